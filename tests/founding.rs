@@ -1,17 +1,24 @@
 //! A cluster is founded once, by a command to running nodes. A node whose data is gone waits, and founds nothing.
 
-use std::fs;
+use std::{fs, sync::Arc};
 
 use crate::common::{
     Client, PATIENCE,
     cluster::Cluster,
-    eventually, free_ports, http, http_get, own_ip,
+    eventually, free_ports, http, http_get, in_time, own_ip,
     processes::{Process, ratchet, run},
     unhurried, until, with_http, with_metrics,
 };
-use ratchet::proto::v1::FoundRequest;
+use ratchet::{
+    consensus::{GrpcTransport, Transport},
+    node::{Config, Seams},
+    proto::{
+        peer::HelloRequest,
+        v1::{FoundRequest, FoundResponse},
+    },
+};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 use tonic::{Code, Status};
 
 /// Asks a node to found the cluster.
@@ -154,6 +161,143 @@ async fn nothing_is_founded_while_a_node_is_missing_or_says_otherwise() {
     for id in 1..=3 {
         assert!(!cluster.nodes[&id].context().group.is_formed(), "node {id}");
     }
+}
+
+/// Nodes 1 and 2 of three. Node 1 was asked to found the cluster, has met node 2, and waits for node 3.
+async fn founding_that_waits() -> (Cluster, JoinHandle<Result<FoundResponse, Status>>) {
+    let mut cluster = Cluster::configured(3, unhurried);
+    cluster.start_node(2).await;
+    let has_met = Arc::new(Notify::new());
+    let mut transport = cluster.transport(1);
+    let (met, second) = (has_met.clone(), cluster.configs[&2].peer_listen.to_string());
+    transport.on_answer = Box::new(move |from, _| {
+        if from == second {
+            met.notify_one();
+        }
+    });
+    let seams = cluster.seams_with(transport);
+    cluster.start_node_with(1, seams).await;
+    let context = cluster.nodes[&1].context().clone();
+    let founding = tokio::spawn(async move { context.found(Instant::now() + PATIENCE).await });
+    in_time("node 2 is met", has_met.notified()).await;
+    (cluster, founding)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_started_again_while_the_founder_waits_takes_part() {
+    let (mut cluster, founding) = founding_that_waits().await;
+    cluster.crash(2).await;
+    for id in [2, 3] {
+        cluster.start_node(id).await;
+    }
+    let founded = founding.await.expect("no panic").expect("it is founded");
+    assert_eq!((founded.founded, founded.voters), (true, vec![1, 2, 3]));
+    cluster.client(2).next_at_last(1).await;
+    cluster.crash(3).await;
+    cluster.client(2).next_at_last(1).await;
+}
+
+/// What the founder heard of a node may have changed by the time that it founds.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_founded_with_a_node_that_has_joined_another_cluster_meanwhile() {
+    let mut other = Cluster::start(1, unhurried).await;
+    let (mut cluster, founding) = founding_that_waits().await;
+    cluster.crash(2).await;
+    cluster.start_node(2).await;
+    let peer_address = cluster.configs[&2].peer_listen.to_string();
+    other.client(1).add_node(2, peer_address).await.expect("it is free");
+    let group = cluster.nodes[&2].context().group.clone();
+    until("node 2 belongs to the other cluster", || group.is_formed()).await;
+    cluster.start_node(3).await;
+    let refused = founding.await.expect("no panic").expect_err("node 2 is another's");
+    assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+    assert!(refused.message().contains("node 2 at"), "{refused}");
+    for id in [1, 3] {
+        assert!(!cluster.nodes[&id].context().group.is_formed(), "node {id}");
+    }
+    // Nobody is left claimed. While the other cluster lives, it would say that it knows node 2.
+    drop(group);
+    other.crash(1).await;
+    cluster.crash(2).await;
+    fs::remove_dir_all(cluster.data_dir(2)).expect("a directory");
+    cluster.start_node(2).await;
+    assert!(found(&cluster, 3).await.expect("it is founded"));
+}
+
+/// Neither of them is known to the other: `peers` leads to one of them at most.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_nodes_with_the_same_id_one_founds_the_cluster() {
+    let mut cluster = Cluster::configured(3, unhurried);
+    for id in 1..=3 {
+        cluster.start_node(id).await;
+    }
+    let root = tempfile::tempdir().expect("a directory");
+    let [listen, peer_listen] = free_ports(own_ip());
+    let data_dir = root.path().join("data");
+    let config = Config { data_dir, listen, peer_listen, ..cluster.configs[&1].clone() };
+    let twin = ratchet::server::start(config, cluster.seams(1)).await.expect("it starts");
+    let latest = Instant::now() + PATIENCE;
+    let founders = [cluster.nodes[&1].context(), twin.context()];
+    let asked = futures::future::join_all(founders.map(|founder| founder.found(latest))).await;
+    let founded = asked.iter().filter(|answer| answer.as_ref().is_ok_and(|one| one.founded));
+    assert_eq!(founded.count(), 1, "{asked:?}");
+    let refused = asked.into_iter().find_map(Result::err).expect("one is refused");
+    let expected = [Code::FailedPrecondition, Code::AlreadyExists];
+    assert!(expected.contains(&refused.code()), "{refused}");
+    cluster.client(2).next_at_last(1).await;
+    twin.halt().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_a_leader_is_about_to_add_goes_to_no_other_cluster_until_it_is_started_again() {
+    let mut cluster = Cluster::start(1, unhurried).await;
+    let other = Cluster::start(1, |_| {}).await;
+    let peer_address = cluster.start_joining(2, unhurried).await;
+    let other_id = other.nodes[&1].context().cluster_id().expect("it has an id");
+    let request = HelloRequest {
+        cluster: "test".into(),
+        from: 1,
+        to: 2,
+        election_timeout_ms: cluster.configs[&2].election_timeout_ms,
+        cluster_id: other_id.as_bytes().to_vec().into(),
+        adds: true,
+        ..HelloRequest::default()
+    };
+    let greeting = GrpcTransport::default();
+    let claimed = greeting.hello(&peer_address, request, PATIENCE).await;
+    claimed.expect("it is free");
+    let refused = cluster.client(1).add_node(2, &peer_address).await.expect_err("it is claimed");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    for part in [&other_id.to_string()[..], "start node 2 again"] {
+        assert!(refused.message().contains(part), "{part:?} is not in {refused}");
+    }
+    cluster.crash(2).await;
+    cluster.start_node(2).await;
+    cluster.client(1).add_node(2, &peer_address).await.expect("it is free again");
+}
+
+/// The founder was alone at first, and names no other node in `peers`. The others lead now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_founder_that_lost_its_data_founds_nothing_while_members_live_that_it_does_not_know() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    for id in [2, 3] {
+        cluster.add_voter(1, id).await;
+    }
+    cluster.client(1).transfer(2).await.expect("node 2 leads");
+    let highest = cluster.client(2).next_at_last(7).await;
+    cluster.crash(1).await;
+    fs::remove_dir_all(cluster.data_dir(1)).expect("a directory");
+    // As a node does by itself.
+    let listens_before_founding = Seams::default().listens_before_founding;
+    let listens = Seams { listens_before_founding, ..cluster.seams(1) };
+    cluster.start_node_with(1, listens).await;
+    let refused = found(&cluster, 1).await.expect_err("it was founded before");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    for part in ["founded before", "knows node 1", "ratchet node remove 1"] {
+        assert!(refused.message().contains(part), "{part:?} is not in {refused}");
+    }
+    assert!(!cluster.nodes[&1].context().group.is_formed());
+    assert!(cluster.client(2).next_at_last(7).await > highest);
 }
 
 /// The data of a whole cluster is gone, or not mounted. Its nodes must not begin at 1 again.

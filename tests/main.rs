@@ -48,6 +48,7 @@ mod refusals;
 mod request_ids;
 mod request_memory;
 mod resp;
+mod returning_nodes;
 mod route;
 mod shares;
 mod skips;

@@ -139,7 +139,7 @@ async fn a_restarted_store_still_holds_vote_log_and_table() {
     let dir = TempDir::new().unwrap();
     {
         let store = open(dir.path()).unwrap();
-        assert!(!store.has_vote(1).unwrap());
+        assert!(!store.has_raft_state().unwrap());
         let mut log = LogStore::open(&store, 1).unwrap();
         log.save_vote(&Vote::new(3, 1)).await.unwrap();
         for index in 0..3 {
@@ -149,7 +149,7 @@ async fn a_restarted_store_still_holds_vote_log_and_table() {
         apply(&mut machine, [lift(0), create(1, "book"), bump(2, 15)]).await;
     }
     let store = open(dir.path()).unwrap();
-    assert!(store.has_vote(1).unwrap());
+    assert!(store.has_raft_state().unwrap());
     let mut log = LogStore::open(&store, 1).unwrap();
     let mut reader = log.get_log_reader().await;
     assert_eq!(reader.read_vote().await.unwrap(), Some(Vote::new(3, 1)));

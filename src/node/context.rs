@@ -1,9 +1,13 @@
 //! What the front doors and the node's own tasks share.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -87,8 +91,12 @@ pub struct NodeContext {
     pub(super) introductions: Introductions,
     /// Who may make this node a member, while it holds no data.
     pub(super) founding_claim: FoundingClaim,
+    /// From when on a cluster may be founded with this node: it has listened until then.
+    pub(super) listens_until: Instant,
     /// Held while the cluster is founded.
     pub(super) founding_turn: tokio::sync::Mutex<()>,
+    /// Counts attempts to found it.
+    pub(super) founding_attempts: AtomicU64,
     pub(super) activity: Activity,
     /// A permit for each export that may begin.
     pub(super) exports: Arc<Semaphore>,
@@ -115,6 +123,10 @@ impl NodeContext {
             config.clock_apart_max_ms,
             metrics.clone(),
         );
+        let listens = match config.dev {
+            true => Duration::ZERO,
+            false => seams.listens_before_founding,
+        };
         NodeContext {
             worker_desk: WorkerDesk::open(group.clone(), ids_time.clone(), metrics.clone()),
             id_sources: IdSources::default(),
@@ -147,7 +159,9 @@ impl NodeContext {
             is_ready: ordered_watch::Sender::default(),
             introductions: Introductions::default(),
             founding_claim: FoundingClaim::default(),
+            listens_until: Instant::now() + listens,
             founding_turn: tokio::sync::Mutex::default(),
+            founding_attempts: AtomicU64::new(0),
             activity: Activity::default(),
             exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
             scrape_lock: Arc::default(),

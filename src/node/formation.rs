@@ -1,19 +1,28 @@
 //! Formation: a node without data waits until it is told to found a cluster, or is added to one.
 //!
 //! Invariant: a cluster is founded once. Nobody founds one because a directory is empty: its data may be lost. The node
-//! that an operator asks founds it after every other node of `peers` has said that it belongs to none, and
-//! [`FoundingClaim`](super::founding_claim) lets one of them do so at a time. The founder records which data directory each
-//! of them has, so that a node whose directory is wiped later is not taken for the same node.
+//! that an operator asks meets every other node of `peers`, which says that it belongs to no cluster and never did. Then it
+//! claims them all, itself among them ([`FoundingClaim`](super::founding_claim)), and asks each once more, whether it is
+//! still the one that was met. The founder records which data directory each of them has, so that a node whose directory is
+//! wiped later is not taken for the same node.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
+use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status};
 
-use super::{NodeContext, administer::ANSWER_MARGIN, hello::Purpose, reach::check_reach};
+use super::{
+    NodeContext, administer::ANSWER_MARGIN, founding_claim::Attempt, hello::Purpose,
+    reach::check_reach,
+};
 use crate::{
     proto::{
-        peer::Founder,
+        peer::{Founder, FoundingStep},
         refused,
         v1::{self, Reason},
     },
@@ -21,7 +30,7 @@ use crate::{
     storage::Member,
 };
 
-/// How soon a node that does not listen yet is greeted again.
+/// How soon a node that does not listen yet, or that another founder has claimed, is asked again.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Says what a node without data waits for. A node of `ratchet start --dev` founds a cluster of one instead.
@@ -60,9 +69,9 @@ impl NodeContext {
     /// even if the caller does not wait for it. Tells who founded it if this node belongs to a cluster already.
     ///
     /// # Errors
-    /// UNAVAILABLE if a node of `peers` does not answer before `deadline`, ALREADY_EXISTS if one belongs to a cluster,
-    /// FAILED_PRECONDITION if one refuses: nothing is founded then. DEADLINE_EXCEEDED if it is founded, but has no leader
-    /// yet.
+    /// UNAVAILABLE if a node of `peers` does not answer before `deadline`, or another founder has it; ALREADY_EXISTS if one
+    /// belongs to a cluster; FAILED_PRECONDITION if one refuses: nothing is founded then. DEADLINE_EXCEEDED if it is founded,
+    /// but has no leader yet.
     pub async fn found(self: &Arc<Self>, deadline: Instant) -> Result<v1::FoundResponse, Status> {
         let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
         let context = self.clone();
@@ -78,7 +87,7 @@ impl NodeContext {
         founding.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
     }
 
-    async fn found_once(&self, latest: Instant) -> Result<v1::FoundResponse, Status> {
+    async fn found_once(self: &Arc<Self>, latest: Instant) -> Result<v1::FoundResponse, Status> {
         let another =
             || refused(Reason::NotFounded, "another request to found the cluster is under way");
         let turn = timeout_at(latest, self.founding_turn.lock()).await;
@@ -111,26 +120,12 @@ impl NodeContext {
     }
 
     /// Founds the cluster with the nodes of `peers`. False if another of them founds it with this one.
-    async fn found_with_peers(&self, latest: Instant) -> Result<bool, Status> {
-        let peers = &self.config.peers;
-        if !peers.is_empty() && !peers.contains_key(&self.config.node_id) {
-            let ids: Vec<String> = peers.keys().map(u64::to_string).collect();
-            return Err(Status::failed_precondition(format!(
-                "peers names the nodes {}, not this one (node_id {}), so it founds nothing: ask one of them, or correct its \
-                 peers; to add it to a running cluster: ratchet node add {}",
-                ids.join(", "),
-                self.config.node_id,
-                self.config.node_id,
-            )));
-        }
-        self.founding_claim.begin()?;
-        let met = self.meet_peers(latest).await;
-        let met = met.and_then(|members| check_reach(&members).map(|()| members));
-        let members = match met {
-            Ok(members) if self.founding_claim.decide() => members,
-            Ok(_) => return Ok(false),
-            Err(status) if self.founding_claim.give_up() => {
-                // Another founder has met this node. If it founds the cluster, that is as good.
+    async fn found_with_peers(self: &Arc<Self>, latest: Instant) -> Result<bool, Status> {
+        self.check_is_of_peers()?;
+        let members = match self.claim_peers(latest).await {
+            Ok(members) => members,
+            Err(status) if self.founding_claim.is_held_by_another_founder(self.config.node_id) => {
+                // If that one founds the cluster, that is as good.
                 let named = timeout_at(latest, self.group.view().until_named()).await;
                 return named.map(|_| false).map_err(|_| status);
             }
@@ -148,14 +143,102 @@ impl NodeContext {
         }
     }
 
+    fn check_is_of_peers(&self) -> Result<(), Status> {
+        let (peers, me) = (&self.config.peers, self.config.node_id);
+        if peers.is_empty() || peers.contains_key(&me) {
+            return Ok(());
+        }
+        let ids: Vec<String> = peers.keys().map(u64::to_string).collect();
+        Err(Status::failed_precondition(format!(
+            "peers names the nodes {}, not this one (node_id {me}), so it founds nothing: ask one of them, or correct its peers; \
+             to add it to a running cluster: ratchet node add {me}",
+            ids.join(", "),
+        )))
+    }
+
+    /// Meets and claims all founding members. Returns them, this node among them. On an error none stays claimed.
+    async fn claim_peers(
+        self: &Arc<Self>, latest: Instant,
+    ) -> Result<BTreeMap<NodeId, Member>, Status> {
+        loop {
+            let attempt = self.next_attempt();
+            let members = self.meet_peers(attempt, latest).await?;
+            check_reach(&members)?;
+            let claimed = timeout_at(latest, self.claim_twice(attempt, &members)).await;
+            let why = match claimed {
+                Ok(Ok(())) => return Ok(members),
+                Ok(Err(status)) => status,
+                Err(_) => refused(Reason::NotFounded, "a node of peers gave no second answer"),
+            };
+            self.let_go(attempt, members);
+            let may_change = why.code() == Code::Unavailable && !self.group.is_formed();
+            if !may_change || Instant::now() + RETRY >= latest {
+                return Err(why);
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    fn next_attempt(&self) -> Attempt {
+        Attempt {
+            founder: self.config.node_id,
+            incarnation: self.group.store().identity().incarnation,
+            number: self.founding_attempts.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Claims all members, in the order of their ids; then each again: one that was started again meanwhile is another one.
+    async fn claim_twice(
+        &self, attempt: Attempt, members: &BTreeMap<NodeId, Member>,
+    ) -> Result<(), Status> {
+        for (&id, met) in members.iter().chain(members) {
+            if id == self.config.node_id {
+                self.take_part_in(attempt, FoundingStep::Claim)?;
+                continue;
+            }
+            let purpose = Purpose::Found(attempt, FoundingStep::Claim);
+            let member = self.introduce(id, &met.peer_address, purpose).await?;
+            if member != *met {
+                let why = format!("node {id} at {} was started again meanwhile", met.peer_address);
+                return Err(refused(Reason::NotFounded, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets members go that may have been claimed. Whether they hear of it or not, a later attempt may claim them.
+    fn let_go(self: &Arc<Self>, attempt: Attempt, members: BTreeMap<NodeId, Member>) {
+        self.founding_claim.let_go(attempt);
+        let context = self.clone();
+        let telling = async move {
+            let context = &context;
+            let others = members.iter().filter(|(id, _)| **id != context.config.node_id);
+            let told = others.map(|(&id, member)| async move {
+                let purpose = Purpose::Found(attempt, FoundingStep::LetGo);
+                if let Err(status) = context.introduce(id, &member.peer_address, purpose).await {
+                    tracing::debug!(peer = id, %status, "it may still be claimed");
+                }
+            });
+            tokio::select! {
+                biased;
+                () = context.leaving.cancelled() => {}
+                _ = join_all(told) => {}
+            }
+        };
+        self.group.tasks().spawn("letting founding members go", telling);
+    }
+
     /// Meets each node of `peers`. Returns all members, this node among them.
-    async fn meet_peers(&self, latest: Instant) -> Result<BTreeMap<NodeId, Member>, Status> {
+    async fn meet_peers(
+        &self, attempt: Attempt, latest: Instant,
+    ) -> Result<BTreeMap<NodeId, Member>, Status> {
+        self.take_part_in(attempt, FoundingStep::Unspecified)?;
         let mut members = BTreeMap::from([(self.config.node_id, self.as_member())]);
         for (&id, address) in self.config.peers.iter().filter(|(id, _)| **id != self.config.node_id)
         {
             let no_answer = format!("node {id} at {address}: no answer yet");
             let mut why = refused(Reason::NotFounded, no_answer);
-            let met = timeout_at(latest, self.meet(id, address, &mut why)).await;
+            let met = timeout_at(latest, self.meet(attempt, id, address, &mut why)).await;
             match met {
                 Ok(met) => drop(members.insert(id, met?)),
                 Err(_) => {
@@ -173,9 +256,12 @@ impl NodeContext {
     }
 
     /// Waits until the fresh node `id` listens at `address`. `why` is the reason of the last attempt.
-    async fn meet(&self, id: NodeId, address: &str, why: &mut Status) -> Result<Member, Status> {
+    async fn meet(
+        &self, attempt: Attempt, id: NodeId, address: &str, why: &mut Status,
+    ) -> Result<Member, Status> {
+        let purpose = Purpose::Found(attempt, FoundingStep::Unspecified);
         loop {
-            match self.introduce(id, address, Purpose::Found).await {
+            match self.introduce(id, address, purpose).await {
                 Err(status) if status.code() == Code::Unavailable => {
                     if status.message() != why.message() {
                         tracing::info!("waiting for {}", status.message());

@@ -5,16 +5,18 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use super::{
     Config, NodeContext,
     config::check_address,
+    founding_claim::Attempt,
     introductions::{Introduction, this_build},
 };
 use crate::{
     proto::{
-        peer::{Acknowledged, HelloRequest, HelloResponse},
+        peer::{Acknowledged, Founding, FoundingStep, HelloRequest, HelloResponse},
         refused,
         v1::Reason,
     },
@@ -29,7 +31,7 @@ pub const HELLO_TIMEOUT: Duration = Duration::from_millis(1_000);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// To found a cluster with it.
-    Found,
+    Found(Attempt, FoundingStep),
     /// To add it to the cluster that this node leads.
     Add,
 }
@@ -75,7 +77,7 @@ impl NodeContext {
     /// # Errors
     /// FAILED_PRECONDITION if the caller expects another node or directory, belongs to another cluster, or has another
     /// election timeout.
-    /// DATA_LOSS if the caller's log is shorter than what it acknowledged.
+    /// DATA_LOSS if the caller's log is shorter than what it acknowledged, or another process answers with its data.
     pub fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Status> {
         let config = &self.config;
         if request.cluster != config.cluster || request.to != config.node_id {
@@ -123,7 +125,11 @@ impl NodeContext {
             Introduction::told(request.build.clone(), &request.resp_address, &request.http_address);
         self.note_claim(request.from, &told);
         let me = self.as_member();
+        let leader = self.group.leadership().borrow().leader.clone();
+        let (leader, at) = leader.map(|(id, at)| (id, at.peer_address)).unwrap_or_default();
         Ok(HelloResponse {
+            leader,
+            leader_address: at,
             incarnation: if formed { 0 } else { me.incarnation },
             formed,
             client_address: me.client_address,
@@ -134,31 +140,99 @@ impl NodeContext {
         })
     }
 
-    /// Lets this fresh node be met by a founder, or by the leader that is about to add it.
+    /// Lets this fresh node be met or claimed by a founder, or by the leader that is about to add it.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if the founder's `peers` differs from this node's, or as [`FoundingClaim`] says.
+    /// UNAVAILABLE if the leader does not know its cluster's id yet. Else as [`NodeContext::take_part_in`] and
+    /// [`FoundingClaim`].
     ///
     /// [`FoundingClaim`]: super::founding_claim::FoundingClaim
     fn be_claimed(&self, request: &HelloRequest) -> Result<(), Status> {
-        let me = self.config.node_id;
         if request.adds {
-            return self.founding_claim.add(request.from, me);
+            let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {
+                let why = format!("node {} does not know its cluster's id yet", request.from);
+                refused(Reason::NotFounded, why)
+            })?;
+            return self.founding_claim.claim_for_cluster(cluster, self.config.node_id);
         }
-        if request.founders.is_empty() {
-            return Ok(());
+        match &request.founding {
+            Some(founding) => self.be_met(request.from, founding),
+            None => Ok(()),
         }
-        let named = request.founders.iter();
+    }
+
+    /// Answers the founder `from`.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if the founder's `peers` differs from this node's. Else as [`NodeContext::take_part_in`].
+    fn be_met(&self, from: NodeId, founding: &Founding) -> Result<(), Status> {
+        let named = founding.founders.iter();
         let theirs: BTreeMap<_, _> = named.map(|one| (one.id, one.address.clone())).collect();
         if theirs != self.config.peers {
             return Err(Status::failed_precondition(format!(
-                "peers is {} on node {} and {} on node {me}; give all founding nodes the same peers",
+                "peers is {} on node {from} and {} on node {}; give all founding nodes the same peers",
                 written(&theirs),
-                request.from,
                 written(&self.config.peers),
+                self.config.node_id,
             )));
         }
-        self.founding_claim.meet(request.from, me)
+        let Founding { incarnation, attempt, .. } = *founding;
+        let attempt = Attempt { founder: from, incarnation, number: attempt };
+        self.take_part_in(attempt, founding.step())
+    }
+
+    /// Takes a step of an attempt to found a cluster with this fresh node.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if a cluster of its name knows the node. Else as [`FoundingClaim::claim_for_founding`].
+    ///
+    /// [`FoundingClaim::claim_for_founding`]: super::founding_claim::FoundingClaim::claim_for_founding
+    pub(super) fn take_part_in(&self, attempt: Attempt, step: FoundingStep) -> Result<(), Status> {
+        match step {
+            FoundingStep::Unspecified => self.check_never_known(),
+            FoundingStep::Claim => {
+                self.check_never_known()?;
+                self.check_has_listened()?;
+                self.founding_claim.claim_for_founding(attempt, self.config.node_id)
+            }
+            FoundingStep::LetGo => {
+                self.founding_claim.let_go(attempt);
+                Ok(())
+            }
+        }
+    }
+
+    /// Refuses to found a cluster with this fresh node if a cluster of its name knows the node.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if a member took this node for one with another data directory.
+    fn check_never_known(&self) -> Result<(), Status> {
+        let Some(member) = self.group.taken_for_another_by() else {
+            return Ok(());
+        };
+        let me = self.config.node_id;
+        Err(Status::failed_precondition(format!(
+            "node {member} of cluster {:?} knows node {me} with another data directory, so this cluster was founded before: look \
+             for that directory, or {}. If node {member} is left over from a cluster that is gone for good, stop it, start node \
+             {me} again, and ask again",
+            self.config.cluster,
+            replacing(me)
+        )))
+    }
+
+    /// Refuses to found a cluster with a node that was started just now: members of an earlier cluster may not have sent it
+    /// anything yet.
+    ///
+    /// # Errors
+    /// UNAVAILABLE.
+    fn check_has_listened(&self) -> Result<(), Status> {
+        match Instant::now() < self.listens_until {
+            true => Err(refused(
+                Reason::NotFounded,
+                format!("node {} listens whether a cluster knows it", self.config.node_id),
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Asks who listens at `address`, expecting a fresh node `id`.
@@ -169,12 +243,17 @@ impl NodeContext {
     pub(super) async fn introduce(
         &self, id: NodeId, address: &str, purpose: Purpose,
     ) -> Result<Member, Status> {
-        let founders = match purpose {
-            Purpose::Found => self.founders(),
-            Purpose::Add => Vec::new(),
+        let founding = match purpose {
+            Purpose::Found(attempt, step) => Some(Founding {
+                founders: self.founders(),
+                incarnation: attempt.incarnation,
+                attempt: attempt.number,
+                step: step.into(),
+            }),
+            Purpose::Add => None,
         };
         let adds = purpose == Purpose::Add;
-        let request = HelloRequest { founders, adds, ..self.greeting_to(id) };
+        let request = HelloRequest { founding, adds, ..self.greeting_to(id) };
         let hello = self.ask_who(id, address, request).await?;
         if hello.formed || hello.incarnation == 0 {
             return Err(Status::already_exists(format!(
@@ -184,7 +263,7 @@ impl NodeContext {
                         "start it with an empty data_dir and an id that was never used, or \
                          correct the address"
                             .to_owned(),
-                    Purpose::Found => format!(
+                    Purpose::Found(..) => format!(
                         "if this node here lost its data directory, {}; if that node's directory is \
                          left over from another cluster, empty it",
                         replacing(self.config.node_id)
@@ -230,26 +309,38 @@ impl NodeContext {
         })
     }
 
-    /// Refuses a peer that comes back with a shorter log than it acknowledged to this leader.
+    /// Refuses a peer that comes back with a shorter log than it acknowledged to this leader, or while another process
+    /// acknowledges this leader's messages in its place.
     ///
     /// # Errors
-    /// DATA_LOSS if its log is shorter; the text says what to do.
+    /// DATA_LOSS; the text says what to do.
     fn check_acknowledged(&self, from: NodeId, now: &Acknowledged) -> Result<(), Status> {
         let known = self.group.nodes().into_iter().find(|node| node.id == from);
         let Some(known) = known.filter(|node| node.member.incarnation == now.incarnation) else {
             return Ok(());
         };
         let before = known.log_index.unwrap_or(0);
-        if before <= now.log_index {
-            return Ok(());
+        if before > now.log_index {
+            return Err(Status::data_loss(format!(
+                "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node {}: its data directory \
+                 is an older copy, or its disk lost what it had synced; {}",
+                now.log_index,
+                self.config.node_id,
+                replacing(from)
+            )));
         }
-        Err(Status::data_loss(format!(
-            "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node \
-             {}: its data directory is an older copy, or its disk lost what it had synced; {}",
-            now.log_index,
-            self.config.node_id,
-            replacing(from)
-        )))
+        let silent = Duration::from_millis(now.silent_ms);
+        // Half of it: the clocks of two machines differ.
+        match known.silence.filter(|heard| heard.in_term && heard.lasts < silent / 2) {
+            Some(heard) => Err(Status::data_loss(format!(
+                "another process answers as node {from} with the same data: it acknowledged a message that node {} sent it \
+                 {} ms ago. One of the two data directories is a copy. Run the one that the other nodes know, never both; {}",
+                self.config.node_id,
+                heard.lasts.as_millis(),
+                replacing(from)
+            ))),
+            None => Ok(()),
+        }
     }
 }
 

@@ -16,8 +16,13 @@ impl NodeContext {
     /// Stops this node if it belongs to no cluster and one of its peers belongs to one that knows it with another data
     /// directory. Returns once it belongs to a cluster.
     pub(super) async fn watch_for_lost_directory(&self) {
+        let mut taken = self.group.taken_for_another();
+        let mut is_news = self.group.taken_for_another_by().is_some();
         while !self.group.is_formed() {
-            self.group.is_taken_for_another().await;
+            if !is_news && taken.changed().await.is_err() {
+                return;
+            }
+            is_news = false;
             if self.group.is_formed() {
                 return;
             }

@@ -1,48 +1,60 @@
 //! A restart: the node keeps silent for as long as a promise of its last run may bind it. Meanwhile it asks
-//! its peers whether its disk still holds everything that it acknowledged.
+//! its peers, and the leader that they name, whether its disk still holds everything that it acknowledged, and at last whether
+//! another process answers with the same data.
 //!
 //! Invariant: a node whose log is known to be shorter than what it acknowledged takes no part in elections.
 //! The directory may be an older copy, or the disk may have lost synced writes. Such a node could vote for a
 //! leader that lacks a committed ceiling, and the next ceiling would be too low.
+//!
+//! A node without Raft state has promised nothing. If its directory is a copy from before its first vote, its peers know it
+//! with another incarnation (`storage/identity.rs`).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::{Config, StartError, seams::FIRST_SET};
+use super::{Config, StartError, hello::HELLO_TIMEOUT, seams::FIRST_SET};
 use crate::{
     consensus::Transport,
     planted_bugs::{Bug, is_planted},
-    proto::peer::{Acknowledged, HelloRequest},
+    proto::peer::{Acknowledged, HelloRequest, HelloResponse},
     sequence::NodeId,
     storage::{AppliedTable, LogStore, Store, StoreError},
 };
 
 /// Waits out the promises of the last run, and records how long those of this run last. It does not wait if the
-/// node has never voted.
+/// node has no Raft state.
 ///
 /// A promise lasts for `election_timeout_ms`, which may be lower now than it was in the last run. So its length is
 /// kept in the store.
 ///
 /// # Errors
-/// [`StartError`] if a peer knows that this node's log was longer, or the store cannot be read or written.
+/// [`StartError`] if a peer knows that this node's log was longer or that another process has its data, or if the store cannot
+/// be read or written.
 pub async fn rejoin(
     store: &Arc<Store>, config: &Config, transport: &Arc<dyn Transport>,
 ) -> Result<(), StartError> {
     let promise_ms = config.election_timeout_ms;
     let last_promise_ms = store.promise_ms(FIRST_SET)?;
-    if store.has_vote(FIRST_SET)? && !is_planted(Bug::NoVoteRefusal) {
+    if store.has_raft_state()? && !is_planted(Bug::NoVoteRefusal) {
         let silence_ms = promise_ms.max(last_promise_ms.unwrap_or(0));
         let silence = Duration::from_millis(silence_ms);
         tracing::info!(
             silence_ms,
-            "this node has voted before: it keeps out of elections until its promises have ended"
+            "this node was a member before: it keeps out of elections until its promises have ended"
         );
+        let began = Instant::now();
+        let mine = mine(store)?;
+        let (peers, until) = (peers(store, config)?, began + silence);
+        let asker = Asker { config, transport };
         // At the same time. A peer that does not answer during the silence is not waited for.
-        let (asked, ()) =
-            tokio::join!(ask_peers(store, config, transport, silence), tokio::time::sleep(silence));
-        asked?;
+        let asked = asker.ask(&peers, mine, until);
+        let (answered, ()) = tokio::join!(asked, tokio::time::sleep_until(until));
+        // Whoever has acknowledged a message since `began` is not this process.
+        let mine = Acknowledged { silent_ms: silence_ms, ..mine };
+        asker.ask(&answered?, mine, until + silence.min(HELLO_TIMEOUT)).await?;
     }
     // Before Raft starts, and with it this run's promises.
     if last_promise_ms != Some(promise_ms) {
@@ -54,23 +66,62 @@ pub async fn rejoin(
     Ok(())
 }
 
-async fn ask_peers(
-    store: &Arc<Store>, config: &Config, transport: &Arc<dyn Transport>, limit: Duration,
-) -> Result<(), StartError> {
-    // Opening purges a log that ends before the table, so that this covers what a snapshot brought as well.
-    let mine = Acknowledged {
+/// What this node's disk holds.
+fn mine(store: &Arc<Store>) -> Result<Acknowledged, StoreError> {
+    Ok(Acknowledged {
         incarnation: store.identity().incarnation,
+        // Opening purges a log that ends before the table, so that this covers what a snapshot brought as well.
         log_index: LogStore::open(store, FIRST_SET)?.last_index()?,
-    };
-    let asked = peers(store, config)?.into_iter().map(|(to, address)| {
+        silent_ms: 0,
+    })
+}
+
+/// Asks peers what they remember of this node.
+struct Asker<'a> {
+    config: &'a Config,
+    transport: &'a Arc<dyn Transport>,
+}
+
+impl Asker<'_> {
+    /// Asks `peers`, and leaders that they name, until `until`. Returns those that answered, with their addresses.
+    ///
+    /// # Errors
+    /// [`StartError`] if one of them refuses this node.
+    async fn ask(
+        &self, peers: &BTreeMap<NodeId, String>, mine: Acknowledged, until: Instant,
+    ) -> Result<BTreeMap<NodeId, String>, StartError> {
+        let asked = peers.iter().map(|(&id, address)| async move {
+            let answer = self.ask_one(id, address, mine, until).await?;
+            let leader = (answer.leader, answer.leader_address);
+            let mut answered = vec![(id, address.clone())];
+            // The peers that this node remembers may not lead any more, and the one that leads may be new.
+            let is_known = peers.contains_key(&leader.0) || leader.0 == self.config.node_id;
+            if !leader.1.is_empty() && !is_known {
+                self.ask_one(leader.0, &leader.1, mine, until).await?;
+                answered.push(leader);
+            }
+            Ok::<_, Status>(answered)
+        });
+        let mut answered = BTreeMap::new();
+        for one in join_all(asked).await {
+            match one {
+                Ok(peers) => answered.extend(peers),
+                Err(status) if status.code() == Code::DataLoss => {
+                    return Err(StoreError::Refused(status.message().to_owned()).into());
+                }
+                Err(status) => tracing::debug!(%status, "a peer does not answer"),
+            }
+        }
+        Ok(answered)
+    }
+
+    async fn ask_one(
+        &self, to: NodeId, address: &str, mine: Acknowledged, until: Instant,
+    ) -> Result<HelloResponse, Status> {
         let request =
-            HelloRequest { acknowledged: Some(mine), ..HelloRequest::from_node(config, to) };
-        async move { transport.hello(&address, request, limit).await }
-    });
-    let refused = |answer: Result<_, Status>| answer.err().filter(|s| s.code() == Code::DataLoss);
-    match join_all(asked).await.into_iter().find_map(refused) {
-        Some(status) => Err(StoreError::Refused(status.message().to_owned()).into()),
-        None => Ok(()),
+            HelloRequest { acknowledged: Some(mine), ..HelloRequest::from_node(self.config, to) };
+        let left = until.saturating_duration_since(Instant::now());
+        self.transport.hello(address, request, left).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a node is started with besides its configuration.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::{
     clock::{BootClock, Clock},
@@ -20,6 +20,9 @@ pub struct Seams {
     pub transport: Arc<dyn Transport>,
     /// How the store reaches the disk.
     pub storage: StoreOptions,
+    /// For how long a node without data has listened before a cluster is founded with it. A living member that knows the node
+    /// with another data directory sends it a message meanwhile.
+    pub listens_before_founding: Duration,
 }
 
 impl Default for Seams {
@@ -29,6 +32,7 @@ impl Default for Seams {
             storage: StoreOptions::new(clock.clone()),
             transport: Arc::new(GrpcTransport::default()),
             clock,
+            listens_before_founding: Duration::from_secs(1),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Whose data directory it is: the node's identity.
 //!
 //! The identity stands in two places: in the marker (the file `NODE`) and in a record of the database.
-//! Invariant: a directory is refused if the two differ, or if one is missing while there is Raft state. A
-//! voter that forgot its votes could elect a second leader.
+//! Invariants: a directory with Raft state is refused if the two differ, or if one is missing: a voter that forgot its votes
+//! could elect a second leader. A directory without Raft state gets a new incarnation whenever it is opened. So a copy that
+//! was made before the node first voted is never taken for the node that has voted since.
 
 use std::{
     fs::{self, File},
@@ -17,7 +18,7 @@ use super::{
     codec,
     database::Database,
     error::{REPLACE, StoreError},
-    layout::{Family, IDENTITY_KEY},
+    layout::{Family, IDENTITY_KEY, is_promise_key},
     release,
 };
 use crate::{random, sequence::NodeId, version};
@@ -34,7 +35,7 @@ pub struct Identity {
     pub cluster: String,
     /// The node's id.
     pub node: NodeId,
-    /// A random number, drawn when the directory was created; never 0.
+    /// A random number, never 0. It is drawn at each start, until the node has voted or holds a log; from then on it stays.
     pub incarnation: u64,
 }
 
@@ -136,57 +137,63 @@ pub fn check_dev(dir: &Path, found: bool, wanted: bool) -> Result<(), StoreError
     }
 }
 
-/// Compares the marker with the database's record. Creates both in a new directory, and completes a
-/// creation that was cut short. A marker that is written says `dev`.
+/// Compares the marker with the database's record. `None` if the directory has no Raft state: it gets an identity by
+/// [`draw`].
 ///
 /// # Errors
 /// [`StoreError::Refused`] if they differ, belong to another node, or one of them is lost; other errors
 /// if the disk fails.
 pub fn reconcile(
-    db: &Database, marker: Option<Marker>, cluster: &str, node: NodeId, dev: bool,
-) -> Result<Identity, StoreError> {
+    db: &Database, marker: Option<Marker>, cluster: &str, node: NodeId,
+) -> Result<Option<Identity>, StoreError> {
     let record: Option<Identity> = db.get(Family::HardState, IDENTITY_KEY)?;
+    let has_state = has_raft_state(db)?;
     let dir = db.dir();
-    match (marker, record) {
-        (Some(Marker { format, identity, .. }), Some(record)) if identity == record => {
-            check_owner(dir, &record, cluster, node)?;
-            if format.release != db.newest_release() {
-                write_marker(db, &record, dev)?;
-            }
-            Ok(record)
+    if let Some(record) = &record {
+        let owners = marker.as_ref().map(|marker| (&marker.identity.cluster, marker.identity.node));
+        if owners.is_some_and(|owners| owners != (&record.cluster, record.node)) {
+            return Err(not_of_the_same(dir, record));
         }
-        (Some(_), Some(record)) => Err(StoreError::Refused(format!(
-            "data directory {}: the marker {MARKER} and the database (node {} of cluster {:?}) are not \
-             of the same node: one of them was copied here; put back the marker and the database that \
-             belong together",
-            dir.display(),
-            record.node,
-            record.cluster
-        ))),
-        (Some(_), None) => Err(part_missing(dir, "the database")),
-        (None, Some(record)) => {
-            check_owner(dir, &record, cluster, node)?;
-            if has_raft_state(db)? {
-                return Err(part_missing(dir, "the marker NODE"));
-            }
-            // The creation was cut short after its first step, the record.
-            write_marker(db, &record, dev)?;
-            Ok(record)
-        }
-        (None, None) => {
-            let identity =
-                Identity { cluster: cluster.to_owned(), node, incarnation: random::u64().max(1) };
-            let mut batch = WriteBatch::default();
-            batch.put_cf(
-                db.family(Family::HardState)?,
-                IDENTITY_KEY,
-                codec::encode_record(&identity)?,
-            );
-            db.write(batch, true)?;
-            write_marker(db, &identity, dev)?;
-            Ok(identity)
-        }
+        check_owner(dir, record, cluster, node)?;
     }
+    match (marker, record) {
+        (Some(marker), Some(record)) if marker.identity == record && has_state => {
+            if marker.format.release != db.newest_release() {
+                write_marker(db, &record, marker.dev)?;
+            }
+            Ok(Some(record))
+        }
+        (Some(_), Some(record)) if has_state => Err(not_of_the_same(dir, &record)),
+        (Some(_), None) => Err(part_missing(dir, "the database")),
+        (None, _) if has_state => Err(part_missing(dir, "the marker NODE")),
+        // One of the two may be missing, or be that of an earlier start: the last drawing was cut short.
+        (Some(_) | None, Some(_)) | (None, None) => Ok(None),
+    }
+}
+
+/// Draws the identity of a directory without Raft state. It is on the disk when this returns. The marker says `dev`.
+///
+/// # Errors
+/// [`StoreError::Database`] or [`StoreError::Io`] if the disk fails.
+pub fn draw(db: &Database, cluster: &str, node: NodeId, dev: bool) -> Result<Identity, StoreError> {
+    let incarnation = random::u64().max(1);
+    let identity = Identity { cluster: cluster.to_owned(), node, incarnation };
+    let mut batch = WriteBatch::default();
+    batch.put_cf(db.family(Family::HardState)?, IDENTITY_KEY, codec::encode_record(&identity)?);
+    db.write(batch, true)?;
+    write_marker(db, &identity, dev)?;
+    Ok(identity)
+}
+
+fn not_of_the_same(dir: &Path, record: &Identity) -> StoreError {
+    StoreError::Refused(format!(
+        "data directory {}: the marker {MARKER} and the database (node {} of cluster {:?}) are not \
+         of the same node: one of them was copied here; put back the marker and the database that \
+         belong together",
+        dir.display(),
+        record.node,
+        record.cluster
+    ))
 }
 
 /// The error for a directory that lost a part of its content.
@@ -199,18 +206,24 @@ pub fn part_missing(dir: &Path, part: &str) -> StoreError {
     ))
 }
 
-/// True if the database holds more than the identity.
-fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
-    let mut any = false;
-    for family in [Family::Log, Family::Applied] {
-        let mut records = db.records(family, IteratorMode::Start)?;
-        any |= records.next().transpose()?.is_some();
-    }
+/// True if the node has voted, or holds a log or a table.
+///
+/// # Errors
+/// [`StoreError::Database`] if the database fails.
+pub fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
     for record in db.records(Family::HardState, IteratorMode::Start)? {
         let (key, _) = record?;
-        any |= &*key != IDENTITY_KEY;
+        // How long promises last is written down before any is given.
+        if &*key != IDENTITY_KEY && !is_promise_key(&key) {
+            return Ok(true);
+        }
     }
-    Ok(any)
+    for family in [Family::Log, Family::Applied] {
+        if db.records(family, IteratorMode::Start)?.next().transpose()?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Writes the marker durably. The sync of the directory brings all other names in it to the disk, too.

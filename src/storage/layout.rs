@@ -73,6 +73,11 @@ pub fn promise_key(set: SetId) -> [u8; 5] {
     hard_state_key(set, b't')
 }
 
+/// True for the [`promise_key`] of any set.
+pub fn is_promise_key(key: &[u8]) -> bool {
+    matches!(key, [_, _, _, _, b't'])
+}
+
 fn hard_state_key(set: SetId, what: u8) -> [u8; 5] {
     let [a, b, c, d] = set.to_be_bytes();
     [a, b, c, d, what]

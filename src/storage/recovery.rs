@@ -80,7 +80,8 @@ pub fn recover(
         };
     }
     let (cluster, node, dev) = (marker.identity.cluster.clone(), marker.identity.node, marker.dev);
-    let identity = identity::reconcile(&db, Some(marker), &cluster, node, dev)?;
+    let identity = identity::reconcile(&db, Some(marker), &cluster, node)?;
+    let identity = identity.ok_or_else(|| survivor::never_formed(&db))?;
     let now_ms = BootClock.wall_ms();
     let survivor = Survivor::read(&db, set, identity, now_ms)?;
     survivor.check_founded()?;

@@ -12,11 +12,9 @@ use super::{
     error::StoreError,
     free_space::FreeSpace,
     identity::{self, Identity},
-    layout::{Family, promise_key, vote_key},
+    layout::{Family, promise_key},
     options::StoreOptions,
-    raft_types::Vote,
     recovery_record,
-    table::AppliedMeta,
     writer::{DiskHealth, Writer},
 };
 use crate::{
@@ -74,7 +72,10 @@ impl Store {
         let newest = identity::newest_release(marker.as_ref());
         let db = Arc::new(Database::open(dir, lock, newest, &options)?);
         recovery_record::check_complete(&db)?;
-        let identity = identity::reconcile(&db, marker, cluster, node, options.dev)?;
+        let identity = match identity::reconcile(&db, marker, cluster, node)? {
+            Some(identity) => identity,
+            None => identity::draw(&db, cluster, node, options.dev)?,
+        };
         let (blocking, metrics) = (options.blocking, options.metrics.clone());
         let recent_records_bytes = options.recent_records_bytes;
         let before_read = options.before_read.clone();
@@ -144,13 +145,12 @@ impl Store {
         self.writer.health()
     }
 
-    /// True if the node ever voted in `set`, or followed a leader.
+    /// True if the node has voted, followed a leader or founded a cluster in an earlier run.
     ///
     /// # Errors
-    /// [`StoreError`] if a record is damaged or the database fails.
-    pub fn has_vote(&self, set: SetId) -> Result<bool, StoreError> {
-        let vote: Option<Vote> = self.db.get(Family::HardState, &vote_key(set))?;
-        Ok(vote.is_some() || AppliedMeta::read(&self.db, set)?.is_some())
+    /// [`StoreError::Database`] if the database fails.
+    pub fn has_raft_state(&self) -> Result<bool, StoreError> {
+        identity::has_raft_state(&self.db)
     }
 
     /// How long a promise lasts that the node gave in its last run, in milliseconds: so long it keeps out of

@@ -6,6 +6,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use ratchet::{
@@ -116,6 +117,7 @@ impl Cluster {
             clock: self.clock.clone(),
             transport: Arc::new(transport),
             storage: StoreOptions::new(self.clock.clone()),
+            listens_before_founding: Duration::ZERO,
         }
     }
 

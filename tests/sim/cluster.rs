@@ -180,6 +180,7 @@ impl World {
             clock: clock.clone(),
             transport: Arc::new(SimTransport { from: id, network: self.network.clone() }),
             storage: disk.options(clock),
+            listens_before_founding: Duration::ZERO,
         };
         let addresses = Addresses {
             client: client_address(id),

@@ -64,8 +64,8 @@ pub struct Group {
     pub(in crate::consensus) membership_change: tokio::sync::Mutex<()>,
     pub(in crate::consensus) leader_heard: LeaderHeard,
     pub(super) last_takeover: LastTakeover,
-    /// Notified when a peer takes this node, which belongs to no cluster, for one with another data directory.
-    pub(in crate::consensus) taken_for_another: tokio::sync::Notify,
+    /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
+    pub(in crate::consensus) taken_for_another: ordered_watch::Sender<Option<NodeId>>,
     /// How many snapshots have begun to arrive.
     pub(in crate::consensus) snapshots_begun: AtomicU64,
 }

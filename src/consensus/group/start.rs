@@ -84,7 +84,7 @@ impl Group {
             membership_change: tokio::sync::Mutex::default(),
             leader_heard: LeaderHeard::default(),
             last_takeover: LastTakeover::default(),
-            taken_for_another: tokio::sync::Notify::new(),
+            taken_for_another: ordered_watch::Sender::default(),
             snapshots_begun: AtomicU64::new(0),
         });
         let watching = leadership_watch::watch(group.clone());

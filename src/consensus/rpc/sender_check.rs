@@ -6,6 +6,7 @@ use tonic::Status;
 
 use crate::{
     consensus::{group::Group, terms},
+    ordered_watch,
     proto::peer::Header,
     sequence::NodeId,
     storage::{Vote, replacing},
@@ -43,7 +44,7 @@ impl Group {
         }
         if header.to_incarnation != self.store().identity().incarnation {
             if !self.is_formed() {
-                self.taken_for_another.notify_one();
+                self.taken_for_another.send_replace(Some(header.from));
             }
             // The incarnation here is not told: only members may know it.
             return refuse(format!(
@@ -66,10 +67,15 @@ impl Group {
         Ok(header)
     }
 
-    /// Waits until a message was for another data directory of this node while this one belongs to no cluster. Either files
-    /// were lost, or a stranger says so: any caller can.
-    pub async fn is_taken_for_another(&self) {
-        self.taken_for_another.notified().await;
+    /// The last sender of a message for another data directory of this node, if this one belonged to no cluster then, now and
+    /// from now on. Either files were lost, or a stranger says so: any caller can.
+    pub fn taken_for_another(&self) -> ordered_watch::Receiver<Option<NodeId>> {
+        self.taken_for_another.subscribe()
+    }
+
+    /// As [`Group::taken_for_another`], now.
+    pub fn taken_for_another_by(&self) -> Option<NodeId> {
+        *self.taken_for_another.borrow()
     }
 
     /// Whether a message that is meant for this node comes from a member.

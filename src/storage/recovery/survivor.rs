@@ -274,7 +274,8 @@ fn note_bumps(
     Ok(())
 }
 
-fn never_formed(db: &Database) -> StoreError {
+/// The error for the directory of a node that belonged to no cluster.
+pub fn never_formed(db: &Database) -> StoreError {
     StoreError::Refused(format!(
         "data directory {} does not hold the data of a member of a cluster: there is nothing to recover",
         db.dir().display()

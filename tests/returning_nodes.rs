@@ -1,0 +1,296 @@
+//! A node that comes back with less than it knew, or beside itself, is refused. docs/recover.md has the table.
+
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+
+use crate::common::{
+    PATIENCE, cluster::Cluster, eventually, free_ports, id, in_time, other_than, others, own_ip,
+    power::copy_all, unhurried,
+};
+use openraft::{
+    raft::{VoteRequest, VoteResponse},
+    vote::RaftLeaderId,
+};
+use ratchet::{
+    consensus::{GrpcTransport, RaftRpc, Transport},
+    node::{self, Config, Node, StartError},
+    proto::{peer::RaftMessage, v1::CreateNamespaceRequest},
+    storage::{LogId, Margin, Types, Vote, codec},
+};
+use tonic::{Code, Status};
+
+/// Copies the data directory of a node that does not run.
+fn copy(cluster: &Cluster, id: u64) -> PathBuf {
+    let copied = cluster.data_dir(id).with_extension("copy");
+    copy_all(cluster.data_dir(id), &copied).expect("a copy");
+    copied
+}
+
+/// Puts a copy in the place of a node's data directory.
+fn put_back(cluster: &Cluster, id: u64, copied: PathBuf) {
+    fs::remove_dir_all(cluster.data_dir(id)).expect("a directory");
+    fs::rename(copied, cluster.data_dir(id)).expect("a copy");
+}
+
+/// Asks node `to` for its vote, as the member `from` would if it wanted to lead a later term with the longest of all logs.
+async fn ask_for_vote(
+    cluster: &Cluster, from: u64, to: u64,
+) -> Result<VoteResponse<Types>, Status> {
+    let group = &cluster.nodes[&from].context().group;
+    let member = group.members()[&to].0.clone();
+    let term = group.leadership().borrow().term;
+    let last = LogId::new(Vote::new(term, 1).leader_id.to_committed(), 1_000_000);
+    let request = VoteRequest::<Types>::new(Vote::new(term + 1, from), Some(last));
+    let message = RaftMessage {
+        header: Some(group.sender().header(to, &member)),
+        payload: codec::encode(&request).expect("encoded").into(),
+    };
+    let transport = GrpcTransport::default();
+    let reply = transport.raft(&member.peer_address, RaftRpc::Vote, message, PATIENCE).await?;
+    Ok(codec::decode(&reply.payload).expect("decoded"))
+}
+
+/// Starts a node with this configuration, which is not one of the cluster's.
+async fn start(cluster: &Cluster, config: &Config) -> Result<Node, StartError> {
+    let seams = cluster.seams(config.node_id);
+    ratchet::server::start(config.clone(), seams).await
+}
+
+/// The copy knows neither the founding nor the vote that followed. It would vote again at once, and keep no promise.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_from_before_the_founding_casts_no_vote_and_its_node_stops() {
+    let mut cluster = Cluster::configured(3, unhurried);
+    for id in 1..=3 {
+        cluster.start_node(id).await;
+    }
+    cluster.crash(3).await;
+    let copied = copy(&cluster, 3);
+    cluster.start_node(3).await;
+    cluster.all_answer().await;
+    let leader = cluster.leader().await;
+    if leader == 3 {
+        cluster.client(3).transfer(1).await.expect("node 1 leads");
+    }
+    let highest = cluster.client(1).next_at_last(7).await;
+    cluster.crash(3).await;
+    put_back(&cluster, 3, copied);
+    cluster.start_node(3).await;
+    let vote = ask_for_vote(&cluster, 2, 3).await.expect_err("no vote");
+    assert_eq!(vote.code(), Code::FailedPrecondition, "{vote}");
+    assert!(vote.message().contains("another data directory"), "{vote}");
+    let fault = in_time("the end of node 3", cluster.nodes[&3].failed()).await.to_string();
+    for part in ["the one here is new", "ratchet node remove 3"] {
+        assert!(fault.contains(part), "{part:?} is not in {fault}");
+    }
+    assert!(cluster.client(1).next_at_last(7).await > highest);
+}
+
+/// As above, for a node that waited to be added.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_from_before_a_node_was_added_casts_no_vote() {
+    let mut cluster = Cluster::start(1, unhurried).await;
+    cluster.configure(2);
+    unhurried(cluster.configs.get_mut(&2).expect("configured"));
+    cluster.start_node(2).await;
+    cluster.crash(2).await;
+    let copied = copy(&cluster, 2);
+    cluster.start_node(2).await;
+    let peer_address = cluster.configs[&2].peer_listen.to_string();
+    let mut client = cluster.client(1);
+    client.add_node(2, peer_address).await.expect("added");
+    client.promote_node(2).await.expect("promoted");
+    cluster.crash(2).await;
+    put_back(&cluster, 2, copied);
+    cluster.start_node(2).await;
+    let vote = ask_for_vote(&cluster, 1, 2).await.expect_err("no vote");
+    assert!(vote.message().contains("another data directory"), "{vote}");
+}
+
+/// The nodes that the copy knows do not lead any more; they name the one that does.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_copy_is_refused_by_a_leader_that_it_does_not_know() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let [away, stays] = others(cluster.leader().await);
+    cluster.crash(away).await;
+    let copied = copy(&cluster, away);
+    cluster.start_node(away).await;
+    cluster.client(away).next_at_last(1).await;
+    cluster.add_voter(stays, 4).await;
+    cluster.client(stays).transfer(4).await.expect("node 4 leads");
+    for key in 100..120 {
+        cluster.client(away).next_at_last(key).await;
+    }
+    cluster.caught_up(4, away).await;
+    cluster.crash(away).await;
+    put_back(&cluster, away, copied);
+    let refused = start(&cluster, &cluster.configs[&away]).await;
+    let error = refused.err().expect("an older copy must not vote").to_string();
+    for part in ["older copy", "to node 4", "ratchet node remove"] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+    cluster.client(stays).next_at_last(100).await;
+}
+
+/// A cloned machine: nothing is missing from the copy, but its owner lives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_directory_beside_the_living_node_is_refused() {
+    let mut cluster = Cluster::start(3, unhurried).await;
+    let leader = cluster.leader().await;
+    let cloned = other_than(leader);
+    cluster.client(leader).next_at_last(7).await;
+    cluster.caught_up(leader, cloned).await;
+    cluster.crash(cloned).await;
+    let copied = copy(&cluster, cloned);
+    cluster.start_node(cloned).await;
+    cluster.client(cloned).next_at_last(7).await;
+    let [listen, peer_listen] = free_ports(own_ip());
+    let twin = Config { data_dir: copied, listen, peer_listen, ..cluster.configs[&cloned].clone() };
+    let error = start(&cluster, &twin).await.err().expect("it has a twin").to_string();
+    for part in ["another process answers", "is a copy", &format!("node {cloned}")] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+    // The one that the others know goes on.
+    assert_eq!(cluster.leader().await, leader);
+    cluster.crash(others(leader)[1]).await;
+    cluster.client(cloned).next_at_last(7).await;
+}
+
+/// The copy's own node is node 2 wherever it lies.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_another_nodes_directory_is_refused() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    for id in [2, 3] {
+        cluster.crash(id).await;
+    }
+    let copied = copy(&cluster, 2);
+    put_back(&cluster, 3, copied);
+    let error = start(&cluster, &cluster.configs[&3]).await.err().expect("refused").to_string();
+    for part in ["belongs to node 2", "not to node 3"] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_removed_comes_back_with_empty_data_alone() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let removed = other_than(leader);
+    let mut client = cluster.client(leader);
+    client.remove_node(removed).await.expect("removed");
+    // With its old data, living or started again, it is not added.
+    let peer_address = cluster.configs[&removed].peer_listen.to_string();
+    let refused = client.add_node(removed, &peer_address).await.expect_err("its process lives");
+    assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+    cluster.crash(removed).await;
+    cluster.start_node(removed).await;
+    let refused = client.add_node(removed, &peer_address).await.expect_err("its old data");
+    assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
+    assert!(refused.message().contains("empty data_dir"), "{refused}");
+    // With empty data it is another node for all of them.
+    cluster.crash(removed).await;
+    fs::remove_dir_all(cluster.data_dir(removed)).expect("a directory");
+    cluster.start_node(removed).await;
+    client.add_node(removed, &peer_address).await.expect("added");
+    client.promote_node(removed).await.expect("promoted");
+    cluster.crash(others(leader)[1]).await;
+    client.next_at_last(7).await;
+    cluster.client(removed).next_at_last(7).await;
+}
+
+/// A removed node that nobody stopped keeps its data, and asks for votes under the id that another one has now.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_living_process_of_a_removed_node_does_no_harm_beside_the_one_that_has_its_id() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let [removed, stays] = others(leader);
+    // It does not hear of its removal.
+    cluster.cut_off(removed);
+    let mut client = cluster.client(leader);
+    client.remove_node(removed).await.expect("removed");
+    let old = cluster.nodes.remove(&removed).expect("it runs");
+    let peer_address = cluster.start_joining(removed, |_| {}).await;
+    cluster.mend();
+    client.add_node(removed, &peer_address).await.expect("added");
+    client.promote_node(removed).await.expect("promoted");
+    let mut highest = client.next_at_last(7).await;
+    // The old process misses its leader, and asks for votes.
+    let mut leadership = old.context().group.leadership();
+    let elected = leadership.wait_for(|now| now.own.is_some());
+    let several_elections = Duration::from_secs(2);
+    assert!(tokio::time::timeout(several_elections, elected).await.is_err(), "it leads");
+    for node in [leader, removed, stays] {
+        let next = cluster.client(node).next_at_last(7).await;
+        assert!(next > highest, "{next} after {highest} by way of node {node}");
+        highest = next;
+    }
+    old.halt().await;
+}
+
+/// The volume of a node of another cluster of the same name, as of a staging system.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_data_of_another_cluster_of_the_same_name_takes_no_part() {
+    let mut cluster = Cluster::start(3, unhurried).await;
+    let mut staging = Cluster::start(3, unhurried).await;
+    let swapped = other_than(cluster.leader().await);
+    let highest = cluster.client(other_than(swapped)).next_at_last(7).await;
+    cluster.crash(swapped).await;
+    for id in 1..=3 {
+        staging.crash(id).await;
+    }
+    let strange = copy(&staging, swapped);
+    put_back(&cluster, swapped, strange);
+    cluster.start_node(swapped).await;
+    let from = other_than(swapped);
+    let vote = ask_for_vote(&cluster, from, swapped).await.expect_err("no vote");
+    assert!(vote.message().contains("another data directory"), "{vote}");
+    assert!(cluster.client(from).next_at_last(7).await > highest);
+}
+
+/// Nobody is left who remembers more. The operator says how much may be missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_copies_of_all_nodes_were_put_back_a_recovery_with_a_margin_repeats_no_number() {
+    const STEPS: u64 = 25;
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let gapless = CreateNamespaceRequest {
+        name: "invoice".into(),
+        gapless: true,
+        request_id_optional: true,
+        ..CreateNamespaceRequest::default()
+    };
+    let mut client = cluster.client(1);
+    client.admin.create_namespace(gapless).await.expect("created");
+    let keys = || [("book", 7), ("book", 8), ("uid", 1_000_000), ("invoice", 5)];
+    client.try_next("book", id(7), 1).await.expect("a number");
+    client.try_next("invoice", id(5), 3).await.expect("numbers");
+    let mut copies = BTreeMap::new();
+    for id in 1..=3 {
+        cluster.crash(id).await;
+        copies.insert(id, copy(&cluster, id));
+    }
+    for id in 1..=3 {
+        cluster.start_node(id).await;
+    }
+    cluster.client(1).next_at_last(u64::MAX).await;
+    let mut seen = BTreeMap::new();
+    for (namespace, key) in keys() {
+        let answer = cluster.client(1).try_next(namespace, id(key), 50_000).await;
+        seen.insert((namespace, key), answer.expect("numbers").last);
+    }
+    for id in 1..=3 {
+        cluster.crash(id).await;
+    }
+    for (id, copied) in copies {
+        put_back(&cluster, id, copied);
+    }
+    let margin = Margin { default_steps: STEPS, steps_by_namespace: BTreeMap::new() };
+    node::recover(cluster.data_dir(2), &margin, false).expect("recovered");
+    cluster.start_node(2).await;
+    let mut client = cluster.client(2);
+    client.next_at_last(u64::MAX).await;
+    for (namespace, key) in keys() {
+        let answer = eventually("a number", async || {
+            client.clone().try_next(namespace, id(key), 1).await.ok()
+        });
+        let (first, before) = (answer.await.first, seen[&(namespace, key)]);
+        assert!(first > before, "{namespace} {key}: {first} after {before}");
+    }
+}
