@@ -184,7 +184,7 @@ async fn a_term_that_is_closed_waits_for_the_entries_under_way_and_for_no_call_b
     let call = |call: usize| {
         let ask = move |place: usize| (Key::Id((call * KEYS + place) as u64), 1);
         let (term, invoices) = (&term, &invoices);
-        async move { term.next_many_gapless(invoices, KEYS, ask, None, deadline).await }
+        async move { term.next_many_gapless(invoices, KEYS, ask, |_| true, None, deadline).await }
     };
     let mut calls: FuturesUnordered<_> = (0..CALLS).map(call).collect();
     assert!(futures::poll!(calls.next()).is_pending(), "the disk hangs");

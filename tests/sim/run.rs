@@ -16,8 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     admin, books,
     cluster::{Cluster, World},
-    counting,
-    crowd,
+    counting, crowd,
     fault::some_kinds,
     faults::Faults,
     gapless::{self, Invoices},

@@ -17,8 +17,9 @@ use openraft::{
 };
 
 use super::{
-    acknowledged::AcknowledgedIndexes, candidacy::Candidacy, peer_clocks::PeerClocks, peer_disks::PeerDisks,
-    rpc_client::RpcClient, snapshot_sender::SnapshotSender, transport::RaftRpc,
+    acknowledged::AcknowledgedIndexes, candidacy::Candidacy, peer_clocks::PeerClocks,
+    peer_disks::PeerDisks, rpc_client::RpcClient, snapshot_sender::SnapshotSender,
+    transport::RaftRpc,
 };
 use crate::{
     consensus::lease::LeaseClock,
