@@ -10,12 +10,13 @@ use std::{
 };
 
 use crate::common::{
-    Page, cluster::Cluster, http, http_get, in_time, other_than, others, rust_client, unhurried,
-    with_http, with_resp, wrong_clock::restart_with_clock,
+    Page, channel, cluster::Cluster, http, http_get, in_time, other_than, others, rust_client,
+    unhurried, with_http, with_resp, wrong_clock::restart_with_clock,
 };
 use ratchet::{
     clock::{BootClock, Clock},
     node::Config,
+    proto::v1::{NextIdsRequest, ids_client::IdsClient},
 };
 use ratchet_client::{Client, Code, api::CreateNamespaceRequest};
 use ratchet_ids::Format;
@@ -107,22 +108,25 @@ async fn a_node_that_is_cut_off_makes_ids_up_to_its_ceiling_and_none_beyond() {
     ids_of(&client, "orders", 1).await;
     cluster.cut_off(alone);
     let mut last = 0;
-    let impatient = Client::builder()
-        .servers([cluster.address(alone).to_string()])
-        .timeout(Duration::from_secs(1))
-        .build()
-        .expect("a client");
+    // The Rust client would ask another node.
+    let mut one = IdsClient::new(channel(cluster.address(alone)));
+    let mut ask_alone = async || {
+        let asked = NextIdsRequest { namespace: "orders".to_owned(), ..NextIdsRequest::default() };
+        let mut asked = tonic::Request::new(asked);
+        asked.set_timeout(Duration::from_secs(1));
+        one.next(asked).await.map(|answer| answer.into_inner().numbers[0])
+    };
     let error = in_time("the end of the lease", async {
         loop {
-            match impatient.next_ids("orders", None, 1, &[]).await {
-                Ok(ids) => last = ids[0].parse().expect("a number"),
+            match ask_alone().await {
+                Ok(id) => last = id,
                 Err(error) => break error,
             }
         }
     });
     let error = error.await;
-    assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
-    assert!(error.to_string().contains("no worker id was leased"), "{error}");
+    assert_eq!(error.code(), tonic::Code::Unavailable, "{error}");
+    assert!(error.message().contains("no worker id was leased"), "{error}");
     let held = rust_client::client_of(&cluster, &[leader]);
     let workers = held.list_workers("orders".to_owned()).await.expect("a list");
     let ceiling_ms = workers.workers[0].ceiling_ms;
@@ -133,8 +137,8 @@ async fn a_node_that_is_cut_off_makes_ids_up_to_its_ceiling_and_none_beyond() {
     cluster.mend();
     let next = in_time("a further id", async {
         loop {
-            if let Ok(ids) = client.next_ids("orders", None, 1, &[]).await {
-                break ids[0].parse::<u64>().expect("a number");
+            if let Ok(id) = ask_alone().await {
+                break id;
             }
         }
     });

@@ -118,8 +118,8 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
     let mut counted = taker.clock.now();
     let mut under_way = FuturesUnordered::new();
     let mut next = Entry::default();
-    // A call that only asks. What came before it may be what it asks for, so that is applied first.
-    let mut asking = None;
+    // Calls that only ask. What came before them may be what they ask for, so that is applied first.
+    let mut asking = Entry::default();
     let mut closed = pin!(taker.memory.gate().closed());
     loop {
         tokio::select! {
@@ -129,8 +129,8 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
             Some(answered) = under_way.next() => if taker.end_term_on_failure(answered) {
                 break;
             },
-            call = calls.recv(), if asking.is_none() && next.takes < ENTRY_TAKES_MAX => match call {
-                Some(call) => asking = next.add_all(call, &mut calls),
+            call = calls.recv(), if asking.takes == 0 && next.takes < ENTRY_TAKES_MAX => match call {
+                Some(call) => next.add_all(call, &mut asking, &mut calls),
                 None => break,
             },
         }
@@ -145,18 +145,19 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
                 under_way.push(taker.take(waiting, remembering, parts));
             }
         }
-        if under_way.is_empty()
-            && next.takes == 0
-            && let Some(Call { part, reply, .. }) = asking.take()
-        {
-            // What is not remembered finds no room, and takes nothing.
-            let remembering = Remembering { bytes_max: 0, ..taker.remembering(&mut counted, 1) };
-            under_way.push(taker.take(vec![reply], remembering, vec![part]));
+        if under_way.is_empty() && next.takes == 0 && asking.takes > 0 {
+            let (waiting, parts) = std::mem::take(&mut asking).begin();
+            if !parts.is_empty() {
+                // What is not remembered finds no room, and takes nothing.
+                let remembering = taker.remembering(&mut counted, parts.len());
+                let remembering = Remembering { bytes_max: 0, ..remembering };
+                under_way.push(taker.take(waiting, remembering, parts));
+            }
         }
     }
     // What waits is told at once, and may ask the next leader. What is under way may still be committed.
-    next.calls.extend(asking);
     next.refuse();
+    asking.refuse();
     refuse_waiting(&mut calls);
     while let Some(answered) = under_way.next().await {
         taker.end_term_on_failure(answered);
@@ -175,21 +176,21 @@ struct Entry {
 }
 
 impl Entry {
-    /// Adds a call, and those that wait behind it, as long as there is room. Stops at one that only asks, and answers it.
-    fn add_all(&mut self, first: Call, calls: &mut mpsc::UnboundedReceiver<Call>) -> Option<Call> {
+    /// Adds a call, and those that wait behind it, as long as there is room; those that only ask to `asking`. A call that takes
+    /// may overtake one that asks: whoever asks is answered with what is remembered by then.
+    fn add_all(
+        &mut self, first: Call, asking: &mut Entry, calls: &mut mpsc::UnboundedReceiver<Call>,
+    ) {
         let mut next = Some(first);
         while let Some(call) = next {
-            if call.only_asks {
-                return Some(call);
-            }
-            self.takes += call.part.takes.len();
-            self.calls.push(call);
-            next = match self.takes < ENTRY_TAKES_MAX {
+            let entry = if call.only_asks { &mut *asking } else { &mut *self };
+            entry.takes += call.part.takes.len();
+            entry.calls.push(call);
+            next = match self.takes.max(asking.takes) < ENTRY_TAKES_MAX {
                 true => calls.try_recv().ok(),
                 false => None,
             };
         }
-        None
     }
 
     /// Who waits for an answer, and what each of them takes, in their order. A caller that has gone takes nothing.

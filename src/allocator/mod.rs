@@ -112,6 +112,7 @@ mod waiting;
 
 pub use fence::FenceKind;
 pub use gapless::RequestIdLimits;
+pub use held::Held;
 pub use holding::Holding;
 pub use hot_keys::{HotKey, HotKeys};
 pub use inheritance::{Inheritance, NotInherited};

@@ -33,7 +33,8 @@ const PIECES_PER_KEEP: u64 = 16;
 /// Bounds the log until Raft stops.
 pub async fn watch(group: Arc<Group>) {
     let reader = LogReader::new(group.store(), group.config().set);
-    let mut sizes = LogSizes::new(group.config().log_keep_bytes);
+    let (keep_bytes, _) = bounds(group.config(), group.store().free_space());
+    let mut sizes = LogSizes::new(keep_bytes);
     let mut stopped = group.stopped();
     let mut pause = CHECK_EVERY;
     loop {

@@ -125,7 +125,6 @@ fn is_harmless(request: &Request) -> bool {
             | Request::ListWorkers(_)
             | Request::LeaseWorker(_)
             | Request::ReleaseWorker(_)
-            | Request::TakeWorkerBack(_)
             | Request::TakeIdNumbers(_)
     )
 }

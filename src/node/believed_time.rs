@@ -128,7 +128,7 @@ impl BelievedTime {
             self.agreed = Some(now);
             let begins = self.term.replace(term) != Some(term);
             let before_ms = self.time.now_ms(now.mono_ns);
-            if begins && before_ms.abs_diff(now.wall_ms) > apart_max_ms {
+            if begins && !agrees(distance(before_ms)) {
                 // What it came from was believed in no term, or in another one.
                 self.time = SteadyTime::new(now.mono_ns, now.wall_ms);
                 let step_ms = ClockDistance::of(now.wall_ms, before_ms).signed_ms();

@@ -19,7 +19,8 @@ impl NextMany {
     /// The request for the late keys of an answer. `None` if there are none.
     pub(super) fn late(&self, answer: &ManyRanges) -> Option<NextMany> {
         let late: Vec<usize> = answer.late_places().map(|place| place as usize).collect();
-        if late.is_empty() || late.iter().any(|place| *place >= self.keys.len()) {
+        // The parts of a message with an id are counted from its first key: such a message is asked again as a whole.
+        if self.id.is_some() || late.is_empty() || late.iter().any(|at| *at >= self.keys.len()) {
             return None;
         }
         let counts = match self.counts.is_empty() {
@@ -35,7 +36,7 @@ impl NextMany {
                 }
             },
             counts,
-            id: self.id.clone(),
+            id: None,
             known: self.known,
         })
     }
@@ -48,6 +49,13 @@ impl ManyRanges {
         late.flat_map(|refused| refused.places.iter().copied())
     }
 
+    /// True if it is the answer to a message of `keys` keys.
+    fn is_of(&self, keys: usize) -> bool {
+        let refused = self.refused.iter().flat_map(|refused| &refused.places);
+        let exhausted = self.exhausted.iter().flat_map(|exhausted| &exhausted.places);
+        self.firsts.len() == keys && refused.chain(exhausted).all(|place| (*place as usize) < keys)
+    }
+
     /// Gives the late keys what the next leader answered, or why it did not.
     pub(super) fn add_late(&mut self, rest: Result<ManyRanges, Status>) {
         let places: Vec<u32> = self.late_places().collect();
@@ -56,6 +64,9 @@ impl ManyRanges {
             // Of another namespace, which has the name by now, the numbers do not fit in here.
             Ok(rest) if rest.increment != self.increment => Err(Status::aborted(
                 "the namespace was replaced while the leader handed over: ask again for this key",
+            )),
+            Ok(rest) if !rest.is_of(places.len()) => Err(Status::internal(
+                "the next leader's answer has other keys than it was asked for: ask again for this key",
             )),
             rest => rest,
         };

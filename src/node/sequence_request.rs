@@ -100,6 +100,11 @@ pub trait SequenceRequest: Send + Sync {
     /// Completes an answer with that to its rest, or with why there is none.
     fn add_rest(&self, _answer: &mut Self::Answer, _rest: Result<Self::Answer, Status>) {}
 
+    /// How many numbers an answer that leaves a rest gives.
+    fn numbers_in(&self, _answer: &Self::Answer) -> u64 {
+        0
+    }
+
     /// The message that forwards it to the leader.
     fn to_forward(&self) -> Forward;
 
@@ -315,6 +320,11 @@ impl SequenceRequest for NextMany {
 
     fn add_rest(&self, answer: &mut ManyRanges, rest: Result<ManyRanges, Status>) {
         answer.add_late(rest);
+    }
+
+    fn numbers_in(&self, answer: &ManyRanges) -> u64 {
+        let given = answer.firsts.iter().enumerate().filter(|(_, first)| **first > 0);
+        given.map(|(place, _)| self.counts.get(place).copied().unwrap_or(1)).sum()
     }
 
     fn to_forward(&self) -> Forward {

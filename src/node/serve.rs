@@ -19,6 +19,7 @@ use super::{
     sequence_request::{SequenceRequest, check_id, outcome_unknown},
 };
 use crate::{
+    allocator::Held,
     planted_bugs::{Bug, is_planted},
     proto::{
         peer::{NotLeader, forward_reply::Reply},
@@ -105,7 +106,11 @@ impl NodeContext {
             let Ok(_reserved) = self.request_memory.reserve(rest.bytes()) else {
                 return answered;
             };
-            let more = match self.route_to_leader(&rest, Origin::Client, false, deadline).await {
+            // If the caller leaves meanwhile, nobody gets what it was given.
+            let held = Held::new(&*self.metrics, request.numbers_in(&answered.answer));
+            let more = self.route_to_leader(&rest, Origin::Client, false, deadline).await;
+            held.release();
+            let more = match more {
                 Ok(more) => more,
                 Err(Failure::Status(why)) => {
                     request.add_rest(&mut answered.answer, Err(why));

@@ -3,7 +3,7 @@
 //! A change that makes the code smaller lowers them here. One that needs more says why, and makes it up elsewhere.
 
 use super::{
-    files::{File, files},
+    files::{File, assert_none, files},
     rust::{tokens, without_tests},
 };
 
@@ -80,13 +80,31 @@ fn limits() -> [Limit; 7] {
     ]
 }
 
+/// What is wrong with a limit: it is passed, or there is less by now.
+fn complaint(limit: &Limit) -> Option<String> {
+    let Limit { what, is, max } = limit;
+    let slack = if what.starts_with("tokens") { max * SLACK_PERCENT / 100 } else { 0 };
+    match *is {
+        is if is > *max => {
+            Some(format!("{what}: {is}, at most {max} are allowed; take something away"))
+        }
+        is if is + slack < *max => Some(format!("{what}: {is}; lower the limit, {max}, to that")),
+        _ => None,
+    }
+}
+
 #[test]
 fn the_code_is_no_larger_than_it_was() {
-    for Limit { what, is, max } in limits() {
-        assert!(is <= max, "{what}: {is}, and at most {max} are allowed; take something away");
-        let slack = if what.starts_with("tokens") { max * SLACK_PERCENT / 100 } else { 0 };
-        assert!(is + slack >= max, "{what}: {is}; lower the limit, which is {max}, to that");
-    }
+    let complaints: Vec<String> = limits().iter().filter_map(complaint).collect();
+    assert_none("the size of the code", &complaints);
+}
+
+#[test]
+fn a_limit_that_is_passed_and_one_that_is_too_high_are_found() {
+    let found = |what, is| complaint(&Limit { what, is, max: 1_000 }).is_some();
+    assert!([999, 1_001].iter().all(|is| found("files in src", *is)));
+    assert!([989, 1_001].iter().all(|is| found("tokens in src", *is)));
+    assert!(!found("files in src", 1_000) && !found("tokens in src", 990));
 }
 
 #[test]
