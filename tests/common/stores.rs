@@ -1,6 +1,11 @@
 //! Stores in temporary directories, entries to write to them, and snapshots from one to another.
 
-use std::{ops::Range, path::Path, sync::Arc};
+use std::{
+    ops::Range,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use openraft::{
     EntryPayload,
@@ -120,10 +125,22 @@ pub fn arrive(machine: &StateMachine, parts: &[Vec<u8>]) -> Result<ArrivedSnapsh
     incoming.finish()
 }
 
-/// The database of a data directory, opened past the store.
+/// The database of a data directory, opened past the store. A thread of the store that was dropped may hold it for a moment
+/// longer, and tells nobody when it lets it go.
 pub fn raw_database(dir: &Path) -> rocksdb::DB {
-    let options = rocksdb::Options::default();
-    rocksdb::DB::open_cf(&options, dir.join("db"), COLUMN_FAMILIES).unwrap()
+    let began = Instant::now();
+    loop {
+        let options = rocksdb::Options::default();
+        match rocksdb::DB::open_cf(&options, dir.join("db"), COLUMN_FAMILIES) {
+            Err(error)
+                if error.as_ref().contains("lock hold by current process")
+                    && began.elapsed() < Duration::from_secs(10) =>
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 /// How many records the column family "applied" holds: those of the table in use, and any others.
