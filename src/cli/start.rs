@@ -118,7 +118,11 @@ async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
     let starting = server::start(config, Seams::default());
     let node = tokio::select! {
         node = starting => node?,
-        _ = signals.recv() => return Ok(()),
+        _ = signals.recv() => {
+            // The runtime waits for the thread that opens the data.
+            end_within(END_MAX, CommandError::hangs());
+            return Ok(());
+        }
     };
     tokio::select! {
         fault = node.failed() => {
