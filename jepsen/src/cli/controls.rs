@@ -48,7 +48,9 @@ const CONTROLS: &[Control] = &[
     },
     Control {
         bug: "no-vote-refusal",
-        arguments: &["--nemesis=restart-in-lease", "--workload=hot-key"],
+        // It shows only if the restarted voter elects somebody within the rest of the lease: after one fault in ten, and
+        // hardly ever under the load of the usual workload.
+        arguments: &["--nemesis=restart-in-lease", "--workload=reads", "--seconds=60"],
     },
     Control {
         bug: "chunk-from-local-read",
