@@ -11,7 +11,7 @@ use crate::common::{
 };
 use ratchet::{
     consensus::{GrpcTransport, Transport},
-    node::{Config, Seams},
+    node::{Config, Node, Seams},
     proto::{
         peer::HelloRequest,
         v1::{FoundRequest, FoundResponse},
@@ -224,9 +224,9 @@ async fn nothing_is_founded_with_a_node_that_has_joined_another_cluster_meanwhil
     assert!(found(&cluster, 3).await.expect("it is founded"));
 }
 
-/// Neither of them is known to the other: `peers` leads to one of them at most.
-#[tokio::test(flavor = "multi_thread")]
-async fn of_two_nodes_with_the_same_id_one_founds_the_cluster() {
+/// Three nodes and a twin of the first one: one of the two has founded the cluster, and the other one was refused. Neither of
+/// them is known to the other: `peers` leads to one of them at most.
+async fn found_by_twins() -> (Cluster, Node) {
     let mut cluster = Cluster::configured(3, unhurried);
     for id in 1..=3 {
         cluster.start_node(id).await;
@@ -244,6 +244,20 @@ async fn of_two_nodes_with_the_same_id_one_founds_the_cluster() {
     let refused = asked.into_iter().find_map(Result::err).expect("one is refused");
     let expected = [Code::FailedPrecondition, Code::AlreadyExists];
     assert!(expected.contains(&refused.code()), "{refused}");
+    (cluster, twin)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_nodes_with_the_same_id_one_founds_the_cluster() {
+    found_by_twins().await.1.halt().await;
+}
+
+/// It fails in a third of its runs, and nobody knows why yet.
+#[ignore = "cargo test --test scenarios -- --ignored founded_beside_a_twin"]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_was_founded_beside_a_twin_hands_out_numbers() {
+    let (cluster, twin) = found_by_twins().await;
+    cluster.client(2).next_at_last(1).await;
     twin.halt().await;
 }
 
