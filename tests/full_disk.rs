@@ -6,7 +6,7 @@ use crate::common::{
     disk::Disk,
     eventually, http_get, id, in_time,
     openmetrics::{parse, value},
-    other_than, others, until, with_metrics,
+    other_than, others, unhurried, until, with_metrics,
 };
 use ratchet::proto::{
     reason_of, retry_after_ms,
@@ -24,6 +24,7 @@ const RESERVE_MB: u64 = 1_000;
 async fn cluster(n: u64) -> (Cluster, Vec<Disk>) {
     let mut cluster = Cluster::configured(n, |config| {
         with_metrics(config);
+        unhurried(config);
         config.disk_reserve_mb = RESERVE_MB;
     });
     let disks: Vec<Disk> = (0..n).map(|_| Disk::default()).collect();
