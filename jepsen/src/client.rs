@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use prost::{Message, bytes::Bytes};
 use tonic::{
     Code, Request, Status, Streaming,
     transport::{Channel, Endpoint},
@@ -14,8 +13,8 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use crate::{
     history::{Action, Outcome},
     proto::{
-        self, CurrentManyRequest, CurrentRequest, NextManyRequest, NextManyResponse, NextRequest,
-        RaiseRequest, admin_client::AdminClient, sequencer_client::SequencerClient,
+        self, CurrentRequest, NextManyRequest, NextManyResponse, NextRequest, RaiseRequest,
+        admin_client::AdminClient, sequencer_client::SequencerClient,
     },
     target::Target,
 };
@@ -126,11 +125,9 @@ impl Client {
     pub async fn ask_many(
         &mut self, targets: &[Target], counts: &[u64],
     ) -> Result<Vec<Answer>, Status> {
-        let (namespace, ids, names) = keys_of(targets);
         let request = NextManyRequest {
-            namespace,
-            ids,
-            names,
+            namespace: targets.first().map_or("", |first| first.namespace).into(),
+            ids: targets.iter().map(|target| target.id).collect(),
             counts: counts.to_vec(),
             timeout_ms: DEADLINE.as_millis() as u64,
             ..NextManyRequest::default()
@@ -142,9 +139,7 @@ impl Client {
         }
         let answer = answer?;
         if let Some(failure) = answer.failure {
-            // With details, as what a node says has them.
-            let details = failure.encode_to_vec().into();
-            return Err(Status::with_details(failure.code.into(), failure.message, details));
+            return Err(Status::new(failure.code.into(), failure.message));
         }
         if let Some(exhausted) = answer.exhausted {
             // The other keys have got theirs: what became of the whole is not known.
@@ -156,17 +151,6 @@ impl Client {
         }
         let ranges = answer.firsts.iter().zip(counts);
         Ok(ranges.map(|(first, count)| (*first, first + (count - 1) * answer.increment)).collect())
-    }
-
-    /// Asks once for the last numbers of several keys of one namespace.
-    ///
-    /// # Errors
-    /// The node's, or the connection's.
-    pub async fn current_many(&mut self, targets: &[Target]) -> Result<Vec<Answer>, Status> {
-        let (namespace, ids, names) = keys_of(targets);
-        let request = CurrentManyRequest { namespace, ids, names, ..CurrentManyRequest::default() };
-        let answer = within(DEADLINE, self.sequencer.current_many(bounded(request))).await?;
-        Ok(answer.into_inner().last.into_iter().map(|last| (last, last)).collect())
     }
 
     async fn on_stream(&mut self, request: NextManyRequest) -> Result<NextManyResponse, Status> {
@@ -192,25 +176,10 @@ impl Client {
         Ok(within(DEADLINE, asking).await?.into_inner())
     }
 
-    /// The interface for numbers, for calls that take their time.
-    pub fn sequencer(&mut self) -> &mut SequencerClient<Channel> {
-        &mut self.sequencer
-    }
-
     /// The administrative interface, for calls that take their time.
     pub fn admin(&mut self) -> &mut AdminClient<Channel> {
         &mut self.admin
     }
-}
-
-/// The namespace of keys, and the keys, as ids or as names.
-fn keys_of(targets: &[Target]) -> (String, Vec<u64>, Vec<Bytes>) {
-    let namespace = targets.first().map_or("", |first| first.namespace);
-    let (names, ids): (Vec<&Target>, Vec<&Target>) =
-        targets.iter().partition(|target| target.is_named());
-    let ids = ids.into_iter().map(|target| target.id).collect();
-    let names = names.into_iter().map(|target| target.key_text().into()).collect();
-    (namespace.to_owned(), ids, names)
 }
 
 /// Connects at the first call, and again after the connection broke.
@@ -262,14 +231,6 @@ pub const REFUSALS: [(Code, &str); 4] = [
     (Code::OutOfRange, "OUT_OF_RANGE"),
     (Code::Unimplemented, "UNIMPLEMENTED"),
 ];
-
-/// Whether a node said that nothing was done of a call, or nothing was sent: if the namespace is gapless, no number was taken.
-pub fn is_not_done(status: &Status) -> bool {
-    // What a node says has details. What the connection's library makes up has none.
-    let is_of_node = !status.details().is_empty();
-    let harmless = [Code::Unavailable, Code::ResourceExhausted, Code::FailedPrecondition];
-    outcome(status) == Outcome::Fail || (is_of_node && harmless.contains(&status.code()))
-}
 
 /// Whether a call that failed so may have burnt numbers.
 pub fn outcome(status: &Status) -> Outcome {

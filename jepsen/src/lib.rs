@@ -7,7 +7,6 @@
 //! Invariant: the crate knows the public API, the Rust client and the command line, and no code of the node.
 
 pub mod authors;
-pub mod books;
 pub mod checker;
 pub mod client;
 pub mod clock;
@@ -15,12 +14,11 @@ pub mod cluster;
 pub mod disk;
 pub mod doors;
 pub mod export;
-pub mod exported;
 pub mod final_reads;
-pub mod gapless;
 pub mod gaps;
 pub mod history;
 pub mod ids;
+pub mod invoices;
 pub mod isolate;
 pub mod max_wins;
 pub mod monitor;
@@ -34,7 +32,6 @@ pub mod report;
 pub mod result;
 pub mod run;
 pub mod slow_reader;
-pub mod stalls;
 pub mod target;
 pub mod verdict;
 pub mod workload;

@@ -7,12 +7,11 @@ use tonic::{Code, Status};
 use crate::{
     client::{Client, bounded},
     cluster::Product,
-    gapless,
     history::Action,
-    ids,
-    proto::{CreateNamespaceRequest, FoundRequest, KeyKind},
+    ids, invoices,
+    proto::{CreateNamespaceRequest, FoundRequest},
     slow_reader,
-    target::{INCREMENT, NAMED, OWN, SHARED, SHARED_SECTION_SIZE, Target},
+    target::{INCREMENT, OWN, SHARED, SHARED_SECTION_SIZE, Target},
 };
 
 /// How long a cluster may take to start.
@@ -37,14 +36,9 @@ pub async fn found(client: &mut Client, product: Product, last_error: &mut Strin
 pub async fn create(
     client: &mut Client, product: Product, step: u64, with_ids: bool,
 ) -> io::Result<()> {
-    let kinds = [
-        (OWN, 1, KeyKind::Id),
-        (SHARED, SHARED_SECTION_SIZE, KeyKind::Id),
-        (NAMED, 1, KeyKind::Name),
-    ];
-    let namespaces = kinds.map(|(name, section_size, key_kind)| CreateNamespaceRequest {
+    let sizes = [(OWN, 1), (SHARED, SHARED_SECTION_SIZE)];
+    let namespaces = sizes.map(|(name, section_size)| CreateNamespaceRequest {
         name: name.to_owned(),
-        key_kind: key_kind.into(),
         step: Some(step),
         increment: Some(INCREMENT),
         section_size: Some(section_size),
@@ -53,7 +47,7 @@ pub async fn create(
     let mut last_error = String::new();
     let creating = async {
         found(client, product, &mut last_error).await;
-        let others = std::iter::once(slow_reader::namespace()).chain(gapless::namespaces());
+        let others = [slow_reader::namespace(), invoices::namespace()];
         let ids = ids::namespaces().filter(|_| with_ids);
         for namespace in namespaces.into_iter().chain(others).chain(ids) {
             while let Err(status) = create_one(client, product, &namespace).await {

@@ -12,10 +12,7 @@ use super::{
     next_many::NextMany,
     term::Term,
 };
-use crate::{
-    planted_bugs::{Bug, is_planted},
-    sequence::{Key, MessageId, MessagePart, Namespace, PartId, Range, SectionKey, Take},
-};
+use crate::sequence::{Key, MessageId, MessagePart, Namespace, PartId, Range, SectionKey, Take};
 
 /// How many keys of a message are taken by one entry. The next ones follow once those are answered.
 const PART_TAKES_MAX: usize = 1_024;
@@ -34,7 +31,7 @@ impl Term {
     ) -> Result<Range, NextError> {
         let _inside = self.enter()?;
         let takes = vec![Take { section: namespace.section_of(key).key, count }];
-        let part = MessagePart { namespace: namespace.id, id: part_id(id, 0), takes };
+        let part = MessagePart { namespace: namespace.id, id: id.map(|id| part_id(id, 0)), takes };
         let mut given = self.take_gapless(part, deadline).await?;
         let given = given.pop().ok_or(NextError::Unknown)?;
         let (taken, numbers) = given.accept_counted();
@@ -66,7 +63,7 @@ impl Term {
         let places = (0..keys).step_by(PART_TAKES_MAX);
         let has_id = id.is_some();
         for (number, place) in places.enumerate() {
-            let id = part_id(id, number as u32);
+            let id = id.map(|id| part_id(id, number as u32));
             let part = |places: &[usize]| {
                 let takes = places.iter().map(|place| {
                     let (key, count) = ask(*place);
@@ -112,7 +109,7 @@ impl Term {
     ) -> Result<Option<Range>, NextError> {
         let _inside = self.enter()?;
         let takes = vec![Take { section: namespace.section_of(key).key, count }];
-        let part = MessagePart { namespace: namespace.id, id: part_id(Some(id), 0), takes };
+        let part = MessagePart { namespace: namespace.id, id: Some(part_id(id, 0)), takes };
         let Some(mut given) = self.ask_gapless(part, deadline).await? else {
             return Ok(None);
         };
@@ -191,11 +188,8 @@ struct GivenOfPart {
 }
 
 /// What part number `part` of a message is called.
-fn part_id(id: Option<&MessageId>, part: u32) -> Option<PartId> {
-    let is_ignored =
-        |id: &&MessageId| id.lifetime.window_ms().is_some() && is_planted(Bug::RetryWindowIgnored);
-    let id = id.filter(|id| !is_ignored(id))?;
-    Some(PartId { request: id.id.clone(), part, lifetime: id.lifetime })
+fn part_id(id: &MessageId, part: u32) -> PartId {
+    PartId { request: id.id.clone(), part, lifetime: id.lifetime }
 }
 
 fn given_or_refused(given: Given) -> Result<Vec<Delivery>, NextError> {

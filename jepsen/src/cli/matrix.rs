@@ -17,8 +17,6 @@ use super::{
 
 /// How many keys the runs with many keys have.
 const MANY_KEYS: u64 = 200_000;
-/// The keys of a workload under a limit: enough of them for some to be let go in a short run.
-const LIMITED_KEYS: u64 = 20_000;
 /// The nemeses that run with many keys, too: what a leader change costs depends on their number, and may skip
 /// nothing if it was graceful.
 const MANY_KEYS_TOO: [Nemesis; 3] = [Nemesis::KillLeader, Nemesis::Transfer, Nemesis::Rolling];
@@ -59,10 +57,8 @@ pub struct Matrix {
 struct Row {
     nemesis: Nemesis,
     fence: Fence,
-    /// Instead of the usual one. All but `ids` have [`MANY_KEYS`] keys, or [`LIMITED_KEYS`] under a limit.
+    /// Instead of the usual one. All but `ids` have [`MANY_KEYS`] keys.
     workload: Option<Workload>,
-    /// The limit of the leader's memory under which keys come and go.
-    limit: Option<&'static str>,
 }
 
 impl Row {
@@ -70,10 +66,6 @@ impl Row {
     fn name(&self) -> String {
         let nemesis = value(self.nemesis);
         match self.workload {
-            workload if let Some(limit) = self.limit => {
-                let workload = workload.map(|workload| format!(", {}", value(workload)));
-                format!("{nemesis}, {limit}{}", workload.unwrap_or_default())
-            }
             None => nemesis,
             Some(Workload::Ids) => format!("{nemesis}, {}", value(Workload::Ids)),
             Some(workload) => format!("{nemesis}, {MANY_KEYS} keys, {}", value(workload)),
@@ -82,7 +74,6 @@ impl Row {
 
     fn dir(&self) -> String {
         let dir = format!("{}-{}", value(self.nemesis), value(self.fence));
-        let dir = self.limit.map_or(dir.clone(), |limit| format!("{dir}-{limit}"));
         match self.workload {
             None => dir,
             Some(workload) => format!("{dir}-{}", value(workload)),
@@ -102,11 +93,9 @@ impl Row {
         if let Some(workload) = self.workload {
             arguments.push(format!("--workload={}", value(workload)));
             if workload != Workload::Ids {
-                let keys = if self.limit.is_some() { LIMITED_KEYS } else { MANY_KEYS };
-                arguments.push(format!("--keys={keys}"));
+                arguments.push(format!("--keys={MANY_KEYS}"));
             }
         }
-        arguments.extend(self.limit.map(|limit| format!("--{limit}")));
         arguments.extend(binary.map(|binary| format!("--binary={}", binary.display())));
         arguments
     }
@@ -141,7 +130,7 @@ impl Matrix {
                 continue;
             }
             let mut add = |fence, workload| {
-                rows.push(Row { nemesis, fence, workload, limit: None });
+                rows.push(Row { nemesis, fence, workload });
             };
             add(Fence::Lease, None);
             if BOTH_FENCES.contains(&nemesis) {
@@ -157,7 +146,6 @@ impl Matrix {
                 add(Fence::Lease, Some(Workload::Skewed));
                 add(Fence::Lease, Some(Workload::Floors));
             }
-            rows.extend(limited(nemesis));
         }
         rows
     }
@@ -193,24 +181,6 @@ impl Matrix {
         }
         Ok(verdict)
     }
-}
-
-/// The runs of a nemesis under limits of the leader's memory. Keys are let go once nobody asked for them for 50 ms, or at once.
-fn limited(nemesis: Nemesis) -> impl Iterator<Item = Row> {
-    let limits: &[(Option<Workload>, &'static str)] = match nemesis {
-        Nemesis::KillLeader => {
-            &[(None, "key-idle-ms=50"), (Some(Workload::ManyKeys), "memory-max-mb=0")]
-        }
-        Nemesis::Transfer => &[(Some(Workload::Sections), "key-idle-ms=50")],
-        _ => &[],
-    };
-    let row = move |&(workload, limit)| Row {
-        nemesis,
-        fence: Fence::Lease,
-        workload,
-        limit: Some(limit),
-    };
-    limits.iter().map(row)
 }
 
 fn cell(summary: &Value, field: &str) -> String {

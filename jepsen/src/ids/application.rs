@@ -105,8 +105,7 @@ async fn make(seen: &Seen, ids: &Ids, maker: Maker, wish: &Wish) -> Result<(), E
             Ok(()) => wish.count as usize,
             Err(_) => said.len(),
         };
-        let (door, process) = (IdDoor::Application, None);
-        let arrived = Arrived { door, maker, process, invoked_ns, asked, ids: said };
+        let arrived = Arrived { door: IdDoor::Application, maker, invoked_ns, asked, ids: said };
         seen.take(wish, arrived);
     }
     result

@@ -8,7 +8,6 @@ use super::{
     fault::{ActiveFault, Fault, Repair},
     injector::Injector,
     kind::Nemesis,
-    recovery::Limit,
 };
 
 impl Injector {
@@ -24,12 +23,7 @@ impl Injector {
         }
         let from_ns = self.recorder.now();
         let mut fault = self.begin(nemesis).await?;
-        let outage = nemesis.stops_at_once().then(|| self.begin_outage());
         self.wait_fault_duration().await;
-        if let Some(outage) = outage {
-            let silent = self.end_outage(outage, &fault.description).await;
-            fault.violation = fault.violation.or(silent);
-        }
         let without_power = match &fault.repair {
             Repair::Start(nodes) if nemesis == Nemesis::DiskNames => nodes.clone(),
             _ => Vec::new(),
@@ -37,8 +31,7 @@ impl Injector {
         self.repair(fault.take_repair())?;
         let not_back = self.wait_until_back(&without_power).await;
         fault.violation = fault.violation.or(not_back);
-        let limit = Limit::after(nemesis);
-        Ok(vec![self.conclude((nemesis, limit), from_ns, fault).await])
+        Ok(vec![self.conclude(nemesis, from_ns, fault).await])
     }
 
     /// Begins two faults one after the other, and repairs them in the same order.
@@ -60,9 +53,7 @@ impl Injector {
         }
         let mut faults = Vec::new();
         for (nemesis, from_ns, fault) in active {
-            // Of two faults the one may leave no majority to the other.
-            let ended = (nemesis, Limit::Someday);
-            faults.push(self.conclude(ended, from_ns, fault).await);
+            faults.push(self.conclude(nemesis, from_ns, fault).await);
         }
         // What a handover came to while something else was wrong is not certain.
         self.handed_over = handed_over;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tonic::Code;
 
 use super::{
@@ -13,87 +12,20 @@ use super::{
 };
 use crate::{history::Action, network::Port, target::Target};
 
-/// How long numbers may fail to flow while a majority lives.
-const PROMISED: Duration = Duration::from_secs(1);
-/// How long numbers may fail to flow after a fault is over during which no majority lived, or links failed.
+/// How long numbers may fail to flow after a fault is over.
 pub const RECOVERY_MAX: Duration = Duration::from_secs(10);
 
-/// How soon numbers flow again after a fault.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Limit {
-    /// Within a second.
-    Promised,
-    /// Nothing says how soon, but they come back.
-    Someday,
-}
-
-impl Limit {
-    /// The limit after one fault.
-    pub fn after(nemesis: Nemesis) -> Limit {
-        match nemesis.leaves_majority() {
-            true => Limit::Promised,
-            false => Limit::Someday,
-        }
-    }
-}
-
-/// The time since a moment at which a process ended or was paused.
-pub(super) struct Outage {
-    from_ns: u64,
-    /// Becomes the moment at which an operation was answered that began after that.
-    ended_ns: JoinHandle<u64>,
-}
-
 impl Injector {
-    /// A process has ended just now, or is paused.
-    pub(super) fn begin_outage(&self) -> Outage {
-        let (from_ns, recorder) = (self.recorder.now(), self.recorder.clone());
-        let ended_ns = tokio::spawn(async move {
-            recorder.answered_since(from_ns).await;
-            recorder.now()
-        });
-        Outage { from_ns, ended_ns }
-    }
-
-    /// Waits until an outage is over. Returns what was wrong with it.
-    pub(super) async fn end_outage(&self, outage: Outage, what: &str) -> Option<String> {
-        let Outage { from_ns, ended_ns } = outage;
-        let ended = tokio::time::timeout(RECOVERY_MAX, ended_ns).await;
-        let to_ns = match ended {
-            Ok(Ok(to_ns)) => to_ns,
-            Ok(Err(_)) | Err(_) => self.recorder.now(),
-        };
-        let lasted = Duration::from_nanos(to_ns.saturating_sub(from_ns));
-        let stalled = self.stalls.between(from_ns, to_ns);
-        (lasted > PROMISED + stalled).then(|| {
-            format!(
-                "no number was handed out for {} ms after {what}; {} ms are allowed, and {} ms more because the machine \
-                 stalled",
-                lasted.as_millis(),
-                PROMISED.as_millis(),
-                stalled.as_millis()
-            )
-        })
-    }
-
     /// Waits until numbers flow again after a fault was repaired, and records the fault.
     pub(super) async fn conclude(
-        &mut self, (nemesis, limit): (Nemesis, Limit), from_ns: u64, fault: ActiveFault,
+        &mut self, nemesis: Nemesis, from_ns: u64, fault: ActiveFault,
     ) -> Fault {
         let to_ns = self.recorder.now();
-        let stuck = match limit {
-            Limit::Promised => {
-                self.end_outage(self.begin_outage(), &format!("{nemesis:?} was over")).await
-            }
-            Limit::Someday => {
-                let flowing = self.recorder.answered_since(to_ns);
-                let flowing = tokio::time::timeout(RECOVERY_MAX, flowing).await;
-                flowing.is_err().then(|| {
-                    let limit = RECOVERY_MAX.as_secs();
-                    format!("no number was handed out within {limit} s after {nemesis:?} was over")
-                })
-            }
-        };
+        let flowing = tokio::time::timeout(RECOVERY_MAX, self.recorder.answered_since(to_ns)).await;
+        let stuck = flowing.is_err().then(|| {
+            let limit = RECOVERY_MAX.as_secs();
+            format!("no number was handed out within {limit} s after {nemesis:?} was over")
+        });
         Fault {
             nemesis,
             from_ns,

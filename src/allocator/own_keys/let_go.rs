@@ -10,7 +10,6 @@ use crate::{
         hasher::Hasher,
         key_table::{Slot, StoredKey},
     },
-    planted_bugs::{Bug, is_planted},
     sequence::{NamespaceId, Progression, Trim},
 };
 
@@ -75,10 +74,7 @@ impl<K: StoredKey> OwnKeys<K> {
             let owned = self.owned(number, slot, progression)?;
             Some(Trim {
                 section: super::section_id(slot),
-                used: match is_planted(Bug::ReleaseSkipsRest) {
-                    false => owned.current(Some(&slot.cursor), progression),
-                    true => owned.ceiling,
-                },
+                used: owned.current(Some(&slot.cursor), progression),
                 lost: 0,
             })
         });
