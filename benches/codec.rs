@@ -37,6 +37,7 @@ fn messages(c: &mut Criterion) {
         members_version: Some(1),
         request_id: None,
         retry_window_ms: None,
+        made_ms: None,
     };
     let bytes = one.encode_to_vec();
     group.bench_function("read a request for one number", |b| {

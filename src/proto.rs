@@ -5,7 +5,7 @@
 mod reasons;
 
 pub use packages::{peer::v1 as peer, v1};
-pub use reasons::{busy, explained, ongoing, reason_of, refused, retry_after_ms};
+pub use reasons::{busy, expired, explained, ongoing, reason_of, refused, retry_after_ms};
 
 // Generated code refers to other packages by their place in this tree.
 mod packages {

@@ -12,6 +12,7 @@ use ratchet::{
             key::Kind,
         },
     },
+    storage::codec::VERSION,
 };
 use tonic::{Code, Status};
 
@@ -248,6 +249,7 @@ async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
             members_version: Some(0),
             request_id: None,
             retry_window_ms: None,
+            made_ms: None,
         };
         let told = client.sequencer.next(request.clone()).await.unwrap();
         let told = told.into_inner().route.expect("the members");
@@ -272,12 +274,13 @@ async fn a_peer_that_cannot_read_a_message_says_that_it_runs_another_release() {
     let other = nodes.iter().find(|node| node.id == 2).expect("node 2");
     let message = RaftMessage {
         header: Some(group.sender().header(2, &other.member)),
-        payload: vec![9, 1, 2, 3].into(),
+        payload: vec![VERSION + 1, 1, 2, 3].into(),
     };
     let address = &other.member.peer_address;
     for rpc in [RaftRpc::Append, RaftRpc::Vote] {
         let sent = GrpcTransport::default().raft(address, rpc, message.clone(), PATIENCE).await;
-        let says = ["node 2 runs another release", "format version 9"];
+        let version = format!("format version {}", VERSION + 1);
+        let says = ["node 2 runs another release", &version];
         assert_refused(sent, Code::InvalidArgument, &says);
     }
 }

@@ -197,7 +197,8 @@ async fn next_many(
         ids: vec![7, 8, 7],
         counts: vec![1, 2, 1],
         request_id: request.map(|id| id.to_owned().into()),
-        retry_window_ms: request.map(|_| 10_000),
+        retry_window_ms: request.map(|_| 60_000),
+        made_ms: request.map(|_| 0),
         ..NextManyRequest::default()
     };
     let answers = client.sequencer.next_many(tokio_stream::once(message));

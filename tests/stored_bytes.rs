@@ -90,6 +90,7 @@ fn bumps() -> Command {
 fn takes() -> Command {
     let part = |id: Option<PartId>, keys: &[u64]| MessagePart {
         namespace: INVOICE,
+        made_ms: id.as_ref().and_then(|id| id.lifetime.window_ms()).map(|window| window + 77),
         id,
         takes: keys.iter().map(|key| Take { section: SectionKey::Id(*key), count: 2 }).collect(),
     };
@@ -117,6 +118,7 @@ fn takes_without_room() -> Command {
     let part = MessagePart {
         namespace: INVOICE,
         id: None,
+        made_ms: None,
         takes: vec![Take { section: SectionKey::Id(9), count: 1 }],
     };
     Command::Take {

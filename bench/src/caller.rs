@@ -61,6 +61,7 @@ async fn next(connection: &Connection, key: u64) -> Result<u64, String> {
         members_version: None,
         request_id: None,
         retry_window_ms: None,
+        made_ms: None,
     };
     let mut client = SequencerClient::new(link.channel.clone());
     match client.next(request).await {

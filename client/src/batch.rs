@@ -28,6 +28,7 @@ use crate::{
     namespaces::{NamespaceId, Namespaces},
     numbers::Numbers,
     request::{Coalesce, PendingRequest, fail_requests},
+    request_clock::RequestClock,
 };
 
 /// The largest merged range, in numbers. A single request may want more. Lower than any limit that a
@@ -59,6 +60,8 @@ pub struct Leftover {
     pub resend: Option<Batch>,
     /// What the answer says of the namespace.
     pub mode: Option<Mode>,
+    /// What the answer says of the clock of request ids.
+    pub clock_ms: Option<u64>,
     /// The failure, if the server or its leader is to blame and another server should be asked.
     pub server_failure: Option<Status>,
 }
@@ -120,11 +123,11 @@ impl Batch {
     /// Gives the message an id: the application's, or one of its own. See [`NamedMessage::new`].
     pub fn name(
         &mut self, message: &mut NextManyRequest, mode: Option<Mode>, patience: Duration,
-        now: Instant,
+        clock: (&RequestClock, Instant),
     ) {
         let chosen =
             self.requests.first_mut().and_then(|request| request.request_id.as_deref().cloned());
-        let named = NamedMessage::new(message, chosen, mode, patience, now);
+        let named = NamedMessage::new(message, chosen, mode, patience, clock);
         if named.is_of_application() {
             // What it got before may come again.
             self.floors.fill(0);
@@ -202,8 +205,10 @@ impl Batch {
     ) -> Leftover {
         let mode = (answer.gapless || self.named.is_some()).then_some(Mode::Gapless);
         if let Some(failure) = answer.failure {
-            let told = (failure.reason(), failure.outcome());
-            return self.refuse(failure.into_status(), told, server, now);
+            let (told, clock_ms) =
+                ((failure.reason(), failure.outcome()), failure.request_clock_ms);
+            let leftover = self.refuse(failure.into_status(), told, server, now);
+            return Leftover { clock_ms, ..leftover };
         }
         if answer.firsts.len() != self.floors.len() {
             let (keys, firsts) = (self.floors.len(), answer.firsts.len());
@@ -313,6 +318,7 @@ impl Batch {
         };
         match named.refused(status.code(), (reason, outcome)) {
             Refusal::WithoutId => self.in_mode(Mode::Ordinary),
+            Refusal::Anew => Leftover { retry: self.requests, ..Leftover::default() },
             Refusal::Elsewhere => Leftover { server_failure: Some(status), ..self.unsent() },
             // As without an id: sent alone, each request learns whether it is the wrong one.
             Refusal::Final if !named.may_be_done() => self.fail_all(status, server, now),

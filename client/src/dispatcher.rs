@@ -32,6 +32,7 @@ use crate::{
     namespaces::{NamespaceId, Namespaces},
     queue::{BATCH_REQUESTS_MAX, RequestQueues},
     request::{PendingRequest, fail_requests},
+    request_clock::RequestClock,
     route_watches::RouteWatches,
     server_pool::ServerPool,
     streams::{Invalid, Streams},
@@ -56,6 +57,7 @@ pub struct Dispatcher {
     resends: VecDeque<Batch>,
     /// What is known of namespaces.
     modes: HashMap<NamespaceId, Mode>,
+    request_clock: RequestClock,
     in_flight: InFlightBatches,
     /// The id of the last message.
     last_id: u64,
@@ -84,6 +86,7 @@ impl Dispatcher {
             queues: RequestQueues::default(),
             resends: VecDeque::new(),
             modes: HashMap::new(),
+            request_clock: RequestClock::default(),
             in_flight: InFlightBatches::default(),
             last_id: 0,
             last_heard: Instant::now(),
@@ -168,7 +171,8 @@ impl Dispatcher {
         message.namespace = self.namespaces.name_of(batch.namespace());
         let mode = self.modes.get(&batch.namespace()).copied();
         if mode != Some(Mode::Ordinary) || batch.is_named_by_application() {
-            batch.name(&mut message, mode, self.servers.timeout(), Instant::now());
+            let clock = (&self.request_clock, Instant::now());
+            batch.name(&mut message, mode, self.servers.timeout(), clock);
         }
         (batch, message)
     }
@@ -246,6 +250,9 @@ impl Dispatcher {
         let mut leftover = (in_flight.batch).complete(answer, &server, namespaces, marks, now);
         if let Some(mode) = leftover.mode {
             self.modes.insert(namespace, mode);
+        }
+        if let Some(clock_ms) = leftover.clock_ms {
+            self.request_clock.learn(clock_ms, now);
         }
         match leftover.server_failure.take() {
             Some(status) if is_current => self.server_failed(&server, status),

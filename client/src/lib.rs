@@ -105,6 +105,7 @@ mod numbers;
 mod once;
 mod queue;
 mod request;
+mod request_clock;
 mod route_watches;
 mod segment;
 mod server_pool;

@@ -13,6 +13,7 @@ use tonic::{Code, Status};
 use crate::{
     api::{NextManyRequest, Outcome, Reason},
     error::Error,
+    request_clock::RequestClock,
 };
 
 /// The longest time for which servers remember an id whose message states a retry window.
@@ -43,6 +44,8 @@ pub struct NamedMessage {
 /// What becomes of a message that a server refused as a whole.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// It says a wrong time, and nothing was done: its requests are sent in another message.
+    Anew,
     /// The namespace knows no ids: its requests are sent without one.
     WithoutId,
     /// Another server may know better.
@@ -53,16 +56,18 @@ pub enum Refusal {
 
 impl NamedMessage {
     /// Gives `message` the id that the application chose, or one of its own. The servers remember one of its own for twice
-    /// as long as it may be sent again, which is `patience` at most.
+    /// as long as it may be sent again, which is `patience` at most. A copy of it that reaches them later takes nothing: the
+    /// message says when it was made, by `clock`.
     pub fn new(
         message: &mut NextManyRequest, chosen: Option<Bytes>, mode: Option<Mode>,
-        patience: Duration, now: Instant,
+        patience: Duration, (clock, now): (&RequestClock, Instant),
     ) -> NamedMessage {
         let is_of_application = chosen.is_some();
         let send_for = match is_of_application {
             true => patience,
             false => patience.min(WINDOW_MAX / 2),
         };
+        message.made_ms = Some(clock.read(now, send_for / 2));
         message.request_id = Some(chosen.unwrap_or_else(|| {
             message.retry_window_ms = Some((2 * send_for).as_millis() as u64);
             Bytes::copy_from_slice(&rand::random::<u128>().to_be_bytes())
@@ -105,6 +110,9 @@ impl NamedMessage {
     pub fn refused(&mut self, code: Code, (reason, outcome): (Reason, Outcome)) -> Refusal {
         // A server that lags may know an older namespace of the name.
         let is_mistaken = self.is_gapless && self.may_be_done;
+        if reason == Reason::RequestIdExpired && !self.may_be_done {
+            return Refusal::Anew;
+        }
         let knows_no_ids = reason == Reason::RequestIdUnsupported && !self.is_of_application;
         if knows_no_ids && !is_mistaken {
             return Refusal::WithoutId;

@@ -68,6 +68,7 @@ impl Client {
                         members_version: None,
                         request_id: None,
                         retry_window_ms: None,
+                        made_ms: None,
                     });
                     let answer = self.sequencer.next(request).await?.into_inner();
                     Ok((answer.first, answer.last))

@@ -24,14 +24,14 @@ impl Term {
     /// # Errors
     /// [`NextError::NotLeading`] if nothing was taken, [`NextError::Unknown`] or [`NextError::DeadlineExceeded`] if that
     /// is not known, [`NextError::Exhausted`] if too few numbers are left, [`NextError::OverQuota`] for a key beyond the
-    /// quota, [`NextError::Reused`] and [`NextError::IdsFull`] for the request id.
+    /// quota, [`NextError::Reused`], [`NextError::IdsFull`] and [`NextError::IdExpired`] for the request id.
     pub async fn next_gapless(
         &self, namespace: &Namespace, key: Key<'_>, count: u64, id: Option<&MessageId>,
         deadline: Instant,
     ) -> Result<Range, NextError> {
         let _inside = self.enter()?;
         let takes = vec![Take { section: namespace.section_of(key).key, count }];
-        let part = MessagePart { namespace: namespace.id, id: id.map(|id| part_id(id, 0)), takes };
+        let part = message_part(namespace, id, 0, takes);
         let mut given = self.take_gapless(part, deadline).await?;
         let given = given.pop().ok_or(NextError::Unknown)?;
         let (taken, numbers) = given.accept_counted();
@@ -63,13 +63,12 @@ impl Term {
         let places = (0..keys).step_by(PART_TAKES_MAX);
         let has_id = id.is_some();
         for (number, place) in places.enumerate() {
-            let id = id.map(|id| part_id(id, number as u32));
             let part = |places: &[usize]| {
                 let takes = places.iter().map(|place| {
                     let (key, count) = ask(*place);
                     Take { section: namespace.section_of(key).key, count }
                 });
-                MessagePart { namespace: namespace.id, id: id.clone(), takes: takes.collect() }
+                message_part(namespace, id, number as u32, takes.collect())
             };
             let places: Vec<usize> = (place..keys.min(place + PART_TAKES_MAX)).collect();
             let is_allowed = |place| is_allowed(ask(place).1);
@@ -109,7 +108,7 @@ impl Term {
     ) -> Result<Option<Range>, NextError> {
         let _inside = self.enter()?;
         let takes = vec![Take { section: namespace.section_of(key).key, count }];
-        let part = MessagePart { namespace: namespace.id, id: Some(part_id(id, 0)), takes };
+        let part = message_part(namespace, Some(id), 0, takes);
         let Some(mut given) = self.ask_gapless(part, deadline).await? else {
             return Ok(None);
         };
@@ -187,9 +186,16 @@ struct GivenOfPart {
     too_large: Vec<usize>,
 }
 
-/// What part number `part` of a message is called.
-fn part_id(id: &MessageId, part: u32) -> PartId {
-    PartId { request: id.id.clone(), part, lifetime: id.lifetime }
+/// Part number `part` of a message, with what it takes.
+fn message_part(
+    namespace: &Namespace, id: Option<&MessageId>, part: u32, takes: Vec<Take>,
+) -> MessagePart {
+    MessagePart {
+        namespace: namespace.id,
+        made_ms: id.and_then(|id| id.made_ms),
+        id: id.map(|id| PartId { request: id.id.clone(), part, lifetime: id.lifetime }),
+        takes,
+    }
 }
 
 fn given_or_refused(given: Given) -> Result<Vec<Delivery>, NextError> {
@@ -203,6 +209,7 @@ fn given_or_refused(given: Given) -> Result<Vec<Delivery>, NextError> {
             count: used.first.count,
         },
         Refused::IdsFull(bytes_max) => NextError::IdsFull { bytes_max },
+        Refused::Expired(clock_ms) => NextError::IdExpired { clock_ms },
         // Whoever asks again is told that it does not exist.
         Refused::NoNamespace => NextError::NotLeading,
     })

@@ -59,6 +59,12 @@ pub enum NextError {
         /// How many bytes may be.
         bytes_max: u64,
     },
+    /// The message was made so long ago that its request id may be forgotten, or later than now.
+    #[error("the message is older than its request id is remembered, or was made later than now")]
+    IdExpired {
+        /// What the clock of request ids shows.
+        clock_ms: u64,
+    },
     /// The applied table cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -74,6 +80,7 @@ impl NextError {
             | NextError::Unknown
             | NextError::Reused { .. }
             | NextError::IdsFull { .. }
+            | NextError::IdExpired { .. }
             | NextError::OverQuota { .. }
             | NextError::MemoryFull { .. }
             | NextError::LowDisk(_)

@@ -205,19 +205,30 @@ pub fn invalid_key(invalid: InvalidKey) -> Status {
 }
 
 /// What a caller calls a message: the request id in `bytes`, if there is one, for as long as the retry window says. Without a
-/// window it is remembered as long as the settings say.
+/// window it is remembered as long as the settings say. The message was made at `made_ms`.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if the bytes are no id, or the window is longer than [`Lifetime::WINDOW_MS_MAX`] or stands alone.
+/// INVALID_ARGUMENT if the bytes are no id, the window is longer than [`Lifetime::WINDOW_MS_MAX`] or stands without the time,
+/// or one of them stands without an id.
 pub fn message_id(
-    bytes: Option<&[u8]>, window_ms: Option<u64>,
+    bytes: Option<&[u8]>, window_ms: Option<u64>, made_ms: Option<u64>,
 ) -> Result<Option<MessageId>, Status> {
+    let invalid = |why: String| Err(Status::invalid_argument(why));
     if let Some(window_ms) = window_ms.filter(|ms| bytes.is_none() || *ms > Lifetime::WINDOW_MS_MAX)
     {
-        return Err(Status::invalid_argument(format!(
+        return invalid(format!(
             "retry_window_ms is {window_ms}; it goes with a request id, and is at most {}",
             Lifetime::WINDOW_MS_MAX
-        )));
+        ));
+    }
+    if let Some(made_ms) = made_ms.filter(|_| bytes.is_none()) {
+        return invalid(format!("made_ms is {made_ms}; it goes with a request id"));
+    }
+    if let (Some(window_ms), None) = (window_ms, made_ms) {
+        return invalid(format!(
+            "retry_window_ms is {window_ms}, and made_ms is missing: a copy of the message that comes late would take other \
+             numbers; give 0, and the answer says what to give"
+        ));
     }
     let Some(bytes) = bytes else {
         return Ok(None);
@@ -225,5 +236,5 @@ pub fn message_id(
     let id = RequestId::new(bytes);
     let id = id.map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
     let lifetime = window_ms.map_or(Lifetime::CONFIGURED, Lifetime::of_window_ms);
-    Ok(Some(MessageId { id, lifetime }))
+    Ok(Some(MessageId { id, lifetime, made_ms }))
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     allocator::{NextError, Term, WAITING_KEY_BYTES},
     proto::{
-        busy,
+        busy, expired,
         peer::{forward_reply::Reply, forward_request::Request as Forward},
         refused,
         v1::Reason,
@@ -423,6 +423,13 @@ pub(super) fn failed<A>(
             format!(
                 "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
                 bytes_max >> 20
+            ),
+        ),
+        NextError::IdExpired { clock_ms } => expired(
+            clock_ms,
+            format!(
+                "the message says in made_ms when it was made, and is older than its request id is remembered, or later than \
+                 now, {clock_ms}; it took nothing. If no copy of it was sent before, send it again with another made_ms"
             ),
         ),
         NextError::OverQuota { .. } => over_quota(namespace),

@@ -74,6 +74,10 @@ fn retry_window_ms(id: &Option<MessageId>) -> Option<u64> {
     id.as_ref().and_then(|id| id.lifetime.window_ms())
 }
 
+fn made_ms(id: &Option<MessageId>) -> Option<u64> {
+    id.as_ref().and_then(|id| id.made_ms)
+}
+
 impl TryFrom<v1::NextRequest> for Next {
     type Error = Status;
 
@@ -82,7 +86,11 @@ impl TryFrom<v1::NextRequest> for Next {
             key: key_of(message.key)?,
             namespace: message.namespace,
             count: message.count.unwrap_or(1),
-            id: message_id(message.request_id.as_deref(), message.retry_window_ms)?,
+            id: message_id(
+                message.request_id.as_deref(),
+                message.retry_window_ms,
+                message.made_ms,
+            )?,
             known: known(message.route_version, message.members_version),
         })
     }
@@ -98,6 +106,7 @@ impl From<&Next> for v1::NextRequest {
             members_version: request.known.members_version,
             request_id: request_id(&request.id),
             retry_window_ms: retry_window_ms(&request.id),
+            made_ms: made_ms(&request.id),
         }
     }
 }
@@ -143,7 +152,8 @@ impl TryFrom<v1::NextManyRequest> for NextMany {
 
     fn try_from(message: v1::NextManyRequest) -> Result<NextMany, Status> {
         let keys = keys_of(message.ids, message.names)?;
-        let id = message_id(message.request_id.as_deref(), message.retry_window_ms)?;
+        let (window_ms, made_ms) = (message.retry_window_ms, message.made_ms);
+        let id = message_id(message.request_id.as_deref(), window_ms, made_ms)?;
         let known = known(message.route_version, message.members_version);
         NextMany::new(message.namespace, keys, message.counts, id, known)
     }
@@ -161,6 +171,7 @@ impl From<&NextMany> for v1::NextManyRequest {
             members_version: request.known.members_version,
             request_id: request_id(&request.id),
             retry_window_ms: retry_window_ms(&request.id),
+            made_ms: made_ms(&request.id),
             // These two belong to a stream. A forwarded message has its own.
             id: 0,
             timeout_ms: 0,
@@ -316,6 +327,7 @@ mod tests {
             members_version: None,
             request_id: Some(Bytes::from_static(b"order-7")),
             retry_window_ms: Some(16_000),
+            made_ms: Some(7),
         };
         let request = Next::try_from(next.clone()).unwrap();
         assert_eq!(v1::NextRequest::from(&request), next);

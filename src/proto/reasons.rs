@@ -16,22 +16,40 @@ const RETRY_AFTER: &str = "grpc-retry-pushback-ms";
 const DOMAIN: &str = "ratchet";
 /// What the outcome is called in the metadata of an `ErrorInfo`.
 const OUTCOME: &str = "outcome";
+/// What the time by the clock of request ids is called there.
+const REQUEST_CLOCK: &str = "request_clock_ms";
 
 /// Why a call is refused, with a text that says what was wrong, with which value, and what to do.
 pub fn refused(reason: Reason, why: impl Into<String>) -> Status {
-    status(code_of(reason), why.into(), (reason, outcome_of(reason)), None)
+    let told = Told::of(reason);
+    status(code_of(reason), why.into(), told)
 }
 
 /// As [`refused`]; the caller is to ask again after `retry_after_ms` milliseconds.
 pub fn busy(reason: Reason, retry_after_ms: u64, why: impl Into<String>) -> Status {
-    let told = (reason, outcome_of(reason));
-    status(code_of(reason), why.into(), told, Some(retry_after_ms))
+    let told = Told { retry_after_ms: Some(retry_after_ms), ..Told::of(reason) };
+    status(code_of(reason), why.into(), told)
+}
+
+/// Why a message was refused that was made too long ago, or later than now: the clock of request ids shows `clock_ms`.
+pub fn expired(clock_ms: u64, why: impl Into<String>) -> Status {
+    let reason = Reason::RequestIdExpired;
+    let told = Told { request_clock_ms: Some(clock_ms), ..Told::of(reason) };
+    status(code_of(reason), why.into(), told)
 }
 
 /// After how many milliseconds to ask again, if a status says so.
 pub fn retry_after_ms(status: &Status) -> Option<u64> {
     let told = status.metadata().get(RETRY_AFTER)?;
     told.to_str().ok()?.parse().ok()
+}
+
+/// What the clock of request ids shows, if a status says so.
+fn request_clock_ms(status: &Status) -> Option<u64> {
+    if status.details().is_empty() {
+        return None;
+    }
+    status.get_details_error_info()?.metadata.get(REQUEST_CLOCK)?.parse().ok()
 }
 
 /// The reason and the outcome of a status: those that it carries, or else those of its code.
@@ -57,12 +75,29 @@ pub fn explained(status: Status) -> Status {
     }
 }
 
-fn status(
-    code: Code, why: String, (reason, outcome): (Reason, Outcome), retry_after_ms: Option<u64>,
-) -> Status {
+/// What a status tells programs.
+struct Told {
+    reason: Reason,
+    outcome: Outcome,
+    /// After how many milliseconds to ask again.
+    retry_after_ms: Option<u64>,
+    /// What the clock of request ids shows.
+    request_clock_ms: Option<u64>,
+}
+
+impl Told {
+    fn of(reason: Reason) -> Told {
+        let outcome = outcome_of(reason);
+        Told { reason, outcome, retry_after_ms: None, request_clock_ms: None }
+    }
+}
+
+fn status(code: Code, why: String, told: Told) -> Status {
+    let Told { reason, outcome, retry_after_ms, request_clock_ms } = told;
     let name = reason.as_str_name().trim_start_matches("REASON_");
     let outcome = outcome.as_str_name().trim_start_matches("OUTCOME_");
-    let metadata = HashMap::from([(OUTCOME.to_owned(), outcome.to_owned())]);
+    let mut metadata = HashMap::from([(OUTCOME.to_owned(), outcome.to_owned())]);
+    metadata.extend(request_clock_ms.map(|ms| (REQUEST_CLOCK.to_owned(), ms.to_string())));
     let mut details = ErrorDetails::with_error_info(name, DOMAIN, metadata);
     if let Some(millis) = retry_after_ms {
         details.set_retry_info(Some(Duration::from_millis(millis)));
@@ -81,6 +116,7 @@ fn code_of(reason: Reason) -> Code {
         Reason::RequestIdReused
         | Reason::RequestIdRequired
         | Reason::RequestIdUnsupported
+        | Reason::RequestIdExpired
         | Reason::WrongState
         | Reason::ClusterMismatch => Code::FailedPrecondition,
         Reason::NumbersExhausted => Code::OutOfRange,
@@ -141,8 +177,8 @@ fn by_code(code: Code) -> (Reason, Outcome) {
 
 /// DEADLINE_EXCEEDED for a change that goes on.
 pub fn ongoing(why: impl Into<String>) -> Status {
-    let told = (Reason::DeadlineExceeded, Outcome::Ongoing);
-    status(Code::DeadlineExceeded, why.into(), told, None)
+    let told = Told { outcome: Outcome::Ongoing, ..Told::of(Reason::DeadlineExceeded) };
+    status(Code::DeadlineExceeded, why.into(), told)
 }
 
 impl From<&Status> for Failure {
@@ -154,14 +190,20 @@ impl From<&Status> for Failure {
             retry_after_ms: retry_after_ms(status),
             reason: reason.into(),
             outcome: outcome.into(),
+            request_clock_ms: request_clock_ms(status),
         }
     }
 }
 
 impl From<Failure> for Status {
     fn from(failure: Failure) -> Self {
-        let told = (failure.reason(), failure.outcome());
-        status(failure.code.into(), failure.message, told, failure.retry_after_ms)
+        let told = Told {
+            reason: failure.reason(),
+            outcome: failure.outcome(),
+            retry_after_ms: failure.retry_after_ms,
+            request_clock_ms: failure.request_clock_ms,
+        };
+        status(failure.code.into(), failure.message, told)
     }
 }
 
@@ -181,6 +223,9 @@ mod tests {
         assert_eq!((again.code(), again.message()), (told.code(), "full"));
         assert_eq!(retry_after_ms(&again), Some(100));
         assert_eq!(reason_of(&ongoing("it goes on")).1, Outcome::Ongoing);
+        let late = Failure::from(&expired(7, "late"));
+        assert_eq!(late.request_clock_ms, Some(7));
+        assert_eq!(Failure::from(&Status::from(late.clone())), late);
     }
 
     #[test]

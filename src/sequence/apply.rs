@@ -246,6 +246,11 @@ fn apply_part<T: Table>(
         if let Some(before) = table.remembered(part.namespace, id)? {
             return Ok(again(before, &part.takes));
         }
+        if let Some(made_ms) = part.made_ms
+            && let Some(clock_ms) = request_book::expired(table, remembering, id.lifetime, made_ms)?
+        {
+            return Ok(PartTaken::Expired { clock_ms });
+        }
         if request_book::is_full(table, remembering, bytes)? {
             return Ok(PartTaken::IdsFull { bytes_max: remembering.bytes_max });
         }

@@ -7,6 +7,11 @@
 //! sets, so no clock that jumps makes it jump, and it never goes back. Time without a leader does not count: an id may be
 //! remembered for longer than is stated, never for less.
 //!
+//! A copy of a message may come after its id was forgotten: a connection that a partition cut holds it, or a paused node. So
+//! messages say when they were made, by this clock. One that is older than its id's lifetime takes nothing, and neither does
+//! one that was made later than now: if it were remembered, its id would be forgotten while a copy could still take numbers.
+//! (Liskov, Shrira and Wroclawski, "Efficient At-Most-Once Messages Based on Synchronized Clocks", 1991.)
+//!
 //! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time.
 
 use serde::{Deserialize, Serialize};
@@ -153,6 +158,20 @@ pub fn advance<T: RequestTable>(
     }
     table.put_request_book(book);
     Ok(())
+}
+
+/// What the table's clock shows, if a message with an id of this `lifetime` that was made at `made_ms` may take nothing: an
+/// earlier copy of it may have, and be forgotten.
+///
+/// # Errors
+/// If the table cannot be read.
+pub fn expired<T: RequestTable>(
+    table: &T, remembering: &Remembering, lifetime: Lifetime, made_ms: u64,
+) -> Result<Option<u64>, T::ReadError> {
+    let clock_ms = table.request_book()?.clock_ms;
+    let lives_until = made_ms.saturating_add(lifetime.ms(remembering.keep_ms));
+    let is_in_time = (made_ms..lives_until).contains(&clock_ms);
+    Ok((!is_in_time).then_some(clock_ms))
 }
 
 /// True if `bytes` more cannot be remembered.

@@ -101,6 +101,8 @@ pub struct MessageId {
     pub id: RequestId,
     /// For how long it is remembered.
     pub lifetime: Lifetime,
+    /// When the message was made, by the table's clock, if its caller says so.
+    pub made_ms: Option<u64>,
 }
 
 /// What a part of a message is called.

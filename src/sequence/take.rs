@@ -19,6 +19,8 @@ pub struct MessagePart {
     pub namespace: NamespaceId,
     /// What the caller calls it. If that is known, what was taken the first time is the answer.
     pub id: Option<PartId>,
+    /// When the message was made, by the table's clock. A copy of it that comes when its id may be forgotten takes nothing.
+    pub made_ms: Option<u64>,
     /// What it takes, in this order.
     pub takes: Vec<Take>,
 }
@@ -48,6 +50,11 @@ pub enum PartTaken {
     },
     /// There is no gapless namespace with that id.
     NoNamespace,
+    /// The message was made so long ago that its id may be forgotten, or later than now.
+    Expired {
+        /// What the table's clock shows.
+        clock_ms: u64,
+    },
 }
 
 /// What a request id was used for.

@@ -10,7 +10,7 @@ use super::error::StoreError;
 use crate::version;
 
 /// The version of the format that this release writes and reads.
-pub const VERSION: u8 = 8;
+pub const VERSION: u8 = 9;
 
 /// The largest value, in bytes. A value that claims to be larger is refused before memory is allocated
 /// for it.
@@ -135,7 +135,8 @@ mod tests {
         let bytes = encode(&value).unwrap();
         assert_eq!(decode::<(u64, String)>(&bytes).unwrap(), value);
         assert_eq!(decode::<(u64, String)>(&[]), Err(CodecError::Short(0)));
-        assert_eq!(decode::<u8>(&[9, 1]), Err(CodecError::Version(9)));
+        let later = VERSION + 1;
+        assert_eq!(decode::<u8>(&[later, 1]), Err(CodecError::Version(later)));
         assert_eq!(decode::<u8>(&[VERSION, 1, 1]), Err(CodecError::Trailing(1)));
         assert!(decode::<(u64, String)>(&bytes[..bytes.len() - 1]).is_err());
     }

@@ -147,6 +147,7 @@ impl Client {
             members_version: None,
             request_id: None,
             retry_window_ms: None,
+            made_ms: None,
         });
         self.sequencer.next(request).await.map(|r| r.into_inner())
     }

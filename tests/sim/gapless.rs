@@ -97,7 +97,11 @@ async fn ask_until_answered(
             namespace: NAMESPACE.to_owned(),
             key: OwnedKey::Id(request.key),
             count: request.count,
-            id: Some(MessageId { id: request.id.clone(), lifetime: Lifetime::CONFIGURED }),
+            id: Some(MessageId {
+                id: request.id.clone(),
+                lifetime: Lifetime::CONFIGURED,
+                made_ms: None,
+            }),
             known: KnownRoute::default(),
         };
         match request_at(world, node, next, patience).await {

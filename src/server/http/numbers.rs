@@ -67,7 +67,7 @@ pub struct Idempotency {
 
 /// The request id in the headers.
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<MessageId>, Status> {
-    message_id(headers.get(IDEMPOTENCY_KEY).map(HeaderValue::as_bytes), None)
+    message_id(headers.get(IDEMPOTENCY_KEY).map(HeaderValue::as_bytes), None, None)
 }
 
 /// Consecutive numbers of a key.

@@ -179,3 +179,37 @@ fn a_message_that_took_nothing_takes_nothing_later_for_a_caller_whose_time_is_up
         "#]],
     );
 }
+
+#[test]
+fn a_message_says_when_it_was_made_by_the_servers_clock_and_is_made_anew_if_it_knew_a_wrong_time() {
+    check(
+        "ask 7 1
+         send named
+         refuse 1 REQUEST_ID_EXPIRED clock=90000
+         send named
+         answer 2 1
+         wait 4000
+         ask 7 1
+         send named
+         lose 3
+         resend
+         refuse 4 REQUEST_ID_EXPIRED clock=200000
+         ask 7 1
+         send named",
+        expect![[r#"
+            ask 7 1 -> caller 1
+            send named -> batch 1 of book: 7, one each (id 1)
+            refuse 1 REQUEST_ID_EXPIRED clock=90000 -> 1 to send again
+            send named -> batch 2 of book: 7, one each (id 2, made at 90000)
+            answer 2 1 -> caller 1: 1; Gapless
+            wait 4000 ->
+            ask 7 1 -> caller 2
+            send named -> batch 3 of book: 7, one each (id 3, made at 91500)
+            lose 3 -> to send again as it was
+            resend -> batch 4 of book: 7, one each (id 3, made at 91500)
+            refuse 4 REQUEST_ID_EXPIRED clock=200000 -> caller 2: error: a:1: refused; whether it was carried out is not known
+            ask 7 1 -> caller 3
+            send named -> batch 5 of book: 7, one each (id 4, made at 200000)
+        "#]],
+    );
+}

@@ -33,6 +33,7 @@ struct Script {
     queues: RequestQueues,
     in_flight: BTreeMap<usize, Batch>,
     resends: VecDeque<Batch>,
+    clock: RequestClock,
     ids: Vec<Bytes>,
     batches: usize,
     callers: BTreeMap<usize, oneshot::Receiver<Result<Numbers, Error>>>,
@@ -81,7 +82,7 @@ impl Script {
                 self.callers.remove(&caller.parse().unwrap());
                 String::new()
             }
-            ["refuse", batch, reason, ref outcome @ ..] => self.refuse(batch, reason, outcome),
+            ["refuse", batch, reason, ref told @ ..] => self.refuse(batch, reason, told),
             ["answer", batch, ref rest @ ..] => self.answer(batch, rest),
             ["fail", batch, code] => {
                 let batch = self.in_flight.remove(&batch.parse().unwrap()).unwrap();
@@ -114,7 +115,7 @@ impl Script {
         let mut message = NextManyRequest::default();
         let mut batch = Batch::new(requests, &self.marks, &mut message);
         if named {
-            batch.name(&mut message, Some(Mode::Gapless), TIMEOUT, self.now);
+            batch.name(&mut message, Some(Mode::Gapless), TIMEOUT, (&self.clock, self.now));
         }
         self.note(batch, &message)
     }
@@ -127,20 +128,24 @@ impl Script {
         self.note(batch, &message)
     }
 
-    fn refuse(&mut self, batch: &str, reason: &str, outcome: &[&str]) -> String {
+    fn refuse(&mut self, batch: &str, reason: &str, told: &[&str]) -> String {
         let batch = self.in_flight.remove(&batch.parse().unwrap()).unwrap();
+        let clock_ms = told.iter().find_map(|word| word.strip_prefix("clock="));
+        let clock_ms = clock_ms.map(|ms| ms.parse().unwrap());
+        let outcome = told.iter().find(|word| !word.contains('='));
         let code = match reason {
             "NO_LEADER" => Code::Unavailable,
             "OUTCOME_UNKNOWN" => Code::Unknown,
             _ => Code::FailedPrecondition,
         };
-        let outcome = outcome.first().copied().unwrap_or("NOT_DONE");
+        let outcome = outcome.copied().unwrap_or("NOT_DONE");
         let outcome = Outcome::from_str_name(&format!("OUTCOME_{outcome}")).unwrap();
         let failure = Failure {
             code: code.into(),
             message: "refused".to_owned(),
             reason: Reason::from_str_name(&format!("REASON_{reason}")).unwrap().into(),
             outcome: outcome.into(),
+            request_clock_ms: clock_ms,
             ..Failure::default()
         };
         let answer = NextManyResponse { failure: Some(failure), ..NextManyResponse::default() };
@@ -171,7 +176,9 @@ impl Script {
                 self.ids.push(id.clone());
                 self.ids.len() - 1
             });
-            text += &format!(" (id {})", number + 1);
+            let made = message.made_ms.filter(|made_ms| *made_ms > 0);
+            let made = made.map(|made_ms| format!(", made at {made_ms}")).unwrap_or_default();
+            text += &format!(" (id {}{made})", number + 1);
         }
         self.in_flight.insert(self.batches, batch);
         text
@@ -205,6 +212,9 @@ impl Script {
     }
 
     fn leftover(&mut self, leftover: Leftover) -> String {
+        if let Some(clock_ms) = leftover.clock_ms {
+            self.clock.learn(clock_ms, self.now);
+        }
         let mut parts = self.replies();
         if !leftover.retry.is_empty() {
             parts.push(format!("{} to send again", leftover.retry.len()));
@@ -271,6 +281,7 @@ pub fn check(script: &str, expected: Expect) {
         queues: RequestQueues::default(),
         in_flight: BTreeMap::new(),
         resends: VecDeque::new(),
+        clock: RequestClock::default(),
         ids: Vec::new(),
         batches: 0,
         callers: BTreeMap::new(),

@@ -159,7 +159,7 @@ impl Leader {
 async fn an_answer_of_another_release_becomes_an_error_that_names_the_peer() {
     let leader = Leader::new(AppendEntriesResponse::Success);
     leader.held.answers.add_permits(1);
-    leader.held.format_version.store(9, Ordering::SeqCst);
+    leader.held.format_version.store(codec::VERSION + 1, Ordering::SeqCst);
     let peer = leader.network.peer(2, &Member::default());
     let heartbeat = AppendEntriesRequest {
         vote: Vote::new_committed(3, 1),
@@ -169,7 +169,9 @@ async fn an_answer_of_another_release_becomes_an_error_that_names_the_peer() {
     };
     let answer = peer.append(&heartbeat, Duration::from_secs(60)).await;
     let error = answer.unwrap_err().to_string();
-    for part in ["node 2 runs another release", "version 9", "on all nodes"] {
+    for part in
+        ["node 2 runs another release", &format!("version {}", codec::VERSION + 1), "on all nodes"]
+    {
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
 }

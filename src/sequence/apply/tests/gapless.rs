@@ -20,7 +20,7 @@ fn message(id: Option<&str>, takes: Vec<Take>) -> MessagePart {
     let lifetime = Lifetime::CONFIGURED;
     let id =
         id.map(|id| PartId { request: RequestId::new(id.as_bytes()).unwrap(), part: 0, lifetime });
-    MessagePart { namespace: NamespaceId(1), id, takes }
+    MessagePart { namespace: NamespaceId(1), id, made_ms: None, takes }
 }
 
 /// As many bytes as two messages of one key may count, and no third one.
@@ -139,6 +139,33 @@ fn each_lifetime_is_kept_however_long_the_ids_before_it_live() {
     assert_eq!(took(&mut table, 1, 1_000, again), [repeated(1, 1), taken(3, 3)]);
     assert_eq!(took(&mut table, 1, 999, vec![with("long", 2_000)]), [repeated(1, 1)]);
     assert_eq!(took(&mut table, 1, 1, vec![with("long", 2_000)]), [taken(4, 4)]);
+}
+
+#[test]
+fn a_copy_that_comes_after_its_id_was_forgotten_takes_nothing() {
+    let mut table = with_invoices();
+    // Ids of the first are forgotten after 1 000 ms, of the second after 2 000.
+    let copy = |id: &str, window_ms: Option<u64>, made_ms| {
+        let mut part = message(Some(id), vec![take(7, 1)]);
+        if let (Some(window_ms), Some(id)) = (window_ms, &mut part.id) {
+            id.lifetime = Lifetime::of_window_ms(window_ms);
+        }
+        MessagePart { made_ms: Some(made_ms), ..part }
+    };
+    let expired = |clock_ms| PartTaken::Expired { clock_ms };
+    let copies = || vec![copy("a", None, 50), copy("b", Some(2_000), 50)];
+    assert_eq!(took(&mut table, 1, 50, copies()), [taken(1, 1), taken(2, 2)]);
+    assert_eq!(took(&mut table, 1, 999, copies()), [repeated(1, 1), repeated(2, 2)]);
+    assert_eq!(took(&mut table, 1, 1, copies()), [expired(1_050), repeated(2, 2)]);
+    run(&mut table, 2, Command::Lift);
+    assert_eq!(took(&mut table, 2, 1_000, copies()), [expired(2_050), expired(2_050)]);
+    // A message that was made later than now would be forgotten too early.
+    let early = took(&mut table, 2, 0, vec![copy("c", None, 2_051), copy("d", None, 2_050)]);
+    assert_eq!(early, [expired(2_050), taken(3, 3)]);
+    // A first copy may come late, too, as long as all copies find its id.
+    assert_eq!(took(&mut table, 2, 999, vec![copy("e", None, 2_050)]), [taken(4, 4)]);
+    assert_eq!(took(&mut table, 2, 1, vec![copy("e", None, 2_050)]), [repeated(4, 4)]);
+    assert_eq!(took(&mut table, 2, 999, vec![copy("e", None, 2_050)]), [expired(4_049)]);
 }
 
 #[test]
