@@ -60,8 +60,6 @@ pub struct Leftover {
     pub resend: Option<Batch>,
     /// What the answer says of the namespace.
     pub mode: Option<Mode>,
-    /// What the answer says of the clock of request ids.
-    pub clock_ms: Option<u64>,
     /// The failure, if the server or its leader is to blame and another server should be asked.
     pub server_failure: Option<Status>,
 }
@@ -205,10 +203,8 @@ impl Batch {
     ) -> Leftover {
         let mode = (answer.gapless || self.named.is_some()).then_some(Mode::Gapless);
         if let Some(failure) = answer.failure {
-            let (told, clock_ms) =
-                ((failure.reason(), failure.outcome()), failure.request_clock_ms);
-            let leftover = self.refuse(failure.into_status(), told, server, now);
-            return Leftover { clock_ms, ..leftover };
+            let told = (failure.reason(), failure.outcome());
+            return self.refuse(failure.into_status(), told, server, now);
         }
         if answer.firsts.len() != self.floors.len() {
             let (keys, firsts) = (self.floors.len(), answer.firsts.len());
@@ -359,21 +355,7 @@ impl Batch {
                     .collect(),
                 ..Leftover::default()
             },
-            Code::InvalidArgument
-            | Code::Ok
-            | Code::Cancelled
-            | Code::Unknown
-            | Code::NotFound
-            | Code::AlreadyExists
-            | Code::PermissionDenied
-            | Code::ResourceExhausted
-            | Code::FailedPrecondition
-            | Code::Aborted
-            | Code::OutOfRange
-            | Code::Unimplemented
-            | Code::Internal
-            | Code::DataLoss
-            | Code::Unauthenticated => {
+            _ => {
                 fail_requests(self.requests, server, &status);
                 Leftover::default()
             }

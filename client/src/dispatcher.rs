@@ -247,12 +247,13 @@ impl Dispatcher {
         }
         let (namespaces, marks) = (&self.namespaces, &mut self.marks);
         let namespace = in_flight.batch.namespace();
+        let clock_ms = answer.failure.as_ref().and_then(|failure| failure.request_clock_ms);
+        if let Some(clock_ms) = clock_ms {
+            self.request_clock.learn(clock_ms, now);
+        }
         let mut leftover = (in_flight.batch).complete(answer, &server, namespaces, marks, now);
         if let Some(mode) = leftover.mode {
             self.modes.insert(namespace, mode);
-        }
-        if let Some(clock_ms) = leftover.clock_ms {
-            self.request_clock.learn(clock_ms, now);
         }
         match leftover.server_failure.take() {
             Some(status) if is_current => self.server_failed(&server, status),

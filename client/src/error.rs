@@ -79,25 +79,14 @@ impl Error {
     /// True if the same request may succeed when it is repeated unchanged, a little later, and that does no harm. Numbers
     /// that the failed request took are lost; they are never handed out twice.
     pub fn is_retryable(&self) -> bool {
-        match self {
-            Error::Server { code, .. } => code.is_retryable(),
-            Error::Invalid(_)
-            | Error::Disorder { .. }
-            | Error::OutcomeUnknown { .. }
-            | Error::OtherCluster { .. }
-            | Error::Gone => false,
-        }
+        self.code().is_some_and(Code::is_retryable)
     }
 
     /// The kind of failure, for [`Error::Server`].
     pub fn code(&self) -> Option<Code> {
         match self {
             Error::Server { code, .. } => Some(*code),
-            Error::Invalid(_)
-            | Error::Disorder { .. }
-            | Error::OutcomeUnknown { .. }
-            | Error::OtherCluster { .. }
-            | Error::Gone => None,
+            _ => None,
         }
     }
 
@@ -182,22 +171,9 @@ pub enum Code {
 impl Code {
     /// See [`Error::is_retryable`].
     pub fn is_retryable(self) -> bool {
-        match self {
-            Code::ResourceExhausted
-            | Code::Unavailable
-            | Code::DeadlineExceeded
-            | Code::Aborted => true,
-            Code::InvalidArgument
-            | Code::NotFound
-            | Code::AlreadyExists
-            | Code::FailedPrecondition
-            | Code::OutOfRange
-            | Code::OverQuota
-            | Code::Unimplemented
-            | Code::DataLoss
-            | Code::Internal
-            | Code::Other => false,
-        }
+        let retryable =
+            [Code::ResourceExhausted, Code::Unavailable, Code::DeadlineExceeded, Code::Aborted];
+        retryable.contains(&self)
     }
 }
 

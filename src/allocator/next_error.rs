@@ -75,17 +75,7 @@ impl NextError {
     pub fn lost_by(&self) -> LostBy {
         match self {
             NextError::DeadlineExceeded => LostBy::Deadline,
-            NextError::NotLeading
-            | NextError::Exhausted { .. }
-            | NextError::Unknown
-            | NextError::Reused { .. }
-            | NextError::IdsFull { .. }
-            | NextError::IdExpired { .. }
-            | NextError::OverQuota { .. }
-            | NextError::MemoryFull { .. }
-            | NextError::LowDisk(_)
-            | NextError::AboveMax
-            | NextError::Store(_) => LostBy::Fence,
+            _ => LostBy::Fence,
         }
     }
 }

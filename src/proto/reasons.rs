@@ -159,14 +159,7 @@ fn by_code(code: Code) -> (Reason, Outcome) {
         Code::Internal => Reason::Internal,
         Code::DataLoss => Reason::DataLoss,
         Code::Unknown => Reason::OutcomeUnknown,
-        Code::Ok
-        | Code::NotFound
-        | Code::AlreadyExists
-        | Code::PermissionDenied
-        | Code::ResourceExhausted
-        | Code::Aborted
-        | Code::Unavailable
-        | Code::Unauthenticated => Reason::Unspecified,
+        _ => Reason::Unspecified,
     };
     let refuses = [Code::NotFound, Code::AlreadyExists, Code::Aborted, Code::ResourceExhausted];
     match refuses.contains(&code) {

@@ -132,6 +132,9 @@ impl Script {
         let batch = self.in_flight.remove(&batch.parse().unwrap()).unwrap();
         let clock_ms = told.iter().find_map(|word| word.strip_prefix("clock="));
         let clock_ms = clock_ms.map(|ms| ms.parse().unwrap());
+        if let Some(clock_ms) = clock_ms {
+            self.clock.learn(clock_ms, self.now);
+        }
         let outcome = told.iter().find(|word| !word.contains('='));
         let code = match reason {
             "NO_LEADER" => Code::Unavailable,
@@ -212,9 +215,6 @@ impl Script {
     }
 
     fn leftover(&mut self, leftover: Leftover) -> String {
-        if let Some(clock_ms) = leftover.clock_ms {
-            self.clock.learn(clock_ms, self.now);
-        }
         let mut parts = self.replies();
         if !leftover.retry.is_empty() {
             parts.push(format!("{} to send again", leftover.retry.len()));
