@@ -90,7 +90,7 @@ fn bumps() -> Command {
 fn takes() -> Command {
     let part = |id: Option<PartId>, keys: &[u64]| MessagePart {
         namespace: INVOICE,
-        made_ms: id.as_ref().and_then(|id| id.lifetime.window_ms()).map(|window| window + 77),
+        made_ms: id.as_ref().and_then(|id| id.lifetime.window_ms()).map(|_| 7),
         id,
         takes: keys.iter().map(|key| Take { section: SectionKey::Id(*key), count: 2 }).collect(),
     };
