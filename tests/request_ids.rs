@@ -151,6 +151,37 @@ async fn a_request_id_outlives_leaders_and_is_refused_for_another_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_says_a_wrong_time_takes_nothing_and_is_told_the_right_one() {
+    let cluster = cluster_with_invoices().await;
+    let leader = cluster.leader().await;
+    for node in [leader, other_than(leader)] {
+        let mut client = cluster.client(node);
+        let mut next = async |made_ms: Option<u64>| {
+            let message = NextRequest {
+                namespace: INVOICE.to_owned(),
+                key: id(node),
+                request_id: Some(format!("{node}").into()),
+                retry_window_ms: Some(60_000),
+                made_ms,
+                ..NextRequest::default()
+            };
+            client.sequencer.next(message).await
+        };
+        let without = next(None).await.unwrap_err();
+        assert_eq!(without.code(), Code::InvalidArgument);
+        assert!(without.message().contains("made_ms is missing"), "{without}");
+        let early = next(Some(1 << 40)).await.unwrap_err();
+        assert_eq!(early.code(), Code::FailedPrecondition);
+        assert_eq!(reason_of(&early), (Reason::RequestIdExpired, Outcome::NotDone));
+        assert!(early.message().contains("made_ms is 1099511627776"), "{early}");
+        let told = early.get_details_error_info().expect("an ErrorInfo");
+        let now_ms = told.metadata["request_clock_ms"].parse().expect("a time");
+        let taken = next(Some(now_ms)).await.expect("a number").into_inner();
+        assert_eq!(taken.first, 1, "no refused message took a number");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_id_is_refused_where_it_means_nothing_and_asked_for_where_a_retry_could_leave_a_gap()
  {
     let cluster = Cluster::start(3, |_| {}).await;

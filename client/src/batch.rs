@@ -314,7 +314,7 @@ impl Batch {
         };
         match named.refused(status.code(), (reason, outcome)) {
             Refusal::WithoutId => self.in_mode(Mode::Ordinary),
-            Refusal::Anew => Leftover { retry: self.requests, ..Leftover::default() },
+            Refusal::Anew => self.unsent(),
             Refusal::Elsewhere => Leftover { server_failure: Some(status), ..self.unsent() },
             // As without an id: sent alone, each request learns whether it is the wrong one.
             Refusal::Final if !named.may_be_done() => self.fail_all(status, server, now),

@@ -247,8 +247,7 @@ impl Dispatcher {
         }
         let (namespaces, marks) = (&self.namespaces, &mut self.marks);
         let namespace = in_flight.batch.namespace();
-        let clock_ms = answer.failure.as_ref().and_then(|failure| failure.request_clock_ms);
-        if let Some(clock_ms) = clock_ms {
+        if let Some(clock_ms) = answer.failure.as_ref().and_then(|told| told.request_clock_ms) {
             self.request_clock.learn(clock_ms, now);
         }
         let mut leftover = (in_flight.batch).complete(answer, &server, namespaces, marks, now);

@@ -86,7 +86,11 @@ impl Error {
     pub fn code(&self) -> Option<Code> {
         match self {
             Error::Server { code, .. } => Some(*code),
-            _ => None,
+            Error::Invalid(_)
+            | Error::Disorder { .. }
+            | Error::OutcomeUnknown { .. }
+            | Error::OtherCluster { .. }
+            | Error::Gone => None,
         }
     }
 
@@ -171,9 +175,22 @@ pub enum Code {
 impl Code {
     /// See [`Error::is_retryable`].
     pub fn is_retryable(self) -> bool {
-        let retryable =
-            [Code::ResourceExhausted, Code::Unavailable, Code::DeadlineExceeded, Code::Aborted];
-        retryable.contains(&self)
+        match self {
+            Code::ResourceExhausted
+            | Code::Unavailable
+            | Code::DeadlineExceeded
+            | Code::Aborted => true,
+            Code::InvalidArgument
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::FailedPrecondition
+            | Code::OutOfRange
+            | Code::OverQuota
+            | Code::Unimplemented
+            | Code::DataLoss
+            | Code::Internal
+            | Code::Other => false,
+        }
     }
 }
 

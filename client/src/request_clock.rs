@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// What is known of the clock.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 pub struct RequestClock {
     /// What a server told last, in milliseconds, and when.
     told: Option<(u64, Instant)>,

@@ -85,8 +85,13 @@ pub enum Refused {
     IdsFull(u64),
     /// The namespace is gone.
     NoNamespace,
-    /// The message was made so long ago that its id may be forgotten, or later than now: the table's clock shows this.
-    Expired(u64),
+    /// The message was made so long ago that its id may be forgotten, or later than now.
+    Expired {
+        /// When it was made.
+        made_ms: u64,
+        /// What the table's clock shows.
+        clock_ms: u64,
+    },
 }
 
 /// Why a call has no answer.
@@ -324,7 +329,9 @@ impl Taker {
             PartTaken::NoNamespace => return Err(Refused::NoNamespace),
             PartTaken::Reused(used) => return Err(Refused::Reused(used)),
             PartTaken::IdsFull { bytes_max } => return Err(Refused::IdsFull(bytes_max)),
-            PartTaken::Expired { clock_ms } => return Err(Refused::Expired(clock_ms)),
+            PartTaken::Expired { made_ms, clock_ms } => {
+                return Err(Refused::Expired { made_ms, clock_ms });
+            }
         };
         let given = part.takes.iter().zip(taken).map(|(take, taken)| {
             // Numbers that were taken under a request id are handed out, whether or not this caller is still there:

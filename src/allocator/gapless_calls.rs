@@ -209,7 +209,7 @@ fn given_or_refused(given: Given) -> Result<Vec<Delivery>, NextError> {
             count: used.first.count,
         },
         Refused::IdsFull(bytes_max) => NextError::IdsFull { bytes_max },
-        Refused::Expired(clock_ms) => NextError::IdExpired { clock_ms },
+        Refused::Expired { made_ms, clock_ms } => NextError::IdExpired { made_ms, clock_ms },
         // Whoever asks again is told that it does not exist.
         Refused::NoNamespace => NextError::NotLeading,
     })

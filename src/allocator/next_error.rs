@@ -62,6 +62,8 @@ pub enum NextError {
     /// The message was made so long ago that its request id may be forgotten, or later than now.
     #[error("the message is older than its request id is remembered, or was made later than now")]
     IdExpired {
+        /// When it was made, by the clock of request ids.
+        made_ms: u64,
         /// What the clock of request ids shows.
         clock_ms: u64,
     },
@@ -75,7 +77,17 @@ impl NextError {
     pub fn lost_by(&self) -> LostBy {
         match self {
             NextError::DeadlineExceeded => LostBy::Deadline,
-            _ => LostBy::Fence,
+            NextError::NotLeading
+            | NextError::Exhausted { .. }
+            | NextError::Unknown
+            | NextError::Reused { .. }
+            | NextError::IdsFull { .. }
+            | NextError::IdExpired { .. }
+            | NextError::OverQuota { .. }
+            | NextError::MemoryFull { .. }
+            | NextError::LowDisk(_)
+            | NextError::AboveMax
+            | NextError::Store(_) => LostBy::Fence,
         }
     }
 }

@@ -213,28 +213,23 @@ pub fn invalid_key(invalid: InvalidKey) -> Status {
 pub fn message_id(
     bytes: Option<&[u8]>, window_ms: Option<u64>, made_ms: Option<u64>,
 ) -> Result<Option<MessageId>, Status> {
-    let invalid = |why: String| Err(Status::invalid_argument(why));
-    if let Some(window_ms) = window_ms.filter(|ms| bytes.is_none() || *ms > Lifetime::WINDOW_MS_MAX)
-    {
-        return invalid(format!(
-            "retry_window_ms is {window_ms}; it goes with a request id, and is at most {}",
-            Lifetime::WINDOW_MS_MAX
-        ));
-    }
-    if let Some(made_ms) = made_ms.filter(|_| bytes.is_none()) {
-        return invalid(format!("made_ms is {made_ms}; it goes with a request id"));
-    }
-    if let (Some(window_ms), None) = (window_ms, made_ms) {
-        return invalid(format!(
+    const WINDOW_MAX: u64 = Lifetime::WINDOW_MS_MAX;
+    let why = match (bytes, window_ms, made_ms) {
+        (None, None, None) => return Ok(None),
+        (Some(bytes), None, _) | (Some(bytes), Some(..=WINDOW_MAX), Some(_)) => {
+            let id = RequestId::new(bytes);
+            let id = id.map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
+            let lifetime = window_ms.map_or(Lifetime::CONFIGURED, Lifetime::of_window_ms);
+            return Ok(Some(MessageId { id, lifetime, made_ms }));
+        }
+        (None, None, Some(made_ms)) => format!("made_ms is {made_ms}; it goes with a request id"),
+        (Some(_), Some(window_ms @ ..=WINDOW_MAX), None) => format!(
             "retry_window_ms is {window_ms}, and made_ms is missing: a copy of the message that comes late would take other \
              numbers; give 0, and the answer says what to give"
-        ));
-    }
-    let Some(bytes) = bytes else {
-        return Ok(None);
+        ),
+        (_, Some(window_ms), _) => format!(
+            "retry_window_ms is {window_ms}; it goes with a request id, and is at most {WINDOW_MAX}"
+        ),
     };
-    let id = RequestId::new(bytes);
-    let id = id.map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
-    let lifetime = window_ms.map_or(Lifetime::CONFIGURED, Lifetime::of_window_ms);
-    Ok(Some(MessageId { id, lifetime, made_ms }))
+    Err(Status::invalid_argument(why))
 }

@@ -425,11 +425,12 @@ pub(super) fn failed<A>(
                 bytes_max >> 20
             ),
         ),
-        NextError::IdExpired { clock_ms } => expired(
+        NextError::IdExpired { made_ms, clock_ms } => expired(
             clock_ms,
             format!(
-                "the message says in made_ms when it was made, and is older than its request id is remembered, or later than \
-                 now, {clock_ms}; it took nothing. If no copy of it was sent before, send it again with another made_ms"
+                "made_ms is {made_ms}, and the clock of request ids shows {clock_ms}: the message was made later than now, or so \
+                 long ago that its request id may be forgotten. It took nothing. If it was not sent before, send it with made_ms \
+                 {clock_ms}; otherwise an earlier copy may have taken its numbers: look before you ask again"
             ),
         ),
         NextError::OverQuota { .. } => over_quota(namespace),

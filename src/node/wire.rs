@@ -71,11 +71,11 @@ fn request_id(id: &Option<MessageId>) -> Option<Bytes> {
 }
 
 fn retry_window_ms(id: &Option<MessageId>) -> Option<u64> {
-    id.as_ref().and_then(|id| id.lifetime.window_ms())
+    id.as_ref()?.lifetime.window_ms()
 }
 
 fn made_ms(id: &Option<MessageId>) -> Option<u64> {
-    id.as_ref().and_then(|id| id.made_ms)
+    id.as_ref()?.made_ms
 }
 
 impl TryFrom<v1::NextRequest> for Next {

@@ -21,21 +21,17 @@ const REQUEST_CLOCK: &str = "request_clock_ms";
 
 /// Why a call is refused, with a text that says what was wrong, with which value, and what to do.
 pub fn refused(reason: Reason, why: impl Into<String>) -> Status {
-    let told = Told::of(reason);
-    status(code_of(reason), why.into(), told)
+    failure(reason, why).into()
 }
 
 /// As [`refused`]; the caller is to ask again after `retry_after_ms` milliseconds.
 pub fn busy(reason: Reason, retry_after_ms: u64, why: impl Into<String>) -> Status {
-    let told = Told { retry_after_ms: Some(retry_after_ms), ..Told::of(reason) };
-    status(code_of(reason), why.into(), told)
+    Failure { retry_after_ms: Some(retry_after_ms), ..failure(reason, why) }.into()
 }
 
 /// Why a message was refused that was made too long ago, or later than now: the clock of request ids shows `clock_ms`.
 pub fn expired(clock_ms: u64, why: impl Into<String>) -> Status {
-    let reason = Reason::RequestIdExpired;
-    let told = Told { request_clock_ms: Some(clock_ms), ..Told::of(reason) };
-    status(code_of(reason), why.into(), told)
+    Failure { request_clock_ms: Some(clock_ms), ..failure(Reason::RequestIdExpired, why) }.into()
 }
 
 /// After how many milliseconds to ask again, if a status says so.
@@ -46,9 +42,6 @@ pub fn retry_after_ms(status: &Status) -> Option<u64> {
 
 /// What the clock of request ids shows, if a status says so.
 fn request_clock_ms(status: &Status) -> Option<u64> {
-    if status.details().is_empty() {
-        return None;
-    }
     status.get_details_error_info()?.metadata.get(REQUEST_CLOCK)?.parse().ok()
 }
 
@@ -75,38 +68,15 @@ pub fn explained(status: Status) -> Status {
     }
 }
 
-/// What a status tells programs.
-struct Told {
-    reason: Reason,
-    outcome: Outcome,
-    /// After how many milliseconds to ask again.
-    retry_after_ms: Option<u64>,
-    /// What the clock of request ids shows.
-    request_clock_ms: Option<u64>,
-}
-
-impl Told {
-    fn of(reason: Reason) -> Told {
-        let outcome = outcome_of(reason);
-        Told { reason, outcome, retry_after_ms: None, request_clock_ms: None }
+/// Why a call fails, as the reason alone says it.
+fn failure(reason: Reason, why: impl Into<String>) -> Failure {
+    Failure {
+        code: code_of(reason).into(),
+        message: why.into(),
+        reason: reason.into(),
+        outcome: outcome_of(reason).into(),
+        ..Failure::default()
     }
-}
-
-fn status(code: Code, why: String, told: Told) -> Status {
-    let Told { reason, outcome, retry_after_ms, request_clock_ms } = told;
-    let name = reason.as_str_name().trim_start_matches("REASON_");
-    let outcome = outcome.as_str_name().trim_start_matches("OUTCOME_");
-    let mut metadata = HashMap::from([(OUTCOME.to_owned(), outcome.to_owned())]);
-    metadata.extend(request_clock_ms.map(|ms| (REQUEST_CLOCK.to_owned(), ms.to_string())));
-    let mut details = ErrorDetails::with_error_info(name, DOMAIN, metadata);
-    if let Some(millis) = retry_after_ms {
-        details.set_retry_info(Some(Duration::from_millis(millis)));
-    }
-    let mut status = Status::with_error_details(code, why, details);
-    if let Some(millis) = retry_after_ms {
-        status.metadata_mut().insert(RETRY_AFTER, millis.into());
-    }
-    status
 }
 
 /// The code of each reason.
@@ -170,8 +140,8 @@ fn by_code(code: Code) -> (Reason, Outcome) {
 
 /// DEADLINE_EXCEEDED for a change that goes on.
 pub fn ongoing(why: impl Into<String>) -> Status {
-    let told = Told { outcome: Outcome::Ongoing, ..Told::of(Reason::DeadlineExceeded) };
-    status(Code::DeadlineExceeded, why.into(), told)
+    let outcome = Outcome::Ongoing.into();
+    Failure { outcome, ..failure(Reason::DeadlineExceeded, why) }.into()
 }
 
 impl From<&Status> for Failure {
@@ -190,13 +160,19 @@ impl From<&Status> for Failure {
 
 impl From<Failure> for Status {
     fn from(failure: Failure) -> Self {
-        let told = Told {
-            reason: failure.reason(),
-            outcome: failure.outcome(),
-            retry_after_ms: failure.retry_after_ms,
-            request_clock_ms: failure.request_clock_ms,
-        };
-        status(failure.code.into(), failure.message, told)
+        let reason = failure.reason().as_str_name().trim_start_matches("REASON_");
+        let outcome = failure.outcome().as_str_name().trim_start_matches("OUTCOME_");
+        let clock = failure.request_clock_ms.map(|ms| (REQUEST_CLOCK.to_owned(), ms.to_string()));
+        let mut metadata = HashMap::from([(OUTCOME.to_owned(), outcome.to_owned())]);
+        metadata.extend(clock);
+        let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+        details.set_retry_info(failure.retry_after_ms.map(Duration::from_millis));
+        let code = failure.code.into();
+        let mut status = Status::with_error_details(code, failure.message, details);
+        if let Some(millis) = failure.retry_after_ms {
+            status.metadata_mut().insert(RETRY_AFTER, millis.into());
+        }
+        status
     }
 }
 

@@ -249,7 +249,7 @@ fn apply_part<T: Table>(
         if let Some(made_ms) = part.made_ms
             && let Some(clock_ms) = request_book::expired(table, remembering, id.lifetime, made_ms)?
         {
-            return Ok(PartTaken::Expired { clock_ms });
+            return Ok(PartTaken::Expired { made_ms, clock_ms });
         }
         if request_book::is_full(table, remembering, bytes)? {
             return Ok(PartTaken::IdsFull { bytes_max: remembering.bytes_max });

@@ -52,6 +52,8 @@ pub enum PartTaken {
     NoNamespace,
     /// The message was made so long ago that its id may be forgotten, or later than now.
     Expired {
+        /// When it was made.
+        made_ms: u64,
         /// What the table's clock shows.
         clock_ms: u64,
     },

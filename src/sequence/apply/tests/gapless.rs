@@ -152,20 +152,20 @@ fn a_copy_that_comes_after_its_id_was_forgotten_takes_nothing() {
         }
         MessagePart { made_ms: Some(made_ms), ..part }
     };
-    let expired = |clock_ms| PartTaken::Expired { clock_ms };
+    let expired = |made_ms, clock_ms| PartTaken::Expired { made_ms, clock_ms };
     let copies = || vec![copy("a", None, 50), copy("b", Some(2_000), 50)];
     assert_eq!(took(&mut table, 1, 50, copies()), [taken(1, 1), taken(2, 2)]);
     assert_eq!(took(&mut table, 1, 999, copies()), [repeated(1, 1), repeated(2, 2)]);
-    assert_eq!(took(&mut table, 1, 1, copies()), [expired(1_050), repeated(2, 2)]);
+    assert_eq!(took(&mut table, 1, 1, copies()), [expired(50, 1_050), repeated(2, 2)]);
     run(&mut table, 2, Command::Lift);
-    assert_eq!(took(&mut table, 2, 1_000, copies()), [expired(2_050), expired(2_050)]);
+    assert_eq!(took(&mut table, 2, 1_000, copies()), [expired(50, 2_050), expired(50, 2_050)]);
     // A message that was made later than now would be forgotten too early.
     let early = took(&mut table, 2, 0, vec![copy("c", None, 2_051), copy("d", None, 2_050)]);
-    assert_eq!(early, [expired(2_050), taken(3, 3)]);
+    assert_eq!(early, [expired(2_051, 2_050), taken(3, 3)]);
     // A first copy may come late, too, as long as all copies find its id.
     assert_eq!(took(&mut table, 2, 999, vec![copy("e", None, 2_050)]), [taken(4, 4)]);
     assert_eq!(took(&mut table, 2, 1, vec![copy("e", None, 2_050)]), [repeated(4, 4)]);
-    assert_eq!(took(&mut table, 2, 999, vec![copy("e", None, 2_050)]), [expired(4_049)]);
+    assert_eq!(took(&mut table, 2, 999, vec![copy("e", None, 2_050)]), [expired(2_050, 4_049)]);
 }
 
 #[test]
