@@ -100,7 +100,8 @@ calls! {
     explain(namespace: String, key: Key) -> Explanation:
         v1::ExplainRequest { namespace: namespace.clone(), key: Some(key.clone().into()) } => explain,
         changes: false;
-    /// How many numbers of a namespace were handed out and skipped on each of the last `days` days, 31 at most.
+    /// How many numbers of a namespace were handed out and skipped on each of the last `days` days, 31 at most. With 0,
+    /// on all days whose books are kept.
     gaps(namespace: String, days: u32) -> GapsResponse:
         v1::GapsRequest { namespace: namespace.clone(), days } => gaps, changes: false;
 }

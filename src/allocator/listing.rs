@@ -97,7 +97,8 @@ pub async fn explain(
     pass(term, deadline).await.map(|()| explained)
 }
 
-/// Reads the books of a namespace of the last `days` days, at least 1, by this node's clock.
+/// Reads the books of a namespace: those of the last `days` days by this node's clock, and of days ahead of it. With 0 days,
+/// all that are kept.
 ///
 /// # Errors
 /// As [`Term::current`].
@@ -105,7 +106,10 @@ pub async fn read_books(
     term: &Term, namespace: &Namespace, days: u32, deadline: Instant,
 ) -> Result<Vec<(u32, DayBooks)>, NextError> {
     let memory = term.memory();
-    let first = day_of(memory.wall_ms()).saturating_sub(days - 1);
+    let first = match days {
+        0 => 0,
+        _ => day_of(memory.wall_ms()).saturating_sub(days - 1),
+    };
     let read = timeout_at(deadline, read_days(memory.view(), namespace.id, first)).await;
     let books = read.map_err(|_| NextError::DeadlineExceeded)??;
     pass(term, deadline).await.map(|()| books)

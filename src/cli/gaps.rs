@@ -12,9 +12,9 @@ use ratchet_client::api as v1;
 pub struct Gaps {
     /// The namespace, for example "book"
     namespace: String,
-    /// How many days back, today included
-    #[arg(long, default_value_t = DAYS_KEPT, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_KEPT)))]
-    days: u32,
+    /// How many days back, today included; all that are kept by default
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_KEPT)))]
+    days: Option<u32>,
     #[command(flatten)]
     pub(super) connection: Connection,
 }
@@ -22,7 +22,7 @@ pub struct Gaps {
 impl Gaps {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
-        let gaps = client.gaps(self.namespace, self.days).await?;
+        let gaps = client.gaps(self.namespace, self.days.unwrap_or(0)).await?;
         let value = json!({"days": gaps.days.iter().map(to_json).collect::<Vec<_>>()});
         output::result(self.connection.json, &value, &to_table(&gaps.days))
     }

@@ -17,15 +17,12 @@ impl NodeContext {
     pub(super) async fn gaps(
         &self, term: &Term, asked: v1::GapsRequest, deadline: Instant,
     ) -> Attempt<Reply> {
-        let days = match asked.days {
-            0 => DAYS_KEPT,
-            days if days <= DAYS_KEPT => days,
-            days => {
-                return Attempt::Refused(Status::invalid_argument(format!(
-                    "days is {days}; the books of {DAYS_KEPT} days are kept: give 1 to {DAYS_KEPT}"
-                )));
-            }
-        };
+        let days = asked.days;
+        if days > DAYS_KEPT {
+            return Attempt::Refused(Status::invalid_argument(format!(
+                "days is {days}; the books of {DAYS_KEPT} days are kept: give 1 to {DAYS_KEPT}"
+            )));
+        }
         let namespace = match self.namespace_named(&asked.namespace) {
             Ok(namespace) => namespace,
             Err(status) => return Attempt::Refused(status),

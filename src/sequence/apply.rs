@@ -6,6 +6,8 @@
 //! Invariant: a bump raises a ceiling and its chunk begins at the ceiling before; a trim never raises
 //! one; only the term that the ledger names writes sections.
 
+use std::collections::BTreeSet;
+
 use super::{
     command::{Bump, Bumped, Command, Outcome, Trim},
     day_books::{Booked, DAYS_KEPT, DayBooks, day_of},
@@ -52,8 +54,13 @@ pub trait Table: WorkerTable + RequestTable<ReadError = <Self as NamespaceTable>
     fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Self::Error>;
     /// Writes the books of a namespace and a day.
     fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks);
-    /// Removes the books of a namespace and all days before `day`.
-    fn remove_days_before(&mut self, id: NamespaceId, day: u32);
+    /// The days of which a namespace has books.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Self::Error>;
+    /// Removes the books of a namespace and a day.
+    fn remove_day_books(&mut self, id: NamespaceId, day: u32);
     /// Notes how many numbers the entry has booked as skipped by leaders that ended without leaving them to anybody.
     fn note_skipped(&mut self, numbers: u64);
 }
@@ -155,7 +162,8 @@ fn write_sections<T: Table>(
     }
 }
 
-/// Writes what an entry books. The entry that opens a day for a namespace removes the days that are too old.
+/// Writes what an entry books. If a namespace has the books of as many days as are kept, the entry that opens another day
+/// removes one. It is the one farthest from the new day, since a clock that was wrong may have named a day far ahead.
 fn book<T: Table>(table: &mut T, day: u32, booked: Booked) -> Result<(), T::Error> {
     for (namespace, more) in booked.into_iter() {
         let Some(known) = table.namespace(namespace) else {
@@ -167,7 +175,11 @@ fn book<T: Table>(table: &mut T, day: u32, booked: Booked) -> Result<(), T::Erro
         }
         let known = table.day_books(namespace, day)?;
         if known.is_none() {
-            table.remove_days_before(namespace, day.saturating_sub(DAYS_KEPT - 1));
+            let booked = table.days_booked(namespace)?;
+            let farthest = booked.iter().copied().max_by_key(|booked| booked.abs_diff(day));
+            if let Some(farthest) = farthest.filter(|_| booked.len() >= DAYS_KEPT as usize) {
+                table.remove_day_books(namespace, farthest);
+            }
         }
         let books = known.unwrap_or_default().plus(more);
         table.put_day_books(namespace, day, books);

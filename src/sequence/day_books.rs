@@ -3,13 +3,13 @@
 //! What an entry does to sections is booked by the state machine, on the day of the entry's time. What the leader alone
 //! sees travels with its entries ([`Lost`]).
 //!
-//! Invariant: a namespace has the books of at most [`DAYS_KEPT`] days, but for days to which a clock was set back.
+//! Invariant: a namespace has the books of at most [`DAYS_KEPT`] days.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ids::NamespaceId, progression::Progression, section::SectionRecord};
 
-/// The books of so many days are kept. The log's entries mean something else with another value: a change of it is a change
+/// The books of so many days on which something was booked are kept. The log's entries mean something else with another value: a change of it is a change
 /// of format.
 pub const DAYS_KEPT: u32 = 31;
 

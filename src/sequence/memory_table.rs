@@ -1,7 +1,7 @@
 //! A table in memory, for tests of what commands do.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     convert::Infallible,
 };
 
@@ -84,8 +84,11 @@ impl Table for MemoryTable {
     fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks) {
         self.days.insert((id, day), books);
     }
-    fn remove_days_before(&mut self, id: NamespaceId, day: u32) {
-        self.days.retain(|of, _| of.0 != id || of.1 >= day);
+    fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Infallible> {
+        Ok(self.days.keys().filter(|of| of.0 == id).map(|of| of.1).collect())
+    }
+    fn remove_day_books(&mut self, id: NamespaceId, day: u32) {
+        self.days.remove(&(id, day));
     }
 }
 

@@ -33,7 +33,7 @@ const _: () = assert!(DAYS_KEPT == 31);
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
-    /// How many days back, today included; 31 unless given.
+    /// How many days back, today included; all that are kept unless given.
     #[param(minimum = 1, maximum = 31)]
     days: Option<u32>,
     /// The form of numbers in the answer.

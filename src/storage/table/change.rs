@@ -4,7 +4,7 @@
 //! written.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -232,8 +232,12 @@ impl Table for TableChange {
         self.days.put(id, day, books);
     }
 
-    fn remove_days_before(&mut self, id: NamespaceId, day: u32) {
-        self.days.remove_before(id, day);
+    fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, StoreError> {
+        self.days.booked(id)
+    }
+
+    fn remove_day_books(&mut self, id: NamespaceId, day: u32) {
+        self.days.remove(id, day);
     }
 
     fn note_skipped(&mut self, numbers: u64) {
@@ -261,7 +265,7 @@ impl NamespaceTable for TableChange {
     }
 
     fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), StoreError> {
-        self.days.remove_before(id, u32::MAX);
+        self.days.remove_all(id);
         self.workers.remove(id);
         self.sections.retain(|section, _| section.namespace != id);
         self.namespaces.remove(id)

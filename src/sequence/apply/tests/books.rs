@@ -38,10 +38,29 @@ fn what_entries_do_is_booked_on_their_days_and_a_month_is_kept() {
     run(&mut table, 2, trim);
     let trimmed = DayBooks { handed_out: 18, shared_section: 4, ..skipped };
     assert_eq!(books(&table, 101), Some(trimmed));
-    let told = vec![lost(book, 1)];
-    bump_on(&mut table, 2, 131, 10, told);
-    let days: Vec<u32> = table.days.keys().map(|(_, day)| *day).collect();
-    assert_eq!(days, [101, 131], "31 days are kept");
+}
+
+#[test]
+fn the_books_of_31_days_are_kept_and_a_clock_that_was_wrong_for_a_moment_costs_one_of_them() {
+    let mut table = with_book();
+    let book_on = |table: &mut Memory, day| {
+        let lost = Lost { namespace: NamespaceId(1), by: LostBy::Fence, numbers: 1 };
+        bump_on(table, 1, day, 10, vec![lost]);
+        table.days.keys().map(|(_, day)| u64::from(*day)).collect::<Vec<_>>()
+    };
+    let a_month: Vec<u64> = (100..131).collect();
+    for day in &a_month {
+        book_on(&mut table, *day);
+    }
+    let long_ago = 1;
+    let far_ahead = 30_000;
+    assert_eq!(book_on(&mut table, far_ahead), [&a_month[1..], &[far_ahead]].concat());
+    assert_eq!(book_on(&mut table, 131), [&a_month[1..], &[131]].concat());
+    assert_eq!(book_on(&mut table, long_ago), [&[long_ago], &a_month[1..]].concat());
+    // Days without books between them do not count.
+    let later = [&a_month[1..], &[1_000]].concat();
+    assert_eq!(book_on(&mut table, 1_000), later);
+    assert_eq!(book_on(&mut table, 1_000), later);
 }
 
 #[test]
