@@ -26,16 +26,30 @@ pub enum Bug {
     LiftReadEarly,
     /// An acknowledgement counts from the latest message that was sent, answered or not.
     LeaseFromPipelinedAcknowledgements,
+    /// What a leader left that ended uncleanly is booked as handed out.
+    SkipsNotBooked,
+    /// A node that was elected lets more than a second pass before it hands out numbers.
+    TermOpensLate,
     /// The leadership is handed over while numbers are still handed out.
     OpenDuringTransfer,
     /// A term leaves its memory to its successor while calls still take numbers.
     BequestBeforeEmpty,
     /// A node that does not hold a term's memory inherits it.
     StrangerInherits,
+    /// Keys in pages that take numbers while a memory is sent to a successor arrive there as they were before.
+    PageChangesNotSent,
+    /// Keys that are names and take numbers while a memory is sent to a successor arrive there as they were before.
+    NameChangesNotSent,
+    /// The last number of a key in a page is told to be the floor of its section.
+    CurrentOfPageAtFloor,
     /// What was used of a section is not logged when its key is let go from the memory.
     ReleaseNotLogged,
+    /// What was left of a section is used up, without a word, when its key is let go from the memory.
+    ReleaseSkipsRest,
     /// A namespace hands out numbers of more keys than its `keys_max`.
     QuotaIgnored,
+    /// An export tells what was used of a section when it was written, and not its ceiling.
+    ExportTellsFloor,
     /// Snapshots lack the sections.
     CeilingMissingFromSnapshot,
     /// Logs and votes are acknowledged without an fsync.
@@ -46,9 +60,19 @@ pub enum Bug {
     GaplessAnsweredBeforeCommit,
     /// A request id in a gapless namespace is forgotten as soon as the next numbers are taken.
     RequestIdForgotten,
+    /// A message whose request id is remembered for a retry window takes numbers again when it is sent again.
+    RetryWindowIgnored,
+    /// A copy of a message that comes after its request id was forgotten takes numbers.
+    LateCopyTaken,
+    /// A gapless call without an id that was lost on its way to the leader is sent to the next one.
+    LostCallAskedAgain,
     /// A deleted namespace does not count what the lifts after its last records gave: a namespace that is created again
     /// under its name begins too low.
     TombstoneIgnoresLifts,
+    /// A gapless namespace that is deleted forgets what it handed out: one that is created under its name begins too low.
+    GaplessTombstoneForgets,
+    /// The records that a new leader finds in memory have the steps that their sections had first.
+    StepInMemoryStays,
     /// A raised floor is answered before the ceiling that it needs is committed.
     RaiseBeforeCommit,
     /// After the floor of a section was raised, its keys take what was granted to them before.
@@ -57,6 +81,8 @@ pub enum Bug {
     WorkerReusedBeforeCeiling,
     /// A node makes ids above the ceiling of its lease, and does not renew it.
     CeilingNotWaitedFor,
+    /// A node forgets its worker ids now and then, and goes on with others, within the same unit of time.
+    WorkerChangedWithinItsTime,
     /// A node whose ids of the present time are used up begins again with those that it made of it.
     CounterLaps,
     /// The date in ids is that of the leader's clock, without a look at the log.
@@ -87,7 +113,7 @@ mod chosen {
     use super::Bug;
 
     const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 27] = [
+    const NAMES: [(&str, Bug); 40] = [
         ("no-fence", Bug::NoFence),
         ("fence-before-taking", Bug::FenceBeforeTaking),
         ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -96,21 +122,34 @@ mod chosen {
         ("lift-not-counted", Bug::LiftNotCounted),
         ("lift-read-early", Bug::LiftReadEarly),
         ("lease-from-pipelined-acknowledgements", Bug::LeaseFromPipelinedAcknowledgements),
+        ("skips-not-booked", Bug::SkipsNotBooked),
+        ("term-opens-late", Bug::TermOpensLate),
         ("open-during-transfer", Bug::OpenDuringTransfer),
         ("bequest-before-empty", Bug::BequestBeforeEmpty),
         ("stranger-inherits", Bug::StrangerInherits),
+        ("page-changes-not-sent", Bug::PageChangesNotSent),
+        ("name-changes-not-sent", Bug::NameChangesNotSent),
+        ("current-of-page-at-floor", Bug::CurrentOfPageAtFloor),
         ("release-not-logged", Bug::ReleaseNotLogged),
+        ("release-skips-rest", Bug::ReleaseSkipsRest),
         ("quota-ignored", Bug::QuotaIgnored),
+        ("export-tells-floor", Bug::ExportTellsFloor),
         ("ceiling-missing-from-snapshot", Bug::CeilingMissingFromSnapshot),
         ("write-not-synced", Bug::WriteNotSynced),
         ("names-not-synced", Bug::NamesNotSynced),
         ("gapless-answered-before-commit", Bug::GaplessAnsweredBeforeCommit),
         ("request-id-forgotten", Bug::RequestIdForgotten),
+        ("retry-window-ignored", Bug::RetryWindowIgnored),
+        ("late-copy-taken", Bug::LateCopyTaken),
+        ("lost-call-asked-again", Bug::LostCallAskedAgain),
         ("tombstone-ignores-lifts", Bug::TombstoneIgnoresLifts),
+        ("gapless-tombstone-forgets", Bug::GaplessTombstoneForgets),
+        ("step-in-memory-stays", Bug::StepInMemoryStays),
         ("raise-before-commit", Bug::RaiseBeforeCommit),
         ("section-floor-leaves-fast-path", Bug::SectionFloorLeavesFastPath),
         ("worker-reused-before-ceiling", Bug::WorkerReusedBeforeCeiling),
         ("ceiling-not-waited-for", Bug::CeilingNotWaitedFor),
+        ("worker-changed-within-its-time", Bug::WorkerChangedWithinItsTime),
         ("counter-laps", Bug::CounterLaps),
         ("date-not-logged", Bug::DateNotLogged),
         ("skips-counted-by-all", Bug::SkipsCountedByAll),

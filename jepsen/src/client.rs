@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use prost::{Message, bytes::Bytes};
 use tonic::{
     Code, Request, Status, Streaming,
     transport::{Channel, Endpoint},
@@ -13,8 +14,8 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use crate::{
     history::{Action, Outcome},
     proto::{
-        self, CurrentRequest, NextManyRequest, NextManyResponse, NextRequest, RaiseRequest,
-        admin_client::AdminClient, sequencer_client::SequencerClient,
+        self, CurrentManyRequest, CurrentRequest, NextManyRequest, NextManyResponse, NextRequest,
+        RaiseRequest, admin_client::AdminClient, sequencer_client::SequencerClient,
     },
     target::Target,
 };
@@ -126,9 +127,11 @@ impl Client {
     pub async fn ask_many(
         &mut self, targets: &[Target], counts: &[u64],
     ) -> Result<Vec<Answer>, Status> {
+        let (namespace, ids, names) = keys_of(targets);
         let request = NextManyRequest {
-            namespace: targets.first().map_or("", |first| first.namespace).into(),
-            ids: targets.iter().map(|target| target.id).collect(),
+            namespace,
+            ids,
+            names,
             counts: counts.to_vec(),
             timeout_ms: DEADLINE.as_millis() as u64,
             ..NextManyRequest::default()
@@ -140,7 +143,9 @@ impl Client {
         }
         let answer = answer?;
         if let Some(failure) = answer.failure {
-            return Err(Status::new(failure.code.into(), failure.message));
+            // With details, as what a node says has them.
+            let details = failure.encode_to_vec().into();
+            return Err(Status::with_details(failure.code.into(), failure.message, details));
         }
         if let Some(exhausted) = answer.exhausted {
             // The other keys have got theirs: what became of the whole is not known.
@@ -152,6 +157,17 @@ impl Client {
         }
         let ranges = answer.firsts.iter().zip(counts);
         Ok(ranges.map(|(first, count)| (*first, first + (count - 1) * answer.increment)).collect())
+    }
+
+    /// Asks once for the last numbers of several keys of one namespace.
+    ///
+    /// # Errors
+    /// The node's, or the connection's.
+    pub async fn current_many(&mut self, targets: &[Target]) -> Result<Vec<Answer>, Status> {
+        let (namespace, ids, names) = keys_of(targets);
+        let request = CurrentManyRequest { namespace, ids, names, ..CurrentManyRequest::default() };
+        let answer = within(DEADLINE, self.sequencer.current_many(bounded(request))).await?;
+        Ok(answer.into_inner().last.into_iter().map(|last| (last, last)).collect())
     }
 
     async fn on_stream(&mut self, request: NextManyRequest) -> Result<NextManyResponse, Status> {
@@ -177,10 +193,25 @@ impl Client {
         Ok(within(DEADLINE, asking).await?.into_inner())
     }
 
+    /// The interface for numbers, for calls that take their time.
+    pub fn sequencer(&mut self) -> &mut SequencerClient<Channel> {
+        &mut self.sequencer
+    }
+
     /// The administrative interface, for calls that take their time.
     pub fn admin(&mut self) -> &mut AdminClient<Channel> {
         &mut self.admin
     }
+}
+
+/// The namespace of keys, and the keys, as ids or as names.
+fn keys_of(targets: &[Target]) -> (String, Vec<u64>, Vec<Bytes>) {
+    let namespace = targets.first().map_or("", |first| first.namespace);
+    let (names, ids): (Vec<&Target>, Vec<&Target>) =
+        targets.iter().partition(|target| target.is_named());
+    let ids = ids.into_iter().map(|target| target.id).collect();
+    let names = names.into_iter().map(|target| target.key_text().into()).collect();
+    (namespace.to_owned(), ids, names)
 }
 
 /// Connects at the first call, and again after the connection broke.
@@ -232,6 +263,14 @@ pub const REFUSALS: [(Code, &str); 4] = [
     (Code::OutOfRange, "OUT_OF_RANGE"),
     (Code::Unimplemented, "UNIMPLEMENTED"),
 ];
+
+/// Whether a node said that nothing was done of a call, or nothing was sent: if the namespace is gapless, no number was taken.
+pub fn is_not_done(status: &Status) -> bool {
+    // What a node says has details. What the connection's library makes up has none.
+    let is_of_node = !status.details().is_empty();
+    let harmless = [Code::Unavailable, Code::ResourceExhausted, Code::FailedPrecondition];
+    outcome(status) == Outcome::Fail || (is_of_node && harmless.contains(&status.code()))
+}
 
 /// Whether a call that failed so may have burnt numbers.
 pub fn outcome(status: &Status) -> Outcome {

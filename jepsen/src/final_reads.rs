@@ -19,7 +19,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(100);
 pub async fn read(injector: &Injector) -> Vec<Op> {
     let recorder = &injector.recorder;
     let mut reads = Vec::new();
-    for target in busiest_targets(recorder) {
+    for target in busiest(recorder, KEYS_MAX) {
         for id in &injector.members {
             let mut client = injector.cluster.client(*id);
             for action in [Action::Current, Action::Next { count: 1 }] {
@@ -39,7 +39,8 @@ pub async fn read(injector: &Injector) -> Vec<Op> {
     reads
 }
 
-fn busiest_targets(recorder: &Recorder) -> Vec<Target> {
+/// The keys that callers of numbers asked for most often, at most `max`.
+pub fn busiest(recorder: &Recorder, max: usize) -> Vec<Target> {
     let mut busiest: Vec<(usize, String)> = recorder.with(|history| {
         let mut counts: HashMap<&str, usize> = HashMap::new();
         for op in &history.ops {
@@ -49,6 +50,6 @@ fn busiest_targets(recorder: &Recorder) -> Vec<Target> {
         named.map(|(key, count)| (count, key.to_owned())).collect()
     });
     busiest.sort_unstable_by(|one, other| other.cmp(one));
-    let busiest = busiest.into_iter().take(KEYS_MAX);
-    busiest.filter_map(|(_, name)| Target::from_name(&name)).collect()
+    let targets = busiest.into_iter().filter_map(|(_, name)| Target::from_name(&name));
+    targets.take(max).collect()
 }

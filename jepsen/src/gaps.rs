@@ -1,11 +1,14 @@
 //! Counts the numbers of a key that nobody was given, and how many of them the promise allows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::history::{Action, History, Op};
+use crate::history::{Action, History, Op, Outcome};
 
 #[cfg(test)]
 mod tests;
+
+/// How often a call may have been tried at most, so that each time the fence failed. What was taken then is counted.
+const FENCED_TRIES_MAX: u64 = 8;
 
 /// The numbers of a key that nobody was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +41,8 @@ pub struct GapBound {
     pub unclean_changes: Vec<UncleanChanges>,
     /// At least as many numbers as the nodes skipped because the fence failed after the numbers were taken.
     pub fence_skips: u64,
-    /// How often a call may have been tried on its way. Each try may burn as many numbers as it asked for.
-    pub attempts_max: u64,
+    /// How many answers to one call may have been lost on its way. Each has as many numbers as the call asked for.
+    pub lost_max: u64,
     /// A call that took this long may have been tried more than once.
     pub slow_ns: u64,
 }
@@ -51,6 +54,19 @@ impl GapBound {
         let between = changes.filter(|change| change.from_ns <= to_ns && from_ns <= change.to_ns);
         between.map(|change| change.count * self.step).sum()
     }
+}
+
+/// What callers took of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Taken {
+    /// How many numbers they got.
+    pub got: u64,
+    /// The greatest of them.
+    pub last: u64,
+    /// How many numbers may have been taken for them beside those.
+    pub burnt_max: u64,
+    /// Whether somebody raised its floor.
+    pub is_raised: bool,
 }
 
 /// The numbers of one answer.
@@ -66,15 +82,18 @@ struct Given {
 #[derive(Default)]
 struct Tally {
     given: Vec<Given>,
-    /// Numbers that failed and slow calls may have taken without giving them to anybody.
-    burnt_max: u64,
-    /// The same for quick calls, of whose tries the fence must have failed.
+    got: u64,
+    /// Numbers of answers that may have been lost.
+    lost_max: u64,
+    /// Numbers that may have been taken by tries whose fence failed.
     fenced_max: u64,
+    is_raised: bool,
 }
 
 impl Tally {
     fn add(&mut self, op: &Op, count: u64, bound: &GapBound) {
         if op.is_ok() {
+            self.got += count;
             self.given.push(Given {
                 first: op.first,
                 last: op.last,
@@ -82,9 +101,29 @@ impl Tally {
                 returned_ns: op.returned(),
             });
         }
-        let is_quick = op.is_ok() && op.returned() - op.invoked_ns < bound.slow_ns;
-        let burnt_max = if is_quick { &mut self.fenced_max } else { &mut self.burnt_max };
-        *burnt_max += count * bound.attempts_max;
+        let lost_max = match op.outcome {
+            Outcome::Fail => 0,
+            Outcome::Info => bound.lost_max,
+            // The last answer arrived.
+            Outcome::Ok if op.returned() - op.invoked_ns >= bound.slow_ns => bound.lost_max - 1,
+            Outcome::Ok => 0,
+        };
+        self.lost_max += count * lost_max;
+        self.fenced_max += count * FENCED_TRIES_MAX;
+    }
+
+    /// How many numbers nobody got of those that calls took.
+    fn burnt_max(&self, bound: &GapBound) -> u64 {
+        self.lost_max + bound.fence_skips.min(self.fenced_max)
+    }
+
+    fn taken(&self, bound: &GapBound) -> Taken {
+        Taken {
+            got: self.got,
+            last: self.given.iter().map(|given| given.last).max().unwrap_or_default(),
+            burnt_max: self.burnt_max(bound),
+            is_raised: self.is_raised,
+        }
     }
 
     /// `None` if nothing was answered.
@@ -107,35 +146,43 @@ impl Tally {
         let from_ns = self.given.iter().map(|given| given.invoked_ns).min()?;
         let to_ns = self.given.iter().map(|given| given.returned_ns).max()?;
         let skipped_max = skipped_max.min(bound.skipped_max(from_ns, to_ns));
-        Some(Gap {
-            missing,
-            allowed: skipped_max + bound.fence_skips.min(self.fenced_max) + self.burnt_max,
-        })
+        Some(Gap { missing, allowed: skipped_max + self.burnt_max(bound) })
     }
 }
 
 /// Counts the gaps of the keys that have a section of their own.
 ///
-/// The promise allows one step for each key and unclean leader change. A call may have burnt its numbers once
-/// for each try if it failed, or if it took so long that it was tried more than once. A quick call was tried
-/// again only if a fence failed, and the nodes counted what was taken before that.
+/// The promise allows one step for each key and unclean leader change. The answer to a call may have been lost between two
+/// nodes, and the call tried again, which takes its time; and between the node and the caller. Whenever a fence failed, the
+/// nodes counted what was taken before that.
 pub fn gaps(
     history: &History, bound: &GapBound, own_section: impl Fn(&str) -> bool,
 ) -> BTreeMap<String, Gap> {
-    let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
-    let raised = |op: &&Op| matches!(op.action, Action::Raise { .. });
+    let tallies = tallies(history, bound, own_section).into_iter();
     // Whoever raises a key wants numbers skipped.
-    let raised: BTreeSet<&str> = (history.ops.iter().filter(raised)).map(|op| &*op.key).collect();
-    let counts = |op: &&Op| own_section(&op.key) && !raised.contains(&*op.key);
-    for op in history.ops.iter().filter(counts) {
+    let counted = tallies.filter(|(_, tally)| !tally.is_raised);
+    counted.filter_map(|(key, tally)| Some((key.to_owned(), tally.gap(bound)?))).collect()
+}
+
+/// What callers took of the keys that have a section of their own.
+pub fn taken(
+    history: &History, bound: &GapBound, own_section: impl Fn(&str) -> bool,
+) -> BTreeMap<String, Taken> {
+    let tallies = tallies(history, bound, own_section).into_iter();
+    tallies.map(|(key, tally)| (key.to_owned(), tally.taken(bound))).collect()
+}
+
+fn tallies<'h>(
+    history: &'h History, bound: &GapBound, own_section: impl Fn(&str) -> bool,
+) -> BTreeMap<&'h str, Tally> {
+    let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
+    for op in history.ops.iter().filter(|op| own_section(&op.key)) {
+        let tally = tallies.entry(&op.key).or_default();
         match op.action {
-            Action::Next { count } => {
-                let tally = tallies.entry(&op.key).or_default();
-                tally.add(op, count, bound);
-            }
-            Action::Current | Action::Raise { .. } => {}
+            Action::Next { count } => tally.add(op, count, bound),
+            Action::Raise { .. } => tally.is_raised = true,
+            Action::Current => {}
         }
     }
-    let gaps = tallies.into_iter();
-    gaps.filter_map(|(key, tally)| Some((key.to_owned(), tally.gap(bound)?))).collect()
+    tallies
 }

@@ -7,6 +7,8 @@
 //! Invariant: the crate knows the public API, the Rust client and the command line, and no code of the node.
 
 pub mod authors;
+pub mod books;
+pub mod changes;
 pub mod checker;
 pub mod client;
 pub mod clock;
@@ -14,11 +16,12 @@ pub mod cluster;
 pub mod disk;
 pub mod doors;
 pub mod export;
+pub mod exported;
 pub mod final_reads;
+pub mod gapless;
 pub mod gaps;
 pub mod history;
 pub mod ids;
-pub mod invoices;
 pub mod isolate;
 pub mod max_wins;
 pub mod monitor;
@@ -32,6 +35,7 @@ pub mod report;
 pub mod result;
 pub mod run;
 pub mod slow_reader;
+pub mod stalls;
 pub mod target;
 pub mod verdict;
 pub mod workload;

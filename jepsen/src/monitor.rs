@@ -23,8 +23,11 @@ const EVERY: Duration = Duration::from_millis(25);
 /// How often a node's metrics are read, and how long that may take.
 const SCRAPE_EVERY: Duration = Duration::from_millis(100);
 const SCRAPE_MAX: Duration = Duration::from_millis(500);
-/// The metric that counts numbers whose fence failed after they were taken.
-const FENCE_SKIPS: &str = "ratchet_numbers_skipped_total{cause=\"fence\"} ";
+/// How long the nodes may take to show metrics that are asked for.
+const SCRAPED_MAX: Duration = Duration::from_secs(5);
+/// The metrics that are read, up to the cause.
+const SKIPPED: &str = "ratchet_numbers_skipped_total{cause=\"";
+const RELEASED: &str = "ratchet_released_keys_total{cause=\"";
 
 /// The time for which a node was seen to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +48,10 @@ pub struct Terms {
     leaderships: BTreeMap<u64, Leadership>,
     highest: u64,
     lowest: Option<u64>,
-    fence_skips: BTreeMap<u64, Counter>,
+    /// What each node counts, by metric and cause.
+    counted: BTreeMap<u64, BTreeMap<(&'static str, String), Counter>>,
+    /// When each node was last asked for its metrics, and showed them.
+    scraped_ns: BTreeMap<u64, u64>,
 }
 
 /// A counter that begins at 0 again when its process is started again.
@@ -85,7 +91,7 @@ impl Monitor {
                         let client = Client::new(*address);
                         task.spawn(monitor.clone().watch_one(*id, client, recorder.clone()));
                         let metrics = SocketAddr::new(address.ip(), METRICS_PORT);
-                        task.spawn(monitor.clone().scrape_one(*id, metrics));
+                        task.spawn(monitor.clone().scrape_one(*id, metrics, recorder.clone()));
                         task
                     });
                 }
@@ -105,11 +111,16 @@ impl Monitor {
         }
     }
 
-    async fn scrape_one(self, id: u64, metrics: SocketAddr) {
+    async fn scrape_one(self, id: u64, metrics: SocketAddr, recorder: Arc<Recorder>) {
         loop {
-            if let Ok(Ok(skips)) = timeout(SCRAPE_MAX, fence_skips(metrics)).await {
+            let asked_ns = recorder.now();
+            if let Ok(Ok(counted)) = timeout(SCRAPE_MAX, scrape(metrics)).await {
                 let mut terms = self.0.lock();
-                terms.fence_skips.entry(id).or_default().read(skips);
+                let counters = terms.counted.entry(id).or_default();
+                for (metric, cause, count) in counted {
+                    counters.entry((metric, cause)).or_default().read(count);
+                }
+                terms.scraped_ns.insert(id, asked_ns);
             }
             tokio::time::sleep(SCRAPE_EVERY).await;
         }
@@ -167,8 +178,49 @@ impl Monitor {
     /// How many numbers the nodes counted as skipped because the fence failed after they were taken. What a
     /// node counted in the last 100 ms before it ended may be missing.
     pub fn fence_skips(&self) -> u64 {
-        let terms = self.0.lock();
-        terms.fence_skips.values().map(Counter::total).sum()
+        self.skipped().get("fence").copied().unwrap_or_default()
+    }
+
+    /// How many numbers the nodes counted as skipped, by cause. Otherwise as [`Monitor::fence_skips`].
+    pub fn skipped(&self) -> BTreeMap<String, u64> {
+        self.counted(SKIPPED)
+    }
+
+    /// How many keys the nodes let go from the memory. Otherwise as [`Monitor::fence_skips`].
+    pub fn released_keys(&self) -> u64 {
+        self.counted(RELEASED).values().sum()
+    }
+
+    /// What the nodes counted in one metric, by cause.
+    fn counted(&self, metric: &str) -> BTreeMap<String, u64> {
+        let mut counted = BTreeMap::new();
+        for ((of, cause), counter) in self.0.lock().counted.values().flatten() {
+            if *of == metric {
+                *counted.entry(cause.clone()).or_default() += counter.total();
+            }
+        }
+        counted
+    }
+
+    /// Waits until each of these nodes has shown its metrics to a question of after `since_ns`.
+    ///
+    /// # Errors
+    /// One does not within 5 s.
+    pub async fn scraped_since(&self, since_ns: u64, nodes: &[u64]) -> Result<(), String> {
+        let is_late =
+            |node: &&u64| self.0.lock().scraped_ns.get(node).is_none_or(|ns| *ns < since_ns);
+        let scraped = async {
+            while nodes.iter().any(|node| is_late(&node)) {
+                tokio::time::sleep(EVERY).await;
+            }
+        };
+        timeout(SCRAPED_MAX, scraped).await.map_err(|_| {
+            let late: Vec<&u64> = nodes.iter().filter(is_late).collect();
+            format!(
+                "the nodes {late:?} do not show their metrics within {} s",
+                SCRAPED_MAX.as_secs()
+            )
+        })
     }
 
     /// Who led when.
@@ -183,15 +235,25 @@ pub fn says_it_leads(status: &StatusResponse, id: u64) -> bool {
     own.is_some_and(|node| node.role() == Role::Leader)
 }
 
-async fn fence_skips(metrics: SocketAddr) -> io::Result<u64> {
+/// What a node counts: metrics, causes and numbers.
+async fn scrape(metrics: SocketAddr) -> io::Result<Vec<(&'static str, String, u64)>> {
     let mut stream = TcpStream::connect(metrics).await?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
-    let value = text.lines().find_map(|line| line.strip_prefix(FENCE_SKIPS));
-    value
-        .and_then(|value| value.parse().ok())
-        .ok_or_else(|| io::Error::other(format!("{metrics} shows no line {FENCE_SKIPS:?}")))
+    let counted: Vec<_> = text.lines().filter_map(count_of_line).collect();
+    match counted.is_empty() {
+        true => Err(io::Error::other(format!("{metrics} shows no line {SKIPPED:?}"))),
+        false => Ok(counted),
+    }
+}
+
+/// The metric, the cause and the number of a line, if it is of one that is read.
+fn count_of_line(line: &str) -> Option<(&'static str, String, u64)> {
+    let (metric, rest) =
+        [SKIPPED, RELEASED].into_iter().find_map(|name| Some((name, line.strip_prefix(name)?)))?;
+    let (cause, count) = rest.split_once("\"} ")?;
+    Some((metric, cause.to_owned(), count.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -199,6 +261,15 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
+
+    #[test]
+    fn a_line_of_a_metric_that_is_read_has_a_cause_and_a_number() {
+        let line = "ratchet_numbers_skipped_total{cause=\"fence\"} 3";
+        assert_eq!(count_of_line(line), Some((SKIPPED, "fence".to_owned(), 3)));
+        let line = "ratchet_released_keys_total{cause=\"idle\"} 17";
+        assert_eq!(count_of_line(line), Some((RELEASED, "idle".to_owned(), 17)));
+        assert_eq!(count_of_line("ratchet_numbers_total 3"), None);
+    }
 
     #[test]
     fn a_counter_goes_on_where_its_earlier_process_ended() {

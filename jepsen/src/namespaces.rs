@@ -7,11 +7,12 @@ use tonic::{Code, Status};
 use crate::{
     client::{Client, bounded},
     cluster::Product,
+    gapless,
     history::Action,
-    ids, invoices,
-    proto::{CreateNamespaceRequest, FoundRequest},
+    ids,
+    proto::{CreateNamespaceRequest, FoundRequest, KeyKind},
     slow_reader,
-    target::{INCREMENT, OWN, SHARED, SHARED_SECTION_SIZE, Target},
+    target::{INCREMENT, NAMED, OWN, SHARED, SHARED_SECTION_SIZE, Target},
 };
 
 /// How long a cluster may take to start.
@@ -36,9 +37,14 @@ pub async fn found(client: &mut Client, product: Product, last_error: &mut Strin
 pub async fn create(
     client: &mut Client, product: Product, step: u64, with_ids: bool,
 ) -> io::Result<()> {
-    let sizes = [(OWN, 1), (SHARED, SHARED_SECTION_SIZE)];
-    let namespaces = sizes.map(|(name, section_size)| CreateNamespaceRequest {
+    let kinds = [
+        (OWN, 1, KeyKind::Id),
+        (SHARED, SHARED_SECTION_SIZE, KeyKind::Id),
+        (NAMED, 1, KeyKind::Name),
+    ];
+    let namespaces = kinds.map(|(name, section_size, key_kind)| CreateNamespaceRequest {
         name: name.to_owned(),
+        key_kind: key_kind.into(),
         step: Some(step),
         increment: Some(INCREMENT),
         section_size: Some(section_size),
@@ -47,7 +53,7 @@ pub async fn create(
     let mut last_error = String::new();
     let creating = async {
         found(client, product, &mut last_error).await;
-        let others = [slow_reader::namespace(), invoices::namespace()];
+        let others = std::iter::once(slow_reader::namespace()).chain(gapless::namespaces());
         let ids = ids::namespaces().filter(|_| with_ids);
         for namespace in namespaces.into_iter().chain(others).chain(ids) {
             while let Err(status) = create_one(client, product, &namespace).await {

@@ -14,21 +14,27 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
+    books::Books,
+    changes::Operator,
     checker,
     cluster::{Cluster, Product},
-    export, final_reads,
+    export,
+    exported::Exported,
+    final_reads,
+    gapless::{GaplessCallers, Ledger},
     history::{History, Op},
     ids::{Distance, Figures, Findings, IdCallers, Seen as SeenIds},
-    invoices::{Invoices, Seen},
     monitor::Monitor,
     namespaces,
     nemesis::{Fault, Injector, Nemesis, RECOVERY_MAX},
     network::Port,
+    record::Recorder,
     report,
     result::{Options, Run, Summary},
-    target::OWN,
+    stalls::Stalls,
+    target::{NAMED, OWN},
     verdict::{Criteria, Verdict},
-    workload::{Callers, Workload, WorkloadConfig},
+    workload::{COUNT_MAX, Callers, Workload, WorkloadConfig},
 };
 
 /// How long callers are alone before the first fault, and between two looks where there is none.
@@ -72,14 +78,19 @@ async fn attempt(options: &Options) -> io::Result<Run> {
         ops_min: options.ops_min,
         keys_min: options.workload.keys_min(options.keys),
         changes_min: options.changes_min,
+        released_min: u64::from(options.cluster.releases_keys()),
+        released: monitor.released_keys(),
         step: options.step,
         unclean_changes: monitor.unclean_changes(&injector.handed_over),
         changes: monitor.changes(),
         fence_skips: monitor.fence_skips(),
+        waiting_max: 2 * options.callers as u64 * COUNT_MAX,
+        books: observed.books,
+        exported: observed.exported,
         panics: injector.cluster.panics(),
-        invoices: observed.invoices,
+        gapless: observed.gapless,
         ids: observed.ids,
-        own_section: |key| key.starts_with(OWN),
+        own_section: |key| key.starts_with(OWN) || key.starts_with(NAMED),
     };
     let verdict = Verdict::decide(&history, &observed.faults, &observed.final_reads, &criteria);
     let summary = Summary::new(
@@ -107,11 +118,13 @@ fn start(options: &Options, dir: &Path) -> io::Result<Injector> {
     let cluster = Cluster::start(options.cluster.clone(), dir)?;
     let members: Vec<Port> = (1..=options.cluster.nodes).collect();
     let addresses = members.iter().map(|id| (u64::from(*id), cluster.address(*id)));
+    let recorder: Arc<Recorder> = Arc::default();
     Ok(Injector {
+        stalls: Stalls::watch(&recorder)?,
         next_new_node: options.cluster.nodes + 1,
         nodes: Arc::new(RwLock::new(addresses.collect())),
         cluster,
-        recorder: Arc::default(),
+        recorder,
         monitor: Monitor::default(),
         rng: StdRng::seed_from_u64(options.cluster.seed),
         members,
@@ -124,8 +137,12 @@ fn start(options: &Options, dir: &Path) -> io::Result<Injector> {
 struct Observed {
     faults: Vec<Fault>,
     final_reads: Vec<Op>,
-    /// What was wrong with the numbers of gapless keys.
-    invoices: Vec<String>,
+    /// What the nodes count and book, unless the run was stopped.
+    books: Option<Books>,
+    /// What was exported in the end.
+    exported: Exported,
+    /// What was found of gapless keys.
+    gapless: Findings,
     /// What was found of ids, and in figures.
     ids: Findings,
     id_figures: Option<Figures>,
@@ -161,7 +178,9 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         return Ok(Observed {
             faults,
             final_reads: Vec::new(),
-            invoices: Vec::new(),
+            books: None,
+            exported: Exported::default(),
+            gapless: Findings::default(),
             ids: Findings::default(),
             id_figures: None,
             caught_after_s: None,
@@ -178,9 +197,14 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
     };
     let callers = options.callers_of_numbers();
     let callers = Callers::start(config, callers, &injector.nodes, &injector.recorder);
-    let invoices = gapless_callers(options, injector);
+    let gapless = gapless_callers(options, injector);
+    if options.cluster.product == Product::Ratchet {
+        let nodes = injector.nodes.clone();
+        let operator = Operator::start(nodes, options.step, options.cluster.seed).await?;
+        watching.spawn(operator.keep_changing());
+    }
     let seen = Watched {
-        invoices: invoices.as_ref().map(Invoices::seen).unwrap_or_default(),
+        gapless: gapless.as_ref().map(GaplessCallers::ledger).unwrap_or_default(),
         ids: seen_ids(options, injector)?,
     };
     let id_callers = seen.ids.as_ref().map(|ids| id_callers(options, ids));
@@ -193,17 +217,25 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
     if let Some(id_callers) = id_callers {
         id_callers.stop().await;
     }
-    if let (Some(invoices), None) = (invoices, caught_after_s) {
-        invoices.finish().await;
+    let mut found = Findings { violations: seen.gapless.violations(), ..Findings::default() };
+    if let (Some(gapless), None) = (gapless, caught_after_s) {
+        found = gapless.finish().await;
     }
     let final_reads = match caught_after_s {
         Some(_) => Vec::new(),
         None => final_reads::read(injector).await,
     };
+    let has_books = options.cluster.product == Product::Ratchet && caught_after_s.is_none();
+    let (books, exported) = match has_books {
+        true => (Some(Books::read(injector).await), Exported::read(injector).await),
+        false => (None, Exported::default()),
+    };
     Ok(Observed {
         faults,
         final_reads,
-        invoices: seen.invoices.violations(),
+        books,
+        exported,
+        gapless: found,
         ids: seen.ids.as_ref().map(|ids| ids.findings()).unwrap_or_default(),
         id_figures: seen.ids.as_ref().map(|ids| ids.figures()),
         caught_after_s,
@@ -212,7 +244,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
 
 /// What callers beside those of the history have seen.
 struct Watched {
-    invoices: Arc<Seen>,
+    gapless: Arc<Ledger>,
     /// If ids are asked for.
     ids: Option<Arc<SeenIds>>,
 }
@@ -220,7 +252,7 @@ struct Watched {
 impl Watched {
     fn is_violated(&self) -> bool {
         let ids = self.ids.as_ref();
-        !self.invoices.violations().is_empty() || ids.is_some_and(|ids| ids.is_violated())
+        !self.gapless.violations().is_empty() || ids.is_some_and(|ids| ids.is_violated())
     }
 }
 
@@ -231,6 +263,7 @@ fn seen_ids(options: &Options, injector: &Injector) -> io::Result<Option<Arc<See
     let distance = Distance::under(options.nemesis, options.cluster.fence);
     let per_second_max = options.ops_max / options.seconds.max(1);
     let (nodes, recorder) = (&injector.nodes, &injector.recorder);
+    let nodes = (nodes, &injector.cluster.starts);
     let seen = SeenIds::new(nodes, recorder, distance, per_second_max);
     seen.map(Some).map_err(io::Error::other)
 }
@@ -245,10 +278,10 @@ fn id_callers(options: &Options, seen: &Arc<SeenIds>) -> IdCallers {
 }
 
 /// Callers of gapless keys, which the ancestor does not have.
-fn gapless_callers(options: &Options, injector: &Injector) -> Option<Invoices> {
+fn gapless_callers(options: &Options, injector: &Injector) -> Option<GaplessCallers> {
     let has_them = options.cluster.product == Product::Ratchet;
     let (nodes, recorder) = (&injector.nodes, &injector.recorder);
-    has_them.then(|| Invoices::start(options.cluster.seed, nodes, recorder))
+    has_them.then(|| GaplessCallers::start(options.cluster.seed, nodes, recorder))
 }
 
 /// Injects faults until the time is over. Returns after how many seconds a violation was found, if the run

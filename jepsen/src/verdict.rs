@@ -13,7 +13,9 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    books::{Books, Circumstances},
     checker,
+    exported::Exported,
     gaps::{self, GapBound, UncleanChanges},
     history::{Action, History, Op},
     ids::Findings,
@@ -24,8 +26,8 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How often a call that failed, or was slow, may have been tried on its way.
-const ATTEMPTS_MAX: u64 = 8;
+/// How many answers to a call may have been lost: one between two nodes, and one between the node and the caller.
+const LOST_MAX: u64 = 2;
 /// A call that took this long may have been tried more than once.
 const SLOW_NS: u64 = 50_000_000;
 /// How many keys with forbidden gaps a verdict names.
@@ -121,8 +123,14 @@ impl Verdict {
         }
         violations.extend(wrong_final_reads(history, final_reads));
         violations.extend(forbidden_gaps(history, criteria));
+        violations.extend(criteria.wrong_books(history));
+        violations.extend(criteria.exported.judge(&gaps::taken(
+            history,
+            &criteria.gap_bound(),
+            |_| true,
+        )));
         violations.extend(criteria.panics.iter().cloned());
-        violations.extend(criteria.invoices.iter().cloned());
+        violations.extend(criteria.gapless.violations.iter().cloned());
         violations.extend(criteria.ids.violations.iter().cloned());
         for fault in faults {
             let violation = fault.violation.iter();
@@ -159,6 +167,10 @@ pub struct Criteria {
     pub keys_min: u64,
     /// How many leader changes there must be.
     pub changes_min: u64,
+    /// How many keys must be let go from the memory.
+    pub released_min: u64,
+    /// How many were.
+    pub released: u64,
     /// The step of the namespaces.
     pub step: u64,
     /// The leader changes that may have been unclean. A graceful one may skip nothing.
@@ -168,10 +180,16 @@ pub struct Criteria {
     /// How many numbers the nodes counted as skipped because the fence failed after they were taken. Such a
     /// call was tried again, and may have been quick all the same.
     pub fence_skips: u64,
+    /// How many numbers of one key calls may ask for at the same time, those among them whose callers have gone.
+    pub waiting_max: u64,
+    /// What the nodes count and book. `None` if the product has no books, or the run was stopped.
+    pub books: Option<Books>,
+    /// What was exported in the end. Nothing if the run was stopped.
+    pub exported: Exported,
     /// What nodes said of tasks of theirs that panicked.
     pub panics: Vec<String>,
-    /// What was wrong with the numbers of gapless keys.
-    pub invoices: Vec<String>,
+    /// What was found of gapless keys.
+    pub gapless: Findings,
     /// What was found of ids, if they were asked for.
     pub ids: Findings,
     /// Whether a key has a section of its own.
@@ -184,17 +202,34 @@ impl Criteria {
         let changes = self.unclean_changes.iter();
         changes.map(|change| change.count).sum()
     }
+
+    fn gap_bound(&self) -> GapBound {
+        GapBound {
+            increment: INCREMENT,
+            step: self.step,
+            unclean_changes: self.unclean_changes.clone(),
+            fence_skips: self.fence_skips,
+            lost_max: LOST_MAX,
+            slow_ns: SLOW_NS,
+        }
+    }
+
+    /// What is wrong with the nodes' books, beside what callers saw.
+    fn wrong_books(&self, history: &History) -> Vec<String> {
+        let Some(books) = &self.books else {
+            return Vec::new();
+        };
+        let taken = gaps::taken(history, &self.gap_bound(), self.own_section);
+        let than = Circumstances {
+            unclean_changes: self.unclean_count(),
+            skipped_max: self.step + self.waiting_max,
+        };
+        books.judge(&taken, than)
+    }
 }
 
 fn forbidden_gaps(history: &History, criteria: &Criteria) -> Vec<String> {
-    let bound = GapBound {
-        increment: INCREMENT,
-        step: criteria.step,
-        unclean_changes: criteria.unclean_changes.clone(),
-        fence_skips: criteria.fence_skips,
-        attempts_max: ATTEMPTS_MAX,
-        slow_ns: SLOW_NS,
-    };
+    let bound = criteria.gap_bound();
     let gaps = gaps::gaps(history, &bound, criteria.own_section).into_iter();
     let forbidden: Vec<_> = gaps.filter(|(_, gap)| gap.missing > gap.allowed).collect();
     let told = forbidden.iter().take(GAPS_TOLD_MAX).map(|(key, gap)| {
@@ -248,6 +283,7 @@ fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec
     let keys = history.keys() as u64;
     require(keys, criteria.keys_min, "keys were answered for");
     require(criteria.changes, criteria.changes_min, "leader changes were seen");
+    require(criteria.released, criteria.released_min, "keys were let go from the memory");
     let injected: BTreeSet<Nemesis> = faults.iter().map(|fault| fault.nemesis).collect();
     if injected.is_empty() && criteria.nemesis != Nemesis::None {
         missing.push(format!("{:?} was never injected", criteria.nemesis));
@@ -268,6 +304,7 @@ fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec
     if !allocated {
         missing.push("no number was handed out".to_owned());
     }
+    missing.extend(criteria.gapless.shortcomings.iter().cloned());
     missing.extend(criteria.ids.shortcomings.iter().cloned());
     missing
 }

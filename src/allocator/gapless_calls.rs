@@ -12,7 +12,10 @@ use super::{
     next_many::NextMany,
     term::Term,
 };
-use crate::sequence::{Key, MessageId, MessagePart, Namespace, PartId, Range, SectionKey, Take};
+use crate::{
+    planted_bugs::{Bug, is_planted},
+    sequence::{Key, MessageId, MessagePart, Namespace, PartId, Range, SectionKey, Take},
+};
 
 /// How many keys of a message are taken by one entry. The next ones follow once those are answered.
 const PART_TAKES_MAX: usize = 1_024;
@@ -190,6 +193,9 @@ struct GivenOfPart {
 fn message_part(
     namespace: &Namespace, id: Option<&MessageId>, part: u32, takes: Vec<Take>,
 ) -> MessagePart {
+    let is_ignored =
+        |id: &&MessageId| id.lifetime.window_ms().is_some() && is_planted(Bug::RetryWindowIgnored);
+    let id = id.filter(|id| !is_ignored(id));
     MessagePart {
         namespace: namespace.id,
         made_ms: id.and_then(|id| id.made_ms),

@@ -37,6 +37,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
+    planted_bugs::{Bug, is_planted},
     sequence::{Chunk, Key, Namespace, NamespaceConfig, Range, SectionId},
     storage::LowDisk,
 };
@@ -242,7 +243,10 @@ impl SharedKeys {
             (self.keys.find(hash, namespace.id, &id)).and_then(|number| self.keys.get(number));
         let (number, cursor) = match (slot, self.pages.find(namespace, id)) {
             (Some(slot), _) => (slot.section, Some(slot.cursor)),
-            (None, Some(key)) => (key.section, Some(Cursor::at(key.next))),
+            (None, Some(key)) => {
+                let is_known = !is_planted(Bug::CurrentOfPageAtFloor);
+                (key.section, is_known.then(|| Cursor::at(key.next)))
+            }
             (None, None) => {
                 let section = self.sections.find(&namespace.section_of(Key::Id(id)));
                 (section?, None)

@@ -45,6 +45,9 @@ struct All {
     is_closed: bool,
 }
 
+/// After how many calls a planted bug forgets a source.
+const FORGOTTEN_AFTER: u64 = 200;
+
 /// Makes ids of a namespace at this node.
 #[derive(Clone)]
 pub struct Source {
@@ -80,6 +83,8 @@ impl Source {
 struct Kept {
     source: Source,
     asked_at: Instant,
+    /// How often it was asked for; a planted bug alone uses it.
+    asks: u64,
 }
 
 impl IdSources {
@@ -103,7 +108,7 @@ impl IdSources {
             return Ok(source);
         }
         let source = make()?;
-        let kept = Kept { source: source.clone(), asked_at: Instant::now() };
+        let kept = Kept { source: source.clone(), asked_at: Instant::now(), asks: 0 };
         all.by_namespace.insert(namespace, kept);
         Ok(source)
     }
@@ -141,9 +146,16 @@ impl All {
                 "this node stops, and makes no ids any more; ask another one",
             ));
         }
+        if is_planted(Bug::WorkerChangedWithinItsTime) {
+            let mut forgotten = self.by_namespace.get_mut(&namespace).into_iter();
+            if forgotten.any(|kept| kept.asks >= FORGOTTEN_AFTER) {
+                self.by_namespace.remove(&namespace);
+            }
+        }
         let kept = self.by_namespace.get_mut(&namespace);
         Ok(kept.map(|kept| {
             kept.asked_at = Instant::now();
+            kept.asks += 1;
             kept.source.clone()
         }))
     }

@@ -34,6 +34,9 @@ impl NodeContext {
                     self.allocator.store(None);
                     self.leadership_changes.send_modify(|n| *n += 1);
                     if let Some((lift, inheritance)) = self.take_chunks(lease).await {
+                        if inheritance.is_none() && is_planted(Bug::TermOpensLate) {
+                            tokio::time::sleep(Duration::from_millis(1_500)).await;
+                        }
                         self.create_first_namespaces(lease).await;
                         self.name_cluster(lease).await;
                         self.open(lease, lift, inheritance);

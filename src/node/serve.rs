@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     allocator::Held,
+    planted_bugs::{Bug, is_planted},
     proto::{
         peer::{NotLeader, forward_reply::Reply},
         v1::Reason,
@@ -223,6 +224,7 @@ impl<Q: SequenceRequest> ForLeader for Q {
                 match assumed.may_be_asked_again {
                     true if SequenceRequest::has_id(self) => Attempt::Unknown,
                     true => Attempt::Unanswered,
+                    false if is_planted(Bug::LostCallAskedAgain) => Attempt::Unanswered,
                     false => Attempt::Refused(outcome_unknown(&lost, self.namespace())),
                 }
             }

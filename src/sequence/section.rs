@@ -38,6 +38,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::progression::{NUMBER_MAX, Progression};
+use crate::planted_bugs::{Bug, is_planted};
 
 /// A section is live, and a lift gives a chunk of it, for so many lifts after its record was written. A section that
 /// nobody uses any more loses as many steps, and what was left of its last chunk, however many leader changes
@@ -282,7 +283,7 @@ impl SectionRecord {
 
     /// How many numbers at or below the floor were skipped at most, when the tenure of `lift` goes on.
     pub(super) fn skipped_at(&self, progression: Progression, lift: u64) -> u64 {
-        if self.lifts_since(lift) == 0 {
+        if self.lifts_since(lift) == 0 || is_planted(Bug::SkipsNotBooked) {
             return self.skipped;
         }
         let floor = self.floor_at(lift, progression.increment);

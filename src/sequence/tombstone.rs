@@ -82,6 +82,7 @@ impl Tombstone {
         let step_width = step.saturating_mul(config.increment);
         let floor = match totals.sections {
             0 => namespace.floor,
+            _ if config.gapless && is_planted(Bug::GaplessTombstoneForgets) => namespace.floor,
             _ => namespace.floor.max(ceiling),
         };
         let leased = namespace.lease_floor.max(totals.leased);

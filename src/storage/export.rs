@@ -17,7 +17,10 @@ use super::{
     layout::{Family, ledger_key, namespace_sections_range, section_of},
     table::{AppliedView, Generation},
 };
-use crate::sequence::{Ledger, Namespace, SectionKey, SectionRecord};
+use crate::{
+    planted_bugs::{Bug, is_planted},
+    sequence::{Ledger, Namespace, SectionKey, SectionRecord},
+};
 
 /// How many sections a part has.
 const PART_SECTIONS: usize = 4_096;
@@ -96,7 +99,10 @@ impl Reading {
             let record: SectionRecord = db.decode(Family::Applied, &key, &value)?;
             let not_a_section = || db.damaged(Family::Applied, &key, "its key names no section");
             let section = section_of(&key[prefix.len()..]).ok_or_else(not_a_section)?;
-            let ceiling = record.ceiling_at(ledger.lift, self.namespace.config.increment);
+            let ceiling = match is_planted(Bug::ExportTellsFloor) {
+                false => record.ceiling_at(ledger.lift, self.namespace.config.increment),
+                true => record.floor,
+            };
             let ceiling = ceiling.min(self.namespace.greatest_number());
             if ceiling > 0 {
                 part.push((section.key, ceiling));

@@ -340,6 +340,18 @@ pub async fn recreate(world: Arc<World>, mut rng: StdRng, stop: Arc<AtomicBool>)
             ..CreateNamespaceRequest::default()
         };
         create_namespace(&world, again).await;
+        let members: Vec<Host> = world.members().into_iter().collect();
+        let node = members[rng.random_range(0..members.len())];
+        if rng.random_bool(0.5) {
+            // Callers ask already. After the first number, it is refused.
+            let reshape = Request::UpdateNamespace(v1::UpdateNamespaceRequest {
+                name: AGAIN[0].0.to_owned(),
+                section_size: Some([1, 10][rng.random_range(0..2)]),
+                ..v1::UpdateNamespaceRequest::default()
+            });
+            let reshaped = administer(&world, node, reshape, Duration::from_secs(1)).await;
+            world.trace.note(clock::now(), "namespace reshaped", (node, reshaped.is_ok()));
+        }
         tokio::time::sleep(Duration::from_millis(rng.random_range(300..2_500))).await;
         let members: Vec<Host> = world.members().into_iter().collect();
         let node = members[rng.random_range(0..members.len())];

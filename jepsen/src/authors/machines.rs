@@ -69,6 +69,7 @@ pub fn judge(author: &Author, seed: u64) -> Result<Judged, InvalidFormat> {
                 key: (author.namespace.keys > 0).then_some(0),
                 parameters: Vec::new(),
                 maker: Maker::Node(id),
+                process: None,
                 invoked_ns: run_ms * 1_000_000,
                 returned_ns: run_ms * 1_000_000 + 1,
                 asked: ids.len(),

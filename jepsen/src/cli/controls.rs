@@ -27,6 +27,9 @@ pub struct Controls {
     out: PathBuf,
 }
 
+/// Holes and books are judged when a run is over.
+const SHOWS_AT_THE_END: &str = "--seconds=10";
+
 /// A planted bug, and the arguments of the run that catches it.
 struct Control {
     bug: &'static str,
@@ -70,6 +73,15 @@ const CONTROLS: &[Control] = &[
         arguments: &["--nemesis=transfer", "--workload=hot-key"],
     },
     Control { bug: "stranger-inherits", arguments: &["--nemesis=transfer", "--workload=reads"] },
+    Control {
+        bug: "page-changes-not-sent",
+        arguments: &["--nemesis=transfer", "--workload=sections"],
+    },
+    Control {
+        bug: "name-changes-not-sent",
+        arguments: &["--nemesis=transfer", "--workload=names"],
+    },
+    Control { bug: "current-of-page-at-floor", arguments: &["--nemesis=none", "--workload=reads"] },
     Control { bug: "ceiling-missing-from-snapshot", arguments: &["--nemesis=snapshot-storm"] },
     Control {
         bug: "raise-before-commit",
@@ -83,10 +95,52 @@ const CONTROLS: &[Control] = &[
     },
     Control { bug: "request-id-forgotten", arguments: &["--nemesis=none", "--workload=hot-key"] },
     Control {
+        bug: "retry-window-ignored",
+        arguments: &["--nemesis=kill-leader", "--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "late-copy-taken",
+        arguments: &["--nemesis=partition-leader", "--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "lost-call-asked-again",
+        arguments: &["--nemesis=kill-leader", "--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "gapless-tombstone-forgets",
+        arguments: &["--nemesis=none", "--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "step-in-memory-stays",
+        arguments: &["--nemesis=kill-leader", "--workload=hot-key"],
+    },
+    Control {
+        bug: "release-skips-rest",
+        arguments: &[
+            "--nemesis=none",
+            "--workload=many-keys",
+            "--key-idle-ms=100",
+            SHOWS_AT_THE_END,
+        ],
+    },
+    Control {
+        bug: "export-tells-floor",
+        arguments: &["--nemesis=none", "--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "skips-not-booked",
+        arguments: &["--nemesis=kill-leader", "--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control { bug: "term-opens-late", arguments: &["--nemesis=kill-leader", "--workload=hot-key"] },
+    Control {
         bug: "worker-reused-before-ceiling",
         arguments: &["--nemesis=none", "--workload=ids"],
     },
     Control { bug: "ceiling-not-waited-for", arguments: &["--nemesis=none", "--workload=ids"] },
+    Control {
+        bug: "worker-changed-within-its-time",
+        arguments: &["--nemesis=none", "--workload=ids"],
+    },
     Control { bug: "counter-laps", arguments: &["--nemesis=none", "--workload=ids"] },
 ];
 

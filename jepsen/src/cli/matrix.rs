@@ -17,6 +17,8 @@ use super::{
 
 /// How many keys the runs with many keys have.
 const MANY_KEYS: u64 = 200_000;
+/// The keys of a workload under a limit: enough of them for some to be let go in a short run.
+const LIMITED_KEYS: u64 = 20_000;
 /// The nemeses that run with many keys, too: what a leader change costs depends on their number, and may skip
 /// nothing if it was graceful.
 const MANY_KEYS_TOO: [Nemesis; 3] = [Nemesis::KillLeader, Nemesis::Transfer, Nemesis::Rolling];
@@ -57,8 +59,10 @@ pub struct Matrix {
 struct Row {
     nemesis: Nemesis,
     fence: Fence,
-    /// Instead of the usual one. All but `ids` have [`MANY_KEYS`] keys.
+    /// Instead of the usual one. All but `ids` have [`MANY_KEYS`] keys, or [`LIMITED_KEYS`] under a limit.
     workload: Option<Workload>,
+    /// The limit of the leader's memory under which keys come and go.
+    limit: Option<&'static str>,
 }
 
 impl Row {
@@ -66,6 +70,10 @@ impl Row {
     fn name(&self) -> String {
         let nemesis = value(self.nemesis);
         match self.workload {
+            workload if let Some(limit) = self.limit => {
+                let workload = workload.map(|workload| format!(", {}", value(workload)));
+                format!("{nemesis}, {limit}{}", workload.unwrap_or_default())
+            }
             None => nemesis,
             Some(Workload::Ids) => format!("{nemesis}, {}", value(Workload::Ids)),
             Some(workload) => format!("{nemesis}, {MANY_KEYS} keys, {}", value(workload)),
@@ -74,6 +82,7 @@ impl Row {
 
     fn dir(&self) -> String {
         let dir = format!("{}-{}", value(self.nemesis), value(self.fence));
+        let dir = self.limit.map_or(dir.clone(), |limit| format!("{dir}-{limit}"));
         match self.workload {
             None => dir,
             Some(workload) => format!("{dir}-{}", value(workload)),
@@ -93,9 +102,11 @@ impl Row {
         if let Some(workload) = self.workload {
             arguments.push(format!("--workload={}", value(workload)));
             if workload != Workload::Ids {
-                arguments.push(format!("--keys={MANY_KEYS}"));
+                let keys = if self.limit.is_some() { LIMITED_KEYS } else { MANY_KEYS };
+                arguments.push(format!("--keys={keys}"));
             }
         }
+        arguments.extend(self.limit.map(|limit| format!("--{limit}")));
         arguments.extend(binary.map(|binary| format!("--binary={}", binary.display())));
         arguments
     }
@@ -130,7 +141,7 @@ impl Matrix {
                 continue;
             }
             let mut add = |fence, workload| {
-                rows.push(Row { nemesis, fence, workload });
+                rows.push(Row { nemesis, fence, workload, limit: None });
             };
             add(Fence::Lease, None);
             if BOTH_FENCES.contains(&nemesis) {
@@ -146,6 +157,7 @@ impl Matrix {
                 add(Fence::Lease, Some(Workload::Skewed));
                 add(Fence::Lease, Some(Workload::Floors));
             }
+            rows.extend(limited(nemesis));
         }
         rows
     }
@@ -181,6 +193,24 @@ impl Matrix {
         }
         Ok(verdict)
     }
+}
+
+/// The runs of a nemesis under limits of the leader's memory. Keys are let go once nobody asked for them for 50 ms, or at once.
+fn limited(nemesis: Nemesis) -> impl Iterator<Item = Row> {
+    let limits: &[(Option<Workload>, &'static str)] = match nemesis {
+        Nemesis::KillLeader => {
+            &[(None, "key-idle-ms=50"), (Some(Workload::ManyKeys), "memory-max-mb=0")]
+        }
+        Nemesis::Transfer => &[(Some(Workload::Sections), "key-idle-ms=50")],
+        _ => &[],
+    };
+    let row = move |&(workload, limit)| Row {
+        nemesis,
+        fence: Fence::Lease,
+        workload,
+        limit: Some(limit),
+    };
+    limits.iter().map(row)
 }
 
 fn cell(summary: &Value, field: &str) -> String {

@@ -36,6 +36,12 @@ pub struct Arguments {
     /// The fence that the nodes use.
     #[arg(long, value_enum, default_value = "lease")]
     pub fence: Fence,
+    /// After how many milliseconds a key that nobody asks for is let go from the leader's memory; by default as usual.
+    #[arg(long)]
+    pub key_idle_ms: Option<u64>,
+    /// How many megabytes of keys the leader's memory holds; by default as usual.
+    #[arg(long)]
+    pub memory_max_mb: Option<u64>,
     /// How many nodes there are; by default 5 for partition-ring, else 3.
     #[arg(long)]
     pub nodes: Option<u8>,
@@ -155,6 +161,8 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
             fence: arguments.fence,
             bug: arguments.bug,
             log_keep_bytes: nemesis.log_keep_bytes(),
+            key_idle_ms: arguments.key_idle_ms,
+            memory_max_mb: arguments.memory_max_mb,
             isolated,
             faulty_disks,
             seed,

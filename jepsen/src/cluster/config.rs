@@ -58,6 +58,10 @@ pub struct ClusterConfig {
     pub bug: Option<String>,
     /// How many bytes of the applied log are kept.
     pub log_keep_bytes: u64,
+    /// After how many milliseconds a key that nobody asks for is let go from the leader's memory; `None`: as usual.
+    pub key_idle_ms: Option<u64>,
+    /// How many megabytes of keys the leader's memory holds; `None`: as usual.
+    pub memory_max_mb: Option<u64>,
     /// Whether each process runs in network and mount namespaces of its own, so that links can fail.
     pub isolated: bool,
     /// Whether nodes keep their data on disks that can fail.
@@ -70,5 +74,10 @@ impl ClusterConfig {
     /// The greatest id that a node can have.
     pub fn room(&self) -> Port {
         self.nodes + self.spare
+    }
+
+    /// Whether keys come and go in the leader's memory all the time.
+    pub fn releases_keys(&self) -> bool {
+        self.key_idle_ms.is_some() || self.memory_max_mb.is_some()
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     clock::{self, Clock},
     disk::Disk,
     network::{self, Network, Port},
+    nodes::Starts,
 };
 
 /// What a node's log says of any panic.
@@ -42,6 +43,8 @@ pub struct Cluster {
     /// Its network; `None` on loopback addresses, where links cannot fail.
     pub network: Option<Network>,
     nodes: BTreeMap<Port, Node>,
+    /// How often each node was started.
+    pub starts: Starts,
     dir: PathBuf,
     preload: Option<PathBuf>,
 }
@@ -57,8 +60,14 @@ impl Cluster {
         let preload = clock::build(dir)
             .inspect_err(|error| eprintln!("clocks cannot be changed here: {error}"))
             .ok();
-        let mut cluster =
-            Cluster { network, nodes: BTreeMap::new(), dir: dir.to_owned(), preload, config };
+        let mut cluster = Cluster {
+            network,
+            nodes: BTreeMap::new(),
+            starts: Starts::default(),
+            dir: dir.to_owned(),
+            preload,
+            config,
+        };
         for id in 1..=cluster.config.room() {
             let node = cluster.create_node(id)?;
             cluster.nodes.insert(id, node);
@@ -169,6 +178,12 @@ impl Cluster {
             "--clock-apart-max-ms=86400000".to_owned(),
         ];
         arguments.extend(peers);
+        let limits = [
+            ("key-idle-ms", self.config.key_idle_ms),
+            ("memory-max-mb", self.config.memory_max_mb),
+        ];
+        let limits = limits.into_iter().filter_map(|(name, limit)| Some((name, limit?)));
+        arguments.extend(limits.map(|(name, limit)| format!("--{name}={limit}")));
         arguments
     }
 
@@ -205,6 +220,7 @@ impl Cluster {
         }
         let log = File::options().create(true).append(true).open(self.log(id))?;
         let words = self.command_line(id);
+        self.starts.note(id.into());
         let child = Command::new(&words[0])
             .args(&words[1..])
             .stdin(Stdio::null())

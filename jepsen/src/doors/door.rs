@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use tonic::Status;
+
 use super::{failure::Failure, http::HttpDoor, resp::RespDoor};
 use crate::{
     client::{Answer, Client},
@@ -12,7 +14,7 @@ use crate::{
 
 /// One caller's way to one node. It connects at the first call, and again after the connection broke.
 pub enum Door {
-    /// gRPC: one key is asked for by a call, several by a message on a stream.
+    /// gRPC: one key is asked for by a call, numbers of several by a message on a stream.
     Grpc(Box<Client>),
     /// HTTP: a request for each key, one after the other.
     Http(HttpDoor),
@@ -44,8 +46,11 @@ impl Door {
             (Door::Grpc(client), _, Action::Next { count }) => {
                 ask_on_stream(client, targets, count).await
             }
-            (Door::Grpc(_), _, Action::Current | Action::Raise { .. }) => {
-                let refused = Failure::refused("a stream takes numbers, and nothing else");
+            (Door::Grpc(client), _, Action::Current) => {
+                of_each(targets, client.current_many(targets).await)
+            }
+            (Door::Grpc(_), _, Action::Raise { .. }) => {
+                let refused = Failure::refused("floors are raised one by one");
                 vec![Err(refused); targets.len()]
             }
             (Door::Http(http), _, _) => {
@@ -64,7 +69,14 @@ async fn ask_on_stream(
     client: &mut Client, targets: &[Target], count: u64,
 ) -> Vec<Result<Answer, Failure>> {
     let counts = vec![count; targets.len()];
-    match client.ask_many(targets, &counts).await {
+    of_each(targets, client.ask_many(targets, &counts).await)
+}
+
+/// What each key got of the answer to a message.
+fn of_each(
+    targets: &[Target], answer: Result<Vec<Answer>, Status>,
+) -> Vec<Result<Answer, Failure>> {
+    match answer {
         Ok(answers) => {
             let missing = || Failure::unknown("no number for the key");
             let places = 0..targets.len();

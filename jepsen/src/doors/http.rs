@@ -23,6 +23,8 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
+/// The outcome of a request of which nothing was done.
+const NOT_DONE: &str = "NOT_DONE";
 /// How long the node may take, in milliseconds.
 const TIMEOUT_HEADER: &str = "ratchet-timeout-ms";
 
@@ -62,6 +64,9 @@ struct Floor {
 #[derive(Deserialize)]
 struct Problem {
     code: String,
+    /// What became of the request. Ratchet's own answers have it.
+    #[serde(default)]
+    outcome: String,
     detail: String,
 }
 
@@ -76,8 +81,8 @@ impl HttpDoor {
     /// # Errors
     /// The node's, or the connection's.
     pub async fn ask(&mut self, target: &Target, action: Action) -> Result<Answer, Failure> {
-        let Target { namespace, id } = target;
-        let key = format!("/v1/namespaces/{namespace}/keys/{id}");
+        let (namespace, key) = (target.namespace, target.key_text());
+        let key = format!("/v1/namespaces/{namespace}/keys/{key}");
         let (method, path) = match action {
             Action::Next { count } => (Method::POST, format!("{key}:next?count={count}")),
             Action::Current => (Method::GET, key),
@@ -163,6 +168,7 @@ fn problem(status: StatusCode, body: &[u8]) -> Failure {
     let refusals = client::REFUSALS.map(|(_, name)| name);
     match refusals.contains(&problem.code.as_str()) {
         true => Failure::refused(note),
+        false if problem.outcome == NOT_DONE => Failure::not_done(note),
         false => Failure::unknown(note),
     }
 }

@@ -114,7 +114,7 @@ impl RespDoor {
 
 /// Adds a command to a pipeline.
 fn write_command(pipeline: &mut Vec<u8>, target: &Target, action: Action) {
-    let key = format!("{}:{}", target.namespace, target.id);
+    let key = format!("{}:{}", target.namespace, target.key_text());
     let words = match action {
         Action::Next { count } => vec!["INCRBY".to_owned(), key, count.to_string()],
         Action::Current => vec!["GET".to_owned(), key],

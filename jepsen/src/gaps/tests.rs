@@ -35,7 +35,7 @@ fn a_gap_is_what_nobody_was_given_and_calls_may_have_burnt() {
         step: 10,
         unclean_changes: vec![SOMETIME],
         fence_skips: 3,
-        attempts_max: 2,
+        lost_max: 2,
         slow_ns: 50,
     };
     let mut transcript = String::new();
@@ -54,7 +54,7 @@ fn a_gap_is_what_nobody_was_given_and_calls_may_have_burnt() {
         [1, 10] Ok after 10 ns -> missing 0, allowed 3
         [1, 4] Info after 10 ns -> missing 0, allowed 11
         [31, 31] Ok after 10 ns -> missing 20, allowed 21
-        [40, 40] Ok after 50 ns -> missing 28, allowed 23
+        [40, 40] Ok after 50 ns -> missing 28, allowed 22
     "#]]
     .assert_eq(&transcript);
 }
@@ -69,12 +69,12 @@ fn a_fence_that_failed_burns_what_the_calls_of_the_key_asked_for_and_no_more() {
             step: 10,
             unclean_changes: Vec::new(),
             fence_skips,
-            attempts_max: 2,
+            lost_max: 2,
             slow_ns: 50,
         };
         gaps(&history, &bound, |_| true)["k"].allowed
     };
-    assert_eq!([0, 5, 500].map(allowed), [0, 5, 8]);
+    assert_eq!([0, 5, 500].map(allowed), [0, 5, 32]);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn an_unclean_change_allows_a_step_where_it_may_have_happened_and_nothing_elsewh
             step: 10,
             unclean_changes: changes.collect(),
             fence_skips: 0,
-            attempts_max: 1,
+            lost_max: 1,
             slow_ns: 50,
         };
         let Gap { missing, allowed } = gaps(&history, &bound, |_| true)["k"];
@@ -128,7 +128,7 @@ fn a_key_without_answers_or_in_a_shared_section_has_no_gap() {
         step: 10,
         unclean_changes: Vec::new(),
         fence_skips: 0,
-        attempts_max: 1,
+        lost_max: 1,
         slow_ns: 50,
     };
     assert!(gaps(&History { ops }, &bound, |_| true).is_empty());

@@ -105,7 +105,8 @@ async fn make(seen: &Seen, ids: &Ids, maker: Maker, wish: &Wish) -> Result<(), E
             Ok(()) => wish.count as usize,
             Err(_) => said.len(),
         };
-        let arrived = Arrived { door: IdDoor::Application, maker, invoked_ns, asked, ids: said };
+        let (door, process) = (IdDoor::Application, None);
+        let arrived = Arrived { door, maker, process, invoked_ns, asked, ids: said };
         seen.take(wish, arrived);
     }
     result

@@ -52,6 +52,7 @@ impl Caller {
             Some((current, way)) if current == node => way,
             Some(_) | None => Way::new(self.door, address),
         };
+        let process = self.seen.starts.process_of(node);
         let invoked_ns = self.seen.recorder.now();
         let answer = way.ask(&wish).await;
         self.way = Some((node, way));
@@ -60,6 +61,8 @@ impl Caller {
                 let arrived = Arrived {
                     door: self.door,
                     maker: Maker::Node(node),
+                    // Otherwise it may have been either of two.
+                    process: (self.seen.starts.process_of(node) == process).then_some(process),
                     invoked_ns,
                     asked: wish.count as usize,
                     ids,

@@ -4,7 +4,8 @@
 //! - *Unique* over the whole run, in each namespace. In a format with a date, for each key: two keys may have the same id.
 //! - *Order.* Ids of a format with a worker rise in what one maker makes one after the other with the same parameters, while
 //!   the worker field is the same. A node that was restarted counts as the same maker: if it has the same worker id, its
-//!   lease lies above the one before. If the format's counter runs on, only their times do not go back. Ids of a format without a worker rise for each key, whoever asked; with a date,
+//!   lease lies above the one before. In what one process of a node makes, they rise whatever worker ids it has, unless clocks
+//!   are touched. If the format's counter runs on, only their times do not go back. Ids of a format without a worker rise for each key, whoever asked; with a date,
 //!   the order number rises and the date does not go back. Nothing else is promised, and nothing else is checked.
 //! - *Fields* are what was asked for: parameters, key, constants. The text parses to the id that prints it.
 //! - *Time.* A [`Distance`] from the harness's clock between call and answer, at most.
@@ -91,6 +92,8 @@ enum Series {
     OfMaker(Maker, u64, Vec<u64>),
     /// Times of ids that one maker makes so, where ids of one unit of time are in no order. They may repeat.
     TimeOfMaker(Maker, u64, Vec<u64>),
+    /// Ids that one process of a node makes with the same parameters, under all its worker ids.
+    OfProcess(Maker, u64, Vec<u64>),
     /// Ids, or order numbers, of a key.
     OfKey(u64),
     /// Dates in the ids of a key, which may repeat.
@@ -139,6 +142,7 @@ impl Checker {
             returned_ns: taken.returned_ns,
         });
         let window = self.window(taken);
+        let keeps_time = self.distance.is_of_untouched_clocks();
         let Some(judged) = self.namespaces.get_mut(taken.namespace) else {
             return;
         };
@@ -183,7 +187,8 @@ impl Checker {
                     format!("{name}: {said} was made twice, by {first} and by {second}")
                 });
             }
-            for (series, value) in values(&judged.format, taken, &decoded) {
+            let process = taken.process.filter(|_| keeps_time);
+            for (series, value) in values(&judged.format, (taken, process), &decoded) {
                 extend(&mut rising, series, value, taken, |why| {
                     broken.note(Rule::Order, || format!("{name}: {why}"));
                 });
@@ -309,7 +314,9 @@ fn wrong_field(
 }
 
 /// The values of an id that must rise, and in which series.
-fn values(format: &Format, taken: &Taken, decoded: &Decoded<'_>) -> Vec<(Series, u128)> {
+fn values(
+    format: &Format, (taken, process): (&Taken, Option<u64>), decoded: &Decoded<'_>,
+) -> Vec<(Series, u128)> {
     let (parts, key) = (decoded.parts(), taken.key.unwrap_or(0));
     match format.source() {
         Source::Worker if format.counter_runs_on() => {
@@ -317,8 +324,12 @@ fn values(format: &Format, taken: &Taken, decoded: &Decoded<'_>) -> Vec<(Series,
             vec![(series, parts.time_ms.into())]
         }
         Source::Worker => {
-            let series = Series::OfMaker(taken.maker, parts.worker, taken.parameters.clone());
-            vec![(series, decoded.id())]
+            let parameters = || taken.parameters.clone();
+            let of_worker = Series::OfMaker(taken.maker, parts.worker, parameters());
+            let of_process =
+                process.map(|process| Series::OfProcess(taken.maker, process, parameters()));
+            let series = [of_worker].into_iter().chain(of_process);
+            series.map(|series| (series, decoded.id())).collect()
         }
         Source::Key => vec![(Series::OfKey(key), decoded.id())],
         Source::Date => vec![

@@ -40,6 +40,11 @@ impl Distance {
         }
     }
 
+    /// Whether no clock is touched. Then no node's time goes back.
+    pub fn is_of_untouched_clocks(self) -> bool {
+        self == Distance { always_ms: UNTOUCHED_MS, per_second_ms: 0 }
+    }
+
     fn drifting(self, fence: Fence) -> Distance {
         let (slowest, fastest) = slowest_and_fastest(fence);
         let drift = (1.0 - slowest).max(fastest - 1.0);

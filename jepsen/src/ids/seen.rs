@@ -22,11 +22,15 @@ use super::{
     taken::{Maker, Said, Taken},
     wish::Wish,
 };
-use crate::{nodes::KnownNodes, record::Recorder};
+use crate::{
+    nodes::{KnownNodes, Starts},
+    record::Recorder,
+};
 
 /// What callers share.
 pub struct Seen {
     pub(super) nodes: KnownNodes,
+    pub(super) starts: Starts,
     pub(super) recorder: Arc<Recorder>,
     checker: Mutex<Checker>,
     per_second_max: u64,
@@ -83,7 +87,7 @@ impl fmt::Display for Figures {
 /// What the verdict on a run depends on.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
-    /// What was wrong with ids.
+    /// What was wrong.
     pub violations: Vec<String>,
     /// What did not happen, although the run says nothing without it.
     pub shortcomings: Vec<String>,
@@ -93,6 +97,7 @@ pub struct Findings {
 pub(super) struct Arrived {
     pub door: IdDoor,
     pub maker: Maker,
+    pub process: Option<u64>,
     pub invoked_ns: u64,
     pub asked: usize,
     pub ids: Vec<Said>,
@@ -104,13 +109,15 @@ impl Seen {
     /// # Errors
     /// [`InvalidFormat`] if a namespace has such a format.
     pub fn new(
-        nodes: &KnownNodes, recorder: &Arc<Recorder>, distance: Distance, per_second_max: u64,
+        (nodes, starts): (&KnownNodes, &Starts), recorder: &Arc<Recorder>, distance: Distance,
+        per_second_max: u64,
     ) -> Result<Arc<Seen>, InvalidFormat> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_ms = now.unwrap_or_default().as_millis() as u64;
         let start_ms = now_ms.saturating_sub(recorder.now() / 1_000_000);
         Ok(Arc::new(Seen {
             nodes: nodes.clone(),
+            starts: starts.clone(),
             recorder: recorder.clone(),
             checker: Mutex::new(Checker::new(&ALL, start_ms, distance)?),
             per_second_max,
@@ -123,7 +130,7 @@ impl Seen {
 
     /// Judges ids that arrived just now.
     pub(super) fn take(&self, wish: &Wish, arrived: Arrived) {
-        let Arrived { door, maker, invoked_ns, asked, ids } = arrived;
+        let Arrived { door, maker, process, invoked_ns, asked, ids } = arrived;
         self.ids.fetch_add(ids.len() as u64, Ordering::Relaxed);
         self.used.lock().entry(door).or_default().answered += 1;
         self.checker.lock().add(&Taken {
@@ -131,6 +138,7 @@ impl Seen {
             key: wish.key,
             parameters: wish.parameters.clone(),
             maker,
+            process,
             invoked_ns,
             returned_ns: self.recorder.now(),
             asked,

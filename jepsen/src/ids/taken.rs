@@ -49,6 +49,8 @@ pub struct Taken {
     pub parameters: Vec<u64>,
     /// Who made the ids, where they have a worker; otherwise who was asked.
     pub maker: Maker,
+    /// Which process of the node made them, if that is certain.
+    pub process: Option<u64>,
     /// When they were asked for, in nanoseconds since the start of the run.
     pub invoked_ns: u64,
     /// When they arrived.

@@ -8,7 +8,9 @@ use super::{
     fault::{ActiveFault, Fault, Repair},
     injector::Injector,
     kind::Nemesis,
+    recovery::Limit,
 };
+use crate::cluster::Product;
 
 impl Injector {
     /// Injects one fault, or two for [`Nemesis::Composed`], and waits until numbers flow again.
@@ -21,9 +23,20 @@ impl Injector {
             Nemesis::SlowReader => return self.inject_slow_readers().await,
             _ => {}
         }
+        let whole = match nemesis.stops_at_once() && self.cluster.config.product == Product::Ratchet
+        {
+            true => self.wait_until_whole().await,
+            false => Ok(()),
+        };
         let from_ns = self.recorder.now();
         let mut fault = self.begin(nemesis).await?;
+        fault.violation = whole.err().or(fault.violation);
+        let outage = nemesis.stops_at_once().then(|| self.begin_outage());
         self.wait_fault_duration().await;
+        if let Some(outage) = outage {
+            let silent = self.end_outage(outage, &fault.description).await;
+            fault.violation = fault.violation.or(silent);
+        }
         let without_power = match &fault.repair {
             Repair::Start(nodes) if nemesis == Nemesis::DiskNames => nodes.clone(),
             _ => Vec::new(),
@@ -31,7 +44,8 @@ impl Injector {
         self.repair(fault.take_repair())?;
         let not_back = self.wait_until_back(&without_power).await;
         fault.violation = fault.violation.or(not_back);
-        Ok(vec![self.conclude(nemesis, from_ns, fault).await])
+        let limit = Limit::after(nemesis);
+        Ok(vec![self.conclude((nemesis, limit), from_ns, fault).await])
     }
 
     /// Begins two faults one after the other, and repairs them in the same order.
@@ -53,7 +67,9 @@ impl Injector {
         }
         let mut faults = Vec::new();
         for (nemesis, from_ns, fault) in active {
-            faults.push(self.conclude(nemesis, from_ns, fault).await);
+            // Of two faults the one may leave no majority to the other.
+            let ended = (nemesis, Limit::Someday);
+            faults.push(self.conclude(ended, from_ns, fault).await);
         }
         // What a handover came to while something else was wrong is not certain.
         self.handed_over = handed_over;

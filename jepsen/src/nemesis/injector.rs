@@ -12,6 +12,7 @@ use crate::{
     network::{Link, Port},
     nodes::KnownNodes,
     record::Recorder,
+    stalls::Stalls,
 };
 
 /// Injects faults into a cluster.
@@ -33,6 +34,8 @@ pub struct Injector {
     /// The terms that were seen to be handed over, each with a moment at which it had not ended yet, in
     /// nanoseconds since the start of the run.
     pub handed_over: BTreeMap<u64, u64>,
+    /// How late the machine wakes threads up.
+    pub stalls: Stalls,
     /// How many keys slow readers have asked for.
     pub slow_reader_keys: u64,
 }

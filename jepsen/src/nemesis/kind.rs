@@ -101,6 +101,7 @@ enum Step {
 struct Profile {
     step: Step,
     changes_leader: bool,
+    leaves_majority: bool,
     uses_up_nodes: bool,
     log_keep_bytes: u64,
 }
@@ -111,6 +112,7 @@ const STEP_LARGE: u64 = 100_000;
 const PLAIN: Profile = Profile {
     step: Step::Small,
     changes_leader: false,
+    leaves_majority: true,
     uses_up_nodes: false,
     log_keep_bytes: 50_000,
 };
@@ -122,21 +124,39 @@ impl Nemesis {
     fn profile(self) -> Profile {
         use Nemesis::*;
         match self {
-            None | KillOne | RestartFast | PartitionRing | SlowLinks | FlakyLinks | WallClock
-            | DiskSync | DiskFull => PLAIN,
-            KillLeader | KillAll | WrongClocks | DiskSlow | PowerCut | Transfer | Rolling
-            | SlowReader => CHANGES_LEADER,
-            PauseLeader | PartitionLeader | PeersCut | CutInSteps | RestartInLease
-            | LateAnswers | TransferSlow => Profile { step: Step::Large, ..CHANGES_LEADER },
-            PauseOne | PartitionHalves | PartitionOneWay | ClockRate => {
-                Profile { step: Step::Large, ..PLAIN }
+            None | KillOne | RestartFast | WallClock | DiskSync | DiskFull => PLAIN,
+            PartitionRing | SlowLinks | FlakyLinks => Profile { leaves_majority: false, ..PLAIN },
+            KillLeader | DiskSlow | Transfer | Rolling | SlowReader => CHANGES_LEADER,
+            KillAll | WrongClocks | PowerCut => {
+                Profile { leaves_majority: false, ..CHANGES_LEADER }
             }
-            Composed => Profile { step: Step::BySeed, ..CHANGES_LEADER },
+            PauseLeader | PartitionLeader | PeersCut | TransferSlow => {
+                Profile { step: Step::Large, ..CHANGES_LEADER }
+            }
+            CutInSteps | RestartInLease | LateAnswers => {
+                Profile { step: Step::Large, leaves_majority: false, ..CHANGES_LEADER }
+            }
+            PauseOne | PartitionHalves | ClockRate => Profile { step: Step::Large, ..PLAIN },
+            PartitionOneWay => Profile { step: Step::Large, leaves_majority: false, ..PLAIN },
+            Composed => Profile { step: Step::BySeed, leaves_majority: false, ..CHANGES_LEADER },
             WalTruncate | WalFlip | DirWiped | DirOld | Membership => {
                 Profile { uses_up_nodes: true, ..PLAIN }
             }
-            SnapshotStorm | DiskNames => SHORT_LOG,
+            SnapshotStorm => SHORT_LOG,
+            DiskNames => Profile { leaves_majority: false, ..SHORT_LOG },
         }
+    }
+
+    /// Whether a majority of nodes lives, with links between them that work, as long as its fault lasts. Then numbers flow
+    /// again within a second, as is promised. Otherwise they come back, and nothing says how soon.
+    pub fn leaves_majority(self) -> bool {
+        self.profile().leaves_majority
+    }
+
+    /// Whether its fault ends a process, or pauses one, at one moment, while the others are well.
+    pub fn stops_at_once(self) -> bool {
+        use Nemesis::*;
+        matches!(self, KillOne | KillLeader | RestartFast | PauseOne | PauseLeader)
     }
 
     /// Whether each of its faults uses up a node that has never run.

@@ -2,30 +2,101 @@
 
 use std::time::Duration;
 
-use tonic::Code;
+use tokio::task::JoinHandle;
+use tonic::{Code, Status};
 
 use super::{
     fault::{ActiveFault, Fault},
     injector::Injector,
     kind::Nemesis,
-    retry::RETRY_EVERY,
+    retry::{RETRY_EVERY, retry},
 };
-use crate::{history::Action, network::Port, target::Target};
+use crate::{client::Client, history::Action, network::Port, target::Target};
 
-/// How long numbers may fail to flow after a fault is over.
+/// How long numbers may fail to flow while a majority lives.
+const PROMISED: Duration = Duration::from_secs(1);
+/// How long numbers may fail to flow after a fault is over during which no majority lived, or links failed.
 pub const RECOVERY_MAX: Duration = Duration::from_secs(10);
 
+/// A follower that lacks fewer entries has caught up.
+const LAG_MAX: u64 = 100;
+
+/// How soon numbers flow again after a fault.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Limit {
+    /// Within a second.
+    Promised,
+    /// Nothing says how soon, but they come back.
+    Someday,
+}
+
+impl Limit {
+    /// The limit after one fault.
+    pub fn after(nemesis: Nemesis) -> Limit {
+        match nemesis.leaves_majority() {
+            true => Limit::Promised,
+            false => Limit::Someday,
+        }
+    }
+}
+
+/// The time since a moment at which a process ended or was paused.
+pub(super) struct Outage {
+    from_ns: u64,
+    /// Becomes the moment at which an operation was answered that began after that.
+    ended_ns: JoinHandle<u64>,
+}
+
 impl Injector {
+    /// A process has ended just now, or is paused.
+    pub(super) fn begin_outage(&self) -> Outage {
+        let (from_ns, recorder) = (self.recorder.now(), self.recorder.clone());
+        let ended_ns = tokio::spawn(async move {
+            recorder.answered_since(from_ns).await;
+            recorder.now()
+        });
+        Outage { from_ns, ended_ns }
+    }
+
+    /// Waits until an outage is over. Returns what was wrong with it.
+    pub(super) async fn end_outage(&self, outage: Outage, what: &str) -> Option<String> {
+        let Outage { from_ns, ended_ns } = outage;
+        let ended = tokio::time::timeout(RECOVERY_MAX, ended_ns).await;
+        let to_ns = match ended {
+            Ok(Ok(to_ns)) => to_ns,
+            Ok(Err(_)) | Err(_) => self.recorder.now(),
+        };
+        let lasted = Duration::from_nanos(to_ns.saturating_sub(from_ns));
+        let stalled = self.stalls.between(from_ns, to_ns);
+        (lasted > PROMISED + stalled).then(|| {
+            format!(
+                "no number was handed out for {} ms after {what}; {} ms are allowed, and {} ms more because the machine \
+                 stalled",
+                lasted.as_millis(),
+                PROMISED.as_millis(),
+                stalled.as_millis()
+            )
+        })
+    }
+
     /// Waits until numbers flow again after a fault was repaired, and records the fault.
     pub(super) async fn conclude(
-        &mut self, nemesis: Nemesis, from_ns: u64, fault: ActiveFault,
+        &mut self, (nemesis, limit): (Nemesis, Limit), from_ns: u64, fault: ActiveFault,
     ) -> Fault {
         let to_ns = self.recorder.now();
-        let flowing = tokio::time::timeout(RECOVERY_MAX, self.recorder.answered_since(to_ns)).await;
-        let stuck = flowing.is_err().then(|| {
-            let limit = RECOVERY_MAX.as_secs();
-            format!("no number was handed out within {limit} s after {nemesis:?} was over")
-        });
+        let stuck = match limit {
+            Limit::Promised => {
+                self.end_outage(self.begin_outage(), &format!("{nemesis:?} was over")).await
+            }
+            Limit::Someday => {
+                let flowing = self.recorder.answered_since(to_ns);
+                let flowing = tokio::time::timeout(RECOVERY_MAX, flowing).await;
+                flowing.is_err().then(|| {
+                    let limit = RECOVERY_MAX.as_secs();
+                    format!("no number was handed out within {limit} s after {nemesis:?} was over")
+                })
+            }
+        };
         Fault {
             nemesis,
             from_ns,
@@ -34,6 +105,20 @@ impl Injector {
             took_effect: fault.took_effect,
             violation: fault.violation.or(stuck),
         }
+    }
+
+    /// Waits until all members follow the leader closely. Before that, the end of one of them may leave a majority that cannot
+    /// go on until another one has caught up.
+    ///
+    /// # Errors
+    /// They do not, in time.
+    pub(super) async fn wait_until_whole(&mut self) -> Result<(), String> {
+        let members = self.members.clone();
+        let following = || {
+            let leader = self.leader();
+            follow(self.cluster.client(leader), members.clone())
+        };
+        retry("following the leader", following).await
     }
 
     /// Waits until each of these nodes, which were started again, answers a read. Returns what is wrong with
@@ -66,4 +151,19 @@ impl Injector {
             }
         }
     }
+}
+
+/// Whether these nodes follow the node that is asked, which leads, and lack few entries.
+pub(super) async fn follow(mut client: Client, nodes: Vec<Port>) -> Result<(), Status> {
+    let status = client.status().await?;
+    for id in nodes {
+        let told = status.nodes.iter().find(|node| node.id == u64::from(id));
+        match told.map(|node| (node.missing, node.lag)) {
+            Some((false, Some(lag))) if lag < LAG_MAX => {}
+            told => {
+                return Err(Status::unavailable(format!("node {id} (missing, lag): {told:?}")));
+            }
+        }
+    }
+    Ok(())
 }

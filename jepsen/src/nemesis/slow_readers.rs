@@ -8,6 +8,7 @@ use super::{
     fault::{ActiveFault, Fault, Repair},
     injector::Injector,
     kind::Nemesis,
+    recovery::Limit,
 };
 use crate::{
     history::longest_silence, network::Port, slow_reader::SlowReaders,
@@ -74,7 +75,7 @@ impl Injector {
             let not_back = self.wait_until_back(&[id]).await;
             fault.violation = fault.violation.or(not_back);
         }
-        let unread = self.conclude(Nemesis::SlowReader, from_ns, fault).await;
+        let unread = self.conclude((Nemesis::SlowReader, Limit::Promised), from_ns, fault).await;
         Ok(vec![unread, handover.fault])
     }
 

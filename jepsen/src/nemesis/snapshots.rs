@@ -2,17 +2,13 @@
 
 use std::io;
 
-use tonic::Status;
-
 use super::{
     fault::{ActiveFault, Repair},
     injector::Injector,
+    recovery::follow,
     retry::retry,
 };
-use crate::{client::Client, network::Port, proto::NodeStatus};
-
-/// A follower that lacks fewer entries has caught up.
-const LAG_MAX: u64 = 100;
+use crate::network::Port;
 
 impl Injector {
     pub(super) async fn make_snapshot_needed(&mut self) -> io::Result<ActiveFault> {
@@ -23,7 +19,7 @@ impl Injector {
         self.cluster.spawn(victim)?;
         let leader = self.leader();
         let mut client = self.cluster.client(leader);
-        let caught_up = retry("catching up", || has_caught_up(client.clone(), victim)).await;
+        let caught_up = retry("catching up", || follow(client.clone(), vec![victim])).await;
         let status = client.status().await.ok();
         let index = status.and_then(|status| status.nodes.iter().find_map(|node| node.log_index));
         let snapshots = self.snapshots_received(victim);
@@ -45,14 +41,5 @@ impl Injector {
     fn snapshots_received(&self, id: Port) -> usize {
         let log = std::fs::read_to_string(self.cluster.log(id)).unwrap_or_default();
         log.matches("snapshot installed").count()
-    }
-}
-
-async fn has_caught_up(mut client: Client, id: Port) -> Result<(), Status> {
-    let status = client.status().await?;
-    let is_it = |node: &&NodeStatus| node.id == u64::from(id);
-    match status.nodes.iter().find(is_it).and_then(|node| node.lag) {
-        Some(lag) if lag < LAG_MAX => Ok(()),
-        lag => Err(Status::unavailable(format!("lag is {lag:?}"))),
     }
 }

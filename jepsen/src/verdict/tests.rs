@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use expect_test::{Expect, expect};
 
 use super::*;
@@ -35,12 +37,17 @@ const CRITERIA: Criteria = Criteria {
     ops_min: 1,
     keys_min: 1,
     changes_min: 1,
+    released_min: 0,
+    released: 0,
     step: 10,
     unclean_changes: Vec::new(),
     changes: 1,
     fence_skips: 0,
+    waiting_max: 0,
+    books: None,
+    exported: Exported { rows: BTreeMap::new(), missing: Vec::new() },
     panics: Vec::new(),
-    invoices: Vec::new(),
+    gapless: Findings { violations: Vec::new(), shortcomings: Vec::new() },
     ids: Findings { violations: Vec::new(), shortcomings: Vec::new() },
     own_section: |key| key.starts_with("own"),
 };

@@ -130,6 +130,10 @@ impl Caller {
             (Interface::Stream | Interface::Resp, Action::Next { .. }) => {
                 self.config.message_keys()
             }
+            // Every other time.
+            (Interface::Unary, Action::Current) if self.calls.is_multiple_of(2) => {
+                self.config.message_keys()
+            }
             (Interface::Unary | Interface::Http, _)
             | (Interface::Stream | Interface::Resp, Action::Current | Action::Raise { .. }) => 1,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{caller::Caller, config::WorkloadConfig, product_client::ProductClient};
-use crate::{nodes::KnownNodes, record::Recorder};
+use crate::{client::DEADLINE, nodes::KnownNodes, record::Recorder};
 
 /// Callers at work.
 pub struct Callers {
@@ -19,7 +19,7 @@ impl Callers {
         config: WorkloadConfig, count: usize, nodes: &KnownNodes, recorder: &Arc<Recorder>,
     ) -> Callers {
         let stop = watch::Sender::new(false);
-        let product = Arc::new(ProductClient::new(nodes.clone()));
+        let product = Arc::new(ProductClient::new(nodes.clone(), DEADLINE));
         let mut tasks = JoinSet::new();
         for place in 0..count {
             let mut caller =

@@ -5,9 +5,19 @@ use rand::{RngExt, rngs::StdRng};
 
 use crate::{
     history::Action,
-    target::{OWN, SHARED, SHARED_SECTION_SIZE, Target},
+    target::{NAMED, OWN, SHARED, SHARED_SECTION_SIZE, Target},
 };
 
+/// How many numbers a call asks for at most.
+pub const COUNT_MAX: u64 = 50;
+/// How many neighbours of a section are asked for. The leader keeps such keys in pages, of 256 ids each, once it knows 64 of
+/// a page's ids.
+const DENSE_KEYS: u64 = 400;
+/// How many keys of another section are asked for, and how far they lie apart: too far for a page.
+const SPARSE_KEYS: u64 = 50;
+const SPARSE_DISTANCE: u64 = 10;
+/// How many names are asked for.
+const NAMES: u64 = 30;
 /// How many keys are raised.
 const FLOOR_KEYS: u64 = 40;
 /// How far floors are raised, more or less: most need a bump.
@@ -22,8 +32,10 @@ pub enum Workload {
     ManyKeys,
     /// Many keys with a section each, a few of them often and most of them rarely.
     Skewed,
-    /// A hundred keys in two sections.
+    /// Neighbouring keys of one section, and keys that lie apart in another.
     Sections,
+    /// Keys that are names.
+    Names,
     /// Ranges of up to 50 numbers.
     Ranges,
     /// Every other call is a read.
@@ -32,7 +44,7 @@ pub enum Workload {
     Floors,
     /// Ids of all formats, by callers of their own. A few others ask for one key.
     Ids,
-    /// Hot-key, many-keys, sections, ranges and reads, drawn at random for each call.
+    /// Hot-key, many-keys, sections, names, ranges and reads, drawn at random for each call.
     Mixed,
 }
 
@@ -44,6 +56,7 @@ impl Workload {
             Workload::ManyKeys | Workload::Skewed => keys / 10,
             Workload::HotKey
             | Workload::Sections
+            | Workload::Names
             | Workload::Ranges
             | Workload::Reads
             | Workload::Floors
@@ -66,17 +79,30 @@ impl Workload {
                 (own(1 + place as u64), one)
             }
             Workload::Sections => {
-                let id = rng.random_range(0..2 * SHARED_SECTION_SIZE);
+                let id = match rng.random_bool(0.5) {
+                    true => rng.random_range(0..DENSE_KEYS),
+                    false => {
+                        SHARED_SECTION_SIZE + SPARSE_DISTANCE * rng.random_range(0..SPARSE_KEYS)
+                    }
+                };
                 let namespace = SHARED;
                 (Target { namespace, id }, one)
             }
+            Workload::Names => {
+                let id = rng.random_range(0..NAMES);
+                (Target { namespace: NAMED, id }, one)
+            }
             Workload::Ranges => {
-                let count = rng.random_range(1..=50);
+                let count = rng.random_range(1..=COUNT_MAX);
                 (own(rng.random_range(1..=5)), Action::Next { count })
             }
             Workload::Reads => {
                 let action = if rng.random_bool(0.5) { Action::Current } else { one };
-                (own(rng.random_range(1..=3)), action)
+                let target = match rng.random_bool(0.3) {
+                    true => Workload::Sections.draw(keys, rng).0,
+                    false => own(rng.random_range(1..=3)),
+                };
+                (target, action)
             }
             Workload::Floors => {
                 let action = match rng.random_range(0..6) {
@@ -92,6 +118,7 @@ impl Workload {
                     Workload::HotKey,
                     Workload::ManyKeys,
                     Workload::Sections,
+                    Workload::Names,
                     Workload::Ranges,
                     Workload::Reads,
                 ];

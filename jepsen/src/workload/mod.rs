@@ -10,5 +10,6 @@ mod recorded;
 pub use caller::PRODUCT_CLIENT_NODE;
 pub use callers::Callers;
 pub use config::WorkloadConfig;
-pub use kinds::Workload;
+pub use kinds::{COUNT_MAX, Workload};
+pub use product_client::ProductClient;
 pub use recorded::ask;

@@ -1,5 +1,7 @@
 //! The product's own client, which callers share.
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use ratchet_client::Error;
 
@@ -14,13 +16,14 @@ use crate::{
 /// The product's client. It is built anew when the nodes change.
 pub struct ProductClient {
     nodes: KnownNodes,
+    timeout: Duration,
     built: Mutex<Option<(NodeAddresses, ratchet_client::Client)>>,
 }
 
 impl ProductClient {
-    /// A client of these nodes.
-    pub fn new(nodes: KnownNodes) -> ProductClient {
-        ProductClient { nodes, built: Mutex::default() }
+    /// A client of these nodes, which waits so long for an answer.
+    pub fn new(nodes: KnownNodes, timeout: Duration) -> ProductClient {
+        ProductClient { nodes, timeout, built: Mutex::default() }
     }
 
     /// Asks for each key, one after the other. It takes numbers only.
@@ -52,7 +55,7 @@ impl ProductClient {
     ///
     /// # Errors
     /// A client cannot be built for these addresses.
-    fn get(&self) -> Result<ratchet_client::Client, Error> {
+    pub fn get(&self) -> Result<ratchet_client::Client, Error> {
         let nodes = self.nodes.read().clone();
         let mut built = self.built.lock();
         if let Some((servers, client)) = &*built
@@ -62,7 +65,7 @@ impl ProductClient {
         }
         let servers: Vec<String> = nodes.iter().map(|node| node.1.to_string()).collect();
         let client =
-            ratchet_client::Client::builder().servers(servers).timeout(client::DEADLINE).build()?;
+            ratchet_client::Client::builder().servers(servers).timeout(self.timeout).build()?;
         *built = Some((nodes, client.clone()));
         Ok(client)
     }

@@ -16,7 +16,10 @@ use crate::allocator::{
     queued_section::QueuedSection,
     section::Section,
 };
-use crate::sequence::NUMBER_MAX;
+use crate::{
+    planted_bugs::{Bug, is_planted},
+    sequence::{Key, NUMBER_MAX},
+};
 
 impl<K: StoredKey + Clone> OwnKeys<K> {
     /// Begins to track changes, with all keys as changed ones, or ends it.
@@ -77,7 +80,10 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
                 SlotNumber::Known(number) => {
                     let slot = self.table.get_mut(number);
                     let slot = slot.ok_or(DamagedPart("changes a key that was not sent"))?;
-                    slot.inherit(next, in_slot);
+                    let is_name = matches!(K::as_key(slot.stored_key().borrow()), Key::Name(_));
+                    if !(is_name && is_planted(Bug::NameChangesNotSent)) {
+                        slot.inherit(next, in_slot);
+                    }
                     number
                 }
             };

@@ -10,6 +10,7 @@ use crate::{
         hasher::Hasher,
         key_table::{Slot, StoredKey},
     },
+    planted_bugs::{Bug, is_planted},
     sequence::{NamespaceId, Progression, Trim},
 };
 
@@ -74,7 +75,10 @@ impl<K: StoredKey> OwnKeys<K> {
             let owned = self.owned(number, slot, progression)?;
             Some(Trim {
                 section: super::section_id(slot),
-                used: owned.current(Some(&slot.cursor), progression),
+                used: match is_planted(Bug::ReleaseSkipsRest) {
+                    false => owned.current(Some(&slot.cursor), progression),
+                    true => owned.ceiling,
+                },
                 lost: 0,
             })
         });

@@ -11,6 +11,7 @@ use crate::{
         cursor::Cursor,
         numbered::{Named, Numbered},
     },
+    planted_bugs::{Bug, is_planted},
     sequence::{Namespace, NamespaceId},
 };
 
@@ -143,7 +144,7 @@ impl Pages {
         let Some(page) = self.pages.get_mut(page) else {
             return false;
         };
-        if is_tracked {
+        if is_tracked && !is_planted(Bug::PageChangesNotSent) {
             page.keys.changed[place / 64] |= 1 << (place % 64);
         }
         let was = std::mem::replace(&mut page.keys.next[place], next);

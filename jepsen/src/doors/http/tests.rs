@@ -50,6 +50,14 @@ fn a_request_failed_only_if_its_code_says_that_it_was_not_acted_upon() {
 }
 
 #[test]
+fn a_node_that_says_that_nothing_was_done_may_have_skipped_numbers_where_the_namespace_has_gaps() {
+    let problem =
+        r#"{"code":"UNAVAILABLE","reason":"NO_LEADER","outcome":"NOT_DONE","detail":"why"}"#;
+    let judged = judge(NEXT, StatusCode::SERVICE_UNAVAILABLE, problem.as_bytes());
+    assert_eq!(judged, Err(Failure::not_done("UNAVAILABLE: why")));
+}
+
+#[test]
 fn an_answer_that_cannot_be_read_is_of_unknown_outcome() {
     check(NEXT, 200, r#"{"first":"x","last":"2"}"#, expect![[r#"Info: "x" is no number"#]]);
     check(

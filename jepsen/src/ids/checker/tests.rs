@@ -1,5 +1,5 @@
 use super::*;
-use crate::ids::namespace::ALL;
+use crate::{cluster::Fence, ids::namespace::ALL, nemesis::Nemesis};
 
 /// 2026-01-01T00:00:00Z.
 const START_MS: u64 = 1_767_225_600_000;
@@ -62,6 +62,7 @@ fn taken(name: &str, (from_ms, to_ms): (u64, u64), made: &[Made]) -> Taken {
         key: made[0].key,
         parameters: made[0].parameters.clone(),
         maker: Maker::Node(1),
+        process: None,
         invoked_ns: from_ms * MS_NS,
         returned_ns: to_ms * MS_NS,
         asked: made.len(),
@@ -236,4 +237,27 @@ fn a_time_beyond_the_stated_distance_is_refused_on_both_sides() {
     // A second has a thousand milliseconds: the last of them counts for an id that is early.
     let early = taken("ids-published", (5_999, 6_000), &[Made::at(4_000, 0).with(&[0])]);
     assert_eq!(judge(&[early]), Vec::<String>::new());
+}
+
+#[test]
+fn what_one_process_of_a_node_makes_rises_across_its_worker_ids_unless_clocks_are_touched() {
+    let made = |worker, (from_ms, to_ms), process| Taken {
+        process,
+        ..taken("ids-snowflake", (from_ms, to_ms), &[Made::at(4, 0).of_worker(worker)])
+    };
+    let wrong = |nemesis, later_process| {
+        let distance = Distance::under(nemesis, Fence::Lease);
+        let mut checker = Checker::new(&ALL, START_MS, distance).unwrap();
+        checker.add(&made(2, (0, 5), Some(1)));
+        checker.add(&made(1, (6, 9), later_process));
+        checker.violations()
+    };
+    let why = wrong(Nemesis::KillLeader, Some(1));
+    assert!(why.len() == 1 && why[0].contains("OfProcess(Node(1), 1, [])"), "{why:?}");
+    let in_order = [
+        wrong(Nemesis::KillLeader, Some(2)),
+        wrong(Nemesis::KillLeader, None),
+        wrong(Nemesis::WallClock, Some(1)),
+    ];
+    assert_eq!(in_order.concat(), Vec::<String>::new());
 }

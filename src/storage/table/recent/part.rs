@@ -4,7 +4,10 @@
 
 use hashbrown::HashTable;
 
-use crate::sequence::{NamespaceId, SectionId, SectionKey, SectionRecord};
+use crate::{
+    planted_bugs::{Bug, is_planted},
+    sequence::{NamespaceId, SectionId, SectionKey, SectionRecord},
+};
 
 /// How many bytes a record takes: its slot, whether it was written again, and its share of an index that is at least 7/16
 /// full, with 5 bytes (a number and a tag) for each place. The name of a section with a name takes as many bytes more.
@@ -72,6 +75,10 @@ impl Part {
         };
         if let Some(place) = self.place(hash, &id) {
             self.written_again[place] = true;
+            let record = match is_planted(Bug::StepInMemoryStays) {
+                false => record,
+                true => SectionRecord { step: self.slots[place].record().step, ..record },
+            };
             self.slots[place].set(record, lift);
         } else if may_add && self.slots_max > 0 {
             self.add(hash, id, record, rehash);

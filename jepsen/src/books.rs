@@ -1,0 +1,241 @@
+//! What nodes count and book of skipped numbers, beside what callers saw.
+//!
+//! The books of a key say how many of its numbers were handed out at least, were skipped at most by leaders that ended
+//! without giving back what they had, and are left. The leader knows what it has used; what a crashed leader had used of its
+//! last chunk nobody knows, so that all of it counts as skipped. So, for a key with a section of its own:
+//!
+//! - no more was handed out, as the books have it, than callers got and calls may have burnt: what callers saw skipped is
+//!   booked as skipped;
+//! - what callers got is used up;
+//! - without an unclean change, nothing was skipped. If, moreover, nothing else went wrong, what was handed out is what
+//!   callers got, and what raised floors passed over;
+//! - with unclean changes, each skipped a step at most, and what the waiting calls had asked for beyond it.
+//!
+//! Gapless keys never skip: their books are exact, whatever happens.
+//!
+//! The metric counts what the books have, once, at the node that wrote it. Leaders go on writing down what an earlier one left
+//! while nobody asks, so that books are read before and after the metric. What it lacks was counted by processes that ended, or
+//! written down by a later leader. It has the whole if there was one unclean change at most.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    final_reads, gapless,
+    gaps::Taken,
+    nemesis::Injector,
+    proto::{Accounts, ExplainRequest, GapsRequest},
+    slow_reader::UNREAD,
+    target::{NAMED, OWN, SHARED, Target},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How many keys with a section of their own are looked up at most, the busiest first.
+const KEYS_MAX: usize = 60;
+/// How long a healed cluster may take to tell its books.
+const TOLD_MAX: Duration = Duration::from_secs(10);
+const RETRY_EVERY: Duration = Duration::from_millis(50);
+/// The cause of what leaders left that ended without giving it back.
+const LEFT: &str = "leader_change";
+
+/// What was skipped of namespaces, by cause.
+type Skipped = BTreeMap<String, BTreeMap<String, u64>>;
+
+/// What the nodes count and book.
+#[derive(Debug, Clone, Default)]
+pub struct Books {
+    /// What became of the numbers of keys with a section of their own.
+    pub keys: BTreeMap<String, Accounts>,
+    /// What was skipped of each namespace, by cause.
+    pub namespaces: Skipped,
+    /// What the nodes' metrics counted as skipped, by cause, before `namespaces` was read.
+    pub counted: BTreeMap<String, u64>,
+    /// What the books of the namespaces had before that, as left by leaders. Leaders go on writing down what an earlier one
+    /// left while nobody asks.
+    pub left_before: u64,
+    /// What could not be told.
+    pub untold: Vec<String>,
+}
+
+/// What else the books depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct Circumstances {
+    /// How many leader changes may have been unclean.
+    pub unclean_changes: u64,
+    /// What each of them may skip of a key.
+    pub skipped_max: u64,
+}
+
+impl Books {
+    /// Reads the books, once nobody asks any more.
+    pub async fn read(injector: &Injector) -> Books {
+        let mut books = Books::default();
+        let busiest = final_reads::busiest(&injector.recorder, KEYS_MAX).into_iter();
+        let own = busiest.filter(|target| target.namespace == OWN);
+        for target in own.chain(gapless::targets()) {
+            match tokio::time::timeout(TOLD_MAX, explained(injector, &target)).await {
+                Ok(accounts) => books.keys.extend(accounts.map(|told| (target.name(), told))),
+                Err(_) => books.untold.push(format!("nobody explains {}", target.name())),
+            }
+        }
+        books.left_before = booked(&books.read_namespaces(injector).await, LEFT);
+        let members: Vec<u64> = injector.members.iter().copied().map(u64::from).collect();
+        let scraped = injector.monitor.scraped_since(injector.recorder.now(), &members).await;
+        books.untold.extend(scraped.err());
+        books.counted = injector.monitor.skipped();
+        books.namespaces = books.read_namespaces(injector).await;
+        books
+    }
+
+    /// Reads what was skipped of the namespaces of numbers.
+    async fn read_namespaces(&mut self, injector: &Injector) -> Skipped {
+        let mut skipped = Skipped::new();
+        let gapless = gapless::namespaces().map(|namespace| namespace.name);
+        for namespace in [OWN, SHARED, NAMED, UNREAD].map(str::to_owned).into_iter().chain(gapless)
+        {
+            match tokio::time::timeout(TOLD_MAX, told(injector, &namespace)).await {
+                Ok(by_cause) => drop(skipped.insert(namespace, by_cause)),
+                Err(_) => self.untold.push(format!("nobody tells the gaps of {namespace}")),
+            }
+        }
+        skipped
+    }
+
+    /// What is wrong with the books. `taken` is what callers took of each key that they asked for.
+    pub fn judge(&self, taken: &BTreeMap<String, Taken>, than: Circumstances) -> Vec<String> {
+        let mut wrong = self.untold.clone();
+        for (key, accounts) in &self.keys {
+            let nothing = Taken::default();
+            let taken = taken.get(key).unwrap_or(&nothing);
+            let judged = match key.starts_with(OWN) {
+                true => of_own_key(accounts, taken, than),
+                false => of_gapless_key(accounts),
+            };
+            let say =
+                |why| format!("the books of {key}: {why}: {accounts:?}, and callers: {taken:?}");
+            wrong.extend(judged.err().map(say));
+        }
+        wrong.extend(self.judge_total(taken, than).err());
+        wrong.extend(self.judge_namespaces(than));
+        wrong
+    }
+
+    fn counted(&self, cause: &str) -> u64 {
+        self.counted.get(cause).copied().unwrap_or_default()
+    }
+
+    /// Where nothing went wrong, the books of all keys are what callers got, and what floors passed over.
+    fn judge_total(
+        &self, taken: &BTreeMap<String, Taken>, than: Circumstances,
+    ) -> Result<(), String> {
+        let own = || taken.iter().filter(|(key, _)| key.starts_with(OWN));
+        let all_explained = own().all(|(key, _)| self.keys.contains_key(key));
+        let went_wrong = than.unclean_changes > 0
+            || own().any(|(_, taken)| taken.burnt_max > 0)
+            || ["fence", "deadline", "cancelled"].iter().any(|cause| self.counted(cause) > 0);
+        if !all_explained || went_wrong {
+            return Ok(());
+        }
+        let keys = self.keys.iter().filter(|(key, _)| key.starts_with(OWN));
+        let handed_out: u64 = keys.map(|(_, accounts)| accounts.handed_out).sum();
+        let (got, passed): (u64, _) =
+            (own().map(|(_, taken)| taken.got).sum(), self.counted("floor"));
+        if handed_out == got + passed {
+            return Ok(());
+        }
+        Err(format!(
+            "nothing went wrong, and yet the books have {handed_out} numbers handed out; callers got {got}, and raised floors \
+             passed over {passed}"
+        ))
+    }
+
+    fn judge_namespaces(&self, than: Circumstances) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (namespace, skipped) in &self.namespaces {
+            let is_gapless = gapless::namespaces().any(|gapless| gapless.name == *namespace);
+            let of_leaders = skipped.get(LEFT).copied().unwrap_or_default();
+            let total: u64 = skipped.values().sum();
+            if is_gapless && total > 0 {
+                wrong.push(format!(
+                    "the books of the gapless namespace {namespace} have gaps: {skipped:?}"
+                ));
+            }
+            if than.unclean_changes == 0 && of_leaders > 0 {
+                wrong.push(format!(
+                    "no leader ended uncleanly, and the books of {namespace} have {of_leaders} numbers that one left"
+                ));
+            }
+        }
+        let (before, counted, after) =
+            (self.left_before, self.counted(LEFT), booked(&self.namespaces, LEFT));
+        let is_exact = than.unclean_changes <= 1;
+        if counted > after || (is_exact && counted < before) {
+            wrong.push(format!(
+                "the nodes counted {counted} numbers that leaders left, and the books had {before} before and {after} after \
+                 that; there were at most {} unclean changes",
+                than.unclean_changes
+            ));
+        }
+        wrong
+    }
+}
+
+/// The books of a key with a section of its own.
+fn of_own_key(accounts: &Accounts, taken: &Taken, than: Circumstances) -> Result<(), String> {
+    let Accounts { handed_out, skipped, .. } = *accounts;
+    if handed_out + skipped < taken.last {
+        return Err(format!("{} was answered, which is not used up", taken.last));
+    }
+    if !taken.is_raised && handed_out > taken.got + taken.burnt_max {
+        return Err("more was handed out than callers got and may have burnt".to_owned());
+    }
+    let skipped_max = than.unclean_changes * than.skipped_max;
+    if skipped > skipped_max {
+        return Err(format!("leaders may have left {skipped_max} numbers at most"));
+    }
+    Ok(())
+}
+
+fn of_gapless_key(accounts: &Accounts) -> Result<(), String> {
+    match accounts.skipped + accounts.left {
+        0 => Ok(()),
+        _ => Err("a gapless key skips nothing, and nothing is left of it".to_owned()),
+    }
+}
+
+/// What became of a key's numbers. `None` if it never got one.
+async fn explained(injector: &Injector, target: &Target) -> Option<Accounts> {
+    loop {
+        for id in &injector.members {
+            let asked =
+                ExplainRequest { namespace: target.namespace.to_owned(), key: target.key() };
+            if let Ok(told) = injector.cluster.client(*id).admin().explain(asked).await {
+                return told.into_inner().accounts;
+            }
+        }
+        tokio::time::sleep(RETRY_EVERY).await;
+    }
+}
+
+/// What the books of all namespaces have for a cause.
+fn booked(skipped: &Skipped, cause: &str) -> u64 {
+    skipped.values().map(|by_cause| by_cause.get(cause).copied().unwrap_or_default()).sum()
+}
+
+/// What the books say was skipped of a namespace, by cause.
+async fn told(injector: &Injector, namespace: &str) -> BTreeMap<String, u64> {
+    loop {
+        for id in &injector.members {
+            let asked = GapsRequest { namespace: namespace.to_owned(), days: 0 };
+            if let Ok(told) = injector.cluster.client(*id).admin().gaps(asked).await {
+                let mut skipped = BTreeMap::new();
+                for of_day in told.into_inner().days.into_iter().flat_map(|day| day.skipped) {
+                    *skipped.entry(of_day.cause).or_default() += of_day.numbers;
+                }
+                return skipped;
+            }
+        }
+        tokio::time::sleep(RETRY_EVERY).await;
+    }
+}

@@ -1,0 +1,81 @@
+//! What all callers of gapless keys have in common: how the answer to a call is recorded.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use rand::{RngExt, rngs::StdRng};
+
+use super::ledger::Ledger;
+use crate::{
+    client::Answer,
+    history::{Action, Interface, Op, Outcome},
+    nodes::KnownNodes,
+    record::Recorder,
+    target::Target,
+};
+
+/// What callers share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub ledger: Arc<Ledger>,
+    pub nodes: KnownNodes,
+    pub recorder: Arc<Recorder>,
+}
+
+/// Makes calls one after the other.
+pub(super) trait Caller: Send + 'static {
+    /// Makes its call with this number.
+    fn call(&mut self, number: u64) -> impl Future<Output = ()> + Send;
+}
+
+/// A call that has begun.
+pub(super) struct Call {
+    pub target: Target,
+    pub count: u64,
+    pub invoked_ns: u64,
+}
+
+impl Shared {
+    /// A call that begins now.
+    pub fn begin(&self, target: Target, count: u64) -> Call {
+        Call { target, count, invoked_ns: self.recorder.now() }
+    }
+
+    /// Records the answer to a call. `request` is what a violation calls it.
+    pub fn answered(
+        &self, call: &Call, answer: Answer, (node, interface): (u64, Interface), request: &str,
+    ) {
+        let returned_ns = self.recorder.now();
+        let (first, last) = answer;
+        self.recorder.push(Op {
+            process: self.recorder.new_process(),
+            key: call.target.name(),
+            action: Action::Next { count: call.count },
+            invoked_ns: call.invoked_ns,
+            returned_ns: Some(returned_ns),
+            outcome: Outcome::Ok,
+            first,
+            last,
+            node,
+            interface,
+            note: String::new(),
+        });
+        self.ledger.answered(&call.target.name(), answer, returned_ns, request);
+    }
+
+    /// Notes that the caller was told that the outcome of its call is not known.
+    pub fn unknown(&self, call: &Call) {
+        self.ledger.unknown(&call.target.name(), call.count, call.invoked_ns);
+    }
+
+    /// Any node.
+    pub fn any_node(&self, rng: &mut StdRng) -> (u64, SocketAddr) {
+        let nodes = self.nodes.read();
+        nodes[rng.random_range(0..nodes.len())]
+    }
+}
+
+/// Waits for so many milliseconds.
+pub(super) async fn pause(rng: &mut StdRng, range_ms: std::ops::Range<u64>) {
+    let pause_ms = rng.random_range(range_ms);
+    tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+}
