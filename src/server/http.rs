@@ -7,8 +7,7 @@
 //! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `namespaces.rs`,
 //! `gaps.rs`, `keys.rs`, `members.rs` and `status.rs` ask the leader through `administer.rs`. `export.rs` streams what
 //! this node knows if it leads. `drop_in.rs` answers clients of other id generators
-//! in the form that they know. `page.rs` is the status page, `openapi.rs` describes the API, and `reference.rs` shows the
-//! description.
+//! in the form that they know. `page.rs` is the status page, and `openapi.rs` describes the API.
 //!
 //! Invariant: a number is written as a string unless the caller asks for another form, or knows no other. In
 //! JavaScript, and wherever else numbers are floating, those above 2^53 would be rounded.
@@ -22,7 +21,6 @@ mod export;
 mod floors;
 pub mod foreign_page;
 mod gaps;
-mod html;
 mod ids;
 mod keys;
 mod members;
@@ -33,7 +31,6 @@ mod numbers;
 mod openapi;
 mod page;
 mod problem;
-mod reference;
 mod request;
 mod serve;
 mod status;
@@ -74,7 +71,6 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
         .route("/", root)
         .route("/events", get(watch))
         .route("/openapi.json", get(openapi::document))
-        .route("/docs", get(reference::page))
         .merge(api())
         .merge(drop_in::routes(&context.config))
         .fallback(nothing_here)

@@ -20,7 +20,7 @@ use super::problem::Problem;
 use crate::{node::NodeContext, server::written::shown};
 
 /// The pages that a link elsewhere may lead to.
-const PAGES: [&str; 3] = ["/", "/docs", "/openapi.json"];
+const PAGES: [&str; 2] = ["/", "/openapi.json"];
 
 /// Lets a request through that no page of another site sent.
 ///
