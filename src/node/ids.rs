@@ -16,7 +16,7 @@ use super::{
     id_request::{IDS_MAX, NextIds},
     id_sources::{Administer, Leader, Source},
     leader_search::{Failure, Origin},
-    refusals::{another_reply, no_namespace},
+    refusals::no_namespace,
     request_memory::Reservation,
 };
 use crate::{
@@ -223,12 +223,11 @@ impl NodeContext {
         let view = self.group.view();
         let get = Request::GetNamespace(v1::GetNamespaceRequest { name: name.to_owned() });
         match Box::pin(self.administer(get, Origin::Client, deadline)).await {
-            Ok(Reply::Namespace(_)) => {}
+            Ok(reply) => drop(v1::Namespace::try_from(reply)?),
             Err(Failure::Status(status)) if status.code() == Code::NotFound => {
                 return Err(not_found(name).into());
             }
             Err(failure) => return Err(failure),
-            Ok(_) => return Err(another_reply().into()),
         }
         let learnt = view.until_namespaces(|known| known.by_name(name).is_some());
         let learnt = tokio::time::timeout_at(deadline, learnt).await;

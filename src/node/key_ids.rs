@@ -20,15 +20,12 @@ use super::{
     ids::{MadeIds, ended, invalid},
     key_queues::{Batch, Line},
     leader_search::{Failure, Origin},
-    refusals::another_reply,
     wire::to_key,
 };
 use crate::{
     proto::{
         busy,
-        peer::{
-            IdNumbers, TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request,
-        },
+        peer::{IdNumbers, TakeIdNumbersRequest, administer_request::Request},
         refused,
         v1::Reason,
     },
@@ -174,11 +171,11 @@ impl NodeContext {
         });
         let asked_at = Instant::now();
         match Box::pin(self.administer(take, Origin::Client, deadline)).await {
-            Ok(Reply::IdNumbers(numbers)) => {
+            Ok(reply) => {
+                let numbers = IdNumbers::try_from(reply)?;
                 self.hear_leader(numbers.now_ms, asked_at);
                 Ok(numbers)
             }
-            Ok(_) => Err(another_reply()),
             Err(Failure::Status(status)) => Err(status),
             Err(Failure::NotLeader(_)) => Err(refused(Reason::NoLeader, "no leader is known")),
         }

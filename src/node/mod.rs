@@ -97,7 +97,6 @@ pub use leader_search::{Attempt, Failure, ForLeader, NotLed, Origin, leader_of};
 pub use lifecycle::{Node, recover};
 pub use readiness::NotReady;
 pub use recent_activity::{SECONDS_KEPT, Second};
-pub use refusals::another_reply;
 pub use request::{
     Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, RefusedKeys,
     invalid_key, message_id,

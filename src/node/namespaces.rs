@@ -10,7 +10,7 @@ use super::{
     error::proposal_failed,
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     leader_search::{Failure, Origin},
-    refusals::{another_reply, check_namespace, no_namespace},
+    refusals::{check_namespace, no_namespace},
     refused_keys::low_disk,
 };
 use crate::{
@@ -42,13 +42,11 @@ impl NodeContext {
         // Before anything waits.
         check_namespace(namespace)?;
         let get = Request::GetNamespace(v1::GetNamespaceRequest { name: namespace.to_owned() });
-        match Box::pin(self.administer(get, Origin::Client, deadline)).await? {
-            Reply::Namespace(found) => Ok(match found.key_kind() {
-                v1::KeyKind::Name => KeyKind::Name,
-                v1::KeyKind::Id | v1::KeyKind::Unspecified => KeyKind::Id,
-            }),
-            _ => Err(another_reply().into()),
-        }
+        let reply = Box::pin(self.administer(get, Origin::Client, deadline)).await?;
+        Ok(match v1::Namespace::try_from(reply)?.key_kind() {
+            v1::KeyKind::Name => KeyKind::Name,
+            v1::KeyKind::Id | v1::KeyKind::Unspecified => KeyKind::Id,
+        })
     }
 
     pub(super) async fn create_namespace(

@@ -5,7 +5,7 @@
 //! site's page asks for. `request.rs` reads the deadline,
 //! the path and the query. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
 //! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `namespaces.rs`,
-//! `gaps.rs`, `keys.rs`, `members.rs` and `status.rs` ask the leader through `administer.rs`. `export.rs` streams what
+//! `gaps.rs`, `keys.rs`, `members.rs` and `status.rs` ask the leader. `export.rs` streams what
 //! this node knows if it leads. `drop_in.rs` answers clients of other id generators
 //! in the form that they know. `page.rs` is the status page, and `openapi.rs` describes the API.
 //!
@@ -13,7 +13,6 @@
 //! JavaScript, and wherever else numbers are floating, those above 2^53 would be rounded.
 
 mod addressed;
-mod administer;
 mod body;
 mod delete_namespace;
 mod drop_in;

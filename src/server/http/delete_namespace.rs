@@ -5,17 +5,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::administer,
     number::{Form, Number},
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
 };
 use crate::{
-    node::another_reply,
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
-        v1,
-    },
+    proto::{peer::administer_request::Request as Administer, v1},
+    server::administer::administer,
 };
 
 /// What a deletion must say.
@@ -57,13 +53,12 @@ pub async fn delete(
             confirm: given.confirm.unwrap_or_default(),
             forget: given.forget,
         });
-        match administer(&context, due, request).await? {
-            Reply::DeletedNamespace(deleted) => Ok(Json(Deleted {
-                floor: deleted.floor.map(|floor| Number(floor, given.numbers)),
-                ids_after_ms: deleted.ids_after_ms,
-            })),
-            _ => Err(another_reply()),
-        }
+        let (deleted, _): (v1::DeleteNamespaceResponse, _) =
+            administer(&context, request, due.deadline).await?;
+        Ok(Json(Deleted {
+            floor: deleted.floor.map(|floor| Number(floor, given.numbers)),
+            ids_after_ms: deleted.ids_after_ms,
+        }))
     };
     Problem::of(&context, deleting).await
 }

@@ -7,19 +7,15 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::administer_list,
     body,
     number::{Form, Number},
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
 };
 use crate::{
-    node::another_reply,
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
-        v1,
-    },
+    proto::{peer::administer_request::Request as Administer, v1},
     sequence::DAYS_KEPT,
+    server::administer::administer,
 };
 
 /// What may follow the question mark.
@@ -74,9 +70,7 @@ pub async fn gaps(
             days => days.unwrap_or_default(),
         };
         let request = Administer::Gaps(v1::GapsRequest { namespace, days });
-        let (Reply::Gaps(gaps), reserved) = administer_list(&context, due, request).await? else {
-            return Err(another_reply());
-        };
+        let (gaps, reserved) = administer(&context, request, due.deadline).await?;
         body::reserved_json(&shown(gaps, options.numbers), reserved)
     };
     Problem::of(&context, telling).await

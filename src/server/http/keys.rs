@@ -8,7 +8,6 @@ use tonic::Status;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::{administer, administer_list},
     body,
     number::{Form, Number, SHOWN, Shown},
     problem::{Problem, Problems},
@@ -16,12 +15,13 @@ use super::{
     serve::key,
 };
 use crate::{
-    node::{NodeContext, another_reply, to_key},
+    node::{NodeContext, to_key},
     proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
+        peer::administer_request::Request as Administer,
         v1::{self, key::Kind},
     },
     sequence::OwnedKey,
+    server::administer::administer,
 };
 
 /// What may follow the question mark.
@@ -162,9 +162,7 @@ pub async fn list(
             after: after.as_ref().and_then(to_key),
             limit,
         });
-        let (Reply::Keys(page), reserved) = administer_list(&context, due, request).await? else {
-            return Err(another_reply());
-        };
+        let (page, reserved) = administer(&context, request, due.deadline).await?;
         body::reserved_json(&shown_page(&page, options.numbers), reserved)
     };
     Problem::of(&context, listing).await
@@ -187,10 +185,8 @@ pub async fn explain(
         let form = in_query(shown, SHOWN)?.numbers;
         let key = key(&context, &namespace, written.as_bytes(), due).await?;
         let request = Administer::Explain(v1::ExplainRequest { namespace, key: to_key(&key) });
-        match administer(&context, due, request).await? {
-            Reply::Explanation(known) => Ok(Json(shown_explanation(&known, form))),
-            _ => Err(another_reply()),
-        }
+        let (known, _) = administer(&context, request, due.deadline).await?;
+        Ok(Json(shown_explanation(&known, form)))
     };
     Problem::of(&context, explaining).await
 }

@@ -8,18 +8,17 @@ use tonic::Status;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::administer,
     body,
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, action, in_path, in_query},
 };
 use crate::{
-    node::{NodeContext, another_reply},
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
-        v1,
+    node::NodeContext,
+    proto::{peer::administer_request::Request as Administer, v1},
+    server::{
+        administer::administer,
+        written::{integer, shown},
     },
-    server::written::{integer, shown},
 };
 
 /// What a path ends with that makes a learner a voter.
@@ -185,10 +184,9 @@ pub async fn transfer(
     let handing_over = async {
         let to = in_query(to, "to=ID")?.to;
         let request = Administer::TransferLeadership(v1::TransferLeadershipRequest { to });
-        match administer(&context, due, request).await? {
-            Reply::Transfer(now) => Ok(Json(Leader { leader: now.leader, term: now.term })),
-            _ => Err(another_reply()),
-        }
+        let (v1::TransferLeadershipResponse { leader, term }, _) =
+            administer(&context, request, due.deadline).await?;
+        Ok(Json(Leader { leader, term }))
     };
     Problem::of(&context, handing_over).await
 }
@@ -200,10 +198,9 @@ const FORCE: &str = "force=true, or force=false";
 async fn change(
     context: &Arc<NodeContext>, due: Due, request: Administer,
 ) -> Result<Json<Members>, Status> {
-    match administer(context, due, request).await? {
-        Reply::Membership(now) => Ok(Json(Members { voters: now.voters, learners: now.learners })),
-        _ => Err(another_reply()),
-    }
+    let (v1::MembershipResponse { voters, learners }, _) =
+        administer(context, request, due.deadline).await?;
+    Ok(Json(Members { voters, learners }))
 }
 
 /// The id of a node in a path.

@@ -8,18 +8,15 @@ use tonic::Status;
 use utoipa::ToSchema;
 
 use super::{
-    administer::{administer, administer_list},
     body,
     number::{Form, Given, Number, SHOWN, Shown},
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
 };
 use crate::{
-    node::{NodeContext, another_reply},
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
-        v1,
-    },
+    node::NodeContext,
+    proto::{peer::administer_request::Request as Administer, v1},
+    server::administer::administer,
 };
 
 /// The kind of a namespace's keys.
@@ -163,10 +160,8 @@ pub async fn list(
     let listing = async {
         let form = in_query(shown, SHOWN)?.numbers;
         let request = Administer::ListNamespaces(v1::ListNamespacesRequest {});
-        let (reply, reserved) = administer_list(&context, due, request).await?;
-        let Reply::Namespaces(list) = reply else {
-            return Err(another_reply());
-        };
+        let (list, reserved): (v1::ListNamespacesResponse, _) =
+            administer(&context, request, due.deadline).await?;
         let namespaces = list.namespaces.into_iter().map(|one| shown_as(one, form)).collect();
         body::reserved_json(&Namespaces { namespaces }, reserved)
     };
@@ -255,10 +250,8 @@ pub async fn update(
 async fn namespace(
     context: &Arc<NodeContext>, due: Due, request: Administer, form: Form,
 ) -> Result<Json<Namespace>, Status> {
-    match administer(context, due, request).await? {
-        Reply::Namespace(namespace) => Ok(Json(shown_as(namespace, form))),
-        _ => Err(another_reply()),
-    }
+    let (namespace, _) = administer(context, request, due.deadline).await?;
+    Ok(Json(shown_as(namespace, form)))
 }
 
 /// A setting of a namespace, if it was given.
