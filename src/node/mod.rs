@@ -93,7 +93,7 @@ pub use id_list::IdList;
 pub use id_request::NextIds;
 pub use ids::MadeIds;
 pub use introductions::Introduction;
-pub use leader_search::{Attempt, Failure, ForLeader, NotLed, Origin, leader_of};
+pub use leader_search::{Attempt, Failure, ForLeader, NoAnswer, NotLed, Origin, leader_of};
 pub use lifecycle::{Node, recover};
 pub use readiness::NotReady;
 pub use recent_activity::{SECONDS_KEPT, Second};
