@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout_at;
 use tonic::Status;
 
-use super::request::Due;
+use super::{problem::Problem, request::Due};
 use crate::{
     node::{NodeContext, Reservation},
     server::{held::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX},
@@ -24,7 +24,7 @@ use crate::{
 /// INTERNAL if it cannot be written as JSON.
 pub fn reserved_json(
     answer: &impl Serialize, reservation: impl Into<Option<Reservation>>,
-) -> Result<Response, Status> {
+) -> Result<Response, Problem> {
     let written = serde_json::to_vec(answer);
     let written = written.map_err(|error| Status::internal(error.to_string()))?;
     let mut reservation = reservation.into();

@@ -29,10 +29,8 @@ const PAGES: [&str; 2] = ["/", "/openapi.json"];
 pub async fn refuse(
     State(context): State<Arc<NodeContext>>, request: Request,
 ) -> Result<Request, Problem> {
-    match check(&context, request.headers(), request.uri()) {
-        Ok(()) => Ok(request),
-        Err(status) => Err(Problem::new(&context, status)),
-    }
+    check(&context, request.headers(), request.uri())?;
+    Ok(request)
 }
 
 /// Checks where a request comes from, as browsers tell it.

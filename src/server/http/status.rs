@@ -116,13 +116,10 @@ struct NodeStatus {
 #[utoipa::path(get, path = "/v1/status", tag = "cluster", params(Timeout),
     responses((status = 200, body = ClusterStatus), Problems))]
 pub async fn status(State(context): Node, due: Due) -> Result<Response, Problem> {
-    let asking = async {
-        let request = Administer::Status(v1::StatusRequest {});
-        let (status, reserved): (v1::StatusResponse, _) =
-            administer(&context, request, due.deadline).await?;
-        body::reserved_json(&ClusterStatus::from(status), reserved)
-    };
-    Problem::of(&context, asking).await
+    let request = Administer::Status(v1::StatusRequest {});
+    let (status, reserved): (v1::StatusResponse, _) =
+        administer(&context, request, due.deadline).await?;
+    body::reserved_json(&ClusterStatus::from(status), reserved)
 }
 
 impl From<v1::StatusResponse> for ClusterStatus {
