@@ -15,7 +15,7 @@ use crate::{
     metrics::Door,
     node::{
         Answered, Current, CurrentMany, Failure, Next, NodeContext, Origin, Raise, RaiseMany,
-        SequenceRequest,
+        Reservation, SequenceRequest,
     },
     proto::v1::{
         CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
@@ -46,22 +46,28 @@ impl SequencerService {
     {
         let arrived = Instant::now();
         let deadline = arrived + budget_of(&message, &self.context.config);
-        let answer = self.answer(Q::try_from(message.into_inner()), deadline).await;
+        let request = Q::try_from(message.into_inner());
+        let answered = answer(&self.context, request, Origin::Client, deadline).await;
         let spans = self.context.metrics.request_seconds.of(Door::grpc);
         spans.observe(arrived.elapsed(), 1);
-        answer.map_err(to_client)
-    }
-
-    async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
-        &self, request: Result<Q, Status>, deadline: Instant,
-    ) -> Result<Response<R>, Failure> {
-        let request = request?;
-        let reserved = self.context.request_memory.reserve_for_answer(request.keys())?;
-        let answer = self.context.serve(request, Origin::Client, deadline).await?;
-        let mut response = Response::new(answer.into());
+        let (message, reserved) = answered.map_err(to_client)?;
+        let mut response = Response::new(message);
         until_sent(response.extensions_mut(), reserved);
         Ok(response)
     }
+}
+
+/// The message that answers a request, if that could be read. Also returns the memory that is reserved for it.
+///
+/// # Errors
+/// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
+pub async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
+    context: &Arc<NodeContext>, request: Result<Q, Status>, origin: Origin, deadline: Instant,
+) -> Result<(R, Option<Reservation>), Failure> {
+    let request = request?;
+    let reserved = context.request_memory.reserve_for_answer(request.keys())?;
+    let answer = context.serve(request, origin, deadline).await?;
+    Ok((answer.into(), reserved))
 }
 
 #[tonic::async_trait]
