@@ -197,10 +197,7 @@ impl NodeContext {
         let asked_at = Instant::now();
         let deadline = asked_at + PATIENCE;
         let answer = self.administer(request, Origin::Client, deadline).await;
-        let reply = answer.map_err(|failure| match failure {
-            Failure::Status(status) => status,
-            Failure::NotLeader(_) => refused(Reason::NoLeader, "no leader is known"),
-        })?;
+        let reply = answer.map_err(Failure::into_status)?;
         if let Reply::WorkerLease(lease) = &reply {
             self.hear_leader(lease.now_ms, asked_at);
         }

@@ -170,15 +170,10 @@ impl NodeContext {
             count,
         });
         let asked_at = Instant::now();
-        match Box::pin(self.administer(take, Origin::Client, deadline)).await {
-            Ok(reply) => {
-                let numbers = IdNumbers::try_from(reply)?;
-                self.hear_leader(numbers.now_ms, asked_at);
-                Ok(numbers)
-            }
-            Err(Failure::Status(status)) => Err(status),
-            Err(Failure::NotLeader(_)) => Err(refused(Reason::NoLeader, "no leader is known")),
-        }
+        let reply = Box::pin(self.administer(take, Origin::Client, deadline)).await;
+        let numbers = IdNumbers::try_from(reply.map_err(Failure::into_status)?)?;
+        self.hear_leader(numbers.now_ms, asked_at);
+        Ok(numbers)
     }
 }
 

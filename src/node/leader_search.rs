@@ -98,6 +98,16 @@ pub struct NotLed {
     pub other_namespace: bool,
 }
 
+impl Failure {
+    /// Why a request of this node's own failed.
+    pub(super) fn into_status(self) -> Status {
+        match self {
+            Failure::Status(status) => status,
+            Failure::NotLeader(_) => refused(Reason::NoLeader, "no leader is known"),
+        }
+    }
+}
+
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         Failure::Status(status)
