@@ -1,34 +1,17 @@
 //! `ratchet.v1.Admin`: namespaces, members, status and leadership. Each method passes its request to the
 //! node, which has the leader carry it out, but for `Found`: the asked node does that.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{administer::service, deadline::budget_of};
-use crate::{
-    node::NodeContext,
-    proto::{
-        peer::administer_request::Request as Administer,
-        v1::{self, admin_server::Admin},
-    },
+use super::{administer::service, deadline::budget_of, services::Services};
+use crate::proto::{
+    peer::administer_request::Request as Administer,
+    v1::{self, admin_server::Admin},
 };
 
-/// The service `ratchet.v1.Admin`.
-pub struct AdminService {
-    context: Arc<NodeContext>,
-}
-
-impl AdminService {
-    /// Creates the service of the node that `context` belongs to.
-    pub fn new(context: Arc<NodeContext>) -> Self {
-        AdminService { context }
-    }
-}
-
 service! {
-    impl Admin for AdminService {
+    impl Admin for Services {
         async fn found(
             &self, request: Request<v1::FoundRequest>,
         ) -> Result<Response<v1::FoundResponse>, Status> {

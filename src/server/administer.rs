@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{deadline::budget_of, errors::to_client, held::until_sent};
+use super::{deadline::budget_of, errors::to_client, held::response};
 use crate::{
     node::{NodeContext, Origin, Reservation},
     proto::peer::{administer_reply::Reply, administer_request::Request as Administer},
@@ -32,9 +32,7 @@ pub async fn call<Q, A: TryFrom<Reply, Error = Status>>(
 ) -> Result<Response<A>, Status> {
     let deadline = Instant::now() + budget_of(&request, &context.config);
     let (answer, reserved) = administer(context, wrap(request.into_inner()), deadline).await?;
-    let mut response = Response::new(answer);
-    until_sent(response.extensions_mut(), reserved);
-    Ok(response)
+    Ok(response(answer, reserved))
 }
 
 /// Implements a service of gRPC: some methods as they are written, and others by having the leader carry out the request, as

@@ -33,7 +33,6 @@ mod problem;
 mod request;
 mod serve;
 mod status;
-mod uncacheable;
 
 use std::sync::Arc;
 
@@ -49,11 +48,11 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 
+use body::uncacheable;
 use drop_in::yuewen;
 use no_route::{nothing_here, other_method};
 use request::{Due, Node};
 use serve::{count, time, timed};
-use uncacheable::uncacheable;
 
 use crate::node::NodeContext;
 

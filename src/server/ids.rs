@@ -1,34 +1,15 @@
 //! `ratchet.v1.Ids`: ids, which this node makes, and worker ids, which the leader leases.
 
-use std::sync::Arc;
-
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{administer::service, made_ids};
-use crate::{
-    node::NodeContext,
-    proto::{
-        peer::administer_request::Request as Administer,
-        v1::{self, NextIdsRequest, NextIdsResponse, ids_server::Ids},
-    },
+use super::{administer::service, made_ids, services::Services};
+use crate::proto::{
+    peer::administer_request::Request as Administer,
+    v1::{self, NextIdsRequest, NextIdsResponse, ids_server::Ids},
 };
 
-/// The service `ratchet.v1.Ids`.
-pub struct IdsService {
-    context: Arc<NodeContext>,
-    stop: CancellationToken,
-}
-
-impl IdsService {
-    /// Creates the service of the node that `context` belongs to. Its streams end at `stop`.
-    pub fn new(context: Arc<NodeContext>, stop: CancellationToken) -> Self {
-        IdsService { context, stop }
-    }
-}
-
 service! {
-    impl Ids for IdsService {
+    impl Ids for Services {
         async fn next(
             &self, request: Request<NextIdsRequest>,
         ) -> Result<Response<NextIdsResponse>, Status> {

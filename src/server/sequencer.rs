@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    deadline::budget_of, errors::to_client, export::messages, held::until_sent,
+    deadline::budget_of, errors::to_client, export::messages, held::response, services::Services,
     stream::ResponseStream,
 };
 use crate::{
@@ -25,18 +24,7 @@ use crate::{
     },
 };
 
-/// The service `ratchet.v1.Sequencer`.
-pub struct SequencerService {
-    context: Arc<NodeContext>,
-    stop: CancellationToken,
-}
-
-impl SequencerService {
-    /// Creates the service of the node that `context` belongs to. Its streams end at `stop`.
-    pub fn new(context: Arc<NodeContext>, stop: CancellationToken) -> Self {
-        SequencerService { context, stop }
-    }
-
+impl Services {
     /// Serves a call of one request and one answer: parses the message, has the node answer within the
     /// caller's timeout, and records how long it took.
     async fn serve<M, Q, R>(&self, message: Request<M>) -> Result<Response<R>, Status>
@@ -51,9 +39,7 @@ impl SequencerService {
         let spans = self.context.metrics.request_seconds.of(Door::grpc);
         spans.observe(arrived.elapsed(), 1);
         let (message, reserved) = answered.map_err(to_client)?;
-        let mut response = Response::new(message);
-        until_sent(response.extensions_mut(), reserved);
-        Ok(response)
+        Ok(response(message, reserved))
     }
 }
 
@@ -71,7 +57,7 @@ pub async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
 }
 
 #[tonic::async_trait]
-impl Sequencer for SequencerService {
+impl Sequencer for Services {
     async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
         self.serve::<_, Next, _>(request).await
     }

@@ -24,7 +24,7 @@ use tokio::{
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
-use super::{problem::Problem, uncacheable::uncacheable};
+use super::{body::uncacheable, problem::Problem};
 use crate::{
     node::NodeContext,
     proto::{busy, v1::Reason},

@@ -18,9 +18,9 @@ use crate::{
     node::NodeContext,
     server::{
         http::{
+            body::uncacheable,
             problem::Problem,
             request::{Due, InPath, Node, in_path},
-            uncacheable::uncacheable,
         },
         written::shown,
     },

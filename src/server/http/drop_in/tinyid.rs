@@ -20,9 +20,9 @@ use crate::{
     sequence::Range,
     server::{
         http::{
+            body::uncacheable,
             problem::Problem,
             request::{Due, Node},
-            uncacheable::uncacheable,
         },
         written::shown,
     },

@@ -14,7 +14,7 @@ use super::{mapped::Mapped, parameters::Parameters};
 use crate::{
     node::{Config, NodeContext},
     server::{
-        http::{problem::Problem, request::Due, uncacheable::uncacheable},
+        http::{body::uncacheable, problem::Problem, request::Due},
         written::shown,
     },
 };
