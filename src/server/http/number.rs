@@ -12,7 +12,7 @@ use utoipa::{
     },
 };
 
-use crate::server::written::{integer, shown};
+use crate::server::written::integer;
 
 /// The form in which a caller wants numbers: `?numbers=...`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
@@ -94,7 +94,6 @@ impl Given {
         match self {
             Given::Number(number) => Ok(*number),
             Given::Text(text) => integer(text.as_bytes()).ok_or_else(|| {
-                let text = shown(text.as_bytes());
                 Status::invalid_argument(format!(
                     "{what} is {text:?}; give an integer from {least} on"
                 ))
