@@ -1,0 +1,71 @@
+//! Records of one kind in a change of a table, until they are written.
+
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+
+use rocksdb::WriteBatch;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::storage::{codec, database::Database, error::StoreError, layout::Family};
+
+/// Changed records, by their full keys.
+pub struct Records<V> {
+    db: Arc<Database>,
+    /// `None` for one that is removed.
+    changed: BTreeMap<Vec<u8>, Option<V>>,
+    /// Ranges of keys whose stored records are removed: where each begins, and its exclusive end.
+    removed: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl<V: Clone + Serialize + DeserializeOwned> Records<V> {
+    /// No change.
+    pub fn new(db: &Arc<Database>) -> Self {
+        Records { db: db.clone(), changed: BTreeMap::new(), removed: BTreeMap::new() }
+    }
+
+    /// The record under a key, if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or the record is damaged.
+    pub fn find(&self, key: &[u8]) -> Result<Option<V>, StoreError> {
+        if let Some(changed) = self.changed.get(key) {
+            return Ok(changed.clone());
+        }
+        let begin_before = (Bound::Unbounded, Bound::Included(key));
+        let last = self.removed.range::<[u8], _>(begin_before).next_back();
+        match last.is_some_and(|(_, end)| key < &end[..]) {
+            true => Ok(None),
+            false => self.db.get(Family::Applied, key),
+        }
+    }
+
+    /// Writes the record under a key, or removes it.
+    pub fn put(&mut self, key: Vec<u8>, record: Option<V>) {
+        self.changed.insert(key, record);
+    }
+
+    /// Removes all records with keys in a range; its end is exclusive. Ranges with the same beginning are one.
+    pub fn remove_range(&mut self, (from, end): (Vec<u8>, Vec<u8>)) {
+        self.changed.retain(|key, _| *key < from || *key >= end);
+        let last = self.removed.entry(from).or_default();
+        *last = end.max(std::mem::take(last));
+    }
+
+    /// Moves all changes into `batch`.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if a record is too large.
+    pub fn write(&mut self, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        let applied = self.db.family(Family::Applied)?;
+        // Before the records: one may have been written since its range was removed.
+        for (from, end) in std::mem::take(&mut self.removed) {
+            batch.delete_range_cf(applied, from, end);
+        }
+        for (key, record) in std::mem::take(&mut self.changed) {
+            match record {
+                Some(record) => batch.put_cf(applied, key, codec::encode_record(&record)?),
+                None => batch.delete_cf(applied, key),
+            }
+        }
+        Ok(())
+    }
+}
