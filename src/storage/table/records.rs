@@ -69,3 +69,45 @@ impl<V: Clone + Serialize + DeserializeOwned> Records<V> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{
+        clock::BootClock,
+        storage::{AppliedTable, Store, StoreOptions},
+    };
+
+    #[test]
+    fn what_a_range_removes_is_gone_at_once_and_what_is_written_afterwards_stays() {
+        let dir = TempDir::new().unwrap();
+        let store = Store::open(dir.path(), "test", 1, StoreOptions::new(Arc::new(BootClock)));
+        let table = AppliedTable::open(&store.unwrap(), 1).unwrap();
+        let db = table.view().db().clone();
+        let write = |records: &mut Records<u64>| {
+            let mut batch = WriteBatch::default();
+            records.write(&mut batch).unwrap();
+            db.write(batch, false).unwrap();
+        };
+        let key = |last: u8| vec![9, last];
+        let mut records = Records::new(&db);
+        for last in 1..=5 {
+            records.put(key(last), Some(u64::from(last)));
+        }
+        write(&mut records);
+        records.put(key(2), Some(20));
+        for end in [2, 4, 3] {
+            records.remove_range((key(0), key(end)));
+        }
+        records.put(key(3), Some(30));
+        records.put(key(5), None);
+        let found =
+            |records: &Records<u64>| [1, 2, 3, 4, 5].map(|last| records.find(&key(last)).unwrap());
+        let expected = [None, None, Some(30), Some(4), None];
+        assert_eq!(found(&records), expected);
+        write(&mut records);
+        assert_eq!(found(&records), expected);
+    }
+}
