@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod reasons;
+mod replies;
 
 pub use packages::{peer::v1 as peer, v1};
 pub use reasons::{busy, expired, explained, ongoing, reason_of, refused, retry_after_ms};

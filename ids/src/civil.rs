@@ -2,124 +2,63 @@
 
 use std::fmt;
 
+use chrono::{Datelike, NaiveDate};
+
 /// How long a day is. Leap seconds are not counted, as everywhere in Unix time.
 pub const DAY_MS: u64 = 86_400_000;
 
-/// The days of 400 years, after which the calendar repeats.
-const ERA_DAYS: i64 = 146_097;
-
-/// The days from 1 March of the year 0 to 1 January 1970.
-const DAYS_TO_1970: i64 = 719_468;
-
 /// A date of the Gregorian calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Date {
-    year: i64,
-    month: u8,
-    day: u8,
-}
+pub struct Date(NaiveDate);
 
 impl Date {
-    /// The date, if there is such a day.
-    pub fn new(year: i64, month: u8, day: u8) -> Option<Date> {
-        let exists = (1..=12).contains(&month) && (1..=month_days(year, month)).contains(&day);
-        exists.then_some(Date { year, month, day })
-    }
-
     /// The date that is written as `2015-01-01`: a year of four digits, from 0000 to 9999.
     pub fn parse(text: &str) -> Option<Date> {
-        let mut parts = text.split('-');
-        let year = number(parts.next()?, 4)?;
-        let month = u8::try_from(number(parts.next()?, 2)?).ok()?;
-        let day = u8::try_from(number(parts.next()?, 2)?).ok()?;
-        match parts.next() {
-            None => Date::new(year.into(), month, day),
-            Some(_) => None,
-        }
+        let date = Date(text.parse().ok()?);
+        // The library reads `2015-1-1` and other years, too.
+        ((0..=9_999).contains(&date.year()) && date.to_string() == text).then_some(date)
     }
 
     /// The date that is written as the number YYYYMMDD, if there is such a day.
     pub fn from_number(number: u64) -> Option<Date> {
-        let year = i64::try_from(number / 10_000).ok()?;
-        let month = u8::try_from(number / 100 % 100).ok()?;
-        let day = u8::try_from(number % 100).ok()?;
-        Date::new(year, month, day)
+        let year = i32::try_from(number / 10_000).ok()?;
+        let (month, day) = (number / 100 % 100, number % 100);
+        NaiveDate::from_ymd_opt(year, month as u32, day as u32).map(Date)
     }
 
     /// The date as a number, YYYYMMDD. A date before the year 0 is 0.
     pub fn as_number(self) -> u64 {
-        let year = u64::try_from(self.year).unwrap_or(0);
-        year.saturating_mul(10_000) + u64::from(self.month) * 100 + u64::from(self.day)
+        let year = u64::try_from(self.0.year()).unwrap_or(0);
+        year * 10_000 + u64::from(self.0.month() * 100 + self.0.day())
     }
 
     /// The last date whose number is at most `number`. `None` if that is before the year 1.
     pub fn last_up_to(number: u64) -> Option<Date> {
-        let year = i64::try_from(number / 10_000).ok()?;
-        let month = u8::try_from(number / 100 % 100).ok()?;
-        let day = u8::try_from(number % 100).ok()?;
-        let first = match (month, day) {
-            (1..=12, 0) => Date::new(year, month, 1)?,
-            (1..=12, _) => return Date::new(year, month, day.min(month_days(year, month))),
-            (0, _) => Date::new(year, 1, 1)?,
-            _ => Date::new(year + 1, 1, 1)?,
-        };
-        Some(Date::from_days(first.days() - 1)).filter(|date| date.year > 0)
+        let last_of_year = number / 10_000 * 10_000 + 1_231;
+        (10_101..=number.min(last_of_year)).rev().find_map(Date::from_number)
     }
 
-    /// The date that is `days` after 1970-01-01.
+    /// The date that is `days` after 1970-01-01, or the last one that the calendar knows: in the year 262142.
     pub fn from_days(days: i64) -> Date {
-        let days = days.saturating_add(DAYS_TO_1970);
-        let era = days.div_euclid(ERA_DAYS);
-        let day_of_era = days.rem_euclid(ERA_DAYS);
-        // Takes out the leap days that came before: each 4th year has one, each 100th has none, the last one has.
-        let plain = day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096;
-        let year_of_era = plain / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let march_month = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-        Date {
-            year: era * 400 + year_of_era + i64::from(month <= 2),
-            month: month as u8,
-            day: day as u8,
-        }
+        let date = i32::try_from(days).ok().and_then(NaiveDate::from_epoch_days);
+        Date(date.unwrap_or(NaiveDate::MAX))
     }
 
     /// How many days the date is after 1970-01-01.
     pub fn days(self) -> i64 {
-        // Years that begin in March have their leap day at the end.
-        let month = i64::from(self.month);
-        let (year, march_month) = match month {
-            3.. => (self.year, month - 3),
-            _ => (self.year - 1, month + 9),
-        };
-        let era = year.div_euclid(400);
-        let year_of_era = year.rem_euclid(400);
-        let day_of_year = (153 * march_month + 2) / 5 + i64::from(self.day) - 1;
-        let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-        era * ERA_DAYS + day_of_era - DAYS_TO_1970
+        self.0.to_epoch_days().into()
     }
 
     /// The year.
     pub fn year(self) -> i64 {
-        self.year
+        self.0.year().into()
     }
 }
 
 /// Writes `2015-01-01`.
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
-    }
-}
-
-fn month_days(year: i64, month: u8) -> u8 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if is_leap => 29,
-        2 => 28,
-        _ => 31,
+        write!(f, "{:04}-{:02}-{:02}", self.0.year(), self.0.month(), self.0.day())
     }
 }
 
@@ -251,12 +190,17 @@ mod tests {
             "2015-01",
             "2015-01-01-01",
             "+015-01-01",
+            "-001-01-01",
+            "2015-01- 1",
+            "2015- 1-01",
+            " 015-01-01",
             "",
         ] {
             assert_eq!(Date::parse(text), None, "{text}");
         }
         assert_eq!(Date::from_number(20_150_229), None);
         assert_eq!(Date::from_number(u64::MAX), None);
+        assert_eq!(Date::from_days(i64::MAX).year(), 262_142);
     }
 
     #[test]
@@ -297,10 +241,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn days_and_dates_are_one_to_one(days in -1_000_000_000_i64..1_000_000_000) {
+        fn days_numbers_and_dates_are_one_to_one(days in 0_i64..90_000_000) {
             let date = Date::from_days(days);
             prop_assert_eq!(date.days(), days);
-            prop_assert_eq!(Date::new(date.year, date.month, date.day), Some(date));
+            prop_assert_eq!(Date::from_number(date.as_number()), Some(date));
+            prop_assert_eq!(Date::last_up_to(date.as_number()), Some(date));
             prop_assert!(Date::from_days(days + 1) > date);
         }
     }

@@ -38,7 +38,6 @@ use crate::{
         Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range, SectionId,
         SectionKey,
     },
-    storage::LowDisk,
 };
 
 /// Room for this many expanded sections is not given back.
@@ -145,35 +144,15 @@ impl<K: StoredKey> OwnKeys<K> {
         })?
     }
 
-    /// As [`Section::exhaust`], for the section in slot number `number`.
-    pub fn exhaust(&mut self, number: u32, max: u64, config: &NamespaceConfig) {
-        self.with_section(number, config, |queued, _| queued.section.exhaust(max));
-    }
-
-    /// As [`Section::exceed_quota`], for the section in slot number `number`.
-    pub fn exceed_quota(&mut self, number: u32, keys_max: u64, config: &NamespaceConfig) {
-        self.with_section(number, config, |queued, _| {
-            queued.section.exceed_quota(keys_max);
-        });
-    }
-
     /// As [`QueuedSection::is_quiet`], for the section in slot number `number`.
     pub fn is_quiet(&self, number: u32) -> bool {
         (self.expanded.get(&number)).is_none_or(|queued| queued.is_quiet())
     }
 
-    /// As [`QueuedSection::drop_waiters`], for the section in slot number `number`. Sections that calls wait for are
-    /// expanded.
-    pub fn drop_waiters(&mut self, number: u32) {
+    /// Lets `act` work with the section in slot number `number`, if calls wait for it. Such a section is expanded.
+    pub fn with_waiters(&mut self, number: u32, act: impl FnOnce(&mut QueuedSection)) {
         if let Some(queued) = self.expanded.get_mut(&number) {
-            (self.first_waiters).watch(queued, QueuedSection::drop_waiters);
-        }
-    }
-
-    /// As [`QueuedSection::refuse`], for the section in slot number `number`.
-    pub fn refuse(&mut self, number: u32, low: LowDisk, served: &mut Vec<Served>) {
-        if let Some(queued) = self.expanded.get_mut(&number) {
-            (self.first_waiters).watch(queued, |queued| queued.refuse(low, served));
+            self.first_waiters.watch(queued, act);
         }
     }
 
@@ -198,13 +177,6 @@ impl<K: StoredKey> OwnKeys<K> {
     pub fn has_chunk(&self, number: u32, config: &NamespaceConfig) -> bool {
         let slot = self.table.get(number);
         slot.is_some_and(|slot| self.owned(number, slot, config.progression()).is_some())
-    }
-
-    /// As [`Section::step_within_bounds`], for the section in slot number `number`.
-    pub fn step(&mut self, number: u32, config: &NamespaceConfig) -> u64 {
-        let step = self
-            .with_section(number, config, |queued, _| queued.section.step_within_bounds(config));
-        step.unwrap_or(config.step)
     }
 
     /// How many calls wait for keys of which the term has nothing yet.
@@ -257,7 +229,7 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// Lets `act` work with the section in slot number `number` and its key's cursor. The section is
     /// expanded afterwards if it does not fit its slot.
-    fn with_section<R>(
+    pub fn with_section<R>(
         &mut self, number: u32, config: &NamespaceConfig,
         act: impl FnOnce(&mut QueuedSection, &mut Cursor) -> R,
     ) -> Option<R> {

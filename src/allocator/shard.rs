@@ -23,6 +23,7 @@ use super::{
     own_keys::OwnKeys,
     owned::Used,
     pending::{Answer, RaiseAnswer, Served, Waiters},
+    queued_section::QueuedSection,
     raised::Floor,
     refill::BumpSize,
     section::StepChange,
@@ -126,16 +127,11 @@ impl Shard {
     ) -> Option<(Answer, Option<SectionPlace>)> {
         Some(match key {
             Key::Id(id) if namespace.config.shares_sections() => {
-                let (answer, bump) = self.shared.take(hash, namespace, id, count)?;
-                (answer, bump.map(SectionPlace::Shared))
+                placed(self.shared.take(hash, namespace, id, count)?, SectionPlace::Shared)
             }
-            Key::Id(id) => {
-                let (answer, bump) = self.ids.take(hash, namespace, &id, count)?;
-                (answer, bump.map(SectionPlace::Id))
-            }
+            Key::Id(id) => placed(self.ids.take(hash, namespace, &id, count)?, SectionPlace::Id),
             Key::Name(name) => {
-                let (answer, bump) = self.names.take(hash, namespace, name, count)?;
-                (answer, bump.map(SectionPlace::Name))
+                placed(self.names.take(hash, namespace, name, count)?, SectionPlace::Name)
             }
         })
     }
@@ -146,16 +142,11 @@ impl Shard {
     ) -> Option<(RaiseAnswer, Option<SectionPlace>)> {
         Some(match key {
             Key::Id(id) if namespace.config.shares_sections() => {
-                let (answer, bump) = self.shared.raise(hash, namespace, id, floor)?;
-                (answer, bump.map(SectionPlace::Shared))
+                placed(self.shared.raise(hash, namespace, id, floor)?, SectionPlace::Shared)
             }
-            Key::Id(id) => {
-                let (answer, bump) = self.ids.raise(hash, namespace, &id, floor)?;
-                (answer, bump.map(SectionPlace::Id))
-            }
+            Key::Id(id) => placed(self.ids.raise(hash, namespace, &id, floor)?, SectionPlace::Id),
             Key::Name(name) => {
-                let (answer, bump) = self.names.raise(hash, namespace, name, floor)?;
-                (answer, bump.map(SectionPlace::Name))
+                placed(self.names.raise(hash, namespace, name, floor)?, SectionPlace::Name)
             }
         })
     }
@@ -167,8 +158,7 @@ impl Shard {
     ) -> Option<(RaiseAnswer, Option<SectionPlace>)> {
         debug_assert!(namespace.config.shares_sections(), "{namespace:?}");
         let raised = (self.shared).raise_section(hasher, hash, namespace, id, at_least);
-        let (answer, bump) = raised?;
-        Some((answer, bump.map(SectionPlace::Shared)))
+        Some(placed(raised?, SectionPlace::Shared))
     }
 
     /// As [`KeyTable::touch`], for keys like `like` with these hashes.
@@ -247,11 +237,9 @@ impl Shard {
 
     /// How many numbers a bump fills the section at `place` up to.
     pub fn step(&mut self, place: SectionPlace, config: &NamespaceConfig) -> u64 {
-        match place {
-            SectionPlace::Id(number) => self.ids.step(number, config),
-            SectionPlace::Name(number) => self.names.step(number, config),
-            SectionPlace::Shared(number) => self.shared.step(number, config),
-        }
+        let step =
+            self.with_section(place, config, |queued| queued.section.step_within_bounds(config));
+        step.unwrap_or(config.step)
     }
 
     /// True if no bump of the section at `place` is pending.
@@ -299,38 +287,45 @@ impl Shard {
 
     /// Notes that the bump of the section at `place` found no number under `max`.
     pub fn exhaust(&mut self, place: SectionPlace, max: u64, config: &NamespaceConfig) {
-        match place {
-            SectionPlace::Id(number) => self.ids.exhaust(number, max, config),
-            SectionPlace::Name(number) => self.names.exhaust(number, max, config),
-            SectionPlace::Shared(number) => self.shared.exhaust(number, max),
-        }
+        self.with_section(place, config, |queued| queued.section.exhaust(max));
     }
 
     /// Notes that the bump of the section at `place` found it to be beyond the namespace's quota.
     pub fn exceed_quota(&mut self, place: SectionPlace, keys_max: u64, config: &NamespaceConfig) {
-        match place {
-            SectionPlace::Id(number) => self.ids.exceed_quota(number, keys_max, config),
-            SectionPlace::Name(number) => self.names.exceed_quota(number, keys_max, config),
-            SectionPlace::Shared(number) => self.shared.exceed_quota(number, keys_max),
-        }
+        self.with_section(place, config, |queued| queued.section.exceed_quota(keys_max));
     }
 
     /// Drops the calls that wait for the section at `place`: their namespace is gone.
     pub fn drop_waiters(&mut self, place: SectionPlace) {
-        match place {
-            SectionPlace::Id(number) => self.ids.drop_waiters(number),
-            SectionPlace::Name(number) => self.names.drop_waiters(number),
-            SectionPlace::Shared(number) => self.shared.drop_waiters(number),
-        }
+        self.with_waiters(place, QueuedSection::drop_waiters);
     }
 
     /// Refuses the calls that wait for the section at `place`, and adds them to `served`: it is new, and the leader's disk
     /// is low.
     pub fn refuse(&mut self, place: SectionPlace, low: LowDisk, served: &mut Vec<Served>) {
+        self.with_waiters(place, |queued| queued.refuse(low, served));
+    }
+
+    /// Lets `act` work with the section at `place`. `None` if there is none.
+    fn with_section<R>(
+        &mut self, place: SectionPlace, config: &NamespaceConfig,
+        act: impl FnOnce(&mut QueuedSection) -> R,
+    ) -> Option<R> {
         match place {
-            SectionPlace::Id(number) => self.ids.refuse(number, low, served),
-            SectionPlace::Name(number) => self.names.refuse(number, low, served),
-            SectionPlace::Shared(number) => self.shared.refuse(number, low, served),
+            SectionPlace::Id(number) => self.ids.with_section(number, config, |one, _| act(one)),
+            SectionPlace::Name(number) => {
+                self.names.with_section(number, config, |one, _| act(one))
+            }
+            SectionPlace::Shared(number) => self.shared.with_section(number, act),
+        }
+    }
+
+    /// Lets `act` work with the section at `place`, if calls wait for it.
+    fn with_waiters(&mut self, place: SectionPlace, act: impl FnOnce(&mut QueuedSection)) {
+        match place {
+            SectionPlace::Id(number) => self.ids.with_waiters(number, act),
+            SectionPlace::Name(number) => self.names.with_waiters(number, act),
+            SectionPlace::Shared(number) => drop(self.shared.with_section(number, act)),
         }
     }
 
@@ -416,6 +411,13 @@ impl Shard {
         let own = ids.used(&progression_of).chain(names.used(&progression_of));
         own.chain(shared.used(&progression_of)).collect()
     }
+}
+
+/// An answer, and where the section is that must be bumped, if one must.
+fn placed<A>(
+    (answer, bump): (A, Option<u32>), at: impl FnOnce(u32) -> SectionPlace,
+) -> (A, Option<SectionPlace>) {
+    (answer, bump.map(at))
 }
 
 #[cfg(test)]

@@ -39,7 +39,6 @@ use crate::{
     clock::Instant,
     planted_bugs::{Bug, is_planted},
     sequence::{Chunk, Key, Namespace, NamespaceConfig, Range, SectionId},
-    storage::LowDisk,
 };
 
 /// Keys and the sections that they share.
@@ -147,12 +146,6 @@ impl SharedKeys {
         section.is_some_and(|section| section.queued.section.owned().is_some())
     }
 
-    /// As [`Section::step_within_bounds`], for section number `number`.
-    pub fn step(&mut self, number: u32, config: &NamespaceConfig) -> u64 {
-        let section = self.sections.get_mut(number);
-        section.map_or(config.step, |section| section.queued.section.step_within_bounds(config))
-    }
-
     /// The identifier of section number `number`.
     pub fn section_id(&self, number: u32) -> Option<&SectionId> {
         self.sections.get(number).map(|section| &section.id)
@@ -180,41 +173,18 @@ impl SharedKeys {
         granted.step_change
     }
 
-    /// As [`Section::exhaust`], for section number `number`.
-    pub fn exhaust(&mut self, number: u32, max: u64) {
-        if let Some(section) = self.sections.get_mut(number) {
-            let exhaust = |queued: &mut QueuedSection| queued.section.exhaust(max);
-            (self.first_waiters).watch(&mut section.queued, exhaust);
-        }
-    }
-
-    /// As [`Section::exceed_quota`], for section number `number`.
-    pub fn exceed_quota(&mut self, number: u32, keys_max: u64) {
-        if let Some(section) = self.sections.get_mut(number) {
-            let exceed = |queued: &mut QueuedSection| queued.section.exceed_quota(keys_max);
-            (self.first_waiters).watch(&mut section.queued, exceed);
-        }
+    /// Lets `act` work with section number `number`.
+    pub fn with_section<R>(
+        &mut self, number: u32, act: impl FnOnce(&mut QueuedSection) -> R,
+    ) -> Option<R> {
+        let section = self.sections.get_mut(number)?;
+        Some(self.first_waiters.watch(&mut section.queued, act))
     }
 
     /// As [`QueuedSection::is_quiet`], for section number `number`.
     pub fn is_quiet(&self, number: u32) -> bool {
         let section = self.sections.get(number);
         section.is_none_or(|section| section.queued.is_quiet())
-    }
-
-    /// As [`QueuedSection::drop_waiters`], for section number `number`.
-    pub fn drop_waiters(&mut self, number: u32) {
-        if let Some(section) = self.sections.get_mut(number) {
-            (self.first_waiters).watch(&mut section.queued, QueuedSection::drop_waiters);
-        }
-    }
-
-    /// As [`QueuedSection::refuse`], for section number `number`.
-    pub fn refuse(&mut self, number: u32, low: LowDisk, served: &mut Vec<Served>) {
-        if let Some(section) = self.sections.get_mut(number) {
-            let refuse = |queued: &mut QueuedSection| queued.refuse(low, served);
-            (self.first_waiters).watch(&mut section.queued, refuse);
-        }
     }
 
     /// As [`QueuedSection::serve`], for section number `number`.

@@ -5,21 +5,27 @@ use std::time::Duration;
 use clap::Args;
 use ratchet_client::Client;
 
-/// Which servers to ask, how long to wait, and whether to print JSON.
+/// Which servers to ask, how long to wait, and whether to print JSON. Subcommands of a subcommand have the flags, too.
 #[derive(Debug, Args)]
 pub struct Connection {
     /// The servers to ask, as "host:port", separated by commas; the first one that answers is used
-    #[arg(long, env = "RATCHET_SERVER", default_value = "127.0.0.1:7600", value_delimiter = ',')]
+    #[arg(
+        long,
+        global = true,
+        env = "RATCHET_SERVER",
+        default_value = "127.0.0.1:7600",
+        value_delimiter = ','
+    )]
     pub server: Vec<String>,
     /// The cluster to ask, by its id as `ratchet status` shows it; servers of another one are not asked
-    #[arg(long, env = "RATCHET_CLUSTER_ID")]
+    #[arg(long, global = true, env = "RATCHET_CLUSTER_ID")]
     pub cluster_id: Option<String>,
     /// How long to wait for an answer, in milliseconds
-    #[arg(long, env = "RATCHET_TIMEOUT_MS", default_value_t = 5_000,
+    #[arg(long, global = true, env = "RATCHET_TIMEOUT_MS", default_value_t = 5_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub timeout_ms: u64,
     /// Print the result, or the error, as JSON
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub json: bool,
 }
 

@@ -1,28 +1,24 @@
 //! Days and times, as people write them.
 
+use chrono::{DateTime, Utc};
+
 /// The milliseconds of a day.
 const DAY_MS: u64 = 86_400_000;
 
 /// The date and the time of a moment, in milliseconds since 1970, in UTC: "2026-03-01 14:05:09".
 pub fn date_and_time(ms: u64) -> String {
-    let seconds = ms % DAY_MS / 1_000;
-    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
-    format!("{} {hours:02}:{minutes:02}:{:02}", date(ms / DAY_MS), seconds % 60)
+    written(ms, "%F %T")
 }
 
 /// The date of a day, in days since 1970: "2026-03-01".
 pub fn date(day: u64) -> String {
-    // The calendar repeats itself every 400 years, which begin on the 1st of March here, so that a leap day is the last
-    // day of a year.
-    let day = day + 719_468;
-    let (era, of_era) = (day / 146_097, day % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{of_month:02}")
+    written(day.saturating_mul(DAY_MS), "%F")
+}
+
+/// A moment, or the last one that the calendar knows.
+fn written(ms: u64, form: &str) -> String {
+    let moment = i64::try_from(ms).ok().and_then(DateTime::from_timestamp_millis);
+    moment.unwrap_or(DateTime::<Utc>::MAX_UTC).format(form).to_string()
 }
 
 #[cfg(test)]
@@ -37,5 +33,6 @@ mod tests {
         assert_eq!(date(20_513), "2026-03-01");
         assert_eq!(date(47_541), "2100-03-01");
         assert_eq!(date_and_time(1_772_373_909_999), "2026-03-01 14:05:09");
+        assert!(date_and_time(u64::MAX).ends_with("-12-31 23:59:59"));
     }
 }

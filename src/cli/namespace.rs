@@ -7,29 +7,26 @@ use serde_json::json;
 
 use self::format::{to_json, to_table};
 use super::{connection::Connection, exit::CommandError, output};
-use ratchet_client::api as v1;
+use ratchet_client::{Client, api as v1};
 
 /// `ratchet namespace`.
 #[derive(Debug, Args)]
 pub struct Namespace {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    pub(super) connection: Connection,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List all namespaces
-    List {
-        #[command(flatten)]
-        connection: Connection,
-    },
+    List,
     /// Show one namespace
     #[command(visible_alias = "get")]
     Show {
         /// The namespace's name
         name: String,
-        #[command(flatten)]
-        connection: Connection,
     },
     /// Create a namespace
     Create(Create),
@@ -90,8 +87,6 @@ struct Create {
     /// gapless [default: plain numbers]
     #[arg(long)]
     format: Option<String>,
-    #[command(flatten)]
-    connection: Connection,
 }
 
 #[derive(Debug, Args)]
@@ -105,8 +100,6 @@ struct Delete {
     /// Without it, it begins above them
     #[arg(long)]
     forget: bool,
-    #[command(flatten)]
-    connection: Connection,
 }
 
 #[derive(Debug, Args)]
@@ -149,8 +142,6 @@ struct Update {
     /// Whether numbers of a gapless namespace may be taken without a request id
     #[arg(long)]
     request_id_optional: Option<bool>,
-    #[command(flatten)]
-    connection: Connection,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -171,82 +162,68 @@ impl Kind {
 }
 
 impl Namespace {
-    pub(super) fn wants_json(&self) -> bool {
-        match &self.command {
-            Command::List { connection } | Command::Show { connection, .. } => connection.json,
-            Command::Create(create) => create.connection.json,
-            Command::Update(update) => update.connection.json,
-            Command::Delete(delete) => delete.connection.json,
-        }
-    }
-
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        match self.command {
-            Command::List { connection } => {
-                let all = connection.client()?.list_namespaces().await?;
+        let (client, json) = (self.connection.client()?, self.connection.json);
+        let namespace = match self.command {
+            Command::List => {
+                let all = client.list_namespaces().await?;
                 let value = json!({"namespaces": all.iter().map(to_json).collect::<Vec<_>>()});
-                output::result(connection.json, &value, &to_table(&all))
+                return output::result(json, &value, &to_table(&all));
             }
-            Command::Show { name, connection } => {
-                let namespace = connection.client()?.get_namespace(name).await?;
-                show(&connection, namespace)
-            }
-            Command::Create(create) => create.run().await,
-            Command::Update(update) => update.run().await,
-            Command::Delete(delete) => delete.run().await,
+            Command::Delete(delete) => return delete.run(&client, json).await,
+            Command::Show { name } => client.get_namespace(name).await?,
+            Command::Create(create) => client.create_namespace(create.into()).await?,
+            Command::Update(update) => client.update_namespace(update.into()).await?,
+        };
+        let value = to_json(&namespace);
+        output::result(json, &value, &to_table(&[namespace]))
+    }
+}
+
+impl From<Create> for v1::CreateNamespaceRequest {
+    fn from(create: Create) -> Self {
+        v1::CreateNamespaceRequest {
+            name: create.name,
+            key_kind: create.key_kind.on_the_wire().into(),
+            step: create.step,
+            step_min: create.step_min,
+            step_max: create.step_max,
+            increment: create.increment,
+            start: create.start,
+            max: create.max,
+            section_size: create.section_size,
+            gapless: create.gapless,
+            request_id_optional: create.request_id_optional,
+            description: create.description,
+            count_max: create.count_max,
+            keys_max: create.keys_max,
+            format: create.format,
         }
     }
 }
 
-impl Create {
-    async fn run(self) -> Result<(), CommandError> {
-        let request = v1::CreateNamespaceRequest {
-            name: self.name,
-            key_kind: self.key_kind.on_the_wire().into(),
-            step: self.step,
-            step_min: self.step_min,
-            step_max: self.step_max,
-            increment: self.increment,
-            start: self.start,
-            max: self.max,
-            section_size: self.section_size,
-            gapless: self.gapless,
-            request_id_optional: self.request_id_optional,
-            description: self.description,
-            count_max: self.count_max,
-            keys_max: self.keys_max,
-            format: self.format,
-        };
-        let client = self.connection.client()?;
-        show(&self.connection, client.create_namespace(request).await?)
-    }
-}
-
-impl Update {
-    async fn run(self) -> Result<(), CommandError> {
-        let request = v1::UpdateNamespaceRequest {
-            name: self.name,
-            step: self.step,
-            step_min: self.step_min,
-            step_max: self.step_max,
-            max: self.max,
-            description: self.description,
-            count_max: self.count_max,
-            keys_max: self.keys_max,
-            increment: self.increment,
-            start: self.start,
-            section_size: self.section_size,
-            key_kind: (self.key_kind).map_or(v1::KeyKind::Unspecified, Kind::on_the_wire).into(),
-            request_id_optional: self.request_id_optional,
-        };
-        let client = self.connection.client()?;
-        show(&self.connection, client.update_namespace(request).await?)
+impl From<Update> for v1::UpdateNamespaceRequest {
+    fn from(update: Update) -> Self {
+        v1::UpdateNamespaceRequest {
+            name: update.name,
+            step: update.step,
+            step_min: update.step_min,
+            step_max: update.step_max,
+            max: update.max,
+            description: update.description,
+            count_max: update.count_max,
+            keys_max: update.keys_max,
+            increment: update.increment,
+            start: update.start,
+            section_size: update.section_size,
+            key_kind: (update.key_kind).map_or(v1::KeyKind::Unspecified, Kind::on_the_wire).into(),
+            request_id_optional: update.request_id_optional,
+        }
     }
 }
 
 impl Delete {
-    async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.client()?;
+    async fn run(self, client: &Client, json: bool) -> Result<(), CommandError> {
         let name = self.name.clone();
         let deleted = (client.delete_namespace(self.name, self.confirm, self.forget)).await?;
         let value = json!({
@@ -261,11 +238,6 @@ impl Delete {
             (None, Some(ids)) => format!("{again} has ids with times after {ids} ms\n"),
             (None, None) => format!("deleted {name}; nothing of it is remembered\n"),
         };
-        output::result(self.connection.json, &value, &text)
+        output::result(json, &value, &text)
     }
-}
-
-fn show(connection: &Connection, namespace: v1::Namespace) -> Result<(), CommandError> {
-    let (value, text) = (to_json(&namespace), to_table(&[namespace]));
-    output::result(connection.json, &value, &text)
 }

@@ -29,6 +29,8 @@ impl Transfer {
 pub struct Node {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    pub(super) connection: Connection,
 }
 
 #[derive(Debug, Subcommand)]
@@ -42,8 +44,6 @@ enum Command {
         /// Make it a voter once it has caught up
         #[arg(long)]
         voter: bool,
-        #[command(flatten)]
-        connection: Connection,
     },
     /// Make a learner a voter, once it has caught up
     Promote {
@@ -53,8 +53,6 @@ enum Command {
         /// these do not come back, the cluster hands out no numbers until ratchet recover makes a new one
         #[arg(long)]
         force: bool,
-        #[command(flatten)]
-        connection: Connection,
     },
     /// Remove a node
     Remove {
@@ -64,8 +62,6 @@ enum Command {
         /// these do not come back, the cluster hands out no numbers until ratchet recover makes a new one
         #[arg(long)]
         force: bool,
-        #[command(flatten)]
-        connection: Connection,
     },
     /// Record the new addresses of a member that has moved
     Update {
@@ -75,47 +71,23 @@ enum Command {
         /// address for clients
         #[arg(long)]
         peer_address: Option<String>,
-        #[command(flatten)]
-        connection: Connection,
     },
 }
 
 impl Node {
-    pub(super) fn wants_json(&self) -> bool {
-        match &self.command {
-            Command::Add { connection, .. }
-            | Command::Promote { connection, .. }
-            | Command::Remove { connection, .. }
-            | Command::Update { connection, .. } => connection.json,
-        }
-    }
-
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let (connection, members) = match self.command {
-            Command::Add { id, peer_address, voter, connection } => {
-                let client = connection.client()?;
-                let mut members = client.add_node(id, peer_address).await?;
-                if voter {
-                    members = client.promote_node(id, false).await?;
-                }
-                (connection, members)
+        let client = self.connection.client()?;
+        let members = match self.command {
+            Command::Add { id, peer_address, voter } => {
+                let added = client.add_node(id, peer_address).await?;
+                if voter { client.promote_node(id, false).await? } else { added }
             }
-            Command::Promote { id, force, connection } => {
-                let members = connection.client()?.promote_node(id, force).await?;
-                (connection, members)
-            }
-            Command::Remove { id, force, connection } => {
-                let members = connection.client()?.remove_node(id, force).await?;
-                (connection, members)
-            }
-            Command::Update { id, peer_address, connection } => {
-                let client = connection.client()?;
-                let members = client.update_node(id, peer_address).await?;
-                (connection, members)
-            }
+            Command::Promote { id, force } => client.promote_node(id, force).await?,
+            Command::Remove { id, force } => client.remove_node(id, force).await?,
+            Command::Update { id, peer_address } => client.update_node(id, peer_address).await?,
         };
         let value = json!({"voters": members.voters, "learners": members.learners});
-        output::result(connection.json, &value, &to_text(&members))
+        output::result(self.connection.json, &value, &to_text(&members))
     }
 }
 

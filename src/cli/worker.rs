@@ -14,6 +14,8 @@ const FAR_MS: u64 = 600_000;
 pub struct Worker {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    pub(super) connection: Connection,
 }
 
 #[derive(Debug, Subcommand)]
@@ -22,8 +24,6 @@ enum Command {
     List {
         /// The namespace, for example "orders"
         namespace: String,
-        #[command(flatten)]
-        connection: Connection,
     },
     /// End a lease that reaches too far ahead, because a leader's wall clock was wrong
     ///
@@ -41,32 +41,22 @@ enum Command {
         /// under it, may be made again when those times have come
         #[arg(long)]
         vouch: bool,
-        #[command(flatten)]
-        connection: Connection,
     },
 }
 
 impl Worker {
-    pub(super) fn wants_json(&self) -> bool {
-        match &self.command {
-            Command::List { connection, .. } | Command::TakeBack { connection, .. } => {
-                connection.json
-            }
-        }
-    }
-
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        let (client, json) = (self.connection.client()?, self.connection.json);
         match self.command {
-            Command::List { namespace, connection } => {
-                let list = connection.client()?.list_workers(namespace).await?;
-                output::result(connection.json, &to_json(&list), &to_text(&list))
+            Command::List { namespace } => {
+                let list = client.list_workers(namespace).await?;
+                output::result(json, &to_json(&list), &to_text(&list))
             }
-            Command::TakeBack { namespace, worker, ceiling_ms, vouch, connection } => {
-                let client = connection.client()?;
+            Command::TakeBack { namespace, worker, ceiling_ms, vouch } => {
                 let taking = client.take_worker_back(&namespace, worker, ceiling_ms, vouch);
                 let taken = taking.await?;
                 let shown = json!({ "ceiling_ms": taken.ceiling_ms, "now_ms": taken.now_ms });
-                output::result(connection.json, &shown, &taken_back(worker, &taken))
+                output::result(json, &shown, &taken_back(worker, &taken))
             }
         }
     }

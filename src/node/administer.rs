@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 use super::{
     NodeContext,
     callers::Caller,
-    leader_search::{Assumed, Attempt, Failure, ForLeader, Origin, leader_of},
+    leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, leader_of},
 };
 use crate::{
     allocator::Term,
@@ -44,10 +44,10 @@ impl ForLeader for Request {
     ) -> Attempt<Reply> {
         let leading = node.allocator.load_full().filter(|term| !term.is_over());
         let Some(term) = leading else {
-            return Attempt::Unanswered;
+            return Err(NoAnswer::Unanswered);
         };
         if !term.still_leads(deadline).await {
-            return Attempt::Unanswered;
+            return Err(NoAnswer::Unanswered);
         }
         node.carry_out(&term, self.clone(), deadline).await
     }
@@ -71,9 +71,9 @@ impl ForLeader for Request {
         let address = &member.peer_address;
         match node.transport.administer(address, message, left).await {
             Ok(answer) => match answer.reply {
-                Some(Reply::Error(error)) => Attempt::Refused(error.into()),
-                Some(Reply::NotLeader(_)) | None => Attempt::Unanswered,
-                Some(reply) => Attempt::Answered(reply),
+                Some(Reply::Error(error)) => Err(NoAnswer::Refused(error.into())),
+                Some(Reply::NotLeader(_)) | None => Err(NoAnswer::Unanswered),
+                Some(reply) => Ok(reply),
             },
             // A deletion that is carried out twice may delete a namespace that was created again meanwhile.
             Err(status)
@@ -81,28 +81,24 @@ impl ForLeader for Request {
                     && (status.code() == Code::DeadlineExceeded
                         || matches!(self, Request::DeleteNamespace(_))) =>
             {
-                let why = status.message();
-                Attempt::Refused(refused(
-                    Reason::OutcomeUnknown,
-                    format!(
-                        "node {leader} leads and did not answer in time; whether the request was carried out is \
-                         unknown: look before you ask again: {why}"
-                    ),
-                ))
+                let why = format!(
+                    "node {leader} leads and did not answer in time; whether the request was carried out is \
+                     unknown: look before you ask again: {}",
+                    status.message()
+                );
+                Err(refused(Reason::OutcomeUnknown, why).into())
             }
             // It read the message, and found no request in it that it knows. It would not find one if it were asked again.
             Err(status) if matches!(status.code(), Code::InvalidArgument | Code::Unimplemented) => {
-                Attempt::Refused(Status::failed_precondition(format!(
+                let why = format!(
                     "node {leader} leads, and its release does not know this request; upgrade it: {}",
                     status.message()
-                )))
+                );
+                Err(Status::failed_precondition(why).into())
             }
             Err(status) => {
                 tracing::debug!(leader, %status, "administration");
-                match is_harmless {
-                    true => Attempt::Unanswered,
-                    false => Attempt::Unknown,
-                }
+                Err(if is_harmless { NoAnswer::Unanswered } else { NoAnswer::Unknown })
             }
         }
     }
@@ -149,39 +145,27 @@ impl NodeContext {
         self: &Arc<Self>, leading: &Term, request: Request, deadline: Instant,
     ) -> Attempt<Reply> {
         let term = leading.term();
-        let done = match request {
-            Request::ListKeys(list) => return self.list_keys(leading, list, deadline).await,
-            Request::Gaps(gaps) => return self.gaps(leading, gaps, deadline).await,
-            Request::Explain(explain) => return self.explain(leading, explain, deadline).await,
-            Request::LeaseWorker(lease) => {
-                return self.lease_worker(leading, lease, deadline).await;
-            }
-            Request::ReleaseWorker(release) => {
-                return self.release_worker(leading, release, deadline).await;
-            }
-            Request::TakeIdNumbers(take) => {
-                return self.take_id_numbers(leading, take, deadline).await;
-            }
-            Request::TakeWorkerBack(take) => {
-                return self.take_worker_back(leading, take, deadline).await;
-            }
-            Request::ListWorkers(list) => self.list_workers(list, deadline).await,
-            Request::CreateNamespace(create) => self.create_namespace(term, create).await,
-            Request::UpdateNamespace(update) => self.update_namespace(term, update).await,
-            Request::DeleteNamespace(delete) => self.delete_namespace(term, delete).await,
-            Request::GetNamespace(get) => self.get_namespace(get),
-            Request::ListNamespaces(_) => Ok(self.list_namespaces()),
-            Request::Status(_) => Ok(Reply::Status(self.status())),
-            Request::AddNode(add) => self.add_node(term, add, deadline).await,
-            Request::UpdateNode(update) => self.update_node(term, update, deadline).await,
-            Request::PromoteNode(node) => self.promote_node(term, node, deadline).await,
-            Request::RemoveNode(node) => self.remove_node(term, node, deadline).await,
-            Request::TransferLeadership(transfer) => self.transfer(transfer, deadline).await,
-        };
-        match done {
-            Ok(reply) => Attempt::Answered(reply),
-            Err(status) => Attempt::Refused(status),
-        }
+        Ok(match request {
+            Request::ListKeys(list) => self.list_keys(leading, list, deadline).await?,
+            Request::Gaps(gaps) => self.gaps(leading, gaps, deadline).await?,
+            Request::Explain(explain) => self.explain(leading, explain, deadline).await?,
+            Request::LeaseWorker(lease) => self.lease_worker(leading, lease, deadline).await?,
+            Request::ReleaseWorker(held) => self.release_worker(leading, held, deadline).await?,
+            Request::TakeIdNumbers(take) => self.take_id_numbers(leading, take, deadline).await?,
+            Request::TakeWorkerBack(take) => self.take_worker_back(leading, take, deadline).await?,
+            Request::ListWorkers(list) => self.list_workers(list, deadline).await?,
+            Request::CreateNamespace(create) => self.create_namespace(term, create).await?,
+            Request::UpdateNamespace(update) => self.update_namespace(term, update).await?,
+            Request::DeleteNamespace(delete) => self.delete_namespace(term, delete).await?,
+            Request::GetNamespace(get) => self.get_namespace(get)?,
+            Request::ListNamespaces(_) => self.list_namespaces(),
+            Request::Status(_) => Reply::Status(self.status()),
+            Request::AddNode(add) => self.add_node(term, add, deadline).await?,
+            Request::UpdateNode(update) => self.update_node(term, update, deadline).await?,
+            Request::PromoteNode(node) => self.promote_node(term, node, deadline).await?,
+            Request::RemoveNode(node) => self.remove_node(term, node, deadline).await?,
+            Request::TransferLeadership(transfer) => self.transfer(transfer, deadline).await?,
+        })
     }
 
     async fn transfer(

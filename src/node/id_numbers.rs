@@ -19,7 +19,7 @@ use super::{
     formats::{REACH_STEPS, created_again, id_format},
     id_request::IDS_MAX,
     ids::ended,
-    leader_search::Attempt,
+    leader_search::{Attempt, NoAnswer},
     sequence_request::{check_kind, failed},
     wire::key_of,
     worker_desk::{Served, Wanted},
@@ -42,40 +42,28 @@ impl NodeContext {
     pub(super) async fn take_id_numbers(
         &self, term: &Term, asked: TakeIdNumbersRequest, deadline: Instant,
     ) -> Attempt<Reply> {
-        let checked = self.namespace_named(&asked.namespace).and_then(|namespace| {
-            let format = id_format(&namespace)?;
-            if namespace.config.format.as_ref() != Some(&asked.format) {
-                return Err(created_again(&asked.namespace));
-            }
-            let key = key_of(asked.key)?;
-            check_kind(&namespace, key.as_key())?;
-            Ok((namespace, format, key))
-        });
-        let (namespace, format, key) = match checked {
-            Ok(checked) => checked,
-            Err(status) => return Attempt::Refused(status),
-        };
+        let namespace = self.namespace_named(&asked.namespace)?;
+        let format = id_format(&namespace)?;
+        if namespace.config.format.as_ref() != Some(&asked.format) {
+            return Err(created_again(&asked.namespace).into());
+        }
+        let key = key_of(asked.key)?;
+        check_kind(&namespace, key.as_key())?;
         let count = u64::from(asked.count.clamp(1, IDS_MAX));
         let of =
             OfKey { term, namespace: &namespace, format: &format, key: key.as_key(), deadline };
-        let taken = match format.source() {
-            Source::Key => self.take_in_time(&of, count).await,
-            Source::Date => self.take_of_day(&of, count).await,
+        let numbers = match format.source() {
+            Source::Key => self.take_in_time(&of, count).await?,
+            Source::Date => self.take_of_day(&of, count).await?,
             Source::Worker => {
-                Err(Attempt::Refused(Status::internal("ids with a worker do not come from a key")))
+                return Err(Status::internal("ids with a worker do not come from a key").into());
             }
         };
-        match taken {
-            Ok(numbers) => Attempt::Answered(Reply::IdNumbers(IdNumbers {
-                now_ms: self.ids_time.shown_ms(),
-                ..numbers
-            })),
-            Err(otherwise) => otherwise,
-        }
+        Ok(Reply::IdNumbers(IdNumbers { now_ms: self.ids_time.shown_ms(), ..numbers }))
     }
 
     /// Takes numbers of the present time, and of short units of time that follow. Where that is too few, the rest is for later.
-    async fn take_in_time(&self, of: &OfKey<'_>, count: u64) -> Result<IdNumbers, Attempt<Reply>> {
+    async fn take_in_time(&self, of: &OfKey<'_>, count: u64) -> Attempt<IdNumbers> {
         let mut numbers = IdNumbers::default();
         let mut left = count;
         let mut waits_ms = 0;
@@ -93,7 +81,7 @@ impl NodeContext {
                 // What was taken passed its fence, and would be lost otherwise. Whoever asks for the rest learns the reason.
                 Ok(Taken::Never(_)) | Err(_) if !numbers.firsts.is_empty() => numbers.wait_ms = 1,
                 Ok(Taken::Never(error)) => {
-                    return Err(Attempt::Refused(ended(&of.namespace.config.name, &error)));
+                    return Err(ended(&of.namespace.config.name, &error).into());
                 }
                 Err(otherwise) => return Err(otherwise),
             }
@@ -102,10 +90,9 @@ impl NodeContext {
     }
 
     /// Takes up to `left` numbers of the present unit of time, or of the one that the key has come to if that lies ahead.
-    async fn take_in_unit(&self, of: &OfKey<'_>, left: u64) -> Result<Taken, Attempt<Reply>> {
+    async fn take_in_unit(&self, of: &OfKey<'_>, left: u64) -> Attempt<Taken> {
         loop {
-            let believed = self.ids_time.now_ms(of.term.term());
-            let leader_ms = believed.map_err(Attempt::<Reply>::Refused)?;
+            let leader_ms = self.ids_time.now_ms(of.term.term())?;
             let now_ms = (self.key_times).time_of(of.namespace.id, self.clock.now(), leader_ms);
             let floor = match floor_at(of, now_ms, leader_ms) {
                 Ok(floor) => floor,
@@ -150,15 +137,14 @@ impl NodeContext {
     }
 
     /// Takes order numbers, with the date.
-    async fn take_of_day(&self, of: &OfKey<'_>, count: u64) -> Result<IdNumbers, Attempt<Reply>> {
-        let believed = self.ids_time.now_ms(of.term.term());
-        let now_ms = believed.map_err(Attempt::<Reply>::Refused)?;
+    async fn take_of_day(&self, of: &OfKey<'_>, count: u64) -> Attempt<IdNumbers> {
+        let now_ms = self.ids_time.now_ms(of.term.term())?;
         let today = of.format.day_of(now_ms);
         // Before the numbers: if the fence passes after they were taken, nobody had a later date before.
         let date = self.date_of_ids(of.term, of.namespace, today, of.deadline);
         let date_ms = date.await?;
         if let Err(error) = of.format.check_time(date_ms) {
-            return Err(Attempt::Refused(ended(&of.namespace.config.name, &error)));
+            return Err(ended(&of.namespace.config.name, &error).into());
         }
         let mut numbers = IdNumbers { date_ms, ..IdNumbers::default() };
         self.check_orders_left(of, count).await?;
@@ -168,27 +154,24 @@ impl NodeContext {
                 add(&mut numbers, range);
                 Ok(numbers)
             }
-            Err(NextError::Exhausted { left }) => Err(Attempt::Refused(too_few_orders(of, left))),
+            Err(NextError::Exhausted { left }) => Err(too_few_orders(of, left).into()),
             Err(error) => Err(failed(error, of.namespace, of.term, count)),
         }
     }
 
     /// Refuses a call for more order numbers than a key has left. Otherwise the log would bring it those that are left, and a
     /// crash would skip them.
-    async fn check_orders_left(&self, of: &OfKey<'_>, count: u64) -> Result<(), Attempt<Reply>> {
+    async fn check_orders_left(&self, of: &OfKey<'_>, count: u64) -> Attempt<()> {
         if count == 1 {
             return Ok(());
         }
-        match of.term.current(of.namespace, of.key, of.deadline).await {
-            Ok(last) => {
-                let last = last.unwrap_or(of.namespace.config.start - 1);
-                let left = of.namespace.config.max.saturating_sub(last);
-                match left < count {
-                    true => Err(Attempt::Refused(too_few_orders(of, left))),
-                    false => Ok(()),
-                }
-            }
-            Err(error) => Err(failed(error, of.namespace, of.term, count)),
+        let last = of.term.current(of.namespace, of.key, of.deadline).await;
+        let last = last.map_err(|error| failed(error, of.namespace, of.term, count))?;
+        let last = last.unwrap_or(of.namespace.config.start - 1);
+        let left = of.namespace.config.max.saturating_sub(last);
+        match left < count {
+            true => Err(too_few_orders(of, left).into()),
+            false => Ok(()),
         }
     }
 
@@ -198,7 +181,7 @@ impl NodeContext {
     /// What the request comes to otherwise.
     async fn date_of_ids(
         &self, term: &Term, namespace: &Namespace, from_ms: u64, deadline: Instant,
-    ) -> Result<u64, Attempt<Reply>> {
+    ) -> Attempt<u64> {
         if is_planted(Bug::DateNotLogged) {
             return Ok(from_ms);
         }
@@ -218,20 +201,19 @@ impl NodeContext {
                 Served::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
                 // The date in force lies ahead of the leader's time.
                 Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
-                _ => return Err(Attempt::Unanswered),
+                _ => return Err(NoAnswer::Unanswered),
             };
             let namespaces = self.group.view().namespaces();
             let exists = |id: NamespaceId| namespaces.by_id(id).is_some();
             self.dates.learn(term.term(), namespace.id, date, exists);
             Ok(date)
         };
-        match timeout_at(deadline, asking).await {
-            Ok(asked) => asked,
-            Err(_) => Err(Attempt::Refused(Status::deadline_exceeded(format!(
+        timeout_at(deadline, asking).await.map_err(|_| {
+            Status::deadline_exceeded(format!(
                 "namespace {:?}: the date was not logged before the deadline; ask again",
                 namespace.config.name
-            )))),
-        }
+            ))
+        })?
     }
 }
 

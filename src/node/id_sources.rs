@@ -13,7 +13,7 @@ use ratchet_ids::{Ask, EncodeError, Format, Grant, HeldWorker, Observed};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::{formats::created_again, refusals::another_reply};
+use super::formats::created_again;
 use crate::{
     clock::Clock,
     metrics::Metrics,
@@ -205,8 +205,7 @@ impl Lessor for Leader {
             further: is_further,
         };
         let lease = match (self.administer)(Request::LeaseWorker(request)).await {
-            Ok(Reply::WorkerLease(lease)) => lease,
-            Ok(_) => return Err(NotLeased::Failed(another_reply())),
+            Ok(reply) => v1::WorkerLease::try_from(reply).map_err(NotLeased::Failed)?,
             Err(status) if renew.is_some() && status.code() == Code::FailedPrecondition => {
                 return Err(NotLeased::Lost);
             }

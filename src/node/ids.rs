@@ -16,7 +16,7 @@ use super::{
     id_request::{IDS_MAX, NextIds},
     id_sources::{Administer, Leader, Source},
     leader_search::{Failure, Origin},
-    refusals::{another_reply, no_namespace},
+    refusals::no_namespace,
     request_memory::Reservation,
 };
 use crate::{
@@ -197,10 +197,7 @@ impl NodeContext {
         let asked_at = Instant::now();
         let deadline = asked_at + PATIENCE;
         let answer = self.administer(request, Origin::Client, deadline).await;
-        let reply = answer.map_err(|failure| match failure {
-            Failure::Status(status) => status,
-            Failure::NotLeader(_) => refused(Reason::NoLeader, "no leader is known"),
-        })?;
+        let reply = answer.map_err(Failure::into_status)?;
         if let Reply::WorkerLease(lease) = &reply {
             self.hear_leader(lease.now_ms, asked_at);
         }
@@ -223,12 +220,11 @@ impl NodeContext {
         let view = self.group.view();
         let get = Request::GetNamespace(v1::GetNamespaceRequest { name: name.to_owned() });
         match Box::pin(self.administer(get, Origin::Client, deadline)).await {
-            Ok(Reply::Namespace(_)) => {}
+            Ok(reply) => drop(v1::Namespace::try_from(reply)?),
             Err(Failure::Status(status)) if status.code() == Code::NotFound => {
                 return Err(not_found(name).into());
             }
             Err(failure) => return Err(failure),
-            Ok(_) => return Err(another_reply().into()),
         }
         let learnt = view.until_namespaces(|known| known.by_name(name).is_some());
         let learnt = tokio::time::timeout_at(deadline, learnt).await;

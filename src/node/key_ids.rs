@@ -20,15 +20,12 @@ use super::{
     ids::{MadeIds, ended, invalid},
     key_queues::{Batch, Line},
     leader_search::{Failure, Origin},
-    refusals::another_reply,
     wire::to_key,
 };
 use crate::{
     proto::{
         busy,
-        peer::{
-            IdNumbers, TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request,
-        },
+        peer::{IdNumbers, TakeIdNumbersRequest, administer_request::Request},
         refused,
         v1::Reason,
     },
@@ -173,15 +170,10 @@ impl NodeContext {
             count,
         });
         let asked_at = Instant::now();
-        match Box::pin(self.administer(take, Origin::Client, deadline)).await {
-            Ok(Reply::IdNumbers(numbers)) => {
-                self.hear_leader(numbers.now_ms, asked_at);
-                Ok(numbers)
-            }
-            Ok(_) => Err(another_reply()),
-            Err(Failure::Status(status)) => Err(status),
-            Err(Failure::NotLeader(_)) => Err(refused(Reason::NoLeader, "no leader is known")),
-        }
+        let reply = Box::pin(self.administer(take, Origin::Client, deadline)).await;
+        let numbers = IdNumbers::try_from(reply.map_err(Failure::into_status)?)?;
+        self.hear_leader(numbers.now_ms, asked_at);
+        Ok(numbers)
     }
 }
 

@@ -59,10 +59,11 @@ pub struct Assumed {
 }
 
 /// What one attempt to have a request answered came to, here or at another node.
+pub type Attempt<A> = Result<A, NoAnswer>;
+
+/// Why an attempt brought no answer.
 #[derive(Debug)]
-pub enum Attempt<A> {
-    /// The answer.
-    Answered(A),
+pub enum NoAnswer {
     /// The leader refuses the request: another attempt would come to the same.
     Refused(Status),
     /// The node does not lead, or its answer is lost: ask the leader, whichever node that is by now.
@@ -73,16 +74,9 @@ pub enum Attempt<A> {
     Mistaken,
 }
 
-impl<A> Attempt<A> {
-    /// The attempt with `f` applied to its answer.
-    pub fn map<B>(self, f: impl FnOnce(A) -> B) -> Attempt<B> {
-        match self {
-            Attempt::Answered(answer) => Attempt::Answered(f(answer)),
-            Attempt::Refused(status) => Attempt::Refused(status),
-            Attempt::Unanswered => Attempt::Unanswered,
-            Attempt::Unknown => Attempt::Unknown,
-            Attempt::Mistaken => Attempt::Mistaken,
-        }
+impl From<Status> for NoAnswer {
+    fn from(status: Status) -> Self {
+        NoAnswer::Refused(status)
     }
 }
 
@@ -102,6 +96,16 @@ pub struct NotLed {
     pub now: Leadership,
     /// The peer took the namespace for another one. Otherwise another node leads.
     pub other_namespace: bool,
+}
+
+impl Failure {
+    /// Why a request of this node's own failed.
+    pub(super) fn into_status(self) -> Status {
+        match self {
+            Failure::Status(status) => status,
+            Failure::NotLeader(_) => refused(Reason::NoLeader, "no leader is known"),
+        }
+    }
 }
 
 impl From<Status> for Failure {
@@ -165,11 +169,11 @@ impl NodeContext {
             // Marked as seen before anything is read: what changes from here on wakes us below.
             changes.borrow_and_update();
             let mut attempt = request.serve_locally(self, origin, deadline).await;
-            may_be_done |= matches!(attempt, Attempt::Unknown);
+            may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
             let now = self.group.leadership().borrow().clone();
             let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);
             let mut rest_until = deadline;
-            if matches!(attempt, Attempt::Unanswered | Attempt::Unknown)
+            if matches!(attempt, Err(NoAnswer::Unanswered | NoAnswer::Unknown))
                 && let Some((leader, member)) = elsewhere
             {
                 if origin != Origin::Client {
@@ -190,28 +194,28 @@ impl NodeContext {
                         continue;
                     }
                 }
-                if matches!(attempt, Attempt::Mistaken) && trusts_itself {
+                if matches!(attempt, Err(NoAnswer::Mistaken)) && trusts_itself {
                     trusts_itself = false;
                     continue;
                 }
-                may_be_done |= matches!(attempt, Attempt::Unknown);
+                may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
                 // This leader did not answer, or leads no more, and no other is known: try again soon.
                 rest_until = deadline.min(Instant::now() + RETRY);
             }
             match attempt {
-                Attempt::Answered(answer) => return Ok(answer),
+                Ok(answer) => return Ok(answer),
                 // The attempt before may have taken numbers under the id, or carried out what libraries would now repeat.
-                Attempt::Refused(status)
+                Err(NoAnswer::Refused(status))
                     if may_be_done && (request.has_id() || is_repeated(&status)) =>
                 {
                     return Err(outcome_unknown().into());
                 }
-                Attempt::Refused(status) => return Err(status.into()),
-                Attempt::Mistaken if origin != Origin::Client => {
+                Err(NoAnswer::Refused(status)) => return Err(status.into()),
+                Err(NoAnswer::Mistaken) if origin != Origin::Client => {
                     return Err(self.mistaken().into());
                 }
                 // Of a client's request nothing is assumed any more, so `Mistaken` is no answer.
-                Attempt::Unanswered | Attempt::Unknown | Attempt::Mistaken => {}
+                Err(NoAnswer::Unanswered | NoAnswer::Unknown | NoAnswer::Mistaken) => {}
             }
             if let Some(answer) = request.serve_without_leader(self) {
                 return Ok(answer);

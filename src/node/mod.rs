@@ -93,11 +93,10 @@ pub use id_list::IdList;
 pub use id_request::NextIds;
 pub use ids::MadeIds;
 pub use introductions::Introduction;
-pub use leader_search::{Attempt, Failure, ForLeader, NotLed, Origin, leader_of};
+pub use leader_search::{Attempt, Failure, ForLeader, NoAnswer, NotLed, Origin, leader_of};
 pub use lifecycle::{Node, recover};
 pub use readiness::NotReady;
 pub use recent_activity::{SECONDS_KEPT, Second};
-pub use refusals::another_reply;
 pub use request::{
     Answered, Current, Exhausted, Keys, ManyRanges, Next, NextMany, REQUEST_KEYS_MAX, RefusedKeys,
     invalid_key, message_id,

@@ -10,7 +10,7 @@ use super::{
     error::proposal_failed,
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     leader_search::{Failure, Origin},
-    refusals::{another_reply, check_namespace, no_namespace},
+    refusals::{check_namespace, no_namespace},
     refused_keys::low_disk,
 };
 use crate::{
@@ -42,13 +42,9 @@ impl NodeContext {
         // Before anything waits.
         check_namespace(namespace)?;
         let get = Request::GetNamespace(v1::GetNamespaceRequest { name: namespace.to_owned() });
-        match Box::pin(self.administer(get, Origin::Client, deadline)).await? {
-            Reply::Namespace(found) => Ok(match found.key_kind() {
-                v1::KeyKind::Name => KeyKind::Name,
-                v1::KeyKind::Id | v1::KeyKind::Unspecified => KeyKind::Id,
-            }),
-            _ => Err(another_reply().into()),
-        }
+        let reply = Box::pin(self.administer(get, Origin::Client, deadline)).await?;
+        let kind = kind(v1::Namespace::try_from(reply)?.key_kind());
+        Ok(kind.unwrap_or(KeyKind::Id))
     }
 
     pub(super) async fn create_namespace(
@@ -86,11 +82,7 @@ impl NodeContext {
         self.check_wish(&update.name, wish)?;
         let change = NamespaceChange {
             request_id_optional: update.request_id_optional,
-            key_kind: match update.key_kind() {
-                v1::KeyKind::Unspecified => None,
-                v1::KeyKind::Id => Some(KeyKind::Id),
-                v1::KeyKind::Name => Some(KeyKind::Name),
-            },
+            key_kind: kind(update.key_kind()),
             step: update.step,
             step_min: update.step_min,
             step_max: update.step_max,
@@ -171,6 +163,15 @@ impl NodeContext {
     }
 }
 
+/// The kind of keys that a message names, if it names one.
+fn kind(named: v1::KeyKind) -> Option<KeyKind> {
+    match named {
+        v1::KeyKind::Unspecified => None,
+        v1::KeyKind::Id => Some(KeyKind::Id),
+        v1::KeyKind::Name => Some(KeyKind::Name),
+    }
+}
+
 fn refusal(refused: &NamespaceRefused) -> Status {
     match refused {
         NamespaceRefused::Exists(_) => Status::already_exists(refused.to_string()),
@@ -179,9 +180,9 @@ fn refusal(refused: &NamespaceRefused) -> Status {
         }
         NamespaceRefused::Fixed { .. }
         | NamespaceRefused::BelowFloor { .. }
-        | NamespaceRefused::IdsUsedUp => Status::failed_precondition(refused.to_string()),
+        | NamespaceRefused::IdsUsedUp
+        | NamespaceRefused::TooMany(_) => Status::failed_precondition(refused.to_string()),
         NamespaceRefused::Invalid(_) => Status::invalid_argument(refused.to_string()),
-        NamespaceRefused::TooMany(_) => Status::failed_precondition(refused.to_string()),
     }
 }
 
@@ -189,10 +190,7 @@ fn namespace_config(
     create: v1::CreateNamespaceRequest, now_ms: u64,
 ) -> Result<NamespaceConfig, Status> {
     let defaults = NamespaceConfig::new(create.name.clone());
-    let key_kind = match create.key_kind() {
-        v1::KeyKind::Unspecified | v1::KeyKind::Id => KeyKind::Id,
-        v1::KeyKind::Name => KeyKind::Name,
-    };
+    let key_kind = kind(create.key_kind()).unwrap_or(KeyKind::Id);
     let format = create.format.as_deref();
     let wish = SequenceWish {
         start: create.start,

@@ -4,11 +4,6 @@ use tonic::Status;
 
 use crate::sequence::{NamespaceRefused, check_name};
 
-/// INTERNAL: the leader replied to another kind of request than it was asked.
-pub fn another_reply() -> Status {
-    Status::internal("the leader's reply does not match the request")
-}
-
 /// Checks a namespace's name.
 ///
 /// # Errors

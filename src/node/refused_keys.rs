@@ -34,29 +34,20 @@ pub fn many_ranges(
     namespace: &Namespace, taken: Taken, keys: usize, at: impl Fn(usize) -> usize,
     mut refused: Vec<RefusedKeys>,
 ) -> ManyRanges {
-    let of_all = |exhausted: &[(usize, u64)]| -> Vec<(usize, u64)> {
-        let places = exhausted.iter().map(|(place, left)| (at(*place), *left));
-        places.collect()
+    let all = taken.exhausted.iter().map(|(place, left)| (at(*place), *left));
+    let exhausted = exhausted(namespace, &all.collect::<Vec<_>>());
+    let mut refuse = |places: &[usize], why: &dyn Fn() -> Status| {
+        if !places.is_empty() {
+            let places = places.iter().map(|place| at(*place) as u32).collect();
+            refused.push(RefusedKeys { places, why: why() });
+        }
     };
-    let exhausted = exhausted(namespace, &of_all(&taken.exhausted));
-    if !taken.over_quota.is_empty() {
-        let places = taken.over_quota.iter().map(|place| at(*place) as u32);
-        refused.push(RefusedKeys { places: places.collect(), why: over_quota(namespace) });
-    }
-    if !taken.memory_full.places.is_empty() {
-        let places = (taken.memory_full.places.iter()).map(|place| at(*place) as u32);
-        refused.push(RefusedKeys {
-            places: places.collect(),
-            why: memory_full(taken.memory_full.max_mb),
-        });
-    }
-    if !taken.late.is_empty() {
-        let places = taken.late.iter().map(|place| at(*place) as u32).collect();
-        refused.push(RefusedKeys { places, why: too_late() });
-    }
+    refuse(&taken.over_quota, &|| over_quota(namespace));
+    refuse(&taken.memory_full.places, &|| memory_full(taken.memory_full.max_mb));
+    refuse(&taken.late, &too_late);
     if let Some((_, low)) = taken.low_disk.first() {
-        let places = taken.low_disk.iter().map(|(place, _)| at(*place) as u32);
-        refused.push(RefusedKeys { places: places.collect(), why: low_disk(*low) });
+        let places: Vec<usize> = taken.low_disk.iter().map(|(place, _)| *place).collect();
+        refuse(&places, &|| low_disk(*low));
     }
     let mut firsts = taken.firsts;
     if firsts.len() < keys {

@@ -5,7 +5,7 @@ use tonic::Status;
 
 use super::{
     Config, NodeContext,
-    leader_search::Attempt,
+    leader_search::{Attempt, NoAnswer},
     refused_keys::{
         check_count, check_count_of, end_of, low_disk, many_ranges, memory_full, over_quota,
         within_count_max,
@@ -145,10 +145,8 @@ impl SequenceRequest for Next {
         &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
     ) -> Attempt<Range> {
         let key = self.key.as_key();
-        let checked = check_kind(namespace, key).and_then(|()| check_id(namespace, self.has_id()));
-        if let Err(status) = checked {
-            return Attempt::Refused(status);
-        }
+        check_kind(namespace, key)?;
+        check_id(namespace, self.has_id())?;
         if let Err(too_large) = check_count_of(namespace, &node.config, self.count) {
             return Box::pin(self.taken_before(term, namespace, too_large, deadline)).await;
         }
@@ -160,10 +158,7 @@ impl SequenceRequest for Next {
                 Box::pin(term.next_gapless(namespace, key, self.count, id, deadline)).await
             }
         };
-        match taken {
-            Ok(range) => Attempt::Answered(range),
-            Err(error) => self.not_taken(error, namespace, term),
-        }
+        taken.map_err(|error| self.not_taken(error, namespace, term))
     }
 
     fn to_forward(&self) -> Forward {
@@ -184,19 +179,17 @@ impl Next {
         &self, term: &Term, namespace: &Namespace, too_large: Status, deadline: Instant,
     ) -> Attempt<Range> {
         let Some(id) = &self.id else {
-            return Attempt::Refused(too_large);
+            return Err(too_large.into());
         };
-        match term.taken_before(namespace, self.key.as_key(), self.count, id, deadline).await {
-            Ok(Some(range)) => Attempt::Answered(range),
-            Ok(None) => Attempt::Refused(too_large),
-            Err(error) => self.not_taken(error, namespace, term),
-        }
+        let taken = term.taken_before(namespace, self.key.as_key(), self.count, id, deadline).await;
+        let taken = taken.map_err(|error| self.not_taken(error, namespace, term))?;
+        Ok(taken.ok_or(too_large)?)
     }
 
-    fn not_taken(&self, error: NextError, namespace: &Namespace, term: &Term) -> Attempt<Range> {
+    fn not_taken(&self, error: NextError, namespace: &Namespace, term: &Term) -> NoAnswer {
         match error {
             // The next leader knows.
-            NextError::Unknown if self.has_id() => Attempt::Unknown,
+            NextError::Unknown if self.has_id() => NoAnswer::Unknown,
             error => failed(error, namespace, term, self.count),
         }
     }
@@ -225,13 +218,9 @@ impl SequenceRequest for Current {
         &self, term: &Term, namespace: &Namespace, _: &NodeContext, deadline: Instant,
     ) -> Attempt<Option<u64>> {
         let key = self.key.as_key();
-        if let Err(status) = check_kind(namespace, key) {
-            return Attempt::Refused(status);
-        }
-        match term.current(namespace, key, deadline).await {
-            Ok(last) => Attempt::Answered(last),
-            Err(error) => failed(error, namespace, term, 0),
-        }
+        check_kind(namespace, key)?;
+        let read = term.current(namespace, key, deadline).await;
+        read.map_err(|error| failed(error, namespace, term, 0))
     }
 
     fn to_forward(&self) -> Forward {
@@ -286,12 +275,8 @@ impl SequenceRequest for NextMany {
         &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
     ) -> Attempt<ManyRanges> {
         // All are of one kind.
-        if let Err(status) = check_kind(namespace, self.keys.at(0)) {
-            return Attempt::Refused(status);
-        }
-        if let Err(status) = check_id(namespace, self.has_id()) {
-            return Attempt::Refused(status);
-        }
+        check_kind(namespace, self.keys.at(0))?;
+        check_id(namespace, self.has_id())?;
         let count = |place| self.counts.get(place).copied().unwrap_or(1);
         if namespace.config.gapless {
             return Box::pin(self.answer_gapless(term, namespace, node, deadline)).await;
@@ -302,12 +287,10 @@ impl SequenceRequest for NextMany {
         let ask = |place| (self.keys.at(at(place)), count(at(place)));
         let mut waiting = WaitingKeys::new(&node.request_memory, &self.keys);
         let may_wait = |keys| waiting.add(keys);
-        match term.next_many(namespace, keys, ask, may_wait, deadline).await {
-            Ok(taken) => {
-                Attempt::Answered(many_ranges(namespace, taken, self.keys.len(), at, refused))
-            }
-            Err(error) => error.attempt(|error| failed(error, namespace, term, self.numbers())),
-        }
+        let taken = term.next_many(namespace, keys, ask, may_wait, deadline).await;
+        let failed = |error| failed(error, namespace, term, self.numbers());
+        let taken = taken.map_err(|error| error.no_answer(failed))?;
+        Ok(many_ranges(namespace, taken, self.keys.len(), at, refused))
     }
 
     #[inline]
@@ -357,10 +340,10 @@ impl NextMany {
                     let places = taken.too_large.iter().map(|place| *place as u32).collect();
                     refused.push(RefusedKeys { places, why });
                 }
-                Attempt::Answered(many_ranges(namespace, taken, keys, |place| place, refused))
+                Ok(many_ranges(namespace, taken, keys, |place| place, refused))
             }
-            Err(NextError::Unknown) if self.has_id() => Attempt::Unknown,
-            Err(error) => failed(error, namespace, term, self.numbers()),
+            Err(NextError::Unknown) if self.has_id() => Err(NoAnswer::Unknown),
+            Err(error) => Err(failed(error, namespace, term, self.numbers())),
         }
     }
 }
@@ -391,11 +374,9 @@ pub(super) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Stat
 }
 
 /// Why a term did not answer a request for `count` numbers, or that another node is to be asked.
-pub(super) fn failed<A>(
-    error: NextError, namespace: &Namespace, term: &Term, count: u64,
-) -> Attempt<A> {
-    Attempt::Refused(match error {
-        NextError::NotLeading => return Attempt::Unanswered,
+pub(super) fn failed(error: NextError, namespace: &Namespace, term: &Term, count: u64) -> NoAnswer {
+    NoAnswer::Refused(match error {
+        NextError::NotLeading => return NoAnswer::Unanswered,
         NextError::Exhausted { left } => Status::out_of_range(format!(
             "count is {count}: only {left} numbers are left below {}",
             end_of(namespace)

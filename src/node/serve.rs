@@ -13,7 +13,7 @@ use super::{
     callers::Caller,
     formats::hands_out_ids,
     forward::Forwarded,
-    leader_search::{Assumed, Attempt, Failure, ForLeader, Origin},
+    leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
     refusals::{check_namespace, no_namespace},
     request::Answered,
     sequence_request::{SequenceRequest, check_id, outcome_unknown},
@@ -64,16 +64,16 @@ impl NodeContext {
             }
         };
         let may_be_done = match attempt {
-            Attempt::Answered(answered) => match rest_of(&request, origin, &answered) {
+            Ok(answered) => match rest_of(&request, origin, &answered) {
                 None => return Ok(answered),
                 Some(rest) => {
                     return Ok(Box::pin(self.complete(&request, (answered, rest), deadline)).await);
                 }
             },
-            Attempt::Refused(status) => return Err(status.into()),
-            Attempt::Mistaken => return Err(self.mistaken().into()),
-            Attempt::Unanswered => false,
-            Attempt::Unknown => true,
+            Err(NoAnswer::Refused(status)) => return Err(status.into()),
+            Err(NoAnswer::Mistaken) => return Err(self.mistaken().into()),
+            Err(NoAnswer::Unanswered) => false,
+            Err(NoAnswer::Unknown) => true,
         };
         let _reserved = match reserved {
             Some(reserved) => reserved,
@@ -169,29 +169,27 @@ impl<Q: SequenceRequest> ForLeader for Q {
     ) -> Attempt<Self::Answer> {
         let allocator = node.allocator.load();
         let Some(term) = &*allocator else {
-            return Attempt::Unanswered;
+            return Err(NoAnswer::Unanswered);
         };
         let namespaces = node.group.view().namespaces();
         let Some(namespace) = namespaces.by_name(self.namespace()) else {
             // Another leader may know better than a deposed one.
             if !term.still_leads(deadline).await {
-                return Attempt::Unanswered;
+                return Err(NoAnswer::Unanswered);
             }
-            return Attempt::Refused(no_namespace(self.namespace()));
+            return Err(no_namespace(self.namespace()).into());
         };
         if origin.mistakes(namespace.id) {
-            return Attempt::Mistaken;
+            return Err(NoAnswer::Mistaken);
         }
         if let Some(format) = &namespace.config.format
             && !self.fits_ids(format)
         {
-            return Attempt::Refused(hands_out_ids(namespace, format));
+            return Err(hands_out_ids(namespace, format).into());
         }
-        let answered = (self.answer(term, namespace, node, deadline)).await;
-        answered.map(|answer| {
-            node.show_first_answer();
-            Answered { answer, route: node.newer_route(self.known(), term.term()) }
-        })
+        let answer = self.answer(term, namespace, node, deadline).await?;
+        node.show_first_answer();
+        Ok(Answered { answer, route: node.newer_route(self.known(), term.term()) })
     }
 
     async fn serve_remotely(
@@ -204,29 +202,29 @@ impl<Q: SequenceRequest> ForLeader for Q {
             namespace: assumed.namespace,
             caller: Caller::current().map(|caller| caller.network()),
         };
+        let has_id = SequenceRequest::has_id(self);
         match node.forwarder.forward(leader, member, sent, deadline).await {
-            Ok(Reply::Error(failure))
-                if SequenceRequest::has_id(self) && failure.reason() == Reason::OutcomeUnknown =>
-            {
-                Attempt::Unknown
+            Ok(Reply::Error(failure)) if has_id && failure.reason() == Reason::OutcomeUnknown => {
+                Err(NoAnswer::Unknown)
             }
-            Ok(Reply::Error(failure)) => Attempt::Refused(failure.into()),
-            Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => Attempt::Mistaken,
-            Ok(Reply::NotLeader(_)) => Attempt::Unanswered,
-            Ok(reply) => match Q::from_reply(reply) {
-                Some(answer) => Attempt::Answered(answer),
-                None => Attempt::Refused(Status::internal(format!(
+            Ok(Reply::Error(failure)) => Err(NoAnswer::Refused(failure.into())),
+            Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => {
+                Err(NoAnswer::Mistaken)
+            }
+            Ok(Reply::NotLeader(_)) => Err(NoAnswer::Unanswered),
+            Ok(reply) => Ok(Q::from_reply(reply).ok_or_else(|| {
+                Status::internal(format!(
                     "node {leader} answered another kind of request than it was asked"
-                ))),
-            },
+                ))
+            })?),
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
-                match assumed.may_be_asked_again {
-                    true if SequenceRequest::has_id(self) => Attempt::Unknown,
-                    true => Attempt::Unanswered,
-                    false if is_planted(Bug::LostCallAskedAgain) => Attempt::Unanswered,
-                    false => Attempt::Refused(outcome_unknown(&lost, self.namespace())),
-                }
+                Err(match assumed.may_be_asked_again {
+                    true if has_id => NoAnswer::Unknown,
+                    true => NoAnswer::Unanswered,
+                    false if is_planted(Bug::LostCallAskedAgain) => NoAnswer::Unanswered,
+                    false => outcome_unknown(&lost, self.namespace()).into(),
+                })
             }
         }
     }

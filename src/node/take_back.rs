@@ -11,7 +11,7 @@ use tonic::Status;
 use super::{
     NodeContext,
     formats::{WorkerIds, leases_of},
-    leader_search::Attempt,
+    leader_search::{Attempt, NoAnswer},
     worker_desk::{AHEAD_MS, Served, Wanted},
     workers::{check_worker, not_served},
 };
@@ -34,7 +34,7 @@ impl NodeContext {
         });
         let (ids, to_ms) = match checked {
             Ok(checked) => checked,
-            Err(status) => return Attempt::Refused(status),
+            Err(status) => return Err(status.into()),
         };
         let (worker, ceiling_ms) = (asked.worker, asked.ceiling_ms);
         let wanted = Wanted::TakeBack { worker, ceiling_ms, to_ms };
@@ -52,16 +52,16 @@ impl NodeContext {
                 tracing::warn!(namespace, worker, ceiling_ms, to_ms, "a lease was taken back");
                 let now_ms = self.ids_time.shown_ms();
                 let taken = v1::TakeWorkerBackResponse { ceiling_ms: lease.ceiling_ms, now_ms };
-                Attempt::Answered(Reply::TakenWorkerBack(taken))
+                Ok(Reply::TakenWorkerBack(taken))
             }
             Ok(Served::Done(_, WorkerAnswer::Lost)) => {
-                Attempt::Refused(Status::failed_precondition(format!(
+                Err(NoAnswer::Refused(Status::failed_precondition(format!(
                     "worker id {worker} of namespace {:?} has no lease with the ceiling {ceiling_ms} any more; see: ratchet \
                      worker list {}",
                     ids.name, ids.name
-                )))
+                ))))
             }
-            served => not_served(served, &ids, 0),
+            served => Err(not_served(served, &ids, 0)),
         }
     }
 

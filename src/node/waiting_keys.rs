@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tonic::Status;
 
 use super::{
-    leader_search::Attempt,
+    leader_search::NoAnswer,
     request::Keys,
     request_memory::{RequestMemory, Reservation},
 };
@@ -41,10 +41,10 @@ impl From<NextError> for NotServed {
 
 impl NotServed {
     /// What it means for the request. `failed` says what an error of the term means.
-    pub fn attempt<A>(self, failed: impl FnOnce(NextError) -> Attempt<A>) -> Attempt<A> {
+    pub fn no_answer(self, failed: impl FnOnce(NextError) -> NoAnswer) -> NoAnswer {
         match self {
             NotServed::Term(error) => failed(error),
-            NotServed::MayNotWait(status) => Attempt::Refused(status),
+            NotServed::MayNotWait(status) => status.into(),
         }
     }
 }

@@ -1,30 +1,59 @@
-//! Has the leader carry out what a gRPC call asks for.
+//! Has the leader carry out what a caller asks for.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{deadline::budget_of, errors::to_client, held::until_sent};
+use super::{deadline::budget_of, errors::to_client, held::response};
 use crate::{
-    node::{NodeContext, Origin, another_reply},
+    node::{NodeContext, Origin, Reservation},
     proto::peer::{administer_reply::Reply, administer_request::Request as Administer},
 };
 
-/// Passes a request on, and unwraps the one kind of reply that fits.
+/// Has the leader carry out `request`. The memory that the answer holds until it is sent comes with it.
 ///
 /// # Errors
-/// As [`NodeContext::administer_for_caller`], within the caller's timeout.
-pub async fn administer<Q, A>(
+/// As [`NodeContext::administer_for_caller`].
+pub async fn administer<A: TryFrom<Reply, Error = Status>>(
+    context: &Arc<NodeContext>, request: Administer, deadline: Instant,
+) -> Result<(A, Option<Reservation>), Status> {
+    let administering = context.administer_for_caller(request, Origin::Client, deadline);
+    let (reply, reserved) = administering.await.map_err(to_client)?;
+    Ok((reply.try_into()?, reserved))
+}
+
+/// As [`administer`], for a gRPC call.
+///
+/// # Errors
+/// As [`administer`], within the caller's timeout.
+pub async fn call<Q, A: TryFrom<Reply, Error = Status>>(
     context: &Arc<NodeContext>, request: Request<Q>, wrap: impl FnOnce(Q) -> Administer,
-    unwrap: impl FnOnce(Reply) -> Option<A>,
 ) -> Result<Response<A>, Status> {
     let deadline = Instant::now() + budget_of(&request, &context.config);
-    let (reply, reserved) = context
-        .administer_for_caller(wrap(request.into_inner()), Origin::Client, deadline)
-        .await
-        .map_err(to_client)?;
-    let mut response = unwrap(reply).map(Response::new).ok_or_else(another_reply)?;
-    until_sent(response.extensions_mut(), reserved);
-    Ok(response)
+    let (answer, reserved) = administer(context, wrap(request.into_inner()), deadline).await?;
+    Ok(response(answer, reserved))
 }
+
+/// Implements a service of gRPC: some methods as they are written, and others by having the leader carry out the request, as
+/// `method: Request => kind of the node's request, Answer;` says.
+macro_rules! service {
+    (
+        impl $service:ident for $of:ident { $($written:tt)* }
+        $($method:ident: $request:ident => $kind:ident, $answer:ident;)*
+    ) => {
+        #[tonic::async_trait]
+        impl $service for $of {
+            $($written)*
+
+            $(async fn $method(
+                &self,
+                request: tonic::Request<v1::$request>,
+            ) -> Result<tonic::Response<v1::$answer>, tonic::Status> {
+                $crate::server::administer::call(&self.context, request, Administer::$kind).await
+            })*
+        }
+    };
+}
+
+pub(super) use service;

@@ -16,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tonic::Status;
 
-use super::deadline::deadline_in;
+use super::{deadline::deadline_in, sequencer::answer};
 use crate::{
     allocator::{KEYS_AT_ONCE, SECTION_COUNTS},
     node::{
@@ -25,8 +25,7 @@ use crate::{
     },
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
-        ForwardRequests, NotLeader, administer_reply, forward_reply,
-        forward_request::{self, Request},
+        ForwardRequests, NotLeader, administer_reply, forward_reply, forward_request::Request,
     },
     sequence::NamespaceId,
 };
@@ -185,57 +184,31 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
     let deadline = deadline_in(request.budget_ms, &context.config);
     let origin = Origin::Peer { namespace: request.namespace_id.map(NamespaceId) };
     let due = (origin, deadline);
-    let mut reservation = None;
     let answered = match request.request {
-        Some(forward_request::Request::Next(next)) => {
-            let answer = serve::<_, Next>(&context, next, due).await;
-            answer.map(|answer| Reply::Next(answer.into()))
+        Some(Request::Next(next)) => serve::<_, Next, _>(&context, next, due, Reply::Next).await,
+        Some(Request::NextMany(many)) => {
+            serve::<_, NextMany, _>(&context, many, due, Reply::NextMany).await
         }
-        Some(forward_request::Request::NextMany(many)) => {
-            let keys = many.ids.len() + many.names.len();
-            let answer = serve_many::<_, NextMany>(&context, many, keys, due).await;
-            answer.map(|(answer, reserved)| {
-                reservation = reserved;
-                Reply::NextMany(answer.into())
-            })
+        Some(Request::Raise(raise)) => {
+            serve::<_, Raise, _>(&context, raise, due, Reply::Raise).await
         }
-        Some(forward_request::Request::Raise(raise)) => {
-            let answer = serve::<_, Raise>(&context, raise, due).await;
-            answer.map(|answer| Reply::Raise(answer.into()))
+        Some(Request::RaiseMany(many)) => {
+            serve::<_, RaiseMany, _>(&context, many, due, Reply::RaiseMany).await
         }
-        Some(forward_request::Request::RaiseMany(many)) => {
-            let keys = many.ids.len() + many.names.len();
-            let answer = serve_many::<_, RaiseMany>(&context, many, keys, due).await;
-            answer.map(|(answer, reserved)| {
-                reservation = reserved;
-                Reply::RaiseMany(answer.into())
-            })
+        Some(Request::RaiseSections(many)) => {
+            serve::<_, RaiseMany, _>(&context, many, due, Reply::RaiseMany).await
         }
-        Some(forward_request::Request::RaiseSections(many)) => {
-            let keys = many.ids.len();
-            let answer = serve_many::<_, RaiseMany>(&context, many, keys, due).await;
-            answer.map(|(answer, reserved)| {
-                reservation = reserved;
-                Reply::RaiseMany(answer.into())
-            })
+        Some(Request::CurrentMany(many)) => {
+            serve::<_, CurrentMany, _>(&context, many, due, Reply::CurrentMany).await
         }
-        Some(forward_request::Request::CurrentMany(many)) => {
-            let keys = many.ids.len() + many.names.len();
-            let answer = serve_many::<_, CurrentMany>(&context, many, keys, due).await;
-            answer.map(|(answer, reserved)| {
-                reservation = reserved;
-                Reply::CurrentMany(answer.into())
-            })
-        }
-        Some(forward_request::Request::Current(current)) => {
-            let answer = serve::<_, Current>(&context, current, due).await;
-            answer.map(|answer| Reply::Current(answer.into()))
+        Some(Request::Current(current)) => {
+            serve::<_, Current, _>(&context, current, due, Reply::Current).await
         }
         None => Err(Status::invalid_argument("the forwarded message holds no request").into()),
     };
-    let reply = answered.unwrap_or_else(|failure| match failure {
-        Failure::Status(status) => Reply::Error((&status).into()),
-        Failure::NotLeader(why) => Reply::NotLeader(not_leader(&why)),
+    let (reply, reservation) = answered.unwrap_or_else(|failure| match failure {
+        Failure::Status(status) => (Reply::Error((&status).into()), None),
+        Failure::NotLeader(why) => (Reply::NotLeader(not_leader(&why)), None),
     });
     let spans = &context.metrics.forwarded_request_seconds;
     spans.observe(arrived.elapsed(), 1);
@@ -248,26 +221,19 @@ fn not_leader(NotLed { now, other_namespace }: &NotLed) -> NotLeader {
     NotLeader { term: now.term, leader: leader_of(now), other_namespace: *other_namespace }
 }
 
-/// Serves the sequence request in `message`, which has `keys` keys. Also returns the memory that is reserved for the
-/// answer.
+/// Serves the sequence request in `message`, from whom and until when `due` says. Also returns the memory that is reserved for
+/// the reply.
 ///
 /// # Errors
-/// As [`serve`], and if other requests and answers hold the memory.
-async fn serve_many<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
-    context: &Arc<NodeContext>, message: M, keys: usize, due: (Origin, Instant),
-) -> Result<(Answered<Q::Answer>, Option<Reservation>), Failure> {
-    let reserved = context.request_memory.reserve_for_answer(keys)?;
-    let answer = serve::<_, Q>(context, message, due).await?;
-    Ok((answer, reserved))
-}
-
-/// Serves the sequence request in `message`, from whom and until when `due` says.
-///
-/// # Errors
-/// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
-async fn serve<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
+/// As [`answer`].
+async fn serve<M, Q, R>(
     context: &Arc<NodeContext>, message: M, (origin, deadline): (Origin, Instant),
-) -> Result<Answered<Q::Answer>, Failure> {
-    let request = Q::try_from(message)?;
-    context.serve(request, origin, deadline).await
+    reply: impl FnOnce(R) -> forward_reply::Reply,
+) -> Result<(forward_reply::Reply, Option<Reservation>), Failure>
+where
+    Q: SequenceRequest + TryFrom<M, Error = Status>,
+    R: From<Answered<Q::Answer>>,
+{
+    let (message, reserved) = answer(context, Q::try_from(message), origin, deadline).await?;
+    Ok((reply(message), reserved))
 }

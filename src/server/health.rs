@@ -1,36 +1,20 @@
 //! `grpc.health.v1.Health`: the node's readiness over gRPC.
 
-use std::sync::Arc;
-
 use futures::{StreamExt, stream, stream::BoxStream};
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::{
     HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
     health_server::Health,
 };
 
-use crate::node::NodeContext;
+use super::services::Services;
 
 /// The services whose health can be asked for. The empty name means the whole node. They share one state: all
 /// are ready, or none.
 const SERVICES: [&str; 4] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin", "ratchet.v1.Ids"];
 
-/// The service `grpc.health.v1.Health`.
-pub struct HealthService {
-    context: Arc<NodeContext>,
-    stop: CancellationToken,
-}
-
-impl HealthService {
-    /// Creates the service of the node that `context` belongs to. Its watch streams end at `stop`.
-    pub fn new(context: Arc<NodeContext>, stop: CancellationToken) -> Self {
-        HealthService { context, stop }
-    }
-}
-
 #[tonic::async_trait]
-impl Health for HealthService {
+impl Health for Services {
     type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
 
     async fn check(

@@ -22,6 +22,13 @@ pub fn until_sent(extensions: &mut Extensions, reservation: Option<Reservation>)
     }
 }
 
+/// The response with a message, which holds the memory until it is sent.
+pub fn response<T>(message: T, reservation: Option<Reservation>) -> tonic::Response<T> {
+    let mut response = tonic::Response::new(message);
+    until_sent(response.extensions_mut(), reservation);
+    response
+}
+
 /// A layer that has each answer of a service hold `bytes` bytes, as what it sends may.
 pub fn holding(
     memory: Arc<RequestMemory>, bytes: usize,

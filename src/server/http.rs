@@ -5,16 +5,14 @@
 //! site's page asks for. `request.rs` reads the deadline,
 //! the path and the query. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
 //! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `namespaces.rs`,
-//! `gaps.rs`, `keys.rs`, `members.rs` and `status.rs` ask the leader through `administer.rs`. `export.rs` streams what
+//! `gaps.rs`, `keys.rs`, `members.rs` and `status.rs` ask the leader. `export.rs` streams what
 //! this node knows if it leads. `drop_in.rs` answers clients of other id generators
-//! in the form that they know. `page.rs` is the status page, `openapi.rs` describes the API, and `reference.rs` shows the
-//! description.
+//! in the form that they know. `page.rs` is the status page, and `openapi.rs` describes the API.
 //!
 //! Invariant: a number is written as a string unless the caller asks for another form, or knows no other. In
 //! JavaScript, and wherever else numbers are floating, those above 2^53 would be rounded.
 
 mod addressed;
-mod administer;
 mod body;
 mod delete_namespace;
 mod drop_in;
@@ -22,7 +20,6 @@ mod export;
 mod floors;
 pub mod foreign_page;
 mod gaps;
-mod html;
 mod ids;
 mod keys;
 mod members;
@@ -33,11 +30,9 @@ mod numbers;
 mod openapi;
 mod page;
 mod problem;
-mod reference;
 mod request;
 mod serve;
 mod status;
-mod uncacheable;
 
 use std::sync::Arc;
 
@@ -46,15 +41,18 @@ use axum::{
     extract::State,
     handler::Handler,
     http::Uri,
-    middleware::{map_request_with_state, map_response, map_response_with_state},
+    middleware::{
+        from_fn_with_state, map_request_with_state, map_response, map_response_with_state,
+    },
     response::Response,
     routing::{MethodRouter, get, post},
 };
 
+use body::uncacheable;
 use drop_in::yuewen;
 use no_route::{nothing_here, other_method};
 use request::{Due, Node};
-use uncacheable::uncacheable;
+use serve::{count, time, timed};
 
 use crate::node::NodeContext;
 
@@ -63,7 +61,7 @@ pub use page::Live;
 /// The routes of the port. `live` is what the status page shows.
 pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
     let of_root = live.clone();
-    let watch = |State(context): Node| async move { live.watch(&context) };
+    let watch = async move || live.watch();
     let root = get(|context, due, uri| root(context, due, uri, of_root));
     // HEAD of a number would take one.
     let root = match yuewen::is_on(&context.config) {
@@ -74,19 +72,20 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
         .route("/", root)
         .route("/events", get(watch))
         .route("/openapi.json", get(openapi::document))
-        .route("/docs", get(reference::page))
-        .merge(api())
-        .merge(drop_in::routes(&context.config))
+        .merge(api(&context))
+        .merge(drop_in::routes(&context))
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .layer(map_request_with_state(context.clone(), foreign_page::refuse))
         .layer(map_request_with_state(context.clone(), addressed::refuse))
         .layer(map_response_with_state(context.clone(), addressed::name))
+        .layer(map_response_with_state(context.clone(), count))
         .with_state(context)
 }
 
 /// The routes that the description of the API names.
-fn api() -> Router<Arc<NodeContext>> {
+fn api(context: &Arc<NodeContext>) -> Router<Arc<NodeContext>> {
+    let timed = from_fn_with_state(context.clone(), time);
     Router::new()
         .route("/v1/namespaces", read(namespaces::list).post(namespaces::create))
         .route(
@@ -94,17 +93,20 @@ fn api() -> Router<Arc<NodeContext>> {
             read(namespaces::get)
                 .patch(namespaces::update)
                 .delete(delete_namespace::delete)
-                .post(floors::of_namespace),
+                .post(floors::of_namespace.layer(timed.clone())),
         )
         .route("/v1/namespaces/{namespace}/gaps", read(gaps::gaps))
-        .route("/v1/namespaces/{namespace}/ids:next", post(ids::next))
+        .route("/v1/namespaces/{namespace}/ids:next", post(ids::next.layer(timed.clone())))
         .route("/v1/formats", read(ids::formats))
         .route("/v1/formats/{format}", read(ids::explain))
         .route("/v1/formats/{format}/ids/{id}", read(ids::decode))
         .route("/v1/namespaces/{namespace}/keys", read(keys::list))
         .route("/v1/namespaces/{namespace}/export", read(export::export))
         .route("/v1/namespaces/{namespace}/keys/{key}/explanation", read(keys::explain))
-        .route("/v1/namespaces/{namespace}/keys/{key}", read(numbers::current).post(floors::of_key))
+        .route(
+            "/v1/namespaces/{namespace}/keys/{key}",
+            read(numbers::current).post(floors::of_key).route_layer(timed),
+        )
         .route("/v1/status", read(status::status))
         .route("/v1/cluster:found", post(members::found))
         .route("/v1/members", post(members::add))
@@ -118,7 +120,7 @@ fn api() -> Router<Arc<NodeContext>> {
 /// `GET /`: a number for clients of Yuewen's generator, if they are served, or else the status page.
 async fn root(State(context): Node, due: Due, uri: Uri, live: Live) -> Response {
     if yuewen::answers(&context, &uri) {
-        return yuewen::next(&context, due, &uri).await;
+        return timed(&context, yuewen::next(&context, due, &uri)).await;
     }
     live.page(&context).await
 }

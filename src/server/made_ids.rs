@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{
     deadline::{budget, budget_of},
     errors::to_client,
-    held::until_sent,
+    held::response,
 };
 use crate::{
     metrics::Door,
@@ -36,9 +36,7 @@ pub async fn next(
 ) -> Result<Response<NextIdsResponse>, Status> {
     let deadline = Instant::now() + budget_of(&request, &context.config);
     let (answer, reserved) = make(context, request.into_inner(), deadline).await?;
-    let mut response = Response::new(answer);
-    until_sent(response.extensions_mut(), Some(reserved));
-    Ok(response)
+    Ok(response(answer, Some(reserved)))
 }
 
 /// Makes the ids that the messages of a stream ask for. None is read before the one before is answered, and none after

@@ -47,6 +47,7 @@ mod peer_body;
 mod places;
 mod resp;
 mod sequencer;
+mod services;
 mod stream;
 mod unfinished;
 mod unread;
@@ -56,29 +57,24 @@ use std::{sync::Arc, time::Duration};
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tonic::service::{LayerExt, Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tower::Layer;
 
 use accept::Limits;
 use addressee::Addressed;
-use admin::AdminService;
 use connections::{Protocol, serve};
-use health::HealthService;
 use held::holding;
-use ids::IdsService;
 use listeners::Listeners;
-pub use peer::PeerService;
 use peer_body::from_peers;
 use places::WhenFull;
-use sequencer::SequencerService;
+pub use services::Services;
 use unfinished::{CLIENT_MESSAGE_BYTES_MAX, metered};
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
     metrics::Door,
-    node::{Config, Node, NodeContext, Seams, StartError},
+    node::{Config, Node, Seams, StartError},
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
@@ -105,21 +101,9 @@ pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError>
     let at = listeners.addresses().map_err(|e| StartError::Internal(e.to_string()))?;
     let node = Node::start(config, seams, at).await?;
     tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, http = ?at.http, redis = ?at.resp, "listening");
-    let server = Server { context: node.context().clone(), stop: node.stopping() };
-    let (stop, observing) = (node.stopping(), node.context().clone().observe_activity());
-    node.run("activity", async move {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = observing => {}
-        }
-    });
-    let (stop, following) = (node.stopping(), node.context().clone().follow_readiness());
-    node.run("readiness", async move {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = following => {}
-        }
-    });
+    let server = Services { context: node.context().clone(), stop: node.stopping() };
+    node.run_until_stopped("activity", node.context().clone().observe_activity());
+    node.run_until_stopped("readiness", node.context().clone().follow_readiness());
     node.run("peer port", server.clone().serve_peers(listeners.peer));
     node.run("client port", server.clone().serve_clients(listeners.client));
     if let Some(listener) = listeners.http {
@@ -134,14 +118,7 @@ pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError>
     Ok(node)
 }
 
-/// Serves the ports of one node.
-#[derive(Clone)]
-struct Server {
-    context: Arc<NodeContext>,
-    stop: CancellationToken,
-}
-
-impl Server {
+impl Services {
     /// Serves the client port: the public API, health and reflection.
     async fn serve_clients(self, listener: TcpListener) {
         let routes = match self.client_routes() {
@@ -187,28 +164,26 @@ impl Server {
                 .register_encoded_file_descriptor_set(PUBLIC_DESCRIPTORS)
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
-        let (context, stop) = (&self.context, &self.stop);
-        let sequencer = SequencerService::new(context.clone(), stop.clone());
-        let admin = AdminService::new(context.clone());
-        let ids = IdsService::new(context.clone(), stop.clone());
-        let health = HealthService::new(context.clone(), stop.clone());
         // At most one description waits while another one is sent.
-        let described = holding(context.request_memory.clone(), 2 * PUBLIC_DESCRIPTORS.len());
+        let described = holding(self.context.request_memory.clone(), 2 * PUBLIC_DESCRIPTORS.len());
         Ok(Routes::new(
-            SequencerServer::new(sequencer).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
+            SequencerServer::new(self.clone()).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
         )
-        .add_service(AdminServer::new(admin).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX))
-        .add_service(IdsServer::new(ids).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX))
-        .add_service(HealthServer::new(health))
+        .add_service(
+            AdminServer::new(self.clone()).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
+        )
+        .add_service(
+            IdsServer::new(self.clone()).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
+        )
+        .add_service(HealthServer::new(self.clone()))
         .add_service(described.named_layer(reflection().build_v1()?))
         .add_service(described.named_layer(reflection().build_v1alpha()?)))
     }
 
     /// Serves the peer port.
     async fn serve_peers(self, listener: TcpListener) {
-        let service = PeerService::new(self.context.clone(), self.stop.clone());
         let routes = Routes::new(
-            PeerServer::new(service)
+            PeerServer::new(self.clone())
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
         );

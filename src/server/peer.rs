@@ -1,19 +1,15 @@
 //! `ratchet.peer.v1.Peer`: Raft's messages, greetings and snapshots. Requests that followers forward are
 //! answered in [`super::forwarded`].
 //!
-//! The simulator calls [`PeerService`] without a network, so its methods take any stream.
-
-use std::sync::Arc;
+//! The simulator calls [`Services`] without a network, so its methods take any stream.
 
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt, stream::BoxStream};
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{forwarded, held::until_sent};
+use super::{forwarded, held::response, services::Services};
 use crate::{
     consensus::{Group, RaftRpc},
-    node::NodeContext,
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
         HelloResponse, LowDisk, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
@@ -21,19 +17,7 @@ use crate::{
     },
 };
 
-/// The service `ratchet.peer.v1.Peer`.
-#[derive(Clone)]
-pub struct PeerService {
-    context: Arc<NodeContext>,
-    stop: CancellationToken,
-}
-
-impl PeerService {
-    /// Creates the service of the node that `context` belongs to. Its streams end at `stop`.
-    pub fn new(context: Arc<NodeContext>, stop: CancellationToken) -> Self {
-        PeerService { context, stop }
-    }
-
+impl Services {
     /// Has the group answer one of Raft's messages.
     async fn raft(
         &self, rpc: RaftRpc, request: Request<RaftMessage>,
@@ -98,7 +82,7 @@ impl PeerService {
 }
 
 #[tonic::async_trait]
-impl Peer for PeerService {
+impl Peer for Services {
     type ForwardStream = BoxStream<'static, Result<ForwardReplies, Status>>;
 
     async fn hello(
@@ -149,9 +133,7 @@ impl Peer for PeerService {
     ) -> Result<Response<AdministerReply>, Status> {
         let answering = forwarded::administer(&self.context, request.into_inner());
         let (reply, reserved) = answering.await?;
-        let mut response = Response::new(reply);
-        until_sent(response.extensions_mut(), reserved);
-        Ok(response)
+        Ok(response(reply, reserved))
     }
 }
 

@@ -4,18 +4,17 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    deadline::budget_of, errors::to_client, export::messages, held::until_sent,
+    deadline::budget_of, errors::to_client, export::messages, held::response, services::Services,
     stream::ResponseStream,
 };
 use crate::{
     metrics::Door,
     node::{
         Answered, Current, CurrentMany, Failure, Next, NodeContext, Origin, Raise, RaiseMany,
-        SequenceRequest,
+        Reservation, SequenceRequest,
     },
     proto::v1::{
         CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
@@ -25,18 +24,7 @@ use crate::{
     },
 };
 
-/// The service `ratchet.v1.Sequencer`.
-pub struct SequencerService {
-    context: Arc<NodeContext>,
-    stop: CancellationToken,
-}
-
-impl SequencerService {
-    /// Creates the service of the node that `context` belongs to. Its streams end at `stop`.
-    pub fn new(context: Arc<NodeContext>, stop: CancellationToken) -> Self {
-        SequencerService { context, stop }
-    }
-
+impl Services {
     /// Serves a call of one request and one answer: parses the message, has the node answer within the
     /// caller's timeout, and records how long it took.
     async fn serve<M, Q, R>(&self, message: Request<M>) -> Result<Response<R>, Status>
@@ -46,26 +34,30 @@ impl SequencerService {
     {
         let arrived = Instant::now();
         let deadline = arrived + budget_of(&message, &self.context.config);
-        let answer = self.answer(Q::try_from(message.into_inner()), deadline).await;
+        let request = Q::try_from(message.into_inner());
+        let answered = answer(&self.context, request, Origin::Client, deadline).await;
         let spans = self.context.metrics.request_seconds.of(Door::grpc);
         spans.observe(arrived.elapsed(), 1);
-        answer.map_err(to_client)
-    }
-
-    async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
-        &self, request: Result<Q, Status>, deadline: Instant,
-    ) -> Result<Response<R>, Failure> {
-        let request = request?;
-        let reserved = self.context.request_memory.reserve_for_answer(request.keys())?;
-        let answer = self.context.serve(request, Origin::Client, deadline).await?;
-        let mut response = Response::new(answer.into());
-        until_sent(response.extensions_mut(), reserved);
-        Ok(response)
+        let (message, reserved) = answered.map_err(to_client)?;
+        Ok(response(message, reserved))
     }
 }
 
+/// The message that answers a request, if that could be read. Also returns the memory that is reserved for it.
+///
+/// # Errors
+/// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
+pub async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
+    context: &Arc<NodeContext>, request: Result<Q, Status>, origin: Origin, deadline: Instant,
+) -> Result<(R, Option<Reservation>), Failure> {
+    let request = request?;
+    let reserved = context.request_memory.reserve_for_answer(request.keys())?;
+    let answer = context.serve(request, origin, deadline).await?;
+    Ok((answer.into(), reserved))
+}
+
 #[tonic::async_trait]
-impl Sequencer for SequencerService {
+impl Sequencer for Services {
     async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
         self.serve::<_, Next, _>(request).await
     }

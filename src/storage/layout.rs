@@ -175,6 +175,12 @@ pub fn day_key(generation: &[u8], id: NamespaceId, day: u32) -> Vec<u8> {
     [generation, b"g", &id.0.to_be_bytes(), &day.to_be_bytes()].concat()
 }
 
+/// The range of the keys of a namespace's books in the generation with this prefix; its end is exclusive.
+pub fn days_range_of(generation: &[u8], id: NamespaceId) -> (Vec<u8>, Vec<u8>) {
+    // No clock shows that day.
+    (day_key(generation, id, 0), day_key(generation, id, u32::MAX))
+}
+
 /// The range of the keys of the books of all namespaces in the generation with this prefix; its end is exclusive.
 pub fn days_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
     ([generation, b"g"].concat(), [generation, b"h"].concat())

@@ -1,7 +1,6 @@
 //! The records of an applied table: how they are found, read and changed.
 
 mod change;
-mod day_changes;
 mod days;
 mod fill;
 mod generation;
@@ -10,7 +9,7 @@ mod namespace_records;
 mod namespaces;
 mod page;
 mod recent;
-mod request_changes;
+mod records;
 mod view;
 mod workers;
 

@@ -14,7 +14,7 @@ use ratchet::{
     clock::Clock,
     metrics::{Metrics, SkipCause, TermStart},
     node::{Addresses, Config, Node, NodeContext, Seams},
-    server::PeerService,
+    server::Services,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -207,7 +207,7 @@ impl World {
         self.counted.lock().expect("metrics").push(node.context().metrics.clone());
         let doors = Doors {
             shared: node.context().clone(),
-            peers: Arc::new(PeerService::new(node.context().clone(), node.stopping())),
+            peers: Services { context: node.context().clone(), stop: node.stopping() },
         };
         let mut messages = self.network.open(id);
         self.trace.event(clock::now(), "start", format!("node {id} is up"));

@@ -16,7 +16,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use ratchet::{node::NodeContext, server::PeerService};
+use ratchet::{node::NodeContext, server::Services};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tonic::Status;
 
@@ -35,7 +35,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(1_000);
 #[derive(Clone)]
 pub struct Doors {
     pub shared: Arc<NodeContext>,
-    pub peers: Arc<PeerService>,
+    pub peers: Services,
 }
 
 /// A message on its way: arrived, it does something at the receiver.

@@ -76,7 +76,8 @@ fn an_exhausted_section_and_one_with_a_step_of_its_own_stay_expanded() {
     let _call = world.take(7, 1);
     world.grant(0, 0, 50);
     assert_eq!(world.expanded(), 0);
-    world.keys.exhaust(0, 50, &world.namespace.config);
+    let config = &world.namespace.config;
+    world.keys.with_section(0, config, |queued, _| queued.section.exhaust(50));
     assert_eq!(world.expanded(), 1);
     world.namespace.config.max = 1_000;
     world.grant(0, 50, 150);

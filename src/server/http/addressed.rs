@@ -29,10 +29,8 @@ use crate::{
 pub async fn refuse(
     State(context): State<Arc<NodeContext>>, request: Request,
 ) -> Result<Request, Problem> {
-    match check(&context, request.headers()) {
-        Ok(()) => Ok(request),
-        Err(status) => Err(Problem::new(&context, status)),
-    }
+    check(&context, request.headers())?;
+    Ok(request)
 }
 
 /// Adds the cluster's id to an answer, if this node knows it.

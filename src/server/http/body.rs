@@ -1,5 +1,5 @@
-//! Reads the body of a request within limits of its size, of the time, and of the memory of all requests. That memory also
-//! holds long answers.
+//! Bodies. That of a request is read within limits of its size, of the time, and of the memory of all requests. That memory
+//! also holds long answers.
 
 use axum::{
     body::{Body, Bytes},
@@ -12,11 +12,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout_at;
 use tonic::Status;
 
-use super::request::Due;
+use super::{problem::Problem, request::Due};
 use crate::{
     node::{NodeContext, Reservation},
     server::{held::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX},
 };
+
+/// The answer, marked for caches as one that they may not keep and give again: the next one is another.
+pub fn uncacheable(answer: impl IntoResponse) -> Response {
+    ([(header::CACHE_CONTROL, "no-store")], answer).into_response()
+}
 
 /// An answer in JSON. The memory that is reserved for it is given back once its bytes are sent, or dropped.
 ///
@@ -24,7 +29,7 @@ use crate::{
 /// INTERNAL if it cannot be written as JSON.
 pub fn reserved_json(
     answer: &impl Serialize, reservation: impl Into<Option<Reservation>>,
-) -> Result<Response, Status> {
+) -> Result<Response, Problem> {
     let written = serde_json::to_vec(answer);
     let written = written.map_err(|error| Status::internal(error.to_string()))?;
     let mut reservation = reservation.into();

@@ -5,17 +5,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::administer,
     number::{Form, Number},
     problem::{Problem, Problems},
-    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
+    request::{Due, InPath, InQuery, Node, OfNamespace, Timeout, in_path, in_query},
 };
 use crate::{
-    node::another_reply,
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
-        v1,
-    },
+    proto::{peer::administer_request::Request as Administer, v1},
+    server::administer::administer,
 };
 
 /// What a deletion must say.
@@ -44,26 +40,22 @@ pub struct Deleted {
 
 /// Deletes a namespace and all its keys.
 #[utoipa::path(delete, path = "/v1/namespaces/{namespace}", tag = "namespaces",
-    params(("namespace" = String, Path, description = "The namespace's name."), Deletion, Timeout),
+    params(OfNamespace, Deletion, Timeout),
     responses((status = 200, body = Deleted), Problems))]
 pub async fn delete(
     State(context): Node, due: Due, path: InPath<String>, given: InQuery<Deletion>,
 ) -> Result<Json<Deleted>, Problem> {
-    let deleting = async {
-        let name = in_path(path)?;
-        let given = in_query(given, "confirm=NAME, forget=true and numbers=number")?;
-        let request = Administer::DeleteNamespace(v1::DeleteNamespaceRequest {
-            name,
-            confirm: given.confirm.unwrap_or_default(),
-            forget: given.forget,
-        });
-        match administer(&context, due, request).await? {
-            Reply::DeletedNamespace(deleted) => Ok(Json(Deleted {
-                floor: deleted.floor.map(|floor| Number(floor, given.numbers)),
-                ids_after_ms: deleted.ids_after_ms,
-            })),
-            _ => Err(another_reply()),
-        }
-    };
-    Problem::of(&context, deleting).await
+    let name = in_path(path)?;
+    let given = in_query(given, "confirm=NAME, forget=true and numbers=number")?;
+    let request = Administer::DeleteNamespace(v1::DeleteNamespaceRequest {
+        name,
+        confirm: given.confirm.unwrap_or_default(),
+        forget: given.forget,
+    });
+    let (deleted, _): (v1::DeleteNamespaceResponse, _) =
+        administer(&context, request, due.deadline).await?;
+    Ok(Json(Deleted {
+        floor: deleted.floor.map(|floor| Number(floor, given.numbers)),
+        ids_after_ms: deleted.ids_after_ms,
+    }))
 }

@@ -24,25 +24,30 @@ use std::sync::Arc;
 
 use axum::{
     Router,
+    middleware::from_fn_with_state,
     routing::{MethodRouter, get},
 };
 
-use super::no_route::other_method;
-use crate::node::{Config, NodeContext};
+use super::{no_route::other_method, serve::time};
+use crate::node::NodeContext;
 
 type Routes = Router<Arc<NodeContext>>;
 
 /// The routes of Leaf and of Tinyid, as far as they are configured. Yuewen's is at `/`, which others use, too.
-pub fn routes(config: &Config) -> Routes {
+pub fn routes(context: &Arc<NodeContext>) -> Routes {
+    let config = &context.config;
+    let timed = from_fn_with_state(context.clone(), time);
+    // HEAD, which GET would answer, is refused.
+    let numbers = |route: MethodRouter<_>| route.route_layer(timed.clone()).head(other_method);
     let mut routes = Router::new();
     if !config.leaf_tags.is_empty() {
         let next = get(leaf::next).post(leaf::next);
-        routes = routes.route("/api/segment/get/{tag}", without_head(next));
+        routes = routes.route("/api/segment/get/{tag}", numbers(next));
     }
     if !config.leaf_snowflake.is_empty() {
         let next = get(leaf::next_id).post(leaf::next_id);
         routes = routes
-            .route("/api/snowflake/get/{key}", without_head(next))
+            .route("/api/snowflake/get/{key}", numbers(next))
             .route("/decodeSnowflakeId", get(leaf::decode));
     }
     if !config.tinyid_types.is_empty() {
@@ -55,13 +60,8 @@ pub fn routes(config: &Config) -> Routes {
                 get(tinyid::next_segment_id_simple).post(tinyid::next_segment_id_simple),
             ),
         ] {
-            routes = routes.route(&format!("/tinyid/id/{path}"), without_head(both));
+            routes = routes.route(&format!("/tinyid/id/{path}"), numbers(both));
         }
     }
     routes
-}
-
-/// A route that takes numbers: HEAD, which GET would answer, is refused.
-fn without_head(route: MethodRouter<Arc<NodeContext>>) -> MethodRouter<Arc<NodeContext>> {
-    route.head(other_method)
 }

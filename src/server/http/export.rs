@@ -14,7 +14,7 @@ use tonic::Status;
 
 use super::{
     problem::{Problem, Problems},
-    request::{Due, InPath, Node, Timeout, in_path},
+    request::{Due, InPath, Node, OfNamespace, Timeout, in_path},
 };
 use crate::node::{Export, Exported};
 
@@ -29,18 +29,15 @@ const HEADER_OF_SECTIONS: &[u8] = b"ids,number\n";
 /// At that moment no number above its row had been handed out of a key. An answer that is not read for 30 seconds, or takes
 /// longer than 15 minutes, breaks off. Names that hold commas, quotes or line ends are quoted.
 #[utoipa::path(get, path = "/v1/namespaces/{namespace}/export", tag = "namespaces",
-    params(("namespace" = String, Path, description = "The namespace's name."), Timeout),
+    params(OfNamespace, Timeout),
     responses((status = 200, content_type = "text/csv", body = String), Problems))]
 pub async fn export(
     State(context): Node, due: Due, path: InPath<String>,
 ) -> Result<Response, Problem> {
-    let exporting = async {
-        let namespace = in_path(path)?;
-        let export = context.export(&namespace, due.deadline).await?;
-        let head = [(header::CONTENT_TYPE, "text/csv")];
-        Ok((head, Body::from_stream(rows(export))).into_response())
-    };
-    Problem::of(&context, exporting).await
+    let namespace = in_path(path)?;
+    let export = context.export(&namespace, due.deadline).await?;
+    let head = [(header::CONTENT_TYPE, "text/csv")];
+    Ok((head, Body::from_stream(rows(export))).into_response())
 }
 
 /// The rows of an export, part by part.

@@ -16,8 +16,8 @@ use super::{
     number::{Form, Given, Number, SHOWN, Shown},
     numbers::{self, KEY_BYTES, check_count, keys},
     problem::{Problem, Problems},
-    request::{Due, InPath, InQuery, Node, Timeout, action, in_path, in_query},
-    serve::{answer, key, serve},
+    request::{Due, InPath, InQuery, Node, OfKey, OfNamespace, Timeout, action, in_path, in_query},
+    serve::{key, serve},
 };
 use crate::{
     allocator::FloorOf,
@@ -125,8 +125,7 @@ pub async fn of_namespace(
 /// Raises the floor of a key: the numbers handed out later are greater. A floor is never lowered.
 #[utoipa::path(post, path = "/v1/namespaces/{namespace}/keys/{key}:raise", tag = "numbers",
     params(
-        ("namespace" = String, Path, description = "The namespace's name."),
-        ("key" = String, Path, description = "The key: an integer from 0 to 2^64 - 1, or a name."),
+        OfKey,
         RaiseOptions,
         Timeout,
     ),
@@ -134,78 +133,65 @@ pub async fn of_namespace(
 pub async fn raise(
     State(context): Node, due: Due, path: InPath<(String, String)>, options: InQuery<RaiseOptions>,
 ) -> Result<Json<Floor>, Problem> {
-    let raised = async {
-        let (namespace, written) = in_path(path)?;
-        let options = in_query(options, ALLOWED)?;
-        let written = action(&written, RAISE, "to raise a floor", "GET, HEAD")?;
-        let request = Raise {
-            key: key(&context, &namespace, written.as_bytes(), due).await?,
-            namespace,
-            at_least: options.at_least,
-            known: KnownRoute::UNWANTED,
-        };
-        let raised = serve(&context, request, due).await?;
-        Ok(Json(Floor { floor: Number(raised.floor, options.numbers), raised: raised.is_higher }))
+    let (namespace, written) = in_path(path)?;
+    let options = in_query(options, ALLOWED)?;
+    let written = action(&written, RAISE, "to raise a floor", "GET, HEAD")?;
+    let request = Raise {
+        key: key(&context, &namespace, written.as_bytes(), due).await?,
+        namespace,
+        at_least: options.at_least,
+        known: KnownRoute::UNWANTED,
     };
-    answer(&context, due, raised).await
+    let raised = serve(&context, request, due).await?;
+    Ok(Json(Floor { floor: Number(raised.floor, options.numbers), raised: raised.is_higher }))
 }
 
 /// Raises the floors of many keys at once. All keys are checked before any floor is raised.
 #[utoipa::path(post, path = "/v1/namespaces/{namespace}:raise", tag = "numbers",
-    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
+    params(OfNamespace, Shown, Timeout),
     request_body = FloorsAsked, responses((status = 200, body = Floors), Problems))]
 pub async fn raise_many(
     State(context): Node, due: Due, path: InPath<String>, shown: InQuery<Shown>, body: Body,
 ) -> Result<Response, Problem> {
-    let raised = async {
-        let written = in_path(path)?;
-        let form = in_query(shown, SHOWN)?.numbers;
-        let to_raise = "to raise floors of many keys";
-        let namespace = action(&written, RAISE, to_raise, "GET, HEAD, PATCH, DELETE")?;
-        let asked: FloorsAsked = body::json(&context, body, due).await?;
-        check_count(asked.keys.len())?;
-        let at_least = (asked.at_least.iter()).map(|floor| {
-            floor.number().map_err(|text| {
-                Status::invalid_argument(format!("at_least is {text:?}; give an integer from 1 on"))
-            })
-        });
-        let at_least = at_least.collect::<Result<Vec<u64>, Status>>()?;
-        let reservation = (context.request_memory).reserve(asked.keys.len() * KEY_BYTES)?;
-        let keys = keys(&context, namespace, &asked.keys, due).await?;
-        let namespace = namespace.to_owned();
-        let of = match asked.sections {
-            false => FloorOf::Key,
-            true => FloorOf::Section,
-        };
-        let request = RaiseMany::new(namespace, keys, at_least, of, KnownRoute::UNWANTED)?;
-        let floors = serve(&context, request, due).await?.into_iter();
-        let floors = floors.map(|floor| Number(floor, form)).collect();
-        body::reserved_json(&Floors { floors }, reservation)
+    let written = in_path(path)?;
+    let form = in_query(shown, SHOWN)?.numbers;
+    let to_raise = "to raise floors of many keys";
+    let namespace = action(&written, RAISE, to_raise, "GET, HEAD, PATCH, DELETE")?;
+    let asked: FloorsAsked = body::json(&context, body, due).await?;
+    check_count(asked.keys.len())?;
+    let at_least = asked.at_least.iter().map(|floor| floor.number("at_least", 1));
+    let at_least = at_least.collect::<Result<Vec<u64>, Status>>()?;
+    let reservation = (context.request_memory).reserve(asked.keys.len() * KEY_BYTES)?;
+    let keys = keys(&context, namespace, &asked.keys, due).await?;
+    let namespace = namespace.to_owned();
+    let of = match asked.sections {
+        false => FloorOf::Key,
+        true => FloorOf::Section,
     };
-    answer(&context, due, raised).await
+    let request = RaiseMany::new(namespace, keys, at_least, of, KnownRoute::UNWANTED)?;
+    let floors = serve(&context, request, due).await?.into_iter();
+    let floors = floors.map(|floor| Number(floor, form)).collect();
+    body::reserved_json(&Floors { floors }, reservation)
 }
 
 /// The last numbers handed out for many keys.
 #[utoipa::path(post, path = "/v1/namespaces/{namespace}:current", tag = "numbers",
-    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
+    params(OfNamespace, Shown, Timeout),
     request_body = LastAsked, responses((status = 200, body = LastNumbers), Problems))]
 pub async fn current_many(
     State(context): Node, due: Due, path: InPath<String>, shown: InQuery<Shown>, body: Body,
 ) -> Result<Response, Problem> {
-    let read = async {
-        let written = in_path(path)?;
-        let form = in_query(shown, SHOWN)?.numbers;
-        let to_read = "to read the last numbers of many keys";
-        let namespace = action(&written, CURRENT, to_read, "GET, HEAD, PATCH, DELETE")?;
-        let asked: LastAsked = body::json(&context, body, due).await?;
-        check_count(asked.keys.len())?;
-        let reservation = (context.request_memory).reserve(asked.keys.len() * KEY_BYTES)?;
-        let keys = keys(&context, namespace, &asked.keys, due).await?;
-        let request = CurrentMany::new(namespace.to_owned(), keys, KnownRoute::UNWANTED)?;
-        let last = serve(&context, request, due).await?.0.into_iter();
-        let last = last.map(|last| (last > 0).then_some(Number(last, form)));
-        let last = last.collect();
-        body::reserved_json(&LastNumbers { last }, reservation)
-    };
-    answer(&context, due, read).await
+    let written = in_path(path)?;
+    let form = in_query(shown, SHOWN)?.numbers;
+    let to_read = "to read the last numbers of many keys";
+    let namespace = action(&written, CURRENT, to_read, "GET, HEAD, PATCH, DELETE")?;
+    let asked: LastAsked = body::json(&context, body, due).await?;
+    check_count(asked.keys.len())?;
+    let reservation = (context.request_memory).reserve(asked.keys.len() * KEY_BYTES)?;
+    let keys = keys(&context, namespace, &asked.keys, due).await?;
+    let request = CurrentMany::new(namespace.to_owned(), keys, KnownRoute::UNWANTED)?;
+    let last = serve(&context, request, due).await?.0.into_iter();
+    let last = last.map(|last| (last > 0).then_some(Number(last, form)));
+    let last = last.collect();
+    body::reserved_json(&LastNumbers { last }, reservation)
 }

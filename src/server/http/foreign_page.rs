@@ -20,7 +20,7 @@ use super::problem::Problem;
 use crate::{node::NodeContext, server::written::shown};
 
 /// The pages that a link elsewhere may lead to.
-const PAGES: [&str; 3] = ["/", "/docs", "/openapi.json"];
+const PAGES: [&str; 2] = ["/", "/openapi.json"];
 
 /// Lets a request through that no page of another site sent.
 ///
@@ -29,10 +29,8 @@ const PAGES: [&str; 3] = ["/", "/docs", "/openapi.json"];
 pub async fn refuse(
     State(context): State<Arc<NodeContext>>, request: Request,
 ) -> Result<Request, Problem> {
-    match check(&context, request.headers(), request.uri()) {
-        Ok(()) => Ok(request),
-        Err(status) => Err(Problem::new(&context, status)),
-    }
+    check(&context, request.headers(), request.uri())?;
+    Ok(request)
 }
 
 /// Checks where a request comes from, as browsers tell it.

@@ -7,19 +7,15 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::administer_list,
     body,
     number::{Form, Number},
     problem::{Problem, Problems},
-    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
+    request::{Due, InPath, InQuery, Node, OfNamespace, Timeout, in_path, in_query},
 };
 use crate::{
-    node::another_reply,
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
-        v1,
-    },
+    proto::{peer::administer_request::Request as Administer, v1},
     sequence::DAYS_KEPT,
+    server::administer::administer,
 };
 
 /// What may follow the question mark.
@@ -62,24 +58,19 @@ pub struct Day {
 
 /// Tells how many numbers of a namespace were handed out and skipped, day by day.
 #[utoipa::path(get, path = "/v1/namespaces/{namespace}/gaps", tag = "namespaces",
-    params(("namespace" = String, Path, description = "The namespace's name."), Options, Timeout),
+    params(OfNamespace, Options, Timeout),
     responses((status = 200, body = Gaps), Problems))]
 pub async fn gaps(
     State(context): Node, due: Due, path: InPath<String>, options: InQuery<Options>,
 ) -> Result<Response, Problem> {
-    let telling = async {
-        let (namespace, options) = (in_path(path)?, in_query(options, ALLOWED)?);
-        let days = match options.days {
-            Some(0) => return Err(none_asked()),
-            days => days.unwrap_or_default(),
-        };
-        let request = Administer::Gaps(v1::GapsRequest { namespace, days });
-        let (Reply::Gaps(gaps), reserved) = administer_list(&context, due, request).await? else {
-            return Err(another_reply());
-        };
-        body::reserved_json(&shown(gaps, options.numbers), reserved)
+    let (namespace, options) = (in_path(path)?, in_query(options, ALLOWED)?);
+    let days = match options.days {
+        Some(0) => return Err(none_asked().into()),
+        days => days.unwrap_or_default(),
     };
-    Problem::of(&context, telling).await
+    let request = Administer::Gaps(v1::GapsRequest { namespace, days });
+    let (gaps, reserved) = administer(&context, request, due.deadline).await?;
+    body::reserved_json(&shown(gaps, options.numbers), reserved)
 }
 
 fn none_asked() -> tonic::Status {

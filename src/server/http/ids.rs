@@ -12,8 +12,8 @@ use super::{
     body,
     number::{Given, Number, SHOWN, Shown},
     problem::{Problem, Problems},
-    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
-    serve::{answer, key},
+    request::{Due, InPath, InQuery, Node, OfNamespace, Timeout, in_path, in_query},
+    serve::key,
 };
 use crate::{
     node::NextIds,
@@ -75,42 +75,34 @@ pub struct IdFormats {
 
 /// Makes the next ids of a namespace that has a format. No other id of the namespace is equal.
 #[utoipa::path(post, path = "/v1/namespaces/{namespace}/ids:next", tag = "ids",
-    params(("namespace" = String, Path, description = "The namespace's name."), Timeout),
+    params(OfNamespace, Timeout),
     request_body = IdsAsked, responses((status = 200, body = Ids), Problems))]
 pub async fn next(
     State(context): Node, due: Due, path: InPath<String>, body: Body,
 ) -> Result<Response, Problem> {
-    let making = async {
-        let namespace = in_path(path)?;
-        let asked: IdsAsked = body::json(&context, body, due).await?;
-        let count = asked.count.unwrap_or(1);
-        let key = match asked.key {
-            Some(given) => {
-                let written = match given {
-                    Given::Number(id) => id.to_string(),
-                    Given::Text(text) => text,
-                };
-                Some(key(&context, &namespace, written.as_bytes(), due).await?)
-            }
-            None => None,
-        };
-        let request = NextIds { namespace, count, key, parameters: parameters(asked.parameters)? };
-        let made = context.next_ids(&request, due.deadline).await;
-        let (made, reservation) = made.map_err(to_client)?;
-        let ids = made.texts().collect();
-        body::reserved_json(&Ids { ids }, reservation)
+    let namespace = in_path(path)?;
+    let asked: IdsAsked = body::json(&context, body, due).await?;
+    let count = asked.count.unwrap_or(1);
+    let key = match asked.key {
+        Some(given) => {
+            let written = match given {
+                Given::Number(id) => id.to_string(),
+                Given::Text(text) => text,
+            };
+            Some(key(&context, &namespace, written.as_bytes(), due).await?)
+        }
+        None => None,
     };
-    answer(&context, due, making).await
+    let request = NextIds { namespace, count, key, parameters: parameters(asked.parameters)? };
+    let made = context.next_ids(&request, due.deadline).await;
+    let (made, reservation) = made.map_err(to_client)?;
+    let ids = made.texts().collect();
+    body::reserved_json(&Ids { ids }, reservation)
 }
 
 fn parameters(given: BTreeMap<String, Given>) -> Result<Vec<(String, u64)>, Status> {
     let parameters = given.into_iter().map(|(name, value)| {
-        let value = value.number().map_err(|text| {
-            Status::invalid_argument(format!(
-                "parameter {name:?} is {:?}; give an integer from 0 on",
-                written::shown(text.as_bytes())
-            ))
-        })?;
+        let value = value.number(format_args!("parameter {name:?}"), 0)?;
         Ok((name, value))
     });
     parameters.collect()
@@ -126,20 +118,17 @@ fn parameters(given: BTreeMap<String, Given>) -> Result<Vec<(String, u64)>, Stat
     ),
     responses((status = 200, body = IdParts), Problems))]
 pub async fn decode(
-    State(context): Node, _due: Due, path: InPath<(String, String)>, shown: InQuery<Shown>,
+    _due: Due, path: InPath<(String, String)>, shown: InQuery<Shown>,
 ) -> Result<Json<IdParts>, Problem> {
-    let decoding = async {
-        let (format, id) = in_path(path)?;
-        let form = in_query(shown, SHOWN)?.numbers;
-        let format = parsed(&format)?;
-        let decoded = format.decode(&id).map_err(|error| {
-            let id = written::shown(id.as_bytes());
-            Status::invalid_argument(format!("'{id}' is no id of this format: {error}"))
-        })?;
-        let number = |value| Number(value, form);
-        Ok(Json(parts(&decoded, number)))
-    };
-    Problem::of(&context, decoding).await
+    let (format, id) = in_path(path)?;
+    let form = in_query(shown, SHOWN)?.numbers;
+    let format = parsed(&format)?;
+    let decoded = format.decode(&id).map_err(|error| {
+        let id = written::shown(id.as_bytes());
+        Status::invalid_argument(format!("'{id}' is no id of this format: {error}"))
+    })?;
+    let number = |value| Number(value, form);
+    Ok(Json(parts(&decoded, number)))
 }
 
 fn parts(decoded: &Decoded<'_>, number: impl Fn(u64) -> Number) -> IdParts {
@@ -158,23 +147,17 @@ fn parts(decoded: &Decoded<'_>, number: impl Fn(u64) -> Number) -> IdParts {
         Timeout,
     ),
     responses((status = 200, body = IdFormat), Problems))]
-pub async fn explain(
-    State(context): Node, _due: Due, path: InPath<String>,
-) -> Result<Json<IdFormat>, Problem> {
-    let telling = async { Ok(Json(told(&parsed(&in_path(path)?)?))) };
-    Problem::of(&context, telling).await
+pub async fn explain(_due: Due, path: InPath<String>) -> Result<Json<IdFormat>, Problem> {
+    Ok(Json(told(&parsed(&in_path(path)?)?)))
 }
 
 /// Lists the formats that have a name.
 #[utoipa::path(get, path = "/v1/formats", tag = "ids", params(Timeout),
     responses((status = 200, body = IdFormats), Problems))]
-pub async fn formats(State(context): Node, _due: Due) -> Result<Json<IdFormats>, Problem> {
-    let listing = async {
-        let formats = Format::built_in().map(|(name, _)| Ok(told(&parsed(name)?)));
-        let formats = formats.collect::<Result<_, Status>>()?;
-        Ok(Json(IdFormats { formats }))
-    };
-    Problem::of(&context, listing).await
+pub async fn formats(_due: Due) -> Result<Json<IdFormats>, Problem> {
+    let formats = Format::built_in().map(|(name, _)| Ok(told(&parsed(name)?)));
+    let formats = formats.collect::<Result<_, Status>>()?;
+    Ok(Json(IdFormats { formats }))
 }
 
 fn told(format: &Format) -> IdFormat {

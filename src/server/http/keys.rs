@@ -8,20 +8,20 @@ use tonic::Status;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::{administer, administer_list},
     body,
     number::{Form, Number, SHOWN, Shown},
     problem::{Problem, Problems},
-    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
+    request::{Due, InPath, InQuery, Node, OfKey, OfNamespace, Timeout, in_path, in_query},
     serve::key,
 };
 use crate::{
-    node::{NodeContext, another_reply, to_key},
+    node::{NodeContext, to_key},
     proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
+        peer::administer_request::Request as Administer,
         v1::{self, key::Kind},
     },
     sequence::OwnedKey,
+    server::administer::administer,
 };
 
 /// What may follow the question mark.
@@ -147,34 +147,28 @@ pub struct Held {
 
 /// Lists the keys of a namespace that got numbers, page by page.
 #[utoipa::path(get, path = "/v1/namespaces/{namespace}/keys", tag = "numbers",
-    params(("namespace" = String, Path, description = "The namespace's name."), Options, Timeout),
+    params(OfNamespace, Options, Timeout),
     responses((status = 200, body = Page), Problems))]
 pub async fn list(
     State(context): Node, due: Due, path: InPath<String>, options: InQuery<Options>,
 ) -> Result<Response, Problem> {
-    let listing = async {
-        let (namespace, options) = (in_path(path)?, in_query(options, ALLOWED)?);
-        let after = after(&context, &namespace, &options, due).await?;
-        let limit = limit(options.limit)?;
-        let request = Administer::ListKeys(v1::ListKeysRequest {
-            namespace,
-            prefix: options.prefix.into_bytes().into(),
-            after: after.as_ref().and_then(to_key),
-            limit,
-        });
-        let (Reply::Keys(page), reserved) = administer_list(&context, due, request).await? else {
-            return Err(another_reply());
-        };
-        body::reserved_json(&shown_page(&page, options.numbers), reserved)
-    };
-    Problem::of(&context, listing).await
+    let (namespace, options) = (in_path(path)?, in_query(options, ALLOWED)?);
+    let after = after(&context, &namespace, &options, due).await?;
+    let limit = limit(options.limit)?;
+    let request = Administer::ListKeys(v1::ListKeysRequest {
+        namespace,
+        prefix: options.prefix.into_bytes().into(),
+        after: after.as_ref().and_then(to_key),
+        limit,
+    });
+    let (page, reserved) = administer(&context, request, due.deadline).await?;
+    body::reserved_json(&shown_page(&page, options.numbers), reserved)
 }
 
 /// Tells what the cluster knows of a key.
 #[utoipa::path(get, path = "/v1/namespaces/{namespace}/keys/{key}/explanation", tag = "numbers",
     params(
-        ("namespace" = String, Path, description = "The namespace's name."),
-        ("key" = String, Path, description = "The key: an integer from 0 to 2^64 - 1, or a name."),
+        OfKey,
         Shown,
         Timeout,
     ),
@@ -182,17 +176,12 @@ pub async fn list(
 pub async fn explain(
     State(context): Node, due: Due, path: InPath<(String, String)>, shown: InQuery<Shown>,
 ) -> Result<Json<Explanation>, Problem> {
-    let explaining = async {
-        let (namespace, written) = in_path(path)?;
-        let form = in_query(shown, SHOWN)?.numbers;
-        let key = key(&context, &namespace, written.as_bytes(), due).await?;
-        let request = Administer::Explain(v1::ExplainRequest { namespace, key: to_key(&key) });
-        match administer(&context, due, request).await? {
-            Reply::Explanation(known) => Ok(Json(shown_explanation(&known, form))),
-            _ => Err(another_reply()),
-        }
-    };
-    Problem::of(&context, explaining).await
+    let (namespace, written) = in_path(path)?;
+    let form = in_query(shown, SHOWN)?.numbers;
+    let key = key(&context, &namespace, written.as_bytes(), due).await?;
+    let request = Administer::Explain(v1::ExplainRequest { namespace, key: to_key(&key) });
+    let (known, _) = administer(&context, request, due.deadline).await?;
+    Ok(Json(shown_explanation(&known, form)))
 }
 
 /// Where the page begins.

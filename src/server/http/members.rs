@@ -8,18 +8,17 @@ use tonic::Status;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    administer::administer,
     body,
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, Timeout, action, in_path, in_query},
 };
 use crate::{
-    node::{NodeContext, another_reply},
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
-        v1,
+    node::NodeContext,
+    proto::{peer::administer_request::Request as Administer, v1},
+    server::{
+        administer::administer,
+        written::{integer, shown},
     },
-    server::written::{integer, shown},
 };
 
 /// What a path ends with that makes a learner a voter.
@@ -112,20 +111,16 @@ pub struct Leader {
 #[utoipa::path(post, path = "/v1/cluster:found", tag = "cluster", params(Timeout),
     responses((status = 200, body = Founded), Problems))]
 pub async fn found(State(context): Node, due: Due) -> Result<Json<Founded>, Problem> {
-    let founding = async { context.found(due.deadline).await.map(|done| Json(done.into())) };
-    Problem::of(&context, founding).await
+    Ok(Json(context.found(due.deadline).await?.into()))
 }
 
 /// Adds a running node that holds no data. It becomes a learner.
 #[utoipa::path(post, path = "/v1/members", tag = "cluster", params(Timeout),
     request_body = Added, responses((status = 200, body = Members), Problems))]
 pub async fn add(State(context): Node, due: Due, body: Body) -> Result<Json<Members>, Problem> {
-    let adding = async {
-        let Added { id, peer_address } = body::json(&context, body, due).await?;
-        let request = v1::AddNodeRequest { id, peer_address };
-        change(&context, due, Administer::AddNode(request)).await
-    };
-    Problem::of(&context, adding).await
+    let Added { id, peer_address } = body::json(&context, body, due).await?;
+    let request = v1::AddNodeRequest { id, peer_address };
+    change(&context, due, Administer::AddNode(request)).await
 }
 
 /// Makes a learner a voter. Waits until it has caught up; refused if it has not by the deadline.
@@ -135,14 +130,11 @@ pub async fn add(State(context): Node, due: Due, body: Body) -> Result<Json<Memb
 pub async fn promote(
     State(context): Node, due: Due, path: InPath<String>, force: InQuery<Force>,
 ) -> Result<Json<Members>, Problem> {
-    let promoting = async {
-        let written = in_path(path)?;
-        let to_promote = "to make a learner a voter";
-        let id = action(&written, PROMOTE, to_promote, "PATCH, DELETE")?;
-        let request = v1::NodeRequest { id: member(id)?, force: in_query(force, FORCE)?.force };
-        change(&context, due, Administer::PromoteNode(request)).await
-    };
-    Problem::of(&context, promoting).await
+    let written = in_path(path)?;
+    let to_promote = "to make a learner a voter";
+    let id = action(&written, PROMOTE, to_promote, "PATCH, DELETE")?;
+    let request = v1::NodeRequest { id: member(id)?, force: in_query(force, FORCE)?.force };
+    change(&context, due, Administer::PromoteNode(request)).await
 }
 
 /// Records the new address of a member that has moved.
@@ -152,13 +144,10 @@ pub async fn promote(
 pub async fn update(
     State(context): Node, due: Due, path: InPath<String>, body: Body,
 ) -> Result<Json<Members>, Problem> {
-    let updating = async {
-        let id = member(&in_path(path)?)?;
-        let Moved { peer_address } = body::json(&context, body, due).await?;
-        let request = v1::UpdateNodeRequest { id, peer_address };
-        change(&context, due, Administer::UpdateNode(request)).await
-    };
-    Problem::of(&context, updating).await
+    let id = member(&in_path(path)?)?;
+    let Moved { peer_address } = body::json(&context, body, due).await?;
+    let request = v1::UpdateNodeRequest { id, peer_address };
+    change(&context, due, Administer::UpdateNode(request)).await
 }
 
 /// Removes a member.
@@ -168,12 +157,9 @@ pub async fn update(
 pub async fn remove(
     State(context): Node, due: Due, path: InPath<String>, force: InQuery<Force>,
 ) -> Result<Json<Members>, Problem> {
-    let removing = async {
-        let request =
-            v1::NodeRequest { id: member(&in_path(path)?)?, force: in_query(force, FORCE)?.force };
-        change(&context, due, Administer::RemoveNode(request)).await
-    };
-    Problem::of(&context, removing).await
+    let request =
+        v1::NodeRequest { id: member(&in_path(path)?)?, force: in_query(force, FORCE)?.force };
+    change(&context, due, Administer::RemoveNode(request)).await
 }
 
 /// Hands the leadership over, without a gap.
@@ -182,15 +168,11 @@ pub async fn remove(
 pub async fn transfer(
     State(context): Node, due: Due, to: InQuery<To>,
 ) -> Result<Json<Leader>, Problem> {
-    let handing_over = async {
-        let to = in_query(to, "to=ID")?.to;
-        let request = Administer::TransferLeadership(v1::TransferLeadershipRequest { to });
-        match administer(&context, due, request).await? {
-            Reply::Transfer(now) => Ok(Json(Leader { leader: now.leader, term: now.term })),
-            _ => Err(another_reply()),
-        }
-    };
-    Problem::of(&context, handing_over).await
+    let to = in_query(to, "to=ID")?.to;
+    let request = Administer::TransferLeadership(v1::TransferLeadershipRequest { to });
+    let (v1::TransferLeadershipResponse { leader, term }, _) =
+        administer(&context, request, due.deadline).await?;
+    Ok(Json(Leader { leader, term }))
 }
 
 /// What may follow the question mark of a change that may be forced.
@@ -199,11 +181,10 @@ const FORCE: &str = "force=true, or force=false";
 /// Has the leader change the membership.
 async fn change(
     context: &Arc<NodeContext>, due: Due, request: Administer,
-) -> Result<Json<Members>, Status> {
-    match administer(context, due, request).await? {
-        Reply::Membership(now) => Ok(Json(Members { voters: now.voters, learners: now.learners })),
-        _ => Err(another_reply()),
-    }
+) -> Result<Json<Members>, Problem> {
+    let (v1::MembershipResponse { voters, learners }, _) =
+        administer(context, request, due.deadline).await?;
+    Ok(Json(Members { voters, learners }))
 }
 
 /// The id of a node in a path.

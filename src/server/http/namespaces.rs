@@ -8,18 +8,15 @@ use tonic::Status;
 use utoipa::ToSchema;
 
 use super::{
-    administer::{administer, administer_list},
     body,
     number::{Form, Given, Number, SHOWN, Shown},
     problem::{Problem, Problems},
-    request::{Due, InPath, InQuery, Node, Timeout, in_path, in_query},
+    request::{Due, InPath, InQuery, Node, OfNamespace, Timeout, in_path, in_query},
 };
 use crate::{
-    node::{NodeContext, another_reply},
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
-        v1,
-    },
+    node::NodeContext,
+    proto::{peer::administer_request::Request as Administer, v1},
+    server::administer::administer,
 };
 
 /// The kind of a namespace's keys.
@@ -160,33 +157,25 @@ pub struct Namespaces {
 pub async fn list(
     State(context): Node, due: Due, shown: InQuery<Shown>,
 ) -> Result<Response, Problem> {
-    let listing = async {
-        let form = in_query(shown, SHOWN)?.numbers;
-        let request = Administer::ListNamespaces(v1::ListNamespacesRequest {});
-        let (reply, reserved) = administer_list(&context, due, request).await?;
-        let Reply::Namespaces(list) = reply else {
-            return Err(another_reply());
-        };
-        let namespaces = list.namespaces.into_iter().map(|one| shown_as(one, form)).collect();
-        body::reserved_json(&Namespaces { namespaces }, reserved)
-    };
-    Problem::of(&context, listing).await
+    let form = in_query(shown, SHOWN)?.numbers;
+    let request = Administer::ListNamespaces(v1::ListNamespacesRequest {});
+    let (list, reserved): (v1::ListNamespacesResponse, _) =
+        administer(&context, request, due.deadline).await?;
+    let namespaces = list.namespaces.into_iter().map(|one| shown_as(one, form)).collect();
+    body::reserved_json(&Namespaces { namespaces }, reserved)
 }
 
 /// One namespace.
 #[utoipa::path(get, path = "/v1/namespaces/{namespace}", tag = "namespaces",
-    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
+    params(OfNamespace, Shown, Timeout),
     responses((status = 200, body = Namespace), Problems))]
 pub async fn get(
     State(context): Node, due: Due, path: InPath<String>, shown: InQuery<Shown>,
 ) -> Result<Json<Namespace>, Problem> {
-    let getting = async {
-        let form = in_query(shown, SHOWN)?.numbers;
-        let name = in_path(path)?;
-        let request = Administer::GetNamespace(v1::GetNamespaceRequest { name });
-        namespace(&context, due, request, form).await
-    };
-    Problem::of(&context, getting).await
+    let form = in_query(shown, SHOWN)?.numbers;
+    let name = in_path(path)?;
+    let request = Administer::GetNamespace(v1::GetNamespaceRequest { name });
+    namespace(&context, due, request, form).await
 }
 
 /// Creates a namespace. What is left out is as `ratchet namespace create` has it.
@@ -195,78 +184,67 @@ pub async fn get(
 pub async fn create(
     State(context): Node, due: Due, shown: InQuery<Shown>, body: Body,
 ) -> Result<(StatusCode, Json<Namespace>), Problem> {
-    let creating = async {
-        let form = in_query(shown, SHOWN)?.numbers;
-        let given: Create = body::json(&context, body, due).await?;
-        let request = Administer::CreateNamespace(v1::CreateNamespaceRequest {
-            name: given.name,
-            key_kind: given.key_kind.on_the_wire().into(),
-            step: number("step", given.step)?,
-            step_min: number("step_min", given.step_min)?,
-            step_max: number("step_max", given.step_max)?,
-            increment: number("increment", given.increment)?,
-            start: number("start", given.start)?,
-            max: number("max", given.max)?,
-            section_size: number("section_size", given.section_size)?,
-            gapless: given.gapless,
-            request_id_optional: given.request_id_optional,
-            description: given.description,
-            count_max: number("count_max", given.count_max)?,
-            keys_max: number("keys_max", given.keys_max)?,
-            format: given.format,
-        });
-        let created = namespace(&context, due, request, form).await?;
-        Ok((StatusCode::CREATED, created))
-    };
-    Problem::of(&context, creating).await
+    let form = in_query(shown, SHOWN)?.numbers;
+    let given: Create = body::json(&context, body, due).await?;
+    let request = Administer::CreateNamespace(v1::CreateNamespaceRequest {
+        name: given.name,
+        key_kind: given.key_kind.on_the_wire().into(),
+        step: number("step", given.step)?,
+        step_min: number("step_min", given.step_min)?,
+        step_max: number("step_max", given.step_max)?,
+        increment: number("increment", given.increment)?,
+        start: number("start", given.start)?,
+        max: number("max", given.max)?,
+        section_size: number("section_size", given.section_size)?,
+        gapless: given.gapless,
+        request_id_optional: given.request_id_optional,
+        description: given.description,
+        count_max: number("count_max", given.count_max)?,
+        keys_max: number("keys_max", given.keys_max)?,
+        format: given.format,
+    });
+    let created = namespace(&context, due, request, form).await?;
+    Ok((StatusCode::CREATED, created))
 }
 
 /// Changes a namespace. What is left out stays.
 #[utoipa::path(patch, path = "/v1/namespaces/{namespace}", tag = "namespaces",
-    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Timeout),
+    params(OfNamespace, Shown, Timeout),
     request_body = Update, responses((status = 200, body = Namespace), Problems))]
 pub async fn update(
     State(context): Node, due: Due, path: InPath<String>, shown: InQuery<Shown>, body: Body,
 ) -> Result<Json<Namespace>, Problem> {
-    let updating = async {
-        let form = in_query(shown, SHOWN)?.numbers;
-        let name = in_path(path)?;
-        let given: Update = body::json(&context, body, due).await?;
-        let request = Administer::UpdateNamespace(v1::UpdateNamespaceRequest {
-            name,
-            step: number("step", given.step)?,
-            step_min: number("step_min", given.step_min)?,
-            step_max: number("step_max", given.step_max)?,
-            max: number("max", given.max)?,
-            description: given.description,
-            count_max: number("count_max", given.count_max)?,
-            keys_max: number("keys_max", given.keys_max)?,
-            increment: number("increment", given.increment)?,
-            start: number("start", given.start)?,
-            section_size: number("section_size", given.section_size)?,
-            key_kind: (given.key_kind).map_or(v1::KeyKind::Unspecified, Kind::on_the_wire).into(),
-            request_id_optional: given.request_id_optional,
-        });
-        namespace(&context, due, request, form).await
-    };
-    Problem::of(&context, updating).await
+    let form = in_query(shown, SHOWN)?.numbers;
+    let name = in_path(path)?;
+    let given: Update = body::json(&context, body, due).await?;
+    let request = Administer::UpdateNamespace(v1::UpdateNamespaceRequest {
+        name,
+        step: number("step", given.step)?,
+        step_min: number("step_min", given.step_min)?,
+        step_max: number("step_max", given.step_max)?,
+        max: number("max", given.max)?,
+        description: given.description,
+        count_max: number("count_max", given.count_max)?,
+        keys_max: number("keys_max", given.keys_max)?,
+        increment: number("increment", given.increment)?,
+        start: number("start", given.start)?,
+        section_size: number("section_size", given.section_size)?,
+        key_kind: (given.key_kind).map_or(v1::KeyKind::Unspecified, Kind::on_the_wire).into(),
+        request_id_optional: given.request_id_optional,
+    });
+    namespace(&context, due, request, form).await
 }
 
 async fn namespace(
     context: &Arc<NodeContext>, due: Due, request: Administer, form: Form,
-) -> Result<Json<Namespace>, Status> {
-    match administer(context, due, request).await? {
-        Reply::Namespace(namespace) => Ok(Json(shown_as(namespace, form))),
-        _ => Err(another_reply()),
-    }
+) -> Result<Json<Namespace>, Problem> {
+    let (namespace, _) = administer(context, request, due.deadline).await?;
+    Ok(Json(shown_as(namespace, form)))
 }
 
 /// A setting of a namespace, if it was given.
 fn number(name: &str, given: Option<Given>) -> Result<Option<u64>, Status> {
-    let number = given.as_ref().map(Given::number).transpose();
-    number.map_err(|text| {
-        Status::invalid_argument(format!("{name} is {text:?}; give an integer from 0 on"))
-    })
+    given.map(|given| given.number(name, 0)).transpose()
 }
 
 fn shown_as(namespace: v1::Namespace, form: Form) -> Namespace {

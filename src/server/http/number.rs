@@ -1,6 +1,9 @@
 //! How numbers are written: as strings, or as JSON's numbers if the caller asks for that.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize, Serializer};
+use tonic::Status;
 use utoipa::{
     IntoParams, PartialSchema, ToSchema,
     openapi::{
@@ -83,14 +86,18 @@ fn either(description: &str) -> RefOr<Schema> {
 }
 
 impl Given {
-    /// The number.
+    /// The number. `what` it is and the `least` that it may be are for an error.
     ///
     /// # Errors
-    /// The text, if it is none.
-    pub fn number(&self) -> Result<u64, &str> {
+    /// INVALID_ARGUMENT if it is none.
+    pub fn number(&self, what: impl Display, least: u64) -> Result<u64, Status> {
         match self {
             Given::Number(number) => Ok(*number),
-            Given::Text(text) => integer(text.as_bytes()).ok_or(text),
+            Given::Text(text) => integer(text.as_bytes()).ok_or_else(|| {
+                Status::invalid_argument(format!(
+                    "{what} is {text:?}; give an integer from {least} on"
+                ))
+            }),
         }
     }
 }
@@ -107,8 +114,9 @@ mod tests {
         assert_eq!(written(Form::Number), "9007199254740993");
         for json in ["\"9007199254740993\"", "9007199254740993"] {
             let given: Given = serde_json::from_str(json).unwrap();
-            assert_eq!(given.number(), Ok(big));
+            assert_eq!(given.number("count", 1).unwrap(), big);
         }
-        assert_eq!(Given::Text("-1".to_owned()).number(), Err("-1"));
+        let refused = Given::Text("-1".to_owned()).number("count", 1).unwrap_err();
+        assert_eq!(refused.message(), "count is \"-1\"; give an integer from 1 on");
     }
 }

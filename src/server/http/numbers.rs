@@ -17,8 +17,8 @@ use super::{
     body,
     number::{Form, Given, Number, SHOWN, Shown},
     problem::{Problem, Problems},
-    request::{Due, InPath, InQuery, Node, Timeout, action, in_path, in_query},
-    serve::{answer, key, serve},
+    request::{Due, InPath, InQuery, Node, OfKey, OfNamespace, Timeout, action, in_path, in_query},
+    serve::{key, serve},
 };
 use crate::{
     metrics::Door,
@@ -125,8 +125,7 @@ pub struct RefusedKeys {
 /// Takes the next numbers of a key. They are greater than every number that anyone got of it before.
 #[utoipa::path(post, path = "/v1/namespaces/{namespace}/keys/{key}:next", tag = "numbers",
     params(
-        ("namespace" = String, Path, description = "The namespace's name."),
-        ("key" = String, Path, description = "The key: an integer from 0 to 2^64 - 1, or a name."),
+        OfKey,
         Options,
         Idempotency,
         Timeout,
@@ -136,92 +135,85 @@ pub async fn next(
     State(context): Node, due: Due, path: InPath<(String, String)>, options: InQuery<Options>,
     headers: HeaderMap,
 ) -> Result<Json<Range>, Problem> {
-    let taken = async {
-        let (namespace, written) = in_path(path)?;
-        let options = in_query(options, ALLOWED)?;
-        let written = action(&written, NEXT, "to take a number", "GET, HEAD")?;
-        let request = Next {
-            key: key(&context, &namespace, written.as_bytes(), due).await?,
-            namespace,
-            count: options.count.unwrap_or(1),
-            id: idempotency_key(&headers)?,
-            known: KnownRoute::UNWANTED,
-        };
-        let range = serve(&context, request, due).await?;
-        Ok(Json(Range {
-            first: Number(range.first, options.numbers),
-            last: Number(range.last, options.numbers),
-            increment: Number(range.increment, options.numbers),
-        }))
+    let (namespace, written) = in_path(path)?;
+    let options = in_query(options, ALLOWED)?;
+    let written = action(&written, NEXT, "to take a number", "GET, HEAD")?;
+    let request = Next {
+        key: key(&context, &namespace, written.as_bytes(), due).await?,
+        namespace,
+        count: options.count.unwrap_or(1),
+        id: idempotency_key(&headers)?,
+        known: KnownRoute::UNWANTED,
     };
-    answer(&context, due, taken).await
+    let range = serve(&context, request, due).await?;
+    Ok(Json(Range {
+        first: Number(range.first, options.numbers),
+        last: Number(range.last, options.numbers),
+        increment: Number(range.increment, options.numbers),
+    }))
 }
 
 /// Takes numbers of many keys at once.
 #[utoipa::path(post, path = "/v1/namespaces/{namespace}:next", tag = "numbers",
-    params(("namespace" = String, Path, description = "The namespace's name."), Shown, Idempotency, Timeout),
+    params(OfNamespace, Shown, Idempotency, Timeout),
     request_body = ManyAsked, responses((status = 200, body = Many), Problems))]
 pub async fn next_many(
     State(context): Node, due: Due, path: InPath<String>, options: InQuery<Options>,
     headers: HeaderMap, body: Body,
 ) -> Result<Response, Problem> {
-    let taken = async {
-        let written = in_path(path)?;
-        let options = in_query(options, ALLOWED)?;
-        let to_take = "to take numbers of many keys";
-        let namespace = action(&written, NEXT, to_take, "GET, HEAD, PATCH, DELETE")?;
-        if options.count.is_some() {
-            return Err(Status::invalid_argument(
-                "count is for one key; for many keys give \"counts\" in the body",
-            ));
-        }
-        let asked: ManyAsked = body::json(&context, body, due).await?;
-        let most = asked.keys.len();
-        check_count(most)?;
-        let keys = keys(&context, namespace, &asked.keys, due).await?;
-        let counts = counts(&asked.counts)?;
-        let (id, known) = (idempotency_key(&headers)?, KnownRoute::UNWANTED);
-        let request = NextMany::new(namespace.to_owned(), keys, counts.clone(), id, known)?;
-        let answer_bytes = most * KEY_BYTES;
-        let reservation = context.request_memory.reserve(answer_bytes)?;
-        let ranges = serve(&context, request, due).await?;
-        let errors = context.metrics.errors.of(Door::http);
-        if let Some(exhausted) = &ranges.exhausted {
-            errors.add(Code::OutOfRange, exhausted.places.len() as u64);
-        }
-        for refused in &ranges.refused {
-            errors.add(refused.why.code(), refused.places.len() as u64);
-        }
-        let form = options.numbers;
-        let range = |(place, first): (usize, u64)| {
-            let count = counts.get(place).copied().unwrap_or(1);
-            (first > 0).then(|| Range {
-                first: Number(first, form),
-                last: Number(first + (count - 1) * ranges.increment, form),
-                increment: Number(ranges.increment, form),
-            })
-        };
-        let firsts = ranges.firsts.iter().copied().enumerate();
-        let answer = Many {
-            ranges: firsts.map(range).collect(),
-            exhausted: (ranges.exhausted).map(|exhausted| exhausted.why.message().to_owned()),
-            refused: (ranges.refused.into_iter())
-                .map(|refused| RefusedKeys {
-                    places: refused.places,
-                    why: refused.why.message().to_owned(),
-                })
-                .collect(),
-        };
-        body::reserved_json(&answer, reservation)
+    let written = in_path(path)?;
+    let options = in_query(options, ALLOWED)?;
+    let to_take = "to take numbers of many keys";
+    let namespace = action(&written, NEXT, to_take, "GET, HEAD, PATCH, DELETE")?;
+    if options.count.is_some() {
+        let why = "count is for one key; for many keys give \"counts\" in the body";
+        return Err(Status::invalid_argument(why).into());
+    }
+    let asked: ManyAsked = body::json(&context, body, due).await?;
+    let most = asked.keys.len();
+    check_count(most)?;
+    let keys = keys(&context, namespace, &asked.keys, due).await?;
+    let counts = asked.counts.iter().map(|count| count.number("count", 1));
+    let counts = counts.collect::<Result<Vec<u64>, Status>>()?;
+    let (id, known) = (idempotency_key(&headers)?, KnownRoute::UNWANTED);
+    let request = NextMany::new(namespace.to_owned(), keys, counts.clone(), id, known)?;
+    let answer_bytes = most * KEY_BYTES;
+    let reservation = context.request_memory.reserve(answer_bytes)?;
+    let ranges = serve(&context, request, due).await?;
+    let errors = context.metrics.errors.of(Door::http);
+    if let Some(exhausted) = &ranges.exhausted {
+        errors.add(Code::OutOfRange, exhausted.places.len() as u64);
+    }
+    for refused in &ranges.refused {
+        errors.add(refused.why.code(), refused.places.len() as u64);
+    }
+    let form = options.numbers;
+    let range = |(place, first): (usize, u64)| {
+        let count = counts.get(place).copied().unwrap_or(1);
+        (first > 0).then(|| Range {
+            first: Number(first, form),
+            last: Number(first + (count - 1) * ranges.increment, form),
+            increment: Number(ranges.increment, form),
+        })
     };
-    answer(&context, due, taken).await
+    let firsts = ranges.firsts.iter().copied().enumerate();
+    let answer = Many {
+        ranges: firsts.map(range).collect(),
+        exhausted: (ranges.exhausted).map(|exhausted| exhausted.why.message().to_owned()),
+        refused: (ranges.refused.into_iter())
+            .map(|refused| RefusedKeys {
+                places: refused.places,
+                why: refused.why.message().to_owned(),
+            })
+            .collect(),
+    };
+    body::reserved_json(&answer, reservation)
 }
 
 /// The last number handed out for a key.
 #[utoipa::path(get, path = "/v1/namespaces/{namespace}/keys/{key}", tag = "numbers",
     params(
-        ("namespace" = String, Path, description = "The namespace's name."),
-        ("key" = String, Path, description = "The key: an integer from 0 to 2^64 - 1, or a name."),
+        OfKey,
         Shown,
         Timeout,
     ),
@@ -229,28 +221,15 @@ pub async fn next_many(
 pub async fn current(
     State(context): Node, due: Due, path: InPath<(String, String)>, shown: InQuery<Shown>,
 ) -> Result<Json<Last>, Problem> {
-    let read = async {
-        let (namespace, written) = in_path(path)?;
-        let form = in_query(shown, SHOWN)?.numbers;
-        let request = Current {
-            key: key(&context, &namespace, written.as_bytes(), due).await?,
-            namespace,
-            known: KnownRoute::UNWANTED,
-        };
-        let last = serve(&context, request, due).await?;
-        Ok(Json(Last { last: last.map(|last| Number(last, form)) }))
+    let (namespace, written) = in_path(path)?;
+    let form = in_query(shown, SHOWN)?.numbers;
+    let request = Current {
+        key: key(&context, &namespace, written.as_bytes(), due).await?,
+        namespace,
+        known: KnownRoute::UNWANTED,
     };
-    answer(&context, due, read).await
-}
-
-/// How many numbers of each key a body asks for.
-fn counts(given: &[Given]) -> Result<Vec<u64>, Status> {
-    let counts = given.iter().map(|count| {
-        count.number().map_err(|text| {
-            Status::invalid_argument(format!("count is {text:?}; give an integer from 1 on"))
-        })
-    });
-    counts.collect()
+    let last = serve(&context, request, due).await?;
+    Ok(Json(Last { last: last.map(|last| Number(last, form)) }))
 }
 
 /// Refuses a body with too many keys.

@@ -6,7 +6,6 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
@@ -61,19 +60,48 @@ use super::{
 )]
 pub struct Api;
 
-/// The description. That it can be written as JSON follows from the types alone; a test writes it.
-static API: LazyLock<Value> =
-    LazyLock::new(|| serde_json::to_value(Api::openapi()).expect("the description is JSON"));
-
-/// The description of the API.
-pub fn api() -> &'static Value {
-    &API
-}
-
-/// The description as it is sent.
-static JSON: LazyLock<String> = LazyLock::new(|| api().to_string());
+/// The description as it is sent. That it can be written as JSON follows from the types alone; a test writes it.
+static JSON: LazyLock<String> =
+    LazyLock::new(|| Api::openapi().to_json().expect("the description is JSON"));
 
 /// `GET /openapi.json`.
 pub async fn document() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], JSON.as_str()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// All that a value holds, itself first.
+    fn all_in(value: &Value) -> Vec<&Value> {
+        let inner: Vec<&Value> = match value {
+            Value::Array(items) => items.iter().collect(),
+            Value::Object(members) => members.values().collect(),
+            _ => Vec::new(),
+        };
+        [value].into_iter().chain(inner.into_iter().flat_map(all_in)).collect()
+    }
+
+    #[test]
+    fn every_operation_has_a_tag_that_is_described_and_no_reference_leads_nowhere() {
+        let api: Value = serde_json::from_str(&JSON).unwrap();
+        let paths = api["paths"].as_object().unwrap().values();
+        let operations: Vec<&Value> =
+            paths.flat_map(|path| path.as_object().unwrap().values()).collect();
+        assert_eq!(operations.len(), 26);
+        for operation in operations {
+            let mut tags = api["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]);
+            assert!(tags.any(|tag| *tag == operation["tags"][0]), "{operation}");
+        }
+        let references = all_in(&api).into_iter().filter_map(|value| value.get("$ref")?.as_str());
+        let references: Vec<&str> = references.collect();
+        assert!(!references.is_empty());
+        for reference in references {
+            let place = reference.strip_prefix('#').unwrap();
+            assert!(api.pointer(place).is_some(), "{reference}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ use tokio::{
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
-use super::{problem::Problem, uncacheable::uncacheable};
+use super::{body::uncacheable, problem::Problem};
 use crate::{
     node::NodeContext,
     proto::{busy, v1::Reason},
@@ -76,10 +76,10 @@ impl Live {
     }
 
     /// `GET /events`: server-sent events, each with all parts that change.
-    pub fn watch(&self, context: &NodeContext) -> Result<Response, Problem> {
+    pub fn watch(&self) -> Result<Response, Problem> {
         if self.parts.receiver_count() >= WATCHERS_MAX {
             let text = format!("{WATCHERS_MAX} others watch this node's page; look again later");
-            return Err(Problem::new(context, busy(Reason::Busy, RETRY_AFTER_MS, text)));
+            return Err(busy(Reason::Busy, RETRY_AFTER_MS, text).into());
         }
         let end = tokio::time::sleep(WATCH_TIME_MAX);
         let parts = WatchStream::from_changes(self.parts.subscribe());

@@ -10,8 +10,7 @@ use tonic::{Code, Status};
 use utoipa::{IntoResponses, ToSchema};
 
 use crate::{
-    metrics::{Door, Label},
-    node::NodeContext,
+    metrics::Label,
     proto::{reason_of, retry_after_ms, v1::Reason},
 };
 
@@ -24,9 +23,15 @@ pub const ALLOW: &str = "allow";
 /// The most bytes of the text that says what was wrong.
 const DETAIL_BYTES_MAX: usize = 1_024;
 
-/// What went wrong.
+/// What went wrong. It is counted once it is an answer.
 #[derive(Debug)]
 pub struct Problem(Status);
+
+impl From<Status> for Problem {
+    fn from(status: Status) -> Self {
+        Problem(status)
+    }
+}
 
 /// A problem as it is sent.
 #[derive(Debug, Serialize, ToSchema)]
@@ -56,18 +61,11 @@ pub enum Problems {
 }
 
 impl Problem {
-    /// Counts an error, and makes a problem of it.
-    pub fn new(context: &NodeContext, status: Status) -> Self {
-        context.metrics.errors.of(Door::http).add(status.code(), 1);
-        Problem(status)
-    }
-
-    /// The answer, or the problem that a failure is.
-    pub async fn of<A>(
-        context: &NodeContext, answering: impl Future<Output = Result<A, Status>>,
-    ) -> Result<A, Problem> {
-        let answer = answering.await;
-        answer.map_err(|status| Problem::new(context, status))
+    /// The answer that tells it in a form of the caller's.
+    pub fn told_as(&self, told: impl IntoResponse) -> Response {
+        let mut answer = told.into_response();
+        answer.extensions_mut().insert(self.code());
+        answer
     }
 
     /// What gRPC calls it.
@@ -123,7 +121,7 @@ impl IntoResponse for Problem {
             outcome: outcome.as_str_name().trim_start_matches("OUTCOME_"),
             detail: self.detail(),
         };
-        let mut response = (status, Json(details)).into_response();
+        let mut response = self.told_as((status, Json(details)));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(methods) = self.0.metadata().get(ALLOW)

@@ -18,7 +18,6 @@ use utoipa::{
 
 use super::problem::{ALLOW, Problem};
 use crate::{
-    metrics::Door,
     node::NodeContext,
     server::{
         deadline::budget,
@@ -39,6 +38,26 @@ pub struct Timeout {
     timeout_ms: Option<u64>,
 }
 
+/// The namespace that a path names, for the description of the API.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code)] // The description alone reads it.
+pub struct OfNamespace {
+    /// The namespace's name.
+    namespace: String,
+}
+
+/// The key that a path names, for the description of the API.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code)] // The description alone reads it.
+pub struct OfKey {
+    /// The namespace's name.
+    namespace: String,
+    /// The key: an integer from 0 to 2^64 - 1, or a name.
+    key: String,
+}
+
 /// The schema of an integer from 1 on.
 fn from_one() -> Object {
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build()
@@ -55,8 +74,6 @@ pub type InQuery<T> = Result<Query<T>, QueryRejection>;
 /// When a request is to be answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Due {
-    /// When it arrived.
-    pub arrived: Instant,
     /// When it is to be answered.
     pub deadline: Instant,
 }
@@ -72,24 +89,13 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
             let millis = integer(value.as_bytes());
             millis.filter(|millis| *millis > 0).ok_or_else(|| {
                 let value = shown(value.as_bytes());
-                Problem::new(
-                    context,
-                    Status::invalid_argument(format!(
-                        "{TIMEOUT_HEADER} is '{value}'; give milliseconds, at least 1"
-                    )),
-                )
+                Status::invalid_argument(format!(
+                    "{TIMEOUT_HEADER} is '{value}'; give milliseconds, at least 1"
+                ))
             })
         });
         let patience = patience.transpose()?.map(Duration::from_millis);
-        Ok(Due { arrived, deadline: arrived + budget(patience, &context.config) })
-    }
-}
-
-impl Due {
-    /// Records how long the request took.
-    pub fn observe(self, context: &NodeContext) {
-        let spans = context.metrics.request_seconds.of(Door::http);
-        spans.observe(self.arrived.elapsed(), 1);
+        Ok(Due { deadline: arrived + budget(patience, &context.config) })
     }
 }
 

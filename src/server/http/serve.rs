@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
-use tonic::Status;
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use tokio::time::Instant;
+use tonic::{Code, Status};
 
-use super::{problem::Problem, request::Due};
+use super::request::{Due, Node};
 use crate::{
+    metrics::Door,
     node::{NodeContext, Origin, SequenceRequest},
     sequence::OwnedKey,
     server::{errors::to_client, written},
@@ -22,15 +29,24 @@ pub async fn serve<Q: SequenceRequest>(
     Ok(answered.map_err(to_client)?.answer)
 }
 
-/// Waits for the answer, and records how long it took and whether it failed.
-///
-/// # Errors
-/// The problem that a failure is.
-pub async fn answer<A>(
-    context: &NodeContext, due: Due, answering: impl Future<Output = Result<A, Status>>,
-) -> Result<A, Problem> {
-    let answer = Problem::of(context, answering).await;
-    due.observe(context);
+/// Waits for an answer, and records how long it took.
+pub async fn timed(context: &NodeContext, answering: impl Future<Output = Response>) -> Response {
+    let arrived = Instant::now();
+    let answer = answering.await;
+    context.metrics.request_seconds.of(Door::http).observe(arrived.elapsed(), 1);
+    answer
+}
+
+/// Answers a request of a path whose answers are [`timed`].
+pub async fn time(State(context): Node, request: Request, next: Next) -> Response {
+    timed(&context, next.run(request)).await
+}
+
+/// Counts the problem that an answer tells, if it tells one.
+pub async fn count(State(context): Node, answer: Response) -> Response {
+    if let Some(code) = answer.extensions().get::<Code>() {
+        context.metrics.errors.of(Door::http).add(*code, 1);
+    }
     answer
 }
 

@@ -5,17 +5,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    administer::administer_list,
     body,
     problem::{Problem, Problems},
     request::{Due, Node, Timeout},
 };
 use crate::{
-    node::another_reply,
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
-        v1,
-    },
+    proto::{peer::administer_request::Request as Administer, v1},
+    server::administer::administer,
 };
 
 /// The leader's view of the cluster, or what the asked node last knew.
@@ -120,15 +116,10 @@ struct NodeStatus {
 #[utoipa::path(get, path = "/v1/status", tag = "cluster", params(Timeout),
     responses((status = 200, body = ClusterStatus), Problems))]
 pub async fn status(State(context): Node, due: Due) -> Result<Response, Problem> {
-    let asking = async {
-        let request = Administer::Status(v1::StatusRequest {});
-        let (Reply::Status(status), reserved) = administer_list(&context, due, request).await?
-        else {
-            return Err(another_reply());
-        };
-        body::reserved_json(&ClusterStatus::from(status), reserved)
-    };
-    Problem::of(&context, asking).await
+    let request = Administer::Status(v1::StatusRequest {});
+    let (status, reserved): (v1::StatusResponse, _) =
+        administer(&context, request, due.deadline).await?;
+    body::reserved_json(&ClusterStatus::from(status), reserved)
 }
 
 impl From<v1::StatusResponse> for ClusterStatus {

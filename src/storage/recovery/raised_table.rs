@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use openraft::{EntryPayload, entry::RaftEntry};
-use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
+use rocksdb::WriteBatch;
 
 use super::{margin::RaisePlan, survivor::Survivor};
 use crate::{
@@ -95,15 +95,12 @@ fn copy_range(
     survivor: &Survivor<'_>, to: &[u8], (first, end): (Vec<u8>, Vec<u8>),
 ) -> Result<(), StoreError> {
     let db = survivor.db;
-    let from = survivor.generation().prefix();
+    let generation = survivor.generation();
+    let from = generation.prefix();
     let applied = db.family(Family::Applied)?;
-    let mut options = ReadOptions::default();
-    options.set_iterate_upper_bound(end);
-    options.fill_cache(false);
-    let mode = IteratorMode::From(&first, Direction::Forward);
     let mut batch = WriteBatch::default();
-    for record in db.db.iterator_cf_opt(applied, options, mode) {
-        let (key, value) = record.map_err(|error| db.failed(&error))?;
+    for record in generation.records(&first, end)? {
+        let (key, value) = record?;
         batch.put_cf(applied, [to, &key[from.len()..]].concat(), value);
         if batch.size_in_bytes() >= BATCH_BYTES {
             db.write(std::mem::take(&mut batch), false)?;
@@ -118,17 +115,14 @@ fn raise_sections(
 ) -> Result<BTreeMap<NamespaceId, RaisedNamespace>, StoreError> {
     let db = survivor.db;
     let mut raised = plan.raised.clone();
-    let from = survivor.generation().prefix();
+    let generation = survivor.generation();
+    let from = generation.prefix();
     let (sections, end) = sections_range(&from);
     let applied = db.family(Family::Applied)?;
-    let mut options = ReadOptions::default();
-    options.set_iterate_upper_bound(end);
-    options.fill_cache(false);
-    let mode = IteratorMode::From(&sections, Direction::Forward);
     let mut batch = WriteBatch::default();
     let mut totals: BTreeMap<NamespaceId, NamespaceTotals> = BTreeMap::new();
-    for record in db.db.iterator_cf_opt(applied, options, mode) {
-        let (key, value) = record.map_err(|error| db.failed(&error))?;
+    for record in generation.records(&sections, end)? {
+        let (key, value) = record?;
         let before: SectionRecord = db.decode(Family::Applied, &key, &value)?;
         let name = &key[from.len()..];
         let id = namespace_of_section(name);

@@ -12,8 +12,8 @@ use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::{
-    day_changes::DayChanges, namespace_records::NamespaceRecords, namespaces::Namespaces,
-    recent::RecentRecords, request_changes::RequestChanges, workers::WorkerChanges,
+    namespace_records::NamespaceRecords, namespaces::Namespaces, recent::RecentRecords,
+    records::Records,
 };
 use crate::{
     sequence::{
@@ -25,7 +25,10 @@ use crate::{
         codec,
         database::Database,
         error::StoreError,
-        layout::{Family, ledger_key, section_key},
+        layout::{
+            Family, day_key, days_range_of, ledger_key, request_book_key, request_key, request_place_key,
+            section_key, worker_key, workers_range,
+        },
     },
 };
 
@@ -38,9 +41,11 @@ pub struct TableChange {
     /// Records that were read for the entry that is applied next.
     read_ahead: HashMap<SectionId, SectionRecord>,
     ledger: Option<Ledger>,
-    requests: RequestChanges,
-    days: DayChanges,
-    workers: WorkerChanges,
+    request_book: Records<RequestBook>,
+    remembered: Records<Remembered>,
+    queued_ids: Records<QueuedId>,
+    days: Records<DayBooks>,
+    workers: Records<WorkerRecord>,
     namespaces: NamespaceRecords,
     /// Records of the table that need not be read from it.
     recent_records: Option<Arc<RecentRecords>>,
@@ -56,9 +61,11 @@ impl TableChange {
         db: Arc<Database>, prefix: Vec<u8>, namespaces: Arc<Namespaces>,
     ) -> Self {
         TableChange {
-            requests: RequestChanges::new(db.clone(), prefix.clone()),
-            days: DayChanges::new(db.clone(), prefix.clone()),
-            workers: WorkerChanges::new(db.clone(), prefix.clone()),
+            request_book: Records::new(&db),
+            remembered: Records::new(&db),
+            queued_ids: Records::new(&db),
+            days: Records::new(&db),
+            workers: Records::new(&db),
             namespaces: NamespaceRecords::new(db.clone(), prefix.clone(), namespaces),
             db,
             prefix,
@@ -153,7 +160,9 @@ impl TableChange {
         if let Some(ledger) = self.ledger.take() {
             self.put(&ledger_key(&self.prefix), &ledger)?;
         }
-        self.requests.write(&mut self.batch)?;
+        self.request_book.write(&mut self.batch)?;
+        self.remembered.write(&mut self.batch)?;
+        self.queued_ids.write(&mut self.batch)?;
         self.days.write(&mut self.batch)?;
         self.workers.write(&mut self.batch)?;
         self.read_ahead = HashMap::new();
@@ -225,19 +234,20 @@ impl Table for TableChange {
     }
 
     fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, StoreError> {
-        self.days.find(id, day)
+        self.days.find(&day_key(&self.prefix, id, day))
     }
 
     fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks) {
-        self.days.put(id, day, books);
+        self.days.put(day_key(&self.prefix, id, day), Some(books));
     }
 
     fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, StoreError> {
-        self.days.booked(id)
+        let days = self.days.keys(&days_range_of(&self.prefix, id))?.into_iter();
+        Ok(days.filter_map(|key| key.last_chunk().copied()).map(u32::from_be_bytes).collect())
     }
 
     fn remove_day_books(&mut self, id: NamespaceId, day: u32) {
-        self.days.remove(id, day);
+        self.days.put(day_key(&self.prefix, id, day), None);
     }
 
     fn note_skipped(&mut self, numbers: u64) {
@@ -265,8 +275,8 @@ impl NamespaceTable for TableChange {
     }
 
     fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), StoreError> {
-        self.days.remove_all(id);
-        self.workers.remove(id);
+        self.days.remove_range(days_range_of(&self.prefix, id));
+        self.workers.remove_range(workers_range(&self.prefix, id));
         self.sections.retain(|section, _| section.namespace != id);
         self.namespaces.remove(id)
     }
@@ -302,11 +312,11 @@ impl NamespaceTable for TableChange {
 
 impl WorkerTable for TableChange {
     fn worker(&self, id: NamespaceId, worker: u32) -> Result<Option<WorkerRecord>, StoreError> {
-        self.workers.find(id, worker)
+        self.workers.find(&worker_key(&self.prefix, id, worker))
     }
 
     fn put_worker(&mut self, id: NamespaceId, worker: u32, record: WorkerRecord) {
-        self.workers.put(id, worker, record);
+        self.workers.put(worker_key(&self.prefix, id, worker), Some(record));
     }
 }
 
@@ -314,28 +324,32 @@ impl RequestTable for TableChange {
     type ReadError = StoreError;
 
     fn request_book(&self) -> Result<RequestBook, StoreError> {
-        self.requests.book()
+        let book = self.request_book.find(&request_book_key(&self.prefix))?;
+        Ok(book.unwrap_or_default())
     }
 
     fn put_request_book(&mut self, book: RequestBook) {
-        self.requests.put_book(book);
+        self.request_book.put(request_book_key(&self.prefix), Some(book));
     }
 
     fn remembered(
         &self, namespace: NamespaceId, id: &PartId,
     ) -> Result<Option<Remembered>, StoreError> {
-        self.requests.remembered(namespace, id)
+        self.remembered.find(&request_key(&self.prefix, namespace, id))
     }
 
     fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, StoreError> {
-        self.requests.at(place)
+        self.queued_ids.find(&request_place_key(&self.prefix, place))
     }
 
     fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered) {
-        self.requests.add(place, queued, remembered);
+        let key = request_key(&self.prefix, queued.namespace, &queued.id);
+        self.remembered.put(key, Some(remembered));
+        self.queued_ids.put(request_place_key(&self.prefix, place), Some(queued));
     }
 
     fn forget(&mut self, place: Place, queued: &QueuedId) {
-        self.requests.remove(place, queued);
+        self.remembered.put(request_key(&self.prefix, queued.namespace, &queued.id), None);
+        self.queued_ids.put(request_place_key(&self.prefix, place), None);
     }
 }

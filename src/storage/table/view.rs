@@ -18,7 +18,7 @@ use crate::{
         database::Database,
         error::StoreError,
         free_space::FreeSpace,
-        layout::{Family, generation_prefix, ledger_key, next_namespace_key, section_key},
+        layout::{Family, ledger_key, next_namespace_key, section_key},
         store::Store,
     },
 };
@@ -100,21 +100,35 @@ impl AppliedView {
     pub(super) async fn read_few<T: Send + 'static>(
         &self, read: impl Fn(&Generation) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let failed = |why: String| StoreError::invalid(format!("the table cannot be read: {why}"));
-        let reader = self.page_readers.clone().acquire_owned().await;
-        let reader = reader.map_err(|error| failed(error.to_string()))?;
-        let reading = self.clone();
-        let done = self.blocking.run(move || {
-            // If the caller gives up, the thread is still busy: the permit is held until it is done.
-            let _reader = reader;
+        let reading = self.on_thread(&self.page_readers, move |view| {
             loop {
-                let generation = reading.generation();
+                let generation = view.generation();
                 let what = read(&generation)?;
                 // If a snapshot replaced the table meanwhile, records may have been removed: read again.
-                if reading.generation().number() == generation.number() {
+                if view.generation().number() == generation.number() {
                     return Ok(what);
                 }
             }
+        });
+        reading.await
+    }
+
+    /// Reads on a thread for blocking work, once one of `readers` is free.
+    ///
+    /// # Errors
+    /// [`StoreError`] if `read` fails, or no thread runs it.
+    async fn on_thread<T: Send + 'static>(
+        &self, readers: &Arc<Semaphore>,
+        read: impl FnOnce(&AppliedView) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let failed = |why: String| StoreError::invalid(format!("the table cannot be read: {why}"));
+        let reader = readers.clone().acquire_owned().await;
+        let reader = reader.map_err(|error| failed(error.to_string()))?;
+        let view = self.clone();
+        let done = self.blocking.run(move || {
+            // If the caller gives up, the thread is still busy: the permit is held until it is done.
+            let _reader = reader;
+            read(&view)
         });
         done.await.map_err(|error| failed(error.to_string()))?
     }
@@ -189,8 +203,7 @@ impl AppliedView {
     /// # Errors
     /// [`StoreError`] if the database fails or the record is damaged.
     pub fn ledger(&self) -> Result<Ledger, StoreError> {
-        let generation = self.generation.load(Ordering::Acquire);
-        let key = ledger_key(&generation_prefix(self.set, generation));
+        let key = ledger_key(&self.generation().prefix());
         Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
     }
 
@@ -200,13 +213,11 @@ impl AppliedView {
     /// # Errors
     /// [`StoreError`] if the database fails or the record is damaged.
     pub async fn is_founded(&self) -> Result<bool, StoreError> {
-        let generation = self.generation.load(Ordering::Acquire);
-        let key = next_namespace_key(&generation_prefix(self.set, generation));
-        let db = self.db.clone();
-        let read = (self.blocking).run(move || db.get::<NamespaceId>(Family::Applied, &key));
-        let failed = |error| StoreError::invalid(format!("the table cannot be read: {error}"));
-        let next = read.await.map_err(failed)??;
-        Ok(next.is_some())
+        let key = next_namespace_key(&self.generation().prefix());
+        let reading = self.on_thread(&self.readers, move |view| {
+            view.db.get::<NamespaceId>(Family::Applied, &key)
+        });
+        Ok(reading.await?.is_some())
     }
 
     /// Reads the records of sections as [`AppliedView::sections`] does, on a thread for blocking work.
@@ -216,17 +227,11 @@ impl AppliedView {
     pub async fn read_sections(
         &self, ids: Vec<SectionId>,
     ) -> Result<Vec<SectionRecord>, StoreError> {
-        let failed = |why: String| StoreError::invalid(format!("the table cannot be read: {why}"));
-        let reader = self.readers.clone().acquire_owned().await;
-        let reader = reader.map_err(|error| failed(error.to_string()))?;
-        let view = self.clone();
-        let read = self.blocking.run(move || {
-            // If the caller gives up, the thread is still busy: the permit is held until it is done.
-            let _reader = reader;
+        let reading = self.on_thread(&self.readers, move |view| {
             (view.before_read)();
             view.sections(&ids)
         });
-        read.await.map_err(|error| failed(error.to_string()))?
+        reading.await
     }
 
     /// Reads a section's record; the default if there is none. May read the disk: blocks.
@@ -245,12 +250,12 @@ impl AppliedView {
     /// [`StoreError`] if the database fails or a record is damaged.
     pub fn sections(&self, ids: &[SectionId]) -> Result<Vec<SectionRecord>, StoreError> {
         loop {
-            let generation = self.generation.load(Ordering::Acquire);
-            let prefix = generation_prefix(self.set, generation);
+            let generation = self.generation();
+            let prefix = generation.prefix();
             let keys: Vec<Vec<u8>> = ids.iter().map(|id| section_key(&prefix, id)).collect();
             let records = self.db.get_many(Family::Applied, &keys)?;
             // If a snapshot replaced the table meanwhile, records may have been removed: read again.
-            if self.generation.load(Ordering::Acquire) == generation {
+            if self.generation().number() == generation.number() {
                 let records = records.into_iter().map(Option::unwrap_or_default);
                 return Ok(records.collect());
             }

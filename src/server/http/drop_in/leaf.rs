@@ -18,10 +18,9 @@ use crate::{
     node::NodeContext,
     server::{
         http::{
+            body::uncacheable,
             problem::Problem,
             request::{Due, InPath, Node, in_path},
-            serve::answer,
-            uncacheable::uncacheable,
         },
         written::shown,
     },
@@ -35,18 +34,16 @@ pub async fn next(State(context): Node, due: Due, path: InPath<String>) -> Respo
     let taken = async {
         let tag = in_path(path)?;
         let mapped = Mapped::find("leaf_tags", &context.config.leaf_tags, &tag)?;
-        mapped.next_number(&context, None, due).await
+        Ok(mapped.next_number(&context, None, due).await?)
     };
-    as_text(answer(&context, due, taken).await)
+    as_text(taken.await)
 }
 
 /// The next snowflake id. Leaf ignores the key, too.
 pub async fn next_id(State(context): Node, due: Due, _key: InPath<String>) -> Response {
-    let made = async {
-        let namespace = &context.config.leaf_snowflake;
-        one_id(&context, SNOWFLAKE, (namespace, None), Vec::new(), due).await
-    };
-    as_text(answer(&context, due, made).await)
+    let namespace = &context.config.leaf_snowflake;
+    let made = one_id(&context, SNOWFLAKE, (namespace, None), Vec::new(), due);
+    as_text(made.await.map_err(Problem::from))
 }
 
 /// What is in a snowflake id.
@@ -76,9 +73,10 @@ pub async fn decode(State(context): Node, _due: Due, uri: Uri) -> Response {
             sequence_id: parts.sequence.to_string(),
         })
     };
-    uncacheable(match Problem::of(&context, decoding).await {
+    let decoded: Result<Decoded, Problem> = decoding.await;
+    uncacheable(match decoded {
         Ok(decoded) => Json(decoded).into_response(),
-        Err(problem) => Json(BTreeMap::from([("errorMsg", problem.detail())])).into_response(),
+        Err(problem) => problem.told_as(Json(BTreeMap::from([("errorMsg", problem.detail())]))),
     })
 }
 
@@ -102,7 +100,7 @@ fn as_text(answer: Result<u64, Problem>) -> Response {
         Ok(number) => number.to_string().into_response(),
         Err(problem) => {
             let text = problem.detail().to_owned();
-            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+            problem.told_as((StatusCode::INTERNAL_SERVER_ERROR, text))
         }
     })
 }

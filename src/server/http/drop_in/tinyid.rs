@@ -20,10 +20,9 @@ use crate::{
     sequence::Range,
     server::{
         http::{
+            body::uncacheable,
             problem::Problem,
             request::{Due, Node},
-            serve::answer,
-            uncacheable::uncacheable,
         },
         written::shown,
     },
@@ -50,8 +49,7 @@ struct Reply<'a, T> {
 
 /// `nextId`: numbers, in JSON.
 pub async fn next_id(State(context): Node, due: Due, request: Request) -> Response {
-    let taken = answer(&context, due, batch(&context, due, request)).await;
-    uncacheable(match taken {
+    uncacheable(match batch(&context, due, request).await {
         Ok(range) => Listed {
             media_type: "application/json",
             before: "{\"data\":[",
@@ -65,8 +63,7 @@ pub async fn next_id(State(context): Node, due: Due, request: Request) -> Respon
 
 /// `nextIdSimple`: numbers, as text.
 pub async fn next_id_simple(State(context): Node, due: Due, request: Request) -> Response {
-    let taken = answer(&context, due, batch(&context, due, request)).await;
-    uncacheable(match taken {
+    uncacheable(match batch(&context, due, request).await {
         Ok(range) => {
             Listed { media_type: "text/plain; charset=utf-8", before: "", range, after: "" }
                 .into_response()
@@ -77,8 +74,7 @@ pub async fn next_id_simple(State(context): Node, due: Due, request: Request) ->
 
 /// `nextSegmentId`: a segment, in JSON.
 pub async fn next_segment_id(State(context): Node, due: Due, request: Request) -> Response {
-    let taken = answer(&context, due, segment(&context, due, request)).await;
-    uncacheable(match taken {
+    uncacheable(match segment(&context, due, request).await {
         Ok(segment) => {
             Json(Reply { data: Some(segment), code: SUCCESS, message: "" }).into_response()
         }
@@ -88,8 +84,7 @@ pub async fn next_segment_id(State(context): Node, due: Due, request: Request) -
 
 /// `nextSegmentIdSimple`: a segment, as text.
 pub async fn next_segment_id_simple(State(context): Node, due: Due, request: Request) -> Response {
-    let taken = answer(&context, due, segment(&context, due, request)).await;
-    uncacheable(match taken {
+    uncacheable(match segment(&context, due, request).await {
         Ok(segment) => {
             let Segment { current_id, loading_id, max_id, delta, remainder } = segment;
             format!("{current_id},{loading_id},{max_id},{delta},{remainder}").into_response()
@@ -101,7 +96,7 @@ pub async fn next_segment_id_simple(State(context): Node, due: Due, request: Req
 /// The numbers that a request asks for; `None` if it asks for none.
 async fn batch(
     context: &Arc<NodeContext>, due: Due, request: Request,
-) -> Result<Option<Range>, Status> {
+) -> Result<Option<Range>, Problem> {
     let parameters = Parameters::read(context, due, request).await?;
     let count = batch_size(&parameters)?.min(context.config.count_max);
     let of_type = type_of(&parameters, &context.config)?;
@@ -109,19 +104,20 @@ async fn batch(
         return Ok(None);
     }
     let mapped = Mapped::find(TYPES, &context.config.tinyid_types, &of_type)?;
-    mapped.next(context, count, due).await.map(Some)
+    Ok(Some(mapped.next(context, count, due).await?))
 }
 
 /// The segment that a request asks for.
 async fn segment(
     context: &Arc<NodeContext>, due: Due, request: Request,
-) -> Result<Segment, Status> {
+) -> Result<Segment, Problem> {
     let parameters = Parameters::read(context, due, request).await?;
     let of_type = type_of(&parameters, &context.config)?;
     let mapped = Mapped::find(TYPES, &context.config.tinyid_types, &of_type)?;
     let count = context.config.tinyid_segment;
     let range = mapped.next(context, count, due).await?;
-    Segment::of(range).map_err(|why| mapped.warn_operator(Status::failed_precondition(why)))
+    let segment = Segment::of(range);
+    Ok(segment.map_err(|why| mapped.warn_operator(Status::failed_precondition(why)))?)
 }
 
 /// How many numbers a request asks for. As with Tinyid it is 1 if it says nothing, and none if it asks for less.
@@ -161,12 +157,12 @@ fn failed(problem: &Problem) -> Response {
         _ => SYSTEM_ERROR,
     };
     let reply: Reply<()> = Reply { data: None, code, message: problem.detail() };
-    (status(problem), Json(reply)).into_response()
+    problem.told_as((status(problem), Json(reply)))
 }
 
 /// A failure as text: there is none.
 fn failed_simply(problem: &Problem) -> Response {
-    (status(problem), "").into_response()
+    problem.told_as((status(problem), ""))
 }
 
 fn status(problem: &Problem) -> StatusCode {

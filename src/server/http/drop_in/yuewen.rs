@@ -14,7 +14,7 @@ use super::{mapped::Mapped, parameters::Parameters};
 use crate::{
     node::{Config, NodeContext},
     server::{
-        http::{problem::Problem, request::Due, serve::answer, uncacheable::uncacheable},
+        http::{body::uncacheable, problem::Problem, request::Due},
         written::shown,
     },
 };
@@ -69,7 +69,7 @@ pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
         }
         mapped.next_number(context, Some(&parameters), due).await
     };
-    uncacheable(match answer(context, due, taken).await {
+    uncacheable(match taken.await.map_err(Problem::from) {
         Ok(number) => {
             Json(Taken { error: 0, error_message: "success", result: number }).into_response()
         }
@@ -80,7 +80,7 @@ pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
 fn failed(problem: &Problem) -> Response {
     let status = match problem.code() {
         Code::InvalidArgument => {
-            return (StatusCode::BAD_REQUEST, Json(BAD_REQUEST)).into_response();
+            return problem.told_as((StatusCode::BAD_REQUEST, Json(BAD_REQUEST)));
         }
         Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
         Code::Unavailable | Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
@@ -88,5 +88,5 @@ fn failed(problem: &Problem) -> Response {
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let failed = Failed { error: status.as_u16(), error_message: problem.detail() };
-    (status, Json(failed)).into_response()
+    problem.told_as((status, Json(failed)))
 }

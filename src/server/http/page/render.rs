@@ -2,42 +2,49 @@
 
 use std::time::Duration;
 
-use maud::{Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{
     chart::chart,
     view::{NAMESPACES_MAX, View},
 };
 use crate::{
-    allocator::HotKey,
-    node::Second,
-    proto::v1,
-    sequence::OwnedKey,
-    server::http::{html::document, status::role},
+    allocator::HotKey, node::Second, proto::v1, sequence::OwnedKey, server::http::status::role,
     version,
 };
 
 const SCRIPT: &str = include_str!("live.js");
+const STYLE: &str = include_str!("style.css");
 
-/// The whole page.
+/// The whole page. It loads nothing from elsewhere.
 pub fn page(view: &View) -> String {
-    let title = format!("{}, node {} - Ratchet", view.status.cluster, view.node);
-    let reload = html! { noscript { meta http-equiv="refresh" content="5"; } };
-    let body = html! {
-        a.skip href="#members" { "To the members" }
-        header {
-            h1 { "Ratchet: cluster " (view.status.cluster) ", node " (view.node) }
-            (parts_of_header(view))
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                link rel="icon" href="data:,";
+                title { (view.status.cluster) ", node " (view.node) " - Ratchet" }
+                style { (PreEscaped(STYLE)) }
+                noscript { meta http-equiv="refresh" content="5"; }
+            }
+            body {
+                a.skip href="#members" { "To the members" }
+                header {
+                    h1 { "Ratchet: cluster " (view.status.cluster) ", node " (view.node) }
+                    (parts_of_header(view))
+                }
+                main { (parts_of_main(view)) }
+                footer {
+                    p { span #connection role="status" { "Shown as of now; it is renewed every five seconds." } }
+                    p { a href="/openapi.json" { "The HTTP interface, as OpenAPI" } ". Ratchet " (version::LONG) "." }
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
         }
-        main { (parts_of_main(view)) }
-        footer {
-            p { span #connection role="status" { "Shown as of now; it is renewed every five seconds." } }
-            p { a href="/docs" { "The HTTP interface" } ", " a href="/openapi.json" { "as OpenAPI" } ". Ratchet "
-                (version::LONG) "." }
-        }
-        script { (PreEscaped(SCRIPT)) }
     };
-    document(&title, &reload, &body)
+    page.into_string()
 }
 
 /// The parts that change.
