@@ -25,8 +25,7 @@ use crate::{
     },
     proto::peer::{
         AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
-        ForwardRequests, NotLeader, administer_reply, forward_reply,
-        forward_request::{self, Request},
+        ForwardRequests, NotLeader, administer_reply, forward_reply, forward_request::Request,
     },
     sequence::NamespaceId,
 };
@@ -132,7 +131,10 @@ async fn answer_requests(
                 // Those of one caller often follow one another.
                 let mut caller: Option<Arc<Caller>> = None;
                 for request in message.requests {
-                    keys += keys_of(&request);
+                    keys += match request.request {
+                        Some(Request::RaiseSections(_)) => SECTION_COUNTS * keys_of(&request),
+                        _ => keys_of(&request),
+                    };
                     if caller.as_ref().map(|known| known.network()) != request.caller {
                         caller = request.caller.map(|network| context.callers.caller(network));
                     }
@@ -152,13 +154,13 @@ async fn answer_requests(
     }
 }
 
-/// How many keys a request asks for.
+/// How many keys, or sections, a request asks for.
 fn keys_of(request: &ForwardRequest) -> usize {
     match &request.request {
         Some(Request::NextMany(many)) => many.ids.len() + many.names.len(),
         Some(Request::RaiseMany(many)) => many.ids.len() + many.names.len(),
         Some(Request::CurrentMany(many)) => many.ids.len() + many.names.len(),
-        Some(Request::RaiseSections(many)) => many.ids.len() * SECTION_COUNTS,
+        Some(Request::RaiseSections(many)) => many.ids.len(),
         _ => 1,
     }
 }
@@ -185,57 +187,42 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
     let deadline = deadline_in(request.budget_ms, &context.config);
     let origin = Origin::Peer { namespace: request.namespace_id.map(NamespaceId) };
     let due = (origin, deadline);
-    let mut reservation = None;
-    let answered = match request.request {
-        Some(forward_request::Request::Next(next)) => {
-            let answer = serve::<_, Next>(&context, next, due).await;
-            answer.map(|answer| Reply::Next(answer.into()))
-        }
-        Some(forward_request::Request::NextMany(many)) => {
-            let keys = many.ids.len() + many.names.len();
-            let answer = serve_many::<_, NextMany>(&context, many, keys, due).await;
-            answer.map(|(answer, reserved)| {
-                reservation = reserved;
-                Reply::NextMany(answer.into())
-            })
-        }
-        Some(forward_request::Request::Raise(raise)) => {
-            let answer = serve::<_, Raise>(&context, raise, due).await;
-            answer.map(|answer| Reply::Raise(answer.into()))
-        }
-        Some(forward_request::Request::RaiseMany(many)) => {
-            let keys = many.ids.len() + many.names.len();
-            let answer = serve_many::<_, RaiseMany>(&context, many, keys, due).await;
-            answer.map(|(answer, reserved)| {
-                reservation = reserved;
-                Reply::RaiseMany(answer.into())
-            })
-        }
-        Some(forward_request::Request::RaiseSections(many)) => {
-            let keys = many.ids.len();
-            let answer = serve_many::<_, RaiseMany>(&context, many, keys, due).await;
-            answer.map(|(answer, reserved)| {
-                reservation = reserved;
-                Reply::RaiseMany(answer.into())
-            })
-        }
-        Some(forward_request::Request::CurrentMany(many)) => {
-            let keys = many.ids.len() + many.names.len();
-            let answer = serve_many::<_, CurrentMany>(&context, many, keys, due).await;
-            answer.map(|(answer, reserved)| {
-                reservation = reserved;
-                Reply::CurrentMany(answer.into())
-            })
-        }
-        Some(forward_request::Request::Current(current)) => {
-            let answer = serve::<_, Current>(&context, current, due).await;
-            answer.map(|answer| Reply::Current(answer.into()))
-        }
-        None => Err(Status::invalid_argument("the forwarded message holds no request").into()),
+    let keys = keys_of(&request);
+    let answering = async {
+        let reserved = context.request_memory.reserve_for_answer(keys)?;
+        let reply = match request.request {
+            Some(Request::Next(next)) => {
+                Reply::Next(serve::<_, Next>(&context, next, due).await?.into())
+            }
+            Some(Request::NextMany(many)) => {
+                Reply::NextMany(serve::<_, NextMany>(&context, many, due).await?.into())
+            }
+            Some(Request::Raise(raise)) => {
+                Reply::Raise(serve::<_, Raise>(&context, raise, due).await?.into())
+            }
+            Some(Request::RaiseMany(many)) => {
+                Reply::RaiseMany(serve::<_, RaiseMany>(&context, many, due).await?.into())
+            }
+            Some(Request::RaiseSections(many)) => {
+                Reply::RaiseMany(serve::<_, RaiseMany>(&context, many, due).await?.into())
+            }
+            Some(Request::CurrentMany(many)) => {
+                Reply::CurrentMany(serve::<_, CurrentMany>(&context, many, due).await?.into())
+            }
+            Some(Request::Current(current)) => {
+                Reply::Current(serve::<_, Current>(&context, current, due).await?.into())
+            }
+            None => {
+                return Err(
+                    Status::invalid_argument("the forwarded message holds no request").into()
+                );
+            }
+        };
+        Ok::<_, Failure>((reply, reserved))
     };
-    let reply = answered.unwrap_or_else(|failure| match failure {
-        Failure::Status(status) => Reply::Error((&status).into()),
-        Failure::NotLeader(why) => Reply::NotLeader(not_leader(&why)),
+    let (reply, reservation) = answering.await.unwrap_or_else(|failure| match failure {
+        Failure::Status(status) => (Reply::Error((&status).into()), None),
+        Failure::NotLeader(why) => (Reply::NotLeader(not_leader(&why)), None),
     });
     let spans = &context.metrics.forwarded_request_seconds;
     spans.observe(arrived.elapsed(), 1);
@@ -246,19 +233,6 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
 /// Tells the follower who leads, and whether it takes the namespace for another one.
 fn not_leader(NotLed { now, other_namespace }: &NotLed) -> NotLeader {
     NotLeader { term: now.term, leader: leader_of(now), other_namespace: *other_namespace }
-}
-
-/// Serves the sequence request in `message`, which has `keys` keys. Also returns the memory that is reserved for the
-/// answer.
-///
-/// # Errors
-/// As [`serve`], and if other requests and answers hold the memory.
-async fn serve_many<M, Q: SequenceRequest + TryFrom<M, Error = Status>>(
-    context: &Arc<NodeContext>, message: M, keys: usize, due: (Origin, Instant),
-) -> Result<(Answered<Q::Answer>, Option<Reservation>), Failure> {
-    let reserved = context.request_memory.reserve_for_answer(keys)?;
-    let answer = serve::<_, Q>(context, message, due).await?;
-    Ok((answer, reserved))
 }
 
 /// Serves the sequence request in `message`, from whom and until when `due` says.
