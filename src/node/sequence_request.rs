@@ -23,7 +23,7 @@ use crate::{
         refused,
         v1::Reason,
     },
-    sequence::{Key, KeyKind, MessageId, Namespace, Range},
+    sequence::{Key, KeyKind, MessageId, Namespace, NamespaceId, Range},
 };
 
 /// How soon to ask again while nothing more can be remembered under request ids: ids that are old enough are forgotten all the time.
@@ -47,6 +47,11 @@ pub trait SequenceRequest: Send + Sync {
     /// INVALID_ARGUMENT if a count is 0, or greater than `count_max` without an id.
     fn check(&self, _config: &Config) -> Result<(), Status> {
         Ok(())
+    }
+
+    /// The only namespace that may answer it, if that is not any that has the name.
+    fn meant(&self) -> Option<NamespaceId> {
+        None
     }
 
     /// How many numbers it asks for.
@@ -110,6 +115,9 @@ pub trait SequenceRequest: Send + Sync {
 
     /// The answer in the leader's reply; `None` if that is the answer to another kind of request.
     fn from_reply(reply: Reply) -> Option<Answered<Self::Answer>>;
+
+    /// Notes in the leader's answer the namespace that it is of, if the leader was told to compare it with its own.
+    fn note_namespace(_answer: &mut Self::Answer, _namespace: Option<NamespaceId>) {}
 }
 
 impl SequenceRequest for Next {
@@ -253,6 +261,10 @@ impl SequenceRequest for NextMany {
         &self.namespace
     }
 
+    fn meant(&self) -> Option<NamespaceId> {
+        self.meant
+    }
+
     fn keys(&self) -> usize {
         self.keys.len()
     }
@@ -336,6 +348,10 @@ impl SequenceRequest for NextMany {
             Reply::NextMany(answer) => Some(answer.into()),
             _ => None,
         }
+    }
+
+    fn note_namespace(answer: &mut ManyRanges, namespace: Option<NamespaceId>) {
+        answer.namespace = namespace;
     }
 }
 

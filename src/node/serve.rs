@@ -13,6 +13,7 @@ use super::{
     callers::Caller,
     formats::hands_out_ids,
     forward::Forwarded,
+    late_keys::replaced,
     leader_search::{Assumed, Attempt, Failure, ForLeader, Origin},
     refusals::{check_namespace, no_namespace},
     request::Answered,
@@ -24,7 +25,7 @@ use crate::{
         peer::{NotLeader, forward_reply::Reply},
         v1::Reason,
     },
-    sequence::NodeId,
+    sequence::{Namespace, NodeId},
     storage::Member,
 };
 
@@ -62,34 +63,31 @@ impl NodeContext {
                 }
             }
         };
-        let may_be_done = match attempt {
-            Attempt::Answered(answered) => match rest_of(&request, origin, &answered) {
-                None => return Ok(answered),
-                Some(rest) => {
-                    return Ok(Box::pin(self.complete(&request, (answered, rest), deadline)).await);
-                }
-            },
+        let may_be_done = matches!(attempt, Attempt::Unknown);
+        let answered = match attempt {
+            Attempt::Answered(answered) => answered,
             Attempt::Refused(status) => return Err(status.into()),
             Attempt::Mistaken => return Err(self.mistaken().into()),
-            Attempt::Unanswered => false,
-            Attempt::Unknown => true,
+            Attempt::Unanswered | Attempt::Unknown => {
+                let _reserved = match reserved {
+                    Some(reserved) => reserved,
+                    None => self.request_memory.reserve(request.bytes())?,
+                };
+                // Before anything waits. Whether the namespace exists, only the leader knows.
+                check_namespace(request.namespace())?;
+                // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
+                let routing = self.route_to_leader(&request, origin, may_be_done, deadline);
+                let routed = Box::pin(routing).await;
+                if let Err(Failure::Status(_)) = &routed
+                    && SequenceRequest::has_id(&request)
+                    && let Some(known) = self.group.view().namespaces().by_name(request.namespace())
+                {
+                    // Without a leader the caller learns from here that its id means nothing.
+                    check_id(known, true)?;
+                }
+                routed?
+            }
         };
-        let _reserved = match reserved {
-            Some(reserved) => reserved,
-            None => self.request_memory.reserve(request.bytes())?,
-        };
-        // Before anything waits. Whether the namespace exists, only the leader knows.
-        check_namespace(request.namespace())?;
-        // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
-        let routed = Box::pin(self.route_to_leader(&request, origin, may_be_done, deadline)).await;
-        if let Err(Failure::Status(_)) = &routed
-            && SequenceRequest::has_id(&request)
-            && let Some(known) = self.group.view().namespaces().by_name(request.namespace())
-        {
-            // Without a leader the caller learns from here that its id means nothing.
-            check_id(known, true)?;
-        }
-        let answered = routed?;
         match rest_of(&request, origin, &answered) {
             None => Ok(answered),
             Some(rest) => Ok(Box::pin(self.complete(&request, (answered, rest), deadline)).await),
@@ -153,9 +151,10 @@ impl<Q: SequenceRequest> ForLeader for Q {
             return Assumed { namespace: None, may_be_asked_again: true };
         }
         let namespaces = node.group.view().namespaces();
-        let known = namespaces.by_name(self.namespace());
-        let known = known.filter(|known| trusts_itself && !known.config.gapless);
-        Assumed { namespace: known.map(|known| known.id), may_be_asked_again: known.is_some() }
+        let known = namespaces.by_name(self.namespace()).filter(|_| trusts_itself);
+        let namespace = self.meant().or(known.map(|known| known.id));
+        let is_sure = |known: &Namespace| !known.config.gapless && Some(known.id) == namespace;
+        Assumed { namespace, may_be_asked_again: known.is_some_and(is_sure) }
     }
 
     fn has_id(&self) -> bool {
@@ -180,6 +179,9 @@ impl<Q: SequenceRequest> ForLeader for Q {
         };
         if origin.mistakes(namespace.id) {
             return Attempt::Mistaken;
+        }
+        if self.meant().is_some_and(|meant| meant != namespace.id) {
+            return Attempt::Refused(replaced());
         }
         if let Some(format) = &namespace.config.format
             && !self.fits_ids(format)
@@ -210,10 +212,16 @@ impl<Q: SequenceRequest> ForLeader for Q {
                 Attempt::Unknown
             }
             Ok(Reply::Error(failure)) => Attempt::Refused(failure.into()),
-            Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => Attempt::Mistaken,
+            Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => match self.meant() {
+                Some(_) => Attempt::Refused(replaced()),
+                None => Attempt::Mistaken,
+            },
             Ok(Reply::NotLeader(_)) => Attempt::Unanswered,
             Ok(reply) => match Q::from_reply(reply) {
-                Some(answer) => Attempt::Answered(answer),
+                Some(mut answered) => {
+                    Q::note_namespace(&mut answered.answer, assumed.namespace);
+                    Attempt::Answered(answered)
+                }
                 None => Attempt::Refused(Status::internal(format!(
                     "node {leader} answered another kind of request than it was asked"
                 ))),
