@@ -10,7 +10,7 @@ use super::{
         check_count, check_count_of, end_of, low_disk, many_ranges, memory_full, over_quota,
         within_count_max,
     },
-    request::{Answered, Current, ManyRanges, Next, NextMany, RefusedKeys},
+    request::{Answered, Current, ManyRanges, Next, NextMany, RefusedKeys, numbers_of},
     route::KnownRoute,
     settings::COUNT_MAX_MAX,
     waiting_keys::WaitingKeys,
@@ -290,8 +290,10 @@ impl SequenceRequest for NextMany {
     }
 
     fn bytes(&self) -> usize {
-        let others = size_of_val(&self.counts[..]) + bytes_of(&self.id);
-        2 * (size_of::<Self>() + self.namespace.len() + self.keys.bytes() + others)
+        let counts = size_of_val(&self.counts[..]);
+        let others = self.namespace.len() + self.keys.bytes() + bytes_of(&self.id);
+        // The counts wait for the reply as well.
+        2 * (size_of::<Self>() + others + counts) + counts
     }
 
     async fn answer(
@@ -335,8 +337,7 @@ impl SequenceRequest for NextMany {
     }
 
     fn numbers_in(&self, answer: &ManyRanges) -> u64 {
-        let given = answer.firsts.iter().enumerate().filter(|(_, first)| **first > 0);
-        given.map(|(place, _)| self.counts.get(place).copied().unwrap_or(1)).sum()
+        numbers_of(&answer.firsts, &self.counts)
     }
 
     fn to_forward(&self) -> Forward {

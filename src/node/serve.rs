@@ -201,7 +201,6 @@ impl<Q: SequenceRequest> ForLeader for Q {
     ) -> Attempt<Self::Answer> {
         let sent = Forwarded {
             request: self.to_forward(),
-            numbers: self.numbers(),
             namespace: assumed.namespace,
             caller: Caller::current().map(|caller| caller.network()),
         };
