@@ -369,9 +369,12 @@ impl NextMany {
         let id = self.id.as_ref();
         match term.next_many_gapless(namespace, keys, ask, is_allowed, id, deadline).await {
             Ok(taken) => {
+                let (before, now): (Vec<usize>, Vec<usize>) =
+                    taken.too_large.iter().partition(|at| is_allowed(ask(**at).1));
                 let mut refused = Vec::new();
-                if let Some(why) = taken.too_large.first().and_then(|at| too_large(ask(*at).1)) {
-                    let places = taken.too_large.iter().map(|place| *place as u32).collect();
+                for places in [before, now].into_iter().filter(|places| !places.is_empty()) {
+                    let why = too_large(ask(places[0]).1).unwrap_or_else(left_out);
+                    let places = places.into_iter().map(|place| place as u32).collect();
                     refused.push(RefusedKeys { places, why });
                 }
                 Attempt::Answered(many_ranges(namespace, taken, keys, |place| place, refused))
@@ -380,6 +383,14 @@ impl NextMany {
             Err(error) => failed(error, namespace, term, self.numbers()),
         }
     }
+}
+
+/// Why a key of a message with an id gets nothing although its count is allowed by now.
+fn left_out() -> Status {
+    Status::invalid_argument(
+        "an earlier try with this request id left the key out, because its count was above count_max then; ask for this key \
+         with another request id",
+    )
 }
 
 /// The most numbers of a key that a request may ask this node for.
