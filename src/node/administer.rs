@@ -49,7 +49,7 @@ impl ForLeader for Request {
         if !term.still_leads(deadline).await {
             return Attempt::Unanswered;
         }
-        node.carry_out(&term, self.clone(), deadline).await
+        node.carry_out(&term, self.clone(), deadline).await.into()
     }
 
     async fn serve_remotely(
@@ -147,7 +147,7 @@ impl NodeContext {
 
     async fn carry_out(
         self: &Arc<Self>, leading: &Term, request: Request, deadline: Instant,
-    ) -> Attempt<Reply> {
+    ) -> Result<Reply, Attempt<Reply>> {
         let term = leading.term();
         let done = match request {
             Request::ListKeys(list) => return self.list_keys(leading, list, deadline).await,
@@ -178,10 +178,7 @@ impl NodeContext {
             Request::RemoveNode(node) => self.remove_node(term, node, deadline).await,
             Request::TransferLeadership(transfer) => self.transfer(transfer, deadline).await,
         };
-        match done {
-            Ok(reply) => Attempt::Answered(reply),
-            Err(status) => Attempt::Refused(status),
-        }
+        done.map_err(Attempt::Refused)
     }
 
     async fn transfer(

@@ -147,19 +147,13 @@ impl SequenceRequest for Raise {
 
     async fn answer(
         &self, term: &Term, namespace: &Namespace, _: &NodeContext, deadline: Instant,
-    ) -> Attempt<Raised> {
+    ) -> Result<Raised, Attempt<Raised>> {
         let key = self.key.as_key();
-        let checked = check_kind(namespace, key).and_then(|()| check_gaps(namespace));
-        if let Err(status) = checked {
-            return Attempt::Refused(status);
-        }
-        if let Err(why) = check_floor(namespace, key, self.at_least) {
-            return Attempt::Refused(Status::out_of_range(why));
-        }
-        match term.raise(namespace, key, self.at_least, deadline).await {
-            Ok(raised) => Attempt::Answered(raised),
-            Err(error) => failed(error, namespace, term, 0),
-        }
+        check_kind(namespace, key)?;
+        check_gaps(namespace)?;
+        check_floor(namespace, key, self.at_least).map_err(Status::out_of_range)?;
+        let raised = term.raise(namespace, key, self.at_least, deadline).await;
+        raised.map_err(|error| failed(error, namespace, term, 0))
     }
 
     fn to_forward(&self) -> Forward {
@@ -199,18 +193,14 @@ impl SequenceRequest for RaiseMany {
 
     async fn answer(
         &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
-    ) -> Attempt<Vec<u64>> {
+    ) -> Result<Vec<u64>, Attempt<Vec<u64>>> {
         // All are of one kind.
-        let checked = check_kind(namespace, self.keys.at(0))
-            .and_then(|()| check_gaps(namespace))
-            .and_then(|()| check_sections(namespace, self.of));
-        if let Err(status) = checked {
-            return Attempt::Refused(status);
-        }
+        check_kind(namespace, self.keys.at(0))?;
+        check_gaps(namespace)?;
+        check_sections(namespace, self.of)?;
         for (place, at_least) in self.at_least.iter().enumerate() {
-            if let Err(why) = check_floor(namespace, self.keys.at(place), *at_least) {
-                return Attempt::Refused(Status::out_of_range(format!("place {place}: {why}")));
-            }
+            check_floor(namespace, self.keys.at(place), *at_least)
+                .map_err(|why| Status::out_of_range(format!("place {place}: {why}")))?;
         }
         let of = |place: usize| match (self.of, self.keys.at(place)) {
             (FloorOf::Section, Key::Id(id)) => RaiseOf::SectionOf(id),
@@ -220,11 +210,8 @@ impl SequenceRequest for RaiseMany {
         let ask = |place: usize| (of(place), self.at_least[place]);
         let mut waiting = WaitingKeys::new(&node.request_memory, &self.keys);
         let may_wait = |keys| waiting.add(keys);
-        let raised = term.raise_many(namespace, self.keys.len(), ask, may_wait, deadline);
-        match raised.await {
-            Ok(floors) => Attempt::Answered(floors),
-            Err(error) => error.attempt(|error| failed(error, namespace, term, 0)),
-        }
+        let raised = term.raise_many(namespace, self.keys.len(), ask, may_wait, deadline).await;
+        raised.map_err(|error| error.attempt(|error| failed(error, namespace, term, 0)))
     }
 
     fn to_forward(&self) -> Forward {
@@ -268,17 +255,12 @@ impl SequenceRequest for CurrentMany {
 
     async fn answer(
         &self, term: &Term, namespace: &Namespace, _: &NodeContext, deadline: Instant,
-    ) -> Attempt<LastNumbers> {
+    ) -> Result<LastNumbers, Attempt<LastNumbers>> {
         // All are of one kind.
-        if let Err(status) = check_kind(namespace, self.keys.at(0)) {
-            return Attempt::Refused(status);
-        }
+        check_kind(namespace, self.keys.at(0))?;
         let key = |place: usize| self.keys.at(place);
-        let read = term.current_many(namespace, self.keys.len(), key, deadline);
-        match read.await {
-            Ok(last) => Attempt::Answered(LastNumbers(last)),
-            Err(error) => failed(error, namespace, term, 0),
-        }
+        let read = term.current_many(namespace, self.keys.len(), key, deadline).await;
+        read.map(LastNumbers).map_err(|error| failed(error, namespace, term, 0))
     }
 
     fn to_forward(&self) -> Forward {

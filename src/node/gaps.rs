@@ -16,29 +16,24 @@ impl NodeContext {
     /// What was handed out and skipped of a namespace on the last days.
     pub(super) async fn gaps(
         &self, term: &Term, asked: v1::GapsRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
+    ) -> Result<Reply, Attempt<Reply>> {
         let days = match asked.days {
             0 => DAYS_KEPT,
             days if days <= DAYS_KEPT => days,
             days => {
-                return Attempt::Refused(Status::invalid_argument(format!(
+                let why = format!(
                     "days is {days}; the books of {DAYS_KEPT} days are kept: give 1 to {DAYS_KEPT}"
-                )));
+                );
+                return Err(Status::invalid_argument(why).into());
             }
         };
-        let namespace = match self.namespace_named(&asked.namespace) {
-            Ok(namespace) => namespace,
-            Err(status) => return Attempt::Refused(status),
-        };
+        let namespace = self.namespace_named(&asked.namespace)?;
         if let Some(format) = &namespace.config.format {
-            return Attempt::Refused(hands_out_ids(&namespace, format));
+            return Err(hands_out_ids(&namespace, format).into());
         }
-        match read_books(term, &namespace, days, deadline).await {
-            Ok(books) => Attempt::Answered(Reply::Gaps(v1::GapsResponse {
-                days: books.into_iter().map(of_day).collect(),
-            })),
-            Err(error) => failed(error, &namespace, term, 0),
-        }
+        let books = read_books(term, &namespace, days, deadline).await;
+        let books = books.map_err(|error| failed(error, &namespace, term, 0))?;
+        Ok(Reply::Gaps(v1::GapsResponse { days: books.into_iter().map(of_day).collect() }))
     }
 }
 

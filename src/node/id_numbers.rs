@@ -41,37 +41,25 @@ impl NodeContext {
     /// Takes numbers of a key for ids, as the leader.
     pub(super) async fn take_id_numbers(
         &self, term: &Term, asked: TakeIdNumbersRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let checked = self.namespace_named(&asked.namespace).and_then(|namespace| {
-            let format = id_format(&namespace)?;
-            if namespace.config.format.as_ref() != Some(&asked.format) {
-                return Err(created_again(&asked.namespace));
-            }
-            let key = key_of(asked.key)?;
-            check_kind(&namespace, key.as_key())?;
-            Ok((namespace, format, key))
-        });
-        let (namespace, format, key) = match checked {
-            Ok(checked) => checked,
-            Err(status) => return Attempt::Refused(status),
-        };
+    ) -> Result<Reply, Attempt<Reply>> {
+        let namespace = self.namespace_named(&asked.namespace)?;
+        let format = id_format(&namespace)?;
+        if namespace.config.format.as_ref() != Some(&asked.format) {
+            return Err(created_again(&asked.namespace).into());
+        }
+        let key = key_of(asked.key)?;
+        check_kind(&namespace, key.as_key())?;
         let count = u64::from(asked.count.clamp(1, IDS_MAX));
         let of =
             OfKey { term, namespace: &namespace, format: &format, key: key.as_key(), deadline };
-        let taken = match format.source() {
-            Source::Key => self.take_in_time(&of, count).await,
-            Source::Date => self.take_of_day(&of, count).await,
+        let numbers = match format.source() {
+            Source::Key => self.take_in_time(&of, count).await?,
+            Source::Date => self.take_of_day(&of, count).await?,
             Source::Worker => {
-                Err(Attempt::Refused(Status::internal("ids with a worker do not come from a key")))
+                return Err(Status::internal("ids with a worker do not come from a key").into());
             }
         };
-        match taken {
-            Ok(numbers) => Attempt::Answered(Reply::IdNumbers(IdNumbers {
-                now_ms: self.ids_time.shown_ms(),
-                ..numbers
-            })),
-            Err(otherwise) => otherwise,
-        }
+        Ok(Reply::IdNumbers(IdNumbers { now_ms: self.ids_time.shown_ms(), ..numbers }))
     }
 
     /// Takes numbers of the present time, and of short units of time that follow. Where that is too few, the rest is for later.
@@ -93,7 +81,7 @@ impl NodeContext {
                 // What was taken passed its fence, and would be lost otherwise. Whoever asks for the rest learns the reason.
                 Ok(Taken::Never(_)) | Err(_) if !numbers.firsts.is_empty() => numbers.wait_ms = 1,
                 Ok(Taken::Never(error)) => {
-                    return Err(Attempt::Refused(ended(&of.namespace.config.name, &error)));
+                    return Err(ended(&of.namespace.config.name, &error).into());
                 }
                 Err(otherwise) => return Err(otherwise),
             }
@@ -104,8 +92,7 @@ impl NodeContext {
     /// Takes up to `left` numbers of the present unit of time, or of the one that the key has come to if that lies ahead.
     async fn take_in_unit(&self, of: &OfKey<'_>, left: u64) -> Result<Taken, Attempt<Reply>> {
         loop {
-            let believed = self.ids_time.now_ms(of.term.term());
-            let leader_ms = believed.map_err(Attempt::<Reply>::Refused)?;
+            let leader_ms = self.ids_time.now_ms(of.term.term())?;
             let now_ms = (self.key_times).time_of(of.namespace.id, self.clock.now(), leader_ms);
             let floor = match floor_at(of, now_ms, leader_ms) {
                 Ok(floor) => floor,
@@ -151,15 +138,12 @@ impl NodeContext {
 
     /// Takes order numbers, with the date.
     async fn take_of_day(&self, of: &OfKey<'_>, count: u64) -> Result<IdNumbers, Attempt<Reply>> {
-        let believed = self.ids_time.now_ms(of.term.term());
-        let now_ms = believed.map_err(Attempt::<Reply>::Refused)?;
-        let today = of.format.day_of(now_ms);
+        let today = of.format.day_of(self.ids_time.now_ms(of.term.term())?);
         // Before the numbers: if the fence passes after they were taken, nobody had a later date before.
         let date = self.date_of_ids(of.term, of.namespace, today, of.deadline);
         let date_ms = date.await?;
-        if let Err(error) = of.format.check_time(date_ms) {
-            return Err(Attempt::Refused(ended(&of.namespace.config.name, &error)));
-        }
+        let checked = of.format.check_time(date_ms);
+        checked.map_err(|error| ended(&of.namespace.config.name, &error))?;
         let mut numbers = IdNumbers { date_ms, ..IdNumbers::default() };
         self.check_orders_left(of, count).await?;
         let taking = of.term.next(of.namespace, of.key, count, of.deadline);
@@ -168,7 +152,7 @@ impl NodeContext {
                 add(&mut numbers, range);
                 Ok(numbers)
             }
-            Err(NextError::Exhausted { left }) => Err(Attempt::Refused(too_few_orders(of, left))),
+            Err(NextError::Exhausted { left }) => Err(too_few_orders(of, left).into()),
             Err(error) => Err(failed(error, of.namespace, of.term, count)),
         }
     }
@@ -179,16 +163,13 @@ impl NodeContext {
         if count == 1 {
             return Ok(());
         }
-        match of.term.current(of.namespace, of.key, of.deadline).await {
-            Ok(last) => {
-                let last = last.unwrap_or(of.namespace.config.start - 1);
-                let left = of.namespace.config.max.saturating_sub(last);
-                match left < count {
-                    true => Err(Attempt::Refused(too_few_orders(of, left))),
-                    false => Ok(()),
-                }
-            }
-            Err(error) => Err(failed(error, of.namespace, of.term, count)),
+        let last = of.term.current(of.namespace, of.key, of.deadline).await;
+        let last = last.map_err(|error| failed(error, of.namespace, of.term, count))?;
+        let last = last.unwrap_or(of.namespace.config.start - 1);
+        let left = of.namespace.config.max.saturating_sub(last);
+        match left < count {
+            true => Err(too_few_orders(of, left).into()),
+            false => Ok(()),
         }
     }
 
@@ -225,13 +206,12 @@ impl NodeContext {
             self.dates.learn(term.term(), namespace.id, date, exists);
             Ok(date)
         };
-        match timeout_at(deadline, asking).await {
-            Ok(asked) => asked,
-            Err(_) => Err(Attempt::Refused(Status::deadline_exceeded(format!(
+        timeout_at(deadline, asking).await.map_err(|_| {
+            Status::deadline_exceeded(format!(
                 "namespace {:?}: the date was not logged before the deadline; ask again",
                 namespace.config.name
-            )))),
-        }
+            ))
+        })?
     }
 }
 

@@ -73,6 +73,18 @@ pub enum Attempt<A> {
     Mistaken,
 }
 
+impl<A> From<Status> for Attempt<A> {
+    fn from(status: Status) -> Self {
+        Attempt::Refused(status)
+    }
+}
+
+impl<A> From<Result<A, Attempt<A>>> for Attempt<A> {
+    fn from(tried: Result<A, Attempt<A>>) -> Self {
+        tried.map_or_else(|otherwise| otherwise, Attempt::Answered)
+    }
+}
+
 impl<A> Attempt<A> {
     /// The attempt with `f` applied to its answer.
     pub fn map<B>(self, f: impl FnOnce(A) -> B) -> Attempt<B> {

@@ -27,51 +27,30 @@ impl NodeContext {
     /// A page of the keys of a namespace.
     pub(super) async fn list_keys(
         &self, term: &Term, list: v1::ListKeysRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let namespace = match self.namespace_named(&list.namespace) {
-            Ok(namespace) => namespace,
-            Err(status) => return Attempt::Refused(status),
-        };
-        let asked = match page_asked(&namespace, list) {
-            Ok(asked) => asked,
-            Err(status) => return Attempt::Refused(status),
-        };
-        match list_sections(term, &namespace, asked, deadline).await {
-            Ok(page) => {
-                let sections = page.sections.into_iter();
-                let keys = sections.map(|section| listed(&namespace, section, page.lift));
-                Attempt::Answered(Reply::Keys(v1::ListKeysResponse {
-                    keys: keys.collect(),
-                    more: page.more,
-                    epoch: page.lift,
-                }))
-            }
-            Err(error) => failed(error, &namespace, term, 0),
-        }
+    ) -> Result<Reply, Attempt<Reply>> {
+        let namespace = self.namespace_named(&list.namespace)?;
+        let asked = page_asked(&namespace, list)?;
+        let page = list_sections(term, &namespace, asked, deadline).await;
+        let page = page.map_err(|error| failed(error, &namespace, term, 0))?;
+        let sections = page.sections.into_iter();
+        let keys = sections.map(|section| listed(&namespace, section, page.lift));
+        Ok(Reply::Keys(v1::ListKeysResponse {
+            keys: keys.collect(),
+            more: page.more,
+            epoch: page.lift,
+        }))
     }
 
     /// What is known of a key.
     pub(super) async fn explain(
         &self, term: &Term, asked: v1::ExplainRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let checked = self.namespace_named(&asked.namespace).and_then(|found| {
-            let key = key_of(asked.key)?;
-            check_kind(&found, key.as_key())?;
-            Ok((found, key))
-        });
-        let (namespace, key) = match checked {
-            Ok(checked) => checked,
-            Err(status) => return Attempt::Refused(status),
-        };
-        match allocator::explain(term, &namespace, key.as_key(), deadline).await {
-            Ok(explained) => Attempt::Answered(Reply::Explanation(explanation(
-                &namespace,
-                &key,
-                term.term(),
-                &explained,
-            ))),
-            Err(error) => failed(error, &namespace, term, 0),
-        }
+    ) -> Result<Reply, Attempt<Reply>> {
+        let namespace = self.namespace_named(&asked.namespace)?;
+        let key = key_of(asked.key)?;
+        check_kind(&namespace, key.as_key())?;
+        let explained = allocator::explain(term, &namespace, key.as_key(), deadline).await;
+        let explained = explained.map_err(|error| failed(error, &namespace, term, 0))?;
+        Ok(Reply::Explanation(explanation(&namespace, &key, term.term(), &explained)))
     }
 
     /// A namespace, for a request that only reads.

@@ -90,9 +90,12 @@ pub trait SequenceRequest: Send + Sync {
     fn bytes(&self) -> usize;
 
     /// Answers it from a term's memory, on the `node` that leads. What many keys hold that have to wait is reserved there.
+    ///
+    /// # Errors
+    /// What the request comes to otherwise.
     fn answer(
         &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
-    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+    ) -> impl Future<Output = Result<Self::Answer, Attempt<Self::Answer>>> + Send;
 
     /// What of it the leader has left to the next one, as its answer says. Nothing was done of that.
     fn rest(&self, _answer: &Self::Answer) -> Option<Self>
@@ -151,12 +154,10 @@ impl SequenceRequest for Next {
 
     async fn answer(
         &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
-    ) -> Attempt<Range> {
+    ) -> Result<Range, Attempt<Range>> {
         let key = self.key.as_key();
-        let checked = check_kind(namespace, key).and_then(|()| check_id(namespace, self.has_id()));
-        if let Err(status) = checked {
-            return Attempt::Refused(status);
-        }
+        check_kind(namespace, key)?;
+        check_id(namespace, self.has_id())?;
         if let Err(too_large) = check_count_of(namespace, &node.config, self.count) {
             return Box::pin(self.taken_before(term, namespace, too_large, deadline)).await;
         }
@@ -168,10 +169,7 @@ impl SequenceRequest for Next {
                 Box::pin(term.next_gapless(namespace, key, self.count, id, deadline)).await
             }
         };
-        match taken {
-            Ok(range) => Attempt::Answered(range),
-            Err(error) => self.not_taken(error, namespace, term),
-        }
+        taken.map_err(|error| self.not_taken(error, namespace, term))
     }
 
     fn to_forward(&self) -> Forward {
@@ -190,15 +188,13 @@ impl Next {
     /// What an earlier try took under the request's id. If there is none, the request is refused: its count is too large.
     async fn taken_before(
         &self, term: &Term, namespace: &Namespace, too_large: Status, deadline: Instant,
-    ) -> Attempt<Range> {
+    ) -> Result<Range, Attempt<Range>> {
         let Some(id) = &self.id else {
-            return Attempt::Refused(too_large);
+            return Err(too_large.into());
         };
-        match term.taken_before(namespace, self.key.as_key(), self.count, id, deadline).await {
-            Ok(Some(range)) => Attempt::Answered(range),
-            Ok(None) => Attempt::Refused(too_large),
-            Err(error) => self.not_taken(error, namespace, term),
-        }
+        let taken = term.taken_before(namespace, self.key.as_key(), self.count, id, deadline);
+        let taken = taken.await.map_err(|error| self.not_taken(error, namespace, term))?;
+        taken.ok_or(Attempt::Refused(too_large))
     }
 
     fn not_taken(&self, error: NextError, namespace: &Namespace, term: &Term) -> Attempt<Range> {
@@ -231,15 +227,11 @@ impl SequenceRequest for Current {
 
     async fn answer(
         &self, term: &Term, namespace: &Namespace, _: &NodeContext, deadline: Instant,
-    ) -> Attempt<Option<u64>> {
+    ) -> Result<Option<u64>, Attempt<Option<u64>>> {
         let key = self.key.as_key();
-        if let Err(status) = check_kind(namespace, key) {
-            return Attempt::Refused(status);
-        }
-        match term.current(namespace, key, deadline).await {
-            Ok(last) => Attempt::Answered(last),
-            Err(error) => failed(error, namespace, term, 0),
-        }
+        check_kind(namespace, key)?;
+        let last = term.current(namespace, key, deadline).await;
+        last.map_err(|error| failed(error, namespace, term, 0))
     }
 
     fn to_forward(&self) -> Forward {
@@ -298,14 +290,10 @@ impl SequenceRequest for NextMany {
 
     async fn answer(
         &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
-    ) -> Attempt<ManyRanges> {
+    ) -> Result<ManyRanges, Attempt<ManyRanges>> {
         // All are of one kind.
-        if let Err(status) = check_kind(namespace, self.keys.at(0)) {
-            return Attempt::Refused(status);
-        }
-        if let Err(status) = check_id(namespace, self.has_id()) {
-            return Attempt::Refused(status);
-        }
+        check_kind(namespace, self.keys.at(0))?;
+        check_id(namespace, self.has_id())?;
         let count = |place| self.counts.get(place).copied().unwrap_or(1);
         if namespace.config.gapless {
             return Box::pin(self.answer_gapless(term, namespace, node, deadline)).await;
@@ -317,10 +305,10 @@ impl SequenceRequest for NextMany {
         let mut waiting = WaitingKeys::new(&node.request_memory, &self.keys);
         let may_wait = |keys| waiting.add(keys);
         match term.next_many(namespace, keys, ask, may_wait, deadline).await {
-            Ok(taken) => {
-                Attempt::Answered(many_ranges(namespace, taken, self.keys.len(), at, refused))
+            Ok(taken) => Ok(many_ranges(namespace, taken, self.keys.len(), at, refused)),
+            Err(error) => {
+                Err(error.attempt(|error| failed(error, namespace, term, self.numbers())))
             }
-            Err(error) => error.attempt(|error| failed(error, namespace, term, self.numbers())),
         }
     }
 
@@ -361,7 +349,7 @@ impl NextMany {
     /// took it.
     async fn answer_gapless(
         &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
-    ) -> Attempt<ManyRanges> {
+    ) -> Result<ManyRanges, Attempt<ManyRanges>> {
         let keys = self.keys.len();
         let ask = |place| (self.keys.at(place), self.counts.get(place).copied().unwrap_or(1));
         let too_large = |count| check_count_of(namespace, &node.config, count).err();
@@ -377,10 +365,10 @@ impl NextMany {
                     let places = places.into_iter().map(|place| place as u32).collect();
                     refused.push(RefusedKeys { places, why });
                 }
-                Attempt::Answered(many_ranges(namespace, taken, keys, |place| place, refused))
+                Ok(many_ranges(namespace, taken, keys, |place| place, refused))
             }
-            Err(NextError::Unknown) if self.has_id() => Attempt::Unknown,
-            Err(error) => failed(error, namespace, term, self.numbers()),
+            Err(NextError::Unknown) if self.has_id() => Err(Attempt::Unknown),
+            Err(error) => Err(failed(error, namespace, term, self.numbers())),
         }
     }
 }

@@ -188,8 +188,8 @@ impl<Q: SequenceRequest> ForLeader for Q {
         {
             return Attempt::Refused(hands_out_ids(namespace, format));
         }
-        let answered = (self.answer(term, namespace, node, deadline)).await;
-        answered.map(|answer| {
+        let answered = self.answer(term, namespace, node, deadline).await;
+        Attempt::from(answered).map(|answer| {
             node.show_first_answer();
             Answered { answer, route: node.newer_route(self.known(), term.term()) }
         })

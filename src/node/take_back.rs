@@ -25,17 +25,10 @@ impl NodeContext {
     /// Ends a lease that reaches too far ahead.
     pub(super) async fn take_worker_back(
         &self, term: &Term, asked: v1::TakeWorkerBackRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let checked = self.namespace_named(&asked.namespace).and_then(|namespace| {
-            let ids = leases_of(namespace)?;
-            check_worker(asked.worker, &ids)?;
-            let to_ms = self.end_of_lease(term, &ids, &asked)?;
-            Ok((ids, to_ms))
-        });
-        let (ids, to_ms) = match checked {
-            Ok(checked) => checked,
-            Err(status) => return Attempt::Refused(status),
-        };
+    ) -> Result<Reply, Attempt<Reply>> {
+        let ids = leases_of(self.namespace_named(&asked.namespace)?)?;
+        check_worker(asked.worker, &ids)?;
+        let to_ms = self.end_of_lease(term, &ids, &asked)?;
         let (worker, ceiling_ms) = (asked.worker, asked.ceiling_ms);
         let wanted = Wanted::TakeBack { worker, ceiling_ms, to_ms };
         let served = {
@@ -52,16 +45,15 @@ impl NodeContext {
                 tracing::warn!(namespace, worker, ceiling_ms, to_ms, "a lease was taken back");
                 let now_ms = self.ids_time.shown_ms();
                 let taken = v1::TakeWorkerBackResponse { ceiling_ms: lease.ceiling_ms, now_ms };
-                Attempt::Answered(Reply::TakenWorkerBack(taken))
+                Ok(Reply::TakenWorkerBack(taken))
             }
-            Ok(Served::Done(_, WorkerAnswer::Lost)) => {
-                Attempt::Refused(Status::failed_precondition(format!(
-                    "worker id {worker} of namespace {:?} has no lease with the ceiling {ceiling_ms} any more; see: ratchet \
-                     worker list {}",
-                    ids.name, ids.name
-                )))
-            }
-            served => not_served(served, &ids, 0),
+            Ok(Served::Done(_, WorkerAnswer::Lost)) => Err(Status::failed_precondition(format!(
+                "worker id {worker} of namespace {:?} has no lease with the ceiling {ceiling_ms} any more; see: ratchet \
+                 worker list {}",
+                ids.name, ids.name
+            ))
+            .into()),
+            served => Err(not_served(served, &ids, 0)),
         }
     }
 

@@ -28,24 +28,18 @@ impl NodeContext {
     /// Leases a worker id, or renews a lease.
     pub(super) async fn lease_worker(
         &self, term: &Term, asked: v1::LeaseWorkerRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let wanted = self.worker_ids(&asked.namespace).and_then(|ids| {
-            check_holder(&asked.holder)?;
-            let wanted = match asked.renew {
-                Some(held) => {
-                    Wanted::Renew { worker: check_worker(held.worker, &ids)?, token: held.token }
-                }
-                None => Wanted::Lease {
-                    holder: asked.holder,
-                    workers: ids.workers,
-                    is_further: asked.further,
-                },
-            };
-            Ok((ids, wanted))
-        });
-        let (ids, wanted) = match wanted {
-            Ok(wanted) => wanted,
-            Err(status) => return Attempt::Refused(status),
+    ) -> Result<Reply, Attempt<Reply>> {
+        let ids = self.worker_ids(&asked.namespace)?;
+        check_holder(&asked.holder)?;
+        let wanted = match asked.renew {
+            Some(held) => {
+                Wanted::Renew { worker: check_worker(held.worker, &ids)?, token: held.token }
+            }
+            None => Wanted::Lease {
+                holder: asked.holder,
+                workers: ids.workers,
+                is_further: asked.further,
+            },
         };
         let is_renewal = asked.renew.is_some();
         let served = self.ask_for_worker(term, &ids, wanted, deadline).await;
@@ -54,7 +48,7 @@ impl NodeContext {
                 true => self.metrics.worker_renewals.inc(),
                 false => self.metrics.worker_leases.inc(),
             };
-            return Attempt::Answered(Reply::WorkerLease(self.granted(worker, lease, ids.format)));
+            return Ok(Reply::WorkerLease(self.granted(worker, lease, ids.format)));
         }
         if let Ok(
             Served::NoneFree { .. } | Served::NoneToSpare | Served::Done(_, WorkerAnswer::Lost),
@@ -62,35 +56,29 @@ impl NodeContext {
         {
             self.metrics.worker_leases_refused.inc();
         }
-        not_served(served, &ids, asked.renew.map_or(0, |held| held.token))
+        Err(not_served(served, &ids, asked.renew.map_or(0, |held| held.token)))
     }
 
     /// Gives a worker id back.
     pub(super) async fn release_worker(
         &self, term: &Term, asked: v1::ReleaseWorkerRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let wanted = self.worker_ids(&asked.namespace).and_then(|ids| {
-            let held = asked.held.ok_or_else(|| {
-                Status::invalid_argument("held is missing; give worker and token of the lease")
-            })?;
-            let wanted = Wanted::Release {
-                worker: check_worker(held.worker, &ids)?,
-                token: held.token,
-                used_ms: asked.used_ms,
-            };
-            Ok((ids, wanted))
-        });
-        let (ids, wanted) = match wanted {
-            Ok(wanted) => wanted,
-            Err(status) => return Attempt::Refused(status),
+    ) -> Result<Reply, Attempt<Reply>> {
+        let ids = self.worker_ids(&asked.namespace)?;
+        let held = asked.held.ok_or_else(|| {
+            Status::invalid_argument("held is missing; give worker and token of the lease")
+        })?;
+        let wanted = Wanted::Release {
+            worker: check_worker(held.worker, &ids)?,
+            token: held.token,
+            used_ms: asked.used_ms,
         };
         let served = self.ask_for_worker(term, &ids, wanted, deadline).await;
         let released = match served {
             Ok(Served::Done(_, WorkerAnswer::Released)) => true,
             Ok(Served::Done(_, WorkerAnswer::Lost)) => false,
-            served => return not_served(served, &ids, 0),
+            served => return Err(not_served(served, &ids, 0)),
         };
-        Attempt::Answered(Reply::ReleasedWorker(v1::ReleaseWorkerResponse { released }))
+        Ok(Reply::ReleasedWorker(v1::ReleaseWorkerResponse { released }))
     }
 
     /// Lists the worker ids of a namespace.
