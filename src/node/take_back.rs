@@ -5,7 +5,7 @@
 //! checked, the caller answers for: that nobody makes ids under the lease any more, and that ids with the wrong times, which
 //! exist, may be made again when those times have come.
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 use super::{
@@ -34,10 +34,15 @@ impl NodeContext {
         let served = {
             // Nobody learns the date that is taken back meanwhile.
             let asking = self.dates.asking(ids.namespace);
-            let _asking = asking.lock().await;
-            let served = self.ask_for_worker(term, &ids, wanted, deadline).await;
+            let _asking = timeout_at(deadline, asking.lock()).await.map_err(|_| {
+                Status::deadline_exceeded(format!(
+                    "namespace {:?}: others asked for its date until the deadline, and nothing was taken back; ask again",
+                    ids.name
+                ))
+            })?;
+            // Not later: the entry may be under way when the caller leaves. Who comes then asks the log behind that entry.
             self.dates.forget(ids.namespace);
-            served
+            self.ask_for_worker(term, &ids, wanted, deadline).await
         };
         match served {
             Ok(Served::Done(_, WorkerAnswer::Leased(lease))) => {
