@@ -18,7 +18,6 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::request::numbers_of;
 use crate::{
     allocator::Held,
     consensus::{Sender, Transport},
@@ -272,6 +271,13 @@ fn counts_to_lose(request: &Request) -> Option<Vec<u64>> {
         Request::NextMany(many) if many.request_id.is_none() => Some(many.counts.clone()),
         _ => None,
     }
+}
+
+/// How many numbers the keys have together whose first numbers are `firsts`, 0 for a key without any. Each has as many as
+/// `counts` says at its place, or one if there are no counts.
+pub(super) fn numbers_of(firsts: &[u64], counts: &[u64]) -> u64 {
+    let given = firsts.iter().enumerate().filter(|(_, first)| **first > 0);
+    given.map(|(place, _)| counts.get(place).copied().unwrap_or(1)).sum()
 }
 
 /// Passes a reply on to its caller. If the caller gave up, the numbers that it brings are skipped.

@@ -120,13 +120,6 @@ impl ManyRanges {
     }
 }
 
-/// How many numbers the keys have together whose first numbers are `firsts`, 0 for a key without any. Each has as many as
-/// `counts` says at its place, or one if there are no counts.
-pub(super) fn numbers_of(firsts: &[u64], counts: &[u64]) -> u64 {
-    let given = firsts.iter().enumerate().filter(|(_, first)| **first > 0);
-    given.map(|(place, _)| counts.get(place).copied().unwrap_or(1)).sum()
-}
-
 impl Keys {
     /// How many there are.
     pub fn len(&self) -> usize {

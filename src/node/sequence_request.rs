@@ -5,12 +5,13 @@ use tonic::Status;
 
 use super::{
     Config, NodeContext,
+    forward::numbers_of,
     leader_search::Attempt,
     refused_keys::{
         check_count, check_count_of, end_of, low_disk, many_ranges, memory_full, over_quota,
         within_count_max,
     },
-    request::{Answered, Current, ManyRanges, Next, NextMany, RefusedKeys, numbers_of},
+    request::{Answered, Current, ManyRanges, Next, NextMany, RefusedKeys},
     route::KnownRoute,
     settings::COUNT_MAX_MAX,
     waiting_keys::WaitingKeys,
@@ -123,16 +124,31 @@ pub trait SequenceRequest: Send + Sync {
     fn note_namespace(_answer: &mut Self::Answer, _namespace: Option<NamespaceId>) {}
 }
 
+/// What all requests have alike, but for the reply that answers one.
+macro_rules! answered_by {
+    ($reply:ident) => {
+        fn namespace(&self) -> &str {
+            &self.namespace
+        }
+
+        fn known(&self) -> KnownRoute {
+            self.known
+        }
+
+        fn from_reply(reply: Reply) -> Option<Answered<Self::Answer>> {
+            match reply {
+                Reply::$reply(answer) => Some(answer.into()),
+                _ => None,
+            }
+        }
+    };
+}
+pub(super) use answered_by;
+
 impl SequenceRequest for Next {
     type Answer = Range;
 
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    fn known(&self) -> KnownRoute {
-        self.known
-    }
+    answered_by!(Next);
 
     fn check(&self, config: &Config) -> Result<(), Status> {
         check_count(self.count, count_max(self.has_id(), config))
@@ -175,13 +191,6 @@ impl SequenceRequest for Next {
     fn to_forward(&self) -> Forward {
         Forward::Next(self.into())
     }
-
-    fn from_reply(reply: Reply) -> Option<Answered<Range>> {
-        match reply {
-            Reply::Next(answer) => Some(answer.into()),
-            _ => None,
-        }
-    }
 }
 
 impl Next {
@@ -209,16 +218,10 @@ impl Next {
 impl SequenceRequest for Current {
     type Answer = Option<u64>;
 
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
+    answered_by!(Current);
 
     fn only_reads(&self) -> bool {
         true
-    }
-
-    fn known(&self) -> KnownRoute {
-        self.known
     }
 
     fn bytes(&self) -> usize {
@@ -237,21 +240,12 @@ impl SequenceRequest for Current {
     fn to_forward(&self) -> Forward {
         Forward::Current(self.into())
     }
-
-    fn from_reply(reply: Reply) -> Option<Answered<Option<u64>>> {
-        match reply {
-            Reply::Current(answer) => Some(answer.into()),
-            _ => None,
-        }
-    }
 }
 
 impl SequenceRequest for NextMany {
     type Answer = ManyRanges;
 
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
+    answered_by!(NextMany);
 
     fn meant(&self) -> Option<NamespaceId> {
         self.meant
@@ -259,10 +253,6 @@ impl SequenceRequest for NextMany {
 
     fn keys(&self) -> usize {
         self.keys.len()
-    }
-
-    fn known(&self) -> KnownRoute {
-        self.known
     }
 
     fn check(&self, config: &Config) -> Result<(), Status> {
@@ -330,13 +320,6 @@ impl SequenceRequest for NextMany {
 
     fn to_forward(&self) -> Forward {
         Forward::NextMany(self.into())
-    }
-
-    fn from_reply(reply: Reply) -> Option<Answered<ManyRanges>> {
-        match reply {
-            Reply::NextMany(answer) => Some(answer.into()),
-            _ => None,
-        }
     }
 
     fn note_namespace(answer: &mut ManyRanges, namespace: Option<NamespaceId>) {
