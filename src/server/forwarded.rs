@@ -99,6 +99,8 @@ async fn answer_requests(
 ) {
     let mut working: FuturesUnordered<AbortOnDropHandle<MeteredReply>> = FuturesUnordered::new();
     let mut ready = VecDeque::new();
+    // Requests of one caller often follow one another, in many messages.
+    let mut caller: Option<Arc<Caller>> = None;
     loop {
         while let Some(Some(done)) = working.next().now_or_never() {
             match done {
@@ -128,8 +130,6 @@ async fn answer_requests(
                     return;
                 }
                 let mut keys = 0;
-                // Those of one caller often follow one another.
-                let mut caller: Option<Arc<Caller>> = None;
                 for request in message.requests {
                     keys += match request.request {
                         Some(Request::RaiseSections(_)) => SECTION_COUNTS * keys_of(&request),
