@@ -97,8 +97,10 @@ fn a_message_is_answered_once_over_terms_and_its_id_refused_for_another_message(
 #[test]
 fn a_message_whose_first_try_left_out_its_greatest_counts_is_answered_as_that_try() {
     let mut table = with_invoices();
-    let takes = |counts: &[(u64, u64)]| counts.iter().map(|(key, count)| take(*key, *count));
-    let ask = |counts: &[(u64, u64)]| vec![message(Some("a"), takes(counts).collect())];
+    let takes = |counts: &[(u64, u64)]| {
+        counts.iter().map(|(key, count)| take(*key, *count)).collect::<Vec<_>>()
+    };
+    let ask = |counts: &[(u64, u64)]| vec![message(Some("a"), takes(counts))];
     let first = vec![range(1, 1), range(1, 3)];
     let allowed = ask(&[(7, 1), (9, 3)]);
     assert_eq!(took(&mut table, 1, 0, allowed), [PartTaken::Taken(first.clone())]);
