@@ -1,6 +1,10 @@
 //! The client library when servers are lost, say nothing, break connections, or are wrong.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use crate::common::{
     cluster::Cluster,
@@ -134,7 +138,27 @@ async fn a_client_that_does_not_follow_the_leader_says_so_when_its_servers_are_g
 }
 
 /// A server that hands out the same number again and again.
-struct Broken;
+#[derive(Default)]
+struct Broken {
+    /// What a route says that it tells, if its caller wants one.
+    cluster_id: Option<&'static str>,
+    /// The versions of the route that its callers knew.
+    known: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Broken {
+    /// Serves until the answer is dropped. Answers its address, too.
+    async fn serve(self) -> (String, JoinSet<()>) {
+        let listener = tokio::net::TcpListener::bind((own_ip(), 0)).await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = tonic::transport::Server::builder()
+            .add_service(SequencerServer::new(self))
+            .serve_with_incoming(TcpIncoming::from(listener));
+        let mut server = JoinSet::new();
+        server.spawn(async move { serving.await.expect("it serves") });
+        (address, server)
+    }
+}
 
 #[tonic::async_trait]
 impl Sequencer for Broken {
@@ -143,12 +167,18 @@ impl Sequencer for Broken {
     async fn next_many(
         &self, requests: Request<Streaming<NextManyRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
-        let answers = requests.into_inner().map(|request| {
+        let (cluster_id, known) = (self.cluster_id, self.known.clone());
+        let answers = requests.into_inner().map(move |request| {
             let request = request?;
+            known.lock().unwrap().push(request.route_version);
+            let wanted = cluster_id.filter(|_| request.route_version < 5);
+            let route =
+                |id: &str| Route { version: 5, cluster_id: id.to_owned(), ..Route::default() };
             Ok(NextManyResponse {
                 id: request.id,
                 firsts: vec![7; request.ids.len()],
                 increment: 1,
+                route: wanted.map(route),
                 ..NextManyResponse::default()
             })
         });
@@ -206,12 +236,7 @@ impl Sequencer for Broken {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_that_does_not_grow_becomes_an_error() {
-    let listener = tokio::net::TcpListener::bind((own_ip(), 0)).await.unwrap();
-    let server = listener.local_addr().unwrap().to_string();
-    let serving = tonic::transport::Server::builder()
-        .add_service(SequencerServer::new(Broken))
-        .serve_with_incoming(TcpIncoming::from(listener));
-    let serving = tokio::spawn(serving);
+    let (server, _serving) = Broken::default().serve().await;
     let client = client([&server]);
     assert_eq!(client.next("book", 1).await.expect("the first"), 7);
     assert_eq!(client.next("book", 2).await.expect("of another key"), 7);
@@ -220,5 +245,18 @@ async fn a_number_that_does_not_grow_becomes_an_error() {
         panic!("handed on: {again:?}");
     };
     assert_eq!((*last, *number), (7, 7));
-    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_follow_the_leader_is_told_the_route_once() {
+    const CLUSTER: &str = "f47ac10b-58cc-4372-a567-0e02b2c3d479";
+    let known = Arc::new(Mutex::default());
+    let server = Broken { cluster_id: Some(CLUSTER), known: known.clone() };
+    let (address, _serving) = server.serve().await;
+    let client = builder([&address]).follow_leader(false).build().unwrap();
+    for key in 1..=3 {
+        assert_eq!(client.next("book", key).await.expect("a number"), 7);
+    }
+    assert_eq!(client.cluster_id().as_deref(), Some(CLUSTER), "from the first answer");
+    assert_eq!(*known.lock().unwrap(), [0, u64::MAX, u64::MAX]);
 }

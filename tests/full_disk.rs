@@ -1,5 +1,7 @@
 //! A disk that fills up stops nobody: below the reserve new keys and namespaces are refused, and keys in use go on.
 
+use std::time::{Duration, Instant};
+
 use crate::common::{
     Client,
     cluster::Cluster,
@@ -8,11 +10,14 @@ use crate::common::{
     openmetrics::{parse, value},
     other_than, others, unhurried, until, with_metrics,
 };
-use ratchet::proto::{
-    reason_of, retry_after_ms,
-    v1::{
-        CreateNamespaceRequest, NextManyRequest, NextManyResponse, RaiseManyRequest, RaiseRequest,
-        Reason,
+use ratchet::{
+    node::Config,
+    proto::{
+        reason_of, retry_after_ms,
+        v1::{
+            CreateNamespaceRequest, NextManyRequest, NextManyResponse, RaiseManyRequest,
+            RaiseRequest, Reason,
+        },
     },
 };
 use tonic::{Code, Status};
@@ -22,9 +27,14 @@ const RESERVE_MB: u64 = 1_000;
 
 /// `n` nodes, each with a disk of its own.
 async fn cluster(n: u64) -> (Cluster, Vec<Disk>) {
+    cluster_with(n, unhurried).await
+}
+
+/// As [`cluster`], where followers keep out of elections as `times` says.
+async fn cluster_with(n: u64, times: impl Fn(&mut Config)) -> (Cluster, Vec<Disk>) {
     let mut cluster = Cluster::configured(n, |config| {
         with_metrics(config);
-        unhurried(config);
+        times(config);
         config.disk_reserve_mb = RESERVE_MB;
     });
     let disks: Vec<Disk> = (0..n).map(|_| Disk::default()).collect();
@@ -257,6 +267,23 @@ async fn new_keys_are_refused_while_the_voters_whose_disks_have_room_are_no_majo
     cluster.crash(second).await;
     until_refused_for(&cluster, leader, first, 8).await;
     client.next(1).await.expect("a key in use goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_voter_that_answers_late_counts_for_a_while_as_one_whose_disk_has_room() {
+    let times = |config: &mut Config| (config.election_timeout_ms, config.lease_ms) = (500, 400);
+    let (cluster, disks) = cluster_with(3, times).await;
+    let leader = cluster.leader().await;
+    let [low, late] = others(leader);
+    disks[low as usize - 1].set_free_mb(8);
+    until_low(&cluster, low, true).await;
+    let mut client = cluster.client(leader);
+    client.next(1).await.expect("the other two are a majority");
+    cluster.links.cut(leader, cluster.configs[&late].peer_listen.to_string());
+    let cut = Instant::now();
+    until_refused_for(&cluster, leader, low, 8).await;
+    // Its last answer may have come some heartbeats before.
+    assert!(cut.elapsed() >= Duration::from_millis(1_200), "{:?}", cut.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,17 +2,24 @@
 
 use std::{
     collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
 use crate::common::{
-    Client, cluster::Cluster, http, id, name, other_than, rust_client::client_of, scale, until,
-    with_http,
+    Client, cluster::Cluster, http, id, name, other_than, rust_client::client_of, scale, unhurried,
+    until, with_http,
 };
-use futures::future::join_all;
-use ratchet::proto::v1::{
-    CreateNamespaceRequest, DeleteNamespaceRequest, GetNamespaceRequest, ListNamespacesRequest,
-    NextManyRequest, UpdateNamespaceRequest,
+use futures::{FutureExt, future::join_all};
+use ratchet::proto::{
+    peer::{ForwardReplies, forward_reply::Reply},
+    v1::{
+        CreateNamespaceRequest, DeleteNamespaceRequest, Failure, GetNamespaceRequest,
+        ListNamespacesRequest, NextManyRequest, Reason, RefusedKeys, UpdateNamespaceRequest,
+    },
 };
 use tonic::{Code, Status};
 
@@ -79,6 +86,66 @@ async fn a_namespace_that_is_deleted_and_created_again_goes_on_above_what_it_han
     assert_eq!(delete(&mut here, "book", true).await.unwrap(), None);
     assert_eq!(create(&mut there, book()).await, 1);
     assert_eq!(there.next(7).await.unwrap(), 1);
+}
+
+/// Takes the second key's number out of a reply, as if the leader had handed over before it was that key's turn.
+fn make_late(replies: &mut ForwardReplies) {
+    for reply in &mut replies.replies {
+        if let Some(Reply::NextMany(many)) = &mut reply.reply {
+            many.firsts[1] = 0;
+            let failure = Failure {
+                code: Code::ResourceExhausted.into(),
+                message: "the leader handed over".to_owned(),
+                reason: Reason::Busy.into(),
+                ..Failure::default()
+            };
+            many.refused.push(RefusedKeys { places: vec![1], failure: Some(failure) });
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_never_gets_numbers_of_two_namespaces_that_have_its_name_one_after_the_other() {
+    let mut cluster = Cluster::configured(3, unhurried);
+    let is_late = Arc::new(AtomicBool::new(false));
+    let by_another = cluster.client(1);
+    for node in 1..=3 {
+        let mut transport = cluster.transport(node);
+        let (is_late, client) = (is_late.clone(), by_another.clone());
+        transport.on_replies = Arc::new(move |mut replies| {
+            let (is_late, mut client) = (is_late.clone(), client.clone());
+            let replacing = async move {
+                if is_late.swap(false, SeqCst) {
+                    make_late(&mut replies);
+                    delete(&mut client, "book", true).await.expect("deleted");
+                    create(&mut client, book()).await;
+                }
+                replies
+            };
+            replacing.boxed()
+        });
+        let seams = cluster.seams_with(transport);
+        cluster.start_node_with(node, seams).await;
+    }
+    cluster.all_answer().await;
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(other_than(leader));
+    client.next_of_each(vec![7, 8]).await.expect("the first numbers");
+    is_late.store(true, SeqCst);
+    let message = NextManyRequest {
+        namespace: "book".to_owned(),
+        ids: vec![7, 8],
+        ..NextManyRequest::default()
+    };
+    let answers = client.sequencer.next_many(tokio_stream::once(message)).await;
+    let answer = answers.expect("a stream").into_inner().message().await;
+    let answer = answer.expect("an answer").expect("an answer");
+    assert_eq!(answer.firsts, [2, 0], "{answer:?}");
+    let refused = &answer.refused[0];
+    let why = refused.failure.as_ref().expect("it says why");
+    assert_eq!((&refused.places[..], why.code), (&[1][..], Code::Aborted.into()), "{why:?}");
+    assert!(why.message.contains("ask again for this key"), "{why:?}");
+    assert_eq!(client.current("book", id(8)).await.expect("an answer"), None, "nothing was taken");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -246,7 +246,11 @@ async fn exports_that_nobody_reads_do_not_keep_others_from_theirs() {
     // Two parts. Large numbers, so that a part alone is more than the window, and than a server sends at once.
     const KEYS: u64 = 8_000;
     const LARGE: u64 = 1 << 60;
-    let cluster = Cluster::start(1, unhurried).await;
+    let cluster = Cluster::start(1, |config| {
+        unhurried(config);
+        config.client_share_percent = 100;
+    })
+    .await;
     let mut client = cluster.client(1);
     let floors = RaiseManyRequest {
         namespace: "book".into(),

@@ -298,6 +298,46 @@ async fn what_was_taken_under_a_request_id_is_answered_after_the_namespaces_coun
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_retry_is_answered_as_its_first_try_whatever_the_namespaces_count_max_has_become() {
+    let cluster = cluster_with_invoices().await;
+    let mut client = cluster.client(cluster.leader().await);
+    let ask = async |client: &mut Client, counts: [u64; 3], request: &str| {
+        let message = NextManyRequest {
+            namespace: INVOICE.to_owned(),
+            ids: vec![7, 8, 9],
+            counts: counts.to_vec(),
+            request_id: Some(request.to_owned().into()),
+            ..NextManyRequest::default()
+        };
+        let answers = client.sequencer.next_many(tokio_stream::once(message));
+        let answer = answers.await.expect("a stream").into_inner().message().await;
+        answer.expect("an answer").expect("an answer")
+    };
+    limit_invoices(&mut client, 5).await;
+    let first = ask(&mut client, [1, 10, 3], "a").await;
+    assert_eq!((&first.firsts[..], &first.refused[0].places[..]), (&[1, 0, 1][..], &[1][..]));
+    for (limit, says) in [(20, "left the key out"), (2, "its count_max"), (5, "its count_max")] {
+        limit_invoices(&mut client, limit).await;
+        let again = ask(&mut client, [1, 10, 3], "a").await;
+        assert_eq!(again.failure, None, "count_max {limit}");
+        assert_eq!(again.firsts, first.firsts, "count_max {limit}");
+        assert_eq!(again.refused[0].places, [1], "count_max {limit}");
+        let why = again.refused[0].failure.as_ref().expect("it says why");
+        assert!(why.message.contains(says), "count_max {limit}: {why:?}");
+    }
+    limit_invoices(&mut client, 20).await;
+    // A message that the first try could not have been is another one.
+    for counts in [[1, 2, 3], [1, 10, 2], [2, 10, 3]] {
+        let other = ask(&mut client, counts, "a").await;
+        let why = other.failure.expect("refused");
+        assert_eq!(why.reason(), Reason::RequestIdReused, "{counts:?}: {why:?}");
+    }
+    let next = ask(&mut client, [1, 10, 3], "b").await;
+    assert_eq!(next.firsts, [2, 1, 4], "nothing else was taken");
+    assert_eq!(skipped(&cluster), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_taken_under_a_request_id_is_answered_after_the_nodes_count_max_was_lowered() {
     let mut cluster = Cluster::start(1, |config| config.count_max = 1_000).await;
     create_invoices(&mut cluster.client(1), |_| {}).await;

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::common::{channel, cluster::Cluster, http2, in_time};
+use crate::common::{channel, cluster::Cluster, eventually, http2, in_time, with_http};
 use ratchet::{metrics::Door, node::Config, proto::v1::NextManyRequest};
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
     sync::mpsc,
 };
@@ -39,6 +39,36 @@ async fn callers_of_one_address_leave_connections_to_others() {
         tokio::task::yield_now().await;
     }
     cluster.client(1).next(1).await.expect("room for another address");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_of_one_address_leave_status_pages_to_others() {
+    let cluster = start(with_http).await;
+    let at = cluster.nodes[&1].addresses().http.expect("a port");
+    let watch = async |mut stream: TcpStream| {
+        let request = b"GET /events HTTP/1.1\r\nHost: ratchet\r\n\r\n";
+        stream.write_all(request).await.expect("sent");
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.expect("an answer");
+        (String::from_utf8_lossy(&head).into_owned(), stream)
+    };
+    let mut watching = Vec::new();
+    for _ in 0..32 {
+        let (head, stream) = watch(connect_from_elsewhere(at).await).await;
+        assert_eq!(head, "HTTP/1.1 200");
+        watching.push(stream);
+    }
+    let (head, _) = watch(connect_from_elsewhere(at).await).await;
+    assert_eq!(head, "HTTP/1.1 429", "half of the 64 are its share");
+    let here = TcpStream::connect(at).await.expect("a connection");
+    let (head, _here) = watch(here).await;
+    assert_eq!(head, "HTTP/1.1 200", "room for another address");
+    drop(watching);
+    eventually("room once it watches no more", async || {
+        let (head, _) = watch(connect_from_elsewhere(at).await).await;
+        (head == "HTTP/1.1 200").then_some(())
+    })
+    .await;
 }
 
 /// Has as many calls as an address may have, of the eight that a node has, and sees that it may have no more.

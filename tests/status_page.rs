@@ -148,6 +148,7 @@ async fn a_node_stops_although_somebody_watches_and_does_not_read() {
     let mut cluster = Cluster::start(1, |config| {
         with_http(config);
         config.shutdown_timeout_ms = 600_000;
+        config.client_share_percent = 100;
     })
     .await;
     let address = cluster.nodes[&1].addresses().http.expect("a port");

@@ -6,11 +6,14 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 use crate::common::{
+    PATIENCE,
     cluster::Cluster,
-    others,
+    disk::{Disk, Fsync},
+    in_time, others,
     processes::run,
     rust_client::{client_of, create_with_format},
     unhurried, until,
@@ -18,10 +21,15 @@ use crate::common::{
 };
 use ratchet::{
     clock::{BootClock, Clock},
-    proto::v1::ClockStatus,
+    node::{Failure, Origin},
+    proto::{
+        peer::administer_request::Request as Administer,
+        v1::{ClockStatus, TakeWorkerBackRequest},
+    },
 };
 use ratchet_client::{Client, Code, Error, Key, api::HeldWorker};
 use ratchet_ids::Format;
+use tokio::time::Instant;
 
 const DAY_MS: u64 = 86_400_000;
 /// 70 years.
@@ -213,6 +221,51 @@ async fn a_time_that_a_sole_voter_logged_under_a_wrong_clock_is_taken_back_by_wh
     let dates = client.list_workers("chapters".to_owned()).await.expect("a date").workers;
     let taken = take_back(&server, "chapters", 0, dates[0].ceiling_ms, true);
     assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+    let date_ms = time_of(&client, TIMES[2]).await.expect("an id");
+    assert!(date_ms.abs_diff(BootClock.wall_ms()) <= DAY_MS, "{date_ms} is not today's date");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_date_is_taken_back_although_its_caller_leaves_and_others_wait_no_longer_than_they_may() {
+    let mut cluster = Cluster::start(1, unhurried).await;
+    let off = Arc::new(AtomicI64::new(WRONG_MS));
+    restart_with_clock(&mut cluster, 1, &off).await;
+    cluster.all_answer().await;
+    let client = client_of(&cluster, &[1]);
+    create_with_format(&client, TIMES[2].0, TIMES[2].1).await;
+    let far_ms = time_of(&client, TIMES[2]).await.expect("an id");
+    cluster.crash(1).await;
+    let (disk, mut seams) = (Disk::default(), cluster.seams(1));
+    seams.storage = disk.under(&seams.storage);
+    cluster.start_node_with(1, seams).await;
+    cluster.all_answer().await;
+    let client = client_of(&cluster, &[1]);
+    assert_eq!(time_of(&client, TIMES[2]).await.expect("an id"), far_ms, "the leader knows it");
+    let dates = client.list_workers("chapters".to_owned()).await.expect("a date").workers;
+
+    let node = cluster.nodes[&1].context();
+    let take_back = |deadline: Instant| {
+        let request = TakeWorkerBackRequest {
+            namespace: "chapters".to_owned(),
+            worker: 0,
+            ceiling_ms: dates[0].ceiling_ms,
+            vouched: true,
+        };
+        node.administer(Administer::TakeWorkerBack(request), Origin::Client, deadline)
+    };
+    let hanging = disk.hang_then(Fsync::Succeeds);
+    let mut leaves = Box::pin(take_back(Instant::now() + PATIENCE));
+    assert!(futures::poll!(&mut leaves).is_pending(), "the disk hangs");
+    until("the entry is on its way to the disk", || disk.hanging() > 0).await;
+    let waits = take_back(Instant::now() + Duration::from_millis(100));
+    let waited = in_time("an answer at the deadline", waits).await;
+    let Err(Failure::Status(waited)) = waited else {
+        panic!("{waited:?}");
+    };
+    assert_eq!(waited.code(), tonic::Code::DeadlineExceeded, "{waited}");
+    assert!(waited.message().contains("nothing was taken back"), "{waited}");
+    drop(leaves);
+    drop(hanging);
     let date_ms = time_of(&client, TIMES[2]).await.expect("an id");
     assert!(date_ms.abs_diff(BootClock.wall_ms()) <= DAY_MS, "{date_ms} is not today's date");
 }

@@ -62,6 +62,8 @@ pub struct Dispatcher {
     /// The id of the last message.
     last_id: u64,
     streams: Streams,
+    /// The stream on which a server has said last which cluster it belongs to.
+    introduced: Option<u64>,
     /// When the last event came on the stream on which batches are sent.
     last_heard: Instant,
     watches: RouteWatches,
@@ -89,6 +91,7 @@ impl Dispatcher {
             request_clock: RequestClock::default(),
             in_flight: InFlightBatches::default(),
             last_id: 0,
+            introduced: None,
             last_heard: Instant::now(),
             watches: RouteWatches::default(),
             leader: LeaderCache::default(),
@@ -185,7 +188,9 @@ impl Dispatcher {
         self.last_id += 1;
         let now = Instant::now();
         message.id = self.last_id;
-        message.route_version = self.leader.version(now);
+        // Who does not follow the leader needs no route, once the first one on a stream has named the cluster.
+        let wants_route = self.servers.follows_leader() || self.introduced != Some(stream.id);
+        message.route_version = if wants_route { self.leader.version(now) } else { u64::MAX };
         message.members_version = self.servers.members_version();
         let timeout = self.servers.timeout();
         let deadline = batch.deadline().unwrap_or(now + timeout);
@@ -243,6 +248,7 @@ impl Dispatcher {
                 self.take_back(in_flight.batch.unsent());
                 return self.on_ended(stream, other);
             }
+            self.introduced = Some(stream);
             self.learn(&route, now);
         }
         let (namespaces, marks) = (&self.namespaces, &mut self.marks);

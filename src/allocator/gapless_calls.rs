@@ -74,8 +74,8 @@ impl Term {
                 message_part(namespace, id, number as u32, takes.collect())
             };
             let places: Vec<usize> = (place..keys.min(place + PART_TAKES_MAX)).collect();
-            let is_allowed = |place| is_allowed(ask(place).1);
-            let given = match self.take_part(&places, part, is_allowed, deadline).await {
+            let counts = (|place| ask(place).1, &is_allowed);
+            let (given, left_out) = match self.take_part(&places, part, counts, deadline).await {
                 // Nothing was taken of it. With an id, the next leader answers the parts before alike, and takes the others.
                 Err(NextError::NotLeading) if place > 0 && !has_id => {
                     answer.late.extend(place..keys);
@@ -86,12 +86,12 @@ impl Term {
                 Err(_) if place > 0 => return Err(NextError::Unknown),
                 given => given?,
             };
-            for (place, given) in given.deliveries {
+            for (place, given) in given {
                 let (taken, numbers) = given.accept_counted();
                 held.add(numbers);
                 answer.note(place, taken, ask(place).1);
             }
-            answer.too_large.extend(given.too_large);
+            answer.too_large.extend(left_out);
         }
         let answered = keys - answer.refused();
         self.metrics().numbers.inc_by(held.release());
@@ -122,32 +122,38 @@ impl Term {
         Ok(Some(range))
     }
 
-    /// Takes the part of a message that has the keys at `places`: `part` makes it of some of them.
+    /// Takes the part of a message that has the keys at `places`: `part` makes it of some of them. If an earlier try took it
+    /// under the message's id, that is the answer, whatever was allowed then. Returns what keys got, by their places, and the
+    /// places of those that were left out.
     async fn take_part(
         &self, places: &[usize], part: impl Fn(&[usize]) -> MessagePart,
-        is_allowed: impl Fn(usize) -> bool, deadline: Instant,
-    ) -> Result<GivenOfPart, NextError> {
-        let (allowed, too_large): (Vec<usize>, Vec<usize>) =
-            places.iter().copied().partition(|place| is_allowed(*place));
-        let whole = (!too_large.is_empty()).then(|| part(places));
-        if let Some(whole) = whole.filter(|whole| whole.id.is_some()) {
-            // An earlier try may have taken it before less was allowed.
-            match self.ask_gapless(whole, deadline).await {
-                Ok(Some(given)) => {
-                    let deliveries = places.iter().copied().zip(given).collect();
-                    return Ok(GivenOfPart { deliveries, too_large: Vec::new() });
-                }
-                // Or it took what was allowed then, as this one is to do.
-                Ok(None) | Err(NextError::Reused { .. }) => {}
-                Err(error) => return Err(error),
+        (count, is_allowed): (impl Fn(usize) -> u64, impl Fn(u64) -> bool), deadline: Instant,
+    ) -> Result<(Vec<(usize, Delivery)>, Vec<usize>), NextError> {
+        let allowed: Vec<usize> =
+            places.iter().copied().filter(|place| is_allowed(count(*place))).collect();
+        let taken = match allowed.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.take_gapless(part(&allowed), deadline).await,
+        };
+        let whole = (allowed.len() < places.len()).then(|| part(places));
+        let given = match (taken, whole.filter(|whole| whole.id.is_some())) {
+            // More may have been allowed when an earlier try took it.
+            (Err(reused @ NextError::Reused { .. }), Some(whole)) => {
+                self.ask_gapless(whole, deadline).await?.ok_or(reused)?
             }
-        }
-        if allowed.is_empty() {
-            return Ok(GivenOfPart { deliveries: Vec::new(), too_large });
-        }
-        let given = self.take_gapless(part(&allowed), deadline).await?;
-        debug_assert_eq!(given.len(), allowed.len(), "every take has an answer");
-        Ok(GivenOfPart { deliveries: allowed.into_iter().zip(given).collect(), too_large })
+            (Ok(none), Some(whole)) if none.is_empty() => {
+                self.ask_gapless(whole, deadline).await?.unwrap_or_default()
+            }
+            (taken, _) => taken?,
+        };
+        let mut counts: Vec<u64> = places.iter().map(|place| count(*place)).collect();
+        counts.sort_unstable();
+        // Then and now, those with the greatest counts are left out.
+        let most = given.len().checked_sub(1).and_then(|last| counts.get(last));
+        let (taken, left_out): (Vec<usize>, Vec<usize>) =
+            places.iter().partition(|place| Some(&count(**place)) <= most);
+        debug_assert_eq!(given.len(), taken.len(), "every take has an answer");
+        Ok((taken.into_iter().zip(given).collect(), left_out))
     }
 
     /// Has the term's task take numbers, and waits for its answers.
@@ -181,12 +187,6 @@ impl Term {
             Err(_) => Err(NextError::DeadlineExceeded),
         }
     }
-}
-
-/// What the keys of a part got, by their places, and the places of those that were left out.
-struct GivenOfPart {
-    deliveries: Vec<(usize, Delivery)>,
-    too_large: Vec<usize>,
 }
 
 /// Part number `part` of a message, with what it takes.

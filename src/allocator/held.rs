@@ -59,6 +59,12 @@ impl<M: Deref<Target = Metrics>> Held<M> {
         self.numbers == 0
     }
 
+    /// Lets go of `numbers` of the numbers, which are counted otherwise. Returns how many they are.
+    pub fn split(&mut self, numbers: u64) -> u64 {
+        self.numbers -= numbers;
+        numbers
+    }
+
     /// Notes that the numbers are answered, or counted otherwise. Returns how many they are.
     pub fn release(mut self) -> u64 {
         std::mem::take(&mut self.numbers)

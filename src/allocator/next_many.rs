@@ -15,7 +15,8 @@ pub struct NextMany {
     pub over_quota: Vec<usize>,
     /// The keys that got none because they are new to the term, and there is no room for them.
     pub memory_full: MemoryFull,
-    /// The places of the keys that got none because their counts are not allowed. Gapless keys alone.
+    /// The places of the keys that got none because their counts are not allowed, or were not when an earlier try under the
+    /// message's id took the others. Gapless keys alone.
     pub too_large: Vec<usize>,
     /// The places of the keys that got none because the term was closed before their turn, or while they waited. The next
     /// leader has their numbers.

@@ -1,10 +1,10 @@
-//! What the callers of one address hold: connections, calls and memory.
+//! What the callers of one address hold: connections, calls, exports, pages that they watch, and memory.
 //!
 //! An address is one of IPv4, or the 64 bits of one of IPv6 that name its network: who has one address there has them all.
 //!
 //! A follower tells the leader whose the requests are that it forwards: there, too, they count for that address.
 //!
-//! Invariant: callers of one address hold at most their share ([`Shares`]) of what there is, so that they cannot keep others
+//! Invariant: callers of one address hold at most their [`Share`] of what there is, so that they cannot keep others
 //! out. An address is known for as long as anybody there holds anything.
 
 use std::{
@@ -36,37 +36,39 @@ const PROBES: u64 = 1_024;
 
 /// How soon a refused caller may try again, in milliseconds.
 pub(super) const RETRY_AFTER_MS: u64 = 100;
+/// As above, where those that are counted are kept for long.
+const PLACE_AFTER_MS: u64 = 1_000;
+
+/// Names no network: for what is asked in the node itself.
+const NOBODY: u64 = u64::MAX;
 
 tokio::task_local! {
     /// Whose call, or connection, this task serves.
     static CALLER: Arc<Caller>;
 }
 
-/// How much the callers of one address, and all of them, may hold.
+/// What callers have, and may have only so many of.
 #[derive(Debug, Clone, Copy)]
-struct Shares {
-    /// Connections.
-    connections: u64,
-    /// Of one address.
-    connections_of_address: u64,
-    /// Calls in progress over HTTP/2.
-    calls: u64,
-    /// Of one address.
-    calls_of_address: u64,
+pub enum Kind {
+    /// A connection.
+    Connection,
+    /// A call in progress over HTTP/2.
+    Call,
+    /// An export. Each holds a thread, and a view of the table.
+    Export,
+    /// A status page that is kept up to date.
+    Page,
 }
 
-impl Shares {
-    /// The shares of a node.
-    fn new(config: &Config) -> Shares {
-        let connections = config.client_connections_max;
-        let share = |all: u64| share(all, config.client_share_percent);
-        Shares {
-            connections,
-            connections_of_address: share(connections),
-            calls: config.client_calls_max,
-            calls_of_address: share(config.client_calls_max),
-        }
-    }
+const KINDS: usize = 4;
+const EXPORTS_MAX: u64 = 2;
+const PAGES_MAX: u64 = 64;
+
+/// How many of a kind the callers of one address, and all of them, may have.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    all: u64,
+    of_address: u64,
 }
 
 /// `percent` percent of `all`; at least 1.
@@ -78,11 +80,10 @@ pub(super) fn share(all: u64, percent: u64) -> u64 {
 /// The callers of a node's ports for clients.
 #[derive(Debug)]
 pub struct Callers {
-    shares: Shares,
+    shares: [Share; KINDS],
     /// Counts the calls that are refused.
     refused: Counter,
-    connections: AtomicU64,
-    calls: AtomicU64,
+    held: [AtomicU64; KINDS],
     by_network: Mutex<HashMap<u64, Weak<Caller>>>,
 }
 
@@ -92,22 +93,27 @@ pub struct Caller {
     callers: Arc<Callers>,
     /// What names its address, as [`network`] says.
     network: u64,
-    connections: AtomicU64,
-    calls: AtomicU64,
+    held: [AtomicU64; KINDS],
     bytes: AtomicI64,
 }
 
 impl Callers {
     /// The callers of a node.
     pub fn new(config: &Config, metrics: &Metrics) -> Arc<Callers> {
-        Callers::with_shares(Shares::new(config), metrics)
+        let (connections, calls) = (config.client_connections_max, config.client_calls_max);
+        let shares = [connections, calls, EXPORTS_MAX, PAGES_MAX]
+            .map(|all| Share { all, of_address: share(all, config.client_share_percent) });
+        Callers::with_shares(shares, metrics)
     }
 
-    fn with_shares(shares: Shares, metrics: &Metrics) -> Arc<Callers> {
+    fn with_shares(shares: [Share; KINDS], metrics: &Metrics) -> Arc<Callers> {
         let refused = metrics.errors.of(Door::grpc).of(Code::ResourceExhausted).clone();
-        let [connections, calls] = [(); 2].map(|()| AtomicU64::new(0));
-        let by_network = Mutex::default();
-        Arc::new(Callers { shares, refused, connections, calls, by_network })
+        Arc::new(Callers {
+            shares,
+            refused,
+            held: Default::default(),
+            by_network: Mutex::default(),
+        })
     }
 
     /// The callers of an address, which `network` names.
@@ -119,8 +125,7 @@ impl Callers {
         let caller = Arc::new(Caller {
             callers: self.clone(),
             network,
-            connections: AtomicU64::new(0),
-            calls: AtomicU64::new(0),
+            held: Default::default(),
             bytes: AtomicI64::new(0),
         });
         by_network.insert(network, Arc::downgrade(&caller));
@@ -132,21 +137,32 @@ impl Callers {
     /// # Errors
     /// A text if there are as many as there may be, or that address has as many as it may have.
     pub fn connect(self: &Arc<Self>, from: IpAddr) -> Result<Guest, String> {
-        let caller = self.caller(network(from));
-        let own = caller.connections.fetch_add(1, Relaxed);
-        let all = self.connections.fetch_add(1, Relaxed);
-        let guest = Guest { caller };
-        let Shares { connections: max, connections_of_address: max_of_address, .. } = self.shares;
-        match () {
-            () if own >= max_of_address => Err(format!(
-                "its address has the {max_of_address} connections that one address may have \
+        let connection = self.caller(network(from)).begin(Kind::Connection, [0; 2]);
+        connection.map(Guest).map_err(|full| match full {
+            Full::OfAddress(max) => format!(
+                "its address has the {max} connections that one address may have \
                  (client_share_percent)"
-            )),
-            () if all >= max => Err(format!(
-                "the limit of {max} connections of clients is reached (client_connections_max)"
-            )),
-            () => Ok(guest),
-        }
+            ),
+            Full::OfAll(max) => {
+                format!(
+                    "the limit of {max} connections of clients is reached (client_connections_max)"
+                )
+            }
+        })
+    }
+
+    /// One more of a `kind` for the caller that this task serves, who may keep it for long. `name` says what it is, of several.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if this caller, or all together, have as many as they may have.
+    pub fn begin(self: &Arc<Self>, kind: Kind, name: &str) -> Result<Counted, Status> {
+        let caller = Caller::current().unwrap_or_else(|| self.caller(NOBODY));
+        caller.begin(kind, [0; 2]).map_err(|full| {
+            full.refused(
+                &format!("{name}, and may have no more (client_share_percent)"),
+                PLACE_AFTER_MS,
+            )
+        })
     }
 }
 
@@ -164,6 +180,24 @@ impl Caller {
     /// The caller that this task serves, if it is a client's.
     pub(super) fn current() -> Option<Arc<Caller>> {
         CALLER.try_with(Arc::clone).ok()
+    }
+
+    /// One more of a `kind`. There is room for some `beyond` the share of an address, and beyond all.
+    fn begin(
+        self: &Arc<Self>, kind: Kind, [beyond_own, beyond_all]: [u64; 2],
+    ) -> Result<Counted, Full> {
+        let (callers, at) = (&self.callers, kind as usize);
+        let own = self.held[at].fetch_add(1, Relaxed);
+        let all = callers.held[at].fetch_add(1, Relaxed);
+        let counted = Counted { caller: self.clone(), kind };
+        let share = callers.shares[at];
+        match () {
+            () if own >= share.of_address.saturating_add(beyond_own) => {
+                Err(Full::OfAddress(share.of_address))
+            }
+            () if all >= share.all.saturating_add(beyond_all) => Err(Full::OfAll(share.all)),
+            () => Ok(counted),
+        }
     }
 
     /// Counts further bytes of the memory of requests. Returns how many it holds now.
@@ -192,24 +226,58 @@ impl Caller {
     }
 }
 
+/// One of a kind that a caller has, until it is dropped.
+#[derive(Debug)]
+pub struct Counted {
+    caller: Arc<Caller>,
+    kind: Kind,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        for held in [&self.caller.held, &self.caller.callers.held] {
+            held[self.kind as usize].fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Why a caller gets no more of a kind: its address, or all callers, have so many.
+enum Full {
+    OfAddress(u64),
+    OfAll(u64),
+}
+
+impl Full {
+    /// What the caller is told: of `what` there are too many.
+    fn refused(&self, what: &str, retry_after_ms: u64) -> Status {
+        let has = match self {
+            Full::OfAddress(max) => format!("your address has {max}"),
+            Full::OfAll(max) => format!("callers have {max}"),
+        };
+        busy(
+            Reason::Busy,
+            retry_after_ms,
+            format!("{has} {what}; try again in {retry_after_ms} ms"),
+        )
+    }
+}
+
 /// A connection of a caller, until it is dropped.
 #[derive(Debug)]
-pub struct Guest {
-    caller: Arc<Caller>,
-}
+pub struct Guest(Counted);
 
 impl Guest {
     /// Whose it is.
     pub fn caller(&self) -> &Arc<Caller> {
-        &self.caller
+        &self.0.caller
     }
 
     /// Whether more than half of the connections are open that there may be, or that its address may have.
     pub fn is_crowded(&self) -> bool {
-        let callers = &self.caller.callers;
-        let shares = &callers.shares;
-        callers.connections.load(Relaxed) > shares.connections / 2
-            || self.caller.connections.load(Relaxed) > shares.connections_of_address / 2
+        let (caller, at) = (self.caller(), Kind::Connection as usize);
+        let share = caller.callers.shares[at];
+        caller.callers.held[at].load(Relaxed) > share.all / 2
+            || caller.held[at].load(Relaxed) > share.of_address / 2
     }
 
     /// A further call by gRPC over it. One that is refused is counted as an error: no service sees it. There is room for
@@ -217,48 +285,14 @@ impl Guest {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have.
-    pub fn begin_call(&self, is_probe: bool) -> Result<CallOfGuest, Status> {
-        let kept = |calls| if is_probe { calls } else { 0 };
-        let callers = &self.caller.callers;
-        let shares = &callers.shares;
-        let all = callers.calls.fetch_add(1, Relaxed);
-        let own = self.caller.calls.fetch_add(1, Relaxed);
-        let call = CallOfGuest { caller: self.caller.clone() };
-        let (whose, max) = match () {
-            () if own >= shares.calls_of_address.saturating_add(kept(PROBES_OF_ADDRESS)) => {
-                ("your address has", shares.calls_of_address)
-            }
-            () if all >= shares.calls.saturating_add(kept(PROBES)) => {
-                ("callers have", shares.calls)
-            }
-            () => return Ok(call),
-        };
-        callers.refused.inc();
-        let why = format!(
-            "{whose} {max} calls in progress, and may have no more (client_calls_max, client_share_percent); try \
-             again in {RETRY_AFTER_MS} ms"
-        );
-        Err(busy(Reason::Busy, RETRY_AFTER_MS, why))
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        self.caller.callers.connections.fetch_sub(1, Relaxed);
-        self.caller.connections.fetch_sub(1, Relaxed);
-    }
-}
-
-/// A call in progress, until it is dropped.
-#[derive(Debug)]
-pub struct CallOfGuest {
-    caller: Arc<Caller>,
-}
-
-impl Drop for CallOfGuest {
-    fn drop(&mut self) {
-        self.caller.callers.calls.fetch_sub(1, Relaxed);
-        self.caller.calls.fetch_sub(1, Relaxed);
+    pub fn begin_call(&self, is_probe: bool) -> Result<Counted, Status> {
+        let beyond = if is_probe { [PROBES_OF_ADDRESS, PROBES] } else { [0; 2] };
+        self.caller().begin(Kind::Call, beyond).map_err(|full| {
+            self.caller().callers.refused.inc();
+            let what =
+                "calls in progress, and may have no more (client_calls_max, client_share_percent)";
+            full.refused(what, RETRY_AFTER_MS)
+        })
     }
 }
 
@@ -274,9 +308,16 @@ fn network(address: IpAddr) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::reason_of;
 
     fn callers(connections_of_address: u64, calls: u64, calls_of_address: u64) -> Arc<Callers> {
-        let shares = Shares { connections: 9, connections_of_address, calls, calls_of_address };
+        let share = |all, of_address| Share { all, of_address };
+        let shares = [
+            share(9, connections_of_address),
+            share(calls, calls_of_address),
+            share(3, 2),
+            share(9, 1),
+        ];
         Callers::with_shares(shares, &Metrics::new())
     }
 
@@ -345,6 +386,33 @@ mod tests {
             guest.begin_call(true).expect("a probe");
             guest.begin_call(false).expect_err("no further call");
         }
+    }
+
+    #[tokio::test]
+    async fn exports_and_watched_pages_are_bounded_by_the_share_of_an_address_and_by_all() {
+        let callers = callers(9, 9, 9);
+        let guests = ["10.0.0.1", "10.0.0.2"]
+            .map(|text| callers.connect(address(text)).expect("a connection"));
+        let [one, other] = guests.each_ref().map(Guest::caller);
+        let begin = async |caller: &Arc<Caller>, kind: Kind, name: &str| {
+            let beginning = async { callers.begin(kind, name) };
+            Caller::scope(Some(caller.clone()), beginning).await
+        };
+        let mut own = Vec::new();
+        for _ in 0..2 {
+            own.push(begin(one, Kind::Export, "exports under way").await.expect("its share"));
+        }
+        let refused = begin(one, Kind::Export, "exports under way").await.expect_err("too many");
+        assert!(refused.message().starts_with("your address has 2 exports under way"), "{refused}");
+        assert!(refused.message().contains("client_share_percent"), "{refused}");
+        assert_eq!(reason_of(&refused).0, Reason::Busy);
+        let _third = begin(other, Kind::Export, "exports under way").await.expect("there is room");
+        let refused = begin(other, Kind::Export, "exports under way").await.expect_err("all");
+        assert!(refused.message().starts_with("callers have 3 exports under way"), "{refused}");
+        let _page = begin(one, Kind::Page, "pages").await.expect("another kind");
+        begin(one, Kind::Page, "pages").await.expect_err("its share of these");
+        own.pop();
+        begin(other, Kind::Export, "exports under way").await.expect("one has ended");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -37,9 +37,6 @@ use crate::{
     sequence::ClusterId,
     tasks::Fault,
 };
-
-/// How many exports a node serves at a time. Each holds a thread, and a view of the table.
-const EXPORTS_MAX: usize = 2;
 
 /// What the front doors and the node's own tasks share.
 pub struct NodeContext {
@@ -98,8 +95,6 @@ pub struct NodeContext {
     /// Counts attempts to found it.
     pub(super) founding_attempts: AtomicU64,
     pub(super) activity: Activity,
-    /// A permit for each export that may begin.
-    pub(super) exports: Arc<Semaphore>,
     /// Held while a scrape reads what may block: a disk that hangs holds one thread, however often somebody
     /// scrapes.
     pub(super) scrape_lock: Arc<tokio::sync::Mutex<()>>,
@@ -163,7 +158,6 @@ impl NodeContext {
             founding_turn: tokio::sync::Mutex::default(),
             founding_attempts: AtomicU64::new(0),
             activity: Activity::default(),
-            exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
             scrape_lock: Arc::default(),
         }
     }

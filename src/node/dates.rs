@@ -45,7 +45,7 @@ impl Dates {
         self.asking.lock().entry(namespace).or_default().clone()
     }
 
-    /// Forgets the date of a namespace, because it was taken back.
+    /// Forgets the date of a namespace, because it is taken back.
     pub fn forget(&self, namespace: NamespaceId) {
         self.known.lock().by_namespace.remove(&namespace);
     }

@@ -10,15 +10,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{NodeContext, Reservation, refusals::no_namespace};
+use super::{NodeContext, Reservation, callers::Kind, refusals::no_namespace};
 use crate::{
-    proto::{busy, refused, v1::Reason},
+    proto::{refused, v1::Reason},
     sequence::{KEY_NAME_BYTES_MAX, KeyKind, Namespace, SectionKey},
     storage::{CEILINGS_HELD, Ceilings, CeilingsPart},
 };
-
-/// How soon to ask again while others export.
-const RETRY_AFTER_MS: u64 = 1_000;
 
 /// What a number of an export is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,16 +110,10 @@ impl NodeContext {
         let allocator = self.allocator.load_full();
         let term = allocator.as_deref().ok_or_else(not_leading)?;
         let namespace = &self.namespace_named(name)?;
-        let permit = self.exports.clone().try_acquire_owned().map_err(|_| {
-            busy(
-                Reason::Busy,
-                RETRY_AFTER_MS,
-                "two exports are under way; try again when one has ended",
-            )
-        })?;
+        let counted = self.callers.begin(Kind::Export, "exports under way")?;
         let memory = self.request_memory.reserve(bytes_held(namespace))?;
-        // The table's reader holds the permit. The caller may hold what is read ahead for as long as it likes.
-        let ceilings = self.group.view().ceilings(namespace, permit).await;
+        // The table's reader counts as the export. The caller may hold what is read ahead for as long as it likes.
+        let ceilings = self.group.view().ceilings(namespace, counted).await;
         // Not earlier: what this node has applied by then covers every number that was handed out before.
         if !term.still_leads(deadline).await {
             return Err(not_leading());

@@ -11,7 +11,7 @@ use super::{
     leader_search::Attempt,
     request::{Answered, Keys},
     route::KnownRoute,
-    sequence_request::{SequenceRequest, check_kind, failed},
+    sequence_request::{SequenceRequest, answered_by, check_kind, failed},
     waiting_keys::WaitingKeys,
 };
 use crate::{
@@ -129,13 +129,7 @@ fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(),
 impl SequenceRequest for Raise {
     type Answer = Raised;
 
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    fn known(&self) -> KnownRoute {
-        self.known
-    }
+    answered_by!(Raise);
 
     fn fits_ids(&self, format: &str) -> bool {
         counts_orders(format)
@@ -159,28 +153,15 @@ impl SequenceRequest for Raise {
     fn to_forward(&self) -> Forward {
         Forward::Raise(self.into())
     }
-
-    fn from_reply(reply: Reply) -> Option<Answered<Raised>> {
-        match reply {
-            Reply::Raise(answer) => Some(answer.into()),
-            _ => None,
-        }
-    }
 }
 
 impl SequenceRequest for RaiseMany {
     type Answer = Vec<u64>;
 
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
+    answered_by!(RaiseMany);
 
     fn keys(&self) -> usize {
         self.keys.len()
-    }
-
-    fn known(&self) -> KnownRoute {
-        self.known
     }
 
     fn fits_ids(&self, format: &str) -> bool {
@@ -222,21 +203,12 @@ impl SequenceRequest for RaiseMany {
             FloorOf::Section => Forward::RaiseSections(self.into()),
         }
     }
-
-    fn from_reply(reply: Reply) -> Option<Answered<Vec<u64>>> {
-        match reply {
-            Reply::RaiseMany(answer) => Some(answer.into()),
-            _ => None,
-        }
-    }
 }
 
 impl SequenceRequest for CurrentMany {
     type Answer = LastNumbers;
 
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
+    answered_by!(CurrentMany);
 
     fn only_reads(&self) -> bool {
         true
@@ -244,10 +216,6 @@ impl SequenceRequest for CurrentMany {
 
     fn keys(&self) -> usize {
         self.keys.len()
-    }
-
-    fn known(&self) -> KnownRoute {
-        self.known
     }
 
     fn bytes(&self) -> usize {
@@ -266,13 +234,6 @@ impl SequenceRequest for CurrentMany {
 
     fn to_forward(&self) -> Forward {
         Forward::CurrentMany(self.into())
-    }
-
-    fn from_reply(reply: Reply) -> Option<Answered<LastNumbers>> {
-        match reply {
-            Reply::CurrentMany(answer) => Some(answer.into()),
-            _ => None,
-        }
     }
 }
 

@@ -19,8 +19,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use crate::{
+    allocator::Held,
     consensus::{Sender, Transport},
-    metrics::{Metrics, SkipCause},
+    metrics::Metrics,
     proto::peer::{
         ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, NotLeader,
         forward_reply::Reply, forward_request::Request,
@@ -58,8 +59,6 @@ pub struct Forwarder {
 pub struct Forwarded {
     /// The request.
     pub request: Request,
-    /// How many numbers it asks for.
-    pub numbers: u64,
     /// The namespace that the leader is to compare with its own.
     pub namespace: Option<NamespaceId>,
     /// What names the address of its caller, if it is a client's.
@@ -69,8 +68,11 @@ pub struct Forwarded {
 struct Pending {
     sent: Forwarded,
     deadline: Instant,
-    reply: oneshot::Sender<Reply>,
+    reply: oneshot::Sender<HeldReply>,
 }
+
+/// A reply, and the numbers that it brings: they count as skipped if its caller has gone.
+type HeldReply = (Reply, Held<Arc<Metrics>>);
 
 impl Forwarder {
     /// A forwarder that says who `sender` is.
@@ -94,11 +96,12 @@ impl Forwarder {
             link.send(pending).await.map_err(|_| Lost::Broken(leader))?;
             answer.await.map_err(|_| Lost::Broken(leader))
         };
-        let answer =
+        let (reply, held) =
             tokio::time::timeout_at(deadline, exchange).await.map_err(|_| Lost::Late(leader))??;
+        held.release();
         self.metrics.forwards.inc();
         self.metrics.forward_seconds.observe(started.elapsed(), 1);
-        Ok(answer)
+        Ok(reply)
     }
 
     fn link(&self, leader: NodeId, member: &Member) -> mpsc::Sender<Pending> {
@@ -144,7 +147,7 @@ impl Link {
         }
         for one in unsent {
             // The caller may have given up.
-            let _ = one.reply.send(Reply::NotLeader(NotLeader::default()));
+            let _ = one.reply.send((nothing_done(), Held::new(self.metrics.clone(), 0)));
         }
     }
 
@@ -234,8 +237,8 @@ impl Link {
             }
             let id = *next_id;
             *next_id += 1;
-            let Forwarded { request, numbers, namespace, caller } = one.sent;
-            pending.insert(id, Waiting { reply: one.reply, numbers });
+            let Forwarded { request, namespace, caller } = one.sent;
+            pending.insert(id, Waiting { reply: one.reply, counts: counts_to_lose(&request) });
             bytes += request.encoded_len();
             requests.push(ForwardRequest {
                 id,
@@ -255,18 +258,95 @@ fn millis(span: Duration) -> u64 {
 
 /// A forwarded request, and the caller that waits for its answer.
 struct Waiting {
-    reply: oneshot::Sender<Reply>,
-    /// How many numbers it asks for.
-    numbers: u64,
+    reply: oneshot::Sender<HeldReply>,
+    /// As [`counts_to_lose`] says.
+    counts: Option<Vec<u64>>,
 }
 
-/// Passes a reply on to its caller. If the caller gave up, the numbers are skipped.
-fn deliver(pending: &mut BTreeMap<u64, Waiting>, reply: ForwardReply, metrics: &Metrics) {
-    let Some(waiting) = pending.remove(&reply.id) else {
-        return;
+/// How many numbers of each key a request asks for that are lost with its reply; one of each if there are no counts. `None`
+/// if nothing is: what was taken under a request id is given to whoever asks again.
+fn counts_to_lose(request: &Request) -> Option<Vec<u64>> {
+    match request {
+        Request::Next(next) if next.request_id.is_none() => Some(vec![next.count.unwrap_or(1)]),
+        Request::NextMany(many) if many.request_id.is_none() => Some(many.counts.clone()),
+        _ => None,
+    }
+}
+
+/// How many numbers the keys have together whose first numbers are `firsts`, 0 for a key without any. Each has as many as
+/// `counts` says at its place, or one if there are no counts.
+pub(super) fn numbers_of(firsts: &[u64], counts: &[u64]) -> u64 {
+    let given = firsts.iter().enumerate().filter(|(_, first)| **first > 0);
+    given.map(|(place, _)| counts.get(place).copied().unwrap_or(1)).sum()
+}
+
+/// Passes a reply on to its caller. If the caller gave up, the numbers that it brings are skipped.
+fn deliver(pending: &mut BTreeMap<u64, Waiting>, reply: ForwardReply, metrics: &Arc<Metrics>) {
+    if let Some(waiting) = pending.remove(&reply.id) {
+        let reply = reply.reply.unwrap_or_else(nothing_done);
+        let firsts = match &reply {
+            Reply::Next(next) => std::slice::from_ref(&next.first),
+            Reply::NextMany(many) => &many.firsts,
+            _ => &[],
+        };
+        let numbers = waiting.counts.map_or(0, |counts| numbers_of(firsts, &counts));
+        // If the caller gave up, this drops what is held for it.
+        let _ = waiting.reply.send((reply, Held::new(metrics.clone(), numbers)));
+    }
+}
+
+fn nothing_done() -> Reply {
+    Reply::NotLeader(NotLeader::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        metrics::SkipCause,
+        proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
     };
-    let reply = reply.reply.unwrap_or(Reply::NotLeader(NotLeader::default()));
-    if let Err(Reply::Next(_) | Reply::NextMany(_)) = waiting.reply.send(reply) {
-        metrics.skip(SkipCause::cancelled, waiting.numbers);
+
+    /// How many numbers are skipped when `reply` comes after the caller of `request` has gone, or has not looked at it.
+    fn skipped(request: &Request, reply: Reply) -> u64 {
+        let metrics = Metrics::new();
+        let deliver = |gives_up_before: bool| {
+            let (sender, mut caller) = oneshot::channel();
+            let waiting = Waiting { reply: sender, counts: counts_to_lose(request) };
+            let mut pending = BTreeMap::from([(3, waiting)]);
+            if gives_up_before {
+                caller.close();
+            }
+            deliver(&mut pending, ForwardReply { id: 3, reply: Some(reply.clone()) }, &metrics);
+            assert!(pending.is_empty());
+            drop(caller);
+            metrics.skipped(SkipCause::cancelled)
+        };
+        let once = deliver(true);
+        assert_eq!(deliver(false), 2 * once, "before, and then as many again");
+        once
+    }
+
+    #[test]
+    fn a_reply_that_comes_too_late_skips_the_numbers_that_it_brings_and_no_others() {
+        let many = |counts: Vec<u64>| {
+            Request::NextMany(NextManyRequest { ids: vec![1, 2, 3], counts, ..Default::default() })
+        };
+        let firsts = |firsts| Reply::NextMany(NextManyResponse { firsts, ..Default::default() });
+        assert_eq!(skipped(&many(vec![2, 30, 4]), firsts(vec![7, 0, 9])), 6);
+        assert_eq!(skipped(&many(vec![]), firsts(vec![7, 0, 9])), 2);
+        assert_eq!(skipped(&many(vec![2, 30, 4]), firsts(vec![])), 0, "all of it failed");
+        let next = Request::Next(NextRequest { count: Some(5), ..Default::default() });
+        let range = Reply::Next(NextResponse { first: 1, last: 5, increment: 1, route: None });
+        assert_eq!(skipped(&next, range), 5);
+        assert_eq!(skipped(&next, nothing_done()), 0);
+    }
+
+    #[test]
+    fn a_reply_that_comes_too_late_skips_nothing_that_was_taken_under_a_request_id() {
+        let request_id = Some(bytes::Bytes::from_static(b"order-7"));
+        let next = Request::Next(NextRequest { request_id, ..Default::default() });
+        let range = Reply::Next(NextResponse { first: 1, last: 1, increment: 1, route: None });
+        assert_eq!(skipped(&next, range), 0);
     }
 }

@@ -1,7 +1,9 @@
 //! Keys of a message that a leader left to the next one, because it handed over before they had their numbers. The node
-//! that the caller asked gets them from there, so that what the others were given is not skipped.
+//! that the caller asked gets them from there, so that what the others were given is not skipped. If another namespace has
+//! the name by then, it gets none: their numbers would not fit in with those of the others.
 //!
-//! Invariant: nothing was taken of a late key, and no key has numbers at a later place of the message.
+//! Invariant: nothing was taken of a late key, and no key has numbers at a later place of the message. All numbers of a
+//! message are of one namespace.
 
 use tonic::Status;
 
@@ -16,13 +18,15 @@ impl RefusedKeys {
 }
 
 impl NextMany {
-    /// The request for the late keys of an answer. `None` if there are none.
+    /// The request for the late keys of an answer. `None` if there are none, or it is not known which namespace has answered
+    /// for the others.
     pub(super) fn late(&self, answer: &ManyRanges) -> Option<NextMany> {
         let late: Vec<usize> = answer.late_places().map(|place| place as usize).collect();
         // The parts of a message with an id are counted from its first key: such a message is asked again as a whole.
         if self.id.is_some() || late.is_empty() || late.iter().any(|at| *at >= self.keys.len()) {
             return None;
         }
+        let meant = Some(answer.namespace?);
         let counts = match self.counts.is_empty() {
             true => Vec::new(),
             false => late.iter().map(|place| self.counts[*place]).collect(),
@@ -38,6 +42,7 @@ impl NextMany {
             counts,
             id: None,
             known: self.known,
+            meant,
         })
     }
 }
@@ -61,10 +66,6 @@ impl ManyRanges {
         let places: Vec<u32> = self.late_places().collect();
         self.refused.retain(|refused| !refused.are_late());
         let rest = match rest {
-            // Of another namespace, which has the name by now, the numbers do not fit in here.
-            Ok(rest) if rest.increment != self.increment => Err(Status::aborted(
-                "the namespace was replaced while the leader handed over: ask again for this key",
-            )),
             Ok(rest) if !rest.is_of(places.len()) => Err(Status::internal(
                 "the next leader's answer has other keys than it was asked for: ask again for this key",
             )),
@@ -98,13 +99,20 @@ impl ManyRanges {
     }
 }
 
+/// Why late keys get no numbers: another namespace has the name by now.
+pub(super) fn replaced() -> Status {
+    Status::aborted(
+        "the namespace was replaced while the leader handed over: ask again for this key",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         node::route::KnownRoute,
         proto::{busy, refused},
-        sequence::Key,
+        sequence::{Key, NamespaceId},
     };
 
     fn refused_at(places: &[u32], why: Status) -> RefusedKeys {
@@ -129,7 +137,8 @@ mod tests {
                 refused_at(&[3], refused(Reason::KeysMaxReached, "too many keys")),
                 refused_at(&[2, 4], busy(Reason::Busy, 100, "handed over")),
             ],
-            gapless: false,
+            namespace: Some(NamespaceId(7)),
+            ..ManyRanges::default()
         };
         (request.unwrap(), answer)
     }
@@ -139,7 +148,7 @@ mod tests {
         let (request, mut answer) = request();
         let late = request.late(&answer).expect("two are late");
         assert_eq!((late.keys.at(0), late.keys.at(1)), (Key::Id(20), Key::Id(40)));
-        assert_eq!(late.counts, [3, 5]);
+        assert_eq!((&late.counts[..], late.meant), (&[3, 5][..], Some(NamespaceId(7))));
         answer.add_late(Ok(ManyRanges {
             firsts: vec![0, 9],
             increment: 1,
@@ -162,10 +171,12 @@ mod tests {
             answer.refused_at(*place).is_some_and(|why| why.message() == "nobody leads")
         }));
         assert!(request.late(&answer).is_none());
-        let (_, mut other) = self::request();
-        let replaced = ManyRanges { firsts: vec![1, 2], increment: 5, ..ManyRanges::default() };
-        other.add_late(Ok(replaced));
-        assert_eq!(other.firsts, answer.firsts);
-        assert!(other.refused_at(2).is_some());
+    }
+
+    #[test]
+    fn late_keys_are_not_asked_for_again_if_it_is_not_known_which_namespace_has_answered() {
+        let (request, mut answer) = request();
+        answer.namespace = None;
+        assert!(request.late(&answer).is_none());
     }
 }

@@ -80,7 +80,7 @@ mod wire;
 mod worker_desk;
 mod workers;
 
-pub use callers::{CallOfGuest, Caller, Callers, Guest};
+pub use callers::{Caller, Callers, Counted, Guest, Kind};
 pub use config::Config;
 pub use context::NodeContext;
 pub use drop_in_row::{RowPart, asked_by, row_fields};

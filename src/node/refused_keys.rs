@@ -58,7 +58,7 @@ pub fn many_ranges(
         firsts = all;
     }
     let NamespaceConfig { increment, gapless, .. } = namespace.config;
-    ManyRanges { firsts, increment, exhausted, refused, gapless }
+    ManyRanges { firsts, increment, exhausted, refused, gapless, namespace: Some(namespace.id) }
 }
 
 /// Refuses a count of 0, or above the namespace's `count_max` or the node's.

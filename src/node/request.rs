@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tonic::Status;
 
 use super::route::{KnownRoute, Route};
-use crate::sequence::{InvalidKey, Key, Lifetime, MessageId, OwnedKey, RequestId};
+use crate::sequence::{InvalidKey, Key, Lifetime, MessageId, NamespaceId, OwnedKey, RequestId};
 
 /// The most keys that one request has.
 pub const REQUEST_KEYS_MAX: usize = 65_536;
@@ -58,6 +58,8 @@ pub struct NextMany {
     /// What the caller calls the request, so that it can ask again.
     pub(super) id: Option<MessageId>,
     pub(super) known: KnownRoute,
+    /// The namespace that has answered for the message's other keys, if these are late keys of one.
+    pub(super) meant: Option<NamespaceId>,
 }
 
 /// The keys of a request, all of one kind.
@@ -82,6 +84,8 @@ pub struct ManyRanges {
     pub refused: Vec<RefusedKeys>,
     /// Whether the namespace is gapless.
     pub gapless: bool,
+    /// The namespace that the numbers are of, if this node knows it.
+    pub namespace: Option<NamespaceId>,
 }
 
 /// Keys that got no numbers for one reason.
@@ -190,7 +194,7 @@ impl NextMany {
                  all for one number of each"
             )));
         }
-        Ok(NextMany { namespace, keys, counts, id, known })
+        Ok(NextMany { namespace, keys, counts, id, known, meant: None })
     }
 
     /// The keys.

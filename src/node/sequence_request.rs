@@ -5,6 +5,7 @@ use tonic::Status;
 
 use super::{
     Config, NodeContext,
+    forward::numbers_of,
     leader_search::{Attempt, NoAnswer},
     refused_keys::{
         check_count, check_count_of, end_of, low_disk, many_ranges, memory_full, over_quota,
@@ -23,7 +24,7 @@ use crate::{
         refused,
         v1::Reason,
     },
-    sequence::{Key, KeyKind, MessageId, Namespace, Range},
+    sequence::{Key, KeyKind, MessageId, Namespace, NamespaceId, Range},
 };
 
 /// How soon to ask again while nothing more can be remembered under request ids: ids that are old enough are forgotten all the time.
@@ -47,6 +48,11 @@ pub trait SequenceRequest: Send + Sync {
     /// INVALID_ARGUMENT if a count is 0, or greater than `count_max` without an id.
     fn check(&self, _config: &Config) -> Result<(), Status> {
         Ok(())
+    }
+
+    /// The only namespace that may answer it, if that is not any that has the name.
+    fn meant(&self) -> Option<NamespaceId> {
+        None
     }
 
     /// How many numbers it asks for.
@@ -85,6 +91,9 @@ pub trait SequenceRequest: Send + Sync {
     fn bytes(&self) -> usize;
 
     /// Answers it from a term's memory, on the `node` that leads. What many keys hold that have to wait is reserved there.
+    ///
+    /// # Errors
+    /// What the request comes to otherwise.
     fn answer(
         &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
@@ -110,18 +119,36 @@ pub trait SequenceRequest: Send + Sync {
 
     /// The answer in the leader's reply; `None` if that is the answer to another kind of request.
     fn from_reply(reply: Reply) -> Option<Answered<Self::Answer>>;
+
+    /// Notes in the leader's answer the namespace that it is of, if the leader was told to compare it with its own.
+    fn note_namespace(_answer: &mut Self::Answer, _namespace: Option<NamespaceId>) {}
 }
+
+/// What all requests have alike, but for the reply that answers one.
+macro_rules! answered_by {
+    ($reply:ident) => {
+        fn namespace(&self) -> &str {
+            &self.namespace
+        }
+
+        fn known(&self) -> KnownRoute {
+            self.known
+        }
+
+        fn from_reply(reply: Reply) -> Option<Answered<Self::Answer>> {
+            match reply {
+                Reply::$reply(answer) => Some(answer.into()),
+                _ => None,
+            }
+        }
+    };
+}
+pub(super) use answered_by;
 
 impl SequenceRequest for Next {
     type Answer = Range;
 
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    fn known(&self) -> KnownRoute {
-        self.known
-    }
+    answered_by!(Next);
 
     fn check(&self, config: &Config) -> Result<(), Status> {
         check_count(self.count, count_max(self.has_id(), config))
@@ -164,13 +191,6 @@ impl SequenceRequest for Next {
     fn to_forward(&self) -> Forward {
         Forward::Next(self.into())
     }
-
-    fn from_reply(reply: Reply) -> Option<Answered<Range>> {
-        match reply {
-            Reply::Next(answer) => Some(answer.into()),
-            _ => None,
-        }
-    }
 }
 
 impl Next {
@@ -198,16 +218,10 @@ impl Next {
 impl SequenceRequest for Current {
     type Answer = Option<u64>;
 
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
+    answered_by!(Current);
 
     fn only_reads(&self) -> bool {
         true
-    }
-
-    fn known(&self) -> KnownRoute {
-        self.known
     }
 
     fn bytes(&self) -> usize {
@@ -226,28 +240,19 @@ impl SequenceRequest for Current {
     fn to_forward(&self) -> Forward {
         Forward::Current(self.into())
     }
-
-    fn from_reply(reply: Reply) -> Option<Answered<Option<u64>>> {
-        match reply {
-            Reply::Current(answer) => Some(answer.into()),
-            _ => None,
-        }
-    }
 }
 
 impl SequenceRequest for NextMany {
     type Answer = ManyRanges;
 
-    fn namespace(&self) -> &str {
-        &self.namespace
+    answered_by!(NextMany);
+
+    fn meant(&self) -> Option<NamespaceId> {
+        self.meant
     }
 
     fn keys(&self) -> usize {
         self.keys.len()
-    }
-
-    fn known(&self) -> KnownRoute {
-        self.known
     }
 
     fn check(&self, config: &Config) -> Result<(), Status> {
@@ -267,8 +272,10 @@ impl SequenceRequest for NextMany {
     }
 
     fn bytes(&self) -> usize {
-        let others = size_of_val(&self.counts[..]) + bytes_of(&self.id);
-        2 * (size_of::<Self>() + self.namespace.len() + self.keys.bytes() + others)
+        let counts = size_of_val(&self.counts[..]);
+        let others = self.namespace.len() + self.keys.bytes() + bytes_of(&self.id);
+        // The counts wait for the reply as well.
+        2 * (size_of::<Self>() + others + counts) + counts
     }
 
     async fn answer(
@@ -306,19 +313,15 @@ impl SequenceRequest for NextMany {
     }
 
     fn numbers_in(&self, answer: &ManyRanges) -> u64 {
-        let given = answer.firsts.iter().enumerate().filter(|(_, first)| **first > 0);
-        given.map(|(place, _)| self.counts.get(place).copied().unwrap_or(1)).sum()
+        numbers_of(&answer.firsts, &self.counts)
     }
 
     fn to_forward(&self) -> Forward {
         Forward::NextMany(self.into())
     }
 
-    fn from_reply(reply: Reply) -> Option<Answered<ManyRanges>> {
-        match reply {
-            Reply::NextMany(answer) => Some(answer.into()),
-            _ => None,
-        }
+    fn note_namespace(answer: &mut ManyRanges, namespace: Option<NamespaceId>) {
+        answer.namespace = namespace;
     }
 }
 
@@ -335,9 +338,12 @@ impl NextMany {
         let id = self.id.as_ref();
         match term.next_many_gapless(namespace, keys, ask, is_allowed, id, deadline).await {
             Ok(taken) => {
+                let (before, now): (Vec<usize>, Vec<usize>) =
+                    taken.too_large.iter().partition(|at| is_allowed(ask(**at).1));
                 let mut refused = Vec::new();
-                if let Some(why) = taken.too_large.first().and_then(|at| too_large(ask(*at).1)) {
-                    let places = taken.too_large.iter().map(|place| *place as u32).collect();
+                for places in [before, now].into_iter().filter(|places| !places.is_empty()) {
+                    let why = too_large(ask(places[0]).1).unwrap_or_else(left_out);
+                    let places = places.into_iter().map(|place| place as u32).collect();
                     refused.push(RefusedKeys { places, why });
                 }
                 Ok(many_ranges(namespace, taken, keys, |place| place, refused))
@@ -346,6 +352,14 @@ impl NextMany {
             Err(error) => Err(failed(error, namespace, term, self.numbers())),
         }
     }
+}
+
+/// Why a key of a message with an id gets nothing although its count is allowed by now.
+fn left_out() -> Status {
+    Status::invalid_argument(
+        "an earlier try with this request id left the key out, because its count was above count_max then; ask for this key \
+         with another request id",
+    )
 }
 
 /// The most numbers of a key that a request may ask this node for.

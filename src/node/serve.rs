@@ -13,6 +13,7 @@ use super::{
     callers::Caller,
     formats::hands_out_ids,
     forward::Forwarded,
+    late_keys::replaced,
     leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
     refusals::{check_namespace, no_namespace},
     request::Answered,
@@ -25,7 +26,7 @@ use crate::{
         peer::{NotLeader, forward_reply::Reply},
         v1::Reason,
     },
-    sequence::NodeId,
+    sequence::{Namespace, NodeId},
     storage::Member,
 };
 
@@ -63,34 +64,31 @@ impl NodeContext {
                 }
             }
         };
-        let may_be_done = match attempt {
-            Ok(answered) => match rest_of(&request, origin, &answered) {
-                None => return Ok(answered),
-                Some(rest) => {
-                    return Ok(Box::pin(self.complete(&request, (answered, rest), deadline)).await);
-                }
-            },
+        let answered = match attempt {
+            Ok(answered) => answered,
             Err(NoAnswer::Refused(status)) => return Err(status.into()),
             Err(NoAnswer::Mistaken) => return Err(self.mistaken().into()),
-            Err(NoAnswer::Unanswered) => false,
-            Err(NoAnswer::Unknown) => true,
+            Err(lost @ (NoAnswer::Unanswered | NoAnswer::Unknown)) => {
+                let may_be_done = matches!(lost, NoAnswer::Unknown);
+                let _reserved = match reserved {
+                    Some(reserved) => reserved,
+                    None => self.request_memory.reserve(request.bytes())?,
+                };
+                // Before anything waits. Whether the namespace exists, only the leader knows.
+                check_namespace(request.namespace())?;
+                // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
+                let routing = self.route_to_leader(&request, origin, may_be_done, deadline);
+                let routed = Box::pin(routing).await;
+                if let Err(Failure::Status(_)) = &routed
+                    && SequenceRequest::has_id(&request)
+                    && let Some(known) = self.group.view().namespaces().by_name(request.namespace())
+                {
+                    // Without a leader the caller learns from here that its id means nothing.
+                    check_id(known, true)?;
+                }
+                routed?
+            }
         };
-        let _reserved = match reserved {
-            Some(reserved) => reserved,
-            None => self.request_memory.reserve(request.bytes())?,
-        };
-        // Before anything waits. Whether the namespace exists, only the leader knows.
-        check_namespace(request.namespace())?;
-        // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
-        let routed = Box::pin(self.route_to_leader(&request, origin, may_be_done, deadline)).await;
-        if let Err(Failure::Status(_)) = &routed
-            && SequenceRequest::has_id(&request)
-            && let Some(known) = self.group.view().namespaces().by_name(request.namespace())
-        {
-            // Without a leader the caller learns from here that its id means nothing.
-            check_id(known, true)?;
-        }
-        let answered = routed?;
         match rest_of(&request, origin, &answered) {
             None => Ok(answered),
             Some(rest) => Ok(Box::pin(self.complete(&request, (answered, rest), deadline)).await),
@@ -154,9 +152,10 @@ impl<Q: SequenceRequest> ForLeader for Q {
             return Assumed { namespace: None, may_be_asked_again: true };
         }
         let namespaces = node.group.view().namespaces();
-        let known = namespaces.by_name(self.namespace());
-        let known = known.filter(|known| trusts_itself && !known.config.gapless);
-        Assumed { namespace: known.map(|known| known.id), may_be_asked_again: known.is_some() }
+        let known = namespaces.by_name(self.namespace()).filter(|_| trusts_itself);
+        let namespace = self.meant().or(known.map(|known| known.id));
+        let is_sure = |known: &Namespace| !known.config.gapless && Some(known.id) == namespace;
+        Assumed { namespace, may_be_asked_again: known.is_some_and(is_sure) }
     }
 
     fn has_id(&self) -> bool {
@@ -182,6 +181,9 @@ impl<Q: SequenceRequest> ForLeader for Q {
         if origin.mistakes(namespace.id) {
             return Err(NoAnswer::Mistaken);
         }
+        if self.meant().is_some_and(|meant| meant != namespace.id) {
+            return Err(replaced().into());
+        }
         if let Some(format) = &namespace.config.format
             && !self.fits_ids(format)
         {
@@ -198,7 +200,6 @@ impl<Q: SequenceRequest> ForLeader for Q {
     ) -> Attempt<Self::Answer> {
         let sent = Forwarded {
             request: self.to_forward(),
-            numbers: self.numbers(),
             namespace: assumed.namespace,
             caller: Caller::current().map(|caller| caller.network()),
         };
@@ -209,14 +210,20 @@ impl<Q: SequenceRequest> ForLeader for Q {
             }
             Ok(Reply::Error(failure)) => Err(NoAnswer::Refused(failure.into())),
             Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => {
-                Err(NoAnswer::Mistaken)
+                Err(self.meant().map_or(NoAnswer::Mistaken, |_| replaced().into()))
             }
             Ok(Reply::NotLeader(_)) => Err(NoAnswer::Unanswered),
-            Ok(reply) => Ok(Q::from_reply(reply).ok_or_else(|| {
-                Status::internal(format!(
-                    "node {leader} answered another kind of request than it was asked"
-                ))
-            })?),
+            Ok(reply) => {
+                let answered = Q::from_reply(reply).map(|mut answered| {
+                    Q::note_namespace(&mut answered.answer, assumed.namespace);
+                    answered
+                });
+                Ok(answered.ok_or_else(|| {
+                    Status::internal(format!(
+                        "node {leader} answered another kind of request than it was asked"
+                    ))
+                })?)
+            }
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
                 Err(match assumed.may_be_asked_again {

@@ -5,13 +5,13 @@
 //! checked, the caller answers for: that nobody makes ids under the lease any more, and that ids with the wrong times, which
 //! exist, may be made again when those times have come.
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 use super::{
     NodeContext,
     formats::{WorkerIds, leases_of},
-    leader_search::{Attempt, NoAnswer},
+    leader_search::Attempt,
     worker_desk::{AHEAD_MS, Served, Wanted},
     workers::{check_worker, not_served},
 };
@@ -26,25 +26,23 @@ impl NodeContext {
     pub(super) async fn take_worker_back(
         &self, term: &Term, asked: v1::TakeWorkerBackRequest, deadline: Instant,
     ) -> Attempt<Reply> {
-        let checked = self.namespace_named(&asked.namespace).and_then(|namespace| {
-            let ids = leases_of(namespace)?;
-            check_worker(asked.worker, &ids)?;
-            let to_ms = self.end_of_lease(term, &ids, &asked)?;
-            Ok((ids, to_ms))
-        });
-        let (ids, to_ms) = match checked {
-            Ok(checked) => checked,
-            Err(status) => return Err(status.into()),
-        };
+        let ids = leases_of(self.namespace_named(&asked.namespace)?)?;
+        check_worker(asked.worker, &ids)?;
+        let to_ms = self.end_of_lease(term, &ids, &asked)?;
         let (worker, ceiling_ms) = (asked.worker, asked.ceiling_ms);
         let wanted = Wanted::TakeBack { worker, ceiling_ms, to_ms };
         let served = {
             // Nobody learns the date that is taken back meanwhile.
             let asking = self.dates.asking(ids.namespace);
-            let _asking = asking.lock().await;
-            let served = self.ask_for_worker(term, &ids, wanted, deadline).await;
+            let _asking = timeout_at(deadline, asking.lock()).await.map_err(|_| {
+                Status::deadline_exceeded(format!(
+                    "namespace {:?}: others asked for its date until the deadline, and nothing was taken back; ask again",
+                    ids.name
+                ))
+            })?;
+            // Not later: the entry may be under way when the caller leaves. Who comes then asks the log behind that entry.
             self.dates.forget(ids.namespace);
-            served
+            self.ask_for_worker(term, &ids, wanted, deadline).await
         };
         match served {
             Ok(Served::Done(_, WorkerAnswer::Leased(lease))) => {
@@ -54,13 +52,12 @@ impl NodeContext {
                 let taken = v1::TakeWorkerBackResponse { ceiling_ms: lease.ceiling_ms, now_ms };
                 Ok(Reply::TakenWorkerBack(taken))
             }
-            Ok(Served::Done(_, WorkerAnswer::Lost)) => {
-                Err(NoAnswer::Refused(Status::failed_precondition(format!(
-                    "worker id {worker} of namespace {:?} has no lease with the ceiling {ceiling_ms} any more; see: ratchet \
-                     worker list {}",
-                    ids.name, ids.name
-                ))))
-            }
+            Ok(Served::Done(_, WorkerAnswer::Lost)) => Err(Status::failed_precondition(format!(
+                "worker id {worker} of namespace {:?} has no lease with the ceiling {ceiling_ms} any more; see: ratchet \
+                 worker list {}",
+                ids.name, ids.name
+            ))
+            .into()),
             served => Err(not_served(served, &ids, 0)),
         }
     }

@@ -233,6 +233,7 @@ impl From<v1::NextManyResponse> for Answered<ManyRanges> {
                 exhausted,
                 refused: refused.collect(),
                 gapless: message.gapless,
+                namespace: None,
             },
             route: message.route.map(Route::from),
         }

@@ -39,7 +39,7 @@ pub struct Take {
 pub enum PartTaken {
     /// An answer for each take, in order.
     Taken(Vec<Taken>),
-    /// As before: an earlier entry took this, under the same id.
+    /// As before: an earlier entry took this, under the same id. It may have left out the takes with the greatest counts.
     Repeated(Vec<Taken>),
     /// The id was used for another message.
     Reused(Used),

@@ -32,7 +32,7 @@ use hyper::{
 use tonic::{body::Body, codegen::Service};
 
 use super::held::Held;
-use crate::node::{COUNTED_BYTES_MIN, CallOfGuest};
+use crate::node::{COUNTED_BYTES_MIN, Counted};
 
 /// How long the other end of a connection without calls may take to close it, once it was told to.
 pub const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ impl Calls {
 pub struct Call {
     calls: Arc<Calls>,
     /// Its place among the calls of the connection's caller.
-    pub of_guest: Option<CallOfGuest>,
+    pub of_guest: Option<Counted>,
 }
 
 impl Drop for Call {

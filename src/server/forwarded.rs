@@ -99,6 +99,8 @@ async fn answer_requests(
 ) {
     let mut working: FuturesUnordered<AbortOnDropHandle<MeteredReply>> = FuturesUnordered::new();
     let mut ready = VecDeque::new();
+    // Requests of one caller often follow one another, in many messages.
+    let mut caller: Option<Arc<Caller>> = None;
     loop {
         while let Some(Some(done)) = working.next().now_or_never() {
             match done {
@@ -128,10 +130,11 @@ async fn answer_requests(
                     return;
                 }
                 let mut keys = 0;
-                // Those of one caller often follow one another.
-                let mut caller: Option<Arc<Caller>> = None;
                 for request in message.requests {
-                    keys += keys_of(&request);
+                    keys += match request.request {
+                        Some(Request::RaiseSections(_)) => SECTION_COUNTS * keys_of(&request),
+                        _ => keys_of(&request),
+                    };
                     if caller.as_ref().map(|known| known.network()) != request.caller {
                         caller = request.caller.map(|network| context.callers.caller(network));
                     }
@@ -151,13 +154,13 @@ async fn answer_requests(
     }
 }
 
-/// How many keys a request asks for.
+/// How many keys, or sections, a request asks for.
 fn keys_of(request: &ForwardRequest) -> usize {
     match &request.request {
         Some(Request::NextMany(many)) => many.ids.len() + many.names.len(),
         Some(Request::RaiseMany(many)) => many.ids.len() + many.names.len(),
         Some(Request::CurrentMany(many)) => many.ids.len() + many.names.len(),
-        Some(Request::RaiseSections(many)) => many.ids.len() * SECTION_COUNTS,
+        Some(Request::RaiseSections(many)) => many.ids.len(),
         _ => 1,
     }
 }

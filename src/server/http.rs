@@ -61,7 +61,7 @@ pub use page::Live;
 /// The routes of the port. `live` is what the status page shows.
 pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
     let of_root = live.clone();
-    let watch = async move || live.watch();
+    let watch = |State(context): Node| async move { live.watch(&context) };
     let root = get(|context, due, uri| root(context, due, uri, of_root));
     // HEAD of a number would take one.
     let root = match yuewen::is_on(&context.config) {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::{StreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use ratchet::{
     consensus::{GrpcTransport, RaftRpc, Transport},
     proto::peer::*,
@@ -59,6 +59,7 @@ impl Links {
 }
 
 type OnAnswer = Box<dyn Fn(&str, &mut HelloResponse) + Send + Sync>;
+type OnReplies = Arc<dyn Fn(ForwardReplies) -> BoxFuture<'static, ForwardReplies> + Send + Sync>;
 
 /// One node's transport: real gRPC over links that may be cut. What is sent over a cut link vanishes, as
 /// on a real network. So does what is on its way when the link is cut.
@@ -74,6 +75,8 @@ pub struct LinkedTransport {
     pub on_answer: OnAnswer,
     /// Called when an administrative request is about to be sent, which it may change.
     pub on_administer: Box<dyn Fn(&mut AdministerRequest) + Send + Sync>,
+    /// Called with replies to forwarded requests; what it makes of them arrives.
+    pub on_replies: OnReplies,
 }
 
 impl LinkedTransport {
@@ -86,6 +89,7 @@ impl LinkedTransport {
             on_greeting: Box::new(|_| ()),
             on_answer: Box::new(|_, _| ()),
             on_administer: Box::new(|_| ()),
+            on_replies: Arc::new(|replies| async { replies }.boxed()),
         }
     }
 
@@ -153,6 +157,11 @@ impl Transport for LinkedTransport {
         let replies = self.over(address, PATIENCE, exchange).await?;
         let (links, from, to) = (self.links.clone(), self.from, address.to_owned());
         let cut = async move { links.until_cut(from, to).await };
+        let on_replies = self.on_replies.clone();
+        let replies = replies.then(move |replies| match replies {
+            Ok(replies) => on_replies(replies).map(Ok).boxed(),
+            Err(status) => async { Err(status) }.boxed(),
+        });
         Ok(replies.take_until(cut).boxed())
     }
 

@@ -84,9 +84,12 @@ impl Term {
             self.memory.lose(namespace, error.lost_by(), held.release());
             return Err(error.into());
         }
-        if !answer.late.is_empty() && (held.is_empty() || is_disordered(&answer, &asked.ask)) {
-            self.memory.lose(namespace, LostBy::Fence, held.release());
-            return Err(NextError::NotLeading.into());
+        if !answer.late.is_empty() {
+            let dropped = held.split(drop_disordered(&mut answer, &asked.ask));
+            self.memory.lose(namespace, LostBy::Fence, dropped);
+            if held.is_empty() {
+                return Err(NextError::NotLeading.into());
+            }
         }
         answer.exhausted.sort_unstable();
         answer.over_quota.sort_unstable();
@@ -133,7 +136,6 @@ impl Term {
                 Err(_) => answer.late.push(place),
             }
         }
-        answer.late.sort_unstable();
         match error {
             NextError::NotLeading if is_handover => Ok(()),
             error => Err(error),
@@ -144,20 +146,41 @@ impl Term {
 /// A key that waits: its place in the message, how many numbers it wants, and where they come.
 type Waits = (usize, u64, oneshot::Receiver<Delivery>);
 
-/// True if a key has numbers at one place of a message, and is late at an earlier one: it would get greater numbers there.
+/// Takes the numbers away that a key has behind a place where it is late: it would get greater ones there. It is late at these
+/// places, too. Returns how many numbers they are. The late places then grow.
 #[cold]
-fn is_disordered<'k>(answer: &NextMany, ask: impl Fn(usize) -> (Key<'k>, u64)) -> bool {
-    let late: HashSet<usize> = answer.late.iter().copied().collect();
-    let mut late_keys = HashSet::new();
-    let first = answer.late.first().copied().unwrap_or(answer.firsts.len());
-    (first..answer.firsts.len()).any(|place| {
-        let key = ask(place).0;
-        match late.contains(&place) {
-            true => {
-                late_keys.insert(key);
-                false
-            }
-            false => answer.firsts[place] > 0 && late_keys.contains(&key),
+fn drop_disordered<'k>(answer: &mut NextMany, ask: impl Fn(usize) -> (Key<'k>, u64)) -> u64 {
+    let late: HashSet<usize> = answer.late.drain(..).collect();
+    let (mut late_keys, mut dropped) = (HashSet::new(), 0);
+    for (place, first) in answer.firsts.iter_mut().enumerate() {
+        let (key, count) = ask(place);
+        let has_numbers = *first > 0;
+        if late.contains(&place) || has_numbers && late_keys.contains(&key) {
+            late_keys.insert(key);
+            answer.late.push(place);
+            *first = 0;
+            dropped += if has_numbers { count } else { 0 };
         }
-    })
+    }
+    dropped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_late_drops_its_later_numbers_and_the_other_keys_and_its_earlier_ones_stay() {
+        // Key 5 got its numbers at place 0, is late at place 2, and was served again at places 3 and 5.
+        let asked = [(5, 1), (6, 2), (5, 4), (5, 8), (6, 16), (5, 32), (7, 64), (5, 128)];
+        let ask = |place: usize| (Key::Id(asked[place].0), asked[place].1);
+        let (firsts, late) = (vec![1, 1, 0, 6, 3, 14, 0, 0], vec![6, 2]);
+        let mut answer = NextMany { firsts, late, ..NextMany::default() };
+        // Of place 7 nothing is left.
+        answer.exhausted.push((7, 3));
+        assert_eq!(drop_disordered(&mut answer, ask), 8 + 32);
+        assert_eq!(answer.firsts, [1, 1, 0, 0, 3, 0, 0, 0]);
+        assert_eq!((&answer.late[..], &answer.exhausted[..]), (&[2, 3, 5, 6][..], &[(7, 3)][..]));
+        assert_eq!(drop_disordered(&mut answer, ask), 0, "nothing is out of order any more");
+    }
 }

@@ -2,12 +2,16 @@
 //!
 //! The sections of a table are on the disk of every voter. If those of a majority fill up, all numbers end. So a leader
 //! makes no new ones while the voters that have room, and answer, are no majority. It knows what they have to say by the
-//! time that it serves: its lease rests on their answers.
+//! time that it serves: its lease rests on their answers. One that answers late counts for a while as it spoke last: a disk
+//! fills up more slowly than that.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::group::Group;
 use crate::{sequence::NodeId, storage::LowDisk};
+
+/// For how long a voter that says nothing counts as it spoke last; if a follower keeps out of elections for longer, so long.
+const SPOKE_LAST: Duration = Duration::from_millis(1_500);
 
 impl Group {
     /// A voter whose disk is low, if those that have room are no majority without it. `None` if they are one, or if this
@@ -17,7 +21,7 @@ impl Group {
         if low.is_empty() || self.leadership.borrow().own.is_none() {
             return None;
         }
-        let limit = self.follower_lease();
+        let limit = self.follower_lease().max(SPOKE_LAST);
         let answers = |voter: NodeId| {
             let silence = self.lease.silence(voter);
             silence.is_some_and(|silence| silence.in_term && silence.lasts < limit)

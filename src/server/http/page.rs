@@ -25,20 +25,13 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{body::uncacheable, problem::Problem};
-use crate::{
-    node::NodeContext,
-    proto::{busy, v1::Reason},
-};
+use crate::node::{Kind, NodeContext};
 use view::View;
 
 /// For how long a rendering of the whole page is used.
 const RENEWED_AFTER: Duration = Duration::from_secs(1);
-/// How many may watch at a time.
-const WATCHERS_MAX: usize = 64;
 /// How long somebody may watch; a browser that still shows the page begins anew.
 const WATCH_TIME_MAX: Duration = Duration::from_secs(15 * 60);
-/// How soon one too many may ask again.
-const RETRY_AFTER_MS: u64 = 1_000;
 
 /// The content security policy of the page.
 const POLICY: (HeaderName, &str) = (
@@ -76,15 +69,15 @@ impl Live {
     }
 
     /// `GET /events`: server-sent events, each with all parts that change.
-    pub fn watch(&self) -> Result<Response, Problem> {
-        if self.parts.receiver_count() >= WATCHERS_MAX {
-            let text = format!("{WATCHERS_MAX} others watch this node's page; look again later");
-            return Err(busy(Reason::Busy, RETRY_AFTER_MS, text).into());
-        }
+    pub fn watch(&self, context: &NodeContext) -> Result<Response, Problem> {
+        let counted = context.callers.begin(Kind::Page, "status pages open")?;
         let end = tokio::time::sleep(WATCH_TIME_MAX);
         let parts = WatchStream::from_changes(self.parts.subscribe());
         let events = parts
-            .map(Ok::<_, Infallible>)
+            .map(move |parts| {
+                let _counted = &counted;
+                Ok::<_, Infallible>(parts)
+            })
             .take_until(end)
             .take_until(self.stop.clone().cancelled_owned());
         let head = [

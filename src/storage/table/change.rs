@@ -26,8 +26,8 @@ use crate::{
         database::Database,
         error::StoreError,
         layout::{
-            Family, day_key, days_range_of, ledger_key, request_book_key, request_key, request_place_key,
-            section_key, worker_key, workers_range,
+            Family, day_key, days_range_of, ledger_key, request_book_key, request_key,
+            request_place_key, section_key, worker_key, workers_range,
         },
     },
 };

@@ -95,6 +95,24 @@ fn a_message_is_answered_once_over_terms_and_its_id_refused_for_another_message(
 }
 
 #[test]
+fn a_message_whose_first_try_left_out_its_greatest_counts_is_answered_as_that_try() {
+    let mut table = with_invoices();
+    let takes = |counts: &[(u64, u64)]| {
+        counts.iter().map(|(key, count)| take(*key, *count)).collect::<Vec<_>>()
+    };
+    let ask = |counts: &[(u64, u64)]| vec![message(Some("a"), takes(counts))];
+    let first = vec![range(1, 1), range(1, 3)];
+    let allowed = ask(&[(7, 1), (9, 3)]);
+    assert_eq!(took(&mut table, 1, 0, allowed), [PartTaken::Taken(first.clone())]);
+    let whole = ask(&[(7, 1), (8, 4), (9, 3)]);
+    assert_eq!(took(&mut table, 1, 0, whole), [PartTaken::Repeated(first)]);
+    let used = PartTaken::Reused(Used { keys: 2, first: take(7, 1) });
+    for other in [&[(7, 1), (8, 3), (9, 3)][..], &[(7, 1), (8, 4)], &[(8, 4)]] {
+        assert_eq!(took(&mut table, 1, 0, ask(other)), std::slice::from_ref(&used), "{other:?}");
+    }
+}
+
+#[test]
 fn a_message_that_took_something_is_answered_alike_and_one_that_took_nothing_may_try_again() {
     let mut table = with_invoices();
     let some = || message(Some("a"), vec![take(7, 10), take(7, 1)]);
