@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use rand::seq::SliceRandom;
+
 use crate::{address::is_address, api::Route};
 
 /// The known servers, and which of them to ask next.
@@ -81,7 +83,7 @@ impl Members {
             // No member is new: keep the present order.
             members.sort_by_key(|member| self.all.iter().position(|known| known == member));
         } else {
-            shuffle(&mut members);
+            members.shuffle(&mut rand::rng());
         }
         let place = members.iter().position(|server| *server == before);
         self.current = place.unwrap_or(0);
@@ -113,12 +115,6 @@ impl Members {
     pub fn forget_version(&mut self) {
         self.version = 0;
         self.all.append(&mut self.foreign);
-    }
-}
-
-fn shuffle(servers: &mut [Arc<str>]) {
-    for last in (1..servers.len()).rev() {
-        servers.swap(last, (rand::random::<u64>() % (last as u64 + 1)) as usize);
     }
 }
 

@@ -16,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tonic::Status;
 
-use super::{deadline::deadline_in, sequencer::answer};
+use super::{deadline::deadline_in, services::answer};
 use crate::{
     allocator::{KEYS_AT_ONCE, SECTION_COUNTS},
     node::{

@@ -1,21 +1,20 @@
 //! `ratchet.v1.Sequencer`: numbers, and which node leads. `NextMany` is in [`super::stream`].
 
-use std::sync::Arc;
-
 use futures::{StreamExt, stream::BoxStream};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    deadline::budget_of, errors::to_client, export::messages, held::response, services::Services,
+    deadline::budget_of,
+    errors::to_client,
+    export::messages,
+    held::response,
+    services::{Services, answer},
     stream::ResponseStream,
 };
 use crate::{
     metrics::Door,
-    node::{
-        Answered, Current, CurrentMany, Failure, Next, NodeContext, Origin, Raise, RaiseMany,
-        Reservation, SequenceRequest,
-    },
+    node::{Answered, Current, CurrentMany, Next, Origin, Raise, RaiseMany, SequenceRequest},
     proto::v1::{
         CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
         ExportResponse, NextManyRequest, NextRequest, NextResponse, RaiseManyRequest,
@@ -41,19 +40,6 @@ impl Services {
         let (message, reserved) = answered.map_err(to_client)?;
         Ok(response(message, reserved))
     }
-}
-
-/// The message that answers a request, if that could be read. Also returns the memory that is reserved for it.
-///
-/// # Errors
-/// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
-pub async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
-    context: &Arc<NodeContext>, request: Result<Q, Status>, origin: Origin, deadline: Instant,
-) -> Result<(R, Option<Reservation>), Failure> {
-    let request = request?;
-    let reserved = context.request_memory.reserve_for_answer(request.keys())?;
-    let answer = context.serve(request, origin, deadline).await?;
-    Ok((answer.into(), reserved))
 }
 
 #[tonic::async_trait]

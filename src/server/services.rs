@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 
-use crate::node::NodeContext;
+use crate::node::{Answered, Failure, NodeContext, Origin, Reservation, SequenceRequest};
 
 /// The services of a node.
 #[derive(Clone)]
@@ -13,4 +15,17 @@ pub struct Services {
     pub context: Arc<NodeContext>,
     /// Ports and streams end at this.
     pub stop: CancellationToken,
+}
+
+/// The message that answers a request, if that could be read. Also returns the memory that is reserved for it.
+///
+/// # Errors
+/// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
+pub async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
+    context: &Arc<NodeContext>, request: Result<Q, Status>, origin: Origin, deadline: Instant,
+) -> Result<(R, Option<Reservation>), Failure> {
+    let request = request?;
+    let reserved = context.request_memory.reserve_for_answer(request.keys())?;
+    let answer = context.serve(request, origin, deadline).await?;
+    Ok((answer.into(), reserved))
 }

@@ -30,11 +30,12 @@ use tonic::Status;
 use super::{
     deadline::budget,
     errors::{count_response_errors, count_stream_error, to_client},
+    services,
 };
 use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Door,
-    node::{Caller, Failure, NextMany, NodeContext, Origin, Reservation},
+    node::{Caller, NextMany, NodeContext, Origin, Reservation},
     proto::v1::{NextManyRequest, NextManyResponse},
 };
 
@@ -255,26 +256,10 @@ async fn answer(node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant) 
         failure: Some((&to_client(failure)).into()),
         ..NextManyResponse::default()
     };
-    let (answered, reservation) = serve(context, request, keys, deadline).await;
-    let mut answer = answered.unwrap_or_else(failed);
+    let request = NextMany::try_from(request);
+    let answered = services::answer(context, request, Origin::Client, deadline).await;
+    let (mut answer, reservation) = answered.unwrap_or_else(|failure| (failed(failure), None));
     answer.id = id;
     count_response_errors(&context.metrics, &answer);
     Reply { answer, keys, reservation }
-}
-
-/// Serves a request of `keys` keys. Returns the response, and the memory reserved for it until it is sent.
-async fn serve(
-    context: &Arc<NodeContext>, message: NextManyRequest, keys: usize, deadline: Instant,
-) -> (Result<NextManyResponse, Failure>, Option<Reservation>) {
-    let request = match NextMany::try_from(message) {
-        Ok(request) => request,
-        Err(status) => return (Err(status.into()), None),
-    };
-    match context.request_memory.reserve_for_answer(keys) {
-        Ok(reservation) => {
-            let answer = context.serve(request, Origin::Client, deadline).await;
-            (answer.map(NextManyResponse::from), reservation)
-        }
-        Err(status) => (Err(status.into()), None),
-    }
 }

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     body,
     number::{Form, Given, Number, SHOWN, Shown},
-    numbers::{self, KEY_BYTES, check_count, keys},
+    numbers::{self, keys},
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, OfKey, OfNamespace, Timeout, action, in_path, in_query},
     serve::{key, serve},
@@ -124,11 +124,7 @@ pub async fn of_namespace(
 
 /// Raises the floor of a key: the numbers handed out later are greater. A floor is never lowered.
 #[utoipa::path(post, path = "/v1/namespaces/{namespace}/keys/{key}:raise", tag = "numbers",
-    params(
-        OfKey,
-        RaiseOptions,
-        Timeout,
-    ),
+    params(OfKey, RaiseOptions, Timeout),
     responses((status = 200, body = Floor), Problems))]
 pub async fn raise(
     State(context): Node, due: Due, path: InPath<(String, String)>, options: InQuery<RaiseOptions>,
@@ -158,11 +154,9 @@ pub async fn raise_many(
     let to_raise = "to raise floors of many keys";
     let namespace = action(&written, RAISE, to_raise, "GET, HEAD, PATCH, DELETE")?;
     let asked: FloorsAsked = body::json(&context, body, due).await?;
-    check_count(asked.keys.len())?;
     let at_least = asked.at_least.iter().map(|floor| floor.number("at_least", 1));
     let at_least = at_least.collect::<Result<Vec<u64>, Status>>()?;
-    let reservation = (context.request_memory).reserve(asked.keys.len() * KEY_BYTES)?;
-    let keys = keys(&context, namespace, &asked.keys, due).await?;
+    let (keys, reservation) = keys(&context, namespace, &asked.keys, due).await?;
     let namespace = namespace.to_owned();
     let of = match asked.sections {
         false => FloorOf::Key,
@@ -186,9 +180,7 @@ pub async fn current_many(
     let to_read = "to read the last numbers of many keys";
     let namespace = action(&written, CURRENT, to_read, "GET, HEAD, PATCH, DELETE")?;
     let asked: LastAsked = body::json(&context, body, due).await?;
-    check_count(asked.keys.len())?;
-    let reservation = (context.request_memory).reserve(asked.keys.len() * KEY_BYTES)?;
-    let keys = keys(&context, namespace, &asked.keys, due).await?;
+    let (keys, reservation) = keys(&context, namespace, &asked.keys, due).await?;
     let request = CurrentMany::new(namespace.to_owned(), keys, KnownRoute::UNWANTED)?;
     let last = serve(&context, request, due).await?.0.into_iter();
     let last = last.map(|last| (last > 0).then_some(Number(last, form)));

@@ -167,11 +167,7 @@ pub async fn list(
 
 /// Tells what the cluster knows of a key.
 #[utoipa::path(get, path = "/v1/namespaces/{namespace}/keys/{key}/explanation", tag = "numbers",
-    params(
-        OfKey,
-        Shown,
-        Timeout,
-    ),
+    params(OfKey, Shown, Timeout),
     responses((status = 200, body = Explanation), Problems))]
 pub async fn explain(
     State(context): Node, due: Due, path: InPath<(String, String)>, shown: InQuery<Shown>,

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     metrics::Door,
-    node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext, message_id},
+    node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext, Reservation, message_id},
     sequence::{KeyKind, MessageId},
     server::{errors::to_client, written},
 };
@@ -30,7 +30,7 @@ use crate::{
 /// The most keys of a request.
 const KEYS_MAX: usize = 4_096;
 /// How many bytes an answer has for each key.
-pub(super) const KEY_BYTES: usize = 100;
+const KEY_BYTES: usize = 100;
 
 /// What may follow the question mark.
 const ALLOWED: &str = "count=N, and numbers=string or numbers=number";
@@ -124,12 +124,7 @@ pub struct RefusedKeys {
 
 /// Takes the next numbers of a key. They are greater than every number that anyone got of it before.
 #[utoipa::path(post, path = "/v1/namespaces/{namespace}/keys/{key}:next", tag = "numbers",
-    params(
-        OfKey,
-        Options,
-        Idempotency,
-        Timeout,
-    ),
+    params(OfKey, Options, Idempotency, Timeout),
     responses((status = 200, body = Range), Problems))]
 pub async fn next(
     State(context): Node, due: Due, path: InPath<(String, String)>, options: InQuery<Options>,
@@ -170,15 +165,11 @@ pub async fn next_many(
         return Err(Status::invalid_argument(why).into());
     }
     let asked: ManyAsked = body::json(&context, body, due).await?;
-    let most = asked.keys.len();
-    check_count(most)?;
-    let keys = keys(&context, namespace, &asked.keys, due).await?;
+    let (keys, reservation) = keys(&context, namespace, &asked.keys, due).await?;
     let counts = asked.counts.iter().map(|count| count.number("count", 1));
     let counts = counts.collect::<Result<Vec<u64>, Status>>()?;
     let (id, known) = (idempotency_key(&headers)?, KnownRoute::UNWANTED);
     let request = NextMany::new(namespace.to_owned(), keys, counts.clone(), id, known)?;
-    let answer_bytes = most * KEY_BYTES;
-    let reservation = context.request_memory.reserve(answer_bytes)?;
     let ranges = serve(&context, request, due).await?;
     let errors = context.metrics.errors.of(Door::http);
     if let Some(exhausted) = &ranges.exhausted {
@@ -212,11 +203,7 @@ pub async fn next_many(
 
 /// The last number handed out for a key.
 #[utoipa::path(get, path = "/v1/namespaces/{namespace}/keys/{key}", tag = "numbers",
-    params(
-        OfKey,
-        Shown,
-        Timeout,
-    ),
+    params(OfKey, Shown, Timeout),
     responses((status = 200, body = Last), Problems))]
 pub async fn current(
     State(context): Node, due: Due, path: InPath<(String, String)>, shown: InQuery<Shown>,
@@ -232,20 +219,22 @@ pub async fn current(
     Ok(Json(Last { last: last.map(|last| Number(last, form)) }))
 }
 
-/// Refuses a body with too many keys.
-pub(super) fn check_count(keys: usize) -> Result<(), Status> {
-    if keys <= KEYS_MAX {
-        return Ok(());
-    }
-    Err(Status::invalid_argument(format!("the body has {keys} keys; give at most {KEYS_MAX}")))
-}
-
-/// The keys in a body.
+/// The keys in a body, and the memory of the answer.
+///
+/// # Errors
+/// If there are too many, or other requests hold the memory, or the namespace takes other keys.
 pub(super) async fn keys(
     context: &Arc<NodeContext>, namespace: &str, given: &[Given], due: Due,
-) -> Result<Keys, Status> {
+) -> Result<(Keys, Reservation), Status> {
+    let count = given.len();
+    if count > KEYS_MAX {
+        return Err(Status::invalid_argument(format!(
+            "the body has {count} keys; give at most {KEYS_MAX}"
+        )));
+    }
+    let reservation = context.request_memory.reserve(count * KEY_BYTES)?;
     let kind = context.key_kind(namespace, due.deadline).await;
-    match kind.map_err(to_client)? {
+    let keys = match kind.map_err(to_client)? {
         KeyKind::Id => {
             let ids = given.iter().map(|key| match key {
                 Given::Number(id) => Ok(*id),
@@ -262,5 +251,6 @@ pub(super) async fn keys(
             });
             names.collect::<Result<_, _>>().map(Keys::Names)
         }
-    }
+    };
+    Ok((keys?, reservation))
 }
