@@ -2,7 +2,6 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use futures::FutureExt;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -86,30 +85,24 @@ impl Node {
             running: TaskTracker::new(),
             addresses,
         };
-        let until_stopped = |task| until(node.stop.clone(), task);
-        let watchdog = consensus::watchdog::watch(context.group.clone(), context.clock.clone());
-        node.run("watchdog of the disk", until_stopped(watchdog.boxed()));
-        let following = context.clone().follow_leadership();
-        let bounding = consensus::log_limit::watch(context.group.clone());
-        node.run("bounding the log", until_stopped(bounding.boxed()));
-        node.run("following the leadership", until_stopped(following.boxed()));
-        let measuring = context.clone().follow_free_space();
-        node.run("measuring the disk", until_stopped(measuring.boxed()));
+        let group = &context.group;
+        let watchdog = consensus::watchdog::watch(group.clone(), context.clock.clone());
+        node.run_until_stopped("watchdog of the disk", watchdog);
+        let bounding = consensus::log_limit::watch(group.clone());
+        node.run_until_stopped("bounding the log", bounding);
+        node.run_until_stopped("following the leadership", context.clone().follow_leadership());
+        node.run_until_stopped("measuring the disk", context.clone().follow_free_space());
         let filling = context.clone().fill_recent_records();
-        node.run("filling the recent records", until_stopped(filling.boxed()));
-        let stopping = context.clone().stop_with_group();
-        node.run("stopping with raft", until_stopped(stopping.boxed()));
-        let forming = formation::form(context.clone());
-        node.run("formation", until_stopped(forming.boxed()));
+        node.run_until_stopped("filling the recent records", filling);
+        node.run_until_stopped("stopping with raft", context.clone().stop_with_group());
+        node.run_until_stopped("formation", formation::form(context.clone()));
         let fresh = context.clone();
         let lost = async move { fresh.watch_for_lost_directory().await };
-        node.run("watch for a lost directory", until_stopped(lost.boxed()));
+        node.run_until_stopped("watch for a lost directory", lost);
         let idle = context.clone().let_idle_workers_go();
-        node.run("giving idle worker ids back", until_stopped(idle.boxed()));
-        let clock = context.clone().follow_clock();
-        node.run("following the clock", until_stopped(clock.boxed()));
-        let greeting = context.clone().greet_members();
-        node.run("greeting the members", until_stopped(greeting.boxed()));
+        node.run_until_stopped("giving idle worker ids back", idle);
+        node.run_until_stopped("following the clock", context.clone().follow_clock());
+        node.run_until_stopped("greeting the members", context.clone().greet_members());
         Ok(node)
     }
 
@@ -121,6 +114,20 @@ impl Node {
     /// Runs a task that the node cannot do without. A stop waits for it.
     pub fn run(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.running.spawn(self.context.group.tasks().watched(name, task));
+    }
+
+    /// As [`Node::run`], until the node stops.
+    pub fn run_until_stopped(
+        &self, name: &'static str, task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let stop = self.stop.clone();
+        self.run(name, async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = task => {}
+            }
+        });
     }
 
     /// What the node's parts share.
@@ -185,14 +192,6 @@ impl Node {
                 self.context.group.store().dir().display()
             );
         }
-    }
-}
-
-async fn until(stop: CancellationToken, task: impl Future<Output = ()>) {
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => {}
-        () = task => {}
     }
 }
 

@@ -106,20 +106,8 @@ pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError>
     let node = Node::start(config, seams, at).await?;
     tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, http = ?at.http, redis = ?at.resp, "listening");
     let server = Server { context: node.context().clone(), stop: node.stopping() };
-    let (stop, observing) = (node.stopping(), node.context().clone().observe_activity());
-    node.run("activity", async move {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = observing => {}
-        }
-    });
-    let (stop, following) = (node.stopping(), node.context().clone().follow_readiness());
-    node.run("readiness", async move {
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = following => {}
-        }
-    });
+    node.run_until_stopped("activity", node.context().clone().observe_activity());
+    node.run_until_stopped("readiness", node.context().clone().follow_readiness());
     node.run("peer port", server.clone().serve_peers(listeners.peer));
     node.run("client port", server.clone().serve_clients(listeners.client));
     if let Some(listener) = listeners.http {
