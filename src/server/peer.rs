@@ -104,7 +104,7 @@ impl Peer for PeerService {
     async fn hello(
         &self, request: Request<HelloRequest>,
     ) -> Result<Response<HelloResponse>, Status> {
-        self.context.hello(request.get_ref()).map(Response::new)
+        self.context.hello(request.get_ref()).await.map(Response::new)
     }
 
     async fn append(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {
