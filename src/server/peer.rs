@@ -40,6 +40,10 @@ impl PeerService {
     ) -> Result<Response<RaftReply>, Status> {
         let message = request.into_inner();
         let group = &self.context.group;
+        let _waits = match group.is_formed() {
+            true => None,
+            false => self.context.request_memory.reserve_if_many(message.payload.len())?,
+        };
         let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload);
         let payload = answer.await?.into();
         let wall_ms = (rpc == RaftRpc::Append).then(|| group.wall_ms());
