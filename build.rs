@@ -49,6 +49,7 @@ fn generate() -> Result<(), Box<dyn Error>> {
     let large = "#[allow(clippy::large_enum_variant)]";
     tonic_prost_build::configure()
         .bytes(".")
+        .btree_map(".ratchet.peer.v1")
         // Replies stand in a list until they are sent, and most of them are the large ones.
         .type_attribute("ratchet.peer.v1.ForwardReply.reply", large)
         .compile_fds(all)?;

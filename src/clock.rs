@@ -60,8 +60,13 @@ impl Clock for BootClock {
     fn wall_ms(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         // A clock that was set to a time before 1970 shows 1970.
-        since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        since.map_or(0, whole_ms)
     }
+}
+
+/// The whole milliseconds of `span`.
+pub fn whole_ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use crate::common::{
     cluster::Cluster,
     id,
     invoices::{INVOICE, create_invoices},
+    other_than,
     rust_client::{builder, client, client_of, create_with_format},
+    unhurried,
 };
 use ratchet_client::{Client, Error, api::CreateNamespaceRequest};
 
@@ -135,6 +137,26 @@ async fn a_client_that_was_given_servers_of_two_clusters_stays_with_the_one_that
     first.start_node(1).await;
     assert!(client.next("book", 1).await.expect("from the first one") > 1);
     assert_eq!(second.client(1).current("book", id(1)).await.expect("an answer"), None);
+}
+
+/// The leader is gone, and another cluster of the same name has its address. Nothing of what is forwarded there is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_cluster_refuses_at_the_leaders_address_goes_on_to_the_next_leader() {
+    let mut cluster = Cluster::start(3, unhurried).await;
+    create_invoices(&mut cluster.client(1), |request| request.request_id_optional = true).await;
+    let leader = cluster.leader().await;
+    let asked = other_than(leader);
+    let taken = cluster.client(asked).try_next(INVOICE, id(1), 1).await;
+    let before = taken.expect("a number").last;
+    let address = cluster.configs[&leader].peer_listen;
+    cluster.crash(leader).await;
+    let mut other = Cluster::configured(0, |_| {});
+    other.configure(leader).peer_listen = address;
+    other.start_node(leader).await;
+    other.all_answer().await;
+    assert_eq!(cluster.leader_seen_by(asked, |_| true).await, leader, "no other one leads yet");
+    let number = cluster.client(asked).try_next(INVOICE, id(1), 1).await.expect("a number");
+    assert_eq!(number.first, before + 1);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::common::{PATIENCE, cluster::Cluster, http2, in_time, other_than, others, unhurried};
+use crate::common::{
+    PATIENCE, cluster::Cluster, eventually, http2, in_time, other_than, others, unhurried,
+};
 use futures::{StreamExt, stream};
 use openraft::{
     raft::{AppendEntriesRequest, SnapshotResponse, VoteRequest, VoteResponse},
@@ -22,7 +24,7 @@ use tonic::{Code, Status};
 
 fn incarnation(cluster: &Cluster, id: u64) -> u64 {
     let group = &cluster.nodes[&id].context().group;
-    group.store().identity().incarnation
+    group.store().incarnation()
 }
 
 /// A header from `from`, who knows `to` as a member does.
@@ -269,6 +271,35 @@ async fn who_is_no_member_and_does_not_go_on_is_refused_and_a_member_is_not() {
     futures::future::join_all(refused).await;
     member.write_all(&http2::last_data(1, &[7])).await.expect("it is not given up");
     answered(member).await;
+}
+
+/// A node without data tells anybody which directory it has.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_strangers_make_a_node_without_data_hold_is_bounded() {
+    const BYTES: u32 = 10 << 20;
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    let peer_address = cluster.start_joining(2, |config| config.memory_requests_max_mb = 16).await;
+    let stranger = Header { from: 9, ..header(&cluster, 1, 2) };
+    let message = |bytes: usize| RaftMessage {
+        header: Some(stranger.clone()),
+        payload: vec![7; bytes].into(),
+    };
+    let begun = [&[0][..], &BYTES.to_be_bytes(), &message(100).encode_to_vec()].concat();
+    let mut holds = http2::greeted(cluster.configs[&2].peer_listen).await;
+    let says = [http2::call(1, "/ratchet.peer.v1.Peer/Append"), http2::data(1, &begun)].concat();
+    holds.write_all(&says).await.expect("a call");
+    let transport = GrpcTransport::default();
+    let answered = async |code| {
+        let sent = message(BYTES as usize);
+        let answer = transport.raft(&peer_address, RaftRpc::Append, sent, PATIENCE).await;
+        (answer.expect_err("it is no append").code() == code).then_some(())
+    };
+    // 20 MiB are too many.
+    eventually("a refusal", async || answered(Code::ResourceExhausted).await).await;
+    drop(holds);
+    eventually("room", async || answered(Code::InvalidArgument).await).await;
+    cluster.client(1).add_node(2, &peer_address).await.expect("it waits as before");
+    cluster.client(2).next_at_last(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

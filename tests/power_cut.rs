@@ -57,14 +57,14 @@ impl Machine {
 async fn an_acknowledged_vote_and_entry_are_found_after_a_power_cut() {
     let mut machine = Machine::new();
     let store = machine.open();
-    let incarnation = store.identity().incarnation;
+    let incarnation = store.incarnation();
     let mut log = LogStore::open(&store, 1).unwrap();
     log.save_vote(&Vote::new(3, 1)).await.unwrap();
     append_durably(&mut log, bump(0, 10)).await;
     machine.cut_power();
     drop((log, store));
     let store = machine.open();
-    assert_eq!(store.identity().incarnation, incarnation, "another directory");
+    assert_eq!(store.incarnation(), incarnation, "another directory");
     let mut log = LogStore::open(&store, 1).unwrap();
     let mut reader = log.get_log_reader().await;
     assert_eq!(reader.read_vote().await.unwrap(), Some(Vote::new(3, 1)));

@@ -169,7 +169,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
     let mut peer = PeerClient::new(peer);
     let incarnation = |id| {
         let store = cluster.nodes[&id].context().group.store();
-        store.identity().incarnation
+        store.incarnation()
     };
     let mine = Header {
         cluster: "test".into(),

@@ -1,6 +1,15 @@
 //! A node that comes back with less than it knew, or beside itself, is refused. docs/recover.md has the table.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use crate::common::{
     PATIENCE, cluster::Cluster, eventually, free_ports, id, in_time, other_than, others, own_ip,
@@ -11,8 +20,9 @@ use openraft::{
     vote::RaftLeaderId,
 };
 use ratchet::{
+    clock::{self, BootClock, Clock},
     consensus::{GrpcTransport, RaftRpc, Transport},
-    node::{self, Config, Node, StartError},
+    node::{self, Config, Node, Seams, StartError},
     proto::{peer::RaftMessage, v1::CreateNamespaceRequest},
     storage::{LogId, Margin, Types, Vote, codec},
 };
@@ -105,6 +115,69 @@ async fn a_copy_from_before_a_node_was_added_casts_no_vote() {
     assert!(vote.message().contains("another data directory"), "{vote}");
 }
 
+/// Node 2, added to a cluster of one whose leader has not reached it since: it holds no vote and no log.
+async fn added_and_not_reached() -> Cluster {
+    let mut cluster = Cluster::configured(1, unhurried);
+    let mut transport = cluster.transport(1);
+    let (links, is_cut) = (cluster.links.clone(), AtomicBool::new(false));
+    let own = cluster.configs[&1].peer_listen.to_string();
+    transport.on_answer = Box::new(move |from, _| {
+        if from != own && !is_cut.swap(true, Relaxed) {
+            links.cut(1, from.to_owned());
+        }
+    });
+    let seams = cluster.seams_with(transport);
+    cluster.start_node_with(1, seams).await;
+    cluster.all_answer().await;
+    let peer_address = cluster.start_joining(2, unhurried).await;
+    cluster.client(1).add_node(2, peer_address).await.expect("added");
+    cluster.crash(2).await;
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_started_again_before_the_leader_that_added_it_reaches_it_takes_part() {
+    let mut cluster = added_and_not_reached().await;
+    for _ in 0..2 {
+        cluster.start_node(2).await;
+        assert!(!cluster.nodes[&2].context().group.is_formed());
+        cluster.crash(2).await;
+    }
+    cluster.start_node(2).await;
+    cluster.mend();
+    cluster.client(1).promote_node(2).await.expect("it has the log");
+    cluster.client(2).next_at_last(7).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_directory_in_the_place_of_one_that_was_added_is_refused() {
+    let mut cluster = added_and_not_reached().await;
+    fs::remove_dir_all(cluster.data_dir(2)).expect("a directory");
+    cluster.start_node(2).await;
+    let group = cluster.nodes[&2].context().group.clone();
+    cluster.mend();
+    let mut taken = group.taken_for_another();
+    let taken = in_time("a message for the lost directory", taken.wait_for(Option::is_some)).await;
+    assert_eq!(*taken.expect("it runs"), Some(1));
+    assert!(!group.is_formed());
+}
+
+/// It keeps its incarnation, and knows neither its votes nor what it acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_from_after_a_node_was_added_and_before_its_first_entry_casts_no_vote() {
+    let mut cluster = added_and_not_reached().await;
+    let copied = copy(&cluster, 2);
+    cluster.start_node(2).await;
+    cluster.mend();
+    cluster.client(1).promote_node(2).await.expect("promoted");
+    cluster.client(2).next_at_last(7).await;
+    cluster.crash(2).await;
+    put_back(&cluster, 2, copied);
+    cluster.start_node(2).await;
+    let vote = ask_for_vote(&cluster, 1, 2).await.expect_err("no vote");
+    assert!(vote.message().contains("does not vote yet"), "{vote}");
+}
+
 /// The nodes that the copy knows do not lead any more; they name the one that does.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_copy_is_refused_by_a_leader_that_it_does_not_know() {
@@ -152,6 +225,37 @@ async fn a_copy_of_a_directory_beside_the_living_node_is_refused() {
     assert_eq!(cluster.leader().await, leader);
     cluster.crash(others(leader)[1]).await;
     cluster.client(cloned).next_at_last(7).await;
+}
+
+/// A clock that stands still from a moment on, as that of a machine whose hypervisor pauses it.
+#[derive(Default)]
+struct StoppingClock(OnceLock<clock::Instant>);
+
+impl Clock for StoppingClock {
+    fn now(&self) -> clock::Instant {
+        self.0.get().copied().unwrap_or_else(|| BootClock.now())
+    }
+
+    fn wall_ms(&self) -> u64 {
+        BootClock.wall_ms()
+    }
+}
+
+/// For the leader, the node acknowledged a message just now: nobody else did.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_started_again_is_no_other_process_though_the_leaders_clock_stands_still() {
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let stopping = Arc::new(StoppingClock::default());
+    cluster.crash(1).await;
+    let seams = Seams { clock: stopping.clone(), ..cluster.seams(1) };
+    cluster.start_node_with(1, seams).await;
+    cluster.lead(1).await;
+    cluster.client(1).next_at_last(7).await;
+    cluster.caught_up(1, 2).await;
+    cluster.crash(2).await;
+    stopping.0.set(BootClock.now()).expect("it runs until now");
+    cluster.start_node(2).await;
+    cluster.client(2).next_at_last(7).await;
 }
 
 /// The copy's own node is node 2 wherever it lies.

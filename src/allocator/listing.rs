@@ -7,6 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{holding::Holding, next_error::NextError, term::Term};
 use crate::{
+    clock::whole_ms,
     sequence::{DayBooks, Key, Namespace, SectionKey, SectionRecord, day_of},
     storage::{PageAsked, read_days, read_page},
 };
@@ -91,7 +92,7 @@ pub async fn explain(
     let explained = Explained {
         record: records.pop().unwrap_or_default(),
         held,
-        granted_ms_ago: lasted.map(|lasted| u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX)),
+        granted_ms_ago: lasted.map(whole_ms),
         lift: memory.lift(),
     };
     pass(term, deadline).await.map(|()| explained)

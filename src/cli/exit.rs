@@ -55,18 +55,18 @@ pub struct CommandError {
 }
 
 impl CommandError {
+    fn new(exit: u8, code: impl ToString, message: impl Into<String>) -> Self {
+        CommandError { exit, code: code.to_string(), message: message.into() }
+    }
+
     /// An error without an exit code of its own.
     pub fn other(message: impl Into<String>) -> Self {
-        CommandError { exit: OTHER, code: "FAILED".to_owned(), message: message.into() }
+        CommandError::new(OTHER, "FAILED", message)
     }
 
     /// What was given is refused, before the cluster is asked.
     pub fn refused(message: impl Into<String>) -> Self {
-        CommandError {
-            exit: REFUSED,
-            code: Code::InvalidArgument.to_string(),
-            message: message.into(),
-        }
+        CommandError::new(REFUSED, Code::InvalidArgument, message)
     }
 
     /// The error, with `more` told after it.
@@ -77,31 +77,23 @@ impl CommandError {
 
     /// The cluster hands out no numbers at present.
     pub fn no_leader(message: impl Into<String>) -> Self {
-        CommandError {
-            exit: UNAVAILABLE,
-            code: Code::Unavailable.to_string(),
-            message: message.into(),
-        }
+        CommandError::new(UNAVAILABLE, Code::Unavailable, message)
     }
 
     /// The cluster hands out numbers, but some of its voters are missing.
     pub fn voter_missing(message: impl Into<String>) -> Self {
-        CommandError {
-            exit: VOTER_MISSING,
-            code: "VOTER_MISSING".to_owned(),
-            message: message.into(),
-        }
+        CommandError::new(VOTER_MISSING, "VOTER_MISSING", message)
     }
 
     /// A node was told to stop, and something in it hangs.
     pub fn hangs() -> Self {
-        let message = "the node was told to stop, and has handed over what it could".to_owned();
-        CommandError { exit: STORE, code: "HANGS".to_owned(), message }
+        let message = "the node was told to stop, and has handed over what it could";
+        CommandError::new(STORE, "HANGS", message)
     }
 
     /// The configuration is not valid.
     pub fn config(message: impl Into<String>) -> Self {
-        CommandError { exit: CONFIG, code: "CONFIGURATION".to_owned(), message: message.into() }
+        CommandError::new(CONFIG, "CONFIGURATION", message)
     }
 
     /// Prints the error to standard error and returns its exit code. A reader that stalls is not waited for long: whoever
@@ -182,7 +174,7 @@ impl From<StartError> for CommandError {
             StartError::Stopped(Fault::CannotGoOn(_)) => (STORE, "STOPPED"),
             StartError::Internal(_) => (OTHER, "FAILED"),
         };
-        CommandError { exit, code: code.to_owned(), message: error.to_string() }
+        CommandError::new(exit, code, error.to_string())
     }
 }
 

@@ -1,10 +1,6 @@
 //! What the front doors and the node's own tasks share.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use tokio::time::Instant;
@@ -87,13 +83,11 @@ pub struct NodeContext {
     pub(super) is_ready: ordered_watch::Sender<bool>,
     pub(super) introductions: Introductions,
     /// Who may make this node a member, while it holds no data.
-    pub(super) founding_claim: FoundingClaim,
+    pub(super) founding_claim: tokio::sync::Mutex<FoundingClaim>,
     /// From when on a cluster may be founded with this node: it has listened until then.
     pub(super) listens_until: Instant,
     /// Held while the cluster is founded.
     pub(super) founding_turn: tokio::sync::Mutex<()>,
-    /// Counts attempts to found it.
-    pub(super) founding_attempts: AtomicU64,
     pub(super) activity: Activity,
     /// Held while a scrape reads what may block: a disk that hangs holds one thread, however often somebody
     /// scrapes.
@@ -122,6 +116,7 @@ impl NodeContext {
             true => Duration::ZERO,
             false => seams.listens_before_founding,
         };
+        let claim = FoundingClaim::kept(group.store().held_for(), Instant::now());
         NodeContext {
             worker_desk: WorkerDesk::open(group.clone(), ids_time.clone(), metrics.clone()),
             id_sources: IdSources::default(),
@@ -153,10 +148,9 @@ impl NodeContext {
             leaving: CancellationToken::new(),
             is_ready: ordered_watch::Sender::default(),
             introductions: Introductions::default(),
-            founding_claim: FoundingClaim::default(),
+            founding_claim: tokio::sync::Mutex::new(claim),
             listens_until: Instant::now() + listens,
             founding_turn: tokio::sync::Mutex::default(),
-            founding_attempts: AtomicU64::new(0),
             activity: Activity::default(),
             scrape_lock: Arc::default(),
         }

@@ -1,28 +1,23 @@
 //! Formation: a node without data waits until it is told to found a cluster, or is added to one.
 //!
 //! Invariant: a cluster is founded once. Nobody founds one because a directory is empty: its data may be lost. The node
-//! that an operator asks meets every other node of `peers`, which says that it belongs to no cluster and never did. Then it
-//! claims them all, itself among them ([`FoundingClaim`](super::founding_claim)), and asks each once more, whether it is
-//! still the one that was met. The founder records which data directory each of them has, so that a node whose directory is
-//! wiped later is not taken for the same node.
+//! that an operator asks meets every node of `peers`, which says that it belongs to no cluster and never did. It greets itself
+//! at its own address, too: if another process answers there, the others would never reach this one. Then it claims them all,
+//! itself among them ([`FoundingClaim`](super::founding_claim)), and asks each once more, whether it is still the one that was
+//! met. The founder records which data directory each of them has, so that a node whose directory is wiped later is not taken
+//! for the same node.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status};
 
 use super::{
-    NodeContext, administer::ANSWER_MARGIN, founding_claim::Attempt, hello::Purpose,
+    NodeContext, administer::ANSWER_MARGIN, founding_claim::Founder, hello::Purpose,
     reach::check_reach,
 };
 use crate::{
     proto::{
-        peer::{Founder, FoundingStep},
         refused,
         v1::{self, Reason},
     },
@@ -124,7 +119,10 @@ impl NodeContext {
         self.check_is_of_peers()?;
         let members = match self.claim_peers(latest).await {
             Ok(members) => members,
-            Err(status) if self.founding_claim.is_held_by_another_founder(self.config.node_id) => {
+            Err(status)
+                if (self.founding_claim.lock().await)
+                    .is_held_by_another_founder(self.config.node_id) =>
+            {
                 // If that one founds the cluster, that is as good.
                 let named = timeout_at(latest, self.group.view().until_named()).await;
                 return named.map(|_| false).map_err(|_| status);
@@ -148,29 +146,30 @@ impl NodeContext {
         if peers.is_empty() || peers.contains_key(&me) {
             return Ok(());
         }
-        let ids: Vec<String> = peers.keys().map(u64::to_string).collect();
         Err(Status::failed_precondition(format!(
-            "peers names the nodes {}, not this one (node_id {me}), so it founds nothing: ask one of them, or correct its peers; \
+            "peers names the nodes {:?}, not this one (node_id {me}), so it founds nothing: ask one of them, or correct its peers; \
              to add it to a running cluster: ratchet node add {me}",
-            ids.join(", "),
+            peers.keys(),
         )))
     }
 
-    /// Meets and claims all founding members. Returns them, this node among them. On an error none stays claimed.
+    /// Meets and claims all founding members. Returns them, this node among them. After an error this node is free; what the
+    /// others were claimed for runs out, and a later attempt of this node may claim them at once.
     async fn claim_peers(
         self: &Arc<Self>, latest: Instant,
     ) -> Result<BTreeMap<NodeId, Member>, Status> {
         loop {
-            let attempt = self.next_attempt();
-            let members = self.meet_peers(attempt, latest).await?;
+            let incarnation = self.group.store().incarnation();
+            let founder = Founder { id: self.config.node_id, incarnation };
+            let members = self.meet_peers(founder, latest).await?;
             check_reach(&members)?;
-            let claimed = timeout_at(latest, self.claim_twice(attempt, &members)).await;
+            let claimed = timeout_at(latest, self.claim_twice(founder, &members)).await;
             let why = match claimed {
                 Ok(Ok(())) => return Ok(members),
                 Ok(Err(status)) => status,
                 Err(_) => refused(Reason::NotFounded, "a node of peers gave no second answer"),
             };
-            self.let_go(attempt, members);
+            self.founding_claim.lock().await.let_go(founder);
             let may_change = why.code() == Code::Unavailable && !self.group.is_formed();
             if !may_change || Instant::now() + RETRY >= latest {
                 return Err(why);
@@ -179,105 +178,72 @@ impl NodeContext {
         }
     }
 
-    fn next_attempt(&self) -> Attempt {
-        Attempt {
-            founder: self.config.node_id,
-            incarnation: self.group.store().identity().incarnation,
-            number: self.founding_attempts.fetch_add(1, Ordering::Relaxed),
-        }
-    }
-
-    /// Claims all members, in the order of their ids; then each again: one that was started again meanwhile is another one.
+    /// Claims all members, in the order of their ids; then each again: one that was started again meanwhile, or whose earlier
+    /// claim has run out, is another one.
     async fn claim_twice(
-        &self, attempt: Attempt, members: &BTreeMap<NodeId, Member>,
+        &self, founder: Founder, members: &BTreeMap<NodeId, Member>,
     ) -> Result<(), Status> {
         for (&id, met) in members.iter().chain(members) {
-            if id == self.config.node_id {
-                self.take_part_in(attempt, FoundingStep::Claim)?;
-                continue;
-            }
-            let purpose = Purpose::Found(attempt, FoundingStep::Claim);
-            let member = self.introduce(id, &met.peer_address, purpose).await?;
+            let member = if id == self.config.node_id {
+                self.take_part_in(founder, true).await?;
+                self.as_member()
+            } else {
+                let purpose = Purpose::Found(founder, true);
+                self.introduce(id, &met.peer_address, purpose).await?
+            };
             if member != *met {
-                let why = format!("node {id} at {} was started again meanwhile", met.peer_address);
+                let why =
+                    format!("node {id} at {} has another incarnation meanwhile", met.peer_address);
                 return Err(refused(Reason::NotFounded, why));
             }
         }
         Ok(())
     }
 
-    /// Lets members go that may have been claimed. Whether they hear of it or not, a later attempt may claim them.
-    fn let_go(self: &Arc<Self>, attempt: Attempt, members: BTreeMap<NodeId, Member>) {
-        self.founding_claim.let_go(attempt);
-        let context = self.clone();
-        let telling = async move {
-            let context = &context;
-            let others = members.iter().filter(|(id, _)| **id != context.config.node_id);
-            let told = others.map(|(&id, member)| async move {
-                let purpose = Purpose::Found(attempt, FoundingStep::LetGo);
-                if let Err(status) = context.introduce(id, &member.peer_address, purpose).await {
-                    tracing::debug!(peer = id, %status, "it may still be claimed");
-                }
-            });
-            tokio::select! {
-                biased;
-                () = context.leaving.cancelled() => {}
-                _ = join_all(told) => {}
-            }
-        };
-        self.group.tasks().spawn("letting founding members go", telling);
-    }
-
     /// Meets each node of `peers`. Returns all members, this node among them.
     async fn meet_peers(
-        &self, attempt: Attempt, latest: Instant,
+        &self, founder: Founder, latest: Instant,
     ) -> Result<BTreeMap<NodeId, Member>, Status> {
-        self.take_part_in(attempt, FoundingStep::Unspecified)?;
-        let mut members = BTreeMap::from([(self.config.node_id, self.as_member())]);
-        for (&id, address) in self.config.peers.iter().filter(|(id, _)| **id != self.config.node_id)
-        {
-            let no_answer = format!("node {id} at {address}: no answer yet");
-            let mut why = refused(Reason::NotFounded, no_answer);
-            let met = timeout_at(latest, self.meet(attempt, id, address, &mut why)).await;
-            match met {
-                Ok(met) => drop(members.insert(id, met?)),
-                Err(_) => {
-                    return Err(refused(
-                        Reason::NotFounded,
-                        format!(
-                            "nothing is founded: all nodes of peers must run, and {}; ask again when they do",
-                            why.message()
-                        ),
-                    ));
-                }
-            }
+        let (me, mine) = (self.config.node_id, self.as_member());
+        self.take_part_in(founder, false).await?;
+        let mut members = BTreeMap::from([(me, mine.clone())]);
+        for (&id, address) in &self.config.peers {
+            let address = if id == me { &mine.peer_address } else { address };
+            members.insert(id, self.meet(founder, id, address, latest).await?);
+        }
+        if members[&me] != mine {
+            return Err(Status::failed_precondition(format!(
+                "nothing is founded: another node {me} answers at {}, where the other nodes look for this one; correct the \
+                 node_id of one of the two, or the address",
+                mine.peer_address
+            )));
         }
         Ok(members)
     }
 
-    /// Waits until the fresh node `id` listens at `address`. `why` is the reason of the last attempt.
+    /// Waits until the fresh node `id` listens at `address`.
     async fn meet(
-        &self, attempt: Attempt, id: NodeId, address: &str, why: &mut Status,
+        &self, founder: Founder, id: NodeId, address: &str, latest: Instant,
     ) -> Result<Member, Status> {
-        let purpose = Purpose::Found(attempt, FoundingStep::Unspecified);
+        let purpose = Purpose::Found(founder, false);
+        let mut why = format!("node {id} at {address}: no answer yet");
         loop {
-            match self.introduce(id, address, purpose).await {
-                Err(status) if status.code() == Code::Unavailable => {
-                    if status.message() != why.message() {
+            match timeout_at(latest, self.introduce(id, address, purpose)).await {
+                Ok(Err(status)) if status.code() == Code::Unavailable => {
+                    if status.message() != why {
                         tracing::info!("waiting for {}", status.message());
+                        why = status.message().to_owned();
                     }
-                    *why = status;
                 }
-                answer => return answer,
+                Ok(answer) => return answer,
+                Err(_) => {
+                    let why = format!(
+                        "nothing is founded: all nodes of peers must run, and {why}; ask again when they do"
+                    );
+                    return Err(refused(Reason::NotFounded, why));
+                }
             }
             tokio::time::sleep(RETRY).await;
         }
-    }
-
-    /// The founding members, as this node's `peers` names them.
-    pub(super) fn founders(&self) -> Vec<Founder> {
-        let founder =
-            |(id, address): (&NodeId, &String)| Founder { id: *id, address: address.clone() };
-        self.config.peers.iter().map(founder).collect()
     }
 }

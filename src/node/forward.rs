@@ -16,7 +16,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::{
     allocator::Held,
@@ -214,6 +214,13 @@ impl Link {
             }
             Some(Err(status)) => {
                 tracing::debug!(leader = self.leader, %status, "the stream broke");
+                // Another node, or none of this cluster, has the leader's address: it refuses the header, which all messages
+                // have in common, so nothing was done.
+                while status.code() == Code::FailedPrecondition
+                    && let Some((&id, _)) = pending.first_key_value()
+                {
+                    deliver(pending, ForwardReply { id, reply: None }, &self.metrics);
+                }
                 false
             }
             None => false,

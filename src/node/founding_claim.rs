@@ -1,14 +1,19 @@
-//! Who may make a node without data a member of a cluster: one founder's process, or one cluster.
+//! Who may make a node without data a member of a cluster: one founder's process, or one cluster. Pure.
 //!
-//! Invariant: a claim stands until its holder lets it go, or the claimed process ends. A process that ends without Raft state
-//! takes its incarnation with it (`storage/identity.rs`), so a claim never outlives the directory that it is for.
+//! Invariant: a claim stands until the claimed process ends, or another one claims the node after [`LASTS`]. The node's
+//! incarnation ends with the claim (`storage/identity.rs`), so a claim never outlives the directory that it is for: the former
+//! holder does not reach the node any more. The claim of a cluster that is about to add
+//! the node stands when the process is started again, and the incarnation with it.
 //!
-//! A founder claims all members, itself among them, asks each a second time, and founds the cluster then. A founder that
-//! decided lets nothing go. So of two founders of the same `peers` one at most decides, whatever ids they have: each needs the
-//! claim of every member. If members were started again in between, both may decide, but no member is then a member of both.
-//! All claim in the order of ids, so no two wait for each other: whoever has the first member's claim goes on.
+//! A founder claims all members, itself among them, asks each a second time, and founds the cluster then. Its claim of itself
+//! does not run out: the founder lets it go when it gives up, and never once it has decided. So of two founders of the same `peers` one at most
+//! decides, whatever ids they have: each needs the claim of every member. If members were started again in between, or claims
+//! ran out, both may decide, but no member is then a member of both. All claim in the order of ids, so no two wait for each
+//! other: whoever has the first member's claim goes on.
 
-use parking_lot::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
 use tonic::Status;
 
 use crate::{
@@ -16,110 +21,82 @@ use crate::{
     sequence::{ClusterId, NodeId},
 };
 
-/// Who has claimed this node since it was started.
-#[derive(Debug, Default)]
-pub struct FoundingClaim(Mutex<Option<Claim>>);
+/// How long a claim keeps others off after its holder made it last. What the holder does until its first message as a leader
+/// takes a fraction of it.
+pub const LASTS: Duration = Duration::from_secs(10);
 
+/// Who has claimed this node, and when it did so last.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct FoundingClaim(Option<(Claim, Instant)>);
+
+/// Who claims a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Claim {
-    Founder(Attempt),
-    /// The cluster whose leader is about to add this node.
+pub enum Claim {
+    /// A founder.
+    Founder(Founder),
+    /// The cluster whose leader is about to add the node.
     Cluster(ClusterId),
 }
 
-/// An attempt to found a cluster.
+/// A founder's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt {
+pub struct Founder {
     /// The founder.
-    pub founder: NodeId,
-    /// The founder's incarnation: it names one process, even if two machines were given the same id.
+    pub id: NodeId,
+    /// Its incarnation: it names one process, even if two machines were given the same id.
     pub incarnation: u64,
-    /// Grows from attempt to attempt of one process, so that a message that comes late does no harm.
-    pub number: u64,
 }
 
 impl FoundingClaim {
-    /// Claims this node, `me`, for the founder of `attempt`.
+    /// The claim of `cluster`, if there is one, as the node is started at `now`.
+    pub fn kept(cluster: Option<ClusterId>, now: Instant) -> FoundingClaim {
+        FoundingClaim(cluster.map(|id| (Claim::Cluster(id), now)))
+    }
+
+    /// Claims this node, `me`. True if an earlier claim has run out: the node is to take another incarnation before anybody
+    /// is told that it is claimed.
     ///
     /// # Errors
-    /// UNAVAILABLE while another node founds the cluster; FAILED_PRECONDITION if another process with the founder's id does,
-    /// or if a leader is about to add this node.
-    pub fn claim_for_founding(&self, attempt: Attempt, me: NodeId) -> Result<(), Status> {
-        let mut claim = self.0.lock();
-        match *claim {
-            None => {}
-            Some(Claim::Cluster(cluster)) => {
-                return Err(Status::failed_precondition(format!(
-                    "the leader of the cluster with the id {cluster} was about to add node {me} to it; if node {me} is to be \
-                     a founder all the same, start it again, and ask again"
-                )));
-            }
-            Some(Claim::Founder(held)) if held.founder != attempt.founder => {
+    /// UNAVAILABLE while another one holds it.
+    pub fn claim(&mut self, claim: Claim, me: NodeId, now: Instant) -> Result<bool, Status> {
+        let other = self.0.filter(|(held, _)| *held != claim);
+        if let Some((held, since)) = other {
+            let left = (since + LASTS).saturating_duration_since(now);
+            let is_own = matches!(held, Claim::Founder(own) if own.id == me);
+            if is_own || !left.is_zero() {
+                let who = match held {
+                    Claim::Founder(held) => {
+                        format!("node {} founds a cluster with it", held.id)
+                    }
+                    Claim::Cluster(id) => {
+                        format!("the leader of the cluster with the id {id} adds it")
+                    }
+                };
                 let why = format!(
-                    "node {} founds a cluster with node {me}; if that one ended before it was done, start node {me} again",
-                    held.founder
+                    "node {me} is claimed: {who}. If that was given up, ask again in {} s: the claim has run out then",
+                    left.as_secs() + 1
                 );
                 return Err(refused(Reason::NotFounded, why));
             }
-            Some(Claim::Founder(held)) if held.incarnation != attempt.incarnation => {
-                return Err(Status::failed_precondition(format!(
-                    "another process that says it is node {} founds a cluster with node {me}. If two nodes were given the \
-                     node_id {0}, correct one of them; if the other process ended before it was done, start node {me} again, \
-                     and ask again",
-                    held.founder
-                )));
-            }
-            Some(Claim::Founder(held)) if held.number > attempt.number => {
-                return Err(refused(Reason::NotFounded, "a later attempt is under way"));
-            }
-            Some(Claim::Founder(_)) => {}
         }
-        *claim = Some(Claim::Founder(attempt));
-        Ok(())
+        self.0 = Some((claim, now));
+        Ok(other.is_some())
     }
 
-    /// The founder of `attempt` has given it up.
-    pub fn let_go(&self, attempt: Attempt) {
-        let mut claim = self.0.lock();
-        if *claim == Some(Claim::Founder(attempt)) {
-            *claim = None;
-        }
-    }
-
-    /// Claims this node, `me`, for the cluster whose leader is about to add it.
-    ///
-    /// # Errors
-    /// FAILED_PRECONDITION if a founder or another cluster has claimed it.
-    pub fn claim_for_cluster(&self, cluster: ClusterId, me: NodeId) -> Result<(), Status> {
-        let mut claim = self.0.lock();
-        let other = match *claim {
-            None => None,
-            Some(Claim::Cluster(held)) if held == cluster => None,
-            Some(Claim::Cluster(held)) => Some(format!(
-                "the leader of the cluster with the id {held} was about to add node {me}"
-            )),
-            Some(Claim::Founder(held)) => {
-                Some(format!("node {} founds another cluster with node {me}", held.founder))
-            }
-        };
-        if let Some(other) = other {
-            return Err(Status::failed_precondition(format!(
-                "{other}; if that was given up, start node {me} again, and ask again"
-            )));
-        }
-        *claim = Some(Claim::Cluster(cluster));
-        Ok(())
+    /// The founder has given its attempt up.
+    pub fn let_go(&mut self, founder: Founder) {
+        self.0.take_if(|(held, _)| *held == Claim::Founder(founder));
     }
 
     /// True if a founder other than node `me` has claimed this node.
     pub fn is_held_by_another_founder(&self, me: NodeId) -> bool {
-        matches!(*self.0.lock(), Some(Claim::Founder(held)) if held.founder != me)
+        matches!(self.0, Some((Claim::Founder(held), _)) if held.id != me)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, rc::Rc};
+    use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
     use tonic::Code;
 
@@ -129,13 +106,33 @@ mod tests {
     #[derive(Clone)]
     struct Process {
         id: NodeId,
+        /// What names the process.
+        number: u64,
+        state: Rc<RefCell<State>>,
+    }
+
+    #[derive(Clone)]
+    struct State {
         incarnation: u64,
-        claim: Rc<FoundingClaim>,
+        claim: FoundingClaim,
     }
 
     impl Process {
-        fn new(id: NodeId, incarnation: u64) -> Process {
-            Process { id, incarnation, claim: Rc::default() }
+        fn new(id: NodeId, number: u64) -> Process {
+            let state = State { incarnation: number, claim: FoundingClaim::default() };
+            Process { id, number, state: Rc::new(RefCell::new(state)) }
+        }
+
+        fn incarnation(&self) -> u64 {
+            self.state.borrow().incarnation
+        }
+
+        /// Claims it for a founder. Returns the incarnation that the founder is told.
+        fn claim_for(&self, founder: super::Founder, now: Instant) -> Result<u64, Status> {
+            let mut state = self.state.borrow_mut();
+            let claim = Claim::Founder(founder);
+            state.incarnation += 100_000 * u64::from(state.claim.claim(claim, self.id, now)?);
+            Ok(state.incarnation)
         }
     }
 
@@ -143,6 +140,7 @@ mod tests {
     #[derive(Clone)]
     struct Founder {
         process: Process,
+        incarnation: u64,
         /// The incarnations of the members, as it met them.
         met: BTreeMap<NodeId, u64>,
         claims_left: Vec<NodeId>,
@@ -153,16 +151,16 @@ mod tests {
     impl Founder {
         fn new(process: &Process, members: &BTreeMap<NodeId, Process>) -> Founder {
             let mut met: BTreeMap<NodeId, u64> =
-                members.iter().map(|(id, member)| (*id, member.incarnation)).collect();
-            met.insert(process.id, process.incarnation);
+                members.iter().map(|(id, member)| (*id, member.incarnation())).collect();
+            let incarnation = process.incarnation();
+            met.insert(process.id, incarnation);
             let mut claims_left: Vec<NodeId> = met.keys().chain(met.keys()).copied().collect();
             claims_left.reverse();
-            Founder { process: process.clone(), met, claims_left, decided: None }
+            Founder { process: process.clone(), incarnation, met, claims_left, decided: None }
         }
 
-        fn attempt(&self) -> Attempt {
-            let Process { id, incarnation, .. } = self.process;
-            Attempt { founder: id, incarnation, number: 1 }
+        fn says(&self) -> super::Founder {
+            super::Founder { id: self.process.id, incarnation: self.incarnation }
         }
 
         /// What its address book leads it to: itself, or the process that runs as that member now.
@@ -173,51 +171,66 @@ mod tests {
             }
         }
 
-        fn step(&mut self, members: &BTreeMap<NodeId, Process>) {
+        fn step(&mut self, members: &BTreeMap<NodeId, Process>, now: Instant) {
             let Some(id) = self.claims_left.pop() else {
                 self.decided = Some(true);
                 return;
             };
             let member = self.member(members, id);
-            let claimed = member.claim.claim_for_founding(self.attempt(), id);
-            if claimed.is_err() || member.incarnation != self.met[&id] {
-                for id in self.met.keys() {
-                    self.member(members, *id).claim.let_go(self.attempt());
-                }
+            let told = member.claim_for(self.says(), now);
+            if told.ok() != Some(self.met[&id]) {
+                self.process.state.borrow_mut().claim.let_go(self.says());
                 self.decided = Some(false);
             }
         }
     }
 
-    /// Calls `each` with the founders of every order of their steps. If `restarts`, a member is started again at some moment.
-    /// A founder that is started again founds nothing afterwards.
+    /// What happens once, at some moment.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Disturbance {
+        None,
+        /// A member is started again.
+        Restart,
+        /// All claims run out.
+        Pause,
+    }
+
+    /// Calls `each` with the founders of every order of their steps, and of the disturbance. A founder that is started again
+    /// founds nothing afterwards.
     fn in_every_order(
-        founders: [Founder; 2], members: BTreeMap<NodeId, Process>, restarts: bool,
-        each: &mut impl FnMut(&[Founder; 2]),
+        founders: [Founder; 2], members: BTreeMap<NodeId, Process>, disturbance: Disturbance,
+        now: Instant, each: &mut impl FnMut(&[Founder; 2]),
     ) {
         let mut ended = true;
         for (who, founder) in founders.iter().enumerate() {
             if founder.decided.is_none() {
                 ended = false;
                 let (mut founders, members) = copied(&founders, &members);
-                founders[who].step(&members);
-                in_every_order(founders, members, restarts, each);
+                founders[who].step(&members, now);
+                in_every_order(founders, members, disturbance, now, each);
             }
         }
         if ended {
             return each(&founders);
         }
-        if restarts {
-            for id in members.keys() {
-                let (mut founders, mut members) = copied(&founders, &members);
-                members.insert(*id, Process::new(*id, 1_000 + id));
-                for founder in &mut founders {
-                    // One that has decided holds data, and goes on.
-                    if founder.process.id == *id && founder.decided.is_none() {
-                        founder.decided = Some(false);
+        match disturbance {
+            Disturbance::None => {}
+            Disturbance::Pause => {
+                let (founders, members) = copied(&founders, &members);
+                in_every_order(founders, members, Disturbance::None, now + LASTS, each);
+            }
+            Disturbance::Restart => {
+                for id in members.keys() {
+                    let (mut founders, mut members) = copied(&founders, &members);
+                    members.insert(*id, Process::new(*id, 1_000 + id));
+                    for founder in &mut founders {
+                        // One that has decided holds data, and goes on.
+                        if founder.process.id == *id && founder.decided.is_none() {
+                            founder.decided = Some(false);
+                        }
                     }
+                    in_every_order(founders, members, Disturbance::None, now, each);
                 }
-                in_every_order(founders, members, false, each);
             }
         }
     }
@@ -226,12 +239,11 @@ mod tests {
     fn copied(
         founders: &[Founder; 2], members: &BTreeMap<NodeId, Process>,
     ) -> ([Founder; 2], BTreeMap<NodeId, Process>) {
-        let mut claims: BTreeMap<u64, Rc<FoundingClaim>> = BTreeMap::new();
+        let mut states: BTreeMap<u64, Rc<RefCell<State>>> = BTreeMap::new();
         let mut copy = |process: &Process| {
-            let claim = claims
-                .entry(process.incarnation)
-                .or_insert_with(|| Rc::new(FoundingClaim(Mutex::new(*process.claim.0.lock()))));
-            Process { claim: claim.clone(), ..process.clone() }
+            let state =
+                states.entry(process.number).or_insert_with(|| Rc::new((*process.state).clone()));
+            Process { state: state.clone(), ..process.clone() }
         };
         let founders = founders.clone().map(|founder| {
             let process = copy(&founder.process);
@@ -251,7 +263,8 @@ mod tests {
             let members = three_members();
             let founders = pair.map(|id| Founder::new(&members[&id], &members));
             let mut orders = 0;
-            in_every_order(founders, members, false, &mut |[one, other]| {
+            let now = Instant::now();
+            in_every_order(founders, members, Disturbance::None, now, &mut |[one, other]| {
                 orders += 1;
                 assert_ne!(one.decided, other.decided, "founders {pair:?}");
             });
@@ -260,68 +273,87 @@ mod tests {
     }
 
     #[test]
-    fn no_member_is_in_two_clusters_if_one_is_started_again_at_any_moment() {
-        let members = three_members();
-        let founders = [1, 2].map(|id| Founder::new(&members[&id], &members));
-        let mut none = 0;
-        in_every_order(founders, members, true, &mut |[one, other]| {
-            // They would have those members in common that were not started again.
-            assert!(one.decided != Some(true) || other.decided != Some(true));
-            none += u32::from(one.decided == other.decided);
-        });
-        assert!(none > 10, "in {none} orders, none decides: a member was started again");
+    fn no_member_is_in_two_clusters_if_one_is_started_again_or_claims_run_out_at_any_moment() {
+        for disturbance in [Disturbance::Restart, Disturbance::Pause] {
+            let members = three_members();
+            let founders = [1, 2].map(|id| Founder::new(&members[&id], &members));
+            let mut none = 0;
+            in_every_order(founders, members, disturbance, Instant::now(), &mut |[one, other]| {
+                // They would have those members in common that have the same incarnation still.
+                assert!(one.decided != Some(true) || other.decided != Some(true));
+                none += u32::from(one.decided == other.decided);
+            });
+            let is_restart = disturbance == Disturbance::Restart;
+            assert_eq!(none > 10, is_restart, "in {none} orders, none decides: {disturbance:?}");
+        }
     }
 
     /// Two machines were given the id 1. Neither meets the other.
     #[test]
     fn of_two_founders_with_the_same_id_one_at_most_decides_in_every_order_of_events() {
-        let members = three_members();
-        let twin = Process::new(1, 11);
-        let founders = [&members[&1], &twin].map(|process| Founder::new(process, &members));
-        let mut decided = 0;
-        in_every_order(founders, members, false, &mut |[one, other]| {
-            assert!(one.decided != Some(true) || other.decided != Some(true));
-            decided += u32::from(one.decided != other.decided);
-        });
-        assert!(decided > 10, "one of them decided in {decided} orders");
+        for disturbance in [Disturbance::None, Disturbance::Pause] {
+            let members = three_members();
+            let twin = Process::new(1, 11);
+            let founders = [&members[&1], &twin].map(|process| Founder::new(process, &members));
+            let mut decided = 0;
+            in_every_order(founders, members, disturbance, Instant::now(), &mut |[one, other]| {
+                assert!(one.decided != Some(true) || other.decided != Some(true));
+                decided += u32::from(one.decided != other.decided);
+            });
+            assert!(decided > 10, "one of them decided in {decided} orders");
+        }
+    }
+
+    fn founds(id: NodeId, incarnation: u64) -> Claim {
+        Claim::Founder(super::Founder { id, incarnation })
     }
 
     #[test]
-    fn a_claim_of_another_one_is_refused_with_the_reason_until_it_is_let_go() {
-        let claim = FoundingClaim::default();
-        let attempt = |founder, incarnation, number| Attempt { founder, incarnation, number };
-        claim.claim_for_founding(attempt(1, 10, 2), 5).expect("it is free");
-        claim.claim_for_founding(attempt(1, 10, 2), 5).expect("again");
-        let refused = |attempt, code, part: &str| {
-            let refused = claim.claim_for_founding(attempt, 5).expect_err("refused");
-            assert_eq!(refused.code(), code, "{refused}");
-            assert!(refused.message().contains(part), "{refused}");
-        };
-        refused(attempt(2, 20, 1), Code::Unavailable, "node 1 founds");
-        refused(attempt(1, 11, 9), Code::FailedPrecondition, "two nodes were given the node_id 1");
-        refused(attempt(1, 10, 1), Code::Unavailable, "later attempt");
+    fn a_claim_of_another_one_is_refused_with_the_reason_until_it_has_run_out() {
+        let (mut held, now) = (FoundingClaim::default(), Instant::now());
+        assert!(!held.claim(founds(1, 10), 5, now).expect("it is free"));
+        assert!(!held.claim(founds(1, 10), 5, now + LASTS).expect("again"));
+        let now = now + LASTS;
         let cluster = ClusterId::from_bytes(&[7; 16]).expect("an id");
-        let added = claim.claim_for_cluster(cluster, 5).expect_err("refused");
-        assert!(added.message().contains("node 1 founds another cluster"), "{added}");
-        assert!(claim.is_held_by_another_founder(5) && !claim.is_held_by_another_founder(1));
-        // The late message of an earlier attempt changes nothing.
-        claim.let_go(attempt(1, 10, 1));
-        refused(attempt(2, 20, 1), Code::Unavailable, "node 1 founds");
-        claim.let_go(attempt(1, 10, 2));
-        claim.claim_for_founding(attempt(2, 20, 1), 5).expect("it was let go");
+        for other in [founds(2, 20), founds(1, 11), Claim::Cluster(cluster)] {
+            let soon = now + LASTS - Duration::from_millis(1);
+            let refused = held.claim(other, 5, soon).expect_err("refused");
+            assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+            for part in ["node 1 founds", "in 1 s"] {
+                assert!(refused.message().contains(part), "{part:?} is not in {refused}");
+            }
+            assert!(held.clone().claim(other, 5, now + LASTS).expect("it has run out"));
+        }
+        assert!(held.is_held_by_another_founder(5) && !held.is_held_by_another_founder(1));
+    }
+
+    /// Its process may be paused between its last claim and its decision.
+    #[test]
+    fn what_a_founder_claims_of_itself_does_not_run_out() {
+        let (mut held, now) = (FoundingClaim::default(), Instant::now());
+        held.claim(founds(5, 50), 5, now).expect("it is free");
+        let refused = held.claim(founds(1, 10), 5, now + 10 * LASTS).expect_err("refused");
+        assert!(refused.message().contains("node 5 founds"), "{refused}");
+        held.let_go(super::Founder { id: 5, incarnation: 49 });
+        held.claim(founds(1, 10), 5, now).expect_err("that was another process");
+        held.let_go(super::Founder { id: 5, incarnation: 50 });
+        assert!(!held.claim(founds(1, 10), 5, now).expect("it was let go"));
     }
 
     #[test]
-    fn a_node_that_is_about_to_be_added_founds_nothing_and_goes_to_no_other_cluster() {
-        let claim = FoundingClaim::default();
+    fn a_node_that_is_about_to_be_added_founds_nothing_and_goes_to_no_other_cluster_for_a_while() {
+        let now = Instant::now();
         let [one, other] = [[7; 16], [8; 16]].map(|id| ClusterId::from_bytes(&id).expect("an id"));
-        claim.claim_for_cluster(one, 5).expect("it is free");
-        claim.claim_for_cluster(one, 5).expect("again, maybe by the next leader");
-        let refused = claim.claim_for_cluster(other, 5).expect_err("another cluster");
-        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
-        assert!(refused.message().contains(&one.to_string()), "{refused}");
-        let attempt = Attempt { founder: 5, incarnation: 50, number: 1 };
-        let refused = claim.claim_for_founding(attempt, 5).expect_err("about to be added");
-        assert!(refused.message().contains(&one.to_string()), "{refused}");
+        let mut added = FoundingClaim::default();
+        assert!(!added.claim(Claim::Cluster(one), 5, now).expect("it is free"));
+        // When the node is started again, it is still held.
+        for mut held in [added, FoundingClaim::kept(Some(one), now)] {
+            assert!(!held.claim(Claim::Cluster(one), 5, now).expect("maybe by the next leader"));
+            for claim in [Claim::Cluster(other), founds(5, 50)] {
+                let refused = held.claim(claim, 5, now).expect_err("about to be added");
+                assert!(refused.message().contains(&one.to_string()), "{refused}");
+                assert!(held.clone().claim(claim, 5, now + LASTS).expect("it has run out"));
+            }
+        }
     }
 }

@@ -45,23 +45,15 @@ impl NodeContext {
             changes.borrow_and_update();
             let members = self.group.members().into_iter();
             let unknown = members.filter(|(id, _)| self.introduction_of(*id).is_none());
-            let greeted = unknown.map(|(id, (member, _))| {
-                let context = &self;
-                async move {
-                    let request = context.greeting_to(id);
-                    let hello =
-                        context.transport.hello(&member.peer_address, request, HELLO_TIMEOUT);
-                    match hello.await {
-                        Ok(hello) => {
-                            let told = Introduction::told(
-                                hello.build,
-                                &hello.resp_address,
-                                &hello.http_address,
-                            );
-                            warn_of(id, context.introductions.note(id, told));
-                        }
-                        Err(status) => tracing::debug!(peer = id, %status, "no greeting"),
+            let greeted = unknown.map(async |(id, (member, _))| {
+                let request = self.greeting_to(id);
+                match self.transport.hello(&member.peer_address, request, HELLO_TIMEOUT).await {
+                    Ok(hello) => {
+                        let (resp, http) = (&hello.resp_address, &hello.http_address);
+                        let told = Introduction::told(hello.build, resp, http);
+                        warn_of(id, self.introductions.note(id, told));
                     }
+                    Err(status) => tracing::debug!(peer = id, %status, "no greeting"),
                 }
             });
             join_all(greeted).await;

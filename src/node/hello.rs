@@ -2,7 +2,7 @@
 //!
 //! A node is greeted before it counts as a member, and a member that comes back greets its peers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -11,17 +11,18 @@ use tonic::{Code, Status};
 use super::{
     Config, NodeContext,
     config::check_address,
-    founding_claim::Attempt,
+    founding_claim::{Claim, Founder},
     introductions::{Introduction, this_build},
 };
 use crate::{
+    clock,
     proto::{
-        peer::{Acknowledged, Founding, FoundingStep, HelloRequest, HelloResponse},
+        peer::{Acknowledged, Founding, HelloRequest, HelloResponse},
         refused,
         v1::Reason,
     },
     sequence::{ClusterId, NodeId},
-    storage::{Member, replacing},
+    storage::{Member, StoreError, replacing},
 };
 
 /// How long a greeting may take.
@@ -30,8 +31,8 @@ pub const HELLO_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// What a fresh node is greeted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To found a cluster with it.
-    Found(Attempt, FoundingStep),
+    /// To found a cluster with it, which is claimed if the flag says so.
+    Found(Founder, bool),
     /// To add it to the cluster that this node leads.
     Add,
 }
@@ -66,7 +67,7 @@ impl NodeContext {
         Member {
             peer_address: self.peer_address.clone(),
             client_address: self.client_address.clone(),
-            incarnation: self.group.store().identity().incarnation,
+            incarnation: self.group.store().incarnation(),
         }
     }
 
@@ -78,7 +79,7 @@ impl NodeContext {
     /// FAILED_PRECONDITION if the caller expects another node or directory, belongs to another cluster, or has another
     /// election timeout.
     /// DATA_LOSS if the caller's log is shorter than what it acknowledged, or another process answers with its data.
-    pub fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Status> {
+    pub async fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Status> {
         let config = &self.config;
         if request.cluster != config.cluster || request.to != config.node_id {
             return Err(Status::failed_precondition(format!(
@@ -105,8 +106,8 @@ impl NodeContext {
                 request.from
             )));
         }
-        let me = self.as_member();
-        if request.to_incarnation != 0 && request.to_incarnation != me.incarnation {
+        let own = self.group.store().incarnation();
+        if request.to_incarnation != 0 && request.to_incarnation != own {
             return Err(Status::failed_precondition(format!(
                 "node {} has another data directory there than the one that the cluster knows; if \
                  that one was lost, {}",
@@ -119,7 +120,7 @@ impl NodeContext {
         }
         let formed = self.group.is_formed();
         if !formed {
-            self.be_claimed(request)?;
+            self.be_claimed(request).await?;
         }
         let told =
             Introduction::told(request.build.clone(), &request.resp_address, &request.http_address);
@@ -130,6 +131,7 @@ impl NodeContext {
         Ok(HelloResponse {
             leader,
             leader_address: at,
+            clock_ns: self.group.now().as_nanos(),
             incarnation: if formed { 0 } else { me.incarnation },
             formed,
             client_address: me.client_address,
@@ -143,20 +145,18 @@ impl NodeContext {
     /// Lets this fresh node be met or claimed by a founder, or by the leader that is about to add it.
     ///
     /// # Errors
-    /// UNAVAILABLE if the leader does not know its cluster's id yet. Else as [`NodeContext::take_part_in`] and
-    /// [`FoundingClaim`].
-    ///
-    /// [`FoundingClaim`]: super::founding_claim::FoundingClaim
-    fn be_claimed(&self, request: &HelloRequest) -> Result<(), Status> {
+    /// UNAVAILABLE if the leader does not know its cluster's id yet. Else as [`NodeContext::be_met`] and
+    /// [`NodeContext::be_held_by`].
+    async fn be_claimed(&self, request: &HelloRequest) -> Result<(), Status> {
         if request.adds {
             let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {
                 let why = format!("node {} does not know its cluster's id yet", request.from);
                 refused(Reason::NotFounded, why)
             })?;
-            return self.founding_claim.claim_for_cluster(cluster, self.config.node_id);
+            return self.be_held_by(Claim::Cluster(cluster)).await;
         }
         match &request.founding {
-            Some(founding) => self.be_met(request.from, founding),
+            Some(founding) => self.be_met(request.from, founding).await,
             None => Ok(()),
         }
     }
@@ -165,41 +165,55 @@ impl NodeContext {
     ///
     /// # Errors
     /// FAILED_PRECONDITION if the founder's `peers` differs from this node's. Else as [`NodeContext::take_part_in`].
-    fn be_met(&self, from: NodeId, founding: &Founding) -> Result<(), Status> {
-        let named = founding.founders.iter();
-        let theirs: BTreeMap<_, _> = named.map(|one| (one.id, one.address.clone())).collect();
-        if theirs != self.config.peers {
+    async fn be_met(&self, from: NodeId, founding: &Founding) -> Result<(), Status> {
+        if founding.founders != self.config.peers {
             return Err(Status::failed_precondition(format!(
-                "peers is {} on node {from} and {} on node {}; give all founding nodes the same peers",
-                written(&theirs),
-                written(&self.config.peers),
-                self.config.node_id,
+                "peers is {:?} on node {from} and {:?} on node {}; give all founding nodes the same peers",
+                founding.founders, self.config.peers, self.config.node_id,
             )));
         }
-        let Founding { incarnation, attempt, .. } = *founding;
-        let attempt = Attempt { founder: from, incarnation, number: attempt };
-        self.take_part_in(attempt, founding.step())
+        let founder = Founder { id: from, incarnation: founding.incarnation };
+        self.take_part_in(founder, founding.claims).await
     }
 
-    /// Takes a step of an attempt to found a cluster with this fresh node.
+    /// Lets this fresh node be held by whoever makes `claim`. If an earlier claim has run out, the node takes another
+    /// incarnation first: whoever held it does not reach it any more. The claim of a cluster is written down, with an
+    /// incarnation that is kept from then on.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if a cluster of its name knows the node. Else as [`FoundingClaim::claim_for_founding`].
+    /// As [`FoundingClaim::claim`]; INTERNAL if the disk fails, and the node stops.
     ///
-    /// [`FoundingClaim::claim_for_founding`]: super::founding_claim::FoundingClaim::claim_for_founding
-    pub(super) fn take_part_in(&self, attempt: Attempt, step: FoundingStep) -> Result<(), Status> {
-        match step {
-            FoundingStep::Unspecified => self.check_never_known(),
-            FoundingStep::Claim => {
-                self.check_never_known()?;
-                self.check_has_listened()?;
-                self.founding_claim.claim_for_founding(attempt, self.config.node_id)
-            }
-            FoundingStep::LetGo => {
-                self.founding_claim.let_go(attempt);
-                Ok(())
-            }
+    /// [`FoundingClaim::claim`]: super::founding_claim::FoundingClaim::claim
+    async fn be_held_by(&self, claim: Claim) -> Result<(), Status> {
+        let mut founding_claim = self.founding_claim.lock().await;
+        let renews = founding_claim.claim(claim, self.config.node_id, Instant::now())?;
+        let held_for = match claim {
+            Claim::Cluster(id) => Some(id),
+            Claim::Founder(_) => None,
+        };
+        let store = self.group.store().clone();
+        if renews || store.held_for() != held_for {
+            let holding = store.blocking().run(move || store.hold_for(held_for)).await;
+            let held = holding.unwrap_or_else(|e| Err(StoreError::invalid(e.to_string())));
+            held.map_err(|error| {
+                self.fail(error.to_string());
+                Status::internal(error.to_string())
+            })?;
         }
+        Ok(())
+    }
+
+    /// Lets the founder meet this fresh node, or claim it.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if a cluster of its name knows the node. Else as [`NodeContext::be_held_by`].
+    pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), Status> {
+        self.check_never_known()?;
+        if claims {
+            self.check_has_listened()?;
+            self.be_held_by(Claim::Founder(founder)).await?;
+        }
+        Ok(())
     }
 
     /// Refuses to found a cluster with this fresh node if a cluster of its name knows the node.
@@ -244,18 +258,18 @@ impl NodeContext {
         &self, id: NodeId, address: &str, purpose: Purpose,
     ) -> Result<Member, Status> {
         let founding = match purpose {
-            Purpose::Found(attempt, step) => Some(Founding {
-                founders: self.founders(),
-                incarnation: attempt.incarnation,
-                attempt: attempt.number,
-                step: step.into(),
+            Purpose::Found(founder, claims) => Some(Founding {
+                founders: self.config.peers.clone(),
+                incarnation: founder.incarnation,
+                claims,
             }),
             Purpose::Add => None,
         };
         let adds = purpose == Purpose::Add;
         let request = HelloRequest { founding, adds, ..self.greeting_to(id) };
-        let hello = self.ask_who(id, address, request).await?;
-        if hello.formed || hello.incarnation == 0 {
+        let member = self.ask_who(id, address, request).await?;
+        // A member does not tell.
+        if member.incarnation == 0 {
             return Err(Status::already_exists(format!(
                 "node {id} at {address} belongs to a cluster already; {}",
                 match purpose {
@@ -271,11 +285,7 @@ impl NodeContext {
                 }
             )));
         }
-        Ok(Member {
-            peer_address: address.to_owned(),
-            client_address: hello.client_address,
-            incarnation: hello.incarnation,
-        })
+        Ok(member)
     }
 
     /// Asks whether the member `id`, with the data directory that `known` names, listens at `address`. Returns the
@@ -285,28 +295,30 @@ impl NodeContext {
     /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
     pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Status> {
         let request = HelloRequest { to_incarnation: known.incarnation, ..self.greeting_to(id) };
-        let hello = self.ask_who(id, address, request).await?;
-        Ok(Member {
-            peer_address: address.to_owned(),
-            client_address: hello.client_address,
-            incarnation: known.incarnation,
-        })
+        let member = self.ask_who(id, address, request).await?;
+        Ok(Member { incarnation: known.incarnation, ..member })
     }
 
-    /// Greets node `id` at `address`.
+    /// Greets node `id` at `address`. Returns the member that it would be, with an incarnation of 0 if it is one.
     async fn ask_who(
         &self, id: NodeId, address: &str, request: HelloRequest,
-    ) -> Result<HelloResponse, Status> {
+    ) -> Result<Member, Status> {
         check_address("peer_address", address)
             .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
         let about = |why: &str| format!("node {id} at {address}: {why}");
-        self.transport.hello(address, request, HELLO_TIMEOUT).await.map_err(|status| {
-            match status.code() {
-                Code::FailedPrecondition => Status::failed_precondition(about(status.message())),
-                Code::InvalidArgument => Status::invalid_argument(about(status.message())),
+        match self.transport.hello(address, request, HELLO_TIMEOUT).await {
+            Ok(hello) => Ok(Member {
+                peer_address: address.to_owned(),
+                client_address: hello.client_address,
+                incarnation: hello.incarnation,
+            }),
+            Err(status) => Err(match status.code() {
+                code @ (Code::FailedPrecondition | Code::InvalidArgument) => {
+                    Status::new(code, about(status.message()))
+                }
                 _ => refused(Reason::NotHeardYet, about(status.message())),
-            }
-        })
+            }),
+        }
     }
 
     /// Refuses a peer that comes back with a shorter log than it acknowledged to this leader, or while another process
@@ -314,24 +326,25 @@ impl NodeContext {
     ///
     /// # Errors
     /// DATA_LOSS; the text says what to do.
-    fn check_acknowledged(&self, from: NodeId, now: &Acknowledged) -> Result<(), Status> {
+    fn check_acknowledged(&self, from: NodeId, told: &Acknowledged) -> Result<(), Status> {
+        let asked_first = clock::Instant::from_nanos(told.silent_since_ns);
+        let silent = self.group.now().since(asked_first);
         let known = self.group.nodes().into_iter().find(|node| node.id == from);
-        let Some(known) = known.filter(|node| node.member.incarnation == now.incarnation) else {
+        let Some(known) = known.filter(|node| node.member.incarnation == told.incarnation) else {
             return Ok(());
         };
         let before = known.log_index.unwrap_or(0);
-        if before > now.log_index {
+        if before > told.log_index {
             return Err(Status::data_loss(format!(
                 "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node {}: its data directory \
                  is an older copy, or its disk lost what it had synced; {}",
-                now.log_index,
+                told.log_index,
                 self.config.node_id,
                 replacing(from)
             )));
         }
-        let silent = Duration::from_millis(now.silent_ms);
-        // Half of it: the clocks of two machines differ.
-        match known.silence.filter(|heard| heard.in_term && heard.lasts < silent / 2) {
+        let asks_again = told.silent_since_ns > 0;
+        match known.silence.filter(|heard| asks_again && heard.in_term && heard.lasts < silent) {
             Some(heard) => Err(Status::data_loss(format!(
                 "another process answers as node {from} with the same data: it acknowledged a message that node {} sent it \
                  {} ms ago. One of the two data directories is a copy. Run the one that the other nodes know, never both; {}",
@@ -347,13 +360,4 @@ impl NodeContext {
 /// A cluster's id as a greeting carries it. Empty if it is not known.
 fn id_bytes(id: Option<ClusterId>) -> Bytes {
     id.map(|id| Bytes::copy_from_slice(id.as_bytes())).unwrap_or_default()
-}
-
-/// `peers` as they are given on a command line.
-fn written(peers: &BTreeMap<NodeId, String>) -> String {
-    let each: Vec<String> = peers.iter().map(|(id, address)| format!("{id}={address}")).collect();
-    match each.is_empty() {
-        true => "not set".to_owned(),
-        false => each.join(","),
-    }
 }

@@ -20,6 +20,7 @@ use super::{
     request_memory::Reservation,
 };
 use crate::{
+    clock::whole_ms,
     planted_bugs::{Bug, is_planted},
     proto::{
         busy,
@@ -259,7 +260,7 @@ impl NodeContext {
                 ),
             ),
             NotTaken::UsedUp(time) => {
-                let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                let ms = whole_ms(time);
                 let why = format!(
                     "namespace {name:?}: the ids that this node can make before the deadline are used up; the next one \
                      comes in {ms} ms"

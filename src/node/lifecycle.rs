@@ -2,7 +2,6 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use futures::FutureExt;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{

@@ -44,8 +44,7 @@ impl NodeContext {
 
     /// A peer of the configuration that belongs to a cluster already.
     async fn peer_of_a_cluster(&self) -> Option<NodeId> {
-        for (&id, address) in self.config.peers.iter().filter(|(id, _)| **id != self.config.node_id)
-        {
+        for (&id, address) in &self.config.peers {
             let hello = self.greeting_to(id);
             match self.transport.hello(address, hello, super::hello::HELLO_TIMEOUT).await {
                 Ok(hello) if hello.formed => return Some(id),

@@ -116,15 +116,13 @@ impl NodeContext {
     ) -> Result<Reply, Status> {
         let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
         let changing = self.group.change(term, change, unless_unfit);
-        match tokio::time::timeout_at(in_time, changing).await {
-            Ok(done) => done.map_err(proposal_failed)?,
-            Err(_) => {
-                return Err(ongoing(
-                    "the membership change is not through yet, and goes on: a majority of its \
-                     voters must write it down; see ratchet status",
-                ));
-            }
-        }
+        let done = tokio::time::timeout_at(in_time, changing).await.map_err(|_| {
+            ongoing(
+                "the membership change is not through yet, and goes on: a majority of its voters \
+                 must write it down; see ratchet status",
+            )
+        })?;
+        done.map_err(proposal_failed)?;
         Ok(self.membership())
     }
 

@@ -24,6 +24,9 @@ use crate::{
     storage::{AppliedTable, LogStore, Store, StoreError},
 };
 
+/// Peers, with their addresses, and what their clocks showed when they answered; 0 before that.
+type Peers = BTreeMap<NodeId, (String, u64)>;
+
 /// Waits out the promises of the last run, and records how long those of this run last. It does not wait if the
 /// node has no Raft state.
 ///
@@ -52,8 +55,8 @@ pub async fn rejoin(
         // At the same time. A peer that does not answer during the silence is not waited for.
         let asked = asker.ask(&peers, mine, until);
         let (answered, ()) = tokio::join!(asked, tokio::time::sleep_until(until));
-        // Whoever has acknowledged a message since `began` is not this process.
-        let mine = Acknowledged { silent_ms: silence_ms, ..mine };
+        // Whoever has acknowledged a message that they sent after they answered is not this process. Their own clocks tell:
+        // one of them may have stood still with its machine.
         asker.ask(&answered?, mine, until + silence.min(HELLO_TIMEOUT)).await?;
     }
     // Before Raft starts, and with it this run's promises.
@@ -69,10 +72,10 @@ pub async fn rejoin(
 /// What this node's disk holds.
 fn mine(store: &Arc<Store>) -> Result<Acknowledged, StoreError> {
     Ok(Acknowledged {
-        incarnation: store.identity().incarnation,
+        incarnation: store.incarnation(),
         // Opening purges a log that ends before the table, so that this covers what a snapshot brought as well.
         log_index: LogStore::open(store, FIRST_SET)?.last_index()?,
-        silent_ms: 0,
+        silent_since_ns: 0,
     })
 }
 
@@ -83,22 +86,23 @@ struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Asks `peers`, and leaders that they name, until `until`. Returns those that answered, with their addresses.
+    /// Asks `peers`, and leaders that they name, until `until`. Returns those that answered.
     ///
     /// # Errors
     /// [`StartError`] if one of them refuses this node.
     async fn ask(
-        &self, peers: &BTreeMap<NodeId, String>, mine: Acknowledged, until: Instant,
-    ) -> Result<BTreeMap<NodeId, String>, StartError> {
-        let asked = peers.iter().map(|(&id, address)| async move {
-            let answer = self.ask_one(id, address, mine, until).await?;
-            let leader = (answer.leader, answer.leader_address);
-            let mut answered = vec![(id, address.clone())];
+        &self, peers: &Peers, mine: Acknowledged, until: Instant,
+    ) -> Result<Peers, StartError> {
+        let asked = peers.iter().map(|(&id, (address, silent_since_ns))| async move {
+            let again = Acknowledged { silent_since_ns: *silent_since_ns, ..mine };
+            let answer = self.ask_one(id, address, again, until).await?;
+            let (leader, at) = (answer.leader, answer.leader_address);
+            let mut answered = vec![(id, (address.clone(), answer.clock_ns))];
             // The peers that this node remembers may not lead any more, and the one that leads may be new.
-            let is_known = peers.contains_key(&leader.0) || leader.0 == self.config.node_id;
-            if !leader.1.is_empty() && !is_known {
-                self.ask_one(leader.0, &leader.1, mine, until).await?;
-                answered.push(leader);
+            let is_known = peers.contains_key(&leader) || leader == self.config.node_id;
+            if !at.is_empty() && !is_known {
+                let clock_ns = self.ask_one(leader, &at, mine, until).await?.clock_ns;
+                answered.push((leader, (at, clock_ns)));
             }
             Ok::<_, Status>(answered)
         });
@@ -125,13 +129,13 @@ impl Asker<'_> {
     }
 }
 
-/// The peers that the settings and the last known membership name, with their addresses.
-fn peers(store: &Arc<Store>, config: &Config) -> Result<BTreeMap<NodeId, String>, StoreError> {
+/// The peers that the settings and the last known membership name.
+fn peers(store: &Arc<Store>, config: &Config) -> Result<Peers, StoreError> {
     let mut peers = config.peers.clone();
     let table = AppliedTable::open(store, FIRST_SET)?;
     for (id, member) in table.meta().membership.membership().nodes() {
         peers.insert(*id, member.peer_address.clone());
     }
     peers.remove(&config.node_id);
-    Ok(peers)
+    Ok(peers.into_iter().map(|(id, address)| (id, (address, 0))).collect())
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{NodeContext, leader_search::leader_of};
 use crate::{
+    clock::whole_ms,
     consensus::{NodeState, Role},
     proto::v1,
 };
@@ -20,7 +21,6 @@ impl NodeContext {
         let leads = leader_of(&now) == Some(self.config.node_id);
         let serving = now.own.as_ref().is_some_and(|own| own.is_valid(self.clock.now()));
         let missing_after = Duration::from_millis(self.config.election_timeout_ms);
-        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let lag = |node: &NodeState| {
             let behind = own_log.unwrap_or(0).saturating_sub(node.log_index.unwrap_or(0));
             leads.then_some(behind)
@@ -48,7 +48,7 @@ impl NodeContext {
                     log_index: node.log_index,
                     applied_index: node.applied_index,
                     lag: lag(node),
-                    silent_ms: node.silence.map(|silence| millis(silence.lasts)),
+                    silent_ms: node.silence.map(|silence| whole_ms(silence.lasts)),
                     unheard_in_term: node.silence.is_some_and(|silence| !silence.in_term),
                     missing: node.silence.is_some_and(|silence| silence.lasts > missing_after),
                     build: self.introduction_of(node.id).map(|told| told.build),

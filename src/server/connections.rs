@@ -27,10 +27,10 @@ use super::{
     places::Place,
     unread::ReadInTime,
 };
-/// How many calls of one connection may be in progress. Further ones wait at the client.
-const CALLS_MAX: u32 = 1_024;
-/// How many bytes of the headers of a call there may be.
-const HEADERS_BYTES_MAX: u32 = 8 << 10;
+/// How many calls of one connection may be in progress, and how many bytes of the headers of a call there may be. Further calls
+/// wait at the client. A peer merges what its clients ask for, and its headers are short: anybody may open connections there.
+const CLIENT_CALLS: [u32; 2] = [1_024, 8 << 10];
+const PEER_CALLS: [u32; 2] = [256, 2 << 10];
 /// How many bytes of one call, and of one connection, may have arrived and not be read yet. A smaller one of the connection
 /// would make HTTP/2 end it after fewer small messages that were not processed: it derives the one from the other.
 const CLIENT_WINDOWS: [u32; 2] = [64 << 10, 1 << 20];
@@ -40,7 +40,7 @@ const PEER_WINDOWS: [u32; 2] = [1 << 20, 1 << 20];
 /// stalled node reads everything that arrived meanwhile at once, and much of that may be calls whose
 /// deadlines have passed. A higher limit would not help: HTTP/2 also ends the connection after some 2 300
 /// small messages that were not processed.
-const RESET_CALLS_MAX: usize = 2 * CALLS_MAX as usize;
+const RESET_CALLS_MAX: usize = 2_048;
 /// How long a new connection may take to send HTTP/2's preface.
 const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often HTTP/2 pings the other end of a connection, and how long that may take to answer.
@@ -73,12 +73,12 @@ pub async fn serve<S: Answering>(
     let of_connection = stop.clone();
     match protocol {
         Protocol::Http2 | Protocol::PeerHttp2 => {
-            let windows = match protocol {
-                Protocol::PeerHttp2 => PEER_WINDOWS,
-                Protocol::Http2 | Protocol::Http1 => CLIENT_WINDOWS,
+            let bounds = match protocol {
+                Protocol::PeerHttp2 => (PEER_CALLS, PEER_WINDOWS),
+                Protocol::Http2 | Protocol::Http1 => (CLIENT_CALLS, CLIENT_WINDOWS),
             };
             let serve = |stream, place: Arc<Place>| {
-                let http2 = http2(windows, idle, &place);
+                let http2 = http2(bounds, idle, &place);
                 let (service, stop) = (service(&place), of_connection.clone());
                 serve_http2(stream, http2, service, place, idle, stop)
             };
@@ -94,16 +94,18 @@ pub async fn serve<S: Answering>(
     }
 }
 
-/// The settings of HTTP/2, with these windows of a call and of the connection. Nothing of an answer may be unread for
-/// `patience`.
-fn http2(windows: [u32; 2], patience: Duration, place: &Arc<Place>) -> Builder<ReadInTime> {
-    let [of_call, of_connection] = windows;
+/// The settings of HTTP/2, with these bounds of calls and headers, and these windows of a call and of the connection. Nothing of
+/// an answer may be unread for `patience`.
+fn http2(
+    ([calls, headers], [of_call, of_connection]): ([u32; 2], [u32; 2]), patience: Duration,
+    place: &Arc<Place>,
+) -> Builder<ReadInTime> {
     let mut builder = Builder::new(ReadInTime { patience, place: place.clone() });
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(CALLS_MAX)
+        .max_concurrent_streams(calls)
         .max_pending_accept_reset_streams(RESET_CALLS_MAX)
-        .max_header_list_size(HEADERS_BYTES_MAX)
+        .max_header_list_size(headers)
         .initial_stream_window_size(of_call)
         .initial_connection_window_size(of_connection)
         .keep_alive_interval(KEEPALIVE)

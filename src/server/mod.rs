@@ -189,9 +189,10 @@ impl Services {
         );
         let routes = routes.prepare();
         let limits = self.limits("peer", WhenFull::EndStrangers(PEER_CONNECTIONS_MAX));
-        let group = self.context.group.clone();
-        let of_connection =
-            |place: &_| from_peers(routes.clone(), group.clone(), Arc::clone(place));
+        let (group, memory) = (&self.context.group, &self.context.request_memory);
+        let of_connection = |place: &_| {
+            from_peers(routes.clone(), group.clone(), memory.clone(), Arc::clone(place))
+        };
         serve(listener, of_connection, Protocol::PeerHttp2, limits, self.stop).await;
     }
 

@@ -24,6 +24,10 @@ impl Services {
     ) -> Result<Response<RaftReply>, Status> {
         let message = request.into_inner();
         let group = &self.context.group;
+        let _waits = match group.is_formed() {
+            true => None,
+            false => self.context.request_memory.reserve_if_many(message.payload.len())?,
+        };
         let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload);
         let payload = answer.await?.into();
         let wall_ms = (rpc == RaftRpc::Append).then(|| group.wall_ms());
@@ -88,7 +92,7 @@ impl Peer for Services {
     async fn hello(
         &self, request: Request<HelloRequest>,
     ) -> Result<Response<HelloResponse>, Status> {
-        self.context.hello(request.get_ref()).map(Response::new)
+        self.context.hello(request.get_ref()).await.map(Response::new)
     }
 
     async fn append(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {

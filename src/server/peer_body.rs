@@ -6,7 +6,8 @@
 //!
 //! Invariant: calls of a connection whose headers are refused, or that have none, hold at most [`STRANGER_BYTES_MAX`] together,
 //! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. Whoever knows the directory and is no member ends what it begins
-//! (`arrival.rs`).
+//! (`arrival.rs`). A node without data tells its directory to anybody: until it is a member, the messages to it are reserved in
+//! [`RequestMemory`], whole ones until they are answered (`peer.rs`).
 
 use std::{
     mem,
@@ -27,7 +28,11 @@ use super::{
     inspected_body::{Inspect, InspectedRoutes},
     places::Place,
 };
-use crate::{consensus::Group, proto::peer::Header};
+use crate::{
+    consensus::Group,
+    node::{RequestMemory, Reservation},
+    proto::peer::Header,
+};
 
 /// How many bytes the calls of a connection may bring whose headers are refused, while they are under way: enough for
 /// greetings, and for the refusal of what is short.
@@ -47,11 +52,13 @@ const STREAMS: [&str; 3] = [
 
 /// Has `routes`, which are prepared, answer what comes over the connection in `place` of the peer port.
 pub fn from_peers(
-    routes: Routes, group: Arc<Group>, place: Arc<Place>,
+    routes: Routes, group: Arc<Group>, memory: Arc<RequestMemory>, place: Arc<Place>,
 ) -> InspectedRoutes<impl Fn(&str) -> LookForSender + Clone> {
     let strangers = Arc::new(AtomicUsize::new(0));
     InspectedRoutes::new(routes, move |path: &str| LookForSender {
         group: group.clone(),
+        memory: memory.clone(),
+        reservation: None,
         place: place.clone(),
         is_stream: STREAMS.contains(&path),
         beginning: Beginning::default(),
@@ -78,6 +85,9 @@ enum Sender {
 /// Looks at who makes a call.
 pub struct LookForSender {
     group: Arc<Group>,
+    memory: Arc<RequestMemory>,
+    /// Of the message that is arriving, while this node belongs to no cluster.
+    reservation: Option<Reservation>,
     place: Arc<Place>,
     is_stream: bool,
     /// What has arrived, until the sender is known.
@@ -94,7 +104,8 @@ impl Inspect for LookForSender {
     /// Looks at who sends this, as soon as the header has arrived. Nothing goes on before.
     ///
     /// # Errors
-    /// Why the sender is refused, if it sends more than a stranger may, or announces that.
+    /// Why the sender is refused, if it sends more than a stranger may, or announces that. RESOURCE_EXHAUSTED if there is no
+    /// memory for it.
     fn look(&mut self, data: Bytes) -> Result<Bytes, Status> {
         if matches!(self.sender, Sender::Member) {
             return Ok(data);
@@ -119,6 +130,12 @@ impl Inspect for LookForSender {
             Sender::Refused(_) | Sender::Unknown => Ok(data),
             Sender::Known | Sender::Member => {
                 self.is_no_stranger();
+                // Released first: the new reservation contains the bytes of the old one.
+                self.reservation = None;
+                if !self.group.is_formed() {
+                    let announced = self.arrival.message_bytes();
+                    self.reservation = self.memory.reserve_if_many(announced)?;
+                }
                 Ok(data)
             }
         }

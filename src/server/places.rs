@@ -17,7 +17,10 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{Call, Calls};
-use crate::node::{Caller, Guest};
+use crate::{
+    clock::whole_ms,
+    node::{Caller, Guest},
+};
 
 /// How long a call of a scraper or a probe may take before its connection may end for another one's sake.
 const CALL_TIME_MAX: Duration = Duration::from_secs(5);
@@ -74,7 +77,7 @@ impl Place {
     }
 
     fn age_ms(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+        whole_ms(self.since.elapsed())
     }
 
     /// Whose it is; `None` if it is no client's.
@@ -163,7 +166,7 @@ impl Places {
     fn first_to_end(&self) -> Option<usize> {
         let first = self.taken.iter().position(|place| place.may_end(self.when_full));
         first.or_else(|| {
-            let longest = u64::try_from(CALL_TIME_MAX.as_millis()).unwrap_or(u64::MAX);
+            let longest = whole_ms(CALL_TIME_MAX);
             self.taken.iter().position(|place| {
                 let last_call_ms = place.last_call_ms.as_ref().map(|ms| ms.load(Relaxed));
                 last_call_ms.is_some_and(|ms| place.age_ms().saturating_sub(ms) > longest)

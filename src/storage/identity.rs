@@ -2,8 +2,9 @@
 //!
 //! The identity stands in two places: in the marker (the file `NODE`) and in a record of the database.
 //! Invariants: a directory with Raft state is refused if the two differ, or if one is missing: a voter that forgot its votes
-//! could elect a second leader. A directory without Raft state gets a new incarnation whenever it is opened. So a copy that
-//! was made before the node first voted is never taken for the node that has voted since.
+//! could elect a second leader. A directory without Raft state gets a new incarnation whenever it is opened, unless a leader is
+//! about to add the node. So a copy that was made before that is never taken for the node that has voted since. One that was
+//! made between that and the first entry votes for nobody until it has entries.
 
 use std::{
     fs::{self, File},
@@ -21,7 +22,11 @@ use super::{
     layout::{Family, IDENTITY_KEY, is_promise_key},
     release,
 };
-use crate::{random, sequence::NodeId, version};
+use crate::{
+    random,
+    sequence::{ClusterId, NodeId},
+    version,
+};
 
 /// The marker's file.
 const MARKER: &str = "NODE";
@@ -35,7 +40,8 @@ pub struct Identity {
     pub cluster: String,
     /// The node's id.
     pub node: NodeId,
-    /// A random number, never 0. It is drawn at each start, until the node has voted or holds a log; from then on it stays.
+    /// A random number, never 0. It is drawn at each start, until a leader adds the node, or it has voted or holds a log; from then on
+    /// it stays.
     pub incarnation: u64,
 }
 
@@ -50,6 +56,9 @@ pub struct Marker {
     /// The directory belongs to a cluster of one that founds itself.
     #[serde(default)]
     pub dev: bool,
+    /// The cluster whose leader was about to add the node when it held no Raft state.
+    #[serde(default)]
+    pub held_for: Option<ClusterId>,
 }
 
 /// The fields of the marker that every format has.
@@ -137,15 +146,15 @@ pub fn check_dev(dir: &Path, found: bool, wanted: bool) -> Result<(), StoreError
     }
 }
 
-/// Compares the marker with the database's record. `None` if the directory has no Raft state: it gets an identity by
-/// [`draw`].
+/// Compares the marker with the database's record. Returns the marker; `None` if the directory has no Raft state and is held for no
+/// cluster: it gets an identity by [`draw`].
 ///
 /// # Errors
 /// [`StoreError::Refused`] if they differ, belong to another node, or one of them is lost; other errors
 /// if the disk fails.
 pub fn reconcile(
     db: &Database, marker: Option<Marker>, cluster: &str, node: NodeId,
-) -> Result<Option<Identity>, StoreError> {
+) -> Result<Option<Marker>, StoreError> {
     let record: Option<Identity> = db.get(Family::HardState, IDENTITY_KEY)?;
     let has_state = has_raft_state(db)?;
     let dir = db.dir();
@@ -157,11 +166,13 @@ pub fn reconcile(
         check_owner(dir, record, cluster, node)?;
     }
     match (marker, record) {
-        (Some(marker), Some(record)) if marker.identity == record && has_state => {
+        (Some(marker), Some(record))
+            if marker.identity == record && (has_state || marker.held_for.is_some()) =>
+        {
             if marker.format.release != db.newest_release() {
-                write_marker(db, &record, marker.dev)?;
+                write_marker(db, &record, marker.dev, marker.held_for)?;
             }
-            Ok(Some(record))
+            Ok(Some(marker))
         }
         (Some(_), Some(record)) if has_state => Err(not_of_the_same(dir, &record)),
         (Some(_), None) => Err(part_missing(dir, "the database")),
@@ -171,18 +182,19 @@ pub fn reconcile(
     }
 }
 
-/// Draws the identity of a directory without Raft state. It is on the disk when this returns. The marker says `dev`.
+/// Draws the identity of a directory without Raft state. It is on the disk when this returns. The marker says `dev` and `held_for`.
 ///
 /// # Errors
 /// [`StoreError::Database`] or [`StoreError::Io`] if the disk fails.
-pub fn draw(db: &Database, cluster: &str, node: NodeId, dev: bool) -> Result<Identity, StoreError> {
+pub fn draw(
+    db: &Database, cluster: &str, node: NodeId, dev: bool, held_for: Option<ClusterId>,
+) -> Result<Marker, StoreError> {
     let incarnation = random::u64().max(1);
     let identity = Identity { cluster: cluster.to_owned(), node, incarnation };
     let mut batch = WriteBatch::default();
     batch.put_cf(db.family(Family::HardState)?, IDENTITY_KEY, codec::encode_record(&identity)?);
     db.write(batch, true)?;
-    write_marker(db, &identity, dev)?;
-    Ok(identity)
+    write_marker(db, &identity, dev, held_for)
 }
 
 fn not_of_the_same(dir: &Path, record: &Identity) -> StoreError {
@@ -226,16 +238,19 @@ pub fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
     Ok(false)
 }
 
-/// Writes the marker durably. The sync of the directory brings all other names in it to the disk, too.
+/// Writes the marker durably, and returns it. The sync of the directory brings all other names in it to the disk, too.
 ///
 /// # Errors
 /// [`StoreError::Io`] if a file cannot be written, renamed or synced.
-pub fn write_marker(db: &Database, identity: &Identity, dev: bool) -> Result<(), StoreError> {
+pub fn write_marker(
+    db: &Database, identity: &Identity, dev: bool, held_for: Option<ClusterId>,
+) -> Result<Marker, StoreError> {
     let dir = db.dir();
     let marker = Marker {
         format: Format { format_version: FORMAT_VERSION, release: db.newest_release().to_owned() },
         identity: identity.clone(),
         dev,
+        held_for,
     };
     let text = serde_json::to_string_pretty(&marker)
         .map_err(|e| StoreError::invalid(format!("the marker cannot be written: {e}")))?;
@@ -246,5 +261,6 @@ pub fn write_marker(db: &Database, identity: &Identity, dev: bool) -> Result<(),
         file.sync_all()?;
         db.directories().rename(dir, &temporary, &path)
     };
-    write().map_err(StoreError::io("cannot write", path.clone()))
+    write().map_err(StoreError::io("cannot write", path.clone()))?;
+    Ok(marker)
 }

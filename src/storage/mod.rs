@@ -61,7 +61,6 @@ pub use blocking::BlockingExecutor;
 pub use error::{StoreError, replacing};
 pub use export::{CEILINGS_HELD, Ceilings, CeilingsPart};
 pub use free_space::{DiskSpace, FreeSpace, LowDisk};
-pub use identity::Identity;
 pub use log::{LogReader, LogStore};
 pub use options::{StoreOptions, UnsyncedWrites};
 pub use raft_types::{

@@ -80,8 +80,8 @@ pub fn recover(
         };
     }
     let (cluster, node, dev) = (marker.identity.cluster.clone(), marker.identity.node, marker.dev);
-    let identity = identity::reconcile(&db, Some(marker), &cluster, node)?;
-    let identity = identity.ok_or_else(|| survivor::never_formed(&db))?;
+    let marker = identity::reconcile(&db, Some(marker), &cluster, node)?;
+    let identity = marker.ok_or_else(|| survivor::never_formed(&db))?.identity;
     let now_ms = BootClock.wall_ms();
     let survivor = Survivor::read(&db, set, identity, now_ms)?;
     survivor.check_founded()?;
@@ -96,7 +96,7 @@ pub fn recover(
 
 /// Does what follows the switch. It may be done a second time.
 fn finish(db: &Database, pending: Pending, dev: bool) -> Result<Recovery, StoreError> {
-    identity::write_marker(db, &pending.identity, dev)?;
+    identity::write_marker(db, &pending.identity, dev, None)?;
     let mut batch = WriteBatch::default();
     batch.delete_cf(db.family(Family::HardState)?, RECOVERY_KEY);
     db.write(batch, true)?;

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use arc_swap::ArcSwap;
 use rocksdb::WriteBatch;
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     directories::Directories,
     error::StoreError,
     free_space::FreeSpace,
-    identity::{self, Identity},
+    identity::{self, Marker},
     layout::{Family, promise_key},
     options::StoreOptions,
     recovery_record,
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     metrics::Metrics,
-    sequence::{NodeId, SetId},
+    sequence::{ClusterId, NodeId, SetId},
 };
 
 /// How much of the disk the store uses, and how much is left.
@@ -37,7 +38,7 @@ pub struct DiskUsage {
 
 /// The store of one node.
 pub struct Store {
-    identity: Identity,
+    pub(super) owner: ArcSwap<Marker>,
     pub(super) db: Arc<Database>,
     blocking: BlockingExecutor,
     before_read: Arc<dyn Fn() + Send + Sync>,
@@ -72,16 +73,16 @@ impl Store {
         let newest = identity::newest_release(marker.as_ref());
         let db = Arc::new(Database::open(dir, lock, newest, &options)?);
         recovery_record::check_complete(&db)?;
-        let identity = match identity::reconcile(&db, marker, cluster, node)? {
-            Some(identity) => identity,
-            None => identity::draw(&db, cluster, node, options.dev)?,
+        let owner = match identity::reconcile(&db, marker, cluster, node)? {
+            Some(owner) => owner,
+            None => identity::draw(&db, cluster, node, options.dev, None)?,
         };
         let (blocking, metrics) = (options.blocking, options.metrics.clone());
         let recent_records_bytes = options.recent_records_bytes;
         let before_read = options.before_read.clone();
         let writer = Writer::start(db.clone(), options)?;
         Ok(Arc::new(Store {
-            identity,
+            owner: ArcSwap::from_pointee(owner),
             db,
             blocking,
             before_read,
@@ -91,9 +92,27 @@ impl Store {
         }))
     }
 
-    /// Whose data directory it is.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
+    /// The incarnation of the data directory.
+    pub fn incarnation(&self) -> u64 {
+        self.owner.load().identity.incarnation
+    }
+
+    /// The cluster whose leader was about to add this node, if nobody else has claimed it since.
+    pub fn held_for(&self) -> Option<ClusterId> {
+        self.owner.load().held_for
+    }
+
+    /// Gives a directory without Raft state another incarnation, and records for which cluster it is held. Both are on the disk
+    /// when this returns. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the disk fails.
+    pub fn hold_for(&self, cluster: Option<ClusterId>) -> Result<(), StoreError> {
+        let owner = self.owner.load();
+        let Marker { identity, dev, .. } = &**owner;
+        let owner = identity::draw(&self.db, &identity.cluster, identity.node, *dev, cluster)?;
+        self.owner.store(Arc::new(owner));
+        Ok(())
     }
 
     /// The data directory.

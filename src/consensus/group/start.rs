@@ -50,7 +50,7 @@ impl Group {
             cluster: config.cluster.clone(),
             set: config.set,
             node: config.node,
-            incarnation: store.identity().incarnation,
+            store: store.clone(),
             election_timeout_ms: config.election_timeout_ms,
         });
         let network = Network::new(

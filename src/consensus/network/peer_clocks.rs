@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use parking_lot::Mutex;
 
-use crate::{clock::Instant, sequence::NodeId};
+use crate::{
+    clock::{Instant, whole_ms},
+    sequence::NodeId,
+};
 
 /// A reading that is older says nothing: the peer's clock may have been set meanwhile.
 const OLD: Duration = Duration::from_secs(60);
@@ -87,10 +90,6 @@ impl PeerClocks {
         let shows = wall_ms.saturating_add(whole_ms(elapsed));
         Some(ClockDistance::of(time_ms, shows).signed_ms())
     }
-}
-
-fn whole_ms(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

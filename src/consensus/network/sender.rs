@@ -1,13 +1,15 @@
 //! Who this node is, as the header of every message to a peer says.
 
+use std::sync::Arc;
+
 use crate::{
     proto::peer::Header,
     sequence::{NodeId, SetId},
-    storage::Member,
+    storage::{Member, Store},
 };
 
 /// This node, as the sender of messages to peers.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Sender {
     /// The cluster's name.
     pub cluster: String,
@@ -15,8 +17,8 @@ pub struct Sender {
     pub set: SetId,
     /// This node.
     pub node: NodeId,
-    /// Identifies this node's data directory.
-    pub incarnation: u64,
+    /// Knows this node's incarnation.
+    pub store: Arc<Store>,
     /// How long a follower keeps out of elections, in milliseconds.
     pub election_timeout_ms: u64,
 }
@@ -31,7 +33,7 @@ impl Sender {
             to,
             to_incarnation: member.incarnation,
             election_timeout_ms: self.election_timeout_ms,
-            from_incarnation: self.incarnation,
+            from_incarnation: self.store.incarnation(),
         }
     }
 }

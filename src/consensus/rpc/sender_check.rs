@@ -42,7 +42,7 @@ impl Group {
         if header.to != config.node {
             return refuse(format!("it is for node {}", header.to));
         }
-        if header.to_incarnation != self.store().identity().incarnation {
+        if header.to_incarnation != self.store().incarnation() {
             if !self.is_formed() {
                 self.taken_for_another.send_replace(Some(header.from));
             }
@@ -94,6 +94,9 @@ impl Group {
     /// this node's incarnation, which only members know. (A leader that lost its majority is heard at
     /// intervals longer than this memory: it cannot keep a stranger out for ever.)
     ///
+    /// A node that a leader was about to add keeps its incarnation from then on. Its directory may be a copy from before its
+    /// first vote. So it votes for nobody until the leader, which remembers what it acknowledged, has sent it entries.
+    ///
     /// # Errors
     /// FAILED_PRECONDITION, with the list of members.
     pub(super) fn check_sender(&self, header: &Header, must_be: SenderRole) -> Result<(), Status> {
@@ -108,13 +111,19 @@ impl Group {
             SenderRole::Voter => is_member && is_voter,
         };
         let is_fresh = membership.nodes().next().is_none();
+        if is_fresh && must_be == SenderRole::Voter && self.store().held_for().is_some() {
+            return Err(Status::failed_precondition(format!(
+                "node {} does not vote yet: it is being added, and has no entries of the cluster's log",
+                self.node()
+            )));
+        }
         if is_accepted || is_fresh {
             return Ok(());
         }
         if self.leader_heard_of_late().is_none_or(|leader| leader == header.from) {
             return Ok(());
         }
-        let ids: Vec<String> = membership.nodes().map(|(id, _)| id.to_string()).collect();
+        let ids: Vec<_> = membership.nodes().map(|(id, _)| id).collect();
         let what = match (known, must_be) {
             (Some(_), SenderRole::Voter) => "that node does not vote with this data directory",
             (Some(_), SenderRole::Member) | (None, _) => {
@@ -122,12 +131,11 @@ impl Group {
             }
         };
         Err(Status::failed_precondition(format!(
-            "node {} of cluster {:?} refuses a message from node {}: {what} (members: {}). If it was \
+            "node {} of cluster {:?} refuses a message from node {}: {what} (members: {ids:?}). If it was \
              removed, stop it; if it should belong to the cluster, {}",
             self.node(),
             self.config().cluster,
             header.from,
-            ids.join(", "),
             replacing(header.from)
         )))
     }

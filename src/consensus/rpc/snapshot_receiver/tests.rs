@@ -67,7 +67,7 @@ fn header(group: &Group) -> Header {
         set: 1,
         from: LEADER,
         to: group.node(),
-        to_incarnation: group.store().identity().incarnation,
+        to_incarnation: group.store().incarnation(),
         from_incarnation: 7,
         election_timeout_ms: group.config().election_timeout_ms,
     }

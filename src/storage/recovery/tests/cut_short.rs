@@ -18,7 +18,7 @@ fn plan(survivor: &Survivor<'_>, margin_steps: u64) -> Result<RaisePlan, StoreEr
 #[test]
 fn a_recovery_that_is_cut_short_before_the_switch_changes_nothing() {
     let dir = directory(3, Vec::new());
-    let before = open(dir.path()).unwrap().identity().clone();
+    let before = open(dir.path()).unwrap().owner.load().identity.clone();
     let raise = || -> Result<(), StoreError> {
         let db = Arc::new(database(dir.path())?);
         let survivor = Survivor::read(&db, SET, before.clone(), BootClock.wall_ms())?;
@@ -27,19 +27,19 @@ fn a_recovery_that_is_cut_short_before_the_switch_changes_nothing() {
     };
     raise().unwrap();
     let store = open(dir.path()).unwrap();
-    assert_eq!((store.identity(), ceiling(&store, 1)), (&before, 100));
+    assert_eq!((&store.owner.load().identity, ceiling(&store, 1)), (&before, 100));
     drop(store);
     // Another run, with another margin, starts from the unraised ceilings.
     recover(dir.path(), SET, &steps(1), false).unwrap();
     let store = open(dir.path()).unwrap();
     assert_eq!(ceiling(&store, 1), 130);
-    assert_ne!(store.identity().incarnation, before.incarnation);
+    assert_ne!(store.incarnation(), before.incarnation);
 }
 
 #[test]
 fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     let dir = directory(3, Vec::new());
-    let before = open(dir.path()).unwrap().identity().clone();
+    let before = open(dir.path()).unwrap().owner.load().identity.clone();
     let switch = || -> Result<Pending, StoreError> {
         let db = database(dir.path())?;
         let db = Arc::new(db);
@@ -52,7 +52,7 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     assert!(refused.contains("ratchet recover"), "{refused}");
     // The marker was written, and then the power was cut.
     let db = database(dir.path()).unwrap();
-    identity::write_marker(&db, &pending.identity, false).unwrap();
+    identity::write_marker(&db, &pending.identity, false, None).unwrap();
     drop(db);
     assert!(open(dir.path()).is_err());
     let would = recover(dir.path(), SET, &steps(7), true).unwrap();
@@ -60,5 +60,5 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     assert!(would == done && done.completed_only);
     let store = open(dir.path()).unwrap();
     assert_eq!(ceiling(&store, 1), 620, "raised once, by the first run's margin");
-    assert_eq!(store.identity(), &pending.identity);
+    assert_eq!(store.owner.load().identity, pending.identity);
 }
