@@ -104,6 +104,8 @@ struct Leader {
     held: Arc<HeldAnswers>,
     lease: Arc<LeaseClock>,
     network: Network,
+    /// Holds the sender's incarnation.
+    _dir: TempDir,
 }
 
 const LEASE: Duration = Duration::from_millis(200);
@@ -117,14 +119,17 @@ impl Leader {
             format_version: AtomicU8::new(codec::VERSION),
         });
         let lease = Arc::new(LeaseClock::new(clock.clone(), 1, LEASE));
+        let dir = TempDir::new().unwrap();
+        let options = StoreOptions::new(clock.clone());
         let sender = Arc::new(Sender {
             cluster: "test".into(),
             set: 1,
             node: 1,
-            incarnation: 1,
+            store: Store::open(dir.path(), "test", 1, options).unwrap(),
             election_timeout_ms: 300,
         });
         Leader {
+            _dir: dir,
             network: Network::new(sender, held.clone(), lease.clone(), Metrics::new(), 8 << 20),
             clock,
             held,
