@@ -7,7 +7,7 @@ use crate::common::{
     cluster::Cluster,
     id, in_time,
     invoices::{INVOICE, cluster_with_invoices, create_invoices},
-    name, other_than,
+    name, other_than, unhurried,
 };
 use ratchet::{
     metrics::SkipCause,
@@ -299,7 +299,8 @@ async fn what_was_taken_under_a_request_id_is_answered_after_the_namespaces_coun
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_is_answered_as_its_first_try_whatever_the_namespaces_count_max_has_become() {
-    let cluster = cluster_with_invoices().await;
+    let cluster = Cluster::start(3, unhurried).await;
+    create_invoices(&mut cluster.client(1), |_| {}).await;
     let mut client = cluster.client(cluster.leader().await);
     let ask = async |client: &mut Client, counts: [u64; 3], request: &str| {
         let message = NextManyRequest {
