@@ -309,9 +309,7 @@ async fn a_founder_that_was_stopped_in_the_middle_keeps_no_other_node_from_found
     cluster.start_node(1).await;
     let soon = Instant::now() + std::time::Duration::from_secs(2);
     let refused = cluster.nodes[&2].context().found(soon).await.expect_err("it may go on");
-    for part in ["node 1 founds a cluster with it", "ask again in"] {
-        assert!(refused.message().contains(part), "{part:?} is not in {refused}");
-    }
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
     let asked = futures::future::join_all([2, 3].map(|id| found(&cluster, id))).await;
     let founders = asked.iter().filter(|answer| matches!(answer, Ok(true))).count();
     assert_eq!(founders, 1, "{asked:?}");

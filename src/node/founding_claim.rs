@@ -2,12 +2,12 @@
 //!
 //! Invariant: a claim stands until the claimed process ends, or another one claims the node after [`LASTS`]. The node's
 //! incarnation ends with the claim (`storage/identity.rs`), so a claim never outlives the directory that it is for: the former
-//! holder does not reach the node any more. The claim of a cluster that is about to add
-//! the node stands when the process is started again, and the incarnation with it.
+//! holder does not reach the node any more. So a founder's next process takes over at once what the last one claimed. The claim of
+//! a cluster that is about to add the node stands when the process is started again, and the incarnation with it.
 //!
 //! A founder claims all members, itself among them, asks each a second time, and founds the cluster then. Its claim of itself
-//! does not run out: the founder lets it go when it gives up, and never once it has decided. So of two founders of the same `peers` one at most
-//! decides, whatever ids they have: each needs the claim of every member. If members were started again in between, or claims
+//! does not run out: the founder lets it go when it gives up, and never once it has decided. So of two founders of the same
+//! `peers` one at most decides, whatever ids they have: each needs the claim of every member. If members were started again in between, or claims
 //! ran out, both may decide, but no member is then a member of both. All claim in the order of ids, so no two wait for each
 //! other: whoever has the first member's claim goes on.
 
@@ -26,7 +26,7 @@ use crate::{
 pub const LASTS: Duration = Duration::from_secs(10);
 
 /// Who has claimed this node, and when it did so last.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 pub struct FoundingClaim(Option<(Claim, Instant)>);
 
 /// Who claims a node.
@@ -62,8 +62,10 @@ impl FoundingClaim {
         let other = self.0.filter(|(held, _)| *held != claim);
         if let Some((held, since)) = other {
             let left = (since + LASTS).saturating_duration_since(now);
-            let is_own = matches!(held, Claim::Founder(own) if own.id == me);
-            if is_own || !left.is_zero() {
+            let is_of = |id| matches!(held, Claim::Founder(founder) if founder.id == id);
+            // A founder that was started again, or has another incarnation, need not wait for what it claimed before.
+            let is_his = matches!(claim, Claim::Founder(founder) if is_of(founder.id));
+            if is_of(me) || !left.is_zero() && !is_his {
                 let who = match held {
                     Claim::Founder(held) => {
                         format!("node {} founds a cluster with it", held.id)
@@ -315,7 +317,8 @@ mod tests {
         assert!(!held.claim(founds(1, 10), 5, now + LASTS).expect("again"));
         let now = now + LASTS;
         let cluster = ClusterId::from_bytes(&[7; 16]).expect("an id");
-        for other in [founds(2, 20), founds(1, 11), Claim::Cluster(cluster)] {
+        assert!(held.clone().claim(founds(1, 11), 5, now).expect("it was started again"));
+        for other in [founds(2, 20), Claim::Cluster(cluster)] {
             let soon = now + LASTS - Duration::from_millis(1);
             let refused = held.claim(other, 5, soon).expect_err("refused");
             assert_eq!(refused.code(), Code::Unavailable, "{refused}");
