@@ -30,6 +30,10 @@ use crate::{
 const FOUNDING_PATIENCE: Duration = Duration::from_secs(1);
 const FOUNDING_PAUSE: Duration = Duration::from_millis(50);
 
+/// What a founding node says that lost its process after it was claimed, and before its first vote was on the disk: it is to be
+/// replaced, and the cluster goes on without it.
+const UNKNOWN_FOUNDER: &str = "the one here is new. Put back the lost directory itself";
+
 /// What all hosts of a run share.
 pub struct World {
     pub network: Network,
@@ -387,8 +391,8 @@ impl Cluster<'_> {
 
     /// Clears away nodes that ended by themselves. What they did not sync is lost, as after a crash.
     pub fn clear_away(&mut self) -> BTreeSet<Host> {
-        let ended = self.world.nodes(|condition| matches!(condition, Condition::Ended(_)));
-        for &id in &ended {
+        let mut ended = self.world.nodes(|condition| matches!(condition, Condition::Ended(_)));
+        for id in ended.clone() {
             let why = self.world.with(id, |machine| match machine.condition.clone() {
                 Condition::Ended(why) => why,
                 _ => String::new(),
@@ -396,6 +400,10 @@ impl Cluster<'_> {
             let why = self.world.without_places(&why);
             self.world.trace.event(self.now(), "end", format!("node {id}: {why}"));
             self.crash(id, "ended by itself");
+            if why.contains(UNKNOWN_FOUNDER) {
+                self.world.with(id, |machine| machine.condition = Condition::Gone);
+                ended.remove(&id);
+            }
         }
         ended
     }
