@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, http2, in_time, other_than, others, unhurried,
+    PATIENCE, cluster::Cluster, eventually, http2, in_time, other_than, others, unhurried, until,
 };
 use futures::{StreamExt, stream};
 use openraft::{
@@ -288,6 +288,8 @@ async fn what_strangers_make_a_node_without_data_hold_is_bounded() {
     let mut holds = http2::greeted(cluster.configs[&2].peer_listen).await;
     let says = [http2::call(1, "/ratchet.peer.v1.Peer/Append"), http2::data(1, &begun)].concat();
     holds.write_all(&says).await.expect("a call");
+    let counted = &cluster.nodes[&2].context().metrics.request_bytes;
+    until("it counts", || counted.get() >= i64::from(BYTES)).await;
     let transport = GrpcTransport::default();
     let answered = async |code| {
         let sent = message(BYTES as usize);

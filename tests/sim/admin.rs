@@ -129,9 +129,11 @@ pub async fn last_questions(
     Ok(())
 }
 
-/// The members, as the leader knows them.
+/// The members, as the leader knows them, but for a founding node that is to be replaced.
 async fn membership(world: &World) -> Option<BTreeSet<Host>> {
     let leader = world.leader()?;
     let status = status_at(world, leader).await?;
-    (status.leader == Some(leader)).then(|| status.nodes.iter().map(|node| node.id).collect())
+    let there = world.members();
+    let known = status.nodes.iter().map(|node| node.id).filter(|id| there.contains(id));
+    (status.leader == Some(leader)).then(|| known.collect())
 }
