@@ -69,7 +69,7 @@ impl Services {
     /// Receives the memory of a leader that hands over to this node.
     ///
     /// # Errors
-    /// As [`NodeContext::take_memory`].
+    /// As [`NodeContext::take_memory`](crate::node::NodeContext::take_memory).
     pub async fn receive_memory(
         &self, parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
     ) -> Result<MemoryReply, Status> {
