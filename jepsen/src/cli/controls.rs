@@ -20,7 +20,7 @@ pub struct Controls {
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// How often each control is tried at most, each time with another seed.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 6)]
     tries: u64,
     /// Where the reports go, one directory for each control.
     #[arg(long, default_value = "jepsen-report/controls")]
