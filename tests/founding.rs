@@ -310,6 +310,11 @@ async fn a_founder_that_was_stopped_in_the_middle_keeps_no_other_node_from_found
     let soon = Instant::now() + std::time::Duration::from_secs(2);
     let refused = cluster.nodes[&2].context().found(soon).await.expect_err("it may go on");
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    // Whichever the deadline cuts short: claiming a node, or waiting for the second answer of one.
+    let is_told = ["is claimed: node 1 founds", "gave no second answer"]
+        .iter()
+        .any(|text| refused.message().contains(text));
+    assert!(is_told, "{refused}");
     let asked = futures::future::join_all([2, 3].map(|id| found(&cluster, id))).await;
     let founders = asked.iter().filter(|answer| matches!(answer, Ok(true))).count();
     assert_eq!(founders, 1, "{asked:?}");
@@ -337,17 +342,12 @@ async fn a_node_that_a_leader_is_about_to_add_goes_to_no_other_cluster_until_tha
     let greeting = GrpcTransport::default();
     let claimed = greeting.hello(&peer_address, request, PATIENCE).await;
     let claimed = claimed.expect("it is free").incarnation;
-    // Neither does it after another start.
-    for _ in 0..2 {
-        let refused = cluster.client(1).add_node(2, &peer_address).await.expect_err("claimed");
-        assert_eq!(refused.code(), Code::Unavailable, "{refused}");
-        for part in [&other_id.to_string()[..], "ask again in"] {
-            assert!(refused.message().contains(part), "{part:?} is not in {refused}");
-        }
-        cluster.crash(2).await;
-        cluster.start_node(2).await;
-        assert_eq!(cluster.nodes[&2].context().group.store().incarnation(), claimed);
+    let refused = cluster.client(1).add_node(2, &peer_address).await.expect_err("claimed");
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    for part in [&other_id.to_string()[..], "ask again in"] {
+        assert!(refused.message().contains(part), "{part:?} is not in {refused}");
     }
+    assert_eq!(cluster.nodes[&2].context().group.store().incarnation(), claimed);
     let added = eventually("it is free again", async || {
         cluster.client(1).add_node(2, &peer_address).await.ok()
     });

@@ -83,7 +83,7 @@ pub struct NodeContext {
     pub(super) is_ready: ordered_watch::Sender<bool>,
     pub(super) introductions: Introductions,
     /// Who may make this node a member, while it holds no data.
-    pub(super) founding_claim: tokio::sync::Mutex<FoundingClaim>,
+    pub(super) founding_claim: Arc<tokio::sync::Mutex<FoundingClaim>>,
     /// From when on a cluster may be founded with this node: it has listened until then.
     pub(super) listens_until: Instant,
     /// Held while the cluster is founded.
@@ -116,7 +116,6 @@ impl NodeContext {
             true => Duration::ZERO,
             false => seams.listens_before_founding,
         };
-        let claim = FoundingClaim::kept(group.store().held_for(), Instant::now());
         NodeContext {
             worker_desk: WorkerDesk::open(group.clone(), ids_time.clone(), metrics.clone()),
             id_sources: IdSources::default(),
@@ -148,7 +147,7 @@ impl NodeContext {
             leaving: CancellationToken::new(),
             is_ready: ordered_watch::Sender::default(),
             introductions: Introductions::default(),
-            founding_claim: tokio::sync::Mutex::new(claim),
+            founding_claim: Arc::default(),
             listens_until: Instant::now() + listens,
             founding_turn: tokio::sync::Mutex::default(),
             activity: Activity::default(),

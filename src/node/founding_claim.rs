@@ -2,8 +2,7 @@
 //!
 //! Invariant: a claim stands until the claimed process ends, or another one claims the node after [`LASTS`]. The node's
 //! incarnation ends with the claim (`storage/identity.rs`), so a claim never outlives the directory that it is for: the former
-//! holder does not reach the node any more. So a founder's next process takes over at once what the last one claimed. The claim of
-//! a cluster that is about to add the node stands when the process is started again, and the incarnation with it.
+//! holder does not reach the node any more. So a founder's next process takes over at once what the last one claimed.
 //!
 //! A founder claims all members, itself among them, asks each a second time, and founds the cluster then. Its claim of itself
 //! does not run out: the founder lets it go when it gives up, and never once it has decided. So of two founders of the same
@@ -48,11 +47,6 @@ pub struct Founder {
 }
 
 impl FoundingClaim {
-    /// The claim of `cluster`, if there is one, as the node is started at `now`.
-    pub fn kept(cluster: Option<ClusterId>, now: Instant) -> FoundingClaim {
-        FoundingClaim(cluster.map(|id| (Claim::Cluster(id), now)))
-    }
-
     /// Claims this node, `me`. True if an earlier claim has run out: the node is to take another incarnation before anybody
     /// is told that it is claimed.
     ///
@@ -349,14 +343,11 @@ mod tests {
         let [one, other] = [[7; 16], [8; 16]].map(|id| ClusterId::from_bytes(&id).expect("an id"));
         let mut added = FoundingClaim::default();
         assert!(!added.claim(Claim::Cluster(one), 5, now).expect("it is free"));
-        // When the node is started again, it is still held.
-        for mut held in [added, FoundingClaim::kept(Some(one), now)] {
-            assert!(!held.claim(Claim::Cluster(one), 5, now).expect("maybe by the next leader"));
-            for claim in [Claim::Cluster(other), founds(5, 50)] {
-                let refused = held.claim(claim, 5, now).expect_err("about to be added");
-                assert!(refused.message().contains(&one.to_string()), "{refused}");
-                assert!(held.clone().claim(claim, 5, now + LASTS).expect("it has run out"));
-            }
+        assert!(!added.claim(Claim::Cluster(one), 5, now).expect("maybe by the next leader"));
+        for claim in [Claim::Cluster(other), founds(5, 50)] {
+            let refused = added.claim(claim, 5, now).expect_err("about to be added");
+            assert!(refused.message().contains(&one.to_string()), "{refused}");
+            assert!(added.clone().claim(claim, 5, now + LASTS).expect("it has run out"));
         }
     }
 }

@@ -22,7 +22,8 @@ use crate::{
         v1::Reason,
     },
     sequence::{ClusterId, NodeId},
-    storage::{Member, StoreError, replacing},
+    storage::{Member, replacing},
+    tasks::Fault,
 };
 
 /// How long a greeting may take.
@@ -118,10 +119,11 @@ impl NodeContext {
         if let Some(acknowledged) = &request.acknowledged {
             self.check_acknowledged(request.from, acknowledged)?;
         }
-        let formed = self.group.is_formed();
-        if !formed {
+        if !self.group.is_formed() {
             self.be_claimed(request).await?;
         }
+        // An entry of the cluster may have come meanwhile.
+        let formed = self.group.is_formed();
         let told =
             Introduction::told(request.build.clone(), &request.resp_address, &request.http_address);
         self.note_claim(request.from, &told);
@@ -177,30 +179,36 @@ impl NodeContext {
     }
 
     /// Lets this fresh node be held by whoever makes `claim`. If an earlier claim has run out, the node takes another
-    /// incarnation first: whoever held it does not reach it any more. The claim of a cluster is written down, with an
-    /// incarnation that is kept from then on.
+    /// incarnation first: whoever held it does not reach it any more. The claim counts once that is on the disk, and what has
+    /// begun goes on to its end even if the caller leaves.
     ///
     /// # Errors
-    /// As [`FoundingClaim::claim`]; INTERNAL if the disk fails, and the node stops.
+    /// As [`FoundingClaim::claim`]; FAILED_PRECONDITION if a message of a cluster has reached the node; INTERNAL if the disk
+    /// fails, and the node stops.
     ///
     /// [`FoundingClaim::claim`]: super::founding_claim::FoundingClaim::claim
     async fn be_held_by(&self, claim: Claim) -> Result<(), Status> {
-        let mut founding_claim = self.founding_claim.lock().await;
-        let renews = founding_claim.claim(claim, self.config.node_id, Instant::now())?;
-        let held_for = match claim {
-            Claim::Cluster(id) => Some(id),
-            Claim::Founder(_) => None,
+        let mut held = self.founding_claim.clone().lock_owned().await;
+        let (group, me) = (self.group.clone(), self.config.node_id);
+        let claiming = async move {
+            let mut claimed = held.clone();
+            let renews = claimed.claim(claim, me, Instant::now())?;
+            match group.be_claimed(renews).await {
+                Ok(true) => {
+                    *held = claimed;
+                    Ok(())
+                }
+                Ok(false) => Err(Status::failed_precondition(format!(
+                    "a message of a cluster has reached node {me} already; see ratchet status there"
+                ))),
+                Err(error) => {
+                    group.tasks().fail(Fault::CannotGoOn(error.to_string()));
+                    Err(Status::internal(error.to_string()))
+                }
+            }
         };
-        let store = self.group.store().clone();
-        if renews || store.held_for() != held_for {
-            let holding = store.blocking().run(move || store.hold_for(held_for)).await;
-            let held = holding.unwrap_or_else(|e| Err(StoreError::invalid(e.to_string())));
-            held.map_err(|error| {
-                self.fail(error.to_string());
-                Status::internal(error.to_string())
-            })?;
-        }
-        Ok(())
+        let claiming = tokio::spawn(self.group.tasks().watched("a claim", claiming));
+        claiming.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
     }
 
     /// Lets the founder meet this fresh node, or claim it.

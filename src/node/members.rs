@@ -34,15 +34,30 @@ impl NodeContext {
                  numbers would begin at 1 again beside the other nodes. Found one that grows with: ratchet found",
             ));
         }
-        if self.group.members().contains_key(&id) {
-            return Err(Status::already_exists(format!(
+        let is_member = || {
+            Status::already_exists(format!(
                 "node {id} is a member already; ratchet node promote {id} makes a learner a voter, \
                  ratchet node update {id} takes in another address"
-            )));
+            ))
+        };
+        let known = self.group.nodes().into_iter().find(|node| node.id == id);
+        if known.as_ref().is_some_and(|known| known.voter || known.log_index.is_some()) {
+            return Err(is_member());
         }
         let member = self.introduce(id, &peer_address, Purpose::Add).await?;
-        let known = self.group.members().into_iter().map(|(id, (known, _))| (id, known));
-        check_reach(&known.chain([(id, member.clone())]).collect())?;
+        let members = self.group.members().into_iter().map(|(id, (known, _))| (id, known));
+        check_reach(&members.chain([(id, member.clone())]).collect())?;
+        match known {
+            Some(known) if known.member.incarnation == member.incarnation => {
+                return Err(is_member());
+            }
+            // It was started again before this leader reached it. It has never voted.
+            Some(_) => {
+                let change = MembershipChange::RemoveLearner(id);
+                self.change(term, change, None, deadline).await?;
+            }
+            None => {}
+        }
         let change = MembershipChange::Add(id, member);
         self.change(term, change, None, deadline).await
     }

@@ -2,9 +2,8 @@
 //!
 //! The identity stands in two places: in the marker (the file `NODE`) and in a record of the database.
 //! Invariants: a directory with Raft state is refused if the two differ, or if one is missing: a voter that forgot its votes
-//! could elect a second leader. A directory without Raft state gets a new incarnation whenever it is opened, unless a leader is
-//! about to add the node. So a copy that was made before that is never taken for the node that has voted since. One that was
-//! made between that and the first entry votes for nobody until it has entries.
+//! could elect a second leader. A directory without Raft state gets a new incarnation whenever it is opened. So a copy that was
+//! made of it is never taken for the node that has voted since.
 
 use std::{
     fs::{self, File},
@@ -22,11 +21,7 @@ use super::{
     layout::{Family, IDENTITY_KEY, is_promise_key},
     release,
 };
-use crate::{
-    random,
-    sequence::{ClusterId, NodeId},
-    version,
-};
+use crate::{random, sequence::NodeId, version};
 
 /// The marker's file.
 const MARKER: &str = "NODE";
@@ -40,8 +35,7 @@ pub struct Identity {
     pub cluster: String,
     /// The node's id.
     pub node: NodeId,
-    /// A random number, never 0. It is drawn at each start, until a leader adds the node, or it has voted or holds a log; from then on
-    /// it stays.
+    /// A random number, never 0. It is drawn at each start until the node has voted or holds a log; from then on it stays.
     pub incarnation: u64,
 }
 
@@ -56,9 +50,6 @@ pub struct Marker {
     /// The directory belongs to a cluster of one that founds itself.
     #[serde(default)]
     pub dev: bool,
-    /// The cluster whose leader was about to add the node when it held no Raft state.
-    #[serde(default)]
-    pub held_for: Option<ClusterId>,
 }
 
 /// The fields of the marker that every format has.
@@ -146,8 +137,8 @@ pub fn check_dev(dir: &Path, found: bool, wanted: bool) -> Result<(), StoreError
     }
 }
 
-/// Compares the marker with the database's record. Returns the marker; `None` if the directory has no Raft state and is held for no
-/// cluster: it gets an identity by [`draw`].
+/// Compares the marker with the database's record. Returns the marker; `None` if the directory has no Raft state: it gets an
+/// identity by [`draw`].
 ///
 /// # Errors
 /// [`StoreError::Refused`] if they differ, belong to another node, or one of them is lost; other errors
@@ -166,11 +157,9 @@ pub fn reconcile(
         check_owner(dir, record, cluster, node)?;
     }
     match (marker, record) {
-        (Some(marker), Some(record))
-            if marker.identity == record && (has_state || marker.held_for.is_some()) =>
-        {
+        (Some(marker), Some(record)) if has_state && marker.identity == record => {
             if marker.format.release != db.newest_release() {
-                write_marker(db, &record, marker.dev, marker.held_for)?;
+                write_marker(db, &record, marker.dev)?;
             }
             Ok(Some(marker))
         }
@@ -182,19 +171,17 @@ pub fn reconcile(
     }
 }
 
-/// Draws the identity of a directory without Raft state. It is on the disk when this returns. The marker says `dev` and `held_for`.
+/// Draws the identity of a directory without Raft state. It is on the disk when this returns. The marker says `dev`.
 ///
 /// # Errors
 /// [`StoreError::Database`] or [`StoreError::Io`] if the disk fails.
-pub fn draw(
-    db: &Database, cluster: &str, node: NodeId, dev: bool, held_for: Option<ClusterId>,
-) -> Result<Marker, StoreError> {
+pub fn draw(db: &Database, cluster: &str, node: NodeId, dev: bool) -> Result<Marker, StoreError> {
     let incarnation = random::u64().max(1);
     let identity = Identity { cluster: cluster.to_owned(), node, incarnation };
     let mut batch = WriteBatch::default();
     batch.put_cf(db.family(Family::HardState)?, IDENTITY_KEY, codec::encode_record(&identity)?);
     db.write(batch, true)?;
-    write_marker(db, &identity, dev, held_for)
+    write_marker(db, &identity, dev)
 }
 
 fn not_of_the_same(dir: &Path, record: &Identity) -> StoreError {
@@ -242,15 +229,12 @@ pub fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Io`] if a file cannot be written, renamed or synced.
-pub fn write_marker(
-    db: &Database, identity: &Identity, dev: bool, held_for: Option<ClusterId>,
-) -> Result<Marker, StoreError> {
+pub fn write_marker(db: &Database, identity: &Identity, dev: bool) -> Result<Marker, StoreError> {
     let dir = db.dir();
     let marker = Marker {
         format: Format { format_version: FORMAT_VERSION, release: db.newest_release().to_owned() },
         identity: identity.clone(),
         dev,
-        held_for,
     };
     let text = serde_json::to_string_pretty(&marker)
         .map_err(|e| StoreError::invalid(format!("the marker cannot be written: {e}")))?;

@@ -96,7 +96,7 @@ pub fn recover(
 
 /// Does what follows the switch. It may be done a second time.
 fn finish(db: &Database, pending: Pending, dev: bool) -> Result<Recovery, StoreError> {
-    identity::write_marker(db, &pending.identity, dev, None)?;
+    identity::write_marker(db, &pending.identity, dev)?;
     let mut batch = WriteBatch::default();
     batch.delete_cf(db.family(Family::HardState)?, RECOVERY_KEY);
     db.write(batch, true)?;

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     metrics::Metrics,
-    sequence::{ClusterId, NodeId, SetId},
+    sequence::{NodeId, SetId},
 };
 
 /// How much of the disk the store uses, and how much is left.
@@ -75,7 +75,7 @@ impl Store {
         recovery_record::check_complete(&db)?;
         let owner = match identity::reconcile(&db, marker, cluster, node)? {
             Some(owner) => owner,
-            None => identity::draw(&db, cluster, node, options.dev, None)?,
+            None => identity::draw(&db, cluster, node, options.dev)?,
         };
         let (blocking, metrics) = (options.blocking, options.metrics.clone());
         let recent_records_bytes = options.recent_records_bytes;
@@ -97,20 +97,14 @@ impl Store {
         self.owner.load().identity.incarnation
     }
 
-    /// The cluster whose leader was about to add this node, if nobody else has claimed it since.
-    pub fn held_for(&self) -> Option<ClusterId> {
-        self.owner.load().held_for
-    }
-
-    /// Gives a directory without Raft state another incarnation, and records for which cluster it is held. Both are on the disk
-    /// when this returns. Blocks.
+    /// Gives a directory without Raft state another incarnation. It is on the disk when this returns. Blocks.
     ///
     /// # Errors
     /// [`StoreError`] if the disk fails.
-    pub fn hold_for(&self, cluster: Option<ClusterId>) -> Result<(), StoreError> {
+    pub fn renew_incarnation(&self) -> Result<(), StoreError> {
         let owner = self.owner.load();
         let Marker { identity, dev, .. } = &**owner;
-        let owner = identity::draw(&self.db, &identity.cluster, identity.node, *dev, cluster)?;
+        let owner = identity::draw(&self.db, &identity.cluster, identity.node, *dev)?;
         self.owner.store(Arc::new(owner));
         Ok(())
     }

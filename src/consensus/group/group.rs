@@ -31,6 +31,8 @@ use super::{
     takeover::{LastTakeover, Takeover},
     voters::{AppliedVoters, Voters},
 };
+use tokio::sync::OwnedRwLockReadGuard;
+
 use crate::{
     clock::Instant,
     consensus::{
@@ -40,7 +42,7 @@ use crate::{
     },
     ordered_watch,
     sequence::{Command, NodeId, Outcome},
-    storage::{AppliedView, Store, Types},
+    storage::{AppliedView, Store, StoreError, Types},
     tasks::Tasks,
 };
 
@@ -68,6 +70,8 @@ pub struct Group {
     pub(in crate::consensus) taken_for_another: ordered_watch::Sender<Option<NodeId>>,
     /// How many snapshots have begun to arrive.
     pub(in crate::consensus) snapshots_begun: AtomicU64,
+    /// Shared by the messages of members while this node belongs to no cluster; held alone by whoever claims it.
+    pub(super) incarnation_kept: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl Group {
@@ -149,6 +153,33 @@ impl Group {
         }
         let membership = self.metrics().membership_config;
         membership.membership().nodes().next().is_some()
+    }
+
+    /// Keeps the incarnation of a node that belongs to no cluster as it is while the result lives: a message for it must not
+    /// reach Raft under another one. `None` if it belongs to a cluster.
+    pub(in crate::consensus) async fn keep_incarnation(&self) -> Option<OwnedRwLockReadGuard<()>> {
+        match self.is_formed() {
+            true => None,
+            false => Some(self.incarnation_kept.clone().read_owned().await),
+        }
+    }
+
+    /// Makes sure that this node can be claimed: no message of a cluster has reached its Raft. With `renews` it gets another
+    /// incarnation then. False if one has; nothing is done.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the disk fails.
+    pub async fn be_claimed(&self, renews: bool) -> Result<bool, StoreError> {
+        let _alone = self.incarnation_kept.write().await;
+        let store = self.store.clone();
+        let claiming = self.store.blocking().run(move || {
+            let is_free = !store.has_raft_state()?;
+            if is_free && renews {
+                store.renew_incarnation()?;
+            }
+            Ok(is_free)
+        });
+        claiming.await.unwrap_or_else(|error| Err(StoreError::invalid(error.to_string())))
     }
 
     /// True if this node is the only voter.

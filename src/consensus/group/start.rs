@@ -86,6 +86,7 @@ impl Group {
             last_takeover: LastTakeover::default(),
             taken_for_another: ordered_watch::Sender::default(),
             snapshots_begun: AtomicU64::new(0),
+            incarnation_kept: Arc::default(),
         });
         let watching = leadership_watch::watch(group.clone());
         group.tasks.spawn("the watch over raft", watching);

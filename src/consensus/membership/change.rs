@@ -19,6 +19,8 @@ pub enum MembershipChange {
     Promote(NodeId),
     /// Removes a node, voter or learner; not the leader.
     Remove(NodeId),
+    /// Removes a learner; not a voter.
+    RemoveLearner(NodeId),
     /// A member has other addresses.
     Move(NodeId, Member),
 }
@@ -27,8 +29,8 @@ impl MembershipChange {
     /// Refuses a change that was asked for when the membership was another one.
     ///
     /// # Errors
-    /// [`ProposeError::Refused`] if a node to be added is a member of `now`, or if a node to be moved is
-    /// not, or has another data directory there. Raft itself refuses what else cannot be done.
+    /// [`ProposeError::Refused`] if a node to be added is a member of `now`, if a learner to be removed votes, or if a node to
+    /// be moved is no member, or has another data directory there. Raft itself refuses what else cannot be done.
     pub(super) fn check(&self, now: &Membership) -> Result<(), ProposeError> {
         let known = |id| now.get_node(id);
         let why = match self {
@@ -40,10 +42,14 @@ impl MembershipChange {
             {
                 format!("node {id} has been removed or replaced meanwhile; see ratchet status")
             }
+            MembershipChange::RemoveLearner(id) if now.voter_ids().any(|voter| voter == *id) => {
+                format!("node {id} has been promoted meanwhile; see ratchet status")
+            }
             MembershipChange::Add(..)
             | MembershipChange::Move(..)
             | MembershipChange::Promote(_)
-            | MembershipChange::Remove(_) => return Ok(()),
+            | MembershipChange::Remove(_)
+            | MembershipChange::RemoveLearner(_) => return Ok(()),
         };
         Err(ProposeError::Refused(why))
     }
@@ -55,7 +61,9 @@ impl MembershipChange {
         match self {
             MembershipChange::Promote(id) => voters.insert(*id),
             MembershipChange::Remove(id) => voters.remove(id),
-            MembershipChange::Add(..) | MembershipChange::Move(..) => false,
+            MembershipChange::Add(..)
+            | MembershipChange::Move(..)
+            | MembershipChange::RemoveLearner(_) => false,
         };
         voters
     }
@@ -71,7 +79,9 @@ impl MembershipChange {
             MembershipChange::Remove(id) if is_voter(&id) => {
                 ChangeMembers::RemoveVoters(BTreeSet::from([id]))
             }
-            MembershipChange::Remove(id) => ChangeMembers::RemoveNodes(BTreeSet::from([id])),
+            MembershipChange::Remove(id) | MembershipChange::RemoveLearner(id) => {
+                ChangeMembers::RemoveNodes(BTreeSet::from([id]))
+            }
             // Safe: `check` has found that it is the same node with the same data directory.
             MembershipChange::Move(id, member) => {
                 ChangeMembers::SetNodes(BTreeMap::from([(id, member)]))

@@ -5,6 +5,9 @@
 //! are not from a member, or cannot be honest, are refused before ([`Group::check_sender`],
 //! [`Group::check_vote`]).
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest, VoteResponse};
 use tonic::Status;
 
@@ -22,13 +25,30 @@ use crate::{
 };
 
 impl Group {
-    /// Answers one Raft RPC.
+    /// Answers one Raft RPC. As long as this node belongs to no cluster, it does so to the end, even if the caller does not
+    /// wait for it.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it cannot be read, or carries a vote that is not the sender's.
     /// FAILED_PRECONDITION if it is not meant for this node, not from a member, or of an absurd term.
     /// UNAVAILABLE if Raft has stopped.
     pub async fn handle_rpc(
+        self: &Arc<Self>, rpc: RaftRpc, header: Option<&Header>, payload: &Bytes,
+    ) -> Result<Vec<u8>, Status> {
+        let Some(kept) = self.keep_incarnation().await else {
+            return self.answer_rpc(rpc, header, payload).await;
+        };
+        let (group, header, payload) = (self.clone(), header.cloned(), payload.clone());
+        let answering = async move {
+            let answer = group.answer_rpc(rpc, header.as_ref(), &payload).await;
+            drop(kept);
+            answer
+        };
+        let answering = tokio::spawn(self.tasks().watched("a first message", answering));
+        answering.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
+    }
+
+    async fn answer_rpc(
         &self, rpc: RaftRpc, header: Option<&Header>, payload: &[u8],
     ) -> Result<Vec<u8>, Status> {
         let header = self.check_header(header)?;

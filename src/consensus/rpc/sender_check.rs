@@ -94,9 +94,6 @@ impl Group {
     /// this node's incarnation, which only members know. (A leader that lost its majority is heard at
     /// intervals longer than this memory: it cannot keep a stranger out for ever.)
     ///
-    /// A node that a leader was about to add keeps its incarnation from then on. Its directory may be a copy from before its
-    /// first vote. So it votes for nobody until the leader, which remembers what it acknowledged, has sent it entries.
-    ///
     /// # Errors
     /// FAILED_PRECONDITION, with the list of members.
     pub(super) fn check_sender(&self, header: &Header, must_be: SenderRole) -> Result<(), Status> {
@@ -111,12 +108,6 @@ impl Group {
             SenderRole::Voter => is_member && is_voter,
         };
         let is_fresh = membership.nodes().next().is_none();
-        if is_fresh && must_be == SenderRole::Voter && self.store().held_for().is_some() {
-            return Err(Status::failed_precondition(format!(
-                "node {} does not vote yet: it is being added, and has no entries of the cluster's log",
-                self.node()
-            )));
-        }
         if is_accepted || is_fresh {
             return Ok(());
         }

@@ -33,6 +33,8 @@ const PART_TIMEOUTS: u32 = 30;
 /// A snapshot of which some parts have arrived. Dropped, it leaves nothing behind.
 pub struct ArrivingSnapshot {
     from: NodeId,
+    /// For which directory of this node it is.
+    to_incarnation: u64,
     vote: Vote,
     meta: SnapshotMeta,
     incoming: IncomingSnapshot,
@@ -68,6 +70,7 @@ impl Group {
         let incoming = IncomingSnapshot::create(self.view()).map_err(|e| self.not_taken(e))?;
         Ok(Ok(ArrivingSnapshot {
             from: header.from,
+            to_incarnation: header.to_incarnation,
             vote,
             meta,
             incoming,
@@ -110,10 +113,10 @@ impl Group {
     /// Checks and installs a snapshot that has arrived whole. Returns the answer to its sender.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it is not what was announced. INTERNAL if it is damaged or cannot be written.
-    /// UNAVAILABLE if Raft has stopped.
+    /// INVALID_ARGUMENT if it is not what was announced. FAILED_PRECONDITION if somebody else has claimed this node meanwhile.
+    /// INTERNAL if it is damaged or cannot be written. UNAVAILABLE if Raft has stopped.
     pub async fn install_snapshot(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Status> {
-        let ArrivingSnapshot { from, vote, meta, incoming, number: _ } = arrived;
+        let ArrivingSnapshot { from, to_incarnation, vote, meta, incoming, number: _ } = arrived;
         let finished = self.store().blocking().run(move || incoming.finish()).await;
         let snapshot = finished
             .map_err(|e| Status::internal(format!("checking a snapshot failed: {e}")))?
@@ -123,6 +126,12 @@ impl Group {
                 "node {from} announced a snapshot up to {:?} and sent one up to {:?}",
                 meta.last_log_id,
                 snapshot.meta().last_log_id
+            )));
+        }
+        let _kept = self.keep_incarnation().await;
+        if to_incarnation != self.store().incarnation() {
+            return Err(Status::failed_precondition(format!(
+                "the snapshot from node {from} is for an incarnation that this node has no more: another cluster has claimed it"
             )));
         }
         self.lease.void_before(vote.leader_id.term);

@@ -73,14 +73,14 @@ fn header(group: &Group) -> Header {
     }
 }
 
-async fn append(group: &Group, prev: Option<u64>, entries: Vec<Entry>, commit: u64) {
+async fn append(group: &Arc<Group>, prev: Option<u64>, entries: Vec<Entry>, commit: u64) {
     let request = AppendEntriesRequest::<Types> {
         vote: vote(),
         prev_log_id: prev.map(log_id),
         entries,
         leader_commit: Some(log_id(commit)),
     };
-    let request = codec::encode(&request).unwrap();
+    let request = codec::encode(&request).unwrap().into();
     let header = header(group);
     let answer = group.handle_rpc(RaftRpc::Append, Some(&header), &request);
     answer.await.unwrap();
@@ -88,6 +88,12 @@ async fn append(group: &Group, prev: Option<u64>, entries: Vec<Entry>, commit: u
 
 /// Sends the follower a snapshot of the leader's table as of `last`.
 async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> {
+    let arrived = arrived_snapshot(&group, last).await?;
+    group.install_snapshot(arrived).await
+}
+
+/// A snapshot of the leader's table as of `last`, which has arrived at the follower.
+async fn arrived_snapshot(group: &Arc<Group>, last: u64) -> Result<ArrivingSnapshot, Status> {
     let dir = TempDir::new().unwrap();
     let store = store(dir.path());
     let mut leader = StateMachine::open(&store, 1).unwrap();
@@ -98,14 +104,14 @@ async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> 
         panic!("the leader's own snapshot is outgoing");
     };
     let first = SnapshotPart {
-        header: Some(header(&group)),
+        header: Some(header(group)),
         payload: codec::encode(&(vote(), snapshot.meta)).unwrap().into(),
     };
     let mut arriving = group.begin_snapshot(&first)?.expect("it leads");
     while let Some(part) = parts.next_part().await {
         arriving = group.write_snapshot_part(arriving, part.unwrap().into()).await?;
     }
-    group.install_snapshot(arriving).await
+    Ok(arriving)
 }
 
 /// Waits until Raft knows that everything up to `index` is committed.
@@ -166,5 +172,30 @@ async fn a_snapshot_that_arrives_while_another_is_being_installed_is_installed_a
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
     applied(&group, 500).await;
+    group.stop().await;
+}
+
+/// Its cluster would not know the node any more, though the node has acknowledged its messages.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_a_message_of_a_cluster_has_reached_is_not_claimed_and_keeps_its_incarnation() {
+    let dir = TempDir::new().unwrap();
+    let group = follower(dir.path()).await;
+    let incarnation = || group.store().incarnation();
+    let first = incarnation();
+    assert!(group.be_claimed(false).await.unwrap());
+    assert_eq!(incarnation(), first);
+    let arrived = arrived_snapshot(&group, 100).await.unwrap();
+    assert!(group.be_claimed(true).await.unwrap());
+    let second = incarnation();
+    assert_ne!(second, first);
+    let refused = group.install_snapshot(arrived).await.expect_err("for another incarnation");
+    assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "{refused}");
+    // A heartbeat: the node belongs to no cluster that it knows, and follows a leader.
+    append(&group, None, vec![], 0).await;
+    assert!(!group.is_formed());
+    for renews in [true, false] {
+        assert!(!group.be_claimed(renews).await.unwrap());
+    }
+    assert_eq!(incarnation(), second);
     group.stop().await;
 }

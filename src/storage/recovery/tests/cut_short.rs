@@ -52,7 +52,7 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     assert!(refused.contains("ratchet recover"), "{refused}");
     // The marker was written, and then the power was cut.
     let db = database(dir.path()).unwrap();
-    identity::write_marker(&db, &pending.identity, false, None).unwrap();
+    identity::write_marker(&db, &pending.identity, false).unwrap();
     drop(db);
     assert!(open(dir.path()).is_err());
     let would = recover(dir.path(), SET, &steps(7), true).unwrap();
