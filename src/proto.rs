@@ -6,7 +6,10 @@ mod reasons;
 mod replies;
 
 pub use packages::{peer::v1 as peer, v1};
-pub use reasons::{busy, expired, explained, ongoing, reason_of, refused, retry_after_ms};
+pub(crate) use reasons::refusal;
+pub use reasons::{Refusal, explained, name_of_outcome, name_of_reason, reason_of, retry_after_ms};
+/// The codes of `Failure`.
+pub use tonic::Code;
 
 // Generated code refers to other packages by their place in this tree.
 mod packages {

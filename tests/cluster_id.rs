@@ -5,7 +5,7 @@ use crate::common::{
     PATIENCE, channel, cluster::Cluster, eventually, http, http_get, id, with_http,
 };
 use ratchet::{
-    consensus::{GrpcTransport, Transport},
+    consensus::Transport,
     node,
     proto::{
         peer::HelloRequest,
@@ -14,9 +14,10 @@ use ratchet::{
             Outcome, Reason, ids_client::IdsClient,
         },
     },
+    server::GrpcTransport,
     storage::Margin,
 };
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request};
 
 /// The id that node `node` tells, once it knows it.
 async fn id_told_by(cluster: &Cluster, node: u64) -> String {
@@ -95,7 +96,7 @@ async fn a_greeting_from_a_cluster_with_the_same_name_and_another_id_is_refused(
     greet(&[]).await.expect("a node that knows none yet");
     let mut other = *mine.as_bytes();
     other[0] ^= 1;
-    let refused: Status = greet(&other).await.expect_err("another cluster");
+    let refused = greet(&other).await.expect_err("another cluster");
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     assert!(refused.message().contains(&mine.to_string()), "{refused}");
 }

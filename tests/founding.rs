@@ -16,12 +16,13 @@ use crate::common::{
     unhurried, until, with_http, with_metrics,
 };
 use ratchet::{
-    consensus::{GrpcTransport, Transport},
+    consensus::Transport,
     node::{Config, Node, Seams},
     proto::{
         peer::HelloRequest,
         v1::{FoundRequest, FoundResponse},
     },
+    server::GrpcTransport,
 };
 use serde_json::Value;
 use tokio::{sync::Notify, task::JoinHandle, time::Instant};
@@ -184,7 +185,7 @@ async fn founding_that_waits() -> (Cluster, JoinHandle<Result<FoundResponse, Sta
     let seams = cluster.seams_with(transport);
     cluster.start_node_with(1, seams).await;
     let context = cluster.nodes[&1].context().clone();
-    let founding = tokio::spawn(async move { context.found(Instant::now() + PATIENCE).await });
+    let founding = tokio::spawn(async move { Ok(context.found(Instant::now() + PATIENCE).await?) });
     in_time("node 2 is met", has_met.notified()).await;
     (cluster, founding)
 }

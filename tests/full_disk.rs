@@ -11,7 +11,7 @@ use crate::common::{
 use ratchet::{
     node::Config,
     proto::{
-        reason_of, retry_after_ms,
+        Refusal, reason_of, retry_after_ms,
         v1::{
             CreateNamespaceRequest, NextManyRequest, NextManyResponse, RaiseManyRequest,
             RaiseRequest, Reason,
@@ -105,7 +105,7 @@ fn assert_second_refused(answer: &NextManyResponse) {
     let refused = answer.refused.first().expect("some keys are refused");
     assert_eq!(refused.places, [1], "{answer:?}");
     let why = refused.failure.clone().expect("a reason");
-    assert_refused(Err::<(), _>(Status::from(why)));
+    assert_refused(Err::<(), _>(Refusal::from(why).into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

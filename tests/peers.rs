@@ -14,8 +14,9 @@ use openraft::{
 use prost::Message;
 use ratchet::{
     clock::BootClock,
-    consensus::{GrpcTransport, RaftRpc, StateMachine, Transport},
+    consensus::{RaftRpc, StateMachine, Transport},
     proto::peer::{Header, HelloRequest, RaftMessage, RaftReply, SnapshotPart},
+    server::GrpcTransport,
     storage::{LogId, SnapshotData, SnapshotMeta, Store, StoreOptions, Types, Vote, codec},
 };
 use serde::Serialize;
@@ -50,7 +51,7 @@ async fn send(
     let message =
         RaftMessage { header: Some(header), payload: codec::encode(request).unwrap().into() };
     let transport = GrpcTransport::default();
-    transport.raft(&address, rpc, message, PATIENCE).await
+    Ok(transport.raft(&address, rpc, message, PATIENCE).await?)
 }
 
 /// A request for a vote by a candidate whose log is as long as it can be.
@@ -182,7 +183,7 @@ async fn a_hello_tells_nobody_which_directory_a_member_has() {
     assert_eq!(other.code(), Code::FailedPrecondition);
     // Nor does a refusal.
     for status in [
-        other,
+        Status::from(other),
         send(
             &cluster,
             Header { to_incarnation: own ^ 1, ..header(&cluster, 1, 1) },
@@ -382,7 +383,7 @@ async fn install(
     let address = cluster.configs[&to].peer_listen.to_string();
     let transport = GrpcTransport::default();
     let sending = transport.install_snapshot(&address, parts.boxed());
-    in_time("the answer to a snapshot", sending).await
+    Ok(in_time("the answer to a snapshot", sending).await?)
 }
 
 /// A snapshot of an empty table, as it is sent.

@@ -10,7 +10,7 @@ use ratchet::{
     metrics::Door,
     node::Config,
     proto::{
-        busy, retry_after_ms,
+        Refusal, retry_after_ms,
         v1::{CreateNamespaceRequest, Failure, NextManyRequest, RaiseRequest, Reason},
     },
 };
@@ -138,9 +138,13 @@ async fn http_and_redis_clients_are_not_told_to_come_again_either() {
 
 #[test]
 fn a_node_that_is_busy_says_when_to_come_again_also_inside_of_messages() {
-    let carried = |status: &Status| retry_after_ms(&Status::from(Failure::from(status)));
-    assert_eq!(carried(&busy(Reason::Busy, 100, "many wait")), Some(100));
-    assert_eq!(carried(&Status::resource_exhausted("keys_max")), None);
+    let refused = |reason| Refusal::new(reason, "many wait".to_owned());
+    let carried = |refusal: Refusal| {
+        let told = Status::from(Refusal::from(Failure::from(refusal)));
+        (retry_after_ms(&told), Refusal::from(told).retry_after_ms)
+    };
+    assert_eq!(carried(refused(Reason::Busy).retry_after(100)), (Some(100), Some(100)));
+    assert_eq!(carried(refused(Reason::KeysMaxReached)), (None, None));
 }
 
 async fn import(cluster: &Cluster, file: &Path) -> Output {

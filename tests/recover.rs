@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use crate::common::{PATIENCE, cluster::Cluster, id, name, processes};
 use ratchet::{
-    consensus::{GrpcTransport, RaftRpc, Transport},
+    consensus::{RaftRpc, Transport},
     node,
     proto::{
         peer::RaftMessage,
         v1::{CreateNamespaceRequest, KeyKind},
     },
+    server::GrpcTransport,
     storage::{Margin, Recovery},
 };
 

@@ -4,7 +4,7 @@ use std::{io::Write, net::TcpStream, time::Duration};
 
 use crate::common::{Client, PATIENCE, channel, cluster::Cluster, id, name, other_than};
 use ratchet::{
-    consensus::{GrpcTransport, RaftRpc, Transport},
+    consensus::{RaftRpc, Transport},
     proto::{
         peer::{Header, HelloRequest, RaftMessage, peer_client::PeerClient},
         v1::{
@@ -12,6 +12,7 @@ use ratchet::{
             key::Kind,
         },
     },
+    server::GrpcTransport,
     storage::codec::VERSION,
 };
 use tonic::{Code, Status};
@@ -281,6 +282,6 @@ async fn a_peer_that_cannot_read_a_message_says_that_it_runs_another_release() {
         let sent = GrpcTransport::default().raft(address, rpc, message.clone(), PATIENCE).await;
         let version = format!("format version {}", VERSION + 1);
         let says = ["node 2 runs another release", &version];
-        assert_refused(sent, Code::InvalidArgument, &says);
+        assert_refused(sent.map_err(Status::from), Code::InvalidArgument, &says);
     }
 }

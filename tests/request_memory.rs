@@ -10,9 +10,12 @@ use futures::future::join_all;
 use prost::Message;
 use ratchet::{
     node::{Config, NodeContext},
-    proto::v1::{
-        CreateNamespaceRequest, CurrentManyRequest, Failure, ListNamespacesRequest, NextIdsRequest,
-        NextManyRequest, ids_client::IdsClient,
+    proto::{
+        Refusal,
+        v1::{
+            CreateNamespaceRequest, CurrentManyRequest, ListNamespacesRequest, NextIdsRequest,
+            NextManyRequest, ids_client::IdsClient,
+        },
     },
 };
 use tokio::{
@@ -57,7 +60,7 @@ async fn requests_that_wait_for_a_leader_hold_no_more_memory_than_is_configured(
             match answers.unwrap().into_inner().message().await {
                 Ok(answer) => answer.expect("an answer").failure.expect("a failure"),
                 // Refused before the message was whole.
-                Err(status) => Failure::from(&status),
+                Err(status) => Refusal::from(status).into(),
             }
         }
     });

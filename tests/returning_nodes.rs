@@ -21,9 +21,10 @@ use openraft::{
 };
 use ratchet::{
     clock::{self, BootClock, Clock},
-    consensus::{GrpcTransport, RaftRpc, Transport},
+    consensus::{RaftRpc, Transport},
     node::{self, Config, Node, Seams, StartError},
     proto::{peer::RaftMessage, v1::CreateNamespaceRequest},
+    server::GrpcTransport,
     storage::{LogId, Margin, Types, Vote, codec},
 };
 use tonic::{Code, Status};

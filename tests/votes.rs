@@ -12,8 +12,9 @@ use openraft::{
 };
 use ratchet::{
     clock::BootClock,
-    consensus::{GrpcTransport, RaftRpc, Transport},
+    consensus::{RaftRpc, Transport},
     proto::peer::RaftMessage,
+    server::GrpcTransport,
     storage::{LogId, Store, StoreOptions, Types, Vote, codec},
 };
 

@@ -259,7 +259,7 @@ async fn a_date_is_taken_back_although_its_caller_leaves_and_others_wait_no_long
     until("the entry is on its way to the disk", || disk.hanging() > 0).await;
     let waits = take_back(Instant::now() + Duration::from_millis(100));
     let waited = in_time("an answer at the deadline", waits).await;
-    let Err(Failure::Status(waited)) = waited else {
+    let Err(Failure::Refused(waited)) = waited else {
         panic!("{waited:?}");
     };
     assert_eq!(waited.code(), tonic::Code::DeadlineExceeded, "{waited}");

@@ -44,6 +44,6 @@ pub mod watchdog;
 pub use group::{Group, GroupConfig, Leadership, ProposeError, Takeover, Voters};
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};
 pub use membership::{LogState, MembershipChange, NodeState, Role};
-pub use network::{ClockDistance, GrpcTransport, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
+pub use network::{ClockDistance, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
 pub use rpc::{ArrivingSnapshot, MemoryOrigin};
 pub use state_machine::StateMachine;

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tonic::{Code, Status};
 
 use super::{
     NodeContext,
@@ -13,9 +12,9 @@ use super::{
 use crate::{
     allocator::Term,
     proto::{
+        Code, Refusal,
         peer::{AdministerRequest, administer_reply::Reply, administer_request::Request},
-        refused,
-        v1::{self, Reason},
+        refusal, v1,
     },
     sequence::NodeId,
     storage::Member,
@@ -81,20 +80,20 @@ impl ForLeader for Request {
                     && (status.code() == Code::DeadlineExceeded
                         || matches!(self, Request::DeleteNamespace(_))) =>
             {
-                let why = format!(
+                Err(refusal!(
+                    OutcomeUnknown,
                     "node {leader} leads and did not answer in time; whether the request was carried out is \
                      unknown: look before you ask again: {}",
                     status.message()
-                );
-                Err(refused(Reason::OutcomeUnknown, why).into())
+                ).into())
             }
             // It read the message, and found no request in it that it knows. It would not find one if it were asked again.
             Err(status) if matches!(status.code(), Code::InvalidArgument | Code::Unimplemented) => {
-                let why = format!(
+                Err(refusal!(
+                    WrongState,
                     "node {leader} leads, and its release does not know this request; upgrade it: {}",
                     status.message()
-                );
-                Err(Status::failed_precondition(why).into())
+                ).into())
             }
             Err(status) => {
                 tracing::debug!(leader, %status, "administration");
@@ -170,7 +169,7 @@ impl NodeContext {
 
     async fn transfer(
         self: &Arc<Self>, transfer: v1::TransferLeadershipRequest, deadline: Instant,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         if let Some(to) = transfer.to {
             self.known(to)?;
         }

@@ -14,13 +14,13 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     NodeContext,
-    memory_stream::{MemoryStream, Refusal, SendFailed},
+    memory_stream::{MemoryStream, Persistence, SendFailed},
 };
 use crate::{
     allocator::Term,
     metrics::HandoverPhase as Phase,
     planted_bugs::{Bug, is_planted},
-    proto::{refused, v1::Reason},
+    proto::refusal,
     sequence::{Bequest, Command, MemoryDigest, NodeId, Outcome},
 };
 
@@ -38,9 +38,9 @@ pub(super) enum MemoryFate {
     /// It is lost, or nobody knows whether it was left to the successor. The term has no further entry.
     Lost,
     /// It was not sent, and the term serves as before.
-    Kept(Refusal),
+    Kept(Persistence),
     /// The term is closed, and its memory was not left to anybody.
-    Closed(Refusal),
+    Closed(Persistence),
 }
 
 impl NodeContext {
@@ -58,7 +58,7 @@ impl NodeContext {
             Ok(stream) => stream,
             Err(why) => {
                 not_sent(&why);
-                return MemoryFate::Kept(why.refusal());
+                return MemoryFate::Kept(why.persistence());
             }
         };
         self.show_phase(Phase::send, began);
@@ -72,7 +72,7 @@ impl NodeContext {
             Ok(digest) => digest,
             Err(why) => {
                 not_sent(&why);
-                return MemoryFate::Closed(why.refusal());
+                return MemoryFate::Closed(why.persistence());
             }
         };
         self.show_phase(Phase::last_changes, closed);
@@ -96,16 +96,13 @@ impl NodeContext {
         stream.send_while_serving(limit).await?;
         let unfit = self.group.successor(term.term(), Some(heir)).err();
         if let Some(unfit) = unfit {
-            return Err(refused(Reason::NotHeardYet, unfit.to_string()).into());
+            return Err(refusal!(NotHeardYet, "{}", unfit).into());
         }
         // Raft transfers to a node that has the whole log, or to none. The election that follows may be another's, who
         // did not get the memory.
         match self.group.has_whole_log(heir, self.election_timeouts(1)).await {
             true => Ok(stream),
-            false => {
-                Err(refused(Reason::NotHeardYet, format!("the log of node {heir} is behind"))
-                    .into())
-            }
+            false => Err(refusal!(NotHeardYet, "the log of node {heir} is behind").into()),
         }
     }
 

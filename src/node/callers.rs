@@ -22,12 +22,11 @@ use std::{
 use futures::future::Either;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
-use tonic::{Code, Status};
 
 use super::Config;
 use crate::{
     metrics::{Door, Metrics},
-    proto::{busy, v1::Reason},
+    proto::{Code, Refusal, refusal},
 };
 
 /// How many calls of probes each address, and all callers, may have beyond the others.
@@ -155,7 +154,7 @@ impl Callers {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many as they may have.
-    pub fn begin(self: &Arc<Self>, kind: Kind, name: &str) -> Result<Counted, Status> {
+    pub fn begin(self: &Arc<Self>, kind: Kind, name: &str) -> Result<Counted, Refusal> {
         let caller = Caller::current().unwrap_or_else(|| self.caller(NOBODY));
         caller.begin(kind, [0; 2]).map_err(|full| {
             full.refused(
@@ -249,16 +248,12 @@ enum Full {
 
 impl Full {
     /// What the caller is told: of `what` there are too many.
-    fn refused(&self, what: &str, retry_after_ms: u64) -> Status {
+    fn refused(&self, what: &str, retry_after_ms: u64) -> Refusal {
         let has = match self {
             Full::OfAddress(max) => format!("your address has {max}"),
             Full::OfAll(max) => format!("callers have {max}"),
         };
-        busy(
-            Reason::Busy,
-            retry_after_ms,
-            format!("{has} {what}; try again in {retry_after_ms} ms"),
-        )
+        refusal!(Busy, "{has} {what}; try again in {retry_after_ms} ms").retry_after(retry_after_ms)
     }
 }
 
@@ -285,7 +280,7 @@ impl Guest {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have.
-    pub fn begin_call(&self, is_probe: bool) -> Result<Counted, Status> {
+    pub fn begin_call(&self, is_probe: bool) -> Result<Counted, Refusal> {
         let beyond = if is_probe { [PROBES_OF_ADDRESS, PROBES] } else { [0; 2] };
         self.caller().begin(Kind::Call, beyond).map_err(|full| {
             self.caller().callers.refused.inc();
@@ -308,7 +303,7 @@ fn network(address: IpAddr) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::reason_of;
+    use crate::proto::v1::Reason;
 
     fn callers(connections_of_address: u64, calls: u64, calls_of_address: u64) -> Arc<Callers> {
         let share = |all, of_address| Share { all, of_address };
@@ -405,7 +400,7 @@ mod tests {
         let refused = begin(one, Kind::Export, "exports under way").await.expect_err("too many");
         assert!(refused.message().starts_with("your address has 2 exports under way"), "{refused}");
         assert!(refused.message().contains("client_share_percent"), "{refused}");
-        assert_eq!(reason_of(&refused).0, Reason::Busy);
+        assert_eq!(refused.reason(), Reason::Busy);
         let _third = begin(other, Kind::Export, "exports under way").await.expect("there is room");
         let refused = begin(other, Kind::Export, "exports under way").await.expect_err("all");
         assert!(refused.message().starts_with("callers have 3 exports under way"), "{refused}");

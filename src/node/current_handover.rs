@@ -3,12 +3,15 @@
 use futures::future::{BoxFuture, FutureExt, Shared as Joined};
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tonic::Status;
 
-use crate::{consensus::Leadership, sequence::NodeId};
+use crate::{
+    consensus::Leadership,
+    proto::{Refusal, refusal},
+    sequence::NodeId,
+};
 
 /// What a handover comes to, for all callers that wait for it.
-pub type HandoverOutcome = Result<Leadership, Status>;
+pub type HandoverOutcome = Result<Leadership, Refusal>;
 
 /// The handover that is under way, or was last.
 #[derive(Default)]
@@ -30,9 +33,9 @@ impl CurrentHandover {
     /// # Errors
     /// Those of `choose`, if none is under way.
     pub fn join_or_begin<F: Future<Output = HandoverOutcome> + Send + 'static>(
-        &self, term: u64, choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
+        &self, term: u64, choose: impl FnOnce() -> Result<Option<NodeId>, Refusal>,
         begin: impl FnOnce(Option<NodeId>) -> F,
-    ) -> Result<Handover, Status> {
+    ) -> Result<Handover, Refusal> {
         let mut current = self.0.lock();
         if let Some(handover) = current.as_ref().filter(|handover| handover.term == term) {
             return Ok(handover.clone());
@@ -51,10 +54,11 @@ impl Handover {
     /// Its own, and DEADLINE_EXCEEDED.
     pub async fn outcome(self, deadline: Instant) -> HandoverOutcome {
         let late = |_| {
-            Err(Status::deadline_exceeded(format!(
+            Err(refusal!(
+                DeadlineExceeded,
                 "the handover of term {} is under way and goes on; see ratchet status",
                 self.term
-            )))
+            ))
         };
         let outcome = tokio::time::timeout_at(deadline, self.outcome).await;
         outcome.unwrap_or_else(late)

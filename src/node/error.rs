@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 
 use super::config::ConfigError;
-use tonic::Status;
 
 use crate::{
     consensus::ProposeError,
-    proto::{refused, v1::Reason},
+    proto::{Refusal, refusal},
     storage::StoreError,
     tasks::Fault,
 };
@@ -42,13 +41,13 @@ pub enum StartError {
 }
 
 /// What a caller is told of a proposal that failed.
-pub fn proposal_failed(error: ProposeError) -> Status {
+pub fn proposal_failed(error: ProposeError) -> Refusal {
     match error {
-        ProposeError::Refused(why) => Status::failed_precondition(why),
-        ProposeError::NotLeader(_) => refused(Reason::NoLeader, format!("{error}; ask again")),
-        other => refused(
-            Reason::OutcomeUnknown,
-            format!("{other}; whether it takes effect is unknown: look before you ask again"),
+        ProposeError::Refused(why) => refusal!(WrongState, "{why}"),
+        ProposeError::NotLeader(_) => refusal!(NoLeader, "{error}; ask again"),
+        other => refusal!(
+            OutcomeUnknown,
+            "{other}; whether it takes effect is unknown: look before you ask again"
         ),
     }
 }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use super::{NodeContext, Reservation, callers::Kind, refusals::no_namespace};
 use crate::{
-    proto::{refused, v1::Reason},
+    proto::{Refusal, refusal},
     sequence::{KEY_NAME_BYTES_MAX, KeyKind, Namespace, SectionKey},
     storage::{CEILINGS_HELD, Ceilings, CeilingsPart},
 };
@@ -52,21 +51,22 @@ impl Export {
     ///
     /// # Errors
     /// If the export breaks off. What came before is then a part of it.
-    pub async fn next(&mut self) -> Result<Option<Vec<(Exported, u64)>>, Status> {
+    pub async fn next(&mut self) -> Result<Option<Vec<(Exported, u64)>>, Refusal> {
         let part = tokio::select! {
             biased;
             () = self.leaving.cancelled() => {
                 let why = "the node stops, and breaks the export off; export again from the next leader";
-                return Err(refused(Reason::NodeStopping, why));
+                return Err(refusal!(NodeStopping, "{why}"));
             }
             part = self.ceilings.recv() => part,
         };
         match part {
             Some(Ok(part)) if part.is_empty() => Ok(None),
             Some(Ok(part)) => Ok(Some(self.exported(part))),
-            Some(Err(error)) => Err(Status::internal(error.to_string())),
-            None => Err(Status::deadline_exceeded(
-                "the export was not read for too long, or took too long",
+            Some(Err(error)) => Err(refusal!(Internal, "{}", error)),
+            None => Err(refusal!(
+                DeadlineExceeded,
+                "the export was not read for too long, or took too long"
             )),
         }
     }
@@ -91,11 +91,14 @@ impl NodeContext {
     /// # Errors
     /// UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory, NOT_FOUND if there is no
     /// such namespace.
-    pub async fn export(self: &Arc<Self>, name: &str, deadline: Instant) -> Result<Export, Status> {
+    pub async fn export(
+        self: &Arc<Self>, name: &str, deadline: Instant,
+    ) -> Result<Export, Refusal> {
         let not_leading = || {
             let leader = self.group.leadership().borrow().leader.clone();
-            refused(
-                Reason::NoLeader,
+            refusal!(
+                NoLeader,
+                "{}",
                 match leader {
                     Some((id, member)) => {
                         format!(
@@ -104,7 +107,7 @@ impl NodeContext {
                         )
                     }
                     None => "the leader alone exports, and none is known; ask again".to_owned(),
-                },
+                }
             )
         };
         let allocator = self.allocator.load_full();

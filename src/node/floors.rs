@@ -3,7 +3,6 @@
 //! Invariant: all of a request is checked before any floor is raised.
 
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{
     NodeContext,
@@ -16,7 +15,11 @@ use super::{
 };
 use crate::{
     allocator::{FloorOf, RaiseOf, Raised, Term, WAITING_KEY_BYTES},
-    proto::peer::{forward_reply::Reply, forward_request::Request as Forward},
+    proto::{
+        Refusal,
+        peer::{forward_reply::Reply, forward_request::Request as Forward},
+        refusal,
+    },
     sequence::{Key, Namespace, OwnedKey},
 };
 
@@ -59,13 +62,14 @@ impl RaiseMany {
     /// many floors as keys.
     pub fn new(
         namespace: String, keys: Keys, at_least: Vec<u64>, of: FloorOf, known: KnownRoute,
-    ) -> Result<Self, Status> {
+    ) -> Result<Self, Refusal> {
         keys.check()?;
         let (asked, given) = (keys.len(), at_least.len());
         if asked != given {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "the message has {asked} keys and {given} floors (at_least); give one for each key"
-            )));
+            ));
         }
         Ok(RaiseMany { namespace, keys, at_least, of, known })
     }
@@ -76,7 +80,7 @@ impl CurrentMany {
     ///
     /// # Errors
     /// INVALID_ARGUMENT unless there are 1 to `REQUEST_KEYS_MAX` keys, and each name has 1 to 256 bytes.
-    pub fn new(namespace: String, keys: Keys, known: KnownRoute) -> Result<Self, Status> {
+    pub fn new(namespace: String, keys: Keys, known: KnownRoute) -> Result<Self, Refusal> {
         keys.check()?;
         Ok(CurrentMany { namespace, keys, known })
     }
@@ -90,26 +94,28 @@ fn bytes_of_many<R>(namespace: &str, keys: &Keys) -> usize {
 }
 
 /// Refuses a gapless namespace: a floor passes over numbers.
-fn check_gaps(namespace: &Namespace) -> Result<(), Status> {
+fn check_gaps(namespace: &Namespace) -> Result<(), Refusal> {
     let config = &namespace.config;
     match config.gapless {
         false => Ok(()),
-        true => Err(Status::failed_precondition(format!(
+        true => Err(refusal!(
+            WrongState,
             "namespace {:?} is gapless, and a raised floor leaves a gap; create the namespace with a start above the \
              numbers that are in use",
             config.name
-        ))),
+        )),
     }
 }
 
 /// Refuses to raise sections of a namespace whose keys do not share them.
-fn check_sections(namespace: &Namespace, of: FloorOf) -> Result<(), Status> {
+fn check_sections(namespace: &Namespace, of: FloorOf) -> Result<(), Refusal> {
     let config = &namespace.config;
     match of {
-        FloorOf::Section if !config.shares_sections() => Err(Status::failed_precondition(format!(
+        FloorOf::Section if !config.shares_sections() => Err(refusal!(
+            WrongState,
             "each key of namespace {:?} has a section of its own (section_size 1); raise the keys instead",
             config.name
-        ))),
+        )),
         FloorOf::Section | FloorOf::Key => Ok(()),
     }
 }
@@ -145,7 +151,8 @@ impl SequenceRequest for Raise {
         let key = self.key.as_key();
         check_kind(namespace, key)?;
         check_gaps(namespace)?;
-        check_floor(namespace, key, self.at_least).map_err(Status::out_of_range)?;
+        check_floor(namespace, key, self.at_least)
+            .map_err(|why| refusal!(NumbersExhausted, "{why}"))?;
         let raised = term.raise(namespace, key, self.at_least, deadline).await;
         raised.map_err(|error| failed(error, namespace, term, 0))
     }
@@ -181,7 +188,7 @@ impl SequenceRequest for RaiseMany {
         check_sections(namespace, self.of)?;
         for (place, at_least) in self.at_least.iter().enumerate() {
             check_floor(namespace, self.keys.at(place), *at_least)
-                .map_err(|why| Status::out_of_range(format!("place {place}: {why}")))?;
+                .map_err(|why| refusal!(NumbersExhausted, "place {place}: {why}"))?;
         }
         let of = |place: usize| match (self.of, self.keys.at(place)) {
             (FloorOf::Section, Key::Id(id)) => RaiseOf::SectionOf(id),

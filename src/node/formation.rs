@@ -10,17 +10,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
-use tonic::{Code, Status};
 
 use super::{
     NodeContext, administer::ANSWER_MARGIN, founding_claim::Founder, hello::Purpose,
     reach::check_reach,
 };
 use crate::{
-    proto::{
-        refused,
-        v1::{self, Reason},
-    },
+    proto::{Code, Refusal, refusal, v1},
     sequence::{ClusterId, NodeId},
     storage::Member,
 };
@@ -67,24 +63,23 @@ impl NodeContext {
     /// UNAVAILABLE if a node of `peers` does not answer before `deadline`, or another founder has it; ALREADY_EXISTS if one
     /// belongs to a cluster; FAILED_PRECONDITION if one refuses: nothing is founded then. DEADLINE_EXCEEDED if it is founded,
     /// but has no leader yet.
-    pub async fn found(self: &Arc<Self>, deadline: Instant) -> Result<v1::FoundResponse, Status> {
+    pub async fn found(self: &Arc<Self>, deadline: Instant) -> Result<v1::FoundResponse, Refusal> {
         let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
         let context = self.clone();
         let founding = async move {
             tokio::select! {
                 biased;
                 // What is stored must not be held for longer than the node runs.
-                () = context.leaving.cancelled() => Err(refused(Reason::NodeStopping, "the node stops")),
+                () = context.leaving.cancelled() => Err(refusal!(NodeStopping, "the node stops")),
                 founded = context.found_once(latest) => founded,
             }
         };
         let founding = tokio::spawn(self.group.tasks().watched("founding", founding));
-        founding.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
+        founding.await.unwrap_or_else(|error| Err(refusal!(Internal, "{}", error)))
     }
 
-    async fn found_once(self: &Arc<Self>, latest: Instant) -> Result<v1::FoundResponse, Status> {
-        let another =
-            || refused(Reason::NotFounded, "another request to found the cluster is under way");
+    async fn found_once(self: &Arc<Self>, latest: Instant) -> Result<v1::FoundResponse, Refusal> {
+        let another = || refusal!(NotFounded, "another request to found the cluster is under way");
         let turn = timeout_at(latest, self.founding_turn.lock()).await;
         let _one_at_a_time = turn.map_err(|_| another())?;
         let founded = match self.group.is_formed() {
@@ -106,16 +101,18 @@ impl NodeContext {
         }
     }
 
-    fn no_leader_yet(&self) -> Status {
-        Status::deadline_exceeded(format!(
+    fn no_leader_yet(&self) -> Refusal {
+        refusal!(
+            DeadlineExceeded,
             "node {} belongs to a cluster {:?} that no leader has answered for yet: a majority of its voters must run; see \
              ratchet status, and ask again",
-            self.config.node_id, self.config.cluster
-        ))
+            self.config.node_id,
+            self.config.cluster
+        )
     }
 
     /// Founds the cluster with the nodes of `peers`. False if another of them founds it with this one.
-    async fn found_with_peers(self: &Arc<Self>, latest: Instant) -> Result<bool, Status> {
+    async fn found_with_peers(self: &Arc<Self>, latest: Instant) -> Result<bool, Refusal> {
         self.check_is_of_peers()?;
         let members = match self.claim_peers(latest).await {
             Ok(members) => members,
@@ -136,28 +133,29 @@ impl NodeContext {
             }
             Err(error) => {
                 self.fail(error.to_string());
-                Err(Status::internal(error.to_string()))
+                Err(refusal!(Internal, "{}", error))
             }
         }
     }
 
-    fn check_is_of_peers(&self) -> Result<(), Status> {
+    fn check_is_of_peers(&self) -> Result<(), Refusal> {
         let (peers, me) = (&self.config.peers, self.config.node_id);
         if peers.is_empty() || peers.contains_key(&me) {
             return Ok(());
         }
-        Err(Status::failed_precondition(format!(
+        Err(refusal!(
+            WrongState,
             "peers names the nodes {:?}, not this one (node_id {me}), so it founds nothing: ask one of them, or correct its peers; \
              to add it to a running cluster: ratchet node add {me}",
             peers.keys(),
-        )))
+        ))
     }
 
     /// Meets and claims all founding members. Returns them, this node among them. After an error this node is free; what the
     /// others were claimed for runs out, and a later attempt of this node may claim them at once.
     async fn claim_peers(
         self: &Arc<Self>, latest: Instant,
-    ) -> Result<BTreeMap<NodeId, Member>, Status> {
+    ) -> Result<BTreeMap<NodeId, Member>, Refusal> {
         loop {
             let incarnation = self.group.store().incarnation();
             let founder = Founder { id: self.config.node_id, incarnation };
@@ -167,7 +165,7 @@ impl NodeContext {
             let why = match claimed {
                 Ok(Ok(())) => return Ok(members),
                 Ok(Err(status)) => status,
-                Err(_) => refused(Reason::NotFounded, "a node of peers gave no second answer"),
+                Err(_) => refusal!(NotFounded, "a node of peers gave no second answer"),
             };
             self.founding_claim.lock().await.let_go(founder);
             let may_change = why.code() == Code::Unavailable && !self.group.is_formed();
@@ -182,7 +180,7 @@ impl NodeContext {
     /// claim has run out, is another one.
     async fn claim_twice(
         &self, founder: Founder, members: &BTreeMap<NodeId, Member>,
-    ) -> Result<(), Status> {
+    ) -> Result<(), Refusal> {
         for (&id, met) in members.iter().chain(members) {
             let member = if id == self.config.node_id {
                 self.take_part_in(founder, true).await?;
@@ -194,7 +192,7 @@ impl NodeContext {
             if member != *met {
                 let why =
                     format!("node {id} at {} has another incarnation meanwhile", met.peer_address);
-                return Err(refused(Reason::NotFounded, why));
+                return Err(refusal!(NotFounded, "{why}"));
             }
         }
         Ok(())
@@ -203,7 +201,7 @@ impl NodeContext {
     /// Meets each node of `peers`. Returns all members, this node among them.
     async fn meet_peers(
         &self, founder: Founder, latest: Instant,
-    ) -> Result<BTreeMap<NodeId, Member>, Status> {
+    ) -> Result<BTreeMap<NodeId, Member>, Refusal> {
         let (me, mine) = (self.config.node_id, self.as_member());
         self.take_part_in(founder, false).await?;
         let mut members = BTreeMap::from([(me, mine.clone())]);
@@ -212,11 +210,12 @@ impl NodeContext {
             members.insert(id, self.meet(founder, id, address, latest).await?);
         }
         if members[&me] != mine {
-            return Err(Status::failed_precondition(format!(
+            return Err(refusal!(
+                WrongState,
                 "nothing is founded: another node {me} answers at {}, where the other nodes look for this one; correct the \
                  node_id of one of the two, or the address",
                 mine.peer_address
-            )));
+            ));
         }
         Ok(members)
     }
@@ -224,7 +223,7 @@ impl NodeContext {
     /// Waits until the fresh node `id` listens at `address`.
     async fn meet(
         &self, founder: Founder, id: NodeId, address: &str, latest: Instant,
-    ) -> Result<Member, Status> {
+    ) -> Result<Member, Refusal> {
         let purpose = Purpose::Found(founder, false);
         let mut why = format!("node {id} at {address}: no answer yet");
         loop {
@@ -237,10 +236,10 @@ impl NodeContext {
                 }
                 Ok(answer) => return answer,
                 Err(_) => {
-                    let why = format!(
+                    return Err(refusal!(
+                        NotFounded,
                         "nothing is founded: all nodes of peers must run, and {why}; ask again when they do"
-                    );
-                    return Err(refused(Reason::NotFounded, why));
+                    ));
                 }
             }
             tokio::time::sleep(RETRY).await;

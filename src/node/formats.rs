@@ -1,10 +1,9 @@
 //! Formats of ids, as namespaces keep them.
 
 use ratchet_ids::{Format, Source};
-use tonic::Status;
 
 use crate::{
-    proto::{refused, v1::Reason},
+    proto::{Refusal, refusal},
     sequence::{
         InvalidNamespace, KeyKind, Namespace, NamespaceId, STEP_MAX, WORKERS_MAX, check_format,
     },
@@ -58,8 +57,8 @@ pub struct NewFormat {
 /// INVALID_ARGUMENT if it is none, does not fit the keys or the wish, or begins in the future.
 pub fn for_new_namespace(
     text: &str, key_kind: KeyKind, now_ms: u64, wish: SequenceWish,
-) -> Result<NewFormat, Status> {
-    let refused = |why: String| Status::invalid_argument(why);
+) -> Result<NewFormat, Refusal> {
+    let refused = |why: String| refusal!(InvalidRequest, "{why}");
     let format = check_format(text, key_kind);
     let format = format.map_err(|invalid: InvalidNamespace| refused(invalid.to_string()))?;
     (format.check_epoch(now_ms)).map_err(|invalid| refused(invalid.to_string()))?;
@@ -90,9 +89,9 @@ pub struct SequenceWish {
 ///
 /// # Errors
 /// INVALID_ARGUMENT, with the field and its value.
-pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Status> {
+pub fn check_sequence(format: &Format, wish: SequenceWish) -> Result<(), Refusal> {
     let refused = |field: &str, value: u64, why: String| {
-        Err(Status::invalid_argument(format!("{field} is {value}; {why}")))
+        Err(refusal!(InvalidRequest, "{field} is {value}; {why}"))
     };
     let SequenceWish { start, max, step } = wish;
     for (field, value) in [("start", start), ("max", max)] {
@@ -134,15 +133,16 @@ fn step_of(format: &Format, ahead_ms: u64) -> u64 {
 }
 
 /// FAILED_PRECONDITION for whoever asks for numbers of a namespace that hands out ids.
-pub fn hands_out_ids(namespace: &Namespace, format: &str) -> Status {
+pub fn hands_out_ids(namespace: &Namespace, format: &str) -> Refusal {
     let name = &namespace.config.name;
     let known = Format::parse(format).ok();
     let of_key = known.as_ref().is_some_and(|format| format.source() != Source::Worker);
     let key = if of_key { " KEY" } else { "" };
     let format = known.as_ref().and_then(Format::name).unwrap_or(format);
-    Status::failed_precondition(format!(
+    refusal!(
+        WrongState,
         "namespace {name:?} hands out ids of format {format}; ask for ids: ratchet id next {name}{key}"
-    ))
+    )
 }
 
 /// Whether the numbers of a format's keys are order numbers, beside a date. The times of others are not raised: they follow the
@@ -155,7 +155,7 @@ pub fn counts_orders(format: &str) -> bool {
 ///
 /// # Errors
 /// As [`worker_format`].
-pub fn worker_ids(namespace: Namespace) -> Result<WorkerIds, Status> {
+pub fn worker_ids(namespace: Namespace) -> Result<WorkerIds, Refusal> {
     let format = worker_format(&namespace)?;
     Ok(WorkerIds {
         namespace: namespace.id,
@@ -171,7 +171,7 @@ pub fn worker_ids(namespace: Namespace) -> Result<WorkerIds, Status> {
 ///
 /// # Errors
 /// FAILED_PRECONDITION if it has no format, or one whose ids have neither a worker nor a date.
-pub fn leases_of(namespace: Namespace) -> Result<WorkerIds, Status> {
+pub fn leases_of(namespace: Namespace) -> Result<WorkerIds, Refusal> {
     let format = id_format(&namespace)?;
     match format.source() {
         Source::Worker => worker_ids(namespace),
@@ -182,10 +182,12 @@ pub fn leases_of(namespace: Namespace) -> Result<WorkerIds, Status> {
             format: format.to_string(),
             date: Some(format),
         }),
-        Source::Key => Err(Status::failed_precondition(format!(
-            "ids of namespace {name:?} have no worker: their times are numbers of its keys, which never go back. If those lie              too far ahead, and you can do without them, create the namespace again: ratchet namespace delete {name} --forget",
+        Source::Key => Err(refusal!(
+            WrongState,
+            "ids of namespace {name:?} have no worker: their times are numbers of its keys, which never go back. If those lie \
+             too far ahead, and you can do without them, create the namespace again: ratchet namespace delete {name} --forget",
             name = namespace.config.name
-        ))),
+        )),
     }
 }
 
@@ -193,15 +195,16 @@ pub fn leases_of(namespace: Namespace) -> Result<WorkerIds, Status> {
 ///
 /// # Errors
 /// FAILED_PRECONDITION if it has no format, or one without a worker.
-pub fn worker_format(namespace: &Namespace) -> Result<Format, Status> {
+pub fn worker_format(namespace: &Namespace) -> Result<Format, Refusal> {
     let format = id_format(namespace)?;
     match format.source() {
         Source::Worker => Ok(format),
-        Source::Key | Source::Date => Err(Status::failed_precondition(format!(
+        Source::Key | Source::Date => Err(refusal!(
+            WrongState,
             "the format of namespace {name:?} has no worker: the leader makes its ids, for a key; ask a node for them, as in: \
              ratchet id next {name} 42",
             name = namespace.config.name
-        ))),
+        )),
     }
 }
 
@@ -209,29 +212,29 @@ pub fn worker_format(namespace: &Namespace) -> Result<Format, Status> {
 ///
 /// # Errors
 /// FAILED_PRECONDITION if it has none, or one that this release does not know.
-pub fn id_format(namespace: &Namespace) -> Result<Format, Status> {
+pub fn id_format(namespace: &Namespace) -> Result<Format, Refusal> {
     let name = &namespace.config.name;
     let Some(text) = &namespace.config.format else {
-        return Err(Status::failed_precondition(format!(
+        return Err(refusal!(
+            WrongState,
             "namespace {name:?} hands out plain numbers; create one whose ids have a format: ratchet namespace create NAME \
              --format snowflake"
-        )));
+        ));
     };
     Format::parse(text).map_err(|invalid| {
-        Status::failed_precondition(format!(
+        refusal!(
+            WrongState,
             "release {} does not know the format of namespace {name:?}: {invalid}; install the release that created the \
              namespace on all nodes",
             version::VERSION
-        ))
+        )
     })
 }
 
 /// UNAVAILABLE where two nodes know different formats of a namespace.
-pub fn created_again(name: &str) -> Status {
-    refused(
-        Reason::NotHeardYet,
-        format!(
-            "namespace {name:?} was created again with another format, which not every node has heard of yet; ask again"
-        ),
+pub fn created_again(name: &str) -> Refusal {
+    refusal!(
+        NotHeardYet,
+        "namespace {name:?} was created again with another format, which not every node has heard of yet; ask again"
     )
 }

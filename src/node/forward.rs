@@ -16,15 +16,17 @@ use tokio::{
     time::Instant,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Status};
 
 use crate::{
     allocator::Held,
     consensus::{Sender, Transport},
     metrics::Metrics,
-    proto::peer::{
-        ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, NotLeader,
-        forward_reply::Reply, forward_request::Request,
+    proto::{
+        Code, Refusal,
+        peer::{
+            ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, NotLeader,
+            forward_reply::Reply, forward_request::Request,
+        },
     },
     sequence::{NamespaceId, NodeId},
     storage::Member,
@@ -202,7 +204,7 @@ impl Link {
 
     /// Passes the replies in a message on to their callers. False if the stream has ended or broken.
     fn deliver_all(
-        &self, message: Option<Result<ForwardReplies, Status>>,
+        &self, message: Option<Result<ForwardReplies, Refusal>>,
         pending: &mut BTreeMap<u64, Waiting>,
     ) -> bool {
         match message {

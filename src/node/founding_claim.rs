@@ -13,10 +13,9 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tonic::Status;
 
 use crate::{
-    proto::{refused, v1::Reason},
+    proto::{Refusal, refusal},
     sequence::{ClusterId, NodeId},
 };
 
@@ -52,7 +51,7 @@ impl FoundingClaim {
     ///
     /// # Errors
     /// UNAVAILABLE while another one holds it.
-    pub fn claim(&mut self, claim: Claim, me: NodeId, now: Instant) -> Result<bool, Status> {
+    pub fn claim(&mut self, claim: Claim, me: NodeId, now: Instant) -> Result<bool, Refusal> {
         let other = self.0.filter(|(held, _)| *held != claim);
         if let Some((held, since)) = other {
             let left = (since + LASTS).saturating_duration_since(now);
@@ -68,11 +67,11 @@ impl FoundingClaim {
                         format!("the leader of the cluster with the id {id} adds it")
                     }
                 };
-                let why = format!(
+                return Err(refusal!(
+                    NotFounded,
                     "node {me} is claimed: {who}. If that was given up, ask again in {} s: the claim has run out then",
                     left.as_secs() + 1
-                );
-                return Err(refused(Reason::NotFounded, why));
+                ));
             }
         }
         self.0 = Some((claim, now));
@@ -94,9 +93,8 @@ impl FoundingClaim {
 mod tests {
     use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-    use tonic::Code;
-
     use super::*;
+    use crate::proto::Code;
 
     /// A process of a node, with an incarnation of its own.
     #[derive(Clone)]
@@ -124,7 +122,7 @@ mod tests {
         }
 
         /// Claims it for a founder. Returns the incarnation that the founder is told.
-        fn claim_for(&self, founder: super::Founder, now: Instant) -> Result<u64, Status> {
+        fn claim_for(&self, founder: super::Founder, now: Instant) -> Result<u64, Refusal> {
             let mut state = self.state.borrow_mut();
             let claim = Claim::Founder(founder);
             state.incarnation += 100_000 * u64::from(state.claim.claim(claim, self.id, now)?);

@@ -1,14 +1,13 @@
 //! The books of a namespace: what was handed out and skipped on each day, told by the leader.
 
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{
     NodeContext, formats::hands_out_ids, leader_search::Attempt, sequence_request::failed,
 };
 use crate::{
     allocator::{Term, read_books},
-    proto::{peer::administer_reply::Reply, v1},
+    proto::{peer::administer_reply::Reply, refusal, v1},
     sequence::{DAYS_KEPT, DayBooks},
 };
 
@@ -19,10 +18,11 @@ impl NodeContext {
     ) -> Attempt<Reply> {
         let days = asked.days;
         if days > DAYS_KEPT {
-            let why = format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "days is {days}; the books of {DAYS_KEPT} days are kept: give 1 to {DAYS_KEPT}"
-            );
-            return Err(Status::invalid_argument(why).into());
+            )
+            .into());
         }
         let namespace = self.namespace_named(&asked.namespace)?;
         if let Some(format) = &namespace.config.format {

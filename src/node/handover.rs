@@ -11,7 +11,6 @@ use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{
     NodeContext,
@@ -19,14 +18,14 @@ use super::{
     bequest::MemoryFate,
     current_handover::{Handover, HandoverOutcome},
     leader_search::leader_of,
-    memory_stream::Refusal,
+    memory_stream::Persistence,
 };
 use crate::{
     allocator::Term,
     consensus::{ProposeError, TermLease},
     metrics::HandoverEnd,
     planted_bugs::{Bug, is_planted},
-    proto::{refused, v1::Reason},
+    proto::{Refusal, refusal},
     sequence::NodeId,
 };
 
@@ -54,7 +53,7 @@ impl NodeContext {
         self: &Arc<Self>, to: Option<NodeId>, deadline: Instant,
     ) -> HandoverOutcome {
         let Some(term) = self.allocator.load_full() else {
-            return Err(refused(Reason::NoLeader, "this node does not lead"));
+            return Err(refusal!(NoLeader, "this node does not lead"));
         };
         if to == Some(self.config.node_id) {
             return Ok(self.group.leadership().borrow().clone());
@@ -72,9 +71,10 @@ impl NodeContext {
         };
         let leads = leader.map_or("nobody leads".to_owned(), |id| format!("node {id} leads"));
         let term = now.term;
-        Err(Status::aborted(format!(
+        Err(refusal!(
+            HandoverLost,
             "{why}; {leads} now, in term {term}: see ratchet status, then ask again for node {to}"
-        )))
+        ))
     }
 
     /// Hands over to any fit voter if this node leads. For a node that stops. A sole voter only gives its ceilings
@@ -82,7 +82,7 @@ impl NodeContext {
     ///
     /// # Errors
     /// As [`NodeContext::hand_over`].
-    pub async fn hand_over_to_anyone(self: &Arc<Self>, deadline: Instant) -> Result<(), Status> {
+    pub async fn hand_over_to_anyone(self: &Arc<Self>, deadline: Instant) -> Result<(), Refusal> {
         let Some(term) = self.opened_term().await else {
             return Ok(());
         };
@@ -139,25 +139,28 @@ impl NodeContext {
     ///
     /// # Errors
     /// FAILED_PRECONDITION if none is fit, UNAVAILABLE if the term is lost.
-    fn choose_successor(&self, term: &Term, wanted: Option<NodeId>) -> Result<NodeId, Status> {
+    fn choose_successor(&self, term: &Term, wanted: Option<NodeId>) -> Result<NodeId, Refusal> {
         if term.lease().is_void() {
             let term = term.term();
-            let why = format!("this node has lost term {term}; see ratchet status, then ask again");
-            return Err(refused(Reason::NoLeader, why));
+            return Err(refusal!(
+                NoLeader,
+                "this node has lost term {term}; see ratchet status, then ask again"
+            ));
         }
         let successor = self.group.successor(term.term(), wanted);
-        successor.map_err(|none| Status::failed_precondition(none.to_string()))
+        successor.map_err(|none| refusal!(WrongState, "{}", none))
     }
 
     /// The handover of `term`: the one under way, or a new one to the node that `choose` names.
     fn begin_handover(
-        self: &Arc<Self>, term: &Arc<Term>, choose: impl FnOnce() -> Result<Option<NodeId>, Status>,
-    ) -> Result<Handover, Status> {
+        self: &Arc<Self>, term: &Arc<Term>,
+        choose: impl FnOnce() -> Result<Option<NodeId>, Refusal>,
+    ) -> Result<Handover, Refusal> {
         self.current_handover.join_or_begin(term.term(), choose, |successor| {
             tracing::info!(term = term.term(), successor, "handing the leadership over");
             let carrying = self.clone().complete_handover(term.clone(), successor);
             let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
-            going.map(|done| done.unwrap_or_else(|e| Err(Status::internal(e.to_string()))))
+            going.map(|done| done.unwrap_or_else(|e| Err(refusal!(Internal, "{}", e))))
         })
     }
 
@@ -177,15 +180,13 @@ impl NodeContext {
         self.group.has_whole_log(successor, election).await;
         match self.group.transfer(term.lease(), successor, patience).await {
             Ok(leadership) => Ok(leadership),
-            Err(ProposeError::Stopped(why)) => Err(refused(Reason::NodeStopping, why)),
-            Err(_) => Err(refused(
-                Reason::OutcomeUnknown,
-                format!(
-                    "node {successor} did not take over from term {} within {} ms; this node has given the term up, and \
+            Err(ProposeError::Stopped(why)) => Err(refusal!(NodeStopping, "{why}")),
+            Err(_) => Err(refusal!(
+                OutcomeUnknown,
+                "node {successor} did not take over from term {} within {} ms; this node has given the term up, and \
                      whoever is elected goes on; see ratchet status",
-                    term.term(),
-                    patience.as_millis()
-                ),
+                term.term(),
+                patience.as_millis()
             )),
         }
     }
@@ -207,7 +208,7 @@ impl NodeContext {
             let Some(heir) = successor else {
                 break;
             };
-            let refusal = match self.bequeath(term, heir).await {
+            let persistence = match self.bequeath(term, heir).await {
                 MemoryFate::Left => {
                     self.metrics.handovers.add(HandoverEnd::memory, 1);
                     return successor;
@@ -216,18 +217,18 @@ impl NodeContext {
                     self.metrics.handovers.add(HandoverEnd::skipped, 1);
                     return successor;
                 }
-                MemoryFate::Kept(refusal) => refusal,
-                MemoryFate::Closed(refusal) => {
+                MemoryFate::Kept(persistence) => persistence,
+                MemoryFate::Closed(persistence) => {
                     closed = true;
-                    refusal
+                    persistence
                 }
             };
             // It may have gone meanwhile, or be about to stop.
-            successor = Some(match refusal {
-                Refusal::Transient => self.group.another_successor(term.term(), heir),
-                Refusal::Final => self.fit_successor(term, heir),
+            successor = Some(match persistence {
+                Persistence::Transient => self.group.another_successor(term.term(), heir),
+                Persistence::Final => self.fit_successor(term, heir),
             });
-            if closed || refusal == Refusal::Final {
+            if closed || persistence == Persistence::Final {
                 break;
             }
         }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use tonic::{Code, Status};
 
 use super::{
     Config, NodeContext,
@@ -17,9 +16,9 @@ use super::{
 use crate::{
     clock,
     proto::{
+        Code, Refusal,
         peer::{Acknowledged, Founding, HelloRequest, HelloResponse},
-        refused,
-        v1::Reason,
+        refusal,
     },
     sequence::{ClusterId, NodeId},
     storage::{Member, replacing},
@@ -80,41 +79,50 @@ impl NodeContext {
     /// FAILED_PRECONDITION if the caller expects another node or directory, belongs to another cluster, or has another
     /// election timeout.
     /// DATA_LOSS if the caller's log is shorter than what it acknowledged, or another process answers with its data.
-    pub async fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Status> {
+    pub async fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Refusal> {
         let config = &self.config;
         if request.cluster != config.cluster || request.to != config.node_id {
-            return Err(Status::failed_precondition(format!(
+            return Err(refusal!(
+                WrongState,
                 "this is node {} of cluster {:?}, not node {} of cluster {:?}; check the address",
-                config.node_id, config.cluster, request.to, request.cluster
-            )));
+                config.node_id,
+                config.cluster,
+                request.to,
+                request.cluster
+            ));
         }
         let known = (self.cluster_id(), ClusterId::from_bytes(&request.cluster_id));
         if let (Some(mine), Some(theirs)) = known
             && mine != theirs
         {
-            return Err(Status::failed_precondition(format!(
+            return Err(refusal!(
+                WrongState,
                 "node {} belongs to the cluster {:?} with the id {mine}, and node {}, which asks, to one of that name with the \
                  id {theirs}; check the address",
-                config.node_id, config.cluster, request.from
-            )));
+                config.node_id,
+                config.cluster,
+                request.from
+            ));
         }
         if request.election_timeout_ms != config.election_timeout_ms {
-            return Err(Status::failed_precondition(format!(
+            return Err(refusal!(
+                WrongState,
                 "election_timeout_ms is {} on node {} and {} on node {}; all nodes must agree",
                 config.election_timeout_ms,
                 config.node_id,
                 request.election_timeout_ms,
                 request.from
-            )));
+            ));
         }
         let own = self.group.store().incarnation();
         if request.to_incarnation != 0 && request.to_incarnation != own {
-            return Err(Status::failed_precondition(format!(
+            return Err(refusal!(
+                WrongState,
                 "node {} has another data directory there than the one that the cluster knows; if \
                  that one was lost, {}",
                 config.node_id,
                 replacing(config.node_id)
-            )));
+            ));
         }
         if let Some(acknowledged) = &request.acknowledged {
             self.check_acknowledged(request.from, acknowledged)?;
@@ -149,11 +157,10 @@ impl NodeContext {
     /// # Errors
     /// UNAVAILABLE if the leader does not know its cluster's id yet. Else as [`NodeContext::be_met`] and
     /// [`NodeContext::be_held_by`].
-    async fn be_claimed(&self, request: &HelloRequest) -> Result<(), Status> {
+    async fn be_claimed(&self, request: &HelloRequest) -> Result<(), Refusal> {
         if request.adds {
             let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {
-                let why = format!("node {} does not know its cluster's id yet", request.from);
-                refused(Reason::NotFounded, why)
+                refusal!(NotFounded, "node {} does not know its cluster's id yet", request.from)
             })?;
             return self.be_held_by(Claim::Cluster(cluster)).await;
         }
@@ -167,12 +174,15 @@ impl NodeContext {
     ///
     /// # Errors
     /// FAILED_PRECONDITION if the founder's `peers` differs from this node's. Else as [`NodeContext::take_part_in`].
-    async fn be_met(&self, from: NodeId, founding: &Founding) -> Result<(), Status> {
+    async fn be_met(&self, from: NodeId, founding: &Founding) -> Result<(), Refusal> {
         if founding.founders != self.config.peers {
-            return Err(Status::failed_precondition(format!(
+            return Err(refusal!(
+                WrongState,
                 "peers is {:?} on node {from} and {:?} on node {}; give all founding nodes the same peers",
-                founding.founders, self.config.peers, self.config.node_id,
-            )));
+                founding.founders,
+                self.config.peers,
+                self.config.node_id,
+            ));
         }
         let founder = Founder { id: from, incarnation: founding.incarnation };
         self.take_part_in(founder, founding.claims).await
@@ -187,7 +197,7 @@ impl NodeContext {
     /// fails, and the node stops.
     ///
     /// [`FoundingClaim::claim`]: super::founding_claim::FoundingClaim::claim
-    async fn be_held_by(&self, claim: Claim) -> Result<(), Status> {
+    async fn be_held_by(&self, claim: Claim) -> Result<(), Refusal> {
         let mut held = self.founding_claim.clone().lock_owned().await;
         let (group, me) = (self.group.clone(), self.config.node_id);
         let claiming = async move {
@@ -198,24 +208,25 @@ impl NodeContext {
                     *held = claimed;
                     Ok(())
                 }
-                Ok(false) => Err(Status::failed_precondition(format!(
+                Ok(false) => Err(refusal!(
+                    WrongState,
                     "a message of a cluster has reached node {me} already; see ratchet status there"
-                ))),
+                )),
                 Err(error) => {
                     group.tasks().fail(Fault::CannotGoOn(error.to_string()));
-                    Err(Status::internal(error.to_string()))
+                    Err(refusal!(Internal, "{}", error))
                 }
             }
         };
         let claiming = tokio::spawn(self.group.tasks().watched("a claim", claiming));
-        claiming.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
+        claiming.await.unwrap_or_else(|error| Err(refusal!(Internal, "{}", error)))
     }
 
     /// Lets the founder meet this fresh node, or claim it.
     ///
     /// # Errors
     /// FAILED_PRECONDITION if a cluster of its name knows the node. Else as [`NodeContext::be_held_by`].
-    pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), Status> {
+    pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), Refusal> {
         self.check_never_known()?;
         if claims {
             self.check_has_listened()?;
@@ -228,18 +239,19 @@ impl NodeContext {
     ///
     /// # Errors
     /// FAILED_PRECONDITION if a member took this node for one with another data directory.
-    fn check_never_known(&self) -> Result<(), Status> {
+    fn check_never_known(&self) -> Result<(), Refusal> {
         let Some(member) = self.group.taken_for_another_by() else {
             return Ok(());
         };
         let me = self.config.node_id;
-        Err(Status::failed_precondition(format!(
+        Err(refusal!(
+            WrongState,
             "node {member} of cluster {:?} knows node {me} with another data directory, so this cluster was founded before: look \
              for that directory, or {}. If node {member} is left over from a cluster that is gone for good, stop it, start node \
              {me} again, and ask again",
             self.config.cluster,
             replacing(me)
-        )))
+        ))
     }
 
     /// Refuses to found a cluster with a node that was started just now: members of an earlier cluster may not have sent it
@@ -247,11 +259,12 @@ impl NodeContext {
     ///
     /// # Errors
     /// UNAVAILABLE.
-    fn check_has_listened(&self) -> Result<(), Status> {
+    fn check_has_listened(&self) -> Result<(), Refusal> {
         match Instant::now() < self.listens_until {
-            true => Err(refused(
-                Reason::NotFounded,
-                format!("node {} listens whether a cluster knows it", self.config.node_id),
+            true => Err(refusal!(
+                NotFounded,
+                "node {} listens whether a cluster knows it",
+                self.config.node_id
             )),
             false => Ok(()),
         }
@@ -264,7 +277,7 @@ impl NodeContext {
     /// ALREADY_EXISTS if it belongs to a cluster.
     pub(super) async fn introduce(
         &self, id: NodeId, address: &str, purpose: Purpose,
-    ) -> Result<Member, Status> {
+    ) -> Result<Member, Refusal> {
         let founding = match purpose {
             Purpose::Found(founder, claims) => Some(Founding {
                 founders: self.config.peers.clone(),
@@ -278,7 +291,8 @@ impl NodeContext {
         let member = self.ask_who(id, address, request).await?;
         // A member does not tell.
         if member.incarnation == 0 {
-            return Err(Status::already_exists(format!(
+            return Err(refusal!(
+                NodeExists,
                 "node {id} at {address} belongs to a cluster already; {}",
                 match purpose {
                     Purpose::Add =>
@@ -291,7 +305,7 @@ impl NodeContext {
                         replacing(self.config.node_id)
                     ),
                 }
-            )));
+            ));
         }
         Ok(member)
     }
@@ -301,7 +315,7 @@ impl NodeContext {
     ///
     /// # Errors
     /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
-    pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Status> {
+    pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Refusal> {
         let request = HelloRequest { to_incarnation: known.incarnation, ..self.greeting_to(id) };
         let member = self.ask_who(id, address, request).await?;
         Ok(Member { incarnation: known.incarnation, ..member })
@@ -310,22 +324,22 @@ impl NodeContext {
     /// Greets node `id` at `address`. Returns the member that it would be, with an incarnation of 0 if it is one.
     async fn ask_who(
         &self, id: NodeId, address: &str, request: HelloRequest,
-    ) -> Result<Member, Status> {
+    ) -> Result<Member, Refusal> {
         check_address("peer_address", address)
-            .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
-        let about = |why: &str| format!("node {id} at {address}: {why}");
+            .map_err(|invalid| refusal!(InvalidRequest, "{}", invalid))?;
         match self.transport.hello(address, request, HELLO_TIMEOUT).await {
             Ok(hello) => Ok(Member {
                 peer_address: address.to_owned(),
                 client_address: hello.client_address,
                 incarnation: hello.incarnation,
             }),
-            Err(status) => Err(match status.code() {
-                code @ (Code::FailedPrecondition | Code::InvalidArgument) => {
-                    Status::new(code, about(status.message()))
-                }
-                _ => refused(Reason::NotHeardYet, about(status.message())),
-            }),
+            Err(refused) => {
+                let why = format!("node {id} at {address}: {refused}");
+                Err(match refused.code() {
+                    Code::FailedPrecondition | Code::InvalidArgument => refused.retold(why),
+                    _ => refusal!(NotHeardYet, "{why}"),
+                })
+            }
         }
     }
 
@@ -334,7 +348,7 @@ impl NodeContext {
     ///
     /// # Errors
     /// DATA_LOSS; the text says what to do.
-    fn check_acknowledged(&self, from: NodeId, told: &Acknowledged) -> Result<(), Status> {
+    fn check_acknowledged(&self, from: NodeId, told: &Acknowledged) -> Result<(), Refusal> {
         let asked_first = clock::Instant::from_nanos(told.silent_since_ns);
         let silent = self.group.now().since(asked_first);
         let known = self.group.nodes().into_iter().find(|node| node.id == from);
@@ -343,23 +357,25 @@ impl NodeContext {
         };
         let before = known.log_index.unwrap_or(0);
         if before > told.log_index {
-            return Err(Status::data_loss(format!(
+            return Err(refusal!(
+                DataLoss,
                 "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node {}: its data directory \
                  is an older copy, or its disk lost what it had synced; {}",
                 told.log_index,
                 self.config.node_id,
                 replacing(from)
-            )));
+            ));
         }
         let asks_again = told.silent_since_ns > 0;
         match known.silence.filter(|heard| asks_again && heard.in_term && heard.lasts < silent) {
-            Some(heard) => Err(Status::data_loss(format!(
+            Some(heard) => Err(refusal!(
+                DataLoss,
                 "another process answers as node {from} with the same data: it acknowledged a message that node {} sent it \
                  {} ms ago. One of the two data directories is a copy. Run the one that the other nodes know, never both; {}",
                 self.config.node_id,
                 heard.lasts.as_millis(),
                 replacing(from)
-            ))),
+            )),
             None => Ok(()),
         }
     }

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use ratchet_ids::{EncodeError, Format, Source};
 use tokio::time::{Instant, sleep, timeout_at};
-use tonic::Status;
 
 use super::{
     NodeContext,
@@ -27,7 +26,11 @@ use super::{
 use crate::{
     allocator::{Above, Floor, NextError, Term},
     planted_bugs::{Bug, is_planted},
-    proto::peer::{IdNumbers, TakeIdNumbersRequest, administer_reply::Reply},
+    proto::{
+        Refusal,
+        peer::{IdNumbers, TakeIdNumbersRequest, administer_reply::Reply},
+        refusal,
+    },
     sequence::{Key, Namespace, NamespaceId, Range, WorkerAnswer},
 };
 
@@ -56,7 +59,7 @@ impl NodeContext {
             Source::Key => self.take_in_time(&of, count).await?,
             Source::Date => self.take_of_day(&of, count).await?,
             Source::Worker => {
-                return Err(Status::internal("ids with a worker do not come from a key").into());
+                return Err(refusal!(Internal, "ids with a worker do not come from a key").into());
             }
         };
         Ok(Reply::IdNumbers(IdNumbers { now_ms: self.ids_time.shown_ms(), ..numbers }))
@@ -209,10 +212,11 @@ impl NodeContext {
             Ok(date)
         };
         timeout_at(deadline, asking).await.map_err(|_| {
-            Status::deadline_exceeded(format!(
+            refusal!(
+                DeadlineExceeded,
                 "namespace {:?}: the date was not logged before the deadline; ask again",
                 namespace.config.name
-            ))
+            )
         })?
     }
 }
@@ -249,11 +253,14 @@ fn floor_at(of: &OfKey<'_>, now_ms: u64, leader_ms: u64) -> Result<Floor, Encode
     Ok(Floor { at_least, reach })
 }
 
-fn too_few_orders(of: &OfKey<'_>, left: u64) -> Status {
-    Status::out_of_range(format!(
+fn too_few_orders(of: &OfKey<'_>, left: u64) -> Refusal {
+    refusal!(
+        NumbersExhausted,
         "namespace {:?}: key {} has {left} of its {} order numbers left; ask for fewer, or use another key",
-        of.namespace.config.name, of.key, of.namespace.config.max
-    ))
+        of.namespace.config.name,
+        of.key,
+        of.namespace.config.max
+    )
 }
 
 fn after_the_end(format: &Format) -> EncodeError {

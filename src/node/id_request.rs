@@ -1,10 +1,12 @@
 //! A request for ids with a shape, and its limits.
 
 use ratchet_ids::NAME_BYTES_MAX;
-use tonic::Status;
 
 use super::refusals::check_namespace;
-use crate::sequence::OwnedKey;
+use crate::{
+    proto::{Refusal, refusal},
+    sequence::OwnedKey,
+};
 
 /// The most ids in one request.
 pub const IDS_MAX: u32 = 10_000;
@@ -37,20 +39,22 @@ impl NextIds {
     ///
     /// # Errors
     /// INVALID_ARGUMENT for the namespace's name, the count, the number of parameters or a parameter's name.
-    pub(super) fn check(&self) -> Result<(), Status> {
+    pub(super) fn check(&self) -> Result<(), Refusal> {
         check_namespace(&self.namespace)?;
         self.check_count(IDS_MAX)?;
         let parameters = self.parameters.len();
         if parameters > PARAMETERS_MAX {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "{parameters} parameters are given; no format has more than {PARAMETERS_MAX}"
-            )));
+            ));
         }
         let longest = self.parameters.iter().map(|(name, _)| name.len()).max();
         match longest {
-            Some(bytes) if bytes > NAME_BYTES_MAX => Err(Status::invalid_argument(format!(
+            Some(bytes) if bytes > NAME_BYTES_MAX => Err(refusal!(
+                InvalidRequest,
                 "the name of a parameter has {bytes} bytes; no format has one of more than {NAME_BYTES_MAX}"
-            ))),
+            )),
             _ => Ok(()),
         }
     }
@@ -59,14 +63,16 @@ impl NextIds {
     ///
     /// # Errors
     /// INVALID_ARGUMENT.
-    pub(super) fn check_count(&self, max: u32) -> Result<(), Status> {
+    pub(super) fn check_count(&self, max: u32) -> Result<(), Refusal> {
         if (1..=max).contains(&self.count) {
             return Ok(());
         }
-        Err(Status::invalid_argument(format!(
+        Err(refusal!(
+            InvalidRequest,
             "count is {}; namespace {:?} gives 1 to {max} ids at a time",
-            self.count, self.namespace
-        )))
+            self.count,
+            self.namespace
+        ))
     }
 
     /// How many bytes it holds while it waits, with the copy that is forwarded, and its answer until that is sent.
@@ -83,6 +89,7 @@ impl NextIds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::Code;
 
     fn request() -> NextIds {
         NextIds { namespace: "orders".into(), count: 1, key: None, parameters: Vec::new() }
@@ -110,7 +117,7 @@ mod tests {
             (named(["x".repeat(33)]), "has 33 bytes"),
         ] {
             let refused = request.check().unwrap_err();
-            assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+            assert_eq!(refused.code(), Code::InvalidArgument);
             assert!(refused.message().contains(why), "{refused}");
             assert!(refused.message().len() < 300);
         }

@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 use ratchet_client::{IdSource, Lessor, NotLeased};
 use ratchet_ids::{Ask, EncodeError, Format, Grant, HeldWorker, Observed};
 use tokio::time::Instant;
-use tonic::{Code, Status};
 
 use super::formats::created_again;
 use crate::{
@@ -19,8 +18,9 @@ use crate::{
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     proto::{
+        Code, Refusal,
         peer::{administer_reply::Reply, administer_request::Request},
-        reason_of, refused, retry_after_ms,
+        refusal,
         v1::{self, Reason},
     },
     sequence::{self, NamespaceId},
@@ -92,7 +92,7 @@ impl IdSources {
     ///
     /// # Errors
     /// UNAVAILABLE if the node stops.
-    pub fn known(&self, namespace: NamespaceId) -> Result<Option<Source>, Status> {
+    pub fn known(&self, namespace: NamespaceId) -> Result<Option<Source>, Refusal> {
         self.all.lock().known(namespace)
     }
 
@@ -101,8 +101,8 @@ impl IdSources {
     /// # Errors
     /// Those of `make`, and UNAVAILABLE if the node stops.
     pub fn of(
-        &self, namespace: NamespaceId, make: impl FnOnce() -> Result<Source, Status>,
-    ) -> Result<Source, Status> {
+        &self, namespace: NamespaceId, make: impl FnOnce() -> Result<Source, Refusal>,
+    ) -> Result<Source, Refusal> {
         let mut all = self.all.lock();
         if let Some(source) = all.known(namespace)? {
             return Ok(source);
@@ -139,11 +139,11 @@ impl IdSources {
 }
 
 impl All {
-    fn known(&mut self, namespace: NamespaceId) -> Result<Option<Source>, Status> {
+    fn known(&mut self, namespace: NamespaceId) -> Result<Option<Source>, Refusal> {
         if self.is_closed {
-            return Err(refused(
-                Reason::NodeStopping,
-                "this node stops, and makes no ids any more; ask another one",
+            return Err(refusal!(
+                NodeStopping,
+                "this node stops, and makes no ids any more; ask another one"
             ));
         }
         if is_planted(Bug::WorkerChangedWithinItsTime) {
@@ -163,7 +163,7 @@ impl All {
 
 /// Carries a request to the leader.
 pub type Administer =
-    Box<dyn Fn(Request) -> BoxFuture<'static, Result<Reply, Status>> + Send + Sync>;
+    Box<dyn Fn(Request) -> BoxFuture<'static, Result<Reply, Refusal>> + Send + Sync>;
 
 /// Has the leader lease worker ids to this node.
 pub struct Leader {
@@ -182,7 +182,7 @@ pub struct Leader {
 }
 
 impl Lessor for Leader {
-    type Error = Status;
+    type Error = Refusal;
 
     fn mono_ns(&self) -> u64 {
         self.clock.now().as_nanos()
@@ -192,7 +192,7 @@ impl Lessor for Leader {
         self.clock.wall_ms()
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Grant, NotLeased<Status>> {
+    async fn ask(&self, ask: Ask) -> Result<Grant, NotLeased<Refusal>> {
         let renew = match ask {
             Ask::Lease | Ask::Further => None,
             Ask::Renew(held) => Some(as_message(held)),
@@ -246,12 +246,12 @@ impl Lessor for Leader {
         }
     }
 
-    fn is_final(status: &Status) -> bool {
+    fn is_final(status: &Refusal) -> bool {
         match status.code() {
             // It may take until somebody has mended the clock.
-            Code::Unavailable => reason_of(status).0 == Reason::ClockDoubted,
+            Code::Unavailable => status.reason() == Reason::ClockDoubted,
             Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument => true,
-            Code::ResourceExhausted => retry_after_ms(status).is_none(),
+            Code::ResourceExhausted => status.retry_after_ms.is_none(),
             _ => false,
         }
     }

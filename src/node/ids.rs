@@ -7,7 +7,6 @@ use futures::FutureExt;
 use ratchet_client::NotTaken;
 use ratchet_ids::{EncodeError, Fixed, Format, Wait};
 use tokio::time::{Instant, interval};
-use tonic::{Code, Status};
 
 use super::{
     NodeContext,
@@ -23,10 +22,9 @@ use crate::{
     clock::whole_ms,
     planted_bugs::{Bug, is_planted},
     proto::{
-        busy,
+        Code, Refusal,
         peer::{administer_reply::Reply, administer_request::Request},
-        refused,
-        v1::{self, Reason},
+        refusal, v1,
     },
     sequence::Namespace,
 };
@@ -104,11 +102,12 @@ impl NodeContext {
         };
         check_rate(request, &source.format, Some(source.ids_per_second))?;
         if let Some(key) = &request.key {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "key is {}; ids of namespace {:?} have a worker and belong to no key: leave the key out",
                 key.as_key(),
                 request.namespace
-            ))
+            )
             .into());
         }
         let fixed = (source.format.fixed(&request.parameters(), None)).map_err(|e| invalid(&e))?;
@@ -120,7 +119,7 @@ impl NodeContext {
 
     async fn make(
         &self, source: &Source, count: u64, fixed: Fixed, deadline: Instant,
-    ) -> Result<IdList, NotTaken<Status>> {
+    ) -> Result<IdList, NotTaken<Refusal>> {
         // At most IDS_MAX of them.
         let mut ids = IdList::new(&source.format, count as usize);
         let mut left = count;
@@ -144,13 +143,15 @@ impl NodeContext {
     }
 
     /// Who makes a namespace's ids. `None` if this node does not know the namespace.
-    fn known_maker(self: &Arc<Self>, request: &NextIds) -> Option<Result<MadeBy, Status>> {
+    fn known_maker(self: &Arc<Self>, request: &NextIds) -> Option<Result<MadeBy, Refusal>> {
         let namespaces = self.group.view().namespaces();
         let namespace = namespaces.by_name(&request.namespace)?;
         Some(self.maker(namespace, request))
     }
 
-    fn maker(self: &Arc<Self>, namespace: &Namespace, request: &NextIds) -> Result<MadeBy, Status> {
+    fn maker(
+        self: &Arc<Self>, namespace: &Namespace, request: &NextIds,
+    ) -> Result<MadeBy, Refusal> {
         let limit = namespace.config.count_max.unwrap_or(u64::MAX);
         request.check_count(u32::try_from(limit).map_or(IDS_MAX, |limit| limit.min(IDS_MAX)))?;
         if let Some(source) = self.id_sources.known(namespace.id)? {
@@ -168,7 +169,7 @@ impl NodeContext {
 
     fn make_source(
         self: &Arc<Self>, namespace: &Namespace, format: Format,
-    ) -> Result<Source, Status> {
+    ) -> Result<Source, Refusal> {
         let leader = Leader {
             administer: self.asking_the_leader(),
             clock: self.clock.clone(),
@@ -187,18 +188,18 @@ impl NodeContext {
         Box::new(move |request| {
             let node = node.upgrade();
             let asking = async move {
-                let node = node.ok_or_else(|| refused(Reason::NodeStopping, "the node stops"))?;
+                let node = node.ok_or_else(|| refusal!(NodeStopping, "the node stops"))?;
                 node.ask_leader(request).await
             };
             asking.boxed()
         })
     }
 
-    async fn ask_leader(self: &Arc<Self>, request: Request) -> Result<Reply, Status> {
+    async fn ask_leader(self: &Arc<Self>, request: Request) -> Result<Reply, Refusal> {
         let asked_at = Instant::now();
         let deadline = asked_at + PATIENCE;
         let answer = self.administer(request, Origin::Client, deadline).await;
-        let reply = answer.map_err(Failure::into_status)?;
+        let reply = answer.map_err(Refusal::from)?;
         if let Reply::WorkerLease(lease) = &reply {
             self.hear_leader(lease.now_ms, asked_at);
         }
@@ -222,7 +223,7 @@ impl NodeContext {
         let get = Request::GetNamespace(v1::GetNamespaceRequest { name: name.to_owned() });
         match Box::pin(self.administer(get, Origin::Client, deadline)).await {
             Ok(reply) => drop(v1::Namespace::try_from(reply)?),
-            Err(Failure::Status(status)) if status.code() == Code::NotFound => {
+            Err(Failure::Refused(status)) if status.code() == Code::NotFound => {
                 return Err(not_found(name).into());
             }
             Err(failure) => return Err(failure),
@@ -230,15 +231,18 @@ impl NodeContext {
         let learnt = view.until_namespaces(|known| known.by_name(name).is_some());
         let learnt = tokio::time::timeout_at(deadline, learnt).await;
         learnt.map_err(|_| {
-            refused(Reason::NotHeardYet, format!(
+            refusal!(
+                NotHeardYet,
                 "node {} has not heard of namespace {name:?} yet, which the leader knows; ask again",
                 self.config.node_id
-            ))
+            )
             .into()
         })
     }
 
-    fn not_made(&self, not_taken: NotTaken<Status>, request: &NextIds, format: &Format) -> Status {
+    fn not_made(
+        &self, not_taken: NotTaken<Refusal>, request: &NextIds, format: &Format,
+    ) -> Refusal {
         let name = &request.namespace;
         match not_taken {
             NotTaken::Refused(status) => status,
@@ -246,31 +250,29 @@ impl NodeContext {
             NotTaken::NoLease(Some(status)) if status.code() == Code::ResourceExhausted => status,
             NotTaken::NoLease(Some(status)) => {
                 let why = status.message();
-                refused(
-                    Reason::NoLeader,
-                    format!(
-                        "namespace {name:?}: no worker id was leased before the deadline: {why}"
-                    ),
+                refusal!(
+                    NoLeader,
+                    "namespace {name:?}: no worker id was leased before the deadline: {why}"
                 )
             }
-            NotTaken::NoLease(None) => refused(
-                Reason::NoLeader,
-                format!(
-                    "namespace {name:?}: no worker id was leased before the deadline: no leader answered"
-                ),
+            NotTaken::NoLease(None) => refusal!(
+                NoLeader,
+                "namespace {name:?}: no worker id was leased before the deadline: no leader answered"
             ),
             NotTaken::UsedUp(time) => {
                 let ms = whole_ms(time);
-                let why = format!(
+                refusal!(
+                    IdsUsedUp,
                     "namespace {name:?}: the ids that this node can make before the deadline are used up; the next one \
                      comes in {ms} ms"
-                );
-                busy(Reason::IdsUsedUp, ms, why)
+                )
+                .retry_after(ms)
             }
-            NotTaken::Ended => Status::out_of_range(format!(
+            NotTaken::Ended => refusal!(
+                FormatEnded,
                 "the format of namespace {name:?} has ended on {}; create a namespace with another one",
                 format.date_time(format.last_ms())
-            )),
+            ),
         }
     }
 
@@ -296,38 +298,43 @@ impl NodeContext {
 
 /// Refuses more ids than a worker, or a key, has in a second: they would be taken from others, and lost at the deadline.
 /// `rate` is that number; `None`: there is no such limit.
-fn check_rate(request: &NextIds, format: &Format, rate: Option<u128>) -> Result<(), Status> {
+fn check_rate(request: &NextIds, format: &Format, rate: Option<u128>) -> Result<(), Refusal> {
     let whose = match format.source() {
         ratchet_ids::Source::Worker => "a worker makes",
         ratchet_ids::Source::Key | ratchet_ids::Source::Date => "a key has",
     };
     if format.source() == ratchet_ids::Source::Date && request.count > ORDERS_MAX {
-        return Err(Status::invalid_argument(format!(
+        return Err(refusal!(
+            InvalidRequest,
             "count is {}; namespace {:?} gives 1 to {ORDERS_MAX} order numbers at a time",
-            request.count, request.namespace
-        )));
+            request.count,
+            request.namespace
+        ));
     }
     match rate {
-        Some(rate) if u128::from(request.count) > rate => Err(Status::invalid_argument(format!(
+        Some(rate) if u128::from(request.count) > rate => Err(refusal!(
+            InvalidRequest,
             "count is {}; {whose} {rate} ids of namespace {:?} in a second: ask for fewer at a time",
-            request.count, request.namespace
-        ))),
+            request.count,
+            request.namespace
+        )),
         Some(_) | None => Ok(()),
     }
 }
 
-pub(super) fn invalid(error: &EncodeError) -> Status {
-    Status::invalid_argument(error.to_string())
+pub(super) fn invalid(error: &EncodeError) -> Refusal {
+    refusal!(InvalidRequest, "{}", error)
 }
 
 /// Why a time or a number has no id.
-pub(super) fn ended(name: &str, error: &EncodeError) -> Status {
-    Status::out_of_range(format!("namespace {name:?}: {error}"))
+pub(super) fn ended(name: &str, error: &EncodeError) -> Refusal {
+    refusal!(NumbersExhausted, "namespace {name:?}: {error}")
 }
 
-fn not_found(name: &str) -> Status {
-    Status::not_found(format!(
+fn not_found(name: &str) -> Refusal {
+    refusal!(
+        NamespaceNotFound,
         "{} --format FORMAT (ratchet id formats lists them)",
         no_namespace(name).message()
-    ))
+    )
 }

@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ratchet_ids::{DateTime, Observed, Offset};
-use tonic::Status;
 
 use super::believed_time::{Belief, BelievedTime, ClockDoubt, Readings};
 use crate::{
     clock::{Clock, Instant},
     consensus::{ClockDistance, Group},
     metrics::Metrics,
-    proto::{refused, v1::Reason},
+    proto::{Refusal, refusal},
     sequence::NodeId,
 };
 
@@ -77,7 +76,7 @@ impl IdsTime {
     ///
     /// # Errors
     /// UNAVAILABLE with [`Reason::ClockDoubted`] if a majority's clocks do not agree: nothing may be made of this node's time.
-    pub fn now_ms(&self, term: u64) -> Result<u64, Status> {
+    pub fn now_ms(&self, term: u64) -> Result<u64, Refusal> {
         match self.look(term) {
             Belief::Agreed { time_ms, .. } | Belief::RunsOn { time_ms, .. } => Ok(time_ms),
             Belief::Doubted(doubt) => {
@@ -121,14 +120,12 @@ impl IdsTime {
         self.note(self.state.lock().time.told(now, leader_ms), "the leader's clock");
     }
 
-    fn refusal(&self, doubt: ClockDoubt) -> Status {
+    fn refusal(&self, doubt: ClockDoubt) -> Refusal {
         let node = self.node;
-        refused(
-            Reason::ClockDoubted,
-            format!(
-                "node {node} leads, and makes no ids of a time, because its wall clock is not believed: {doubt}; set the clock \
+        refusal!(
+            ClockDoubted,
+            "node {node} leads, and makes no ids of a time, because its wall clock is not believed: {doubt}; set the clock \
                  of its machine, or have another node lead: ratchet transfer"
-            ),
         )
     }
 
@@ -186,6 +183,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use super::*;
+    use crate::proto::{Code, v1::Reason};
 
     const HOUR_MS: u64 = 3_600_000;
 
@@ -262,8 +260,8 @@ mod tests {
         let (time, others) = ids_time(&clock);
         others.differ.store(true, Ordering::SeqCst);
         let refused = time.now_ms(1).unwrap_err();
-        assert_eq!(refused.code(), tonic::Code::Unavailable);
-        assert_eq!(crate::proto::reason_of(&refused).0, Reason::ClockDoubted);
+        assert_eq!(refused.code(), Code::Unavailable);
+        assert_eq!(refused.reason(), Reason::ClockDoubted);
         for part in ["node 1 leads", "1970-01-01T10:00:00.000Z", "7200.000 s ahead", "transfer"] {
             assert!(refused.message().contains(part), "{refused}");
         }

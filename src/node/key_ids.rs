@@ -10,7 +10,6 @@ use std::{sync::Arc, time::Duration};
 
 use ratchet_ids::{EncodeError, Fixed, Format, Parts};
 use tokio::time::{Instant, sleep, timeout_at};
-use tonic::Status;
 
 use super::{
     NodeContext,
@@ -24,10 +23,9 @@ use super::{
 };
 use crate::{
     proto::{
-        busy,
+        Refusal,
         peer::{IdNumbers, TakeIdNumbersRequest, administer_request::Request},
-        refused,
-        v1::Reason,
+        refusal,
     },
     sequence::OwnedKey,
 };
@@ -44,11 +42,12 @@ impl NodeContext {
         self: &Arc<Self>, request: &NextIds, format: Format, deadline: Instant,
     ) -> Result<MadeIds, Failure> {
         let key = request.key.as_ref().ok_or_else(|| {
-            Status::invalid_argument(format!(
+            refusal!(
+                InvalidRequest,
                 "ids of namespace {name:?} come from the sequence of a key, and none is given; name one, as in: ratchet id \
                  next {name} 42",
                 name = request.namespace
-            ))
+            )
         })?;
         let id = match key {
             OwnedKey::Id(id) => Some(*id),
@@ -71,7 +70,7 @@ impl NodeContext {
     /// joins the line for what it did not get.
     async fn numbers_of(
         self: &Arc<Self>, line: &Line, format: &Format, count: u32, deadline: Instant,
-    ) -> Result<IdNumbers, Status> {
+    ) -> Result<IdNumbers, Refusal> {
         if self.key_queues.has(line) {
             let none = IdNumbers::default();
             let at_once = Duration::ZERO;
@@ -94,7 +93,7 @@ impl NodeContext {
     async fn wait_in_line(
         self: &Arc<Self>, line: &Line, format: &Format, (left, numbers): (u32, IdNumbers),
         wait: Duration, deadline: Instant,
-    ) -> Result<IdNumbers, Status> {
+    ) -> Result<IdNumbers, Refusal> {
         self.metrics.id_waits.inc();
         let in_time = |ids| Instant::now() + least_wait(format, ids) < deadline;
         let joined = (self.key_queues).join(line, left, numbers, deadline, in_time);
@@ -106,13 +105,11 @@ impl NodeContext {
         }
         match timeout_at(deadline, &mut place.answer).await {
             Ok(answer) => answer.unwrap_or_else(|_| Err(stops())),
-            Err(_) if is_silent(place.asked_at()) => Err(refused(
-                Reason::NoLeader,
-                format!(
-                    "namespace {:?}: the leader gave no ids of key {} before the deadline; ask again",
-                    line.namespace,
-                    line.key.as_key()
-                ),
+            Err(_) if is_silent(place.asked_at()) => Err(refusal!(
+                NoLeader,
+                "namespace {:?}: the leader gave no ids of key {} before the deadline; ask again",
+                line.namespace,
+                line.key.as_key()
             )),
             Err(_) => Err(used_up(line, Duration::from_millis(format.tick_ms()))),
         }
@@ -162,7 +159,7 @@ impl NodeContext {
     /// Asks the leader for up to `count` numbers of a key.
     async fn ask_for_numbers(
         self: &Arc<Self>, line: &Line, count: u32, deadline: Instant,
-    ) -> Result<IdNumbers, Status> {
+    ) -> Result<IdNumbers, Refusal> {
         let take = Request::TakeIdNumbers(TakeIdNumbersRequest {
             namespace: line.namespace.clone(),
             format: line.format.clone(),
@@ -171,7 +168,7 @@ impl NodeContext {
         });
         let asked_at = Instant::now();
         let reply = Box::pin(self.administer(take, Origin::Client, deadline)).await;
-        let numbers = IdNumbers::try_from(reply.map_err(Failure::into_status)?)?;
+        let numbers = IdNumbers::try_from(reply.map_err(Refusal::from)?)?;
         self.hear_leader(numbers.now_ms, asked_at);
         Ok(numbers)
     }
@@ -198,18 +195,19 @@ fn least_wait(format: &Format, ids: u64) -> Duration {
     Duration::from_millis(units.saturating_mul(format.tick_ms()))
 }
 
-fn used_up(line: &Line, wait: Duration) -> Status {
+fn used_up(line: &Line, wait: Duration) -> Refusal {
     let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-    let why = format!(
-        "namespace {:?}: the ids of key {} until the deadline are used up; ask again in {ms} ms",
-        line.namespace,
-        line.key.as_key()
-    );
-    busy(Reason::IdsUsedUp, ms, why)
+    let key = line.key.as_key();
+    refusal!(
+        IdsUsedUp,
+        "namespace {:?}: the ids of key {key} until the deadline are used up; ask again in {ms} ms",
+        line.namespace
+    )
+    .retry_after(ms)
 }
 
-fn stops() -> Status {
-    refused(Reason::NodeStopping, "the node stops; ask another one")
+fn stops() -> Refusal {
+    refusal!(NodeStopping, "the node stops; ask another one")
 }
 
 /// The ids with these numbers.

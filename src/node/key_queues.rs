@@ -21,9 +21,11 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::Instant};
-use tonic::Status;
 
-use crate::{proto::peer::IdNumbers, sequence::OwnedKey};
+use crate::{
+    proto::{Refusal, peer::IdNumbers},
+    sequence::OwnedKey,
+};
 
 /// So many callers may come before those that have gone are looked for.
 const SWEEP_MIN: usize = 1_024;
@@ -98,13 +100,13 @@ struct Waiter {
     demand: Arc<Demand>,
     numbers: IdNumbers,
     deadline: Instant,
-    answer: oneshot::Sender<Result<IdNumbers, Status>>,
+    answer: oneshot::Sender<Result<IdNumbers, Refusal>>,
 }
 
 /// A caller's place in a line. Whoever drops it has gone.
 pub struct Place {
     /// Its numbers, all at once.
-    pub answer: oneshot::Receiver<Result<IdNumbers, Status>>,
+    pub answer: oneshot::Receiver<Result<IdNumbers, Refusal>>,
     /// It begins the line: it must see to it that somebody asks the leader.
     pub is_first: bool,
     demand: Arc<Demand>,
@@ -239,7 +241,7 @@ impl Batch {
     }
 
     /// Tells all of them why they get nothing.
-    pub fn refuse(&mut self, status: &Status) {
+    pub fn refuse(&mut self, status: &Refusal) {
         for waiter in self.waiters.drain(..) {
             waiter.demand.take_off(u32::MAX);
             // As in `share`.
@@ -253,6 +255,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::proto::refusal;
 
     fn line(format: &str) -> Line {
         Line { namespace: "chat".to_owned(), format: format.to_owned(), key: OwnedKey::Id(1) }
@@ -303,7 +306,7 @@ mod tests {
         assert_eq!(batch.ids(), 2);
         batch.share(&numbers(&[(200, 1)]));
         assert_eq!(answered(&mut late), Some(numbers(&[(200, 1)])));
-        batch.refuse(&Status::out_of_range("ended"));
+        batch.refuse(&refusal!(NumbersExhausted, "ended"));
         let refused = last.answer.try_recv().expect("an answer");
         assert_eq!(refused.expect_err("refused").message(), "ended");
         assert!(!queues.collect(&chat, &mut batch));

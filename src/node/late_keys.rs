@@ -5,15 +5,13 @@
 //! Invariant: nothing was taken of a late key, and no key has numbers at a later place of the message. All numbers of a
 //! message are of one namespace.
 
-use tonic::Status;
-
 use super::request::{Exhausted, Keys, ManyRanges, NextMany, RefusedKeys};
-use crate::proto::{reason_of, v1::Reason};
+use crate::proto::{Refusal, refusal, v1::Reason};
 
 impl RefusedKeys {
     /// True if the leader handed over: nothing else refuses single keys so.
     fn are_late(&self) -> bool {
-        reason_of(&self.why).0 == Reason::Busy
+        self.why.reason() == Reason::Busy
     }
 }
 
@@ -62,12 +60,13 @@ impl ManyRanges {
     }
 
     /// Gives the late keys what the next leader answered, or why it did not.
-    pub(super) fn add_late(&mut self, rest: Result<ManyRanges, Status>) {
+    pub(super) fn add_late(&mut self, rest: Result<ManyRanges, Refusal>) {
         let places: Vec<u32> = self.late_places().collect();
         self.refused.retain(|refused| !refused.are_late());
         let rest = match rest {
-            Ok(rest) if !rest.is_of(places.len()) => Err(Status::internal(
-                "the next leader's answer has other keys than it was asked for: ask again for this key",
+            Ok(rest) if !rest.is_of(places.len()) => Err(refusal!(
+                Internal,
+                "the next leader's answer has other keys than it was asked for: ask again for this key"
             )),
             rest => rest,
         };
@@ -100,9 +99,10 @@ impl ManyRanges {
 }
 
 /// Why late keys get no numbers: another namespace has the name by now.
-pub(super) fn replaced() -> Status {
-    Status::aborted(
-        "the namespace was replaced while the leader handed over: ask again for this key",
+pub(super) fn replaced() -> Refusal {
+    refusal!(
+        HandoverLost,
+        "the namespace was replaced while the leader handed over: ask again for this key"
     )
 }
 
@@ -111,16 +111,15 @@ mod tests {
     use super::*;
     use crate::{
         node::route::KnownRoute,
-        proto::{busy, refused},
         sequence::{Key, NamespaceId},
     };
 
-    fn refused_at(places: &[u32], why: Status) -> RefusedKeys {
+    fn refused_at(places: &[u32], why: Refusal) -> RefusedKeys {
         RefusedKeys { places: places.to_vec(), why }
     }
 
     fn used_up(places: &[u32], left: &[u64]) -> Option<Exhausted> {
-        let why = Status::out_of_range("used up");
+        let why = refusal!(NumbersExhausted, "used up");
         Some(Exhausted { places: places.to_vec(), left: left.to_vec(), why })
     }
 
@@ -134,8 +133,8 @@ mod tests {
             increment: 1,
             exhausted: used_up(&[5], &[2]),
             refused: vec![
-                refused_at(&[3], refused(Reason::KeysMaxReached, "too many keys")),
-                refused_at(&[2, 4], busy(Reason::Busy, 100, "handed over")),
+                refused_at(&[3], refusal!(KeysMaxReached, "too many keys")),
+                refused_at(&[2, 4], refusal!(Busy, "handed over").retry_after(100)),
             ],
             namespace: Some(NamespaceId(7)),
             ..ManyRanges::default()
@@ -165,7 +164,7 @@ mod tests {
     #[test]
     fn late_keys_that_nobody_answers_for_are_refused_and_the_others_keep_their_numbers() {
         let (request, mut answer) = request();
-        answer.add_late(Err(refused(Reason::NoLeader, "nobody leads")));
+        answer.add_late(Err(refusal!(NoLeader, "nobody leads")));
         assert_eq!(answer.firsts, [7, 7, 0, 0, 0, 0]);
         assert!([2, 4].iter().all(|place| {
             answer.refused_at(*place).is_some_and(|why| why.message() == "nobody leads")

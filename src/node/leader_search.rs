@@ -6,13 +6,12 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tonic::{Code, Status};
 
 use super::NodeContext;
 use crate::{
     consensus::Leadership,
     ordered_watch,
-    proto::{refused, v1::Reason},
+    proto::{Code, Refusal, refusal, v1::Reason},
     sequence::{NamespaceId, NodeId},
     storage::Member,
 };
@@ -65,7 +64,7 @@ pub type Attempt<A> = Result<A, NoAnswer>;
 #[derive(Debug)]
 pub enum NoAnswer {
     /// The leader refuses the request: another attempt would come to the same.
-    Refused(Status),
+    Refused(Refusal),
     /// The node does not lead, or its answer is lost: ask the leader, whichever node that is by now.
     Unanswered,
     /// As `Unanswered`, and the request may have been carried out. Asking another leader does no harm.
@@ -74,8 +73,8 @@ pub enum NoAnswer {
     Mistaken,
 }
 
-impl From<Status> for NoAnswer {
-    fn from(status: Status) -> Self {
+impl From<Refusal> for NoAnswer {
+    fn from(status: Refusal) -> Self {
         NoAnswer::Refused(status)
     }
 }
@@ -83,8 +82,8 @@ impl From<Status> for NoAnswer {
 /// Why a request was not answered.
 #[derive(Debug)]
 pub enum Failure {
-    /// With this status.
-    Status(Status),
+    /// It is refused, or was not answered in time.
+    Refused(Refusal),
     /// It came from a peer, and nothing was done.
     NotLeader(NotLed),
 }
@@ -98,19 +97,19 @@ pub struct NotLed {
     pub other_namespace: bool,
 }
 
-impl Failure {
-    /// Why a request of this node's own failed.
-    pub(super) fn into_status(self) -> Status {
-        match self {
-            Failure::Status(status) => status,
-            Failure::NotLeader(_) => refused(Reason::NoLeader, "no leader is known"),
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(refusal) => refusal,
+            // Only a peer's request fails so. Others are forwarded.
+            Failure::NotLeader(_) => refusal!(NoLeader, "no leader is known"),
         }
     }
 }
 
-impl From<Status> for Failure {
-    fn from(status: Status) -> Self {
-        Failure::Status(status)
+impl From<Refusal> for Failure {
+    fn from(status: Refusal) -> Self {
+        Failure::Refused(status)
     }
 }
 
@@ -257,7 +256,7 @@ impl NodeContext {
         }
     }
 
-    fn no_leader_answered(&self) -> Status {
+    fn no_leader_answered(&self) -> Refusal {
         let now = self.group.leadership().borrow().clone();
         let known = match &now.leader {
             Some((leader, _)) if *leader == self.config.node_id => {
@@ -276,26 +275,24 @@ impl NodeContext {
             true => Reason::NoLeader,
             false => Reason::NotFounded,
         };
-        refused(
-            reason,
-            format!(
-                "node {}: no leader answered before the deadline: {known}; see ratchet status",
-                self.config.node_id
-            ),
-        )
+        let why = format!(
+            "node {}: no leader answered before the deadline: {known}; see ratchet status",
+            self.config.node_id
+        );
+        Refusal::new(reason, why)
     }
 }
 
 /// True if libraries repeat a call by themselves that is answered so.
-fn is_repeated(status: &Status) -> bool {
+fn is_repeated(status: &Refusal) -> bool {
     matches!(status.code(), Code::Unavailable | Code::ResourceExhausted)
 }
 
 /// UNKNOWN for a request that may have been carried out.
-fn outcome_unknown() -> Status {
+fn outcome_unknown() -> Refusal {
     let why = "a leader that was asked may have carried the request out, and none says so: ask again with the same request \
                id, or look before you ask again";
-    refused(Reason::OutcomeUnknown, why)
+    refusal!(OutcomeUnknown, "{why}")
 }
 
 /// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{
     NodeContext,
@@ -13,7 +12,7 @@ use super::{
 };
 use crate::{
     allocator::{self, Explained, Holding, ListedSection, Term, list_sections},
-    proto::{peer::administer_reply::Reply, v1},
+    proto::{Refusal, peer::administer_reply::Reply, refusal, v1},
     sequence::{KeyKind, Namespace, OwnedKey, Progression, SectionKey, SectionRecord},
     storage::PageAsked,
 };
@@ -57,34 +56,36 @@ impl NodeContext {
     ///
     /// # Errors
     /// NOT_FOUND if there is none of that name.
-    pub(super) fn namespace_named(&self, name: &str) -> Result<Namespace, Status> {
+    pub(super) fn namespace_named(&self, name: &str) -> Result<Namespace, Refusal> {
         let namespaces = self.group.view().namespaces();
         (namespaces.by_name(name).cloned()).ok_or_else(|| no_namespace(name))
     }
 }
 
 /// Which page a message asks for.
-fn page_asked(namespace: &Namespace, list: v1::ListKeysRequest) -> Result<PageAsked, Status> {
+fn page_asked(namespace: &Namespace, list: v1::ListKeysRequest) -> Result<PageAsked, Refusal> {
     let limit = match list.limit {
         0 => PAGE_KEYS,
         limit if limit <= PAGE_KEYS_MAX => limit,
         limit => {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "limit is {limit}; a page has at most {PAGE_KEYS_MAX} keys: ask for the next one with after"
-            )));
+            ));
         }
     };
     if namespace.config.key_kind == KeyKind::Id && !list.prefix.is_empty() {
-        return Err(Status::invalid_argument(format!(
+        return Err(refusal!(
+            InvalidRequest,
             "prefix is \"{}\", but namespace {:?} takes ids as keys, which have none; give after to begin at an id",
             list.prefix.escape_ascii(),
             namespace.config.name
-        )));
+        ));
     }
     let after = list.after.map(|after| {
         let after = key_of(Some(after))?;
         check_kind(namespace, after.as_key())?;
-        Ok::<_, Status>(namespace.section_of(after.as_key()).key)
+        Ok::<_, Refusal>(namespace.section_of(after.as_key()).key)
     });
     Ok(PageAsked {
         namespace: namespace.id,

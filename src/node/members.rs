@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{
     NodeContext, administer::ANSWER_MARGIN, error::proposal_failed, hello::Purpose,
@@ -12,7 +11,7 @@ use super::{
 use crate::{
     clock,
     consensus::MembershipChange,
-    proto::{ongoing, peer::administer_reply::Reply, v1},
+    proto::{Refusal, peer::administer_reply::Reply, refusal, v1},
     sequence::NodeId,
     storage::Member,
 };
@@ -24,21 +23,23 @@ impl NodeContext {
     pub(super) async fn add_node(
         &self, term: u64, v1::AddNodeRequest { id, peer_address }: v1::AddNodeRequest,
         deadline: Instant,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         if id == 0 {
-            return Err(Status::invalid_argument("id is 0; node ids start at 1"));
+            return Err(refusal!(InvalidRequest, "id is 0; node ids start at 1"));
         }
         if self.config.dev {
-            return Err(Status::failed_precondition(
+            return Err(refusal!(
+                WrongState,
                 "this cluster is for trying (--dev): if its first node lost its data, it would found a cluster anew, and \
-                 numbers would begin at 1 again beside the other nodes. Found one that grows with: ratchet found",
+                 numbers would begin at 1 again beside the other nodes. Found one that grows with: ratchet found"
             ));
         }
         let is_member = || {
-            Status::already_exists(format!(
+            refusal!(
+                NodeExists,
                 "node {id} is a member already; ratchet node promote {id} makes a learner a voter, \
                  ratchet node update {id} takes in another address"
-            ))
+            )
         };
         let known = self.group.nodes().into_iter().find(|node| node.id == id);
         if known.as_ref().is_some_and(|known| known.voter || known.log_index.is_some()) {
@@ -67,7 +68,7 @@ impl NodeContext {
     pub(super) async fn update_node(
         &self, term: u64, v1::UpdateNodeRequest { id, peer_address }: v1::UpdateNodeRequest,
         deadline: Instant,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         let known = self.known(id)?;
         let address = peer_address.as_ref().unwrap_or(&known.peer_address);
         let member = self.find(id, &known, address).await?;
@@ -80,7 +81,7 @@ impl NodeContext {
 
     pub(super) async fn promote_node(
         &self, term: u64, node: v1::NodeRequest, deadline: Instant,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         self.known(node.id)?;
         let change = MembershipChange::Promote(node.id);
         self.change_voters(term, change, node.force, deadline).await
@@ -88,13 +89,14 @@ impl NodeContext {
 
     pub(super) async fn remove_node(
         &self, term: u64, node: v1::NodeRequest, deadline: Instant,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         self.known(node.id)?;
         if node.id == self.config.node_id {
-            return Err(Status::failed_precondition(format!(
+            return Err(refusal!(
+                WrongState,
                 "node {} leads; hand the leadership over first: ratchet transfer",
                 node.id
-            )));
+            ));
         }
         let change = MembershipChange::Remove(node.id);
         self.change_voters(term, change, node.force, deadline).await
@@ -103,7 +105,7 @@ impl NodeContext {
     /// Promotes or removes a node, once the voters after the change can go on.
     async fn change_voters(
         &self, term: u64, change: MembershipChange, force: bool, deadline: Instant,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         let (asked, asked_at) = (Instant::now(), self.group.now());
         while let Err(unfit) = self.group.check_voters_after(term, &change, asked_at) {
             let patience = match unfit.silent {
@@ -115,7 +117,7 @@ impl NodeContext {
                 break;
             }
             if Instant::now() + ANSWER_MARGIN >= patience.min(deadline) {
-                return Err(Status::failed_precondition(unfit.to_string()));
+                return Err(refusal!(WrongState, "{}", unfit));
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -128,30 +130,29 @@ impl NodeContext {
     async fn change(
         &self, term: u64, change: MembershipChange, unless_unfit: Option<clock::Instant>,
         deadline: Instant,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
         let changing = self.group.change(term, change, unless_unfit);
         let done = tokio::time::timeout_at(in_time, changing).await.map_err(|_| {
-            ongoing(
+            refusal!(
+                DeadlineExceeded,
                 "the membership change is not through yet, and goes on: a majority of its voters \
-                 must write it down; see ratchet status",
+                 must write it down; see ratchet status"
             )
+            .ongoing()
         })?;
         done.map_err(proposal_failed)?;
         Ok(self.membership())
     }
 
     /// The member `id`.
-    pub(super) fn known(&self, id: NodeId) -> Result<Member, Status> {
+    pub(super) fn known(&self, id: NodeId) -> Result<Member, Refusal> {
         let mut members = self.group.members();
         if let Some((member, _)) = members.remove(&id) {
             return Ok(member);
         }
         let ids: Vec<String> = members.keys().map(u64::to_string).collect();
-        Err(Status::not_found(format!(
-            "node {id} is not a member; the members are {}",
-            ids.join(", ")
-        )))
+        Err(refusal!(NodeNotFound, "node {id} is not a member; the members are {}", ids.join(", ")))
     }
 
     fn membership(&self) -> Reply {

@@ -3,15 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, TryStreamExt};
-use tonic::Status;
 
 use super::NodeContext;
 use crate::{
     allocator::{Inheritance, MemoryHeader, NotInherited},
     proto::{
+        Refusal,
         peer::{MemoryPart, MemoryReply},
-        refused,
-        v1::Reason,
+        refusal,
     },
 };
 
@@ -31,24 +30,25 @@ impl NodeContext {
     /// if another one begins to arrive. DEADLINE_EXCEEDED if the next part does not come in time. UNAVAILABLE if this
     /// node stops. INTERNAL if a part makes it panic.
     pub async fn take_memory(
-        self: &Arc<Self>, mut parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
-    ) -> Result<MemoryReply, Status> {
+        self: &Arc<Self>, mut parts: impl Stream<Item = Result<MemoryPart, Refusal>> + Send + Unpin,
+    ) -> Result<MemoryReply, Refusal> {
         let first = self.next_part(&mut parts).await?;
-        let first = first.ok_or_else(|| Status::invalid_argument("the memory has no parts"))?;
+        let first = first.ok_or_else(|| refusal!(InvalidRequest, "the memory has no parts"))?;
         let (origin, header) = self.group.begin_memory::<MemoryHeader>(&first).await?;
         if header.term != origin.term() {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "the leader of term {} sends the memory of term {}",
                 origin.term(),
                 header.term
-            )));
+            ));
         }
         let bytes_max = 2 * self.config.memory_limits().bytes_max;
         let work = self.group.store().blocking();
         let mut inheritance =
             Inheritance::begin(&header, bytes_max, work).map_err(|why| self.refuse_memory(why))?;
         let number = self.inheritance.begin();
-        let given_up = || Status::aborted("another memory began to arrive");
+        let given_up = || refusal!(HandoverLost, "another memory began to arrive");
         while let Some(part) = self.next_part(&mut parts).await? {
             if !self.inheritance.is_latest(number) {
                 return Err(given_up());
@@ -58,14 +58,14 @@ impl NodeContext {
                 taken.map(|()| inheritance)
             });
             let taken = taking.await;
-            let taken = taken.map_err(|e| Status::internal(format!("a memory was lost: {e}")))?;
+            let taken = taken.map_err(|e| refusal!(Internal, "a memory was lost: {e}"))?;
             inheritance = taken.map_err(|why| self.refuse_memory(why))?;
         }
         let digest = inheritance.digest().map_err(|why| self.refuse_memory(why))?;
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
         self.group.check_origin(&origin).await?;
         if self.leaving.is_cancelled() {
-            return Err(refused(Reason::NodeStopping, "this node stops"));
+            return Err(refusal!(NodeStopping, "this node stops"));
         }
         if !self.inheritance.keep(number, inheritance, digest) {
             return Err(given_up());
@@ -83,35 +83,37 @@ impl NodeContext {
 
     /// The next part of a memory. `None` at its end.
     async fn next_part(
-        &self, parts: &mut (impl Stream<Item = Result<MemoryPart, Status>> + Unpin),
-    ) -> Result<Option<MemoryPart>, Status> {
+        &self, parts: &mut (impl Stream<Item = Result<MemoryPart, Refusal>> + Unpin),
+    ) -> Result<Option<MemoryPart>, Refusal> {
         let timeouts = PART_TIMEOUTS * self.config.election_timeout_ms;
         let patience = Duration::from_millis(timeouts + self.config.shutdown_timeout_ms);
         let next = tokio::time::timeout(patience, parts.try_next());
         let part = tokio::select! {
             biased;
-            () = self.leaving.cancelled() => return Err(refused(Reason::NodeStopping, "this node stops")),
+            () = self.leaving.cancelled() => return Err(refusal!(NodeStopping, "this node stops")),
             part = next => part,
         };
         part.unwrap_or_else(|_| {
-            Err(Status::deadline_exceeded(format!(
+            Err(refusal!(
+                DeadlineExceeded,
                 "no part of the memory came for {} ms",
                 patience.as_millis()
-            )))
+            ))
         })
     }
 
     /// What the sender of a memory is told.
-    fn refuse_memory(&self, why: NotInherited) -> Status {
+    fn refuse_memory(&self, why: NotInherited) -> Refusal {
         let (node, max_mb) = (self.config.node_id, 2 * self.config.memory_max_mb);
         let status = match why {
-            NotInherited::TooLarge => Status::resource_exhausted(format!(
+            NotInherited::TooLarge => refusal!(
+                MemoryFull,
                 "the memory takes more than the {max_mb} MB that node {node} gives it, twice its memory_max_mb; give \
                  all nodes the same memory_max_mb"
-            )),
-            NotInherited::Format(_) => Status::failed_precondition(why.to_string()),
+            ),
+            NotInherited::Format(_) => refusal!(WrongState, "{}", why),
             NotInherited::Codec(_) | NotInherited::Damaged(_) => {
-                Status::invalid_argument(why.to_string())
+                refusal!(InvalidRequest, "{}", why)
             }
         };
         tracing::warn!(why = status.message(), "the memory of the leader is not taken");

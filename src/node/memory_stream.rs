@@ -11,11 +11,11 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
-use tonic::{Code, Status};
 
 use super::NodeContext;
 use crate::{
     allocator::{MemoryReader, NotSent, Term},
+    proto::{Code, Refusal, refusal},
     sequence::{MemoryDigest, NodeId},
 };
 
@@ -32,7 +32,7 @@ pub struct MemoryStream {
     memory: MemoryReader,
     parts: mpsc::Sender<Vec<u8>>,
     /// The task that sends the parts. It returns what the receiver holds.
-    sending: AbortOnDropHandle<Result<MemoryDigest, Status>>,
+    sending: AbortOnDropHandle<Result<MemoryDigest, Refusal>>,
     /// If the receiver takes no part for so long, it is given up.
     stall_max: Duration,
 }
@@ -45,7 +45,7 @@ pub enum SendFailed {
     Memory(#[from] NotSent),
     /// The receiver refused it, or cannot be reached.
     #[error("{}", .0.message())]
-    Receiver(#[from] Status),
+    Receiver(#[from] Refusal),
     /// The receiver takes no more, or too slowly.
     #[error("it was not sent within {0:?}")]
     TooSlow(Duration),
@@ -59,7 +59,7 @@ pub enum SendFailed {
 
 /// What a successor that did not take a memory is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum Persistence {
     /// It cannot be reached, is too slow, or stops. Another attempt may succeed, and another voter is better.
     Transient,
     /// It has no room, or cannot read the memory. It can lead all the same.
@@ -68,17 +68,17 @@ pub enum Refusal {
 
 impl SendFailed {
     /// What the successor is good for.
-    pub fn refusal(&self) -> Refusal {
+    pub fn persistence(&self) -> Persistence {
         match self {
             SendFailed::Receiver(status) => match status.code() {
                 Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Aborted => {
-                    Refusal::Transient
+                    Persistence::Transient
                 }
-                _ => Refusal::Final,
+                _ => Persistence::Final,
             },
-            SendFailed::TooSlow(_) => Refusal::Transient,
+            SendFailed::TooSlow(_) => Persistence::Transient,
             SendFailed::Memory(_) | SendFailed::Task(_) | SendFailed::Different(..) => {
-                Refusal::Final
+                Persistence::Final
             }
         }
     }
@@ -165,7 +165,7 @@ impl MemoryStream {
     async fn refusal(&mut self) -> SendFailed {
         match (&mut self.sending).await {
             Ok(Err(refused)) => refused.into(),
-            Ok(Ok(_)) => Status::internal("the receiver answered before the last part").into(),
+            Ok(Ok(_)) => refusal!(Internal, "the receiver answered before the last part").into(),
             Err(failed) => failed.into(),
         }
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{
     NodeContext,
@@ -15,8 +14,9 @@ use super::{
 };
 use crate::{
     proto::{
+        Refusal,
         peer::{administer_reply::Reply, administer_request::Request},
-        v1,
+        refusal, v1,
     },
     sequence::{
         Command, InvalidNamespace, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
@@ -49,7 +49,7 @@ impl NodeContext {
 
     pub(super) async fn create_namespace(
         &self, term: u64, create: v1::CreateNamespaceRequest,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         check_steps(create.step, create.step_min, create.step_max).map_err(invalid)?;
         check_limits(create.count_max, create.keys_max, 1).map_err(invalid)?;
         check_section_size(create.section_size).map_err(invalid)?;
@@ -68,7 +68,7 @@ impl NodeContext {
 
     pub(super) async fn update_namespace(
         &self, term: u64, update: v1::UpdateNamespaceRequest,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         check_namespace(&update.name)?;
         check_steps(update.step, update.step_min, update.step_max).map_err(invalid)?;
         check_limits(update.count_max, update.keys_max, 0).map_err(invalid)?;
@@ -99,7 +99,7 @@ impl NodeContext {
     }
 
     /// Refuses a change that does not fit the format of a namespace's ids.
-    fn check_wish(&self, name: &str, wish: SequenceWish) -> Result<(), Status> {
+    fn check_wish(&self, name: &str, wish: SequenceWish) -> Result<(), Refusal> {
         let namespaces = self.group.view().namespaces();
         let with_format = namespaces.by_name(name).filter(|n| n.config.format.is_some());
         with_format.map_or(Ok(()), |namespace| check_sequence(&id_format(namespace)?, wish))
@@ -107,13 +107,14 @@ impl NodeContext {
 
     pub(super) async fn delete_namespace(
         &self, term: u64, delete: v1::DeleteNamespaceRequest,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         let v1::DeleteNamespaceRequest { name, confirm, forget } = delete;
         check_namespace(&name)?;
         if confirm != name {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "confirm is {confirm:?}; to delete namespace {name:?} and all its keys, give its name again"
-            )));
+            ));
         }
         let delete = Command::DeleteNamespace { name, forget };
         let deleted = self.group.propose(term, delete).await;
@@ -128,11 +129,11 @@ impl NodeContext {
                 }))
             }
             Outcome::NamespaceDeleted(Err(refused)) => Err(refusal(&refused)),
-            other => Err(Status::internal(format!("unexpected outcome: {other:?}"))),
+            other => Err(refusal!(Internal, "unexpected outcome: {other:?}")),
         }
     }
 
-    pub(super) fn get_namespace(&self, get: v1::GetNamespaceRequest) -> Result<Reply, Status> {
+    pub(super) fn get_namespace(&self, get: v1::GetNamespaceRequest) -> Result<Reply, Refusal> {
         match self.group.view().namespaces().by_name(&get.name) {
             Some(namespace) => Ok(Reply::Namespace(to_wire(namespace))),
             None => Err(no_namespace(&get.name)),
@@ -154,11 +155,11 @@ impl NodeContext {
         (first.collect(), namespaces.count())
     }
 
-    async fn change_namespace(&self, term: u64, command: Command) -> Result<Reply, Status> {
+    async fn change_namespace(&self, term: u64, command: Command) -> Result<Reply, Refusal> {
         match self.group.propose(term, command).await.map_err(proposal_failed)? {
             Outcome::Namespace(Ok(namespace)) => Ok(Reply::Namespace(to_wire(&namespace))),
             Outcome::Namespace(Err(refused)) => Err(refusal(&refused)),
-            other => Err(Status::internal(format!("unexpected outcome: {other:?}"))),
+            other => Err(refusal!(Internal, "unexpected outcome: {other:?}")),
         }
     }
 }
@@ -172,23 +173,23 @@ fn kind(named: v1::KeyKind) -> Option<KeyKind> {
     }
 }
 
-fn refusal(refused: &NamespaceRefused) -> Status {
+fn refusal(refused: &NamespaceRefused) -> Refusal {
     match refused {
-        NamespaceRefused::Exists(_) => Status::already_exists(refused.to_string()),
+        NamespaceRefused::Exists(_) => refusal!(NamespaceExists, "{}", refused),
         NamespaceRefused::NotFound(_) | NamespaceRefused::DeletedBefore { .. } => {
-            Status::not_found(refused.to_string())
+            refusal!(NamespaceNotFound, "{}", refused)
         }
         NamespaceRefused::Fixed { .. }
         | NamespaceRefused::BelowFloor { .. }
         | NamespaceRefused::IdsUsedUp
-        | NamespaceRefused::TooMany(_) => Status::failed_precondition(refused.to_string()),
-        NamespaceRefused::Invalid(_) => Status::invalid_argument(refused.to_string()),
+        | NamespaceRefused::TooMany(_) => refusal!(WrongState, "{}", refused),
+        NamespaceRefused::Invalid(_) => refusal!(InvalidRequest, "{}", refused),
     }
 }
 
 fn namespace_config(
     create: v1::CreateNamespaceRequest, now_ms: u64,
-) -> Result<NamespaceConfig, Status> {
+) -> Result<NamespaceConfig, Refusal> {
     let defaults = NamespaceConfig::new(create.name.clone());
     let key_kind = kind(create.key_kind()).unwrap_or(KeyKind::Id);
     let format = create.format.as_deref();
@@ -221,8 +222,8 @@ fn namespace_config(
     Ok(config)
 }
 
-fn invalid(invalid: InvalidNamespace) -> Status {
-    Status::invalid_argument(invalid.to_string())
+fn invalid(invalid: InvalidNamespace) -> Refusal {
+    refusal!(InvalidRequest, "{}", invalid)
 }
 
 fn to_wire(namespace: &Namespace) -> v1::Namespace {

@@ -2,16 +2,18 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use tonic::Status;
-
-use crate::{sequence::NodeId, storage::Member};
+use crate::{
+    proto::{Refusal, refusal},
+    sequence::NodeId,
+    storage::Member,
+};
 
 /// Refuses members of which some advertise an address of the loopback interface and others do not: a loopback address leads
 /// each node to itself.
 ///
 /// # Errors
 /// FAILED_PRECONDITION; the text says what to set.
-pub fn check_reach(members: &BTreeMap<NodeId, Member>) -> Result<(), Status> {
+pub fn check_reach(members: &BTreeMap<NodeId, Member>) -> Result<(), Refusal> {
     let peers: fn(&Member) -> &str = |member| &member.peer_address;
     let clients: fn(&Member) -> &str = |member| &member.client_address;
     let kinds = [
@@ -25,13 +27,14 @@ pub fn check_reach(members: &BTreeMap<NodeId, Member>) -> Result<(), Status> {
         let (Some((here, hidden)), Some((there, open))) = (at(true), at(false)) else {
             continue;
         };
-        return Err(Status::failed_precondition(format!(
+        return Err(refusal!(
+            WrongState,
             "node {here} tells {of} the address {}, which leads every other machine to itself, and node {there} at {} is on \
              another one: set {settings} on node {here} to an address that all reach, start it again, and, if it is a member \
              already, tell the others: ratchet node update {here} --peer-address HOST:PORT",
             address(hidden),
             address(open),
-        )));
+        ));
     }
     Ok(())
 }

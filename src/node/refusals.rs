@@ -1,27 +1,29 @@
 //! What callers are told of requests that several files refuse: one text each.
 
-use tonic::Status;
-
-use crate::sequence::{NamespaceRefused, check_name};
+use crate::{
+    proto::{Refusal, refusal},
+    sequence::{NamespaceRefused, check_name},
+};
 
 /// Checks a namespace's name.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if no namespace can have it.
-pub(super) fn check_namespace(name: &str) -> Result<(), Status> {
-    check_name(name).map_err(|invalid| Status::invalid_argument(invalid.to_string()))
+pub(super) fn check_namespace(name: &str) -> Result<(), Refusal> {
+    check_name(name).map_err(|invalid| refusal!(InvalidRequest, "{}", invalid))
 }
 
 /// NOT_FOUND for a namespace's name; INVALID_ARGUMENT if no namespace can have it. So a text never holds a long one.
-pub(super) fn no_namespace(name: &str) -> Status {
+pub(super) fn no_namespace(name: &str) -> Refusal {
     let not_found = || NamespaceRefused::NotFound(name.to_owned()).to_string();
-    check_namespace(name).map_or_else(|refused| refused, |()| Status::not_found(not_found()))
+    check_namespace(name)
+        .map_or_else(|refused| refused, |()| refusal!(NamespaceNotFound, "{}", not_found()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonic::Code;
+    use crate::proto::Code;
 
     #[test]
     fn a_name_that_no_namespace_can_have_is_malformed_and_not_repeated_if_it_is_long() {

@@ -1,14 +1,12 @@
 //! Which keys of a request get no numbers while the others do, and what their callers are told.
 
-use tonic::Status;
-
 use super::{
     Config,
     request::{Exhausted, ManyRanges, RefusedKeys},
 };
 use crate::{
     allocator::NextMany as Taken,
-    proto::{busy, refused, v1::Reason},
+    proto::{Refusal, refusal},
     sequence::{Namespace, NamespaceConfig},
     storage::LowDisk,
 };
@@ -36,7 +34,7 @@ pub fn many_ranges(
 ) -> ManyRanges {
     let all = taken.exhausted.iter().map(|(place, left)| (at(*place), *left));
     let exhausted = exhausted(namespace, &all.collect::<Vec<_>>());
-    let mut refuse = |places: &[usize], why: &dyn Fn() -> Status| {
+    let mut refuse = |places: &[usize], why: &dyn Fn() -> Refusal| {
         if !places.is_empty() {
             let places = places.iter().map(|place| at(*place) as u32).collect();
             refused.push(RefusedKeys { places, why: why() });
@@ -65,13 +63,14 @@ pub fn many_ranges(
 ///
 /// # Errors
 /// INVALID_ARGUMENT.
-pub fn check_count_of(namespace: &Namespace, config: &Config, count: u64) -> Result<(), Status> {
+pub fn check_count_of(namespace: &Namespace, config: &Config, count: u64) -> Result<(), Refusal> {
     match namespace.config.count_max {
-        Some(most) if count > most => Err(Status::invalid_argument(format!(
+        Some(most) if count > most => Err(refusal!(
+            InvalidRequest,
             "count is {count}; namespace {:?} gives between 1 and {most} numbers of a key in one request (its \
              count_max)",
             namespace.config.name
-        ))),
+        )),
         _ => check_count(count, config.count_max),
     }
 }
@@ -80,23 +79,21 @@ pub fn check_count_of(namespace: &Namespace, config: &Config, count: u64) -> Res
 ///
 /// # Errors
 /// INVALID_ARGUMENT.
-pub fn check_count(count: u64, most: u64) -> Result<(), Status> {
+pub fn check_count(count: u64, most: u64) -> Result<(), Refusal> {
     if (1..=most).contains(&count) {
         return Ok(());
     }
-    Err(Status::invalid_argument(format!("count is {count}; it must lie between 1 and {most}")))
+    Err(refusal!(InvalidRequest, "count is {count}; it must lie between 1 and {most}"))
 }
 
 /// Why a new key gets no numbers.
-pub fn over_quota(namespace: &Namespace) -> Status {
+pub fn over_quota(namespace: &Namespace) -> Refusal {
     let name = &namespace.config.name;
     let keys_max = namespace.config.keys_max.unwrap_or_default();
-    refused(
-        Reason::KeysMaxReached,
-        format!(
-            "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new one \
+    refusal!(
+        KeysMaxReached,
+        "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new one \
          gets none; raise it with: ratchet namespace update {name} --keys-max N"
-        ),
     )
 }
 
@@ -104,15 +101,11 @@ pub fn over_quota(namespace: &Namespace) -> Status {
 const MEMORY_RETRY_AFTER_MS: u64 = 100;
 
 /// Why a key that is new to the leader's term gets no numbers now.
-pub fn memory_full(max_mb: u64) -> Status {
-    busy(
-        Reason::MemoryFull,
-        MEMORY_RETRY_AFTER_MS,
-        format!(
+pub fn memory_full(max_mb: u64) -> Refusal {
+    refusal!(MemoryFull,
             "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \
              are in use go on; try again in {MEMORY_RETRY_AFTER_MS} ms, and if this lasts, raise memory_max_mb on all nodes"
-        ),
-    )
+    ).retry_after(MEMORY_RETRY_AFTER_MS)
 }
 
 /// How soon to ask again for keys whose turn would have come after the leader had begun to hand over.
@@ -120,26 +113,19 @@ const NEXT_LEADER_RETRY_AFTER_MS: u64 = 100;
 
 /// Why keys of a message get no numbers from a leader that hands over, while the others do. The node that the caller asked
 /// gets them from the next leader (`late_keys.rs`).
-fn too_late() -> Status {
-    busy(
-        Reason::Busy,
-        NEXT_LEADER_RETRY_AFTER_MS,
-        format!(
+fn too_late() -> Refusal {
+    refusal!(Busy,
             "the leader handed over before it was this key's turn, and took nothing of it; ask again in \
              {NEXT_LEADER_RETRY_AFTER_MS} ms"
-        ),
-    )
+    ).retry_after(NEXT_LEADER_RETRY_AFTER_MS)
 }
 
 /// How soon to ask again for what the disks have no room for: somebody has to make room.
 const DISK_RETRY_AFTER_MS: u64 = 5_000;
 
 /// Why a key that never got a number gets none now, and no namespace is created.
-pub fn low_disk(low: LowDisk) -> Status {
-    busy(
-        Reason::DiskReserve,
-        DISK_RETRY_AFTER_MS,
-        format!(
+pub fn low_disk(low: LowDisk) -> Refusal {
+    refusal!(DiskReserve,
             "{}: {low}. Keys that have numbers go on; new keys and namespaces are refused until a quarter more than the \
              reserve is free: make room on the disks of all nodes",
             match low.follower {
@@ -147,8 +133,7 @@ pub fn low_disk(low: LowDisk) -> Status {
                 Some(_) =>
                     "disks are nearly full, and the voters whose disks have room are no majority",
             }
-        ),
-    )
+    ).retry_after(DISK_RETRY_AFTER_MS)
 }
 
 /// The places of a request whose numbers are used up, and how many numbers each has left.
@@ -159,10 +144,11 @@ fn exhausted(namespace: &Namespace, exhausted: &[(usize, u64)]) -> Option<Exhaus
     Some(Exhausted {
         places: exhausted.iter().map(|(place, _)| *place as u32).collect(),
         left: exhausted.iter().map(|(_, left)| *left).collect(),
-        why: Status::out_of_range(format!(
+        why: refusal!(
+            NumbersExhausted,
             "fewer numbers than were asked for are left below {}",
             end_of(namespace)
-        )),
+        ),
     })
 }
 

@@ -13,13 +13,15 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use tokio::time::Instant;
-use tonic::{Code, Status};
 
 use super::{Config, StartError, hello::HELLO_TIMEOUT, seams::FIRST_SET};
 use crate::{
     consensus::Transport,
     planted_bugs::{Bug, is_planted},
-    proto::peer::{Acknowledged, HelloRequest, HelloResponse},
+    proto::{
+        Code, Refusal,
+        peer::{Acknowledged, HelloRequest, HelloResponse},
+    },
     sequence::NodeId,
     storage::{AppliedTable, LogStore, Store, StoreError},
 };
@@ -104,7 +106,7 @@ impl Asker<'_> {
                 let clock_ns = self.ask_one(leader, &at, mine, until).await?.clock_ns;
                 answered.push((leader, (at, clock_ns)));
             }
-            Ok::<_, Status>(answered)
+            Ok::<_, Refusal>(answered)
         });
         let mut answered = BTreeMap::new();
         for one in join_all(asked).await {
@@ -121,7 +123,7 @@ impl Asker<'_> {
 
     async fn ask_one(
         &self, to: NodeId, address: &str, mine: Acknowledged, until: Instant,
-    ) -> Result<HelloResponse, Status> {
+    ) -> Result<HelloResponse, Refusal> {
         let request =
             HelloRequest { acknowledged: Some(mine), ..HelloRequest::from_node(self.config, to) };
         let left = until.saturating_duration_since(Instant::now());

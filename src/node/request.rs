@@ -5,10 +5,12 @@
 //! the request is served.
 
 use bytes::Bytes;
-use tonic::Status;
 
 use super::route::{KnownRoute, Route};
-use crate::sequence::{InvalidKey, Key, Lifetime, MessageId, NamespaceId, OwnedKey, RequestId};
+use crate::{
+    proto::{Refusal, refusal},
+    sequence::{InvalidKey, Key, Lifetime, MessageId, NamespaceId, OwnedKey, RequestId},
+};
 
 /// The most keys that one request has.
 pub const REQUEST_KEYS_MAX: usize = 65_536;
@@ -94,7 +96,7 @@ pub struct RefusedKeys {
     /// Their places in the request, from 0.
     pub places: Vec<u32>,
     /// What was wrong, and what to do.
-    pub why: Status,
+    pub why: Refusal,
 }
 
 /// The keys that got no numbers, because fewer than they asked for are left below the namespace's `max`.
@@ -105,12 +107,12 @@ pub struct Exhausted {
     /// How many numbers each of them has left, in the order of `places`.
     pub left: Vec<u64>,
     /// OUT_OF_RANGE, and what to do. One text serves all keys: a request has up to 65 536.
-    pub why: Status,
+    pub why: Refusal,
 }
 
 impl ManyRanges {
     /// Why the key at `place` got no numbers, if it was refused.
-    pub fn refused_at(&self, place: usize) -> Option<&Status> {
+    pub fn refused_at(&self, place: usize) -> Option<&Refusal> {
         let place = u32::try_from(place).ok()?;
         // Places grow.
         let refused = |places: &[u32]| places.binary_search(&place).is_ok();
@@ -150,18 +152,18 @@ impl Keys {
     /// # Errors
     /// INVALID_ARGUMENT unless there are 1 to [`REQUEST_KEYS_MAX`] keys, and each name has 1 to 256 bytes. The text names
     /// the place of a wrong one.
-    pub fn check(&self) -> Result<(), Status> {
+    pub fn check(&self) -> Result<(), Refusal> {
         let asked = self.len();
         if asked == 0 || asked > REQUEST_KEYS_MAX {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "the message has {asked} keys; give between 1 and {REQUEST_KEYS_MAX}, all of one kind"
-            )));
+            ));
         }
         if let Keys::Names(names) = self {
             for (place, name) in names.iter().enumerate() {
-                Key::name(name).map_err(|invalid| {
-                    Status::invalid_argument(format!("place {place}: {invalid}"))
-                })?;
+                Key::name(name)
+                    .map_err(|invalid| refusal!(InvalidRequest, "place {place}: {invalid}"))?;
             }
         }
         Ok(())
@@ -185,14 +187,15 @@ impl NextMany {
     /// and there are as many counts as keys, or none.
     pub fn new(
         namespace: String, keys: Keys, counts: Vec<u64>, id: Option<MessageId>, known: KnownRoute,
-    ) -> Result<NextMany, Status> {
+    ) -> Result<NextMany, Refusal> {
         let (n, counted) = (keys.len(), counts.len());
         keys.check()?;
         if counted != 0 && counted != n {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "the message has {n} keys and {counted} counts; give a count for each key, or none at \
                  all for one number of each"
-            )));
+            ));
         }
         Ok(NextMany { namespace, keys, counts, id, known, meant: None })
     }
@@ -204,8 +207,8 @@ impl NextMany {
 }
 
 /// What a caller is told of a key that is none.
-pub fn invalid_key(invalid: InvalidKey) -> Status {
-    Status::invalid_argument(invalid.to_string())
+pub fn invalid_key(invalid: InvalidKey) -> Refusal {
+    refusal!(InvalidRequest, "{}", invalid)
 }
 
 /// What a caller calls a message: the request id in `bytes`, if there is one, for as long as the retry window says. Without a
@@ -216,13 +219,13 @@ pub fn invalid_key(invalid: InvalidKey) -> Status {
 /// or one of them stands without an id.
 pub fn message_id(
     bytes: Option<&[u8]>, window_ms: Option<u64>, made_ms: Option<u64>,
-) -> Result<Option<MessageId>, Status> {
+) -> Result<Option<MessageId>, Refusal> {
     const WINDOW_MAX: u64 = Lifetime::WINDOW_MS_MAX;
     let why = match (bytes, window_ms, made_ms) {
         (None, None, None) => return Ok(None),
         (Some(bytes), None, _) | (Some(bytes), Some(..=WINDOW_MAX), Some(_)) => {
             let id = RequestId::new(bytes);
-            let id = id.map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
+            let id = id.map_err(|invalid| refusal!(InvalidRequest, "{}", invalid))?;
             let lifetime = window_ms.map_or(Lifetime::CONFIGURED, Lifetime::of_window_ms);
             return Ok(Some(MessageId { id, lifetime, made_ms }));
         }
@@ -235,5 +238,5 @@ pub fn message_id(
             "retry_window_ms is {window_ms}; it goes with a request id, and is at most {WINDOW_MAX}"
         ),
     };
-    Err(Status::invalid_argument(why))
+    Err(refusal!(InvalidRequest, "{why}"))
 }

@@ -10,7 +10,6 @@
 use std::sync::Arc;
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
-use tonic::Status;
 
 use super::{
     Config,
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::{
     metrics::Metrics,
-    proto::{busy, v1::Reason},
+    proto::{Refusal, refusal},
 };
 
 /// How many bytes an answer has for each key. An answer with fewer keys than [`ANSWER_KEYS_MIN`] is not counted,
@@ -63,7 +62,7 @@ impl RequestMemory {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if more than the limit would be held, or more than the caller's share of it.
-    pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Status> {
+    pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Refusal> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let caller = Caller::current();
         let own = caller.as_ref().map_or(0, |caller| caller.hold(bytes));
@@ -80,19 +79,20 @@ impl RequestMemory {
         };
         drop(reserved);
         self.refused.inc();
-        let why = format!(
+        let full = refusal!(
+            Busy,
             "{whose} hold as much memory as they may (memory_requests_max_mb is {}); try again \
              in {RETRY_AFTER_MS} ms, or ask for fewer keys at a time",
             self.bytes_max >> 20
         );
-        Err(busy(Reason::Busy, RETRY_AFTER_MS, why))
+        Err(full.retry_after(RETRY_AFTER_MS))
     }
 
     /// Reserves `bytes` bytes; `None` if they are too few to count.
     ///
     /// # Errors
     /// As [`RequestMemory::reserve`].
-    pub fn reserve_if_many(self: &Arc<Self>, bytes: usize) -> Result<Option<Reservation>, Status> {
+    pub fn reserve_if_many(self: &Arc<Self>, bytes: usize) -> Result<Option<Reservation>, Refusal> {
         (bytes >= COUNTED_BYTES_MIN).then(|| self.reserve(bytes)).transpose()
     }
 
@@ -103,7 +103,7 @@ impl RequestMemory {
     /// As [`RequestMemory::reserve`].
     pub fn reserve_for_answer(
         self: &Arc<Self>, keys: usize,
-    ) -> Result<Option<Reservation>, Status> {
+    ) -> Result<Option<Reservation>, Refusal> {
         if keys < ANSWER_KEYS_MIN {
             return Ok(None);
         }
@@ -137,6 +137,7 @@ impl Drop for Reservation {
 mod tests {
     use super::*;
     use crate::node::callers::Callers;
+    use crate::proto::Code;
 
     #[test]
     fn a_reservation_beyond_the_limit_is_refused_until_another_is_dropped() {
@@ -145,7 +146,7 @@ mod tests {
         let memory = RequestMemory::new(&config, &metrics);
         let first = memory.reserve(10 << 20).unwrap();
         let refused = memory.reserve(7 << 20).unwrap_err();
-        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        assert_eq!(refused.code(), Code::ResourceExhausted);
         for part in ["memory_requests_max_mb is 16", "in 100 ms"] {
             assert!(refused.message().contains(part), "{refused}");
         }

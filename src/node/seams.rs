@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{GrpcTransport, Transport},
+    consensus::Transport,
     storage::StoreOptions,
 };
 
@@ -25,12 +25,13 @@ pub struct Seams {
     pub listens_before_founding: Duration,
 }
 
-impl Default for Seams {
-    fn default() -> Self {
+impl Seams {
+    /// The real clock and disk, and this transport.
+    pub fn real(transport: Arc<dyn Transport>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         Seams {
             storage: StoreOptions::new(clock.clone()),
-            transport: Arc::new(GrpcTransport::default()),
+            transport,
             clock,
             listens_before_founding: Duration::from_secs(1),
         }

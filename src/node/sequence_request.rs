@@ -1,7 +1,6 @@
 //! How each kind of request is checked, answered out of a term's memory, and carried to the leader.
 
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{
     Config, NodeContext,
@@ -19,10 +18,9 @@ use super::{
 use crate::{
     allocator::{NextError, Term, WAITING_KEY_BYTES},
     proto::{
-        busy, expired,
+        Refusal,
         peer::{forward_reply::Reply, forward_request::Request as Forward},
-        refused,
-        v1::Reason,
+        refusal,
     },
     sequence::{Key, KeyKind, MessageId, Namespace, NamespaceId, Range},
 };
@@ -46,7 +44,7 @@ pub trait SequenceRequest: Send + Sync {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if a count is 0, or greater than `count_max` without an id.
-    fn check(&self, _config: &Config) -> Result<(), Status> {
+    fn check(&self, _config: &Config) -> Result<(), Refusal> {
         Ok(())
     }
 
@@ -107,7 +105,7 @@ pub trait SequenceRequest: Send + Sync {
     }
 
     /// Completes an answer with that to its rest, or with why there is none.
-    fn add_rest(&self, _answer: &mut Self::Answer, _rest: Result<Self::Answer, Status>) {}
+    fn add_rest(&self, _answer: &mut Self::Answer, _rest: Result<Self::Answer, Refusal>) {}
 
     /// How many numbers an answer that leaves a rest gives.
     fn numbers_in(&self, _answer: &Self::Answer) -> u64 {
@@ -150,7 +148,7 @@ impl SequenceRequest for Next {
 
     answered_by!(Next);
 
-    fn check(&self, config: &Config) -> Result<(), Status> {
+    fn check(&self, config: &Config) -> Result<(), Refusal> {
         check_count(self.count, count_max(self.has_id(), config))
     }
 
@@ -196,7 +194,7 @@ impl SequenceRequest for Next {
 impl Next {
     /// What an earlier try took under the request's id. If there is none, the request is refused: its count is too large.
     async fn taken_before(
-        &self, term: &Term, namespace: &Namespace, too_large: Status, deadline: Instant,
+        &self, term: &Term, namespace: &Namespace, too_large: Refusal, deadline: Instant,
     ) -> Attempt<Range> {
         let Some(id) = &self.id else {
             return Err(too_large.into());
@@ -255,7 +253,7 @@ impl SequenceRequest for NextMany {
         self.keys.len()
     }
 
-    fn check(&self, config: &Config) -> Result<(), Status> {
+    fn check(&self, config: &Config) -> Result<(), Refusal> {
         let most = count_max(self.has_id(), config);
         self.counts.iter().try_for_each(|&count| check_count(count, most))
     }
@@ -308,7 +306,7 @@ impl SequenceRequest for NextMany {
         }
     }
 
-    fn add_rest(&self, answer: &mut ManyRanges, rest: Result<ManyRanges, Status>) {
+    fn add_rest(&self, answer: &mut ManyRanges, rest: Result<ManyRanges, Refusal>) {
         answer.add_late(rest);
     }
 
@@ -355,10 +353,11 @@ impl NextMany {
 }
 
 /// Why a key of a message with an id gets nothing although its count is allowed by now.
-fn left_out() -> Status {
-    Status::invalid_argument(
+fn left_out() -> Refusal {
+    refusal!(
+        InvalidRequest,
         "an earlier try with this request id left the key out, because its count was above count_max then; ask for this key \
-         with another request id",
+         with another request id"
     )
 }
 
@@ -371,7 +370,7 @@ fn count_max(has_id: bool, config: &Config) -> u64 {
 ///
 /// # Errors
 /// INVALID_ARGUMENT, with what to give instead.
-pub(super) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Status> {
+pub(super) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Refusal> {
     if key.kind() == namespace.config.key_kind {
         return Ok(());
     }
@@ -379,22 +378,24 @@ pub(super) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Stat
         KeyKind::Id => "give an id (key.id)",
         KeyKind::Name => "give a name (key.name, ratchet next --name)",
     };
-    Err(Status::invalid_argument(format!(
+    Err(refusal!(
+        InvalidRequest,
         "namespace {:?} takes keys of kind {}; {key} is of kind {}: {give}",
         namespace.config.name,
         namespace.config.key_kind,
         key.kind()
-    )))
+    ))
 }
 
 /// Why a term did not answer a request for `count` numbers, or that another node is to be asked.
 pub(super) fn failed(error: NextError, namespace: &Namespace, term: &Term, count: u64) -> NoAnswer {
     NoAnswer::Refused(match error {
         NextError::NotLeading => return NoAnswer::Unanswered,
-        NextError::Exhausted { left } => Status::out_of_range(format!(
+        NextError::Exhausted { left } => refusal!(
+            NumbersExhausted,
             "count is {count}: only {left} numbers are left below {}",
             end_of(namespace)
-        )),
+        ),
         NextError::Unknown => outcome_unknown(&error, &namespace.config.name),
         NextError::DeadlineExceeded if namespace.config.gapless && count > 0 => {
             outcome_unknown(&error, &namespace.config.name)
@@ -404,56 +405,55 @@ pub(super) fn failed(error: NextError, namespace: &Namespace, term: &Term, count
                 0 => String::new(),
                 others => format!(", and for {others} other keys"),
             };
-            let why = format!(
+            refusal!(
+                RequestIdReused,
                 "the request id was used for {used} numbers of key {} of namespace {:?}{others}; give another request \
                  another id",
                 key.as_key(),
                 namespace.config.name
-            );
-            refused(Reason::RequestIdReused, why)
+            )
         }
-        NextError::IdsFull { bytes_max } => busy(
-            Reason::RequestIdsFull,
-            IDS_RETRY_AFTER_MS,
-            format!(
-                "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
-                bytes_max >> 20
-            ),
-        ),
-        NextError::IdExpired { made_ms, clock_ms } => expired(
-            clock_ms,
-            format!(
-                "made_ms is {made_ms}, and the clock of request ids shows {clock_ms}: the message was made later than now, or so \
-                 long ago that its request id may be forgotten. It took nothing. If it was not sent before, send it with made_ms \
-                 {clock_ms}; otherwise an earlier copy may have taken its numbers: look before you ask again"
-            ),
-        ),
+        NextError::IdsFull { bytes_max } => refusal!(
+            RequestIdsFull,
+            "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
+            bytes_max >> 20
+        )
+        .retry_after(IDS_RETRY_AFTER_MS),
+        NextError::IdExpired { made_ms, clock_ms } => refusal!(
+            RequestIdExpired,
+            "made_ms is {made_ms}, and the clock of request ids shows {clock_ms}: the message was made later than now, or so \
+             long ago that its request id may be forgotten. It took nothing. If it was not sent before, send it with made_ms \
+             {clock_ms}; otherwise an earlier copy may have taken its numbers: look before you ask again"
+        )
+        .at_request_clock(clock_ms),
         NextError::OverQuota { .. } => over_quota(namespace),
         NextError::MemoryFull { max_mb } => memory_full(max_mb),
         NextError::LowDisk(low) => low_disk(low),
         // It was checked before, so `max` was lowered meanwhile.
-        NextError::AboveMax => Status::out_of_range(format!(
+        NextError::AboveMax => refusal!(
+            NumbersExhausted,
             "a floor is above max {} of namespace {:?}, which was lowered meanwhile; raise it with: ratchet namespace \
              update {} --max N",
-            namespace.config.max, namespace.config.name, namespace.config.name
-        )),
-        NextError::DeadlineExceeded => Status::deadline_exceeded(format!(
+            namespace.config.max,
+            namespace.config.name,
+            namespace.config.name
+        ),
+        NextError::DeadlineExceeded => refusal!(
+            DeadlineExceeded,
             "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",
             namespace.config.name,
             term.term()
-        )),
-        NextError::Store(error) => Status::internal(error.to_string()),
+        ),
+        NextError::Store(error) => refusal!(Internal, "{}", error),
     })
 }
 
 /// What a caller is told that may have taken numbers of a gapless key.
-pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Status {
-    refused(
-        Reason::OutcomeUnknown,
-        format!(
-            "{why}: namespace {namespace:?} is gapless, and the numbers may be taken; with a request id it is safe to \
+pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal {
+    refusal!(
+        OutcomeUnknown,
+        "{why}: namespace {namespace:?} is gapless, and the numbers may be taken; with a request id it is safe to \
              ask again"
-        ),
     )
 }
 
@@ -465,24 +465,20 @@ fn bytes_of(id: &Option<MessageId>) -> usize {
 ///
 /// # Errors
 /// FAILED_PRECONDITION, with what to do.
-pub(super) fn check_id(namespace: &Namespace, has_id: bool) -> Result<(), Status> {
+pub(super) fn check_id(namespace: &Namespace, has_id: bool) -> Result<(), Refusal> {
     let config = &namespace.config;
     let name = &config.name;
     match (config.gapless, has_id) {
-        (false, true) => Err(refused(
-            Reason::RequestIdUnsupported,
-            format!(
-                "namespace {name:?} is not gapless, and knows no request ids: ask without one; a retry takes new numbers, \
+        (false, true) => Err(refusal!(
+            RequestIdUnsupported,
+            "namespace {name:?} is not gapless, and knows no request ids: ask without one; a retry takes new numbers, \
                  which costs nothing there"
-            ),
         )),
-        (true, false) if !config.request_id_optional => Err(refused(
-            Reason::RequestIdRequired,
-            format!(
-                "namespace {name:?} is gapless: give a request id (request_id, Idempotency-Key, --request-id), so that \
+        (true, false) if !config.request_id_optional => Err(refusal!(
+            RequestIdRequired,
+            "namespace {name:?} is gapless: give a request id (request_id, Idempotency-Key, --request-id), so that \
                  asking again after a lost answer leaves no gap; or allow such requests with: ratchet namespace update \
                  {name} --request-id-optional true"
-            ),
         )),
         (false, false) | (true, _) => Ok(()),
     }

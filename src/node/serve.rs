@@ -6,7 +6,6 @@
 use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{
     NodeContext,
@@ -24,6 +23,7 @@ use crate::{
     planted_bugs::{Bug, is_planted},
     proto::{
         peer::{NotLeader, forward_reply::Reply},
+        refusal,
         v1::Reason,
     },
     sequence::{Namespace, NodeId},
@@ -79,7 +79,7 @@ impl NodeContext {
                 // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
                 let routing = self.route_to_leader(&request, origin, may_be_done, deadline);
                 let routed = Box::pin(routing).await;
-                if let Err(Failure::Status(_)) = &routed
+                if let Err(Failure::Refused(_)) = &routed
                     && SequenceRequest::has_id(&request)
                     && let Some(known) = self.group.view().namespaces().by_name(request.namespace())
                 {
@@ -110,7 +110,7 @@ impl NodeContext {
             held.release();
             let more = match more {
                 Ok(more) => more,
-                Err(Failure::Status(why)) => {
+                Err(Failure::Refused(why)) => {
                     request.add_rest(&mut answered.answer, Err(why));
                     return answered;
                 }
@@ -219,9 +219,10 @@ impl<Q: SequenceRequest> ForLeader for Q {
                     answered
                 });
                 Ok(answered.ok_or_else(|| {
-                    Status::internal(format!(
+                    refusal!(
+                        Internal,
                         "node {leader} answered another kind of request than it was asked"
-                    ))
+                    )
                 })?)
             }
             Err(lost) => {

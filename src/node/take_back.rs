@@ -6,7 +6,6 @@
 //! exist, may be made again when those times have come.
 
 use tokio::time::{Instant, timeout_at};
-use tonic::Status;
 
 use super::{
     NodeContext,
@@ -17,7 +16,7 @@ use super::{
 };
 use crate::{
     allocator::Term,
-    proto::{peer::administer_reply::Reply, v1},
+    proto::{Refusal, peer::administer_reply::Reply, refusal, v1},
     sequence::WorkerAnswer,
 };
 
@@ -35,10 +34,11 @@ impl NodeContext {
             // Nobody learns the date that is taken back meanwhile.
             let asking = self.dates.asking(ids.namespace);
             let _asking = timeout_at(deadline, asking.lock()).await.map_err(|_| {
-                Status::deadline_exceeded(format!(
+                refusal!(
+                    DeadlineExceeded,
                     "namespace {:?}: others asked for its date until the deadline, and nothing was taken back; ask again",
                     ids.name
-                ))
+                )
             })?;
             // Not later: the entry may be under way when the caller leaves. Who comes then asks the log behind that entry.
             self.dates.forget(ids.namespace);
@@ -52,11 +52,13 @@ impl NodeContext {
                 let taken = v1::TakeWorkerBackResponse { ceiling_ms: lease.ceiling_ms, now_ms };
                 Ok(Reply::TakenWorkerBack(taken))
             }
-            Ok(Served::Done(_, WorkerAnswer::Lost)) => Err(Status::failed_precondition(format!(
+            Ok(Served::Done(_, WorkerAnswer::Lost)) => Err(refusal!(
+                WrongState,
                 "worker id {worker} of namespace {:?} has no lease with the ceiling {ceiling_ms} any more; see: ratchet \
                  worker list {}",
-                ids.name, ids.name
-            ))
+                ids.name,
+                ids.name
+            )
             .into()),
             served => Err(not_served(served, &ids, 0)),
         }
@@ -65,13 +67,14 @@ impl NodeContext {
     /// Where a lease that is taken back ends.
     fn end_of_lease(
         &self, term: &Term, ids: &WorkerIds, asked: &v1::TakeWorkerBackRequest,
-    ) -> Result<u64, Status> {
+    ) -> Result<u64, Refusal> {
         if !asked.vouched {
-            return Err(Status::failed_precondition(format!(
+            return Err(refusal!(
+                WrongState,
                 "namespace {:?}: a lease is taken back only if you vouch for it that nobody makes ids under it any more, and \
                  that ids with times above its new end may be made again when those times have come: --vouch",
                 ids.name
-            )));
+            ));
         }
         let now_ms = self.ids_time.now_ms(term.term())?;
         let apart_ms = self.config.clock_apart_max_ms;
@@ -86,11 +89,13 @@ impl NodeContext {
         };
         match asked.ceiling_ms > least_ms {
             true => Ok(to_ms),
-            false => Err(Status::failed_precondition(format!(
+            false => Err(refusal!(
+                WrongState,
                 "namespace {:?}: a lease with the ceiling {} does not reach further ahead than right clocks let it (to \
                  {least_ms}, and it is {now_ms}); wait until the time has passed it",
-                ids.name, asked.ceiling_ms
-            ))),
+                ids.name,
+                asked.ceiling_ms
+            )),
         }
     }
 }

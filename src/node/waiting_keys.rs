@@ -8,14 +8,15 @@
 
 use std::sync::Arc;
 
-use tonic::Status;
-
 use super::{
     leader_search::NoAnswer,
     request::Keys,
     request_memory::{RequestMemory, Reservation},
 };
-use crate::allocator::{NextError, WAITING_KEY_BYTES};
+use crate::{
+    allocator::{NextError, WAITING_KEY_BYTES},
+    proto::Refusal,
+};
 
 /// The keys of a request that wait.
 pub struct WaitingKeys<'a> {
@@ -30,7 +31,7 @@ pub enum NotServed {
     /// The term did not serve them.
     Term(NextError),
     /// They may not wait.
-    MayNotWait(Status),
+    MayNotWait(Refusal),
 }
 
 impl From<NextError> for NotServed {

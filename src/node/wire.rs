@@ -4,7 +4,6 @@
 mod floors;
 
 use bytes::Bytes;
-use tonic::Status;
 
 use super::{
     id_request::NextIds,
@@ -15,7 +14,10 @@ use super::{
     route::{KnownRoute, Route},
 };
 use crate::{
-    proto::v1::{self, key::Kind},
+    proto::{
+        Refusal, refusal,
+        v1::{self, key::Kind},
+    },
     sequence::{MessageId, OwnedKey, Range},
 };
 
@@ -24,12 +26,13 @@ fn known(version: u64, members_version: Option<u64>) -> KnownRoute {
 }
 
 /// The key of a message.
-pub(super) fn key_of(key: Option<v1::Key>) -> Result<OwnedKey, Status> {
+pub(super) fn key_of(key: Option<v1::Key>) -> Result<OwnedKey, Refusal> {
     match key.and_then(|key| key.kind) {
         Some(Kind::Id(id)) => Ok(OwnedKey::Id(id)),
         Some(Kind::Name(name)) => OwnedKey::name(name).map_err(invalid_key),
-        None => Err(Status::invalid_argument(
-            "the key is missing; give key.id (an unsigned 64-bit integer) or key.name (bytes)",
+        None => Err(refusal!(
+            InvalidRequest,
+            "the key is missing; give key.id (an unsigned 64-bit integer) or key.name (bytes)"
         )),
     }
 }
@@ -44,13 +47,14 @@ pub fn to_key(key: &OwnedKey) -> Option<v1::Key> {
 }
 
 /// The keys of a message.
-fn keys_of(ids: Vec<u64>, names: Vec<Bytes>) -> Result<Keys, Status> {
+fn keys_of(ids: Vec<u64>, names: Vec<Bytes>) -> Result<Keys, Refusal> {
     if !ids.is_empty() && !names.is_empty() {
-        return Err(Status::invalid_argument(format!(
+        return Err(refusal!(
+            InvalidRequest,
             "the message has {} ids and {} names; give keys that are all of one kind",
             ids.len(),
             names.len()
-        )));
+        ));
     }
     Ok(match names.is_empty() {
         true => Keys::Ids(ids),
@@ -79,9 +83,9 @@ fn made_ms(id: &Option<MessageId>) -> Option<u64> {
 }
 
 impl TryFrom<v1::NextRequest> for Next {
-    type Error = Status;
+    type Error = Refusal;
 
-    fn try_from(message: v1::NextRequest) -> Result<Next, Status> {
+    fn try_from(message: v1::NextRequest) -> Result<Next, Refusal> {
         Ok(Next {
             key: key_of(message.key)?,
             namespace: message.namespace,
@@ -112,9 +116,9 @@ impl From<&Next> for v1::NextRequest {
 }
 
 impl TryFrom<v1::CurrentRequest> for Current {
-    type Error = Status;
+    type Error = Refusal;
 
-    fn try_from(message: v1::CurrentRequest) -> Result<Current, Status> {
+    fn try_from(message: v1::CurrentRequest) -> Result<Current, Refusal> {
         Ok(Current {
             key: key_of(message.key)?,
             namespace: message.namespace,
@@ -135,9 +139,9 @@ impl From<&Current> for v1::CurrentRequest {
 }
 
 impl TryFrom<v1::NextIdsRequest> for NextIds {
-    type Error = Status;
+    type Error = Refusal;
 
-    fn try_from(message: v1::NextIdsRequest) -> Result<NextIds, Status> {
+    fn try_from(message: v1::NextIdsRequest) -> Result<NextIds, Refusal> {
         Ok(NextIds {
             namespace: message.namespace,
             count: message.count.unwrap_or(1),
@@ -148,9 +152,9 @@ impl TryFrom<v1::NextIdsRequest> for NextIds {
 }
 
 impl TryFrom<v1::NextManyRequest> for NextMany {
-    type Error = Status;
+    type Error = Refusal;
 
-    fn try_from(message: v1::NextManyRequest) -> Result<NextMany, Status> {
+    fn try_from(message: v1::NextManyRequest) -> Result<NextMany, Refusal> {
         let keys = keys_of(message.ids, message.names)?;
         let (window_ms, made_ms) = (message.retry_window_ms, message.made_ms);
         let id = message_id(message.request_id.as_deref(), window_ms, made_ms)?;
@@ -245,11 +249,11 @@ impl From<Answered<ManyRanges>> for v1::NextManyResponse {
         let exhausted = answer.exhausted.map(|exhausted| v1::Exhausted {
             places: exhausted.places,
             left: exhausted.left,
-            failure: Some((&exhausted.why).into()),
+            failure: Some(exhausted.why.into()),
         });
         let refused = answer.refused.into_iter().map(|refused| v1::RefusedKeys {
             places: refused.places,
-            failure: Some((&refused.why).into()),
+            failure: Some(refused.why.into()),
         });
         v1::NextManyResponse {
             id: 0,
@@ -365,11 +369,11 @@ mod tests {
             exhausted: Some(v1::Exhausted {
                 places: vec![1],
                 left: vec![3],
-                failure: Some((&Status::out_of_range("used up")).into()),
+                failure: Some(refusal!(NumbersExhausted, "used up").into()),
             }),
             refused: vec![v1::RefusedKeys {
                 places: vec![0],
-                failure: Some((&Status::resource_exhausted("too many keys")).into()),
+                failure: Some(refusal!(KeysMaxReached, "too many keys").into()),
             }],
             route: some_route(),
             ..v1::NextManyResponse::default()

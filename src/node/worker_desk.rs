@@ -10,12 +10,12 @@ use std::{
 };
 
 use tokio::sync::{mpsc, oneshot};
-use tonic::Status;
 
 use super::{free_workers::FreeWorkers, ids_time::IdsTime};
 use crate::{
     consensus::{Group, TermLease},
     metrics::Metrics,
+    proto::Refusal,
     sequence::{AHEAD_MAX_MS, Command, NamespaceId, Outcome, WorkerAct, WorkerAnswer, WorkerAsk},
     storage::read_workers,
 };
@@ -97,7 +97,7 @@ pub enum Served {
     /// The table cannot be read. The text says why.
     Unreadable(String),
     /// The leader's clock is not believed.
-    Refused(Status),
+    Refused(Refusal),
 }
 
 /// What a caller wants in a term, and where it waits.
@@ -281,7 +281,7 @@ impl Clerk {
 }
 
 /// Tells all callers why nothing is done.
-fn refuse(calls: Vec<Call>, why: &Status) {
+fn refuse(calls: Vec<Call>, why: &Refusal) {
     for call in calls {
         // The caller may have gone.
         let _ = call.reply.send(Served::Refused(why.clone()));

@@ -1,7 +1,6 @@
 //! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader.
 
 use tokio::time::{Instant, timeout_at};
-use tonic::Status;
 
 use super::{
     NodeContext,
@@ -11,12 +10,7 @@ use super::{
 };
 use crate::{
     allocator::Term,
-    proto::{
-        busy,
-        peer::administer_reply::Reply,
-        refused,
-        v1::{self, Reason},
-    },
+    proto::{Refusal, peer::administer_reply::Reply, refusal, v1},
     sequence::{WorkerAnswer, WorkerRecord},
     storage::read_workers,
 };
@@ -65,7 +59,7 @@ impl NodeContext {
     ) -> Attempt<Reply> {
         let ids = self.worker_ids(&asked.namespace)?;
         let held = asked.held.ok_or_else(|| {
-            Status::invalid_argument("held is missing; give worker and token of the lease")
+            refusal!(InvalidRequest, "held is missing; give worker and token of the lease")
         })?;
         let wanted = Wanted::Release {
             worker: check_worker(held.worker, &ids)?,
@@ -87,13 +81,13 @@ impl NodeContext {
     /// NOT_FOUND, FAILED_PRECONDITION if the format has neither a worker nor a date, DEADLINE_EXCEEDED, INTERNAL.
     pub(super) async fn list_workers(
         &self, asked: v1::ListWorkersRequest, deadline: Instant,
-    ) -> Result<Reply, Status> {
+    ) -> Result<Reply, Refusal> {
         let ids = self.namespace_named(&asked.namespace).and_then(leases_of)?;
         let reading = timeout_at(deadline, read_workers(self.group.view(), ids.namespace));
         let workers = reading.await.map_err(|_| {
-            Status::deadline_exceeded("the worker ids were not read before the deadline")
+            refusal!(DeadlineExceeded, "the worker ids were not read before the deadline")
         })?;
-        let workers = workers.map_err(|error| Status::internal(error.to_string()))?;
+        let workers = workers.map_err(|error| refusal!(Internal, "{}", error))?;
         Ok(Reply::Workers(v1::ListWorkersResponse {
             workers: workers.into_iter().map(listed).collect(),
             workers_max: ids.workers,
@@ -101,7 +95,7 @@ impl NodeContext {
         }))
     }
 
-    fn worker_ids(&self, namespace: &str) -> Result<WorkerIds, Status> {
+    fn worker_ids(&self, namespace: &str) -> Result<WorkerIds, Refusal> {
         self.namespace_named(namespace).and_then(worker_ids)
     }
 
@@ -111,14 +105,15 @@ impl NodeContext {
     /// DEADLINE_EXCEEDED if it is not known in time.
     pub(super) async fn ask_for_worker(
         &self, term: &Term, ids: &WorkerIds, wanted: Wanted, deadline: Instant,
-    ) -> Result<Served, Status> {
+    ) -> Result<Served, Refusal> {
         let asking = self.worker_desk.ask(term.lease(), ids.namespace, wanted);
         timeout_at(deadline, asking).await.map_err(|_| {
-            Status::deadline_exceeded(format!(
+            refusal!(
+                DeadlineExceeded,
                 "namespace {:?}: whether the worker id was leased, renewed or released is unknown; it is safe to ask \
                  again, because a lease that nobody was told of is nobody's",
                 ids.name
-            ))
+            )
         })
     }
 
@@ -135,33 +130,30 @@ impl NodeContext {
 }
 
 /// Why a caller did not get what it wanted.
-pub(super) fn not_served(served: Result<Served, Status>, ids: &WorkerIds, token: u64) -> NoAnswer {
+pub(super) fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> NoAnswer {
     let name = &ids.name;
     NoAnswer::Refused(match served {
         Err(status) => status,
-        Ok(Served::NoneFree { in_ms }) => busy(
-            Reason::WorkersHeld,
-            in_ms,
-            format!(
-                "all {} worker ids of namespace {name:?} are held; the first one may be free in {} s",
-                ids.workers,
-                in_ms.div_ceil(1_000)
-            ),
-        ),
-        Ok(Served::NoneToSpare) => refused(
-            Reason::WorkersHeld,
-            format!(
-                "half of the {} worker ids of namespace {name:?} are held; the others are for holders that have none: go on with \
+        Ok(Served::NoneFree { in_ms }) => refusal!(
+            WorkersHeld,
+            "all {} worker ids of namespace {name:?} are held; the first one may be free in {} s",
+            ids.workers,
+            in_ms.div_ceil(1_000)
+        )
+        .retry_after(in_ms),
+        Ok(Served::NoneToSpare) => refusal!(
+            WorkersHeld,
+            "half of the {} worker ids of namespace {name:?} are held; the others are for holders that have none: go on with \
              those that you have",
-                ids.workers
-            ),
+            ids.workers
         ),
-        Ok(Served::Done(worker, WorkerAnswer::Lost)) => Status::failed_precondition(format!(
+        Ok(Served::Done(worker, WorkerAnswer::Lost)) => refusal!(
+            LeaseLost,
             "the lease with token {token} of worker id {worker} of namespace {name:?} was lost: the worker id was leased \
              again, or the namespace was created again or recovered; make no further id under it, and lease a worker \
              id again"
-        )),
-        Ok(Served::Unreadable(why)) => Status::internal(why),
+        ),
+        Ok(Served::Unreadable(why)) => refusal!(Internal, "{why}"),
         Ok(Served::Refused(why)) => why,
         // Whoever asks again is told that the namespace is gone, is asked by the next leader, or gets another worker id.
         Ok(
@@ -177,29 +169,32 @@ pub(super) fn not_served(served: Result<Served, Status>, ids: &WorkerIds, token:
     })
 }
 
-fn check_holder(holder: &str) -> Result<(), Status> {
+fn check_holder(holder: &str) -> Result<(), Refusal> {
     let length = holder.chars().count();
     if !(1..=HOLDER_CHARS_MAX).contains(&length) {
-        return Err(Status::invalid_argument(format!(
+        return Err(refusal!(
+            InvalidRequest,
             "holder has {length} characters; give 1 to {HOLDER_CHARS_MAX}, for example the name of the host"
-        )));
+        ));
     }
     match holder.chars().find(|c| c.is_control()) {
-        Some(c) => Err(Status::invalid_argument(format!(
+        Some(c) => Err(refusal!(
+            InvalidRequest,
             "holder is {holder:?}, which holds the control character {c:?}; write it on one line"
-        ))),
+        )),
         None => Ok(()),
     }
 }
 
-pub(super) fn check_worker(worker: u32, ids: &WorkerIds) -> Result<u32, Status> {
+pub(super) fn check_worker(worker: u32, ids: &WorkerIds) -> Result<u32, Refusal> {
     match worker < ids.workers {
         true => Ok(worker),
-        false => Err(Status::invalid_argument(format!(
+        false => Err(refusal!(
+            InvalidRequest,
             "worker is {worker}; namespace {:?} has the worker ids from 0 to {}",
             ids.name,
             ids.workers - 1
-        ))),
+        )),
     }
 }
 

@@ -1,9 +1,9 @@
-//! Why calls fail, for programs: the reason and the outcome of a status, and the code that each reason has.
+//! Why calls fail: a [`Refusal`], for programs and for people; and how a gRPC status tells it.
 //!
-//! A status carries them as `google.rpc.ErrorInfo` among its details, and the delay after which to ask again as
+//! A status carries reason and outcome as `google.rpc.ErrorInfo` among its details, and the delay after which to ask again as
 //! `google.rpc.RetryInfo`. Libraries that repeat calls by themselves read the delay in the trailers (gRFC A6).
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, fmt, ops::Deref, time::Duration};
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -19,19 +19,142 @@ const OUTCOME: &str = "outcome";
 /// What the time by the clock of request ids is called there.
 const REQUEST_CLOCK: &str = "request_clock_ms";
 
-/// Why a call is refused, with a text that says what was wrong, with which value, and what to do.
-pub fn refused(reason: Reason, why: impl Into<String>) -> Status {
-    failure(reason, why).into()
+/// Why a call fails. The code, and what became of the call, follow from the reason.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal(Box<Failure>);
+
+/// Why a call fails: a [`Reason`], and a text that says what was wrong, with which value, and what to do.
+macro_rules! refusal {
+    ($reason:ident, $($text:tt)+) => {
+        $crate::proto::Refusal::new($crate::proto::v1::Reason::$reason, format!($($text)+))
+    };
+}
+pub(crate) use refusal;
+
+impl Refusal {
+    /// A refusal with a text that says what was wrong, with which value, and what to do.
+    pub fn new(reason: Reason, message: String) -> Refusal {
+        Refusal(Box::new(Failure {
+            code: code_of(reason).into(),
+            message,
+            reason: reason.into(),
+            outcome: outcome_of(reason).into(),
+            ..Failure::default()
+        }))
+    }
+
+    /// The caller is to ask again after so many milliseconds.
+    pub fn retry_after(mut self, millis: u64) -> Refusal {
+        self.0.retry_after_ms = Some(millis);
+        self
+    }
+
+    /// What was begun goes on.
+    pub fn ongoing(mut self) -> Refusal {
+        self.0.outcome = Outcome::Ongoing.into();
+        self
+    }
+
+    /// The message was made too long ago, or later than now: the clock of request ids shows `clock_ms`.
+    pub fn at_request_clock(mut self, clock_ms: u64) -> Refusal {
+        self.0.request_clock_ms = Some(clock_ms);
+        self
+    }
+
+    /// The same with another text.
+    pub fn retold(mut self, message: String) -> Refusal {
+        self.0.message = message;
+        self
+    }
+
+    /// The gRPC code.
+    pub fn code(&self) -> Code {
+        self.0.code.into()
+    }
+
+    /// What was wrong, with which value, and what to do.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
 }
 
-/// As [`refused`]; the caller is to ask again after `retry_after_ms` milliseconds.
-pub fn busy(reason: Reason, retry_after_ms: u64, why: impl Into<String>) -> Status {
-    Failure { retry_after_ms: Some(retry_after_ms), ..failure(reason, why) }.into()
+impl Deref for Refusal {
+    type Target = Failure;
+
+    fn deref(&self) -> &Failure {
+        &self.0
+    }
 }
 
-/// Why a message was refused that was made too long ago, or later than now: the clock of request ids shows `clock_ms`.
-pub fn expired(clock_ms: u64, why: impl Into<String>) -> Status {
-    Failure { request_clock_ms: Some(clock_ms), ..failure(Reason::RequestIdExpired, why) }.into()
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Refusal(Box::new(failure))
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        *refusal.0
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        let (reason, outcome) = reason_of(&status);
+        Refusal::from(Failure {
+            code: status.code().into(),
+            retry_after_ms: retry_after_ms(&status),
+            reason: reason.into(),
+            outcome: outcome.into(),
+            request_clock_ms: request_clock_ms(&status),
+            message: status.message().to_owned(),
+        })
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        let failure = Failure::from(refusal);
+        let reason = name_of_reason(failure.reason());
+        let outcome = name_of_outcome(failure.outcome());
+        let clock = failure.request_clock_ms.map(|ms| (REQUEST_CLOCK.to_owned(), ms.to_string()));
+        let mut metadata = HashMap::from([(OUTCOME.to_owned(), outcome.to_owned())]);
+        metadata.extend(clock);
+        let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
+        details.set_retry_info(failure.retry_after_ms.map(Duration::from_millis));
+        let code = failure.code.into();
+        let mut status = Status::with_error_details(code, failure.message, details);
+        if let Some(millis) = failure.retry_after_ms {
+            status.metadata_mut().insert(RETRY_AFTER, millis.into());
+        }
+        status
+    }
+}
+
+/// The name of a reason, without its prefix.
+pub fn name_of_reason(reason: Reason) -> &'static str {
+    reason.as_str_name().trim_start_matches("REASON_")
+}
+
+/// The name of an outcome, without its prefix.
+pub fn name_of_outcome(outcome: Outcome) -> &'static str {
+    outcome.as_str_name().trim_start_matches("OUTCOME_")
+}
+
+/// The status with its reason and outcome among its details. For what leaves this node.
+pub fn explained(status: Status) -> Status {
+    match status.details().is_empty() {
+        true => Refusal::from(status).into(),
+        false => status,
+    }
 }
 
 /// After how many milliseconds to ask again, if a status says so.
@@ -60,25 +183,6 @@ pub fn reason_of(status: &Status) -> (Reason, Outcome) {
     (reason.unwrap_or(by_code.0), outcome.unwrap_or(by_code.1))
 }
 
-/// The status with its reason and outcome among its details. For what leaves this node.
-pub fn explained(status: Status) -> Status {
-    match status.details().is_empty() {
-        true => Failure::from(&status).into(),
-        false => status,
-    }
-}
-
-/// Why a call fails, as the reason alone says it.
-fn failure(reason: Reason, why: impl Into<String>) -> Failure {
-    Failure {
-        code: code_of(reason).into(),
-        message: why.into(),
-        reason: reason.into(),
-        outcome: outcome_of(reason).into(),
-        ..Failure::default()
-    }
-}
-
 /// The code of each reason.
 fn code_of(reason: Reason) -> Code {
     match reason {
@@ -88,8 +192,12 @@ fn code_of(reason: Reason) -> Code {
         | Reason::RequestIdUnsupported
         | Reason::RequestIdExpired
         | Reason::WrongState
+        | Reason::LeaseLost
         | Reason::ClusterMismatch => Code::FailedPrecondition,
-        Reason::NumbersExhausted => Code::OutOfRange,
+        Reason::NamespaceNotFound | Reason::NodeNotFound => Code::NotFound,
+        Reason::NamespaceExists | Reason::NodeExists => Code::AlreadyExists,
+        Reason::HandoverLost => Code::Aborted,
+        Reason::NumbersExhausted | Reason::FormatEnded => Code::OutOfRange,
         Reason::KeysMaxReached
         | Reason::Busy
         | Reason::MemoryFull
@@ -104,6 +212,8 @@ fn code_of(reason: Reason) -> Code {
         | Reason::ClockDoubted => Code::Unavailable,
         Reason::OutcomeUnknown | Reason::Unspecified => Code::Unknown,
         Reason::DeadlineExceeded => Code::DeadlineExceeded,
+        Reason::Unauthenticated => Code::Unauthenticated,
+        Reason::PermissionDenied => Code::PermissionDenied,
         Reason::Unsupported => Code::Unimplemented,
         Reason::Internal => Code::Internal,
         Reason::DataLoss => Code::DataLoss,
@@ -138,63 +248,23 @@ fn by_code(code: Code) -> (Reason, Outcome) {
     }
 }
 
-/// DEADLINE_EXCEEDED for a change that goes on.
-pub fn ongoing(why: impl Into<String>) -> Status {
-    let outcome = Outcome::Ongoing.into();
-    Failure { outcome, ..failure(Reason::DeadlineExceeded, why) }.into()
-}
-
-impl From<&Status> for Failure {
-    fn from(status: &Status) -> Self {
-        let (reason, outcome) = reason_of(status);
-        Failure {
-            code: status.code().into(),
-            message: status.message().to_owned(),
-            retry_after_ms: retry_after_ms(status),
-            reason: reason.into(),
-            outcome: outcome.into(),
-            request_clock_ms: request_clock_ms(status),
-        }
-    }
-}
-
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Self {
-        let reason = failure.reason().as_str_name().trim_start_matches("REASON_");
-        let outcome = failure.outcome().as_str_name().trim_start_matches("OUTCOME_");
-        let clock = failure.request_clock_ms.map(|ms| (REQUEST_CLOCK.to_owned(), ms.to_string()));
-        let mut metadata = HashMap::from([(OUTCOME.to_owned(), outcome.to_owned())]);
-        metadata.extend(clock);
-        let mut details = ErrorDetails::with_error_info(reason, DOMAIN, metadata);
-        details.set_retry_info(failure.retry_after_ms.map(Duration::from_millis));
-        let code = failure.code.into();
-        let mut status = Status::with_error_details(code, failure.message, details);
-        if let Some(millis) = failure.retry_after_ms {
-            status.metadata_mut().insert(RETRY_AFTER, millis.into());
-        }
-        status
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_status_keeps_its_reason_outcome_and_delay_on_the_way_through_a_message() {
-        let told = busy(Reason::MemoryFull, 100, "full");
-        assert_eq!(told.code(), Code::ResourceExhausted);
-        let failure = Failure::from(&told);
-        assert_eq!(failure.reason(), Reason::MemoryFull);
-        assert_eq!((failure.outcome(), failure.retry_after_ms), (Outcome::NotDone, Some(100)));
-        let again = Status::from(failure);
-        assert_eq!(reason_of(&again), (Reason::MemoryFull, Outcome::NotDone));
-        assert_eq!((again.code(), again.message()), (told.code(), "full"));
-        assert_eq!(retry_after_ms(&again), Some(100));
-        assert_eq!(reason_of(&ongoing("it goes on")).1, Outcome::Ongoing);
-        let late = Failure::from(&expired(7, "late"));
+        let told = refusal!(MemoryFull, "full").retry_after(100);
+        assert_eq!((told.reason(), told.outcome()), (Reason::MemoryFull, Outcome::NotDone));
+        let status = Status::from(told.clone());
+        assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "full"));
+        assert_eq!(reason_of(&status), (Reason::MemoryFull, Outcome::NotDone));
+        assert_eq!(retry_after_ms(&status), Some(100));
+        assert_eq!(Refusal::from(status), told);
+        assert_eq!(refusal!(DeadlineExceeded, "it goes on").ongoing().outcome(), Outcome::Ongoing);
+        let late = refusal!(RequestIdExpired, "late").at_request_clock(7);
         assert_eq!(late.request_clock_ms, Some(7));
-        assert_eq!(Failure::from(&Status::from(late.clone())), late);
+        assert_eq!(Refusal::from(Status::from(late.clone())), late);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The answer in the leader's reply to an administrative request. Each kind of request is answered with a message of its own.
 
-use tonic::Status;
+use crate::proto::{Refusal, refusal};
 
 use super::{
     peer::{IdNumbers, administer_reply::Reply},
@@ -10,13 +10,13 @@ use super::{
 macro_rules! answers {
     ($($kind:ident($answer:ty),)*) => {
         $(impl TryFrom<Reply> for $answer {
-            type Error = Status;
+            type Error = Refusal;
 
             /// INTERNAL if the leader replied to another kind of request.
-            fn try_from(reply: Reply) -> Result<Self, Status> {
+            fn try_from(reply: Reply) -> Result<Self, Refusal> {
                 match reply {
                     Reply::$kind(answer) => Ok(answer),
-                    _ => Err(Status::internal("the leader's reply does not match the request")),
+                    _ => Err(refusal!(Internal, "the leader's reply does not match the request")),
                 }
             }
         })*

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     node::NodeContext,
-    proto::{explained, refused, v1, v1::Reason},
+    proto::{Refusal, refusal, v1, v1::Reason},
     sequence::ClusterId,
 };
 
@@ -46,7 +46,7 @@ const ROUTE: &str = "ratchet-route-bin";
 /// # Errors
 /// FAILED_PRECONDITION with the id of this cluster if it is another one, UNAVAILABLE if this node does not know its own,
 /// INVALID_ARGUMENT if the header is no id.
-pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), Status> {
+pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(written) = headers.get(CLUSTER_ID) else {
         return Ok(());
     };
@@ -60,32 +60,25 @@ pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), Status> {
 #[cold]
 fn not_meant(
     written: &[u8], meant: Option<ClusterId>, own: Option<ClusterId>, node: u64,
-) -> Status {
+) -> Refusal {
     let (Some(meant), Some(own)) = (meant, own) else {
         return match meant {
-            None => Status::invalid_argument(format!(
+            None => refusal!(
+                InvalidRequest,
                 "{CLUSTER_ID} is '{}'; give the id of a cluster, a UUID, as ratchet status shows it",
                 shown(written)
-            )),
-            Some(meant) => refused(
-                Reason::NotFounded,
-                format!(
-                    "the call is meant for cluster {meant}; node {node} belongs to none yet, or has not heard of which: ask \
-                     another node"
-                ),
+            ),
+            Some(meant) => refusal!(
+                NotFounded,
+                "the call is meant for cluster {meant}; node {node} belongs to none yet, or has not heard of which: ask \
+                 another node"
             ),
         };
     };
-    let mut status = refused(
-        Reason::ClusterMismatch,
-        format!(
-            "the call is meant for cluster {meant}, and node {node} belongs to cluster {own}: correct the address, or the id"
-        ),
-    );
-    if let Ok(own) = MetadataValue::try_from(own.to_string()) {
-        status.metadata_mut().insert(CLUSTER_ID, own);
-    }
-    status
+    refusal!(
+        ClusterMismatch,
+        "the call is meant for cluster {meant}, and node {node} belongs to cluster {own}: correct the address, or the id"
+    )
 }
 
 /// Routes that answer what is meant for this cluster alone.
@@ -112,18 +105,25 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
     }
 
     fn call(&mut self, call: Request<Incoming>) -> Self::Future {
-        if let Err(status) = check(&self.context, call.headers()) {
-            return Either::Right(ready(Ok(explained(status).into_http())).boxed());
+        if let Err(refusal) = check(&self.context, call.headers()) {
+            let is_another = refusal.reason() == Reason::ClusterMismatch;
+            let own = self.context.cluster_id().filter(|_| is_another);
+            let mut status = Status::from(refusal);
+            if let Some(Ok(own)) = own.map(|own| MetadataValue::try_from(own.to_string())) {
+                status.metadata_mut().insert(CLUSTER_ID, own);
+            }
+            return Either::Right(ready(Ok(status.into_http())).boxed());
         }
         let Some(known) = call.headers().get(MEMBERS_VERSION) else {
             return Either::Left(self.routes.call(call));
         };
         let Some(known) = integer(known.as_bytes()) else {
-            let status = Status::invalid_argument(format!(
+            let refusal = refusal!(
+                InvalidRequest,
                 "{MEMBERS_VERSION} is '{}'; give a version from a route, or 0",
                 shown(known.as_bytes())
-            ));
-            return Either::Right(ready(Ok(explained(status).into_http())).boxed());
+            );
+            return Either::Right(ready(Ok(Status::from(refusal).into_http())).boxed());
         };
         let (answering, context) = (self.routes.call(call), self.context.clone());
         let answering = async move {

@@ -16,7 +16,7 @@ service! {
             &self, request: Request<v1::FoundRequest>,
         ) -> Result<Response<v1::FoundResponse>, Status> {
             let deadline = Instant::now() + budget_of(&request, &self.context.config);
-            self.context.found(deadline).await.map(Response::new)
+            Ok(Response::new(self.context.found(deadline).await?))
         }
     }
     create_namespace: CreateNamespaceRequest => CreateNamespace, Namespace;

@@ -5,21 +5,24 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{deadline::budget_of, errors::to_client, held::response};
+use super::{deadline::budget_of, held::response};
 use crate::{
     node::{NodeContext, Origin, Reservation},
-    proto::peer::{administer_reply::Reply, administer_request::Request as Administer},
+    proto::{
+        Refusal,
+        peer::{administer_reply::Reply, administer_request::Request as Administer},
+    },
 };
 
 /// Has the leader carry out `request`. The memory that the answer holds until it is sent comes with it.
 ///
 /// # Errors
 /// As [`NodeContext::administer_for_caller`].
-pub async fn administer<A: TryFrom<Reply, Error = Status>>(
+pub async fn administer<A: TryFrom<Reply, Error = Refusal>>(
     context: &Arc<NodeContext>, request: Administer, deadline: Instant,
-) -> Result<(A, Option<Reservation>), Status> {
+) -> Result<(A, Option<Reservation>), Refusal> {
     let administering = context.administer_for_caller(request, Origin::Client, deadline);
-    let (reply, reserved) = administering.await.map_err(to_client)?;
+    let (reply, reserved) = administering.await?;
     Ok((reply.try_into()?, reserved))
 }
 
@@ -27,7 +30,7 @@ pub async fn administer<A: TryFrom<Reply, Error = Status>>(
 ///
 /// # Errors
 /// As [`administer`], within the caller's timeout.
-pub async fn call<Q, A: TryFrom<Reply, Error = Status>>(
+pub async fn call<Q, A: TryFrom<Reply, Error = Refusal>>(
     context: &Arc<NodeContext>, request: Request<Q>, wrap: impl FnOnce(Q) -> Administer,
 ) -> Result<Response<A>, Status> {
     let deadline = Instant::now() + budget_of(&request, &context.config);

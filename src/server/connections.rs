@@ -18,6 +18,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 
 use super::{
     accept::{Limits, accept},
@@ -145,7 +146,7 @@ async fn serve_http2<S: Answering>(
         answered(call, async {
             match answering {
                 Ok(answering) => answering.await,
-                Err(status) => Ok(status.into_http()),
+                Err(refusal) => Ok(Status::from(refusal).into_http()),
             }
         })
     });

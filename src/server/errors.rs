@@ -14,15 +14,12 @@ use tower::util::MapResponseLayer;
 use crate::{
     metrics::{Door, Metrics},
     node::Failure,
-    proto::{explained, v1::NextManyResponse},
+    proto::{Refusal, v1::NextManyResponse},
 };
 
-/// Converts a failure into the status that a client gets.
-pub fn to_client(failure: Failure) -> Status {
-    match failure {
-        Failure::Status(status) => explained(status),
-        // Only a peer's request can fail this way; a client's is forwarded.
-        Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        Refusal::from(failure).into()
     }
 }
 

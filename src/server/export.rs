@@ -1,15 +1,14 @@
 //! An export as a stream of messages.
 
 use futures::{Stream, stream};
-use tonic::Status;
 
 use crate::{
     node::{Export, Exported},
-    proto::v1::ExportResponse,
+    proto::{Refusal, v1::ExportResponse},
 };
 
 /// The messages of an export. The last one tells how many keys or sections there were.
-pub fn messages(export: Export) -> impl Stream<Item = Result<ExportResponse, Status>> + Send {
+pub fn messages(export: Export) -> impl Stream<Item = Result<ExportResponse, Refusal>> + Send {
     stream::unfold(Some((export, 0u64)), async |state| {
         let (mut export, rows) = state?;
         Some(match export.next().await {

@@ -23,9 +23,13 @@ use crate::{
         Answered, Caller, Current, CurrentMany, Failure, MERGED_BYTES_MAX, Next, NextMany,
         NodeContext, NotLed, Origin, Raise, RaiseMany, Reservation, SequenceRequest, leader_of,
     },
-    proto::peer::{
-        AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
-        ForwardRequests, NotLeader, administer_reply, forward_reply, forward_request::Request,
+    proto::{
+        Refusal,
+        peer::{
+            AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
+            ForwardRequests, NotLeader, administer_reply, forward_reply, forward_request::Request,
+        },
+        refusal,
     },
     sequence::NamespaceId,
 };
@@ -81,7 +85,7 @@ pub async fn administer(
     let administering = context.administer_for_caller(request, origin, deadline);
     let (reply, reserved) = match Caller::scope(caller, administering).await {
         Ok(answer) => answer,
-        Err(Failure::Status(status)) => (Reply::Error((&status).into()), None),
+        Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),
         Err(Failure::NotLeader(why)) => (Reply::NotLeader(not_leader(&why)), None),
     };
     Ok((AdministerReply { reply: Some(reply) }, reserved))
@@ -126,7 +130,7 @@ async fn answer_requests(
                 let Some(Ok(message)) = message else { return };
                 if let Err(status) = context.group.check_header(message.header.as_ref()) {
                     // Fails only if the follower has closed the stream.
-                    let _ = replies.send(Err(status)).await;
+                    let _ = replies.send(Err(status.into())).await;
                     return;
                 }
                 let mut keys = 0;
@@ -207,10 +211,10 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
         Some(Request::Current(current)) => {
             serve::<_, Current, _>(&context, current, due, Reply::Current).await
         }
-        None => Err(Status::invalid_argument("the forwarded message holds no request").into()),
+        None => Err(refusal!(InvalidRequest, "the forwarded message holds no request").into()),
     };
     let (reply, reservation) = answered.unwrap_or_else(|failure| match failure {
-        Failure::Status(status) => (Reply::Error((&status).into()), None),
+        Failure::Refused(refusal) => (Reply::Error(refusal.into()), None),
         Failure::NotLeader(why) => (Reply::NotLeader(not_leader(&why)), None),
     });
     let spans = &context.metrics.forwarded_request_seconds;
@@ -234,7 +238,7 @@ async fn serve<M, Q, R>(
     reply: impl FnOnce(R) -> forward_reply::Reply,
 ) -> Result<(forward_reply::Reply, Option<Reservation>), Failure>
 where
-    Q: SequenceRequest + TryFrom<M, Error = Status>,
+    Q: SequenceRequest + TryFrom<M, Error = Refusal>,
     R: From<Answered<Q::Answer>>,
 {
     let (message, reserved) = answer(context, Q::try_from(message), origin, deadline).await?;

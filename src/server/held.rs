@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tonic::{
+    Status,
     body::Body,
     codegen::http::{Extensions, Response},
 };
@@ -38,6 +39,6 @@ pub fn holding(
             until_sent(response.extensions_mut(), Some(reserved));
             response
         }
-        Err(status) => status.into_http(),
+        Err(refusal) => Status::from(refusal).into_http(),
     })
 }

@@ -15,13 +15,15 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     deadline::{budget, budget_of},
-    errors::to_client,
     held::response,
 };
 use crate::{
     metrics::Door,
     node::{IdList, MadeIds, NextIds, NodeContext, Reservation},
-    proto::v1::{Failure, NextIdsRequest, NextIdsResponse},
+    proto::{
+        Refusal,
+        v1::{NextIdsRequest, NextIdsResponse},
+    },
 };
 
 /// Answers of a stream, in the order of its messages.
@@ -51,10 +53,10 @@ pub fn next_many(
             let deadline = Instant::now() + budget(None, &context.config);
             let made = make(&context, message?, deadline).await;
             let made = made.map(|(answer, reserved)| (answer, Some(reserved)));
-            Ok::<_, Status>(made.unwrap_or_else(|status| {
+            Ok::<_, Status>(made.unwrap_or_else(|refusal| {
                 let errors = context.metrics.errors.of(Door::grpc);
-                errors.add(status.code(), 1);
-                let error = Some(Failure::from(&status));
+                errors.add(refusal.code(), 1);
+                let error = Some(refusal.into());
                 (NextIdsResponse { error, ..NextIdsResponse::default() }, None)
             }))
         }
@@ -75,14 +77,14 @@ pub fn next_many(
 
 async fn make(
     context: &Arc<NodeContext>, message: NextIdsRequest, deadline: Instant,
-) -> Result<(NextIdsResponse, Reservation), Status> {
+) -> Result<(NextIdsResponse, Reservation), Refusal> {
     let arrived = Instant::now();
     let as_text = message.as_text;
     let request = NextIds::try_from(message)?;
     let made = context.next_ids(&request, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::grpc);
     spans.observe(arrived.elapsed(), 1);
-    let (made, reserved) = made.map_err(to_client)?;
+    let (made, reserved) = made?;
     Ok((answer(made, as_text), reserved))
 }
 

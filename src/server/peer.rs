@@ -10,10 +10,14 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{forwarded, held::response, services::Services};
 use crate::{
     consensus::{Group, RaftRpc},
-    proto::peer::{
-        AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
-        HelloResponse, LowDisk, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
-        peer_server::Peer,
+    proto::{
+        Refusal,
+        peer::{
+            AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
+            HelloResponse, LowDisk, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
+            peer_server::Peer,
+        },
+        refusal,
     },
 };
 
@@ -73,7 +77,7 @@ impl Services {
     pub async fn receive_memory(
         &self, parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
     ) -> Result<MemoryReply, Status> {
-        self.context.take_memory(parts).await
+        Ok(self.context.take_memory(parts.map_err(Refusal::from)).await?)
     }
 
     /// Answers a stream of forwarded requests.
@@ -92,7 +96,7 @@ impl Peer for Services {
     async fn hello(
         &self, request: Request<HelloRequest>,
     ) -> Result<Response<HelloResponse>, Status> {
-        self.context.hello(request.get_ref()).await.map(Response::new)
+        Ok(Response::new(self.context.hello(request.get_ref()).await?))
     }
 
     async fn append(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {
@@ -150,10 +154,9 @@ async fn next_part(
 ) -> Result<Option<SnapshotPart>, Status> {
     let patience = group.snapshot_part_timeout();
     let part = tokio::time::timeout(patience, parts.try_next());
-    part.await.unwrap_or_else(|_| {
-        Err(Status::deadline_exceeded(format!(
-            "no part of the snapshot came for {} ms",
-            patience.as_millis()
-        )))
-    })
+    let late = |_| {
+        let ms = patience.as_millis();
+        refusal!(DeadlineExceeded, "no part of the snapshot came for {ms} ms")
+    };
+    part.await.map_err(late)?
 }

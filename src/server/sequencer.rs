@@ -1,12 +1,11 @@
 //! `ratchet.v1.Sequencer`: numbers, and which node leads. `NextMany` is in [`super::stream`].
 
-use futures::{StreamExt, stream::BoxStream};
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     deadline::budget_of,
-    errors::to_client,
     export::messages,
     held::response,
     services::{Services, answer},
@@ -15,11 +14,14 @@ use super::{
 use crate::{
     metrics::Door,
     node::{Answered, Current, CurrentMany, Next, Origin, Raise, RaiseMany, SequenceRequest},
-    proto::v1::{
-        CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
-        ExportResponse, NextManyRequest, NextRequest, NextResponse, RaiseManyRequest,
-        RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route,
-        WatchRouteRequest, sequencer_server::Sequencer,
+    proto::{
+        Refusal,
+        v1::{
+            CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse,
+            ExportRequest, ExportResponse, NextManyRequest, NextRequest, NextResponse,
+            RaiseManyRequest, RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest,
+            Route, WatchRouteRequest, sequencer_server::Sequencer,
+        },
     },
 };
 
@@ -28,7 +30,7 @@ impl Services {
     /// caller's timeout, and records how long it took.
     async fn serve<M, Q, R>(&self, message: Request<M>) -> Result<Response<R>, Status>
     where
-        Q: SequenceRequest + TryFrom<M, Error = Status>,
+        Q: SequenceRequest + TryFrom<M, Error = Refusal>,
         R: From<Answered<Q::Answer>>,
     {
         let arrived = Instant::now();
@@ -37,7 +39,7 @@ impl Services {
         let answered = answer(&self.context, request, Origin::Client, deadline).await;
         let spans = self.context.metrics.request_seconds.of(Door::grpc);
         spans.observe(arrived.elapsed(), 1);
-        let (message, reserved) = answered.map_err(to_client)?;
+        let (message, reserved) = answered?;
         Ok(response(message, reserved))
     }
 }
@@ -96,7 +98,7 @@ impl Sequencer for Services {
         let deadline = Instant::now() + budget_of(&request, &self.context.config);
         let name = request.into_inner().namespace;
         let export = self.context.export(&name, deadline).await?;
-        Ok(Response::new(messages(export).boxed()))
+        Ok(Response::new(messages(export).map_err(Status::from).boxed()))
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
-use crate::node::{Answered, Failure, NodeContext, Origin, Reservation, SequenceRequest};
+use crate::{
+    node::{Answered, Failure, NodeContext, Origin, Reservation, SequenceRequest},
+    proto::Refusal,
+};
 
 /// The services of a node.
 #[derive(Clone)]
@@ -22,7 +24,7 @@ pub struct Services {
 /// # Errors
 /// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
 pub async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
-    context: &Arc<NodeContext>, request: Result<Q, Status>, origin: Origin, deadline: Instant,
+    context: &Arc<NodeContext>, request: Result<Q, Refusal>, origin: Origin, deadline: Instant,
 ) -> Result<(R, Option<Reservation>), Failure> {
     let request = request?;
     let reserved = context.request_memory.reserve_for_answer(request.keys())?;

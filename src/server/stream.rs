@@ -29,14 +29,17 @@ use tonic::Status;
 
 use super::{
     deadline::budget,
-    errors::{count_response_errors, count_stream_error, to_client},
+    errors::{count_response_errors, count_stream_error},
     services,
 };
 use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Door,
     node::{Caller, NextMany, NodeContext, Origin, Reservation},
-    proto::v1::{NextManyRequest, NextManyResponse},
+    proto::{
+        Refusal,
+        v1::{NextManyRequest, NextManyResponse},
+    },
 };
 
 /// How many requests of one stream may wait at a time. No further one is read either while those that wait
@@ -253,7 +256,7 @@ async fn answer(node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant) 
     };
     let deadline = arrived + budget(patience, &context.config);
     let failed = |failure| NextManyResponse {
-        failure: Some((&to_client(failure)).into()),
+        failure: Some(Refusal::from(failure).into()),
         ..NextManyResponse::default()
     };
     let request = NextMany::try_from(request);

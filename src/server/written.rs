@@ -1,9 +1,8 @@
 //! What callers write as text, over HTTP and as Redis clients: integers and keys.
 
-use tonic::Status;
-
 use crate::{
     node::invalid_key,
+    proto::{Refusal, refusal},
     sequence::{Key, KeyKind},
 };
 
@@ -21,7 +20,7 @@ pub fn integer(bytes: &[u8]) -> Option<u64> {
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is none: not an integer, or a name that is empty or too long.
-pub fn key<'a>(kind: KeyKind, namespace: &str, written: &'a [u8]) -> Result<Key<'a>, Status> {
+pub fn key<'a>(kind: KeyKind, namespace: &str, written: &'a [u8]) -> Result<Key<'a>, Refusal> {
     match kind {
         KeyKind::Name => Key::name(written).map_err(invalid_key),
         KeyKind::Id => id(namespace, written).map(Key::Id),
@@ -32,13 +31,14 @@ pub fn key<'a>(kind: KeyKind, namespace: &str, written: &'a [u8]) -> Result<Key<
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is no integer from 0 to 2^64 - 1.
-pub fn id(namespace: &str, written: &[u8]) -> Result<u64, Status> {
+pub fn id(namespace: &str, written: &[u8]) -> Result<u64, Refusal> {
     integer(written).ok_or_else(|| {
-        Status::invalid_argument(format!(
+        refusal!(
+            InvalidRequest,
             "namespace '{namespace}' takes ids from 0 to {} as keys, not '{}'",
             u64::MAX,
             shown(written)
-        ))
+        )
     })
 }
 

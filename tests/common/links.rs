@@ -12,8 +12,9 @@ use std::{
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use ratchet::{
-    consensus::{GrpcTransport, RaftRpc, Transport},
-    proto::peer::*,
+    consensus::{RaftRpc, Transport},
+    proto::{Refusal, peer::*},
+    server::GrpcTransport,
 };
 use tokio::sync::watch;
 use tonic::Status;
@@ -94,11 +95,11 @@ impl LinkedTransport {
     }
 
     async fn over<T>(
-        &self, to: &str, timeout: Duration, exchange: impl Future<Output = Result<T, Status>>,
-    ) -> Result<T, Status> {
+        &self, to: &str, timeout: Duration, exchange: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
         let vanish = async {
             tokio::time::sleep(timeout).await;
-            Err(Status::deadline_exceeded("the link is cut"))
+            Err(Status::deadline_exceeded("the link is cut").into())
         };
         if self.links.is_cut(self.from, to) {
             return vanish.await;
@@ -114,7 +115,7 @@ impl LinkedTransport {
 impl Transport for LinkedTransport {
     async fn raft(
         &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
-    ) -> Result<RaftReply, Status> {
+    ) -> Result<RaftReply, Refusal> {
         (self.on_raft)();
         let exchange = self.inner.raft(address, rpc, message, timeout);
         self.over(address, timeout, exchange).await
@@ -122,7 +123,7 @@ impl Transport for LinkedTransport {
 
     async fn install_snapshot(
         &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Status> {
+    ) -> Result<RaftReply, Refusal> {
         let one_less = |left: u32| left.checked_sub(1);
         let damaged = self.links.snapshots_to_damage.fetch_update(Relaxed, Relaxed, one_less);
         let parts = match damaged {
@@ -135,14 +136,14 @@ impl Transport for LinkedTransport {
 
     async fn send_memory(
         &self, address: &str, parts: BoxStream<'static, MemoryPart>,
-    ) -> Result<MemoryReply, Status> {
+    ) -> Result<MemoryReply, Refusal> {
         let exchange = self.inner.send_memory(address, parts);
         self.over(address, PATIENCE, exchange).await
     }
 
     async fn hello(
         &self, address: &str, mut request: HelloRequest, timeout: Duration,
-    ) -> Result<HelloResponse, Status> {
+    ) -> Result<HelloResponse, Refusal> {
         (self.on_greeting)(&mut request);
         let exchange = self.inner.hello(address, request, timeout);
         let mut response = self.over(address, timeout, exchange).await?;
@@ -152,7 +153,7 @@ impl Transport for LinkedTransport {
 
     async fn forward(
         &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
-    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
         let exchange = self.inner.forward(address, requests);
         let replies = self.over(address, PATIENCE, exchange).await?;
         let (links, from, to) = (self.links.clone(), self.from, address.to_owned());
@@ -167,7 +168,7 @@ impl Transport for LinkedTransport {
 
     async fn administer(
         &self, address: &str, mut request: AdministerRequest, timeout: Duration,
-    ) -> Result<AdministerReply, Status> {
+    ) -> Result<AdministerReply, Refusal> {
         (self.on_administer)(&mut request);
         let exchange = self.inner.administer(address, request, timeout);
         self.over(address, timeout, exchange).await

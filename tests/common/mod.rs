@@ -22,11 +22,14 @@ use std::{
     time::Duration,
 };
 
-use ratchet::proto::v1::{
-    AddNodeRequest, CurrentRequest, FoundRequest, FoundResponse, Key, MembershipResponse,
-    NextManyRequest, NextRequest, NextResponse, NodeRequest, StatusRequest, StatusResponse,
-    TransferLeadershipRequest, TransferLeadershipResponse, admin_client::AdminClient, key::Kind,
-    sequencer_client::SequencerClient,
+use ratchet::proto::{
+    Refusal,
+    v1::{
+        AddNodeRequest, CurrentRequest, FoundRequest, FoundResponse, Key, MembershipResponse,
+        NextManyRequest, NextRequest, NextResponse, NodeRequest, StatusRequest, StatusResponse,
+        TransferLeadershipRequest, TransferLeadershipResponse, admin_client::AdminClient,
+        key::Kind, sequencer_client::SequencerClient,
+    },
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -183,7 +186,7 @@ impl Client {
         let answer = answers.message().await?;
         let answer = answer.ok_or_else(|| Status::unavailable("the stream ended"))?;
         match answer.failure {
-            Some(failure) => Err(failure.into()),
+            Some(failure) => Err(Refusal::from(failure).into()),
             None if answer.exhausted.is_some() => Err(Status::out_of_range("no number is left")),
             None if !answer.refused.is_empty() => Err(Status::unknown("some keys were refused")),
             None => Ok(answer.firsts),

@@ -245,7 +245,7 @@ impl World {
                     self.trace.event(clock::now(), "founded", text);
                 }
                 Err(status) => {
-                    let text = format!("node {id}: {}", self.legible(&status));
+                    let text = format!("node {id}: {}", self.legible(&status.into()));
                     self.trace.event(clock::now(), "not founded", text);
                     tokio::time::sleep(FOUNDING_PAUSE).await;
                 }

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{
-    FutureExt, StreamExt,
+    FutureExt, StreamExt, TryFutureExt, TryStreamExt,
     stream::{self, BoxStream},
 };
 use ratchet::{
     consensus::{RaftRpc, Transport},
-    proto::peer::{peer_server::Peer, *},
+    proto::{
+        Refusal,
+        peer::{peer_server::Peer, *},
+    },
 };
 use tonic::{Request, Response, Status};
 
@@ -50,7 +53,7 @@ fn node_at(address: &str) -> Result<Host, Status> {
 impl Transport for SimTransport {
     async fn raft(
         &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
-    ) -> Result<RaftReply, Status> {
+    ) -> Result<RaftReply, Refusal> {
         let link = (self.from, node_at(address)?);
         self.network
             .call(link, Delivery::PerhapsTwice, timeout, message, {
@@ -68,11 +71,12 @@ impl Transport for SimTransport {
                 }
             })
             .await
+            .map_err(Refusal::from)
     }
 
     async fn install_snapshot(
         &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Status> {
+    ) -> Result<RaftReply, Refusal> {
         let link = (self.from, node_at(address)?);
         let parts: Vec<SnapshotPart> = parts.collect().await;
         self.network
@@ -85,11 +89,12 @@ impl Transport for SimTransport {
                 async move { to.peers.take_snapshot(arriving.boxed()).await }.boxed()
             })
             .await
+            .map_err(Refusal::from)
     }
 
     async fn send_memory(
         &self, address: &str, parts: BoxStream<'static, MemoryPart>,
-    ) -> Result<MemoryReply, Status> {
+    ) -> Result<MemoryReply, Refusal> {
         let link = (self.from, node_at(address)?);
         let parts = parts.then(|part| async {
             // Calls change what was sent, and a crash can come between two parts.
@@ -105,12 +110,12 @@ impl Transport for SimTransport {
             let text = format!("from {} to {}, {} parts", link.0, link.1, memory.parts);
             self.network.trace().event(clock::now(), "memory", text);
         }
-        answer
+        answer.map_err(Refusal::from)
     }
 
     async fn hello(
         &self, address: &str, request: HelloRequest, timeout: Duration,
-    ) -> Result<HelloResponse, Status> {
+    ) -> Result<HelloResponse, Refusal> {
         let link = (self.from, node_at(address)?);
         self.network
             .call(link, Delivery::PerhapsTwice, timeout, request, |to, request| {
@@ -119,18 +124,22 @@ impl Transport for SimTransport {
                     .boxed()
             })
             .await
+            .map_err(Refusal::from)
     }
 
     async fn forward(
         &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
-    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
         let link = (self.from, node_at(address)?);
-        self.network.open_stream(link, requests, |to, requests| to.peers.answer_forwarded(requests))
+        let replies = self
+            .network
+            .open_stream(link, requests, |to, requests| to.peers.answer_forwarded(requests));
+        Ok(replies?.map_err(Refusal::from).boxed())
     }
 
     async fn administer(
         &self, address: &str, request: AdministerRequest, timeout: Duration,
-    ) -> Result<AdministerReply, Status> {
+    ) -> Result<AdministerReply, Refusal> {
         let link = (self.from, node_at(address)?);
         self.network
             .call(link, Delivery::Once, timeout, request, |to, request| {
@@ -139,5 +148,6 @@ impl Transport for SimTransport {
                     .boxed()
             })
             .await
+            .map_err(Refusal::from)
     }
 }

@@ -19,6 +19,7 @@ use ratchet::{
         SequenceRequest,
     },
     proto::{
+        Refusal,
         peer::{administer_reply::Reply, administer_request::Request},
         v1::{self, CreateNamespaceRequest},
     },
@@ -172,7 +173,7 @@ impl Client {
         );
         let raised = match raise {
             Ok(raise) => request_at(&self.world, node, raise, patience).await,
-            Err(status) => Err(status),
+            Err(refusal) => Err(refusal.into()),
         };
         if raised.is_ok() {
             self.world.trace.note(clock::now(), "section raised", (id, floor));
@@ -267,10 +268,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 fn status(failure: Failure) -> Status {
-    match failure {
-        Failure::Status(status) => status,
-        Failure::NotLeader(_) => Status::internal("a client's request was not forwarded"),
-    }
+    Refusal::from(failure).into()
 }
 
 /// Has `node` answer a request.

@@ -2,7 +2,7 @@
 //!
 //! From the bottom up:
 //!
-//! * `transport`, `grpc_transport`: how bytes reach an address.
+//! * `transport`: how bytes reach an address; `server/peer_client.rs` has that of production.
 //! * `sender`, `addresses`, `payload`: who sends, where the members are, how a payload is written.
 //! * `rpc_client`: one RPC to one peer.
 //! * `acknowledged`, `log_holds`, `snapshot_sender`: what is remembered of peers' logs, and how a peer
@@ -17,7 +17,6 @@ mod acknowledged;
 mod addresses;
 mod candidacy;
 mod factory;
-mod grpc_transport;
 mod log_holds;
 pub(super) mod payload;
 mod peer;
@@ -29,7 +28,6 @@ mod snapshot_sender;
 mod transport;
 
 pub use factory::Network;
-pub use grpc_transport::GrpcTransport;
 pub use peer_clocks::ClockDistance;
 pub use sender::Sender;
 pub use transport::{MESSAGE_BYTES_MAX, RaftRpc, Transport};

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use futures::stream::BoxStream;
 use openraft::errors::{NetworkError, RPCError, Unreachable};
 use serde::{Serialize, de::DeserializeOwned};
-use tonic::{Code, Status};
 
 use super::{
     addresses::MemberAddresses,
@@ -14,7 +13,10 @@ use super::{
 };
 use crate::{
     consensus::terms,
-    proto::peer::{Header, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart},
+    proto::{
+        Code, Refusal,
+        peer::{Header, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart},
+    },
     sequence::NodeId,
     storage::Types,
 };
@@ -76,7 +78,7 @@ impl RpcClient {
     /// Sends a snapshot in parts, and waits until it is installed.
     pub async fn install_snapshot(
         &self, parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Status> {
+    ) -> Result<RaftReply, Refusal> {
         let address = self.address();
         self.transport.install_snapshot(&address, parts).await
     }
@@ -84,7 +86,7 @@ impl RpcClient {
     /// Sends a leader's memory in parts, and waits until all of it has arrived.
     pub async fn send_memory(
         &self, parts: BoxStream<'static, MemoryPart>,
-    ) -> Result<MemoryReply, Status> {
+    ) -> Result<MemoryReply, Refusal> {
         let address = self.address();
         self.transport.send_memory(&address, parts).await
     }
@@ -102,7 +104,7 @@ impl RpcClient {
         })
     }
 
-    fn failed(&self, rpc: RaftRpc, status: &Status) -> RPCError<Types> {
+    fn failed(&self, rpc: RaftRpc, status: &Refusal) -> RPCError<Types> {
         let (target, address) = (self.target, self.address());
         let text = format!("{rpc:?} to node {target} at {address}: {}", status.message());
         match status.code() {

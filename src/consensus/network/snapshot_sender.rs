@@ -11,7 +11,6 @@ use openraft::{
     raft::SnapshotResponse,
 };
 use tokio::{sync::mpsc, time::Instant};
-use tonic::{Code, Status};
 
 use super::{
     acknowledged::AcknowledgedIndexes,
@@ -22,7 +21,11 @@ use super::{
 use crate::{
     consensus::terms,
     metrics::Metrics,
-    proto::peer::{RaftReply, SnapshotPart},
+    proto::{
+        Code, Refusal,
+        peer::{RaftReply, SnapshotPart},
+        refusal,
+    },
     storage::{OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Types, Vote},
 };
 
@@ -106,25 +109,27 @@ impl SnapshotSender {
 
     async fn try_to_send(
         &self, vote: Vote, snapshot: Snapshot,
-    ) -> Result<(SnapshotResponse<Types>, u64), Status> {
+    ) -> Result<(SnapshotResponse<Types>, u64), Refusal> {
         let SnapshotData::Outgoing(data) = snapshot.snapshot else {
-            return Err(Status::internal("a snapshot that arrived is not sent on"));
+            return Err(refusal!(Internal, "a snapshot that arrived is not sent on"));
         };
         let last = snapshot.meta.last_log_id.map(|last| last.index);
         let started = Instant::now();
         let mut hold = LogHold::after(&self.log_holds, last.unwrap_or(0));
         let announcement: (Vote, SnapshotMeta) = (vote, snapshot.meta);
         let announcement =
-            payload::encode(&announcement).map_err(|e| Status::internal(e.to_string()))?;
+            payload::encode(&announcement).map_err(|e| refusal!(Internal, "{}", e))?;
         let first =
             SnapshotPart { header: Some(self.client.header.clone()), payload: announcement.into() };
         let (reply, bytes) = self.stream_parts(first, data).await?;
         hold.sent();
         let what = "the answer to a snapshot";
         let response: SnapshotResponse<Types> =
-            payload::decode(what, self.client.target, &reply.payload).map_err(Status::internal)?;
+            payload::decode(what, self.client.target, &reply.payload)
+                .map_err(|why| refusal!(Internal, "{why}"))?;
         let term = vote.leader_id.term;
-        terms::check(term, response.vote.leader_id.term).map_err(Status::internal)?;
+        terms::check(term, response.vote.leader_id.term)
+            .map_err(|why| refusal!(Internal, "{why}"))?;
         if let (Some(index), true) = (last, response.vote == vote) {
             let incarnation = self.client.header.to_incarnation;
             self.acknowledged.record(incarnation, term, index);
@@ -140,7 +145,7 @@ impl SnapshotSender {
     /// Sends `first` and the parts of `data`; the peer's answer, and how many bytes were read.
     async fn stream_parts(
         &self, first: SnapshotPart, data: OutgoingSnapshot,
-    ) -> Result<(RaftReply, u64), Status> {
+    ) -> Result<(RaftReply, u64), Refusal> {
         let (report, mut progress) = mpsc::unbounded_channel();
         let parts = stream::iter([first]).chain(paced_parts(data, self.bytes_per_second, report));
         let mut installing = std::pin::pin!(self.client.install_snapshot(parts.boxed()));
@@ -148,29 +153,33 @@ impl SnapshotSender {
         let reply = loop {
             tokio::select! {
                 biased;
-                Some(read) = progress.recv() => bytes += read.map_err(Status::internal)?,
+                Some(read) = progress.recv() => bytes += read.map_err(|why| refusal!(
+                    Internal,
+                    "{why}"
+                ))?,
                 reply = &mut installing => break reply,
                 () = tokio::time::sleep(IDLE_MAX) => return Err(self.is_stuck(bytes)),
             }
         };
         while let Ok(read) = progress.try_recv() {
             // If reading failed, that is the reason for whatever the peer answered.
-            bytes += read.map_err(Status::internal)?;
+            bytes += read.map_err(|why| refusal!(Internal, "{why}"))?;
         }
         let reply = reply.map_err(|status| {
             let target = self.client.target;
             let text = format!("snapshot to node {target}: {}", status.message());
-            Status::new(status.code(), text)
+            status.retold(text)
         })?;
         Ok((reply, bytes))
     }
 
-    fn is_stuck(&self, bytes: u64) -> Status {
-        Status::aborted(format!(
+    fn is_stuck(&self, bytes: u64) -> Refusal {
+        refusal!(
+            WrongState,
             "node {} took {bytes} bytes of a snapshot, and then nothing for {} s; does its disk hang?",
             self.client.target,
             IDLE_MAX.as_secs()
-        ))
+        )
     }
 }
 

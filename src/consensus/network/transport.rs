@@ -3,11 +3,12 @@
 //! Invariant: a transport delivers to the process that listens at an address, whichever that is. The
 //! receiver checks that the message is meant for it (the header of every message names the receiver).
 
+use crate::proto::Refusal;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use tonic::Status;
 
 use crate::proto::peer::{
     AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
@@ -36,32 +37,32 @@ pub trait Transport: Send + Sync + 'static {
     /// Sends one Raft message, and waits for the answer for at most `timeout`.
     async fn raft(
         &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
-    ) -> Result<RaftReply, Status>;
+    ) -> Result<RaftReply, Refusal>;
 
     /// Sends a snapshot in parts, and waits until it is installed.
     async fn install_snapshot(
         &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Status>;
+    ) -> Result<RaftReply, Refusal>;
 
     /// Sends a leader's memory in parts, and waits until all of it has arrived.
     async fn send_memory(
         &self, address: &str, parts: BoxStream<'static, MemoryPart>,
-    ) -> Result<MemoryReply, Status>;
+    ) -> Result<MemoryReply, Refusal>;
 
     /// Asks which node listens at the address, and waits for at most `timeout`.
     async fn hello(
         &self, address: &str, request: HelloRequest, timeout: Duration,
-    ) -> Result<HelloResponse, Status>;
+    ) -> Result<HelloResponse, Refusal>;
 
     /// Opens a stream of forwarded requests.
     async fn forward(
         &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
-    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status>;
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal>;
 
     /// Sends an administrative request, and waits for the answer for at most `timeout`.
     async fn administer(
         &self, address: &str, request: AdministerRequest, timeout: Duration,
-    ) -> Result<AdministerReply, Status>;
+    ) -> Result<AdministerReply, Refusal>;
 
     /// Tells where the members are now. Connections to other addresses need not be kept.
     fn keep(&self, addresses: BTreeSet<String>) {

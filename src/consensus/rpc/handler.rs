@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest, VoteResponse};
-use tonic::Status;
 
 use super::{
     sender_check::SenderRole,
@@ -20,7 +19,7 @@ use crate::{
         group::{Group, raft_state::is_higher_vote},
         network::RaftRpc,
     },
-    proto::peer::Header,
+    proto::{Refusal, peer::Header, refusal},
     storage::Types,
 };
 
@@ -34,7 +33,7 @@ impl Group {
     /// UNAVAILABLE if Raft has stopped.
     pub async fn handle_rpc(
         self: &Arc<Self>, rpc: RaftRpc, header: Option<&Header>, payload: &Bytes,
-    ) -> Result<Vec<u8>, Status> {
+    ) -> Result<Vec<u8>, Refusal> {
         let Some(kept) = self.keep_incarnation().await else {
             return self.answer_rpc(rpc, header, payload).await;
         };
@@ -45,12 +44,12 @@ impl Group {
             answer
         };
         let answering = tokio::spawn(self.tasks().watched("a first message", answering));
-        answering.await.unwrap_or_else(|error| Err(Status::internal(error.to_string())))
+        answering.await.unwrap_or_else(|error| Err(refusal!(Internal, "{}", error)))
     }
 
     async fn answer_rpc(
         &self, rpc: RaftRpc, header: Option<&Header>, payload: &[u8],
-    ) -> Result<Vec<u8>, Status> {
+    ) -> Result<Vec<u8>, Refusal> {
         let header = self.check_header(header)?;
         let (me, must_be) = (self.node(), sender_role(rpc));
         self.check_sender(header, must_be)?;
@@ -64,7 +63,7 @@ impl Group {
 
     async fn handle_append(
         &self, header: &Header, request: AppendEntriesRequest<Types>,
-    ) -> Result<Vec<u8>, Status> {
+    ) -> Result<Vec<u8>, Refusal> {
         self.check_vote(header, &request.vote, true)?;
         // Raft adopts every later term of a leader, so the lease need not wait for its decision.
         self.lease.void_before(request.vote.leader_id.term);
@@ -78,7 +77,7 @@ impl Group {
 
     async fn handle_pre_vote(
         &self, header: &Header, request: VoteRequest<Types>,
-    ) -> Result<Vec<u8>, Status> {
+    ) -> Result<Vec<u8>, Refusal> {
         self.check_vote(header, &request.vote, false)?;
         write(&self.raft.pre_vote(request).await.map_err(stopped)?)
     }
@@ -87,7 +86,7 @@ impl Group {
     /// would answer by its own rules (a leader is heard, this log is longer, another vote was given).
     async fn handle_vote(
         &self, header: &Header, request: VoteRequest<Types>,
-    ) -> Result<Vec<u8>, Status> {
+    ) -> Result<Vec<u8>, Refusal> {
         self.check_vote(header, &request.vote, false)?;
         // In a transfer the leader itself lets its followers break their promise.
         if !request.leadership_transfer {
@@ -107,20 +106,21 @@ impl Group {
 
     async fn handle_transfer(
         &self, header: &Header, request: TransferLeaderRequest<Types>,
-    ) -> Result<Vec<u8>, Status> {
+    ) -> Result<Vec<u8>, Refusal> {
         let from = *request.from_leader();
         self.check_vote(header, &from, true)?;
         if self.is_retiring() {
-            return Err(Status::unavailable(format!("node {} stops", self.node())));
+            return Err(refusal!(NodeStopping, "node {} stops", self.node()));
         }
         let state = self.raft.with_raft_state(|state| *state.vote_ref()).await;
         let known = state.map_err(stopped)?;
         if known != from {
-            return Err(Status::failed_precondition(format!(
+            return Err(refusal!(
+                WrongState,
                 "node {} does not follow the leader of term {}; it knows the vote {known}",
                 self.node(),
                 from.leader_id.term
-            )));
+            ));
         }
         self.lease.void_before(from.leader_id.term);
         let answer = self.raft.handle_transfer_leader(request).await;

@@ -5,7 +5,6 @@
 
 use futures::{Stream, StreamExt, stream};
 use serde::{Serialize, de::DeserializeOwned};
-use tonic::Status;
 
 use super::{
     sender_check::SenderRole,
@@ -13,7 +12,7 @@ use super::{
 };
 use crate::{
     consensus::group::Group,
-    proto::peer::MemoryPart,
+    proto::{Refusal, peer::MemoryPart, refusal},
     sequence::{MemoryDigest, NodeId},
     storage::Vote,
 };
@@ -39,20 +38,16 @@ impl Group {
     pub async fn send_memory<H: Serialize>(
         &self, term: u64, to: NodeId, announcement: H,
         parts: impl Stream<Item = Vec<u8>> + Send + 'static,
-    ) -> Result<MemoryDigest, Status> {
+    ) -> Result<MemoryDigest, Refusal> {
         let metrics = self.metrics();
         let vote = metrics.vote;
         let leads = vote.committed && vote.leader_id.voted_for == self.node();
         if vote.leader_id.term != term || !leads {
-            return Err(Status::failed_precondition(format!(
-                "node {} does not lead term {term}",
-                self.node()
-            )));
+            return Err(refusal!(WrongState, "node {} does not lead term {term}", self.node()));
         }
         let membership = metrics.membership_config.membership();
         let Some(member) = membership.get_node(&to) else {
-            let text = format!("node {to} is not a member");
-            return Err(Status::failed_precondition(text));
+            return Err(refusal!(WrongState, "node {to} is not a member"));
         };
         let client = self.network.client(to, member);
         let first = MemoryPart {
@@ -72,7 +67,7 @@ impl Group {
     /// the leader that this node follows. UNAVAILABLE if Raft has stopped.
     pub async fn begin_memory<H: DeserializeOwned>(
         &self, first: &MemoryPart,
-    ) -> Result<(MemoryOrigin, H), Status> {
+    ) -> Result<(MemoryOrigin, H), Refusal> {
         let header = self.check_header(first.header.as_ref())?;
         self.check_sender(header, SenderRole::Voter)?;
         let (vote, announcement): (Vote, H) = read(self.node(), &first.payload)?;
@@ -86,16 +81,17 @@ impl Group {
     ///
     /// # Errors
     /// FAILED_PRECONDITION if not. UNAVAILABLE if Raft has stopped.
-    pub async fn check_origin(&self, origin: &MemoryOrigin) -> Result<(), Status> {
+    pub async fn check_origin(&self, origin: &MemoryOrigin) -> Result<(), Refusal> {
         let known = self.raft.with_raft_state(|state| *state.vote_ref()).await;
         let known = known.map_err(stopped)?;
         match known == origin.0 {
             true => Ok(()),
-            false => Err(Status::failed_precondition(format!(
+            false => Err(refusal!(
+                WrongState,
                 "node {} does not follow the leader of term {}; it knows the vote {known}",
                 self.node(),
                 origin.term()
-            ))),
+            )),
         }
     }
 }

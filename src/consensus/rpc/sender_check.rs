@@ -2,12 +2,11 @@
 //! itself obeys every sender that speaks of a later term.
 
 use openraft::async_runtime::watch::WatchReceiver;
-use tonic::Status;
 
 use crate::{
     consensus::{group::Group, terms},
     ordered_watch,
-    proto::peer::Header,
+    proto::{Refusal, peer::Header, refusal},
     sequence::NodeId,
     storage::{Vote, replacing},
 };
@@ -25,16 +24,19 @@ impl Group {
     /// # Errors
     /// INVALID_ARGUMENT if there is no header. FAILED_PRECONDITION if the header names another cluster,
     /// node, data directory or set, or another `election_timeout_ms`.
-    pub fn check_header<'a>(&self, header: Option<&'a Header>) -> Result<&'a Header, Status> {
+    pub fn check_header<'a>(&self, header: Option<&'a Header>) -> Result<&'a Header, Refusal> {
         let Some(header) = header else {
-            return Err(Status::invalid_argument("a peer message without a header"));
+            return Err(refusal!(InvalidRequest, "a peer message without a header"));
         };
         let config = self.config();
         let refuse = |what: String| {
-            Err(Status::failed_precondition(format!(
+            Err(refusal!(
+                WrongState,
                 "node {} of cluster {:?} refuses a message from node {}: {what}",
-                config.node, config.cluster, header.from
-            )))
+                config.node,
+                config.cluster,
+                header.from
+            ))
         };
         if header.cluster != config.cluster {
             return refuse(format!("it is for cluster {:?}", header.cluster));
@@ -96,7 +98,7 @@ impl Group {
     ///
     /// # Errors
     /// FAILED_PRECONDITION, with the list of members.
-    pub(super) fn check_sender(&self, header: &Header, must_be: SenderRole) -> Result<(), Status> {
+    pub(super) fn check_sender(&self, header: &Header, must_be: SenderRole) -> Result<(), Refusal> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let membership = metrics.membership_config.membership();
@@ -121,14 +123,15 @@ impl Group {
                 "that node is not a member with this data directory"
             }
         };
-        Err(Status::failed_precondition(format!(
+        Err(refusal!(
+            WrongState,
             "node {} of cluster {:?} refuses a message from node {}: {what} (members: {ids:?}). If it was \
              removed, stop it; if it should belong to the cluster, {}",
             self.node(),
             self.config().cluster,
             header.from,
             replacing(header.from)
-        )))
+        ))
     }
 
     /// The leader that this node hears: itself while it holds a lease, or the one that it followed less
@@ -148,18 +151,19 @@ impl Group {
     /// INVALID_ARGUMENT for the vote of another node, FAILED_PRECONDITION for an absurd term.
     pub(super) fn check_vote(
         &self, header: &Header, vote: &Vote, of_leader: bool,
-    ) -> Result<(), Status> {
+    ) -> Result<(), Refusal> {
         if vote.leader_id.voted_for != header.from || vote.committed != of_leader {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "a message from node {} carries the vote {vote}, which is not its own",
                 header.from
-            )));
+            ));
         }
         let known = self.raft.metrics().borrow_watched().vote.leader_id.term;
         terms::check(known, vote.leader_id.term).map_err(|why| {
             let text = format!("a message from node {} is refused: {why}", header.from);
             tracing::error!("{text}");
-            Status::failed_precondition(text)
+            refusal!(WrongState, "{text}")
         })
     }
 }

@@ -11,7 +11,6 @@ use openraft::{
     async_runtime::watch::WatchReceiver,
     raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse},
 };
-use tonic::Status;
 
 use super::{
     sender_check::SenderRole,
@@ -19,7 +18,7 @@ use super::{
 };
 use crate::{
     consensus::group::Group,
-    proto::peer::SnapshotPart,
+    proto::{Refusal, peer::SnapshotPart, refusal},
     sequence::NodeId,
     storage::{
         IncomingSnapshot, LogId, SNAPSHOT_PART_BYTES_MAX, SnapshotData, SnapshotMeta, StoreError,
@@ -57,7 +56,7 @@ impl Group {
     /// or not from a member. INTERNAL if the disk fails or is nearly full.
     pub fn begin_snapshot(
         &self, first: &SnapshotPart,
-    ) -> Result<Result<ArrivingSnapshot, Vec<u8>>, Status> {
+    ) -> Result<Result<ArrivingSnapshot, Vec<u8>>, Refusal> {
         let header = self.check_header(first.header.as_ref())?;
         self.check_sender(header, SenderRole::Member)?;
         let (vote, meta): (Vote, SnapshotMeta) = read(self.node(), &first.payload)?;
@@ -86,19 +85,21 @@ impl Group {
     /// part is damaged or cannot be written.
     pub async fn write_snapshot_part(
         &self, mut arriving: ArrivingSnapshot, part: Bytes,
-    ) -> Result<ArrivingSnapshot, Status> {
+    ) -> Result<ArrivingSnapshot, Refusal> {
         let latest = self.snapshots_begun.load(Ordering::Relaxed);
         if arriving.number != latest {
-            return Err(Status::aborted(format!(
+            return Err(refusal!(
+                WrongState,
                 "the snapshot from node {} is given up: another one began to arrive",
                 arriving.from
-            )));
+            ));
         }
         if part.len() > SNAPSHOT_PART_BYTES_MAX {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "a part of a snapshot has {} bytes; it may have at most {SNAPSHOT_PART_BYTES_MAX}",
                 part.len()
-            )));
+            ));
         }
         let written = self.store().blocking().run(move || {
             arriving.incoming.write(&part)?;
@@ -106,7 +107,7 @@ impl Group {
         });
         written
             .await
-            .map_err(|e| Status::internal(format!("writing a snapshot failed: {e}")))?
+            .map_err(|e| refusal!(Internal, "writing a snapshot failed: {e}"))?
             .map_err(|e| self.not_taken(e))
     }
 
@@ -115,24 +116,26 @@ impl Group {
     /// # Errors
     /// INVALID_ARGUMENT if it is not what was announced. FAILED_PRECONDITION if somebody else has claimed this node meanwhile.
     /// INTERNAL if it is damaged or cannot be written. UNAVAILABLE if Raft has stopped.
-    pub async fn install_snapshot(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Status> {
+    pub async fn install_snapshot(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Refusal> {
         let ArrivingSnapshot { from, to_incarnation, vote, meta, incoming, number: _ } = arrived;
         let finished = self.store().blocking().run(move || incoming.finish()).await;
         let snapshot = finished
-            .map_err(|e| Status::internal(format!("checking a snapshot failed: {e}")))?
+            .map_err(|e| refusal!(Internal, "checking a snapshot failed: {e}"))?
             .map_err(|e| self.not_taken(e))?;
         if *snapshot.meta() != meta {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "node {from} announced a snapshot up to {:?} and sent one up to {:?}",
                 meta.last_log_id,
                 snapshot.meta().last_log_id
-            )));
+            ));
         }
         let _kept = self.keep_incarnation().await;
         if to_incarnation != self.store().incarnation() {
-            return Err(Status::failed_precondition(format!(
+            return Err(refusal!(
+                WrongState,
                 "the snapshot from node {from} is for an incarnation that this node has no more: another cluster has claimed it"
-            )));
+            ));
         }
         self.lease.void_before(vote.leader_id.term);
         if let Some(vote) = self.vote_if_not_needed(vote, meta.last_log_id).await? {
@@ -156,7 +159,7 @@ impl Group {
     /// would count back what it has written, and panic on that.
     async fn vote_if_not_needed(
         &self, vote: Vote, last: Option<LogId>,
-    ) -> Result<Option<Vote>, Status> {
+    ) -> Result<Option<Vote>, Refusal> {
         let question = AppendEntriesRequest {
             vote,
             prev_log_id: last,
@@ -173,10 +176,10 @@ impl Group {
     }
 
     /// A snapshot could not be taken in. That does this node no harm: the leader sends another one.
-    fn not_taken(&self, error: StoreError) -> Status {
+    fn not_taken(&self, error: StoreError) -> Refusal {
         self.network.metrics().snapshot_failures.inc();
         tracing::warn!(%error, "a snapshot was not taken in");
-        Status::internal(error.to_string())
+        refusal!(Internal, "{}", error)
     }
 }
 

@@ -1,7 +1,5 @@
 //! The messages that raise floors and read many keys, and the requests and answers that they stand for: both ways.
 
-use tonic::Status;
-
 use super::{key_of, keys_of, known, to_key, to_keys};
 use crate::{
     allocator::{FloorOf, Raised},
@@ -10,13 +8,13 @@ use crate::{
         request::Answered,
         route::Route,
     },
-    proto::v1,
+    proto::{Refusal, v1},
 };
 
 impl TryFrom<v1::RaiseRequest> for Raise {
-    type Error = Status;
+    type Error = Refusal;
 
-    fn try_from(message: v1::RaiseRequest) -> Result<Raise, Status> {
+    fn try_from(message: v1::RaiseRequest) -> Result<Raise, Refusal> {
         Ok(Raise {
             key: key_of(message.key)?,
             namespace: message.namespace,
@@ -58,9 +56,9 @@ impl From<Answered<Raised>> for v1::RaiseResponse {
 }
 
 impl TryFrom<v1::RaiseManyRequest> for RaiseMany {
-    type Error = Status;
+    type Error = Refusal;
 
-    fn try_from(message: v1::RaiseManyRequest) -> Result<RaiseMany, Status> {
+    fn try_from(message: v1::RaiseManyRequest) -> Result<RaiseMany, Refusal> {
         let keys = keys_of(message.ids, message.names)?;
         let known = known(message.route_version, message.members_version);
         RaiseMany::new(message.namespace, keys, message.at_least, FloorOf::Key, known)
@@ -68,9 +66,9 @@ impl TryFrom<v1::RaiseManyRequest> for RaiseMany {
 }
 
 impl TryFrom<v1::RaiseSectionsRequest> for RaiseMany {
-    type Error = Status;
+    type Error = Refusal;
 
-    fn try_from(message: v1::RaiseSectionsRequest) -> Result<RaiseMany, Status> {
+    fn try_from(message: v1::RaiseSectionsRequest) -> Result<RaiseMany, Refusal> {
         let keys = keys_of(message.ids, Vec::new())?;
         let known = known(message.route_version, message.members_version);
         let of = FloorOf::Section;
@@ -119,9 +117,9 @@ impl From<Answered<Vec<u64>>> for v1::RaiseManyResponse {
 }
 
 impl TryFrom<v1::CurrentManyRequest> for CurrentMany {
-    type Error = Status;
+    type Error = Refusal;
 
-    fn try_from(message: v1::CurrentManyRequest) -> Result<CurrentMany, Status> {
+    fn try_from(message: v1::CurrentManyRequest) -> Result<CurrentMany, Refusal> {
         let keys = keys_of(message.ids, message.names)?;
         let known = known(message.route_version, message.members_version);
         CurrentMany::new(message.namespace, keys, known)

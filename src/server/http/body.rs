@@ -10,11 +10,11 @@ use bytes::{BufMut, BytesMut};
 use futures::StreamExt;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout_at;
-use tonic::Status;
 
 use super::{problem::Problem, request::Due};
 use crate::{
     node::{NodeContext, Reservation},
+    proto::{Refusal, refusal},
     server::{held::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX},
 };
 
@@ -31,7 +31,7 @@ pub fn reserved_json(
     answer: &impl Serialize, reservation: impl Into<Option<Reservation>>,
 ) -> Result<Response, Problem> {
     let written = serde_json::to_vec(answer);
-    let written = written.map_err(|error| Status::internal(error.to_string()))?;
+    let written = written.map_err(|error| refusal!(Internal, "{}", error))?;
     let mut reservation = reservation.into();
     if let Some(reservation) = &mut reservation {
         reservation.resize(written.len());
@@ -48,11 +48,10 @@ pub fn reserved_json(
 /// other requests hold the memory; DEADLINE_EXCEEDED if it does not arrive in time; UNAVAILABLE if the connection breaks.
 pub async fn json<T: DeserializeOwned>(
     context: &NodeContext, body: Body, due: Due,
-) -> Result<T, Status> {
+) -> Result<T, Refusal> {
     let (bytes, _reserved) = bytes(context, body, due).await?;
-    serde_json::from_slice(&bytes).map_err(|error| {
-        Status::invalid_argument(format!("the body is not what is asked for: {error}"))
-    })
+    serde_json::from_slice(&bytes)
+        .map_err(|error| refusal!(InvalidRequest, "the body is not what is asked for: {error}"))
 }
 
 /// Reads the bytes of a body. The memory that is reserved for them comes with them.
@@ -61,23 +60,24 @@ pub async fn json<T: DeserializeOwned>(
 /// As [`json`], but for what the bytes are.
 pub async fn bytes(
     context: &NodeContext, body: Body, due: Due,
-) -> Result<(Bytes, Option<Reservation>), Status> {
+) -> Result<(Bytes, Option<Reservation>), Refusal> {
     let reading = timeout_at(due.deadline, read(context, body)).await;
-    reading.map_err(|_| Status::deadline_exceeded("the body did not arrive in time"))?
+    reading.map_err(|_| refusal!(DeadlineExceeded, "the body did not arrive in time"))?
 }
 
-async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reservation>), Status> {
+async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reservation>), Refusal> {
     let mut parts = body.into_data_stream();
     let mut bytes = BytesMut::new();
     let mut reserved = None;
     while let Some(part) = parts.next().await {
-        let part = part
-            .map_err(|error| Status::invalid_argument(format!("the body ends early: {error}")))?;
+        let part =
+            part.map_err(|error| refusal!(InvalidRequest, "the body ends early: {error}"))?;
         let length = bytes.len() + part.len();
         if length > CLIENT_MESSAGE_BYTES_MAX {
-            return Err(Status::invalid_argument(format!(
+            return Err(refusal!(
+                InvalidRequest,
                 "the body has more than {CLIENT_MESSAGE_BYTES_MAX} bytes; send several requests"
-            )));
+            ));
         }
         // Released first: the new reservation contains the bytes of the old one.
         drop(reserved.take());

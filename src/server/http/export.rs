@@ -10,13 +10,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::{Stream, StreamExt, stream};
-use tonic::Status;
 
 use super::{
     problem::{Problem, Problems},
     request::{Due, InPath, Node, OfNamespace, Timeout, in_path},
 };
-use crate::node::{Export, Exported};
+use crate::{
+    node::{Export, Exported},
+    proto::{Refusal, refusal},
+};
 
 /// The row that comes first.
 const HEADER: &[u8] = b"key,number\n";
@@ -41,7 +43,7 @@ pub async fn export(
 }
 
 /// The rows of an export, part by part.
-fn rows(export: Export) -> impl Stream<Item = Result<Bytes, Status>> + Send {
+fn rows(export: Export) -> impl Stream<Item = Result<Bytes, Refusal>> + Send {
     let header = match export.has_sections() {
         false => HEADER,
         true => HEADER_OF_SECTIONS,
@@ -58,8 +60,8 @@ fn rows(export: Export) -> impl Stream<Item = Result<Bytes, Status>> + Send {
 }
 
 /// Some rows.
-fn csv(part: Vec<(Exported, u64)>) -> Result<Bytes, Status> {
-    let failed = |why: String| Status::internal(format!("a row cannot be written: {why}"));
+fn csv(part: Vec<(Exported, u64)>) -> Result<Bytes, Refusal> {
+    let failed = |why: String| refusal!(Internal, "a row cannot be written: {why}");
     let mut rows = csv::Writer::from_writer(Vec::new());
     let (mut id, mut digits) = (itoa::Buffer::new(), itoa::Buffer::new());
     for (exported, number) in part {

@@ -8,7 +8,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
-use tonic::Status;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -22,6 +21,7 @@ use super::{
 use crate::{
     allocator::FloorOf,
     node::{CurrentMany, KnownRoute, Raise, RaiseMany},
+    proto::Refusal,
 };
 
 /// What may follow the question mark where a floor is raised.
@@ -155,7 +155,7 @@ pub async fn raise_many(
     let namespace = action(&written, RAISE, to_raise, "GET, HEAD, PATCH, DELETE")?;
     let asked: FloorsAsked = body::json(&context, body, due).await?;
     let at_least = asked.at_least.iter().map(|floor| floor.number("at_least", 1));
-    let at_least = at_least.collect::<Result<Vec<u64>, Status>>()?;
+    let at_least = at_least.collect::<Result<Vec<u64>, Refusal>>()?;
     let (keys, reservation) = keys(&context, namespace, &asked.keys, due).await?;
     let namespace = namespace.to_owned();
     let of = match asked.sections {

@@ -14,10 +14,13 @@ use axum::{
     extract::{Request, State},
     http::{HeaderMap, Uri, header, uri::Authority},
 };
-use tonic::Status;
 
 use super::problem::Problem;
-use crate::{node::NodeContext, server::written::shown};
+use crate::{
+    node::NodeContext,
+    proto::{Refusal, refusal},
+    server::written::shown,
+};
 
 /// The pages that a link elsewhere may lead to.
 const PAGES: [&str; 2] = ["/", "/openapi.json"];
@@ -37,11 +40,11 @@ pub async fn refuse(
 ///
 /// # Errors
 /// PERMISSION_DENIED if a page of another site sent it.
-pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<(), Status> {
+pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
     let is_own_name = |host: &str| context.serves_browsers_as(host);
     match foreign(headers, uri, || is_page(uri), is_own_name) {
         None => Ok(()),
-        Some(why) => Err(Status::permission_denied(why)),
+        Some(why) => Err(refusal!(PermissionDenied, "{why}")),
     }
 }
 

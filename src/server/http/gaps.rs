@@ -13,7 +13,7 @@ use super::{
     request::{Due, InPath, InQuery, Node, OfNamespace, Timeout, in_path, in_query},
 };
 use crate::{
-    proto::{peer::administer_request::Request as Administer, v1},
+    proto::{Refusal, peer::administer_request::Request as Administer, refusal, v1},
     sequence::DAYS_KEPT,
     server::administer::administer,
 };
@@ -73,8 +73,8 @@ pub async fn gaps(
     body::reserved_json(&shown(gaps, options.numbers), reserved)
 }
 
-fn none_asked() -> tonic::Status {
-    tonic::Status::invalid_argument(format!("days is 0; give 1 to {DAYS_KEPT}"))
+fn none_asked() -> Refusal {
+    refusal!(InvalidRequest, "days is 0; give 1 to {DAYS_KEPT}")
 }
 
 fn shown(gaps: v1::GapsResponse, form: Form) -> Gaps {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use axum::{Json, body::Body, extract::State, response::Response};
 use ratchet_ids::{Decoded, Format};
 use serde::{Deserialize, Serialize};
-use tonic::Status;
 use utoipa::ToSchema;
 
 use super::{
@@ -17,7 +16,8 @@ use super::{
 };
 use crate::{
     node::NextIds,
-    server::{errors::to_client, written},
+    proto::{Refusal, refusal},
+    server::written,
 };
 
 /// Which ids are asked for.
@@ -95,12 +95,12 @@ pub async fn next(
     };
     let request = NextIds { namespace, count, key, parameters: parameters(asked.parameters)? };
     let made = context.next_ids(&request, due.deadline).await;
-    let (made, reservation) = made.map_err(to_client)?;
+    let (made, reservation) = made?;
     let ids = made.texts().collect();
     body::reserved_json(&Ids { ids }, reservation)
 }
 
-fn parameters(given: BTreeMap<String, Given>) -> Result<Vec<(String, u64)>, Status> {
+fn parameters(given: BTreeMap<String, Given>) -> Result<Vec<(String, u64)>, Refusal> {
     let parameters = given.into_iter().map(|(name, value)| {
         let value = value.number(format_args!("parameter {name:?}"), 0)?;
         Ok((name, value))
@@ -125,7 +125,7 @@ pub async fn decode(
     let format = parsed(&format)?;
     let decoded = format.decode(&id).map_err(|error| {
         let id = written::shown(id.as_bytes());
-        Status::invalid_argument(format!("'{id}' is no id of this format: {error}"))
+        refusal!(InvalidRequest, "'{id}' is no id of this format: {error}")
     })?;
     let number = |value| Number(value, form);
     Ok(Json(parts(&decoded, number)))
@@ -156,7 +156,7 @@ pub async fn explain(_due: Due, path: InPath<String>) -> Result<Json<IdFormat>, 
     responses((status = 200, body = IdFormats), Problems))]
 pub async fn formats(_due: Due) -> Result<Json<IdFormats>, Problem> {
     let formats = Format::built_in().map(|(name, _)| Ok(told(&parsed(name)?)));
-    let formats = formats.collect::<Result<_, Status>>()?;
+    let formats = formats.collect::<Result<_, Refusal>>()?;
     Ok(Json(IdFormats { formats }))
 }
 
@@ -170,6 +170,6 @@ fn told(format: &Format) -> IdFormat {
     }
 }
 
-fn parsed(text: &str) -> Result<Format, Status> {
-    Format::parse(text).map_err(|invalid| Status::invalid_argument(invalid.to_string()))
+fn parsed(text: &str) -> Result<Format, Refusal> {
+    Format::parse(text).map_err(|invalid| refusal!(InvalidRequest, "{}", invalid))
 }

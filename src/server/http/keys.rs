@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State, response::Response};
 use serde::{Deserialize, Serialize};
-use tonic::Status;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -17,7 +16,9 @@ use super::{
 use crate::{
     node::{NodeContext, to_key},
     proto::{
+        Refusal,
         peer::administer_request::Request as Administer,
+        refusal,
         v1::{self, key::Kind},
     },
     sequence::OwnedKey,
@@ -183,27 +184,28 @@ pub async fn explain(
 /// Where the page begins.
 async fn after(
     context: &Arc<NodeContext>, namespace: &str, options: &Options, due: Due,
-) -> Result<Option<OwnedKey>, Status> {
+) -> Result<Option<OwnedKey>, Refusal> {
     let written = match (&options.after, &options.page) {
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
-            return Err(Status::invalid_argument(
-                "after and page are both given; page alone goes on where a page ended",
+            return Err(refusal!(
+                InvalidRequest,
+                "after and page are both given; page alone goes on where a page ended"
             ));
         }
         (Some(after), None) => after.clone().into_bytes(),
         (None, Some(page)) => from_hex(page).ok_or_else(|| {
-            Status::invalid_argument("page is not what an earlier page has as next")
+            refusal!(InvalidRequest, "page is not what an earlier page has as next")
         })?,
     };
     key(context, namespace, &written, due).await.map(Some)
 }
 
 /// How many keys a page has. 0 is not left out: it is refused here.
-fn limit(given: Option<u32>) -> Result<u32, Status> {
+fn limit(given: Option<u32>) -> Result<u32, Refusal> {
     match given {
         None => Ok(0),
-        Some(0) => Err(Status::invalid_argument("limit is 0; a page has 1 to 1000 keys")),
+        Some(0) => Err(refusal!(InvalidRequest, "limit is 0; a page has 1 to 1000 keys")),
         Some(limit) => Ok(limit),
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State};
 use serde::{Deserialize, Serialize};
-use tonic::Status;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::{
     node::NodeContext,
-    proto::{peer::administer_request::Request as Administer, v1},
+    proto::{Refusal, peer::administer_request::Request as Administer, refusal, v1},
     server::{
         administer::administer,
         written::{integer, shown},
@@ -188,11 +187,12 @@ async fn change(
 }
 
 /// The id of a node in a path.
-fn member(written: &str) -> Result<u64, Status> {
+fn member(written: &str) -> Result<u64, Refusal> {
     integer(written.as_bytes()).ok_or_else(|| {
-        Status::invalid_argument(format!(
+        refusal!(
+            InvalidRequest,
             "'{}' is no id of a node; give an integer from 1 on",
             shown(written.as_bytes())
-        ))
+        )
     })
 }

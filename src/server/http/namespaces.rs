@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State, http::StatusCode, response::Response};
 use serde::{Deserialize, Serialize};
-use tonic::Status;
 use utoipa::ToSchema;
 
 use super::{
@@ -15,7 +14,7 @@ use super::{
 };
 use crate::{
     node::NodeContext,
-    proto::{peer::administer_request::Request as Administer, v1},
+    proto::{Refusal, peer::administer_request::Request as Administer, v1},
     server::administer::administer,
 };
 
@@ -243,7 +242,7 @@ async fn namespace(
 }
 
 /// A setting of a namespace, if it was given.
-fn number(name: &str, given: Option<Given>) -> Result<Option<u64>, Status> {
+fn number(name: &str, given: Option<Given>) -> Result<Option<u64>, Refusal> {
     given.map(|given| given.number(name, 0)).transpose()
 }
 

@@ -4,6 +4,7 @@ use axum::{extract::Request, http::Uri};
 use tonic::Status;
 
 use super::problem::Problem;
+use crate::proto::{Refusal, refusal};
 
 /// Answers a request for a path where nothing is.
 pub async fn nothing_here(uri: Uri) -> Problem {
@@ -11,11 +12,11 @@ pub async fn nothing_here(uri: Uri) -> Problem {
     let why = format!(
         "{path} does not exist; numbers are taken with POST /v1/namespaces/book/keys/42:next"
     );
-    Status::not_found(why).into()
+    Refusal::from(Status::not_found(why)).into()
 }
 
 /// Answers a request with a method that the path does not take.
 pub async fn other_method(request: Request) -> Problem {
     let (method, path) = (request.method(), request.uri().path());
-    Status::unimplemented(format!("{path} does not take {method}")).into()
+    refusal!(Unsupported, "{path} does not take {method}").into()
 }

@@ -3,7 +3,6 @@
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize, Serializer};
-use tonic::Status;
 use utoipa::{
     IntoParams, PartialSchema, ToSchema,
     openapi::{
@@ -12,7 +11,10 @@ use utoipa::{
     },
 };
 
-use crate::server::written::integer;
+use crate::{
+    proto::{Refusal, refusal},
+    server::written::integer,
+};
 
 /// The form in which a caller wants numbers: `?numbers=...`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
@@ -90,13 +92,11 @@ impl Given {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it is none.
-    pub fn number(&self, what: impl Display, least: u64) -> Result<u64, Status> {
+    pub fn number(&self, what: impl Display, least: u64) -> Result<u64, Refusal> {
         match self {
             Given::Number(number) => Ok(*number),
             Given::Text(text) => integer(text.as_bytes()).ok_or_else(|| {
-                Status::invalid_argument(format!(
-                    "{what} is {text:?}; give an integer from {least} on"
-                ))
+                refusal!(InvalidRequest, "{what} is {text:?}; give an integer from {least} on")
             }),
         }
     }

@@ -10,7 +10,6 @@ use axum::{
     response::Response,
 };
 use serde::{Deserialize, Serialize};
-use tonic::{Code, Status};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -23,8 +22,9 @@ use super::{
 use crate::{
     metrics::Door,
     node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext, Reservation, message_id},
+    proto::{Code, Refusal, refusal},
     sequence::{KeyKind, MessageId},
-    server::{errors::to_client, written},
+    server::written,
 };
 
 /// The most keys of a request.
@@ -66,7 +66,7 @@ pub struct Idempotency {
 }
 
 /// The request id in the headers.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<MessageId>, Status> {
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<MessageId>, Refusal> {
     message_id(headers.get(IDEMPOTENCY_KEY).map(HeaderValue::as_bytes), None, None)
 }
 
@@ -162,12 +162,12 @@ pub async fn next_many(
     let namespace = action(&written, NEXT, to_take, "GET, HEAD, PATCH, DELETE")?;
     if options.count.is_some() {
         let why = "count is for one key; for many keys give \"counts\" in the body";
-        return Err(Status::invalid_argument(why).into());
+        return Err(refusal!(InvalidRequest, "{why}").into());
     }
     let asked: ManyAsked = body::json(&context, body, due).await?;
     let (keys, reservation) = keys(&context, namespace, &asked.keys, due).await?;
     let counts = asked.counts.iter().map(|count| count.number("count", 1));
-    let counts = counts.collect::<Result<Vec<u64>, Status>>()?;
+    let counts = counts.collect::<Result<Vec<u64>, Refusal>>()?;
     let (id, known) = (idempotency_key(&headers)?, KnownRoute::UNWANTED);
     let request = NextMany::new(namespace.to_owned(), keys, counts.clone(), id, known)?;
     let ranges = serve(&context, request, due).await?;
@@ -225,16 +225,14 @@ pub async fn current(
 /// If there are too many, or other requests hold the memory, or the namespace takes other keys.
 pub(super) async fn keys(
     context: &Arc<NodeContext>, namespace: &str, given: &[Given], due: Due,
-) -> Result<(Keys, Reservation), Status> {
+) -> Result<(Keys, Reservation), Refusal> {
     let count = given.len();
     if count > KEYS_MAX {
-        return Err(Status::invalid_argument(format!(
-            "the body has {count} keys; give at most {KEYS_MAX}"
-        )));
+        return Err(refusal!(InvalidRequest, "the body has {count} keys; give at most {KEYS_MAX}"));
     }
     let reservation = context.request_memory.reserve(count * KEY_BYTES)?;
     let kind = context.key_kind(namespace, due.deadline).await;
-    let keys = match kind.map_err(to_client)? {
+    let keys = match kind? {
         KeyKind::Id => {
             let ids = given.iter().map(|key| match key {
                 Given::Number(id) => Ok(*id),
@@ -245,9 +243,10 @@ pub(super) async fn keys(
         KeyKind::Name => {
             let names = given.iter().map(|key| match key {
                 Given::Text(name) => Ok(Bytes::copy_from_slice(name.as_bytes())),
-                Given::Number(number) => Err(Status::invalid_argument(format!(
+                Given::Number(number) => Err(refusal!(
+                    InvalidRequest,
                     "namespace '{namespace}' takes names as keys, which are strings, not {number}"
-                ))),
+                )),
             });
             names.collect::<Result<_, _>>().map(Keys::Names)
         }

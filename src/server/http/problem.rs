@@ -6,30 +6,33 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
-use tonic::{Code, Status};
 use utoipa::{IntoResponses, ToSchema};
 
 use crate::{
     metrics::Label,
-    proto::{reason_of, retry_after_ms, v1::Reason},
+    proto::{Code, Refusal, name_of_outcome, name_of_reason, v1::Reason},
 };
 
 /// After how many milliseconds a caller may try again while no leader is known.
 const NO_LEADER_MS: u64 = 1_000;
-
-/// Names the methods that a path takes, in the metadata of a status.
-pub const ALLOW: &str = "allow";
 
 /// The most bytes of the text that says what was wrong.
 const DETAIL_BYTES_MAX: usize = 1_024;
 
 /// What went wrong. It is counted once it is an answer.
 #[derive(Debug)]
-pub struct Problem(Status);
+pub struct Problem {
+    refusal: Refusal,
+    /// The methods that the path takes, if the request had another one.
+    pub allow: Option<HeaderValue>,
+}
 
-impl From<Status> for Problem {
-    fn from(status: Status) -> Self {
-        Problem(status)
+impl<E> From<E> for Problem
+where
+    Refusal: From<E>,
+{
+    fn from(error: E) -> Self {
+        Problem { refusal: error.into(), allow: None }
     }
 }
 
@@ -70,19 +73,19 @@ impl Problem {
 
     /// What gRPC calls it.
     pub fn code(&self) -> Code {
-        self.0.code()
+        self.refusal.code()
     }
 
     /// What was wrong, and what to do: a text of bounded length.
     pub fn detail(&self) -> &str {
-        beginning(self.0.message())
+        beginning(self.refusal.message())
     }
 
     /// The HTTP status of a gRPC code.
     fn status(&self) -> StatusCode {
-        match self.0.code() {
+        match self.refusal.code() {
             Code::Ok => StatusCode::OK,
-            Code::FailedPrecondition if reason_of(&self.0).0 == Reason::ClusterMismatch => {
+            Code::FailedPrecondition if self.refusal.reason() == Reason::ClusterMismatch => {
                 StatusCode::CONFLICT
             }
             Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
@@ -112,26 +115,23 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status();
         let code = self.code();
-        let (reason, outcome) = reason_of(&self.0);
         let details = Details {
             title: status.canonical_reason().unwrap_or_default(),
             status: status.as_u16(),
             code: Code::VALUES[code.place()],
-            reason: reason.as_str_name().trim_start_matches("REASON_"),
-            outcome: outcome.as_str_name().trim_start_matches("OUTCOME_"),
+            reason: name_of_reason(self.refusal.reason()),
+            outcome: name_of_outcome(self.refusal.outcome()),
             detail: self.detail(),
         };
         let mut response = self.told_as((status, Json(details)));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(methods) = self.0.metadata().get(ALLOW)
-            && let Ok(methods) = HeaderValue::from_bytes(methods.as_bytes())
-        {
+        if let Some(methods) = self.allow {
             headers.insert(header::ALLOW, methods);
         }
         let retry_after = match code {
             Code::Unavailable => Some(NO_LEADER_MS),
-            _ => retry_after_ms(&self.0),
+            _ => self.refusal.retry_after_ms,
         };
         if let Some(millis) = retry_after {
             headers.insert(header::RETRY_AFTER, millis.div_ceil(1_000).into());

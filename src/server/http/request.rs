@@ -7,18 +7,18 @@ use axum::{
         FromRequestParts, Path, Query, State,
         rejection::{PathRejection, QueryRejection},
     },
-    http::request::Parts,
+    http::{HeaderValue, request::Parts},
 };
 use tokio::time::Instant;
-use tonic::{Status, metadata::MetadataValue};
 use utoipa::{
     IntoParams,
     openapi::{Object, ObjectBuilder, schema::Type},
 };
 
-use super::problem::{ALLOW, Problem};
+use super::problem::Problem;
 use crate::{
     node::NodeContext,
+    proto::{Refusal, refusal},
     server::{
         deadline::budget,
         written::{integer, shown},
@@ -89,9 +89,10 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
             let millis = integer(value.as_bytes());
             millis.filter(|millis| *millis > 0).ok_or_else(|| {
                 let value = shown(value.as_bytes());
-                Status::invalid_argument(format!(
+                refusal!(
+                    InvalidRequest,
                     "{TIMEOUT_HEADER} is '{value}'; give milliseconds, at least 1"
-                ))
+                )
             })
         });
         let patience = patience.transpose()?.map(Duration::from_millis);
@@ -103,8 +104,8 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is no text.
-pub fn in_path<T>(path: InPath<T>) -> Result<T, Status> {
-    let invalid = |error: PathRejection| Status::invalid_argument(error.body_text());
+pub fn in_path<T>(path: InPath<T>) -> Result<T, Refusal> {
+    let invalid = |error: PathRejection| refusal!(InvalidRequest, "{}", error.body_text());
     path.map(|Path(path)| path).map_err(invalid)
 }
 
@@ -115,15 +116,16 @@ pub fn in_path<T>(path: InPath<T>) -> Result<T, Status> {
 /// UNIMPLEMENTED if the path does not end with `action`.
 pub fn action<'a>(
     written: &'a str, action: &str, to_do: &str, others: &'static str,
-) -> Result<&'a str, Status> {
+) -> Result<&'a str, Problem> {
     written.strip_suffix(action).ok_or_else(|| {
-        let mut status = Status::unimplemented(format!(
+        let refusal = refusal!(
+            Unsupported,
             "the path ends with '{}'; {to_do} it must end with '{action}'",
             shown(written.as_bytes())
-        ));
-        let methods = MetadataValue::from_static(others);
-        status.metadata_mut().insert(ALLOW, methods);
-        status
+        );
+        let mut problem = Problem::from(refusal);
+        problem.allow = Some(HeaderValue::from_static(others));
+        problem
     })
 }
 
@@ -131,9 +133,9 @@ pub fn action<'a>(
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is something else than `allowed`.
-pub fn in_query<T>(query: InQuery<T>, allowed: &str) -> Result<T, Status> {
+pub fn in_query<T>(query: InQuery<T>, allowed: &str) -> Result<T, Refusal> {
     let invalid = |error: QueryRejection| {
-        Status::invalid_argument(format!("{}; there is {allowed}", error.body_text()))
+        refusal!(InvalidRequest, "{}; there is {allowed}", error.body_text())
     };
     query.map(|Query(query)| query).map_err(invalid)
 }

@@ -8,14 +8,14 @@ use axum::{
     response::Response,
 };
 use tokio::time::Instant;
-use tonic::{Code, Status};
 
 use super::request::{Due, Node};
 use crate::{
     metrics::Door,
     node::{NodeContext, Origin, SequenceRequest},
+    proto::{Code, Refusal},
     sequence::OwnedKey,
-    server::{errors::to_client, written},
+    server::written,
 };
 
 /// The node's answer to a request.
@@ -24,9 +24,9 @@ use crate::{
 /// Whatever the node, or the leader, refuses it for.
 pub async fn serve<Q: SequenceRequest>(
     context: &Arc<NodeContext>, request: Q, due: Due,
-) -> Result<Q::Answer, Status> {
+) -> Result<Q::Answer, Refusal> {
     let answered = context.serve(request, Origin::Client, due.deadline).await;
-    Ok(answered.map_err(to_client)?.answer)
+    Ok(answered?.answer)
 }
 
 /// Waits for an answer, and records how long it took.
@@ -56,8 +56,8 @@ pub async fn count(State(context): Node, answer: Response) -> Response {
 /// If there is no such namespace, or it takes other keys.
 pub async fn key(
     context: &Arc<NodeContext>, namespace: &str, written: &[u8], due: Due,
-) -> Result<OwnedKey, Status> {
+) -> Result<OwnedKey, Refusal> {
     let kind = context.key_kind(namespace, due.deadline).await;
-    let key = written::key(kind.map_err(to_client)?, namespace, written);
+    let key = written::key(kind?, namespace, written);
     key.map(OwnedKey::from)
 }

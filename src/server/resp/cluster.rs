@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::{reader::Command, refused::Refused, replies::Replies};
 use crate::{
     node::{NodeContext, RespNode},
-    proto::{refused, v1::Reason},
+    proto::refusal,
     server::written::shown,
 };
 
@@ -46,9 +46,9 @@ fn nodes(context: &NodeContext) -> Result<Vec<RespNode>, Refused> {
         Some(first) if first.leads => Ok(nodes),
         _ => Err(Refused {
             word: "CLUSTERDOWN",
-            ..Refused::from(refused(
-                Reason::NoLeader,
-                "no leader is known, or it does not serve Redis clients; ask again",
+            ..Refused::from(refusal!(
+                NoLeader,
+                "no leader is known, or it does not serve Redis clients; ask again"
             ))
         }),
     }

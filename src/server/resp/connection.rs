@@ -14,7 +14,6 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use super::{
     reader::{CommandReader, Commands},
@@ -24,7 +23,7 @@ use super::{
 };
 use crate::{
     node::{NodeContext, Reservation},
-    proto::{refused, v1::Reason},
+    proto::refusal,
     server::{deadline::budget, places::Place},
 };
 
@@ -195,7 +194,7 @@ impl Connection<'_> {
             "the command did not arrive within {} ms (request_timeout_max_ms); send it at once",
             patience.as_millis()
         );
-        let refused = Refused::from(Status::deadline_exceeded(&why));
+        let refused = Refused::from(refusal!(DeadlineExceeded, "{}", &why));
         self.replies.refuse(&refused, 1, &self.context.metrics);
         self.send().await?;
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
@@ -204,10 +203,8 @@ impl Connection<'_> {
     /// The node stops: refuses what still arrives, so that no reply before is lost, and clients ask another node.
     async fn refuse_the_rest(&mut self) -> io::Result<()> {
         let node = self.context.config.node_id;
-        let refused = Refused::from(refused(
-            Reason::NodeStopping,
-            format!("node {node} stops; connect to another one"),
-        ));
+        let refused =
+            Refused::from(refusal!(NodeStopping, "node {node} stops; connect to another one"));
         let refusing = async {
             loop {
                 if self.read().await? == 0 || self.reader.read(&mut self.commands).is_err() {

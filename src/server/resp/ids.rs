@@ -10,7 +10,7 @@ use crate::{
     metrics::Door,
     node::{NextIds, NodeContext},
     sequence::{OwnedKey, WrittenKey},
-    server::{errors::to_client, written},
+    server::written,
 };
 
 /// What comes before the namespace.
@@ -55,7 +55,7 @@ pub async fn next(
     let key = match of.key {
         Some(written) => {
             let kind = context.key_kind(of.namespace, deadline).await;
-            let key = written::key(kind.map_err(to_client)?, of.namespace, written)?;
+            let key = written::key(kind?, of.namespace, written)?;
             Some(OwnedKey::from(key))
         }
         None => None,
@@ -65,7 +65,7 @@ pub async fn next(
     let made = context.next_ids(&request, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::redis);
     spans.observe(arrived.elapsed(), 1);
-    let (made, _reserved) = made.map_err(to_client)?;
+    let (made, _reserved) = made?;
     for text in made.texts() {
         match text.parse() {
             Ok(number) => replies.number(number),

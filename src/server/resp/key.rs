@@ -10,10 +10,7 @@ use crate::{
     metrics::Door,
     node::{Current, KnownRoute, NodeContext, Origin},
     sequence::{InvalidWrittenKey, OwnedKey, WrittenKey},
-    server::{
-        errors::to_client,
-        written::{self, shown},
-    },
+    server::written::{self, shown},
 };
 
 /// How many of a command's keys are asked for at a time.
@@ -50,7 +47,7 @@ pub async fn last_numbers(
     for argument in keys {
         let written = written_key(argument)?;
         let kind = context.key_kind(written.namespace, deadline).await;
-        let key = written::key(kind.map_err(to_client)?, written.namespace, written.key)?;
+        let key = written::key(kind?, written.namespace, written.key)?;
         requests.push(Current {
             namespace: written.namespace.to_owned(),
             key: OwnedKey::from(key),
@@ -60,7 +57,7 @@ pub async fn last_numbers(
     let asked = requests.len() as u64;
     let answers = stream::iter(requests).map(|request| async {
         let answered = context.serve(request, Origin::Client, deadline).await;
-        let answered = answered.map_err(|failure| Refused::from(to_client(failure)))?;
+        let answered = answered.map_err(Refused::from)?;
         Ok::<_, Refused>(answered.answer)
     });
     let answers = answers.buffered(READS_AT_ONCE).try_collect().await;

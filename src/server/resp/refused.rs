@@ -1,9 +1,9 @@
 //! Why a command is refused, as Redis clients are told: a code in the first word, which tells them whether to try
 //! again, and a text.
 
-use tonic::{Code, Status};
+use std::fmt;
 
-use crate::proto::retry_after_ms;
+use crate::proto::{Code, Refusal, refusal};
 
 /// Why a command is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,19 +19,23 @@ pub struct Refused {
 
 impl Refused {
     /// A command that makes no sense.
-    pub fn invalid(why: impl Into<String>) -> Self {
-        Refused::from(Status::invalid_argument(why))
+    pub fn invalid(why: impl fmt::Display) -> Self {
+        Refused::from(refusal!(InvalidRequest, "{why}"))
     }
 }
 
-impl From<Status> for Refused {
-    fn from(status: Status) -> Self {
+impl<E> From<E> for Refused
+where
+    Refusal: From<E>,
+{
+    fn from(error: E) -> Self {
+        let status = Refusal::from(error);
         Refused {
             word: match status.code() {
                 Code::Unavailable | Code::Cancelled | Code::Aborted => "LOADING",
                 Code::DeadlineExceeded => "TRYAGAIN",
                 // Otherwise it is a limit that waiting does not lift.
-                Code::ResourceExhausted if retry_after_ms(&status).is_some() => "TRYAGAIN",
+                Code::ResourceExhausted if status.retry_after_ms.is_some() => "TRYAGAIN",
                 _ => "ERR",
             },
             code: status.code(),

@@ -2,10 +2,11 @@
 //!
 //! Invariant: whatever a text holds, what is written is one reply.
 
-use tonic::Code;
-
 use super::{reader::Malformed, refused::Refused};
-use crate::metrics::{Door, Metrics};
+use crate::{
+    metrics::{Door, Metrics},
+    proto::Code,
+};
 
 /// The version of the protocol that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{reader::Command, refused::Refused, replies::Replies};
 use crate::{
     metrics::Door,
     node::{Keys, KnownRoute, ManyRanges, NextMany, NodeContext, Origin, REQUEST_KEYS_MAX},
+    proto::refusal,
     sequence::{Key, KeyKind, WrittenKey},
-    server::{errors::to_client, written::key as key_of},
+    server::written::key as key_of,
 };
 
 /// Room for so many counts is kept.
@@ -52,7 +52,7 @@ impl Run {
         }
         if self.counts.is_empty() {
             let kind = self.context.key_kind(written.namespace, deadline).await;
-            match kind.map_err(|failure| Refused::from(to_client(failure))) {
+            match kind.map_err(Refused::from) {
                 Ok(kind) => self.kind = kind,
                 Err(refused) => return replies.refuse(&refused, 1, &self.context.metrics),
             }
@@ -113,7 +113,7 @@ impl Run {
         let request =
             NextMany::new(self.namespace.clone(), keys, counts, None, KnownRoute::UNWANTED)?;
         let answered = self.context.serve(request, Origin::Client, deadline).await;
-        let ranges = answered.map_err(to_client)?.answer;
+        let ranges = answered?.answer;
         match ranges.firsts.len() == asked {
             true => Ok(ranges),
             // A reply to each command, or the client takes one for another.
@@ -123,5 +123,5 @@ impl Run {
 }
 
 fn nothing_taken() -> Refused {
-    Refused::from(Status::internal("the key got no number, and the node does not say why"))
+    Refused::from(refusal!(Internal, "the key got no number, and the node does not say why"))
 }

@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tonic::{Code, Status};
 
 use super::{key::written_key, reader::Command, refused::Refused};
 use crate::{
     metrics::Door,
     node::{KnownRoute, NodeContext, Origin, Raise},
+    proto::refusal,
     sequence::OwnedKey,
-    server::{
-        errors::to_client,
-        written::{self, integer, shown},
-    },
+    server::written::{self, integer, shown},
 };
 
 /// Raises the key that a command names to the value that it gives, by `deadline`.
@@ -39,7 +36,7 @@ pub async fn raise(
         ))
     })?;
     let kind = context.key_kind(written.namespace, deadline).await;
-    let key = written::key(kind.map_err(to_client)?, written.namespace, written.key)?;
+    let key = written::key(kind?, written.namespace, written.key)?;
     let request = Raise {
         namespace: written.namespace.to_owned(),
         key: OwnedKey::from(key),
@@ -49,18 +46,16 @@ pub async fn raise(
     let answered = context.serve(request, Origin::Client, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::redis);
     spans.observe(arrived.elapsed(), 1);
-    let raised = answered.map_err(to_client)?.answer;
+    let raised = answered?.answer;
     // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
     // is no reason to refuse the second.
     if raised.is_higher || raised.floor == at_least {
         return Ok(());
     }
-    let refused = Status::new(
-        Code::FailedPrecondition,
-        format!(
-            "value {at_least} is below {}, up to which numbers are handed out; numbers only grow",
-            raised.floor
-        ),
+    let refused = refusal!(
+        WrongState,
+        "value {at_least} is below {}, up to which numbers are handed out; numbers only grow",
+        raised.floor
     );
     Err(refused.into())
 }

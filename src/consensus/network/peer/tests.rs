@@ -13,7 +13,6 @@ use openraft::{
 };
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
-use tonic::Status;
 
 use super::*;
 use crate::{
@@ -24,7 +23,7 @@ use crate::{
         network::{Network, Sender, Transport},
     },
     metrics::Metrics,
-    proto::peer::*,
+    proto::{Refusal, peer::*, refusal},
     storage::{Entry, LogId, Member, Store, StoreOptions, codec},
 };
 
@@ -54,9 +53,9 @@ struct HeldAnswers {
 impl Transport for HeldAnswers {
     async fn raft(
         &self, _address: &str, _rpc: RaftRpc, _message: RaftMessage, _timeout: Duration,
-    ) -> Result<RaftReply, Status> {
+    ) -> Result<RaftReply, Refusal> {
         let one = self.answers.acquire().await;
-        one.map_err(|e| Status::internal(e.to_string()))?.forget();
+        one.map_err(|e| refusal!(Internal, "{}", e))?.forget();
         let mut payload = codec::encode(&self.answer).unwrap();
         payload[0] = self.format_version.load(Ordering::SeqCst);
         Ok(RaftReply { payload: payload.into(), ..RaftReply::default() })
@@ -64,9 +63,9 @@ impl Transport for HeldAnswers {
 
     async fn install_snapshot(
         &self, _address: &str, parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Status> {
+    ) -> Result<RaftReply, Refusal> {
         let AppendEntriesResponse::HigherVote(vote) = self.answer else {
-            return Err(Status::unimplemented("not in this test"));
+            return Err(refusal!(Unsupported, "not in this test"));
         };
         parts.count().await;
         let payload = codec::encode(&SnapshotResponse::<Types>::new(vote)).unwrap();
@@ -75,26 +74,26 @@ impl Transport for HeldAnswers {
 
     async fn send_memory(
         &self, _address: &str, _parts: BoxStream<'static, MemoryPart>,
-    ) -> Result<MemoryReply, Status> {
-        Err(Status::unimplemented("not in this test"))
+    ) -> Result<MemoryReply, Refusal> {
+        Err(refusal!(Unsupported, "not in this test"))
     }
 
     async fn hello(
         &self, _address: &str, _request: HelloRequest, _timeout: Duration,
-    ) -> Result<HelloResponse, Status> {
-        Err(Status::unimplemented("not in this test"))
+    ) -> Result<HelloResponse, Refusal> {
+        Err(refusal!(Unsupported, "not in this test"))
     }
 
     async fn forward(
         &self, _address: &str, _requests: BoxStream<'static, ForwardRequests>,
-    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
-        Err(Status::unimplemented("not in this test"))
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
+        Err(refusal!(Unsupported, "not in this test"))
     }
 
     async fn administer(
         &self, _address: &str, _request: AdministerRequest, _timeout: Duration,
-    ) -> Result<AdministerReply, Status> {
-        Err(Status::unimplemented("not in this test"))
+    ) -> Result<AdministerReply, Refusal> {
+        Err(refusal!(Unsupported, "not in this test"))
     }
 }
 

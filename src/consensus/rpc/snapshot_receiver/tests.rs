@@ -10,9 +10,10 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{GroupConfig, GrpcTransport, RaftRpc, StateMachine},
+    consensus::{GroupConfig, RaftRpc, StateMachine},
     metrics::Metrics,
-    proto::peer::Header,
+    proto::{Code, Refusal, peer::Header},
+    server::GrpcTransport,
     storage::{Entry, Member, Store, StoreOptions, codec},
     tasks::Tasks,
 };
@@ -87,13 +88,13 @@ async fn append(group: &Arc<Group>, prev: Option<u64>, entries: Vec<Entry>, comm
 }
 
 /// Sends the follower a snapshot of the leader's table as of `last`.
-async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Status> {
+async fn send_snapshot(group: Arc<Group>, last: u64) -> Result<Vec<u8>, Refusal> {
     let arrived = arrived_snapshot(&group, last).await?;
     group.install_snapshot(arrived).await
 }
 
 /// A snapshot of the leader's table as of `last`, which has arrived at the follower.
-async fn arrived_snapshot(group: &Arc<Group>, last: u64) -> Result<ArrivingSnapshot, Status> {
+async fn arrived_snapshot(group: &Arc<Group>, last: u64) -> Result<ArrivingSnapshot, Refusal> {
     let dir = TempDir::new().unwrap();
     let store = store(dir.path());
     let mut leader = StateMachine::open(&store, 1).unwrap();
@@ -189,7 +190,7 @@ async fn a_node_that_a_message_of_a_cluster_has_reached_is_not_claimed_and_keeps
     let second = incarnation();
     assert_ne!(second, first);
     let refused = group.install_snapshot(arrived).await.expect_err("for another incarnation");
-    assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "{refused}");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     // A heartbeat: the node belongs to no cluster that it knows, and follows a leader.
     append(&group, None, vec![], 0).await;
     assert!(!group.is_formed());

@@ -11,11 +11,11 @@ use axum::{
 };
 use ratchet_ids::Format;
 use serde::Serialize;
-use tonic::Status;
 
 use super::{mapped::Mapped, mapped_id::one_id, parameters::Parameters};
 use crate::{
     node::NodeContext,
+    proto::{Refusal, refusal},
     server::{
         http::{
             body::uncacheable,
@@ -61,9 +61,9 @@ pub async fn decode(State(context): Node, _due: Due, uri: Uri) -> Response {
         let parameters = Parameters::of(&uri);
         let id = parameters.one("snowflakeId")?.unwrap_or_default();
         let format = format_of(&context)?;
-        let decoded = format.decode(&id).map_err(|error| {
-            Status::invalid_argument(format!("'{}': {error}", shown(id.as_bytes())))
-        })?;
+        let decoded = format
+            .decode(&id)
+            .map_err(|error| refusal!(InvalidRequest, "'{}': {error}", shown(id.as_bytes())))?;
         let parts = decoded.parts();
         // As Leaf writes it, in UTC.
         let time = decoded.date_time().to_string().replace('T', " ");
@@ -81,17 +81,18 @@ pub async fn decode(State(context): Node, _due: Due, uri: Uri) -> Response {
 }
 
 /// The format of the namespace of snowflake ids.
-fn format_of(context: &NodeContext) -> Result<Format, Status> {
+fn format_of(context: &NodeContext) -> Result<Format, Refusal> {
     let name = &context.config.leaf_snowflake;
     let namespaces = context.group.view().namespaces();
     let namespace = namespaces.by_name(name);
     let text = namespace.and_then(|namespace| namespace.config.format.as_deref());
     let format = text.and_then(|text| Format::parse(text).ok());
     format.ok_or_else(|| {
-        Status::failed_precondition(format!(
+        refusal!(
+            WrongState,
             "{SNOWFLAKE} names {name:?}, which is no namespace with a format; create it with: ratchet namespace create \
              {name} --format snowflake"
-        ))
+        )
     })
 }
 

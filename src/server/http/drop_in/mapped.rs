@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tonic::{Code, Status};
-
 use super::{
     mapped_id::next_id,
     parameters::Parameters,
@@ -12,6 +10,7 @@ use super::{
 };
 use crate::{
     node::{KnownRoute, Next, NodeContext, RowPart, asked_by, id_format},
+    proto::{Code, Refusal, refusal},
     sequence::{Range, WrittenKey},
     server::{
         http::{
@@ -38,15 +37,16 @@ impl<'a> Mapped<'a> {
     /// INVALID_ARGUMENT if the table does not have the name.
     pub fn find(
         setting: &'static str, table: &'a BTreeMap<String, String>, name: &'a str,
-    ) -> Result<Self, Status> {
+    ) -> Result<Self, Refusal> {
         let to = table.get(name).ok_or_else(|| {
             let name = shown(name.as_bytes());
-            Status::invalid_argument(format!(
+            refusal!(
+                InvalidRequest,
                 "'{name}' is not in this node's {setting}; ask for another name, or add {name}=namespace:key there"
-            ))
+            )
         })?;
         let key = WrittenKey::parse(to.as_bytes()).map_err(|_| {
-            Status::internal(format!("{setting} maps '{name}' to '{to}', which is no key"))
+            refusal!(Internal, "{setting} maps '{name}' to '{to}', which is no key")
         })?;
         Ok(Mapped { setting, name, key })
     }
@@ -69,7 +69,7 @@ impl<'a> Mapped<'a> {
     /// 64 bits, or what the row says does not fit the format.
     pub async fn next_number(
         self, context: &Arc<NodeContext>, asked: Option<&Parameters>, due: Due,
-    ) -> Result<u64, Status> {
+    ) -> Result<u64, Refusal> {
         let namespace = self.key.namespace;
         let format = {
             let namespaces = context.group.view().namespaces();
@@ -97,11 +97,12 @@ impl<'a> Mapped<'a> {
         if let (Some(_), RowPart::Written(row)) = (asked, part)
             && asked_by(row).next().is_some()
         {
-            return Err(NoNumber::Other(Status::failed_precondition(format!(
+            return Err(NoNumber::Other(refusal!(
+                WrongState,
                 "'{}' gives the parameters of a format, and namespace {:?} hands out plain numbers; name the key alone",
                 shown(row.as_bytes()),
                 self.key.namespace
-            ))));
+            )));
         }
         let said = Said::of(part, asked)?;
         let taken = self.take(context, said.text.as_bytes(), 1, due).await;
@@ -115,14 +116,14 @@ impl<'a> Mapped<'a> {
     /// who wrote the key.
     pub async fn next(
         self, context: &Arc<NodeContext>, count: u64, due: Due,
-    ) -> Result<Range, Status> {
+    ) -> Result<Range, Refusal> {
         let taken = self.take(context, self.key.key, count, due).await;
         taken.map_err(|status| self.blamed(status))
     }
 
     async fn take(
         &self, context: &Arc<NodeContext>, of: &[u8], count: u64, due: Due,
-    ) -> Result<Range, Status> {
+    ) -> Result<Range, Refusal> {
         let namespace = self.key.namespace;
         let request = Next {
             key: key(context, namespace, of, due).await?,
@@ -135,10 +136,10 @@ impl<'a> Mapped<'a> {
     }
 
     /// The status, and a warning if the operator has to do something.
-    fn blamed(self, status: Status) -> Status {
+    fn blamed(self, status: Refusal) -> Refusal {
         match status.code() {
             Code::InvalidArgument | Code::NotFound => {
-                self.warn_operator(Status::failed_precondition(status.message()))
+                self.warn_operator(refusal!(WrongState, "{}", status.message()))
             }
             Code::OutOfRange | Code::FailedPrecondition => self.warn_operator(status),
             _ => status,
@@ -146,7 +147,7 @@ impl<'a> Mapped<'a> {
     }
 
     /// Tells the operator that clients get no numbers until somebody changes a setting or a namespace. Returns `status`.
-    pub fn warn_operator(self, status: Status) -> Status {
+    pub fn warn_operator(self, status: Refusal) -> Refusal {
         WARNINGS.warn(|| {
             tracing::warn!(
                 setting = self.setting,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ratchet_ids::{EncodeError, Format, Source};
-use tonic::Status;
 
 use super::{
     parameters::Parameters,
@@ -11,9 +10,9 @@ use super::{
 };
 use crate::{
     node::{NextIds, NodeContext, RowPart, row_fields},
+    proto::{Refusal, refusal},
     sequence::OwnedKey,
     server::{
-        errors::to_client,
         http::{request::Due, serve::key},
         written::{integer, shown},
     },
@@ -36,11 +35,12 @@ impl<'a> Chosen<'a> {
         row: &'a str, format: &Format, asked: Option<&'a Parameters>,
     ) -> Result<Chosen<'a>, NoNumber> {
         let fields = row_fields(row).map_err(|part| {
-            Status::invalid_argument(format!(
+            refusal!(
+                InvalidRequest,
                 "'{}' of '{}' gives no parameter of a format; write name=value,name=value",
                 shown(part.as_bytes()),
                 shown(row.as_bytes())
-            ))
+            )
         })?;
         let mut chosen = Chosen::default();
         if fields.is_empty() && format.source() != Source::Worker {
@@ -60,10 +60,11 @@ impl<'a> Chosen<'a> {
     fn values(&self) -> Result<Vec<(&'a str, u64)>, NoNumber> {
         let values = self.parameters.iter().map(|(name, said)| {
             let wrong = || {
-                Status::invalid_argument(format!(
+                refusal!(
+                    InvalidRequest,
                     "{name} is '{}'; give an integer",
                     shown(said.text.as_bytes())
-                ))
+                )
             };
             let value = integer(said.text.as_bytes());
             Ok((*name, value.ok_or_else(|| said.failed(wrong()))?))
@@ -81,7 +82,7 @@ impl<'a> Chosen<'a> {
 
     /// Why the format has no such ids.
     fn unfit(&self, error: &EncodeError) -> NoNumber {
-        let status = Status::invalid_argument(error.to_string());
+        let status = refusal!(InvalidRequest, "{}", error);
         match error {
             EncodeError::TooLarge { field, .. } if self.is_by_caller(field) => {
                 NoNumber::Said(status)
@@ -125,16 +126,17 @@ pub async fn next_id(
 pub async fn one_id(
     context: &Arc<NodeContext>, setting: &str, (namespace, key): (&str, Option<OwnedKey>),
     parameters: Vec<(String, u64)>, due: Due,
-) -> Result<u64, Status> {
+) -> Result<u64, Refusal> {
     let request = NextIds { namespace: namespace.to_owned(), count: 1, key, parameters };
     let made = context.next_ids(&request, due.deadline).await;
-    let (made, _reserved) = made.map_err(to_client)?;
+    let (made, _reserved) = made?;
     let id = made.ids.iter().next().unwrap_or_default();
     u64::try_from(id).map_err(|_| {
-        Status::failed_precondition(format!(
+        refusal!(
+            WrongState,
             "ids of namespace {namespace:?} have more than 64 bits, and these clients read a number; let {setting} name a \
              namespace whose ids fit, such as one with --format snowflake"
-        ))
+        )
     })
 }
 

@@ -7,10 +7,10 @@ use axum::{
     extract::Request,
     http::{HeaderMap, Method, Uri, header},
 };
-use tonic::Status;
 
 use crate::{
     node::{NodeContext, Reservation},
+    proto::{Refusal, refusal},
     server::http::{body, request::Due},
 };
 
@@ -36,7 +36,7 @@ impl Parameters {
     ///
     /// # Errors
     /// If the form is too large, or does not arrive.
-    pub async fn read(context: &NodeContext, due: Due, request: Request) -> Result<Self, Status> {
+    pub async fn read(context: &NodeContext, due: Due, request: Request) -> Result<Self, Refusal> {
         let (head, body) = request.into_parts();
         let parameters = Parameters::of(&head.uri);
         if head.method != Method::POST || !is_form(&head.headers) {
@@ -55,14 +55,14 @@ impl Parameters {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it is there more than once.
-    pub fn one(&self, name: &str) -> Result<Option<Cow<'_, str>>, Status> {
+    pub fn one(&self, name: &str) -> Result<Option<Cow<'_, str>>, Refusal> {
         let mut values = self.values(name);
         let value = values.next();
         match values.next() {
             None => Ok(value),
-            Some(_) => Err(Status::invalid_argument(format!(
-                "{name} is given more than once; give it once"
-            ))),
+            Some(_) => {
+                Err(refusal!(InvalidRequest, "{name} is given more than once; give it once"))
+            }
         }
     }
 

@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
-use tonic::{Code, Status};
-
 use super::parameters::Parameters;
-use crate::node::RowPart;
+use crate::{
+    node::RowPart,
+    proto::{Code, Refusal, refusal},
+};
 
 /// A key or a value.
 #[derive(Debug)]
@@ -21,13 +22,13 @@ pub struct Said<'a> {
 #[derive(Debug)]
 pub enum NoNumber {
     /// The caller said something wrong.
-    Said(Status),
+    Said(Refusal),
     /// Anything else. Who is to blame depends on the status.
-    Other(Status),
+    Other(Refusal),
 }
 
-impl From<Status> for NoNumber {
-    fn from(status: Status) -> Self {
+impl From<Refusal> for NoNumber {
+    fn from(status: Refusal) -> Self {
         NoNumber::Other(status)
     }
 }
@@ -44,7 +45,7 @@ impl<'a> Said<'a> {
             (RowPart::Asked(name), None) => written(format!("{{{name}}}").into()),
             (RowPart::Asked(name), Some(asked)) => {
                 let text = asked.one(name).map_err(NoNumber::Said)?;
-                let missing = || Status::invalid_argument(format!("{name} is missing"));
+                let missing = || refusal!(InvalidRequest, "{name} is missing");
                 let text = text.ok_or_else(|| NoNumber::Said(missing()))?;
                 Ok(Said { text, by_caller: true })
             }
@@ -57,7 +58,7 @@ impl<'a> Said<'a> {
     }
 
     /// A failure of a request for it.
-    pub fn failed(&self, status: Status) -> NoNumber {
+    pub fn failed(&self, status: Refusal) -> NoNumber {
         match self.by_caller && status.code() == Code::InvalidArgument {
             true => NoNumber::Said(status),
             false => NoNumber::Other(status),

@@ -12,11 +12,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
-use tonic::{Code, Status};
 
 use super::{listed::Listed, mapped::Mapped, parameters::Parameters, segment::Segment};
 use crate::{
     node::{Config, NodeContext},
+    proto::{Code, Refusal, refusal},
     sequence::Range,
     server::{
         http::{
@@ -117,35 +117,37 @@ async fn segment(
     let count = context.config.tinyid_segment;
     let range = mapped.next(context, count, due).await?;
     let segment = Segment::of(range);
-    Ok(segment.map_err(|why| mapped.warn_operator(Status::failed_precondition(why)))?)
+    Ok(segment.map_err(|why| mapped.warn_operator(refusal!(WrongState, "{why}")))?)
 }
 
 /// How many numbers a request asks for. As with Tinyid it is 1 if it says nothing, and none if it asks for less.
-fn batch_size(parameters: &Parameters) -> Result<u64, Status> {
+fn batch_size(parameters: &Parameters) -> Result<u64, Refusal> {
     let given = parameters.one("batchSize")?.unwrap_or_default();
     let given = given.trim();
     if given.is_empty() {
         return Ok(1);
     }
     let size: i32 = given.parse().map_err(|_| {
-        Status::invalid_argument(format!(
+        refusal!(
+            InvalidRequest,
             "batchSize is '{}'; give an integer, or leave it out for 1",
             shown(given.as_bytes())
-        ))
+        )
     })?;
     Ok(u64::try_from(size).unwrap_or(0).min(BATCH_MAX))
 }
 
 /// The type that a request asks for, if it has one of the type's tokens.
-fn type_of<'a>(parameters: &'a Parameters, config: &Config) -> Result<Cow<'a, str>, Status> {
+fn type_of<'a>(parameters: &'a Parameters, config: &Config) -> Result<Cow<'a, str>, Refusal> {
     let of_type = parameters.one("bizType")?.unwrap_or_default();
     let token = parameters.one("token")?.unwrap_or_default();
     let known = config.tinyid_tokens.get(&*of_type);
     let is_known = known.is_some_and(|known| known.split_whitespace().any(|one| one == token));
     match is_known {
         true => Ok(of_type),
-        false => Err(Status::unauthenticated(
-            "there is no such bizType, or the token is not one of its tokens",
+        false => Err(refusal!(
+            Unauthenticated,
+            "there is no such bizType, or the token is not one of its tokens"
         )),
     }
 }

@@ -8,11 +8,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
-use tonic::{Code, Status};
 
 use super::{mapped::Mapped, parameters::Parameters};
 use crate::{
     node::{Config, NodeContext},
+    proto::{Code, refusal},
     server::{
         http::{body::uncacheable, problem::Problem, request::Due},
         written::shown,
@@ -62,10 +62,11 @@ pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
         // A client that means one book must not be given the number of another.
         if let Some(unread) = parameters.other_than(|name| name == TYPE || mapped.asks_for(name)) {
             let unread = shown(unread.as_bytes());
-            return Err(mapped.warn_operator(Status::invalid_argument(format!(
+            return Err(mapped.warn_operator(refusal!(
+                InvalidRequest,
                 "nobody reads the parameter '{unread}'; leave it out, or let the row of the type name it in braces, as in \
                  book:{{bookid}}"
-            ))));
+            )));
         }
         mapped.next_number(context, Some(&parameters), due).await
     };

@@ -1,28 +1,43 @@
-//! The transport of production: gRPC over TCP.
+//! The transport to peers in production: gRPC over TCP.
 //!
 //! Invariant: only connections to members are kept.
 
 use std::{
     collections::{BTreeSet, HashMap},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use futures::{Stream, StreamExt, stream::BoxStream};
+use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use parking_lot::Mutex;
 use tonic::{
     Request, Status,
     transport::{Channel, Endpoint},
 };
 
-use super::transport::{MESSAGE_BYTES_MAX, RaftRpc, Transport};
-use crate::proto::peer::{
-    AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
-    HelloResponse, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
-    peer_client::PeerClient,
+use crate::{
+    consensus::{MESSAGE_BYTES_MAX, RaftRpc, Transport},
+    node::Seams,
+    proto::{
+        Refusal,
+        peer::{
+            AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
+            HelloResponse, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
+            peer_client::PeerClient,
+        },
+        refusal,
+    },
 };
+
+impl Default for Seams {
+    /// Those of production.
+    fn default() -> Self {
+        Seams::real(Arc::new(GrpcTransport::default()))
+    }
+}
 
 /// The transport of production. Connections to members are kept and shared. A connection to another
 /// address is closed after use, so that a caller who names many addresses cannot fill this node's memory.
@@ -50,7 +65,7 @@ enum ChannelClass {
 }
 
 impl GrpcTransport {
-    fn client(&self, address: &str, class: ChannelClass) -> Result<PeerClient<Channel>, Status> {
+    fn client(&self, address: &str, class: ChannelClass) -> Result<PeerClient<Channel>, Refusal> {
         let mut channels = self.channels.lock();
         let key = (address.to_owned(), class);
         let channel = match channels.kept.get(&key) {
@@ -70,11 +85,9 @@ impl GrpcTransport {
 }
 
 /// A connection that is opened at its first use, and again after it broke.
-fn connect(address: &str) -> Result<Channel, Status> {
+fn connect(address: &str) -> Result<Channel, Refusal> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| {
-        Status::invalid_argument(format!(
-            "peer address {address:?} is not of the form host:port: {e}"
-        ))
+        refusal!(InvalidRequest, "peer address {address:?} is not of the form host:port: {e}")
     })?;
     Ok(endpoint
         .connect_timeout(Duration::from_millis(500))
@@ -96,13 +109,14 @@ fn within<T>(timeout: Duration, message: T) -> Request<T> {
 async fn bounded<T>(
     timeout: Duration, address: &str,
     call: impl Future<Output = Result<tonic::Response<T>, Status>>,
-) -> Result<T, Status> {
+) -> Result<T, Refusal> {
     match tokio::time::timeout(timeout, call).await {
-        Ok(answer) => answer.map(tonic::Response::into_inner),
-        Err(_) => Err(Status::deadline_exceeded(format!(
+        Ok(answer) => Ok(answer?.into_inner()),
+        Err(_) => Err(refusal!(
+            DeadlineExceeded,
             "peer {address} did not answer within {} ms",
             timeout.as_millis()
-        ))),
+        )),
     }
 }
 
@@ -122,7 +136,7 @@ impl<T> Stream for Outgoing<T> {
 impl Transport for GrpcTransport {
     async fn raft(
         &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
-    ) -> Result<RaftReply, Status> {
+    ) -> Result<RaftReply, Refusal> {
         let mut client = self.client(address, ChannelClass::Raft)?;
         let request = within(timeout, message);
         match rpc {
@@ -137,7 +151,7 @@ impl Transport for GrpcTransport {
 
     async fn install_snapshot(
         &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Status> {
+    ) -> Result<RaftReply, Refusal> {
         let mut client = self.client(address, ChannelClass::Bulk)?;
         let answer = client.install_snapshot(Outgoing(parts)).await?;
         Ok(answer.into_inner())
@@ -145,7 +159,7 @@ impl Transport for GrpcTransport {
 
     async fn send_memory(
         &self, address: &str, parts: BoxStream<'static, MemoryPart>,
-    ) -> Result<MemoryReply, Status> {
+    ) -> Result<MemoryReply, Refusal> {
         let mut client = self.client(address, ChannelClass::Bulk)?;
         let answer = client.take_memory(Outgoing(parts)).await?;
         Ok(answer.into_inner())
@@ -153,22 +167,22 @@ impl Transport for GrpcTransport {
 
     async fn hello(
         &self, address: &str, request: HelloRequest, timeout: Duration,
-    ) -> Result<HelloResponse, Status> {
+    ) -> Result<HelloResponse, Refusal> {
         let mut client = self.client(address, ChannelClass::Raft)?;
         bounded(timeout, address, client.hello(within(timeout, request))).await
     }
 
     async fn forward(
         &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
-    ) -> Result<BoxStream<'static, Result<ForwardReplies, Status>>, Status> {
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
         let mut client = self.client(address, ChannelClass::Requests)?;
         let answer = client.forward(Outgoing(requests)).await?;
-        Ok(answer.into_inner().boxed())
+        Ok(answer.into_inner().map_err(Refusal::from).boxed())
     }
 
     async fn administer(
         &self, address: &str, request: AdministerRequest, timeout: Duration,
-    ) -> Result<AdministerReply, Status> {
+    ) -> Result<AdministerReply, Refusal> {
         let mut client = self.client(address, ChannelClass::Requests)?;
         bounded(timeout, address, client.administer(within(timeout, request))).await
     }
