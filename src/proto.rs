@@ -1,4 +1,5 @@
-//! The code generated from `proto`: the public API and the peer protocol.
+//! The code generated from `proto`: the services of the public API, whose messages the client's package has, and the peer
+//! protocol.
 
 #![allow(missing_docs)]
 
@@ -14,6 +15,8 @@ pub use tonic::Code;
 // Generated code refers to other packages by their place in this tree.
 mod packages {
     pub mod v1 {
+        pub use ratchet_client::api::*;
+
         tonic::include_proto!("ratchet.v1");
     }
     pub mod peer {
@@ -23,5 +26,5 @@ mod packages {
     }
 }
 
-/// The public API's descriptors, for the reflection service.
+/// The public API's descriptors, for the reflection service and the description of the HTTP interface.
 pub const PUBLIC_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ratchet.v1.bin"));

@@ -73,7 +73,15 @@ async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
     failed(&ask(&cluster, &["next", "film", "1"]).await, 3, &["ratchet namespace create film"]);
     failed(&ask(&cluster, &["next", "book", "1", "--count", "0"]).await, 4, &["count is 0"]);
     let gapless = ["namespace", "create", "invoice", "--gapless", "--json"];
-    assert_eq!(json(&ask(&cluster, &gapless).await)["gapless"], true);
+    let created = json(&ask(&cluster, &gapless).await);
+    let expected = serde_json::json!({
+        "name": "invoice", "key_kind": "KEY_KIND_ID", "step": "10000", "step_min": "10000", "step_max": "10000",
+        "increment": "1", "start": "1", "max": i64::MAX.to_string(), "section_size": "1", "gapless": true,
+        "request_id_optional": false, "description": "",
+    });
+    assert_eq!(created, expected, "as over HTTP");
+    let list = json(&ask(&cluster, &["namespace", "list", "--json"]).await);
+    assert_eq!(list["namespaces"][3], expected);
     let order = ["next", "invoice", "1", "--request-id", "order-7"];
     for _ in 0..2 {
         assert_eq!(text(ask(&cluster, &order).await), "1\n");
@@ -87,6 +95,8 @@ async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
         4,
         &["the request id is empty"],
     );
+    let delete = ["namespace", "delete", "invoice", "--confirm", "invoice", "--json"];
+    assert_eq!(json(&ask(&cluster, &delete).await), serde_json::json!({"floor": "2"}));
     failed(&ask(&cluster, &["node", "remove", "9"]).await, 3, &["node 9", "1, 2, 3"]);
     let error = ask(&cluster, &["next", "film", "1", "--json"]).await;
     let error: Value = serde_json::from_slice(&error.stderr).unwrap();

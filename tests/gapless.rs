@@ -105,7 +105,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     // It learns nothing from here on, and forwards, until it would stand for election.
     cluster.links.cut(leader, cluster.configs[&follower].peer_listen.to_string());
     let delete = DeleteNamespaceRequest {
-        name: INVOICE.to_owned(),
+        namespace: INVOICE.to_owned(),
         confirm: INVOICE.to_owned(),
         ..DeleteNamespaceRequest::default()
     };

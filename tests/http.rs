@@ -81,18 +81,22 @@ async fn one_request_takes_numbers_of_many_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn namespaces_are_created_shown_and_changed() {
+async fn namespaces_are_created_shown_changed_and_deleted() {
     let cluster = start(1, |_| {}).await;
-    let created =
-        r#"{"name": "chat", "key_kind": "name", "start": "100", "increment": 100, "step": 5}"#;
-    let created = json(&cluster, 1, "POST /v1/namespaces", created).await;
+    let create = r#"{"name": "chat", "key_kind": "KEY_KIND_NAME", "start": "100", "increment": 100, "step": 5}"#;
+    let page = ask(&cluster, 1, "POST /v1/namespaces", create).await;
+    assert_eq!(page.status, 201, "{}", page.body);
+    let created: Value = serde_json::from_str(&page.body).expect("JSON");
+    // What is absent is left out: count_max, keys_max and format.
     let expected = json!({
-        "name": "chat", "key_kind": "name", "step": "5", "step_min": "5", "step_max": "5", "increment": "100",
-        "start": "100", "max": i64::MAX.to_string(), "section_size": "1", "gapless": false,
-        "request_id_optional": false, "description": "", "count_max": null, "keys_max": null, "format": null,
+        "name": "chat", "key_kind": "KEY_KIND_NAME", "step": "5", "step_min": "5", "step_max": "5",
+        "increment": "100", "start": "100", "max": i64::MAX.to_string(), "section_size": "1", "gapless": false,
+        "request_id_optional": false, "description": "",
     });
     assert_eq!(created, expected);
-    assert_eq!(json(&cluster, 1, "GET /v1/namespaces/chat", "").await, expected);
+    let page = ask(&cluster, 1, "GET /v1/namespaces/chat", "").await;
+    assert!(page.head.contains("cache-control: no-store"), "{}", page.head);
+    assert_eq!(serde_json::from_str::<Value>(&page.body).expect("JSON"), expected);
     let list = json(&cluster, 1, "GET /v1/namespaces", "").await;
     let names: Vec<&str> = list["namespaces"]
         .as_array()
@@ -101,9 +105,19 @@ async fn namespaces_are_created_shown_and_changed() {
         .map(|one| one["name"].as_str().expect("a name"))
         .collect();
     assert_eq!(names, ["book", "uid", "chat"]);
-    let changed =
-        json(&cluster, 1, "PATCH /v1/namespaces/chat?numbers=number", r#"{"step": 7}"#).await;
-    assert_eq!((&changed["step"], &changed["start"]), (&json!(7), &json!(100)));
+    let change = r#"{"step": 7, "count_max": "9", "keys_max": null}"#;
+    let changed = json(&cluster, 1, "PATCH /v1/namespaces/chat", change).await;
+    let mut expected = expected;
+    for (field, now) in [("step", "7"), ("step_min", "7"), ("step_max", "7"), ("count_max", "9")] {
+        expected[field] = json!(now);
+    }
+    assert_eq!(changed, expected);
+    let same = json(&cluster, 1, "PATCH /v1/namespaces/chat", "{}").await;
+    assert_eq!(same, expected, "what is absent stays");
+    let limited = r#"{"name": "limited", "keys_max": 4, "format": "snowflake", "keyKind": 1}"#;
+    let limited = json(&cluster, 1, "POST /v1/namespaces", limited).await;
+    assert_eq!((&limited["keys_max"], &limited["key_kind"]), (&json!("4"), &json!("KEY_KIND_ID")));
+    assert!(limited["format"].as_str().expect("a text").contains("worker"), "{limited}");
     // Names may hold what a path may not: it is encoded.
     let taken = json(&cluster, 1, "POST /v1/namespaces/chat/keys/a%2Fb%3A%20c:next", "").await;
     assert_eq!(taken["first"], json!("100"));
@@ -112,6 +126,59 @@ async fn namespaces_are_created_shown_and_changed() {
     let status = json(&cluster, 1, "GET /v1/status", "").await;
     assert_eq!((&status["leader"], &status["serving"]), (&json!(1), &json!(true)));
     assert_eq!(status["nodes"][0]["role"], json!("leader"));
+    let delete = "DELETE /v1/namespaces/chat?confirm=chat";
+    let deleted = json(&cluster, 1, delete, "").await;
+    assert_eq!(deleted, json!({"floor": "700"}));
+    json(&cluster, 1, "POST /v1/namespaces", r#"{"name": "chat"}"#).await;
+    let forgotten = json(&cluster, 1, &format!("{delete}&forget=true"), "").await;
+    assert_eq!(forgotten, json!({}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_namespace_cannot_be_asked_is_refused_by_the_name_of_the_field() {
+    let cluster = start(1, |_| {}).await;
+    let (create, book) = ("POST /v1/namespaces", "/v1/namespaces/book");
+    let patch = format!("PATCH {book}");
+    let delete = format!("DELETE {book}?confirm=book");
+    for (what, body, says) in [
+        (create, r#"{"name": "c", "step": "x"}"#, &["the body", "step: ", "/openapi.json"][..]),
+        (create, r#"{"name": "c", "step": -1}"#, &["step: "]),
+        (create, r#"{"name": "c", "step": 1.5}"#, &["step: "]),
+        (create, r#"{"name": "c", "step": 1, "step": 2}"#, &["duplicate field `step`"]),
+        (
+            create,
+            r#"{"name": "c", "key_kind": "name"}"#,
+            &["key_kind: ", "`name`", "KEY_KIND_NAME"],
+        ),
+        (create, r#"{"name": "c", "key_kind": 3}"#, &["key_kind: "]),
+        (create, r#"{"name": "c", "size": 3}"#, &["unknown field `size`", "`section_size`"]),
+        (create, r#"{"name": null}"#, &["name: "]),
+        (create, r#"{"name": "c""#, &["the body"]),
+        (create, "", &["the body"]),
+        ("POST /v1/namespaces?name=c", "{}", &["'name=c'", "the body"]),
+        (&patch, r#"{"name": "c"}"#, &["unknown field `name`"]),
+        (&patch, r#"{"namespace": "uid"}"#, &["the path", "the body"]),
+        ("PATCH /v1/namespaces/book?step=7", "{}", &["'step=7'", "the body"]),
+        ("GET /v1/namespaces?numbers=number", "", &["unknown field `numbers`"]),
+        ("GET /v1/namespaces/book?namespace=uid", "", &["duplicate field `namespace`"]),
+        ("GET /v1/namespaces/%FF", "", &["UTF-8"]),
+        ("DELETE /v1/namespaces/book", "", &["confirm is \"\""]),
+        ("DELETE /v1/namespaces/book?confirm=bok", "", &["confirm is \"bok\""]),
+        (&format!("{delete}&forget=perhaps"), "", &["forget: ", "`true` or `false`"]),
+        (&format!("{delete}&force=true"), "", &["unknown field `force`", "`forget`"]),
+    ] {
+        let page = ask(&cluster, 1, what, body).await;
+        let problem: Value =
+            serde_json::from_str(&page.body).unwrap_or_else(|_| panic!("{what}: {}", page.body));
+        assert_eq!(page.status, 400, "{what} {body}: {problem}");
+        assert_eq!(problem["code"], json!("INVALID_ARGUMENT"), "{what} {body}: {problem}");
+        let detail = problem["detail"].as_str().expect("a text");
+        for part in says {
+            assert!(detail.contains(part), "{what} {body}: {detail}");
+        }
+    }
+    let list = json(&cluster, 1, "GET /v1/namespaces", "").await;
+    assert_eq!(list["namespaces"].as_array().map(Vec::len), Some(2), "nothing was done");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,7 +248,7 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
             "{\"name\":\"c\",\"step\":\"x\"}",
             400,
             "INVALID_ARGUMENT",
-            "step is \"x\"",
+            "step: ",
         ),
         ("GET /v1/namespaces/none".to_owned(), "", 404, "NOT_FOUND", "none"),
         ("GET /v2".to_owned(), "", 404, "NOT_FOUND", "/v2 does not exist"),

@@ -111,7 +111,7 @@ async fn a_sequence_that_would_leave_the_time_is_refused() {
     }
     client.create_namespace(timed).await.expect("created");
     let update = UpdateNamespaceRequest {
-        name: "chat".to_owned(),
+        namespace: "chat".to_owned(),
         start: Some(9),
         ..UpdateNamespaceRequest::default()
     };

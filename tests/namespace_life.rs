@@ -32,7 +32,8 @@ fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, say
 }
 
 async fn delete(client: &mut Client, name: &str, forget: bool) -> Result<Option<u64>, Status> {
-    let delete = DeleteNamespaceRequest { name: name.to_owned(), confirm: name.to_owned(), forget };
+    let delete =
+        DeleteNamespaceRequest { namespace: name.to_owned(), confirm: name.to_owned(), forget };
     let deleted = client.admin.delete_namespace(delete).await?;
     Ok(deleted.into_inner().floor)
 }
@@ -56,7 +57,7 @@ async fn a_namespace_that_is_deleted_and_created_again_goes_on_above_what_it_han
         here.next(key).await.expect("a number");
     }
     let wrong = DeleteNamespaceRequest {
-        name: "book".to_owned(),
+        namespace: "book".to_owned(),
         confirm: "bok".to_owned(),
         forget: false,
     };
@@ -232,7 +233,7 @@ async fn new_keys_beyond_the_quota_are_refused_by_name_and_all_others_go_on() {
     let page = http(port, "POST /v1/namespaces/few/keys/9:next", "", "").await;
     assert_eq!(page.status, 429, "{}", page.body);
     let more = UpdateNamespaceRequest {
-        name: "few".to_owned(),
+        namespace: "few".to_owned(),
         keys_max: Some(3),
         ..UpdateNamespaceRequest::default()
     };
@@ -285,7 +286,7 @@ async fn what_orders_numbers_changes_until_the_first_one_and_is_refused_with_rea
     };
     create(&mut client, create_draft).await;
     let update = |increment| UpdateNamespaceRequest {
-        name: "draft".to_owned(),
+        namespace: "draft".to_owned(),
         increment: Some(increment),
         start: Some(increment),
         section_size: Some(10),
@@ -356,7 +357,7 @@ async fn the_first_namespaces_are_the_founders_choice_and_do_not_come_back() {
     let mut client = with.client(1);
     with.leader().await;
     assert!(names(&mut client).await.is_empty());
-    let gone = GetNamespaceRequest { name: "uid".to_owned() };
+    let gone = GetNamespaceRequest { namespace: "uid".to_owned() };
     let gone = client.admin.get_namespace(gone).await;
     assert_refused(gone, Code::NotFound, &["\"uid\""]);
 }

@@ -95,7 +95,7 @@ async fn the_end_of_a_namespaces_numbers_is_told_and_can_be_moved() {
     assert_refused(leader.try_next("few", name(b"k"), 1).await, Code::OutOfRange, &["0 numbers"]);
     assert_eq!(leader.current("few", name(b"k")).await.unwrap(), Some(35));
     let update = UpdateNamespaceRequest {
-        name: "few".into(),
+        namespace: "few".into(),
         max: Some(1_000),
         ..UpdateNamespaceRequest::default()
     };
@@ -118,7 +118,7 @@ async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
         let says = ["step_max is 1099511627777", "1099511627776"];
         assert_refused(create, InvalidArgument, &says);
         let wide_step = UpdateNamespaceRequest {
-            name: "book".into(),
+            namespace: "book".into(),
             step: Some(1 << 50),
             ..UpdateNamespaceRequest::default()
         };
@@ -135,15 +135,16 @@ async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
         let create = client.admin.create_namespace(bad_name).await;
         assert_refused(create, InvalidArgument, &["\"a/b\"", "'/'"]);
         let unknown = UpdateNamespaceRequest {
-            name: "film".into(),
+            namespace: "film".into(),
             step: Some(5),
             ..UpdateNamespaceRequest::default()
         };
         assert_refused(client.admin.update_namespace(unknown).await, Code::NotFound, &["\"film\""]);
-        let get = client.admin.get_namespace(GetNamespaceRequest { name: "film".into() }).await;
+        let get =
+            client.admin.get_namespace(GetNamespaceRequest { namespace: "film".into() }).await;
         assert_refused(get, Code::NotFound, &["\"film\""]);
         let empty = UpdateNamespaceRequest {
-            name: "book".into(),
+            namespace: "book".into(),
             step: Some(0),
             ..UpdateNamespaceRequest::default()
         };

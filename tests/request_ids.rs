@@ -209,7 +209,7 @@ async fn a_request_id_is_refused_where_it_means_nothing_and_asked_for_where_a_re
     }
     let mut client = cluster.client(leader);
     let allow = UpdateNamespaceRequest {
-        name: INVOICE.to_owned(),
+        namespace: INVOICE.to_owned(),
         request_id_optional: Some(true),
         ..UpdateNamespaceRequest::default()
     };
@@ -261,7 +261,7 @@ async fn a_message_of_many_keys_is_answered_once_whichever_node_is_asked_and_who
 /// From now on a request may take `count_max` numbers of an invoice's key.
 async fn limit_invoices(client: &mut Client, count_max: u64) {
     let limit = UpdateNamespaceRequest {
-        name: INVOICE.to_owned(),
+        namespace: INVOICE.to_owned(),
         count_max: Some(count_max),
         ..UpdateNamespaceRequest::default()
     };

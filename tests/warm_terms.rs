@@ -207,7 +207,7 @@ async fn max_limits_what_a_lift_gives_and_current_never_answers_more() {
     let refused = client.try_next("short", id(7), 1).await;
     assert_eq!(refused.expect_err("none is left").code(), Code::OutOfRange);
     let longer = UpdateNamespaceRequest {
-        name: "short".to_owned(),
+        namespace: "short".to_owned(),
         max: Some(10 * STEP),
         ..UpdateNamespaceRequest::default()
     };

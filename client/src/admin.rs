@@ -66,15 +66,15 @@ macro_rules! calls {
 
 calls! {
     /// One namespace.
-    get_namespace(name: String) -> Namespace: v1::GetNamespaceRequest { name } => get_namespace, changes: false;
+    get_namespace(namespace: String) -> Namespace: v1::GetNamespaceRequest { namespace } => get_namespace, changes: false;
     /// Creates a namespace.
     create_namespace(request: v1::CreateNamespaceRequest) -> Namespace: request => create_namespace, changes: true;
     /// Changes a namespace.
     update_namespace(request: v1::UpdateNamespaceRequest) -> Namespace: request => update_namespace, changes: true;
     /// Deletes a namespace. With `forget`, one that is created under the name again may hand out the same numbers again:
     /// then make a new client, because this one remembers the greatest number of each key, and refuses lower ones.
-    delete_namespace(name: String, confirm: String, forget: bool) -> DeleteNamespaceResponse:
-        v1::DeleteNamespaceRequest { name, confirm, forget } => delete_namespace, changes: true;
+    delete_namespace(namespace: String, confirm: String, forget: bool) -> DeleteNamespaceResponse:
+        v1::DeleteNamespaceRequest { namespace, confirm, forget } => delete_namespace, changes: true;
     /// The status of the cluster as the leader sees it; without a leader, as the server that was asked does.
     status() -> StatusResponse: v1::StatusRequest {} => status, changes: false;
     /// Founds a cluster of the asked node and the others in its setting `peers`. Asked again, it changes nothing.

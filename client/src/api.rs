@@ -6,6 +6,8 @@
 #![allow(missing_docs)]
 
 tonic::include_proto!("ratchet.v1");
+#[cfg(feature = "json")]
+include!(concat!(env!("OUT_DIR"), "/ratchet.v1.serde.rs"));
 
 impl Failure {
     /// The failure as a gRPC status.

@@ -89,7 +89,7 @@ async fn create_names(context: &Arc<NodeContext>) {
     let routes: Router = fuzzing::http_routes(context.clone());
     loop {
         let create = Request::post("/v1/namespaces")
-            .body(Body::from(r#"{"name": "names", "key_kind": "name"}"#));
+            .body(Body::from(r#"{"name": "names", "key_kind": "KEY_KIND_NAME"}"#));
         let create = create.expect("a request");
         let Ok(answered) = routes.clone().oneshot(create).await;
         if answered.status() == StatusCode::CREATED {

@@ -47,7 +47,7 @@ impl Operator {
     async fn change(&mut self) -> Result<(), Status> {
         let name = [OWN, SHARED, NAMED][self.rng.random_range(0..3)];
         let change = UpdateNamespaceRequest {
-            name: name.to_owned(),
+            namespace: name.to_owned(),
             step: Some(self.rng.random_range(self.step_max / 2..=self.step_max)),
             ..UpdateNamespaceRequest::default()
         };

@@ -2,10 +2,11 @@
 
 mod format;
 
-use clap::{Args, Subcommand, ValueEnum};
-use serde_json::json;
+use std::slice;
 
-use self::format::{to_json, to_table};
+use clap::{Args, Subcommand, ValueEnum};
+
+use self::format::to_table;
 use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::{Client, api as v1};
 
@@ -147,18 +148,9 @@ struct Update {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
     /// Unsigned 64-bit integers
-    Id,
+    Id = v1::KeyKind::Id as isize,
     /// Byte strings of 1 to 256 bytes
-    Name,
-}
-
-impl Kind {
-    fn on_the_wire(self) -> v1::KeyKind {
-        match self {
-            Kind::Id => v1::KeyKind::Id,
-            Kind::Name => v1::KeyKind::Name,
-        }
-    }
+    Name = v1::KeyKind::Name as isize,
 }
 
 impl Namespace {
@@ -166,17 +158,16 @@ impl Namespace {
         let (client, json) = (self.connection.client()?, self.connection.json);
         let namespace = match self.command {
             Command::List => {
-                let all = client.list_namespaces().await?;
-                let value = json!({"namespaces": all.iter().map(to_json).collect::<Vec<_>>()});
-                return output::result(json, &value, &to_table(&all));
+                let namespaces = client.list_namespaces().await?;
+                let all = v1::ListNamespacesResponse { namespaces };
+                return output::result(json, &all, &to_table(&all.namespaces));
             }
             Command::Delete(delete) => return delete.run(&client, json).await,
             Command::Show { name } => client.get_namespace(name).await?,
             Command::Create(create) => client.create_namespace(create.into()).await?,
             Command::Update(update) => client.update_namespace(update.into()).await?,
         };
-        let value = to_json(&namespace);
-        output::result(json, &value, &to_table(&[namespace]))
+        output::result(json, &namespace, &to_table(slice::from_ref(&namespace)))
     }
 }
 
@@ -184,7 +175,7 @@ impl From<Create> for v1::CreateNamespaceRequest {
     fn from(create: Create) -> Self {
         v1::CreateNamespaceRequest {
             name: create.name,
-            key_kind: create.key_kind.on_the_wire().into(),
+            key_kind: create.key_kind as i32,
             step: create.step,
             step_min: create.step_min,
             step_max: create.step_max,
@@ -205,7 +196,7 @@ impl From<Create> for v1::CreateNamespaceRequest {
 impl From<Update> for v1::UpdateNamespaceRequest {
     fn from(update: Update) -> Self {
         v1::UpdateNamespaceRequest {
-            name: update.name,
+            namespace: update.name,
             step: update.step,
             step_min: update.step_min,
             step_max: update.step_max,
@@ -216,7 +207,7 @@ impl From<Update> for v1::UpdateNamespaceRequest {
             increment: update.increment,
             start: update.start,
             section_size: update.section_size,
-            key_kind: (update.key_kind).map_or(v1::KeyKind::Unspecified, Kind::on_the_wire).into(),
+            key_kind: update.key_kind.map_or(0, |kind| kind as i32),
             request_id_optional: update.request_id_optional,
         }
     }
@@ -226,9 +217,6 @@ impl Delete {
     async fn run(self, client: &Client, json: bool) -> Result<(), CommandError> {
         let name = self.name.clone();
         let deleted = (client.delete_namespace(self.name, self.confirm, self.forget)).await?;
-        let value = json!({
-            "name": name, "floor": deleted.floor, "ids_after_ms": deleted.ids_after_ms,
-        });
         let again = format!("deleted {name}; a namespace that is created under that name");
         let text = match (deleted.floor, deleted.ids_after_ms) {
             (Some(floor), None) => format!("{again} begins above {floor}\n"),
@@ -238,6 +226,6 @@ impl Delete {
             (None, Some(ids)) => format!("{again} has ids with times after {ids} ms\n"),
             (None, None) => format!("deleted {name}; nothing of it is remembered\n"),
         };
-        output::result(json, &value, &text)
+        output::result(json, &deleted, &text)
     }
 }

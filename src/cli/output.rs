@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Write};
 
-use serde_json::Value;
+use serde::Serialize;
 
 use super::exit::CommandError;
 
@@ -39,8 +39,12 @@ pub fn line(text: &str) -> Result<(), CommandError> {
 ///
 /// # Errors
 /// As [`write()`].
-pub fn result(json: bool, value: &Value, text: &str) -> Result<(), CommandError> {
-    if json { line(&value.to_string()) } else { line(text) }
+pub fn result(json: bool, value: &impl Serialize, text: &str) -> Result<(), CommandError> {
+    if !json {
+        return line(text);
+    }
+    let written = serde_json::to_string(value);
+    line(&written.map_err(|error| CommandError::other(format!("cannot write JSON: {error}")))?)
 }
 
 /// Lays out a table. Each column is as wide as its widest cell; two spaces separate columns.

@@ -220,7 +220,7 @@ impl NodeContext {
         self: &Arc<Self>, name: &str, deadline: Instant,
     ) -> Result<(), Failure> {
         let view = self.group.view();
-        let get = Request::GetNamespace(v1::GetNamespaceRequest { name: name.to_owned() });
+        let get = Request::GetNamespace(v1::GetNamespaceRequest { namespace: name.to_owned() });
         match Box::pin(self.administer(get, Origin::Client, deadline)).await {
             Ok(reply) => drop(v1::Namespace::try_from(reply)?),
             Err(Failure::Refused(status)) if status.code() == Code::NotFound => {

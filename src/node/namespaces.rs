@@ -41,7 +41,8 @@ impl NodeContext {
         }
         // Before anything waits.
         check_namespace(namespace)?;
-        let get = Request::GetNamespace(v1::GetNamespaceRequest { name: namespace.to_owned() });
+        let get =
+            Request::GetNamespace(v1::GetNamespaceRequest { namespace: namespace.to_owned() });
         let reply = Box::pin(self.administer(get, Origin::Client, deadline)).await?;
         let kind = kind(v1::Namespace::try_from(reply)?.key_kind());
         Ok(kind.unwrap_or(KeyKind::Id))
@@ -69,7 +70,7 @@ impl NodeContext {
     pub(super) async fn update_namespace(
         &self, term: u64, update: v1::UpdateNamespaceRequest,
     ) -> Result<Reply, Refusal> {
-        check_namespace(&update.name)?;
+        check_namespace(&update.namespace)?;
         check_steps(update.step, update.step_min, update.step_max).map_err(invalid)?;
         check_limits(update.count_max, update.keys_max, 0).map_err(invalid)?;
         check_section_size(update.section_size).map_err(invalid)?;
@@ -79,7 +80,7 @@ impl NodeContext {
             max: update.max,
             step: update.step_max.max(update.step),
         };
-        self.check_wish(&update.name, wish)?;
+        self.check_wish(&update.namespace, wish)?;
         let change = NamespaceChange {
             request_id_optional: update.request_id_optional,
             key_kind: kind(update.key_kind()),
@@ -94,7 +95,7 @@ impl NodeContext {
             start: update.start,
             section_size: update.section_size,
         };
-        let name = update.name;
+        let name = update.namespace;
         self.change_namespace(term, Command::UpdateNamespace { name, change }).await
     }
 
@@ -108,7 +109,7 @@ impl NodeContext {
     pub(super) async fn delete_namespace(
         &self, term: u64, delete: v1::DeleteNamespaceRequest,
     ) -> Result<Reply, Refusal> {
-        let v1::DeleteNamespaceRequest { name, confirm, forget } = delete;
+        let v1::DeleteNamespaceRequest { namespace: name, confirm, forget } = delete;
         check_namespace(&name)?;
         if confirm != name {
             return Err(refusal!(
@@ -134,9 +135,9 @@ impl NodeContext {
     }
 
     pub(super) fn get_namespace(&self, get: v1::GetNamespaceRequest) -> Result<Reply, Refusal> {
-        match self.group.view().namespaces().by_name(&get.name) {
+        match self.group.view().namespaces().by_name(&get.namespace) {
             Some(namespace) => Ok(Reply::Namespace(to_wire(namespace))),
-            None => Err(no_namespace(&get.name)),
+            None => Err(no_namespace(&get.namespace)),
         }
     }
 

@@ -4,9 +4,9 @@
 //! From a socket to a number: `addressed.rs` refuses what is meant for another cluster, and `foreign_page.rs` what another
 //! site's page asks for. `request.rs` reads the deadline,
 //! the path and the query. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
-//! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `namespaces.rs`,
-//! `gaps.rs`, `keys.rs`, `members.rs` and `status.rs` ask the leader. `export.rs` streams what
-//! this node knows if it leads. `drop_in.rs` answers clients of other id generators
+//! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `operations.rs` is made
+//! from what `proto` describes for HTTP: the operations on namespaces. It, `gaps.rs`, `keys.rs`, `members.rs` and `status.rs`
+//! ask the leader. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers clients of other id generators
 //! in the form that they know. `page.rs` is the status page, and `openapi.rs` describes the API.
 //!
 //! Invariant: a number is written as a string unless the caller asks for another form, or knows no other. In
@@ -14,7 +14,6 @@
 
 mod addressed;
 mod body;
-mod delete_namespace;
 mod drop_in;
 mod export;
 mod floors;
@@ -23,11 +22,11 @@ mod gaps;
 mod ids;
 mod keys;
 mod members;
-mod namespaces;
 mod no_route;
 mod number;
 mod numbers;
 mod openapi;
+mod operations;
 mod page;
 mod problem;
 mod request;
@@ -45,7 +44,7 @@ use axum::{
         from_fn_with_state, map_request_with_state, map_response, map_response_with_state,
     },
     response::Response,
-    routing::{MethodRouter, get, post},
+    routing::{get, post},
 };
 
 use body::uncacheable;
@@ -86,28 +85,23 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
 /// The routes that the description of the API names.
 fn api(context: &Arc<NodeContext>) -> Router<Arc<NodeContext>> {
     let timed = from_fn_with_state(context.clone(), time);
+    let of_key = "/v1/namespaces/{namespace}/keys/{key}";
     Router::new()
-        .route("/v1/namespaces", read(namespaces::list).post(namespaces::create))
-        .route(
-            "/v1/namespaces/{namespace}",
-            read(namespaces::get)
-                .patch(namespaces::update)
-                .delete(delete_namespace::delete)
-                .post(floors::of_namespace.layer(timed.clone())),
-        )
-        .route("/v1/namespaces/{namespace}/gaps", read(gaps::gaps))
-        .route("/v1/namespaces/{namespace}/ids:next", post(ids::next.layer(timed.clone())))
-        .route("/v1/formats", read(ids::formats))
-        .route("/v1/formats/{format}", read(ids::explain))
-        .route("/v1/formats/{format}/ids/{id}", read(ids::decode))
-        .route("/v1/namespaces/{namespace}/keys", read(keys::list))
-        .route("/v1/namespaces/{namespace}/export", read(export::export))
-        .route("/v1/namespaces/{namespace}/keys/{key}/explanation", read(keys::explain))
-        .route(
-            "/v1/namespaces/{namespace}/keys/{key}",
-            read(numbers::current).post(floors::of_key).route_layer(timed),
-        )
-        .route("/v1/status", read(status::status))
+        .merge(operations::routes())
+        .route("/v1/namespaces/{namespace}/gaps", get(gaps::gaps))
+        .route("/v1/formats", get(ids::formats))
+        .route("/v1/formats/{format}", get(ids::explain))
+        .route("/v1/formats/{format}/ids/{id}", get(ids::decode))
+        .route("/v1/namespaces/{namespace}/keys", get(keys::list))
+        .route("/v1/namespaces/{namespace}/export", get(export::export))
+        .route("/v1/namespaces/{namespace}/keys/{key}/explanation", get(keys::explain))
+        .route(of_key, get(numbers::current).route_layer(timed.clone()))
+        .route("/v1/status", get(status::status))
+        // Nobody may give the answers of these routes again: the next one is another.
+        .layer(map_response(async |answer: Response| uncacheable(answer)))
+        .route(of_key, post(floors::of_key).route_layer(timed.clone()))
+        .route("/v1/namespaces/{namespace}", post(floors::of_namespace.layer(timed.clone())))
+        .route("/v1/namespaces/{namespace}/ids:next", post(ids::next.layer(timed)))
         .route("/v1/cluster:found", post(members::found))
         .route("/v1/members", post(members::add))
         .route(
@@ -123,13 +117,4 @@ async fn root(State(context): Node, due: Due, uri: Uri, live: Live) -> Response 
         return timed(&context, yuewen::next(&context, due, &uri)).await;
     }
     live.page(&context).await
-}
-
-/// A route for GET, whose answers nobody may give again: the next one is another.
-fn read<H, T>(handler: H) -> MethodRouter<Arc<NodeContext>>
-where
-    H: Handler<T, Arc<NodeContext>>,
-    T: 'static,
-{
-    get(handler.layer(map_response(async |answer: Response| uncacheable(answer))))
 }

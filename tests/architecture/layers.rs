@@ -20,8 +20,8 @@ const WIRE: [&str; 6] =
 const KEPT_IN_ROOMS: [(&str, &[&str]); 7] = [
     ("openraft", &["consensus", "storage"]),
     ("rocksdb", &["storage"]),
-    // The node makes ids as a client does.
-    ("ratchet_client", &["cli", "node/id_sources", "node/ids"]),
+    // The node makes ids as a client does. The client's package has the messages of the public API.
+    ("ratchet_client", &["cli", "node/id_sources", "node/ids", "proto"]),
     ("crate::proto", &WIRE),
     ("prost", &WIRE),
     ("tonic_prost", &WIRE),

@@ -75,7 +75,7 @@ fn limits() -> [Limit; 7] {
         limit(
             "files that name step_min, a field of a namespace",
             naming("step_min", &src, &["src"]),
-            10,
+            9,
         ),
     ]
 }

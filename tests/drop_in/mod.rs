@@ -54,7 +54,7 @@ fn all(config: &mut Config) {
 async fn start(n: u64) -> Cluster {
     let cluster = Cluster::start(n, all).await;
     for namespace in [
-        json!({"name": "leaf", "key_kind": "name", "start": 1_001}),
+        json!({"name": "leaf", "key_kind": "KEY_KIND_NAME", "start": 1_001}),
         json!({"name": "ten", "start": 7, "increment": 10}),
         json!({"name": "huge", "increment": 1_u64 << 31}),
         json!({"name": "short", "max": 3}),

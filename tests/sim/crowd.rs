@@ -93,7 +93,7 @@ pub async fn change(world: Arc<World>, record: Arc<Record>, step: u64, mut rng: 
         let has_max = [DENSE.namespace, NAMED.namespace].contains(&namespace);
         max += MAX_STEP;
         let update = Request::UpdateNamespace(UpdateNamespaceRequest {
-            name: namespace.to_owned(),
+            namespace: namespace.to_owned(),
             step: Some(rng.random_range(1..=2 * step)),
             max: has_max.then_some(max),
             ..UpdateNamespaceRequest::default()

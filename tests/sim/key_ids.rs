@@ -44,7 +44,7 @@ pub async fn recreate(world: Arc<World>, record: Arc<Record>, step: u64, mut rng
         tokio::time::sleep(Duration::from_millis(rng.random_range(500..4_000))).await;
         let (name, _) = [TIMED, DATED][rng.random_range(0..2)];
         let delete = Request::DeleteNamespace(v1::DeleteNamespaceRequest {
-            name: name.to_owned(),
+            namespace: name.to_owned(),
             confirm: name.to_owned(),
             forget: false,
         });

@@ -67,7 +67,7 @@ pub async fn recreate(world: Arc<World>, record: Arc<Record>, mut rng: StdRng) {
     while !record.is_stopped() {
         tokio::time::sleep(Duration::from_millis(rng.random_range(500..4_000))).await;
         let delete = Request::DeleteNamespace(v1::DeleteNamespaceRequest {
-            name: NAMESPACE.to_owned(),
+            namespace: NAMESPACE.to_owned(),
             confirm: NAMESPACE.to_owned(),
             forget: false,
         });

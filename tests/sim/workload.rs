@@ -343,7 +343,7 @@ pub async fn recreate(world: Arc<World>, mut rng: StdRng, stop: Arc<AtomicBool>)
         if rng.random_bool(0.5) {
             // Callers ask already. After the first number, it is refused.
             let reshape = Request::UpdateNamespace(v1::UpdateNamespaceRequest {
-                name: AGAIN[0].0.to_owned(),
+                namespace: AGAIN[0].0.to_owned(),
                 section_size: Some([1, 10][rng.random_range(0..2)]),
                 ..v1::UpdateNamespaceRequest::default()
             });
@@ -354,7 +354,7 @@ pub async fn recreate(world: Arc<World>, mut rng: StdRng, stop: Arc<AtomicBool>)
         let members: Vec<Host> = world.members().into_iter().collect();
         let node = members[rng.random_range(0..members.len())];
         let delete = Request::DeleteNamespace(v1::DeleteNamespaceRequest {
-            name: AGAIN[0].0.to_owned(),
+            namespace: AGAIN[0].0.to_owned(),
             confirm: AGAIN[0].0.to_owned(),
             forget: false,
         });

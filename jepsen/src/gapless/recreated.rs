@@ -75,7 +75,7 @@ impl Caller {
 
     async fn delete(&mut self) {
         let request = DeleteNamespaceRequest {
-            name: DRAFT.to_owned(),
+            namespace: DRAFT.to_owned(),
             confirm: DRAFT.to_owned(),
             forget: false,
         };

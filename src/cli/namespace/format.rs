@@ -2,7 +2,6 @@
 
 use ratchet_client::api as v1;
 use ratchet_ids::Format;
-use serde_json::{Value, json};
 
 use crate::cli::output;
 
@@ -33,27 +32,6 @@ fn kind_name(namespace: &v1::Namespace) -> &'static str {
         v1::KeyKind::Name => "name",
         v1::KeyKind::Id | v1::KeyKind::Unspecified => "id",
     }
-}
-
-/// A namespace as JSON.
-pub fn to_json(namespace: &v1::Namespace) -> Value {
-    json!({
-        "name": namespace.name,
-        "key_kind": kind_name(namespace),
-        "step": namespace.step,
-        "step_min": namespace.step_min,
-        "step_max": namespace.step_max,
-        "increment": namespace.increment,
-        "start": namespace.start,
-        "max": namespace.max,
-        "section_size": namespace.section_size,
-        "gapless": namespace.gapless,
-        "request_id_optional": namespace.request_id_optional,
-        "description": namespace.description,
-        "count_max": namespace.count_max,
-        "keys_max": namespace.keys_max,
-        "format": namespace.format,
-    })
 }
 
 /// Namespaces as a table.

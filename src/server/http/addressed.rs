@@ -1,20 +1,13 @@
 //! Requests may say which cluster they are meant for, and every answer says which one gave it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::{Request, State},
     http::HeaderValue,
     response::Response,
 };
-use utoipa::{
-    Modify,
-    openapi::{
-        Header, Object, ObjectBuilder, OpenApi, PathItem, RefOr, SchemaFormat,
-        path::{ParameterBuilder, ParameterIn},
-        schema::Type,
-    },
-};
+use serde_json::{Value, json};
 
 use super::problem::Problem;
 use crate::{
@@ -43,40 +36,25 @@ pub async fn name(State(context): State<Arc<NodeContext>>, mut answer: Response)
     answer
 }
 
-/// Describes both for every path.
-pub struct Described;
-
-impl Modify for Described {
-    fn modify(&self, api: &mut OpenApi) {
-        for path in api.paths.paths.values_mut() {
-            describe(path);
+/// Describes both for every operation of a description.
+pub fn describe(api: &mut Value) {
+    let uuid = json!({"type": "string", "format": "uuid"});
+    let of_request = json!({
+        "name": CLUSTER_ID,
+        "in": "header",
+        "description": "The cluster that the request is meant for. Every other one refuses it.",
+        "schema": uuid,
+    });
+    let of_answer = json!({"description": "The cluster that answers.", "schema": uuid});
+    for operation in members(&mut api["paths"]).flat_map(members) {
+        let parameters = operation["parameters"].as_array_mut();
+        parameters.into_iter().for_each(|all| all.push(of_request.clone()));
+        for answer in members(&mut operation["responses"]) {
+            answer["headers"] = json!({CLUSTER_ID: of_answer});
         }
     }
 }
 
-fn describe(path: &mut PathItem) {
-    let of_request = ParameterBuilder::new()
-        .name(CLUSTER_ID)
-        .parameter_in(ParameterIn::Header)
-        .description(Some("The cluster that the request is meant for. Every other one refuses it."))
-        .schema(Some(uuid()))
-        .build();
-    let operations =
-        [&mut path.get, &mut path.post, &mut path.patch, &mut path.delete].into_iter().flatten();
-    for operation in operations {
-        let parameters = operation.parameters.get_or_insert_default();
-        parameters.push(of_request.clone().into());
-        for answer in operation.responses.responses.values_mut() {
-            let mut of_answer = Header::new(uuid());
-            of_answer.description = Some("The cluster that answers.".to_owned());
-            if let RefOr::T(answer) = answer {
-                answer.headers = BTreeMap::from([(CLUSTER_ID.to_owned(), of_answer.into())]);
-            }
-        }
-    }
-}
-
-fn uuid() -> Object {
-    let text = ObjectBuilder::new().schema_type(Type::String);
-    text.format(Some(SchemaFormat::Custom("uuid".to_owned()))).build()
+fn members(object: &mut Value) -> impl Iterator<Item = &mut Value> {
+    object.as_object_mut().into_iter().flat_map(|members| members.values_mut())
 }

@@ -1,6 +1,8 @@
 //! Bodies. That of a request is read within limits of its size, of the time, and of the memory of all requests. That memory
 //! also holds long answers.
 
+use std::fmt::Display;
+
 use axum::{
     body::{Body, Bytes},
     http::header,
@@ -50,8 +52,16 @@ pub async fn json<T: DeserializeOwned>(
     context: &NodeContext, body: Body, due: Due,
 ) -> Result<T, Refusal> {
     let (bytes, _reserved) = bytes(context, body, due).await?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| refusal!(InvalidRequest, "the body is not what is asked for: {error}"))
+    let mut json = serde_json::Deserializer::from_slice(&bytes);
+    let read = serde_path_to_error::deserialize(&mut json);
+    let read = read.map_err(|error| unreadable("the body", error))?;
+    json.end().map_err(|error| unreadable("the body", error))?;
+    Ok(read)
+}
+
+/// Why a part of a request cannot be read.
+pub fn unreadable(part: &str, why: impl Display) -> Refusal {
+    refusal!(InvalidRequest, "{part} is not as /openapi.json describes it: {why}")
 }
 
 /// Reads the bytes of a body. The memory that is reserved for them comes with them.

@@ -1,4 +1,7 @@
-//! The description of the API, in OpenAPI 3.1: made from the handlers and their types.
+//! The description of the API, in OpenAPI 3.1: made from `proto`, and for what is not described there from the handlers and
+//! their types.
+
+mod from_proto;
 
 use std::sync::LazyLock;
 
@@ -8,18 +11,15 @@ use axum::{
 };
 use utoipa::OpenApi;
 
-use super::{
-    addressed::Described, delete_namespace, export, floors, gaps, ids, keys, members, namespaces,
-    number::Form, numbers, status,
-};
+use super::{addressed, export, floors, gaps, ids, keys, members, number::Form, numbers, status};
 
 /// The API.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Ratchet",
-        description = "Strictly increasing numbers, one sequence per key. Any node may be asked. Numbers are strings \
-                       unless numbers=number is asked for. A failure is a problem as RFC 9457 has it.",
+        description = "Strictly increasing numbers, one sequence per key. Any node may be asked. Numbers are \
+                       strings unless numbers=number is asked for, where that is possible. A failure is a problem as RFC 9457 has it.",
     ),
     paths(
         numbers::next,
@@ -34,11 +34,6 @@ use super::{
         floors::current_many,
         keys::list,
         keys::explain,
-        namespaces::list,
-        namespaces::get,
-        namespaces::create,
-        namespaces::update,
-        delete_namespace::delete,
         gaps::gaps,
         export::export,
         status::status,
@@ -50,7 +45,6 @@ use super::{
         members::transfer,
     ),
     components(schemas(Form)),
-    modifiers(&Described),
     tags(
         (name = "numbers", description = "The next numbers of keys, and the last ones handed out"),
         (name = "ids", description = "Ids with a shape, made of fields such as a time, a worker and a counter"),
@@ -61,8 +55,12 @@ use super::{
 pub struct Api;
 
 /// The description as it is sent. That it can be written as JSON follows from the types alone; a test writes it.
-static JSON: LazyLock<String> =
-    LazyLock::new(|| Api::openapi().to_json().expect("the description is JSON"));
+static JSON: LazyLock<String> = LazyLock::new(|| {
+    let mut api = serde_json::to_value(Api::openapi()).expect("the description is JSON");
+    from_proto::add_to(&mut api);
+    addressed::describe(&mut api);
+    api.to_string()
+});
 
 /// `GET /openapi.json`.
 pub async fn document() -> Response {
@@ -95,6 +93,9 @@ mod tests {
         for operation in operations {
             let mut tags = api["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]);
             assert!(tags.any(|tag| *tag == operation["tags"][0]), "{operation}");
+            let parameters = operation["parameters"].as_array().unwrap();
+            let named = |name: &str| parameters.iter().any(|parameter| parameter["name"] == *name);
+            assert!(named("ratchet-cluster-id") && named("ratchet-timeout-ms"), "{operation}");
         }
         let references = all_in(&api).into_iter().filter_map(|value| value.get("$ref")?.as_str());
         let references: Vec<&str> = references.collect();
