@@ -16,7 +16,7 @@ use crate::common::{
     until,
 };
 use ratchet::{
-    allocator::{FenceKind, MemoryLimits, NextError, RequestIdLimits, Term, TermOptions},
+    allocator::{FenceKind, GaplessLimits, MemoryLimits, NextError, Term, TermOptions},
     clock::BootClock,
     metrics::Metrics,
     sequence::Key,
@@ -111,7 +111,7 @@ async fn a_call_that_waits_in_a_term_fails_when_the_term_is_given_up_although_it
         TermOptions {
             fence: FenceKind::Lease,
             memory: MemoryLimits::default(),
-            request_ids: RequestIdLimits { keep: Duration::from_secs(1), bytes_max: 1 },
+            gapless: GaplessLimits { keep: Duration::from_secs(1), bytes_max: 1, count_max: 1_000 },
         },
         Arc::new(BootClock),
         Metrics::new(),

@@ -12,7 +12,7 @@ use crate::common::{
 };
 use futures::{StreamExt, stream::FuturesUnordered};
 use ratchet::{
-    allocator::{FenceKind, MemoryLimits, NextError, RequestIdLimits, Term, TermOptions},
+    allocator::{FenceKind, GaplessLimits, MemoryLimits, NextError, Term, TermOptions},
     clock::BootClock,
     metrics::{Metrics, SkipCause},
     node::{Failure, KnownRoute, Next, Origin},
@@ -163,7 +163,7 @@ impl Closable {
         let options = TermOptions {
             fence: FenceKind::Lease,
             memory: MemoryLimits::default(),
-            request_ids: RequestIdLimits { keep: Duration::from_secs(1), bytes_max: 1 },
+            gapless: GaplessLimits { keep: Duration::from_secs(1), bytes_max: 1, count_max: 1_000 },
         };
         let clock = Arc::new(BootClock);
         let term = Term::open(node.group.clone(), lease, 1, None, options, clock, metrics.clone());
@@ -184,7 +184,7 @@ async fn a_term_that_is_closed_waits_for_the_entries_under_way_and_for_no_call_b
     let call = |call: usize| {
         let ask = move |place: usize| (Key::Id((call * KEYS + place) as u64), 1);
         let (term, invoices) = (&term, &invoices);
-        async move { term.next_many_gapless(invoices, KEYS, ask, |_| true, None, deadline).await }
+        async move { term.next_many_gapless(invoices, KEYS, ask, None, deadline).await }
     };
     let mut calls: FuturesUnordered<_> = (0..CALLS).map(call).collect();
     assert!(futures::poll!(calls.next()).is_pending(), "the disk hangs");
@@ -217,7 +217,7 @@ async fn keys_whose_turn_comes_after_the_term_was_closed_take_nothing_and_the_ot
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let hanging = disk.hang_then(Fsync::Succeeds);
     let ask = |place: usize| (Key::Id(place as u64), 1);
-    let mut taking = pin!(term.next_many_gapless(&invoices, KEYS, ask, |_| true, None, deadline));
+    let mut taking = pin!(term.next_many_gapless(&invoices, KEYS, ask, None, deadline));
     assert!(futures::poll!(&mut taking).is_pending(), "its first keys wait for the disk");
     until("their entry is on its way to the disk", || disk.hanging() > 0).await;
     let mut closing = pin!(term.close());

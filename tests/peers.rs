@@ -277,7 +277,7 @@ async fn who_is_no_member_and_does_not_go_on_is_refused_and_a_member_is_not() {
 /// A node without data tells anybody which directory it has.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_strangers_make_a_node_without_data_hold_is_bounded() {
-    const BYTES: u32 = 10 << 20;
+    const BYTES: u32 = 6 << 20;
     let mut cluster = Cluster::start(1, |_| {}).await;
     let peer_address = cluster.start_joining(2, |config| config.memory_requests_max_mb = 16).await;
     let stranger = Header { from: 9, ..header(&cluster, 1, 2) };
@@ -297,11 +297,46 @@ async fn what_strangers_make_a_node_without_data_hold_is_bounded() {
         let answer = transport.raft(&peer_address, RaftRpc::Append, sent, PATIENCE).await;
         (answer.expect_err("it is no append").code() == code).then_some(())
     };
-    // 20 MiB are too many.
+    // 12 MiB are too many.
     eventually("a refusal", async || answered(Code::ResourceExhausted).await).await;
     drop(holds);
     eventually("room", async || answered(Code::InvalidArgument).await).await;
     cluster.client(1).add_node(2, &peer_address).await.expect("it waits as before");
+    cluster.client(2).next_at_last(1).await;
+}
+
+/// A node without data cannot tell the leader that adds it from a stranger.
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_of_one_address_leave_the_leader_memory_at_a_node_without_data() {
+    const BYTES: u32 = 7 << 20;
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    let peer_address = cluster.start_joining(2, |config| config.memory_requests_max_mb = 16).await;
+    let stranger = Header { from: 9, ..header(&cluster, 1, 2) };
+    let message =
+        |header, bytes| RaftMessage { header: Some(header), payload: vec![7; bytes].into() };
+    let beginning = message(stranger, 100).encode_to_vec();
+    let begun = [&[0][..], &BYTES.to_be_bytes(), &beginning].concat();
+    let says = [http2::call(1, "/ratchet.peer.v1.Peer/Append"), http2::data(1, &begun)].concat();
+    let begin = async || {
+        let stream = http2::connect_from_elsewhere(cluster.configs[&2].peer_listen).await;
+        let mut stream = http2::greet(stream, &[]).await;
+        stream.write_all(&says).await.expect("a call");
+        stream
+    };
+    let _holds = begin().await;
+    let counted = &cluster.nodes[&2].context().metrics.request_bytes;
+    until("it counts", || counted.get() >= i64::from(BYTES)).await;
+    let mut refused = begin().await;
+    in_time("a refusal", async {
+        while http2::read(&mut refused).await.expect("a frame").kind != http2::HEADERS {}
+    })
+    .await;
+    let sent = message(header(&cluster, 1, 2), BYTES as usize);
+    let answer =
+        GrpcTransport::default().raft(&peer_address, RaftRpc::Append, sent, PATIENCE).await;
+    let status = answer.expect_err("it is no append");
+    assert!(status.message().contains("cannot be read"), "{status}");
+    cluster.client(1).add_node(2, &peer_address).await.expect("there is room");
     cluster.client(2).next_at_last(1).await;
 }
 

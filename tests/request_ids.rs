@@ -338,6 +338,90 @@ async fn a_retry_is_answered_as_its_first_try_whatever_the_namespaces_count_max_
     assert_eq!(skipped(&cluster), 0);
 }
 
+/// The answer to a message for numbers of these keys under a request id.
+async fn ask_many(client: &mut Client, asked: &[(u64, u64)], request: &str) -> NextManyResponse {
+    let message = NextManyRequest {
+        namespace: INVOICE.to_owned(),
+        ids: asked.iter().map(|(key, _)| *key).collect(),
+        counts: asked.iter().map(|(_, count)| *count).collect(),
+        request_id: Some(request.to_owned().into()),
+        ..NextManyRequest::default()
+    };
+    let answers = client.sequencer.next_many(tokio_stream::once(message));
+    let answer = answers.await.expect("a stream").into_inner().message().await;
+    answer.expect("an answer").expect("an answer")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_with_further_keys_is_another_one_even_if_their_counts_are_greater() {
+    let cluster = cluster_with_invoices().await;
+    let mut client = cluster.client(cluster.leader().await);
+    let first = ask_many(&mut client, &[(7, 1)], "a").await;
+    assert_eq!((first.failure, first.firsts), (None, vec![1]));
+    for node in [1, 2, 3] {
+        let other = ask_many(&mut cluster.client(node), &[(7, 1), (8, 2)], "a").await;
+        let why = other.failure.expect("refused");
+        assert_eq!(why.reason(), Reason::RequestIdReused, "{why:?}");
+    }
+    let next = ask_many(&mut client, &[(7, 1), (8, 2)], "b").await;
+    assert_eq!(next.firsts, [2, 1], "no refused message took a number");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_several_parts_is_answered_as_its_first_try_though_all_of_one_part_was_too_large()
+ {
+    let cluster = Cluster::start(3, unhurried).await;
+    create_invoices(&mut cluster.client(1), |_| {}).await;
+    let mut client = cluster.client(cluster.leader().await);
+    for (request, large) in [("last", 1_024..1_100), ("first", 0..1_024)] {
+        limit_invoices(&mut client, 5).await;
+        let asked: Vec<(u64, u64)> =
+            (0..1_100).map(|place| (place, if large.contains(&place) { 6 } else { 1 })).collect();
+        let first = ask_many(&mut client, &asked, request).await;
+        assert_eq!(first.failure, None);
+        let refused: Vec<u32> = large.map(|place| place as u32).collect();
+        assert_eq!(first.refused[0].places, refused);
+        for limit in [10, 1, 5] {
+            limit_invoices(&mut client, limit).await;
+            let again = ask_many(&mut client, &asked, request).await;
+            assert_eq!(again.failure, None, "count_max {limit}");
+            assert_eq!(again.firsts, first.firsts, "count_max {limit}");
+            assert_eq!(again.refused[0].places, refused, "count_max {limit}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_id_of_a_message_of_several_parts_is_refused_for_another_one_whichever_part_differs()
+ {
+    let cluster = cluster_with_invoices().await;
+    let mut client = cluster.client(cluster.leader().await);
+    let asked: Vec<(u64, u64)> = (0..1_100).map(|key| (key, 1)).collect();
+    let first = ask_many(&mut client, &asked, "a").await;
+    assert_eq!((first.failure, first.firsts), (None, vec![1; 1_100]));
+    let with = |place: usize, other: (u64, u64)| {
+        let mut asked = asked.clone();
+        asked[place] = other;
+        asked
+    };
+    let longer = [&asked[..], &[(0, 1)]].concat();
+    let others = [
+        with(0, (2_000, 1)),
+        with(1_099, (2_000, 1)),
+        with(1_099, (1_099, 2)),
+        asked[..1_024].to_vec(),
+        asked[..1_099].to_vec(),
+        longer,
+    ];
+    for other in &others {
+        let refused = ask_many(&mut client, other, "a").await.failure.expect("refused");
+        let told = (refused.reason(), refused.outcome());
+        assert_eq!(told, (Reason::RequestIdReused, Outcome::NotDone), "{refused:?}");
+    }
+    let next = ask_many(&mut client, &asked, "b").await;
+    assert_eq!(next.firsts, [2; 1_100], "no refused message took a number");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_taken_under_a_request_id_is_answered_after_the_nodes_count_max_was_lowered() {
     let mut cluster = Cluster::start(1, |config| config.count_max = 1_000).await;

@@ -165,6 +165,34 @@ async fn requests_for_ids_that_wait_are_counted_at_every_door() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_over_http_that_nobody_could_answer_is_told_so_however_many_others_wait() {
+    let cluster = Cluster::start(1, |config| {
+        config.memory_requests_max_mb = LIMIT_MB;
+        with_http(config);
+    })
+    .await;
+    let shared = cluster.nodes[&1].context().clone();
+    let at = cluster.nodes[&1].addresses().http.expect("a port");
+    let _all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).unwrap();
+    for (what, body, status) in [
+        ("book:next", r#"{"keys": ["a"]}"#, 400),
+        ("book:next", r#"{"keys": []}"#, 400),
+        ("book:next", r#"{"keys": [1], "counts": [1, 2]}"#, 400),
+        ("book:raise", r#"{"keys": ["a"], "at_least": [1]}"#, 400),
+        ("book:current", r#"{"keys": ["a"]}"#, 400),
+        ("No:next", r#"{"keys": [1]}"#, 400),
+        ("book:next", r#"{"keys": [1]}"#, 429),
+        ("book:raise", r#"{"keys": [1], "at_least": [1]}"#, 429),
+        ("book:current", r#"{"keys": [1]}"#, 429),
+        // Whoever has to ask the leader for a namespace waits.
+        ("none:next", r#"{"keys": [1]}"#, 429),
+    ] {
+        let page = http(at, &format!("POST /v1/namespaces/{what}"), "", body).await;
+        assert_eq!(page.status, status, "{what} {body}: {}", page.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_caller_is_told_when_to_try_again_and_is_served_once_there_is_room() {
     let (mut cluster, shared) = alone().await;
     let all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).unwrap();

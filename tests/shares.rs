@@ -1,26 +1,15 @@
 //! Callers of one address cannot take what all callers need: connections, calls and memory.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-
 use crate::common::{channel, cluster::Cluster, eventually, http2, in_time, with_http};
 use ratchet::{metrics::Door, node::Config, proto::v1::NextManyRequest};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream},
+    net::TcpStream,
     sync::mpsc,
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
-
-/// Another address than the tests' clients have.
-const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-
-async fn connect_from_elsewhere(to: SocketAddr) -> TcpStream {
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket.bind((ELSEWHERE, 0).into()).expect("an address of this machine");
-    socket.connect(to).await.expect("a connection")
-}
 
 async fn start(change: impl Fn(&mut Config)) -> Cluster {
     Cluster::start(1, change).await
@@ -35,7 +24,7 @@ async fn callers_of_one_address_leave_connections_to_others() {
     let refused = || metrics.client_connections_refused.get(Door::grpc);
     let mut held = Vec::new();
     while refused() == 0 {
-        held.push(connect_from_elsewhere(cluster.address(1)).await);
+        held.push(http2::connect_from_elsewhere(cluster.address(1)).await);
         tokio::task::yield_now().await;
     }
     cluster.client(1).next(1).await.expect("room for another address");
@@ -54,18 +43,18 @@ async fn callers_of_one_address_leave_status_pages_to_others() {
     };
     let mut watching = Vec::new();
     for _ in 0..32 {
-        let (head, stream) = watch(connect_from_elsewhere(at).await).await;
+        let (head, stream) = watch(http2::connect_from_elsewhere(at).await).await;
         assert_eq!(head, "HTTP/1.1 200");
         watching.push(stream);
     }
-    let (head, _) = watch(connect_from_elsewhere(at).await).await;
+    let (head, _) = watch(http2::connect_from_elsewhere(at).await).await;
     assert_eq!(head, "HTTP/1.1 429", "half of the 64 are its share");
     let here = TcpStream::connect(at).await.expect("a connection");
     let (head, _here) = watch(here).await;
     assert_eq!(head, "HTTP/1.1 200", "room for another address");
     drop(watching);
     eventually("room once it watches no more", async || {
-        let (head, _) = watch(connect_from_elsewhere(at).await).await;
+        let (head, _) = watch(http2::connect_from_elsewhere(at).await).await;
         (head == "HTTP/1.1 200").then_some(())
     })
     .await;
@@ -93,7 +82,7 @@ async fn hold_calls(stream: TcpStream) -> TcpStream {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_of_one_address_leave_calls_to_others() {
     let cluster = start(|config| config.client_calls_max = 8).await;
-    let _held = hold_calls(connect_from_elsewhere(cluster.address(1)).await).await;
+    let _held = hold_calls(http2::connect_from_elsewhere(cluster.address(1)).await).await;
     cluster.client(1).next(1).await.expect("room for another address");
 }
 

@@ -88,11 +88,13 @@ fn bumps() -> Command {
 }
 
 fn takes() -> Command {
-    let part = |id: Option<PartId>, keys: &[u64]| MessagePart {
+    let take = |(key, count): &(u64, u64)| Take { section: SectionKey::Id(*key), count: *count };
+    let part = |id: Option<PartId>, takes: &[(u64, u64)]| MessagePart {
         namespace: INVOICE,
         made_ms: id.as_ref().and_then(|id| id.lifetime.window_ms()).map(|_| 7),
+        whole: id.as_ref().filter(|id| id.part > 0).map(|_| 0xC0FFEE),
         id,
-        takes: keys.iter().map(|key| Take { section: SectionKey::Id(*key), count: 2 }).collect(),
+        takes: takes.iter().map(take).collect(),
     };
     let id = |name: &[u8], part, lifetime| {
         Some(PartId { request: RequestId::new(name).unwrap(), part, lifetime })
@@ -105,11 +107,12 @@ fn takes() -> Command {
             forget_max: 128,
         },
         parts: vec![
-            part(None, &[1]),
-            part(id(b"order-17", 0, Lifetime::CONFIGURED), &[1, 2]),
-            part(id(b"\x00\xff", 3, Lifetime::of_window_ms(10_000)), &[5]),
+            part(None, &[(1, 2)]),
+            part(id(b"order-17", 0, Lifetime::CONFIGURED), &[(1, 2), (2, 2), (3, 11)]),
+            part(id(b"\x00\xff", 3, Lifetime::of_window_ms(10_000)), &[(5, 2)]),
         ],
         no_room: None,
+        count_max: 10,
         now_ms: NOW_MS,
     }
 }
@@ -119,12 +122,14 @@ fn takes_without_room() -> Command {
         namespace: INVOICE,
         id: None,
         made_ms: None,
+        whole: None,
         takes: vec![Take { section: SectionKey::Id(9), count: 1 }],
     };
     Command::Take {
         remembering: Remembering { elapsed_ms: 0, keep_ms: 1, bytes_max: 1, forget_max: 0 },
         parts: vec![part],
         no_room: Some(NoRoom { free_mb: 80, reserve_mb: 512 }),
+        count_max: 10,
         now_ms: NOW_MS,
     }
 }

@@ -53,22 +53,21 @@ const ENTRY_TAKES_MIN: usize = 32;
 /// How many ids an entry forgets beyond two for each that it may add.
 const FORGET_MIN: u64 = 16;
 
-/// How request ids are remembered.
+/// How request ids are remembered, and how much one call may take.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestIdLimits {
-    /// For how long, where a message states no retry window.
+pub struct GaplessLimits {
+    /// For how long ids are remembered whose messages state no retry window.
     pub keep: Duration,
-    /// How many bytes at most.
+    /// How many bytes of ids are remembered at most.
     pub bytes_max: u64,
+    /// The most numbers of a key in one call. A namespace may allow fewer.
+    pub count_max: u64,
 }
 
 /// A call that takes numbers of one gapless key or of many.
 pub struct Call {
     /// What it takes.
     pub part: MessagePart,
-    /// It takes nothing, and asks what an earlier try took under the part's id. If that is not remembered, it is refused with
-    /// [`Refused::IdsFull`].
-    pub only_asks: bool,
     /// Where it waits. An answer for each take, in order.
     pub reply: oneshot::Sender<Result<Given, NotTaken>>,
 }
@@ -115,8 +114,8 @@ pub struct Taker {
     pub clock: Arc<dyn Clock>,
     /// The node's metrics.
     pub metrics: Arc<Metrics>,
-    /// How request ids are remembered.
-    pub limits: RequestIdLimits,
+    /// How request ids are remembered, and how much one call may take.
+    pub limits: GaplessLimits,
 }
 
 /// Serves one term's calls until the term is closed, dropped or lost.
@@ -125,8 +124,6 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
     let mut counted = taker.clock.now();
     let mut under_way = FuturesUnordered::new();
     let mut next = Entry::default();
-    // Calls that only ask. What came before them may be what they ask for, so that is applied first.
-    let mut asking = Entry::default();
     let mut closed = pin!(taker.memory.gate().closed());
     loop {
         tokio::select! {
@@ -136,8 +133,8 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
             Some(answered) = under_way.next() => if taker.end_term_on_failure(answered) {
                 break;
             },
-            call = calls.recv(), if asking.takes == 0 && next.takes < ENTRY_TAKES_MAX => match call {
-                Some(call) => next.add_all(call, &mut asking, &mut calls),
+            call = calls.recv(), if next.takes < ENTRY_TAKES_MAX => match call {
+                Some(call) => next.add_all(call, &mut calls),
                 None => break,
             },
         }
@@ -152,19 +149,9 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
                 under_way.push(taker.take(waiting, remembering, parts));
             }
         }
-        if under_way.is_empty() && next.takes == 0 && asking.takes > 0 {
-            let (waiting, parts) = std::mem::take(&mut asking).begin();
-            if !parts.is_empty() {
-                // What is not remembered finds no room, and takes nothing.
-                let remembering = taker.remembering(&mut counted, parts.len());
-                let remembering = Remembering { bytes_max: 0, ..remembering };
-                under_way.push(taker.take(waiting, remembering, parts));
-            }
-        }
     }
     // What waits is told at once, and may ask the next leader. What is under way may still be committed.
     next.refuse();
-    asking.refuse();
     refuse_waiting(&mut calls);
     while let Some(answered) = under_way.next().await {
         taker.end_term_on_failure(answered);
@@ -183,17 +170,13 @@ struct Entry {
 }
 
 impl Entry {
-    /// Adds a call, and those that wait behind it, as long as there is room; those that only ask to `asking`. A call that takes
-    /// may overtake one that asks: whoever asks is answered with what is remembered by then.
-    fn add_all(
-        &mut self, first: Call, asking: &mut Entry, calls: &mut mpsc::UnboundedReceiver<Call>,
-    ) {
+    /// Adds a call, and those that wait behind it, as long as there is room.
+    fn add_all(&mut self, first: Call, calls: &mut mpsc::UnboundedReceiver<Call>) {
         let mut next = Some(first);
         while let Some(call) = next {
-            let entry = if call.only_asks { &mut *asking } else { &mut *self };
-            entry.takes += call.part.takes.len();
-            entry.calls.push(call);
-            next = match self.takes.max(asking.takes) < ENTRY_TAKES_MAX {
+            self.takes += call.part.takes.len();
+            self.calls.push(call);
+            next = match self.takes < ENTRY_TAKES_MAX {
                 true => calls.try_recv().ok(),
                 false => None,
             };
@@ -279,7 +262,8 @@ impl Taker {
         let low = self.group.view().free_space().refusal();
         let no_room = low.map(|LowDisk { free_mb, reserve_mb, .. }| NoRoom { free_mb, reserve_mb });
         let (parts_sent, now_ms) = (parts.clone(), self.clock.wall_ms());
-        let command = Command::Take { remembering, parts: parts_sent, no_room, now_ms };
+        let count_max = self.limits.count_max;
+        let command = Command::Take { remembering, parts: parts_sent, no_room, count_max, now_ms };
         let outcome = self.group.propose(self.lease.term(), command).await?;
         let took = self.clock.now().since(started);
         self.metrics.take_seconds.observe(took, 1);
@@ -355,6 +339,7 @@ impl Taker {
                 Err(Shortage::LowDisk(LowDisk { free_mb, reserve_mb, follower }))
             }
             Taken::OverQuota { keys_max } => Err(Shortage::OverQuota { keys_max }),
+            Taken::TooLarge { count_max } => Err(Shortage::TooLarge { count_max }),
         };
         Delivery::new(taken, count, self.metrics.clone())
     }

@@ -46,8 +46,7 @@ impl Term {
     }
 
     /// Takes numbers of many gapless keys, as [`Term::next_many`] does of others: `ask` tells the key at a place and its
-    /// count. If the message has an `id`, each part of it that an earlier try took is answered as then. Otherwise the keys
-    /// whose counts are not `is_allowed` are left out.
+    /// count. If the message has an `id`, each part of it that an earlier try took is answered as then.
     ///
     /// A handover waits for what was proposed. If the term ends meanwhile, a message without an id gets none of the keys whose
     /// turn is still to come ([`NextMany::late`]): what the others were given would be a gap if nobody got it.
@@ -57,41 +56,39 @@ impl Term {
     /// were given numbers. Without an id, these are lost then.
     pub async fn next_many_gapless<'k>(
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
-        is_allowed: impl Fn(u64) -> bool, id: Option<&MessageId>, deadline: Instant,
+        id: Option<&MessageId>, deadline: Instant,
     ) -> Result<NextMany, NextError> {
         let _inside = self.enter()?;
         let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
         // If a later part fails, or the caller leaves, nobody gets these.
         let mut held = Held::new(self.metrics(), 0);
-        let places = (0..keys).step_by(PART_TAKES_MAX);
-        let has_id = id.is_some();
-        for (number, place) in places.enumerate() {
-            let part = |places: &[usize]| {
-                let takes = places.iter().map(|place| {
-                    let (key, count) = ask(*place);
-                    Take { section: namespace.section_of(key).key, count }
-                });
-                message_part(namespace, id, number as u32, takes.collect())
-            };
-            let places: Vec<usize> = (place..keys.min(place + PART_TAKES_MAX)).collect();
-            let counts = (|place| ask(place).1, &is_allowed);
-            let (given, left_out) = match self.take_part(&places, part, counts, deadline).await {
+        let has_parts = id.is_some() && keys > PART_TAKES_MAX;
+        let whole = has_parts.then(|| checksum((0..keys).map(&ask)));
+        for (number, place) in (0..keys).step_by(PART_TAKES_MAX).enumerate() {
+            let places = place..keys.min(place + PART_TAKES_MAX);
+            let takes = places.clone().map(|place| {
+                let (key, count) = ask(place);
+                Take { section: namespace.section_of(key).key, count }
+            });
+            let part = message_part(namespace, id, number as u32, takes.collect());
+            let part = MessagePart { whole, ..part };
+            let given = match self.take_gapless(part, deadline).await {
                 // Nothing was taken of it. With an id, the next leader answers the parts before alike, and takes the others.
-                Err(NextError::NotLeading) if place > 0 && !has_id => {
+                Err(NextError::NotLeading) if place > 0 && id.is_none() => {
                     answer.late.extend(place..keys);
                     break;
                 }
                 Err(NextError::DeadlineExceeded) => return Err(NextError::DeadlineExceeded),
-                // The parts before were taken.
+                // The parts before were taken. If the id was used for this one, that was in an older message, whose first
+                // part is forgotten: this one soon is.
                 Err(_) if place > 0 => return Err(NextError::Unknown),
                 given => given?,
             };
-            for (place, given) in given {
+            for (place, given) in places.zip(given) {
                 let (taken, numbers) = given.accept_counted();
                 held.add(numbers);
                 answer.note(place, taken, ask(place).1);
             }
-            answer.too_large.extend(left_out);
         }
         let answered = keys - answer.refused();
         self.metrics().numbers.inc_by(held.release());
@@ -101,92 +98,34 @@ impl Term {
         Ok(answer)
     }
 
-    /// What an earlier try took of the next `count` numbers of a gapless key under the message's `id`; `None` if nothing is
-    /// remembered. Takes nothing.
-    ///
-    /// # Errors
-    /// As [`Term::next_gapless`], for the request id and for want of an answer.
-    pub async fn taken_before(
-        &self, namespace: &Namespace, key: Key<'_>, count: u64, id: &MessageId, deadline: Instant,
-    ) -> Result<Option<Range>, NextError> {
-        let _inside = self.enter()?;
-        let takes = vec![Take { section: namespace.section_of(key).key, count }];
-        let part = message_part(namespace, Some(id), 0, takes);
-        let Some(mut given) = self.ask_gapless(part, deadline).await? else {
-            return Ok(None);
-        };
-        let given = given.pop().ok_or(NextError::Unknown)?;
-        let (taken, _) = given.accept_counted();
-        let range = taken.map_err(NextError::from)?;
-        self.metrics().answers.inc();
-        Ok(Some(range))
-    }
-
-    /// Takes the part of a message that has the keys at `places`: `part` makes it of some of them. If an earlier try took it
-    /// under the message's id, that is the answer, whatever was allowed then. Returns what keys got, by their places, and the
-    /// places of those that were left out.
-    async fn take_part(
-        &self, places: &[usize], part: impl Fn(&[usize]) -> MessagePart,
-        (count, is_allowed): (impl Fn(usize) -> u64, impl Fn(u64) -> bool), deadline: Instant,
-    ) -> Result<(Vec<(usize, Delivery)>, Vec<usize>), NextError> {
-        let allowed: Vec<usize> =
-            places.iter().copied().filter(|place| is_allowed(count(*place))).collect();
-        let taken = match allowed.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.take_gapless(part(&allowed), deadline).await,
-        };
-        let whole = (allowed.len() < places.len()).then(|| part(places));
-        let given = match (taken, whole.filter(|whole| whole.id.is_some())) {
-            // More may have been allowed when an earlier try took it.
-            (Err(reused @ NextError::Reused { .. }), Some(whole)) => {
-                self.ask_gapless(whole, deadline).await?.ok_or(reused)?
-            }
-            (Ok(none), Some(whole)) if none.is_empty() => {
-                self.ask_gapless(whole, deadline).await?.unwrap_or_default()
-            }
-            (taken, _) => taken?,
-        };
-        let mut counts: Vec<u64> = places.iter().map(|place| count(*place)).collect();
-        counts.sort_unstable();
-        // Then and now, those with the greatest counts are left out.
-        let most = given.len().checked_sub(1).and_then(|last| counts.get(last));
-        let (taken, left_out): (Vec<usize>, Vec<usize>) =
-            places.iter().partition(|place| Some(&count(**place)) <= most);
-        debug_assert_eq!(given.len(), taken.len(), "every take has an answer");
-        Ok((taken.into_iter().zip(given).collect(), left_out))
-    }
-
     /// Has the term's task take numbers, and waits for its answers.
     async fn take_gapless(
         &self, part: MessagePart, deadline: Instant,
     ) -> Result<Vec<Delivery>, NextError> {
-        given_or_refused(self.call_gapless(part, false, deadline).await?)
-    }
-
-    /// Asks the term's task what was taken under the part's id; `None` if nothing is remembered.
-    async fn ask_gapless(
-        &self, part: MessagePart, deadline: Instant,
-    ) -> Result<Option<Vec<Delivery>>, NextError> {
-        match self.call_gapless(part, true, deadline).await? {
-            Err(Refused::IdsFull(_)) => Ok(None),
-            given => given_or_refused(given).map(Some),
-        }
-    }
-
-    async fn call_gapless(
-        &self, part: MessagePart, only_asks: bool, deadline: Instant,
-    ) -> Result<Given, NextError> {
         let (reply, answer) = oneshot::channel();
-        let call = Call { part, only_asks, reply };
-        self.gapless().send(call).map_err(|_| NextError::NotLeading)?;
+        self.gapless().send(Call { part, reply }).map_err(|_| NextError::NotLeading)?;
         match tokio::time::timeout_at(deadline, answer).await {
-            Ok(Ok(Ok(given))) => Ok(given),
+            Ok(Ok(Ok(given))) => given_or_refused(given),
             Ok(Ok(Err(NotTaken::NotProposed))) => Err(NextError::NotLeading),
             // The task has ended without a word: what it did is not known.
             Ok(Ok(Err(NotTaken::Unknown)) | Err(_)) => Err(NextError::Unknown),
             Err(_) => Err(NextError::DeadlineExceeded),
         }
     }
+}
+
+/// Tells apart messages with several parts that were given the same id. It is remembered: another release must come to the
+/// same.
+fn checksum<'k>(asked: impl Iterator<Item = (Key<'k>, u64)>) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    for (key, count) in asked {
+        match key {
+            Key::Id(id) => crc.update(&id.to_be_bytes()),
+            Key::Name(name) => crc.update(name),
+        }
+        crc.update(&count.to_be_bytes());
+    }
+    crc.finalize()
 }
 
 /// Part number `part` of a message, with what it takes.
@@ -200,6 +139,7 @@ fn message_part(
         namespace: namespace.id,
         made_ms: id.and_then(|id| id.made_ms),
         id: id.map(|id| PartId { request: id.id.clone(), part, lifetime: id.lifetime }),
+        whole: None,
         takes,
     }
 }

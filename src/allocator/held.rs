@@ -33,6 +33,11 @@ pub enum Shortage {
     },
     /// The key's section is new, and the leader's disk is low.
     LowDisk(LowDisk),
+    /// So many numbers may not be taken at once. Gapless keys alone.
+    TooLarge {
+        /// The most that could be when they were asked for first.
+        count_max: u64,
+    },
 }
 
 /// How many numbers a call has taken. If it is dropped before they are answered, for example because the

@@ -111,7 +111,7 @@ mod untold;
 mod waiting;
 
 pub use fence::FenceKind;
-pub use gapless::RequestIdLimits;
+pub use gapless::GaplessLimits;
 pub use held::Held;
 pub use holding::Holding;
 pub use hot_keys::{HotKey, HotKeys};

@@ -34,6 +34,12 @@ pub enum NextError {
     /// The key's section is new, and the leader's disk is low. Nothing was taken of it.
     #[error("{0}")]
     LowDisk(LowDisk),
+    /// So many numbers of a gapless key may not be taken at once.
+    #[error("a call may take {count_max} numbers of a key")]
+    TooLarge {
+        /// The most that could be taken when they were asked for first.
+        count_max: u64,
+    },
     /// A floor is to be raised above the namespace's `max`.
     #[error("the floor is above the namespace's max")]
     AboveMax,
@@ -86,6 +92,7 @@ impl NextError {
             | NextError::OverQuota { .. }
             | NextError::MemoryFull { .. }
             | NextError::LowDisk(_)
+            | NextError::TooLarge { .. }
             | NextError::AboveMax
             | NextError::Store(_) => LostBy::Fence,
         }
@@ -99,6 +106,7 @@ impl From<Shortage> for NextError {
             Shortage::OverQuota { keys_max } => NextError::OverQuota { keys_max },
             Shortage::MemoryFull { max_mb } => NextError::MemoryFull { max_mb },
             Shortage::LowDisk(low) => NextError::LowDisk(low),
+            Shortage::TooLarge { count_max } => NextError::TooLarge { count_max },
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct NextMany {
     pub over_quota: Vec<usize>,
     /// The keys that got none because they are new to the term, and there is no room for them.
     pub memory_full: MemoryFull,
-    /// The places of the keys that got none because their counts are not allowed, or were not when an earlier try under the
+    /// The places of the keys that got none because their counts are too large, or were when an earlier try under the
     /// message's id took the others. Gapless keys alone.
     pub too_large: Vec<usize>,
     /// The places of the keys that got none because the term was closed before their turn, or while they waited. The next
@@ -66,6 +66,7 @@ impl NextMany {
                 self.memory_full.max_mb = max_mb;
             }
             Shortage::LowDisk(low) => self.low_disk.push((place, low)),
+            Shortage::TooLarge { .. } => self.too_large.push(place),
         }
     }
 }

@@ -26,7 +26,7 @@ use tokio::{
 use super::{
     bumper::{self, Request},
     fence::{Fence, FenceKind},
-    gapless::{self, Call, RequestIdLimits, Taker},
+    gapless::{self, Call, GaplessLimits, Taker},
     gate::Inside,
     held::{Delivery, Held, Taken},
     hot_keys::HotKeys,
@@ -60,8 +60,8 @@ pub struct TermOptions {
     pub fence: FenceKind,
     /// How much the memory may hold, and for how long.
     pub memory: MemoryLimits,
-    /// How request ids are remembered.
-    pub request_ids: RequestIdLimits,
+    /// How request ids of gapless namespaces are remembered, and how much one call may take of them.
+    pub gapless: GaplessLimits,
 }
 
 /// One term's allocator.
@@ -98,7 +98,7 @@ impl Term {
             lease: lease.clone(),
             clock: clock.clone(),
             metrics,
-            limits: options.request_ids,
+            limits: options.gapless,
         };
         group.tasks().spawn("gapless keys", gapless::run(taker, calls));
         if memory.unsettled() > 0 {

@@ -131,12 +131,17 @@ impl Callers {
         caller
     }
 
+    /// The callers at `address`, and at its neighbours.
+    pub fn at(self: &Arc<Self>, address: IpAddr) -> Arc<Caller> {
+        self.caller(network(address))
+    }
+
     /// A further connection from `from`.
     ///
     /// # Errors
     /// A text if there are as many as there may be, or that address has as many as it may have.
     pub fn connect(self: &Arc<Self>, from: IpAddr) -> Result<Guest, String> {
-        let connection = self.caller(network(from)).begin(Kind::Connection, [0; 2]);
+        let connection = self.at(from).begin(Kind::Connection, [0; 2]);
         connection.map(Guest).map_err(|full| match full {
             Full::OfAddress(max) => format!(
                 "its address has the {max} connections that one address may have \
@@ -212,6 +217,11 @@ impl Caller {
             Some(caller) => Either::Left(CALLER.scope(caller, future)),
             None => Either::Right(future),
         }
+    }
+
+    /// What `reserve` returns. The memory that it reserves is this caller's.
+    pub fn charge<T>(self: Arc<Self>, reserve: impl FnOnce() -> T) -> T {
+        CALLER.sync_scope(self, reserve)
     }
 
     /// The future for a task of its own, in which reservations of memory are those of the same caller as here.

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::NodeContext;
 use crate::{
-    allocator::{Inheritance, RequestIdLimits, Term, TermOptions},
+    allocator::{GaplessLimits, Inheritance, Term, TermOptions},
     consensus::{ProposeError, TermLease},
     metrics::TermStart,
     planted_bugs::{Bug, is_planted},
@@ -80,9 +80,10 @@ impl NodeContext {
             TermOptions {
                 fence: self.config.fence,
                 memory: self.config.memory_limits(),
-                request_ids: RequestIdLimits {
+                gapless: GaplessLimits {
                     keep: Duration::from_millis(self.config.request_id_keep_ms),
                     bytes_max: self.config.request_ids_max_mb << 20,
+                    count_max: self.config.count_max,
                 },
             },
             self.clock.clone(),

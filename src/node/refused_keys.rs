@@ -64,14 +64,23 @@ pub fn many_ranges(
 /// # Errors
 /// INVALID_ARGUMENT.
 pub fn check_count_of(namespace: &Namespace, config: &Config, count: u64) -> Result<(), Refusal> {
+    let most = namespace.config.count_max.unwrap_or(u64::MAX).min(config.count_max);
+    match (1..=most).contains(&count) {
+        true => Ok(()),
+        false => Err(too_large(namespace, count, most)),
+    }
+}
+
+/// Why a count is refused of which the namespace's `count_max` and the node's allow `most`.
+pub fn too_large(namespace: &Namespace, count: u64, most: u64) -> Refusal {
     match namespace.config.count_max {
-        Some(most) if count > most => Err(refusal!(
+        Some(own) if own <= most => refusal!(
             InvalidRequest,
             "count is {count}; namespace {:?} gives between 1 and {most} numbers of a key in one request (its \
              count_max)",
             namespace.config.name
-        )),
-        _ => check_count(count, config.count_max),
+        ),
+        _ => not_within(count, most),
     }
 }
 
@@ -80,10 +89,14 @@ pub fn check_count_of(namespace: &Namespace, config: &Config, count: u64) -> Res
 /// # Errors
 /// INVALID_ARGUMENT.
 pub fn check_count(count: u64, most: u64) -> Result<(), Refusal> {
-    if (1..=most).contains(&count) {
-        return Ok(());
+    match (1..=most).contains(&count) {
+        true => Ok(()),
+        false => Err(not_within(count, most)),
     }
-    Err(refusal!(InvalidRequest, "count is {count}; it must lie between 1 and {most}"))
+}
+
+fn not_within(count: u64, most: u64) -> Refusal {
+    refusal!(InvalidRequest, "count is {count}; it must lie between 1 and {most}")
 }
 
 /// Why a new key gets no numbers.

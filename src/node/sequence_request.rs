@@ -8,7 +8,7 @@ use super::{
     leader_search::{Attempt, NoAnswer},
     refused_keys::{
         check_count, check_count_of, end_of, low_disk, many_ranges, memory_full, over_quota,
-        within_count_max,
+        too_large, within_count_max,
     },
     request::{Answered, Current, ManyRanges, Next, NextMany, RefusedKeys},
     route::KnownRoute,
@@ -40,7 +40,7 @@ pub trait SequenceRequest: Send + Sync {
     fn known(&self) -> KnownRoute;
 
     /// Checks the counts, if it has any, against this node's `count_max`. What was taken under an id is answered with it
-    /// whatever the limit is now: the leader checks that.
+    /// whatever the limit is now: the entry that takes the numbers checks that.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if a count is 0, or greater than `count_max` without an id.
@@ -172,8 +172,8 @@ impl SequenceRequest for Next {
         let key = self.key.as_key();
         check_kind(namespace, key)?;
         check_id(namespace, self.has_id())?;
-        if let Err(too_large) = check_count_of(namespace, &node.config, self.count) {
-            return Box::pin(self.taken_before(term, namespace, too_large, deadline)).await;
+        if !self.has_id() {
+            check_count_of(namespace, &node.config, self.count)?;
         }
         let taken = match namespace.config.gapless {
             false => term.next(namespace, key, self.count, deadline).await,
@@ -183,33 +183,15 @@ impl SequenceRequest for Next {
                 Box::pin(term.next_gapless(namespace, key, self.count, id, deadline)).await
             }
         };
-        taken.map_err(|error| self.not_taken(error, namespace, term))
+        taken.map_err(|error| match error {
+            // The next leader knows.
+            NextError::Unknown if self.has_id() => NoAnswer::Unknown,
+            error => failed(error, namespace, term, self.count),
+        })
     }
 
     fn to_forward(&self) -> Forward {
         Forward::Next(self.into())
-    }
-}
-
-impl Next {
-    /// What an earlier try took under the request's id. If there is none, the request is refused: its count is too large.
-    async fn taken_before(
-        &self, term: &Term, namespace: &Namespace, too_large: Refusal, deadline: Instant,
-    ) -> Attempt<Range> {
-        let Some(id) = &self.id else {
-            return Err(too_large.into());
-        };
-        let taken = term.taken_before(namespace, self.key.as_key(), self.count, id, deadline).await;
-        let taken = taken.map_err(|error| self.not_taken(error, namespace, term))?;
-        Ok(taken.ok_or(too_large)?)
-    }
-
-    fn not_taken(&self, error: NextError, namespace: &Namespace, term: &Term) -> NoAnswer {
-        match error {
-            // The next leader knows.
-            NextError::Unknown if self.has_id() => NoAnswer::Unknown,
-            error => failed(error, namespace, term, self.count),
-        }
     }
 }
 
@@ -324,23 +306,21 @@ impl SequenceRequest for NextMany {
 }
 
 impl NextMany {
-    /// As [`SequenceRequest::answer`], of a gapless namespace. A count that is too large is refused only if no earlier try
-    /// took it.
+    /// As [`SequenceRequest::answer`], of a gapless namespace. The entry that takes the numbers refuses counts that are too
+    /// large, unless an earlier try took them.
     async fn answer_gapless(
         &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
     ) -> Attempt<ManyRanges> {
         let keys = self.keys.len();
         let ask = |place| (self.keys.at(place), self.counts.get(place).copied().unwrap_or(1));
-        let too_large = |count| check_count_of(namespace, &node.config, count).err();
-        let is_allowed = |count| too_large(count).is_none();
-        let id = self.id.as_ref();
-        match term.next_many_gapless(namespace, keys, ask, is_allowed, id, deadline).await {
+        let why = |place| check_count_of(namespace, &node.config, ask(place).1).err();
+        match term.next_many_gapless(namespace, keys, ask, self.id.as_ref(), deadline).await {
             Ok(taken) => {
-                let (before, now): (Vec<usize>, Vec<usize>) =
-                    taken.too_large.iter().partition(|at| is_allowed(ask(**at).1));
+                let (now, before): (Vec<usize>, Vec<usize>) =
+                    taken.too_large.iter().partition(|place| why(**place).is_some());
                 let mut refused = Vec::new();
                 for places in [before, now].into_iter().filter(|places| !places.is_empty()) {
-                    let why = too_large(ask(places[0]).1).unwrap_or_else(left_out);
+                    let why = why(places[0]).unwrap_or_else(left_out);
                     let places = places.into_iter().map(|place| place as u32).collect();
                     refused.push(RefusedKeys { places, why });
                 }
@@ -352,12 +332,12 @@ impl NextMany {
     }
 }
 
-/// Why a key of a message with an id gets nothing although its count is allowed by now.
+/// Why a key gets nothing although its count is allowed by now.
 fn left_out() -> Refusal {
     refusal!(
         InvalidRequest,
-        "an earlier try with this request id left the key out, because its count was above count_max then; ask for this key \
-         with another request id"
+        "the try that took the numbers left the key out, because its count was above count_max then; ask for this key with \
+         another request id"
     )
 }
 
@@ -427,6 +407,7 @@ pub(super) fn failed(error: NextError, namespace: &Namespace, term: &Term, count
         )
         .at_request_clock(clock_ms),
         NextError::OverQuota { .. } => over_quota(namespace),
+        NextError::TooLarge { count_max } => too_large(namespace, count, count_max),
         NextError::MemoryFull { max_mb } => memory_full(max_mb),
         NextError::LowDisk(low) => low_disk(low),
         // It was checked before, so `max` was lowered meanwhile.

@@ -17,7 +17,7 @@ use super::{
     progression::Progression,
     request_book::{self, Remembered, Remembering, RequestTable},
     section::{Exhausted, SectionRecord},
-    take::{MessagePart, NoRoom, PartTaken, Take, Taken, Used},
+    take::{MessagePart, NoRoom, PartTaken, Taken, Used},
     worker_leases::{self, WorkerTable},
 };
 use crate::planted_bugs::{Bug, is_planted};
@@ -117,12 +117,11 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         Command::DeleteNamespace { name, forget } => {
             namespace_life::delete(table, name, *forget).map(Outcome::NamespaceDeleted)
         }
-        Command::Take { remembering, parts, no_room, now_ms } => {
+        Command::Take { remembering, parts, no_room, count_max, now_ms } => {
             write_sections(table, term, *now_ms, |table, entry| {
                 request_book::advance(table, remembering)?;
-                let taken = parts.iter();
-                let taken =
-                    taken.map(|part| apply_part(table, entry, (remembering, *no_room), part));
+                let limits = (remembering, *no_room, *count_max);
+                let taken = parts.iter().map(|part| apply_part(table, entry, limits, part));
                 taken.collect::<Result<_, _>>().map(Outcome::Took)
             })
         }
@@ -243,8 +242,8 @@ fn over_quota<T: Table>(
 }
 
 fn apply_part<T: Table>(
-    table: &mut T, entry: &mut Entry, (remembering, no_room): (&Remembering, Option<NoRoom>),
-    part: &MessagePart,
+    table: &mut T, entry: &mut Entry,
+    (remembering, no_room, count_max): (&Remembering, Option<NoRoom>, u64), part: &MessagePart,
 ) -> Result<PartTaken, T::Error> {
     let namespace = table.namespace(part.namespace);
     let Some(namespace) = namespace.filter(|namespace| namespace.config.gapless) else {
@@ -252,11 +251,12 @@ fn apply_part<T: Table>(
     };
     let config = &namespace.config;
     let (progression, quota) = (config.progression(), (config.keys_max, config.section_size));
+    let count_max = config.count_max.unwrap_or(u64::MAX).min(count_max);
     let bytes = part.id.as_ref().map_or(0, |id| Remembered::bytes(id, &part.takes));
     if let Some(id) = &part.id {
         // Exactly once: the numbers and the id are written by one entry, and found by all later ones.
         if let Some(before) = table.remembered(part.namespace, id)? {
-            return Ok(again(before, &part.takes));
+            return Ok(again(before, part));
         }
         if let Some(made_ms) = part.made_ms
             && let Some(clock_ms) = request_book::expired(table, remembering, id.lifetime, made_ms)?
@@ -272,30 +272,34 @@ fn apply_part<T: Table>(
         let section = SectionId { namespace: part.namespace, key: take.section.clone() };
         let before = table.gapless_section(&section, entry.lift)?;
         taken.push(match no_room.filter(|_| !before.exists()) {
+            _ if take.count > count_max => Taken::TooLarge { count_max },
             Some(no_room) => Taken::NoRoom(no_room),
             None => {
                 apply_take(table, entry, (&section, &before), take.count, (progression, quota))?
             }
         });
     }
-    // Whoever got nothing may ask again once more is there.
+    // Whoever got nothing may ask again once more is there. But other parts of the message may get something.
     let took = taken.iter().any(|taken| matches!(taken, Taken::Range(_)));
-    if let Some(id) = part.id.as_ref().filter(|_| took) {
-        let remembered = Remembered(part.takes.iter().cloned().zip(taken.clone()).collect());
+    if let Some(id) = part.id.as_ref().filter(|_| took || part.whole.is_some()) {
+        let takes = part.takes.iter().cloned().zip(taken.clone()).collect();
+        let remembered = Remembered { whole: part.whole, takes };
         request_book::remember(table, part.namespace, id, bytes, remembered)?;
     }
     Ok(PartTaken::Taken(taken))
 }
 
 /// The answer to a part of a message whose id is remembered.
-fn again(before: Remembered, takes: &[Take]) -> PartTaken {
-    if before.is_of(takes) {
-        return PartTaken::Repeated(before.0.into_iter().map(|(_, taken)| taken).collect());
+fn again(before: Remembered, part: &MessagePart) -> PartTaken {
+    let is_same = before.is_of(part);
+    let keys = before.takes.len() as u64;
+    let mut takes = before.takes.into_iter();
+    if is_same {
+        return PartTaken::Repeated(takes.map(|(_, taken)| taken).collect());
     }
-    let keys = before.0.len() as u64;
-    match before.0.into_iter().next() {
+    match takes.next() {
         Some((first, _)) => PartTaken::Reused(Used { keys, first }),
-        // Nothing that took nothing is remembered.
+        // No part without takes is remembered.
         None => PartTaken::NoNamespace,
     }
 }

@@ -90,6 +90,8 @@ pub enum Command {
         /// Why keys without a record take nothing, if they do not. The proposer decides it, so that every replica comes to
         /// the same.
         no_room: Option<NoRoom>,
+        /// The most numbers of a key that a call may take, by the proposer's settings. The namespace may allow fewer.
+        count_max: u64,
         /// As in a bump.
         now_ms: u64,
     },

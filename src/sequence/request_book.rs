@@ -19,21 +19,23 @@ use serde::{Deserialize, Serialize};
 use super::{
     ids::NamespaceId,
     request_id::{LIFETIMES, Lifetime, PartId},
-    take::{Take, Taken},
+    take::{MessagePart, Take, Taken},
 };
 use crate::planted_bugs::{Bug, is_planted};
 
 /// What a part of a message took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remembered(pub Vec<(Take, Taken)>);
+pub struct Remembered {
+    /// The checksum of the whole message, if it has several parts.
+    pub whole: Option<u32>,
+    /// What was asked for, and the answers.
+    pub takes: Vec<(Take, Taken)>,
+}
 
 impl Remembered {
-    /// True if a part with these takes is the one that is remembered, or that one without the takes whose counts were not
-    /// allowed when it came: those are greater than all that are remembered. What is allowed may change between two tries.
-    pub fn is_of(&self, takes: &[Take]) -> bool {
-        let most = self.0.iter().map(|(take, _)| take.count).max();
-        let allowed = takes.iter().filter(|take| Some(take.count) <= most);
-        self.0.iter().map(|(take, _)| take).eq(allowed)
+    /// True if it is what this part took.
+    pub fn is_of(&self, part: &MessagePart) -> bool {
+        self.whole == part.whole && self.takes.iter().map(|(take, _)| take).eq(&part.takes)
     }
 
     /// How many bytes a part with these takes counts, on the disks of each node.

@@ -21,6 +21,9 @@ pub struct MessagePart {
     pub id: Option<PartId>,
     /// When the message was made, by the table's clock. A copy of it that comes when its id may be forgotten takes nothing.
     pub made_ms: Option<u64>,
+    /// The checksum of all that the message takes, if it has an id and several parts. So the first part tells whether the id
+    /// was used for another message, before anything is taken.
+    pub whole: Option<u32>,
     /// What it takes, in this order.
     pub takes: Vec<Take>,
 }
@@ -39,7 +42,7 @@ pub struct Take {
 pub enum PartTaken {
     /// An answer for each take, in order.
     Taken(Vec<Taken>),
-    /// As before: an earlier entry took this, under the same id. It may have left out the takes with the greatest counts.
+    /// As before: an earlier entry took this, under the same id.
     Repeated(Vec<Taken>),
     /// The id was used for another message.
     Reused(Used),
@@ -93,6 +96,11 @@ pub enum Taken {
     OverQuota {
         /// The namespace's `keys_max` when the take was applied.
         keys_max: u64,
+    },
+    /// The count is greater than it may be.
+    TooLarge {
+        /// The most that a count could be when the take was applied.
+        count_max: u64,
     },
 }
 

@@ -64,11 +64,11 @@ pub enum Protocol {
     Http1,
 }
 
-/// Serves the connections of `listener` until `stop`, each with what `service` makes for its place. Then it accepts no more,
-/// and returns once the calls in progress are answered.
+/// Serves the connections of `listener` until `stop`, each with what `service` makes for its place and its stream. Then it
+/// accepts no more, and returns once the calls in progress are answered.
 pub async fn serve<S: Answering>(
-    listener: TcpListener, service: impl Fn(&Arc<Place>) -> S, protocol: Protocol, limits: Limits,
-    stop: CancellationToken,
+    listener: TcpListener, service: impl Fn(&Arc<Place>, &TcpStream) -> S, protocol: Protocol,
+    limits: Limits, stop: CancellationToken,
 ) {
     let idle = limits.idle;
     let of_connection = stop.clone();
@@ -80,14 +80,14 @@ pub async fn serve<S: Answering>(
             };
             let serve = |stream, place: Arc<Place>| {
                 let http2 = http2(bounds, idle, &place);
-                let (service, stop) = (service(&place), of_connection.clone());
+                let (service, stop) = (service(&place, &stream), of_connection.clone());
                 serve_http2(stream, http2, service, place, idle, stop)
             };
             accept(listener, limits, stop, serve).await;
         }
         Protocol::Http1 => {
             let serve = |stream, place: Arc<Place>| {
-                let (service, stop) = (service(&place), of_connection.clone());
+                let (service, stop) = (service(&place, &stream), of_connection.clone());
                 http1::serve(stream, service, place, Times::with_idle(idle), stop)
             };
             accept(listener, limits, stop, serve).await;

@@ -32,13 +32,13 @@ pub struct InspectedRoutes<F> {
 }
 
 impl<F> InspectedRoutes<F> {
-    /// Has `routes`, which are prepared, answer. What `inspector` makes for the path of a call looks at its body.
+    /// Has `routes`, which are prepared, answer. What `inspector` makes for a call looks at its body.
     pub fn new(routes: Routes, inspector: F) -> Self {
         InspectedRoutes { routes, inspector }
     }
 }
 
-impl<I: Inspect + Send + 'static, F: Fn(&str) -> I> Service<Request<Incoming>>
+impl<I: Inspect + Send + 'static, F: Fn(&mut Request<Incoming>) -> I> Service<Request<Incoming>>
     for InspectedRoutes<F>
 {
     type Response = <Routes as Service<Request<Incoming>>>::Response;
@@ -49,8 +49,8 @@ impl<I: Inspect + Send + 'static, F: Fn(&str) -> I> Service<Request<Incoming>>
         Service::<Request<Incoming>>::poll_ready(&mut self.routes, cx)
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let inspect = (self.inspector)(request.uri().path());
+    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
+        let inspect = (self.inspector)(&mut request);
         self.routes.call(request.map(|body| InspectedBody { body, inspect }))
     }
 }

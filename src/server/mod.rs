@@ -54,10 +54,10 @@ mod unfinished;
 mod unread;
 mod written;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tonic::service::{LayerExt, Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tower::Layer;
@@ -67,7 +67,7 @@ use addressee::Addressed;
 use connections::{Protocol, serve};
 use held::holding;
 use listeners::Listeners;
-use peer_body::from_peers;
+use peer_body::{PeerMemory, from_peers};
 pub use peer_client::GrpcTransport;
 use places::WhenFull;
 pub use services::Services;
@@ -134,7 +134,7 @@ impl Services {
         let routes = metered(routes, self.context.request_memory.clone(), patience);
         let routes = Addressed::new(routes, self.context.clone());
         let routes = errors::counting(self.context.metrics.clone()).layer(routes);
-        serve(listener, |_| routes.clone(), Protocol::Http2, limits, self.stop).await;
+        serve(listener, |_, _| routes.clone(), Protocol::Http2, limits, self.stop).await;
     }
 
     /// Serves the port for HTTP.
@@ -191,9 +191,12 @@ impl Services {
         );
         let routes = routes.prepare();
         let limits = self.limits("peer", WhenFull::EndStrangers(PEER_CONNECTIONS_MAX));
-        let (group, memory) = (&self.context.group, &self.context.request_memory);
-        let of_connection = |place: &_| {
-            from_peers(routes.clone(), group.clone(), memory.clone(), Arc::clone(place))
+        let context = &self.context;
+        let of_connection = |place: &_, stream: &TcpStream| {
+            let (group, memory) = (context.group.clone(), context.request_memory.clone());
+            let from = stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());
+            let memory = PeerMemory { group, memory, caller: context.callers.at(from) };
+            from_peers(routes.clone(), memory, Arc::clone(place))
         };
         serve(listener, of_connection, Protocol::PeerHttp2, limits, self.stop).await;
     }
@@ -207,7 +210,7 @@ impl Services {
 
     async fn serve_http1(self, listener: TcpListener, routes: axum::Router, limits: Limits) {
         let routes = Routes::from(routes).prepare();
-        serve(listener, |_| routes.clone(), Protocol::Http1, limits, self.stop).await;
+        serve(listener, |_, _| routes.clone(), Protocol::Http1, limits, self.stop).await;
     }
 
     /// The limits of a port for clients. All of these together have `client_connections_max` connections (`Callers::connect`).

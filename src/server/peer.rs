@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::{Stream, TryStreamExt, stream::BoxStream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{forwarded, held::response, services::Services};
+use super::{forwarded, held::response, peer_body::PeerMemory, services::Services};
 use crate::{
     consensus::{Group, RaftRpc},
     proto::{
@@ -26,12 +26,10 @@ impl Services {
     async fn raft(
         &self, rpc: RaftRpc, request: Request<RaftMessage>,
     ) -> Result<Response<RaftReply>, Status> {
+        let memory = request.extensions().get::<PeerMemory>().cloned();
         let message = request.into_inner();
         let group = &self.context.group;
-        let _waits = match group.is_formed() {
-            true => None,
-            false => self.context.request_memory.reserve_if_many(message.payload.len())?,
-        };
+        let _waits = memory.map(|memory| memory.reserve(message.payload.len())).transpose()?;
         let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload);
         let payload = answer.await?.into();
         let wall_ms = (rpc == RaftRpc::Append).then(|| group.wall_ms());

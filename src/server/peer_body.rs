@@ -7,7 +7,7 @@
 //! Invariant: calls of a connection whose headers are refused, or that have none, hold at most [`STRANGER_BYTES_MAX`] together,
 //! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. Whoever knows the directory and is no member ends what it begins
 //! (`arrival.rs`). A node without data tells its directory to anybody: until it is a member, the messages to it are reserved in
-//! [`RequestMemory`], whole ones until they are answered (`peer.rs`).
+//! [`PeerMemory`], whole ones until they are answered (`peer.rs`).
 
 use std::{
     mem,
@@ -20,6 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use hyper::{Request, body::Incoming};
 use prost::Message;
 use tonic::{Status, service::Routes};
 
@@ -30,8 +31,8 @@ use super::{
 };
 use crate::{
     consensus::Group,
-    node::{RequestMemory, Reservation},
-    proto::peer::Header,
+    node::{Caller, RequestMemory, Reservation},
+    proto::{Refusal, peer::Header},
 };
 
 /// How many bytes the calls of a connection may bring whose headers are refused, while they are under way: enough for
@@ -50,22 +51,49 @@ const STREAMS: [&str; 3] = [
     "/ratchet.peer.v1.Peer/Forward",
 ];
 
+/// The memory for what comes over a connection of the peer port.
+#[derive(Clone)]
+pub struct PeerMemory {
+    /// The group that the messages are for.
+    pub group: Arc<Group>,
+    /// The memory of requests.
+    pub memory: Arc<RequestMemory>,
+    /// Who sends them.
+    pub caller: Arc<Caller>,
+}
+
+impl PeerMemory {
+    /// Reserves `bytes` bytes for a message, unless this node belongs to a cluster. Until then, the leader that adds it is a
+    /// stranger like others: those of one address have their share of the memory, and leave the rest to the leader.
+    ///
+    /// # Errors
+    /// As [`RequestMemory::reserve`].
+    pub fn reserve(&self, bytes: usize) -> Result<Option<Reservation>, Refusal> {
+        match self.group.is_formed() {
+            true => Ok(None),
+            false => self.caller.clone().charge(|| self.memory.reserve_if_many(bytes)),
+        }
+    }
+}
+
 /// Has `routes`, which are prepared, answer what comes over the connection in `place` of the peer port.
 pub fn from_peers(
-    routes: Routes, group: Arc<Group>, memory: Arc<RequestMemory>, place: Arc<Place>,
-) -> InspectedRoutes<impl Fn(&str) -> LookForSender + Clone> {
+    routes: Routes, memory: PeerMemory, place: Arc<Place>,
+) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> LookForSender + Clone> {
     let strangers = Arc::new(AtomicUsize::new(0));
-    InspectedRoutes::new(routes, move |path: &str| LookForSender {
-        group: group.clone(),
-        memory: memory.clone(),
-        reservation: None,
-        place: place.clone(),
-        is_stream: STREAMS.contains(&path),
-        beginning: Beginning::default(),
-        arrival: Arrival::new(false),
-        sender: Sender::Unknown,
-        strangers: strangers.clone(),
-        bytes: 0,
+    InspectedRoutes::new(routes, move |request: &mut Request<_>| {
+        request.extensions_mut().insert(memory.clone());
+        LookForSender {
+            memory: memory.clone(),
+            reservation: None,
+            place: place.clone(),
+            is_stream: STREAMS.contains(&request.uri().path()),
+            beginning: Beginning::default(),
+            arrival: Arrival::new(false),
+            sender: Sender::Unknown,
+            strangers: strangers.clone(),
+            bytes: 0,
+        }
     })
 }
 
@@ -84,8 +112,7 @@ enum Sender {
 
 /// Looks at who makes a call.
 pub struct LookForSender {
-    group: Arc<Group>,
-    memory: Arc<RequestMemory>,
+    memory: PeerMemory,
     /// Of the message that is arriving, while this node belongs to no cluster.
     reservation: Option<Reservation>,
     place: Arc<Place>,
@@ -132,10 +159,7 @@ impl Inspect for LookForSender {
                 self.is_no_stranger();
                 // Released first: the new reservation contains the bytes of the old one.
                 self.reservation = None;
-                if !self.group.is_formed() {
-                    let announced = self.arrival.message_bytes();
-                    self.reservation = self.memory.reserve_if_many(announced)?;
-                }
+                self.reservation = self.memory.reserve(self.arrival.message_bytes())?;
                 Ok(data)
             }
         }
@@ -170,11 +194,11 @@ impl LookForSender {
 
     fn sender(&mut self, header: Result<Header, Status>) -> Sender {
         let checked = header.and_then(|header| {
-            self.group.check_header(Some(&header))?;
+            self.memory.group.check_header(Some(&header))?;
             Ok(header)
         });
         match checked {
-            Ok(header) if self.group.is_member(&header) => {
+            Ok(header) if self.memory.group.is_member(&header) => {
                 self.place.keep_for_member();
                 Sender::Member
             }

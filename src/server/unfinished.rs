@@ -15,6 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use hyper::{Request, body::Incoming};
 use tonic::{Status, service::Routes};
 
 use super::{
@@ -37,9 +38,9 @@ const STREAMS: [&str; 4] = [
 /// Routes whose requests' unfinished messages are metered in `memory`. Each part of a message may take `patience` to arrive.
 pub fn metered(
     routes: Routes, memory: Arc<RequestMemory>, patience: Duration,
-) -> InspectedRoutes<impl Fn(&str) -> Meter + Clone> {
-    InspectedRoutes::new(routes.prepare(), move |path: &str| {
-        let arrival = Arrival::new(STREAMS.contains(&path));
+) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> Meter + Clone> {
+    InspectedRoutes::new(routes.prepare(), move |request: &mut Request<_>| {
+        let arrival = Arrival::new(STREAMS.contains(&request.uri().path()));
         Meter { memory: memory.clone(), patience, arrival, reservation: None }
     })
 }

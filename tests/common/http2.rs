@@ -1,10 +1,10 @@
 //! HTTP/2 by hand: what no library sends.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 /// The kinds of frames that tests look for.
@@ -32,6 +32,15 @@ pub async fn read(stream: &mut TcpStream) -> std::io::Result<Frame> {
     let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
     stream.read_exact(&mut payload).await?;
     Ok(Frame { kind, flags, stream: u32::from_be_bytes(of), payload })
+}
+
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// A connection from another address than the tests' clients have.
+pub async fn connect_from_elsewhere(to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind((ELSEWHERE, 0).into()).expect("an address of this machine");
+    socket.connect(to).await.expect("a connection")
 }
 
 /// A connection that both ends have agreed on.

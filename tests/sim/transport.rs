@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{
-    FutureExt, StreamExt, TryFutureExt, TryStreamExt,
+    FutureExt, StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
 use ratchet::{

@@ -217,6 +217,7 @@ fn show_taken(taken: Taken) -> String {
         Err(Shortage::OverQuota { keys_max }) => format!("beyond the quota of {keys_max}"),
         Err(Shortage::LowDisk(low)) => low.to_string(),
         Err(Shortage::MemoryFull { max_mb }) => format!("no room in {max_mb} MB"),
+        Err(Shortage::TooLarge { count_max }) => format!("at most {count_max}"),
     }
 }
 

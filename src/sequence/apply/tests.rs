@@ -7,7 +7,7 @@ use super::*;
 use crate::sequence::{
     Bequest, Chunk, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
     NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, Raise,
-    RequestId, SectionKey,
+    RequestId, SectionKey, Take,
     memory_table::{MemoryTable as Memory, bumps, releases, run, settles, trims},
 };
 

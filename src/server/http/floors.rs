@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     body,
     number::{Form, Given, Number, SHOWN, Shown},
-    numbers::{self, keys},
+    numbers::{self, of_keys},
     problem::{Problem, Problems},
     request::{Due, InPath, InQuery, Node, OfKey, OfNamespace, Timeout, action, in_path, in_query},
     serve::{key, serve},
@@ -156,13 +156,13 @@ pub async fn raise_many(
     let asked: FloorsAsked = body::json(&context, body, due).await?;
     let at_least = asked.at_least.iter().map(|floor| floor.number("at_least", 1));
     let at_least = at_least.collect::<Result<Vec<u64>, Refusal>>()?;
-    let (keys, reservation) = keys(&context, namespace, &asked.keys, due).await?;
-    let namespace = namespace.to_owned();
     let of = match asked.sections {
         false => FloorOf::Key,
         true => FloorOf::Section,
     };
-    let request = RaiseMany::new(namespace, keys, at_least, of, KnownRoute::UNWANTED)?;
+    let request =
+        |keys| RaiseMany::new(namespace.to_owned(), keys, at_least, of, KnownRoute::UNWANTED);
+    let (request, reservation) = of_keys(&context, namespace, &asked.keys, due, request).await?;
     let floors = serve(&context, request, due).await?.into_iter();
     let floors = floors.map(|floor| Number(floor, form)).collect();
     body::reserved_json(&Floors { floors }, reservation)
@@ -180,8 +180,8 @@ pub async fn current_many(
     let to_read = "to read the last numbers of many keys";
     let namespace = action(&written, CURRENT, to_read, "GET, HEAD, PATCH, DELETE")?;
     let asked: LastAsked = body::json(&context, body, due).await?;
-    let (keys, reservation) = keys(&context, namespace, &asked.keys, due).await?;
-    let request = CurrentMany::new(namespace.to_owned(), keys, KnownRoute::UNWANTED)?;
+    let request = |keys| CurrentMany::new(namespace.to_owned(), keys, KnownRoute::UNWANTED);
+    let (request, reservation) = of_keys(&context, namespace, &asked.keys, due, request).await?;
     let last = serve(&context, request, due).await?.0.into_iter();
     let last = last.map(|last| (last > 0).then_some(Number(last, form)));
     let last = last.collect();

@@ -1,6 +1,6 @@
 //! Numbers: the next ones of a key, or of many keys, and the last one handed out.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use axum::{
     Json,
@@ -9,6 +9,7 @@ use axum::{
     http::{HeaderMap, HeaderValue},
     response::Response,
 };
+use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -165,11 +166,11 @@ pub async fn next_many(
         return Err(refusal!(InvalidRequest, "{why}").into());
     }
     let asked: ManyAsked = body::json(&context, body, due).await?;
-    let (keys, reservation) = keys(&context, namespace, &asked.keys, due).await?;
     let counts = asked.counts.iter().map(|count| count.number("count", 1));
     let counts = counts.collect::<Result<Vec<u64>, Refusal>>()?;
     let (id, known) = (idempotency_key(&headers)?, KnownRoute::UNWANTED);
-    let request = NextMany::new(namespace.to_owned(), keys, counts.clone(), id, known)?;
+    let request = |keys| NextMany::new(namespace.to_owned(), keys, counts.clone(), id, known);
+    let (request, reservation) = of_keys(&context, namespace, &asked.keys, due, request).await?;
     let ranges = serve(&context, request, due).await?;
     let errors = context.metrics.errors.of(Door::http);
     if let Some(exhausted) = &ranges.exhausted {
@@ -219,19 +220,28 @@ pub async fn current(
     Ok(Json(Last { last: last.map(|last| Number(last, form)) }))
 }
 
-/// The keys in a body, and the memory of the answer.
+/// The request that `request` makes of the keys in a body, and the memory of the answer. That is reserved once the request is
+/// checked, or before anything is waited for.
 ///
 /// # Errors
-/// If there are too many, or other requests hold the memory, or the namespace takes other keys.
-pub(super) async fn keys(
+/// If there are too many keys, or the namespace takes others, or other requests hold the memory; and those of `request`.
+pub(super) async fn of_keys<R>(
     context: &Arc<NodeContext>, namespace: &str, given: &[Given], due: Due,
-) -> Result<(Keys, Reservation), Refusal> {
+    request: impl FnOnce(Keys) -> Result<R, Refusal>,
+) -> Result<(R, Reservation), Refusal> {
     let count = given.len();
     if count > KEYS_MAX {
         return Err(refusal!(InvalidRequest, "the body has {count} keys; give at most {KEYS_MAX}"));
     }
-    let reservation = context.request_memory.reserve(count * KEY_BYTES)?;
-    let kind = context.key_kind(namespace, due.deadline).await;
+    let reserve = || context.request_memory.reserve(count * KEY_BYTES);
+    let mut finding = pin!(context.key_kind(namespace, due.deadline));
+    let (kind, reserved) = match finding.as_mut().now_or_never() {
+        Some(kind) => (kind, None),
+        None => {
+            let reserved = reserve()?;
+            (finding.await, Some(reserved))
+        }
+    };
     let keys = match kind? {
         KeyKind::Id => {
             let ids = given.iter().map(|key| match key {
@@ -251,5 +261,6 @@ pub(super) async fn keys(
             names.collect::<Result<_, _>>().map(Keys::Names)
         }
     };
-    Ok((keys?, reservation))
+    let request = request(keys?)?;
+    Ok((request, reserved.map_or_else(reserve, Ok)?))
 }

@@ -20,17 +20,22 @@ fn message(id: Option<&str>, takes: Vec<Take>) -> MessagePart {
     let lifetime = Lifetime::CONFIGURED;
     let id =
         id.map(|id| PartId { request: RequestId::new(id.as_bytes()).unwrap(), part: 0, lifetime });
-    MessagePart { namespace: NamespaceId(1), id, made_ms: None, takes }
+    MessagePart { namespace: NamespaceId(1), id, made_ms: None, whole: None, takes }
 }
 
 /// As many bytes as two messages of one key may count, and no third one.
 const BYTES_MAX: u64 = 300;
 
+/// The most numbers of a key in one call, by the settings of the leader.
+const COUNT_MAX: u64 = 1_000;
+
 /// Takes in `term`, when `elapsed_ms` have passed. Ids are remembered for 1 000 ms.
 fn took(table: &mut Memory, term: u64, elapsed_ms: u64, parts: Vec<MessagePart>) -> Vec<PartTaken> {
     let remembering =
         Remembering { elapsed_ms, keep_ms: 1_000, bytes_max: BYTES_MAX, forget_max: 8 };
-    match run(table, term, Command::Take { remembering, parts, no_room: None, now_ms: 0 }) {
+    let command =
+        Command::Take { remembering, parts, no_room: None, count_max: COUNT_MAX, now_ms: 0 };
+    match run(table, term, command) {
         Outcome::Took(taken) => taken,
         other => panic!("{other:?}"),
     }
@@ -72,8 +77,8 @@ fn a_take_of_a_deposed_term_and_one_in_a_namespace_with_gaps_take_nothing() {
     run(&mut table, 2, Command::Lift);
     let remembering = Remembering { elapsed_ms: 0, keep_ms: 1, bytes_max: 1, forget_max: 1 };
     let parts = vec![message(None, vec![take(7, 1)])];
-    let refused =
-        run(&mut table, 1, Command::Take { remembering, parts, no_room: None, now_ms: 0 });
+    let command = Command::Take { remembering, parts, no_room: None, count_max: 1, now_ms: 0 };
+    let refused = run(&mut table, 1, command);
     assert!(matches!(refused, Outcome::Refused(_)), "{refused:?}");
     assert!(table.sections.is_empty());
 }
@@ -94,22 +99,75 @@ fn a_message_is_answered_once_over_terms_and_its_id_refused_for_another_message(
     assert_eq!(took(&mut table, 2, 0, vec![other_part]), [taken(3, 4)]);
 }
 
+/// From now on a call may take `count_max` numbers of an invoice's key.
+fn limit_invoices(table: &mut Memory, count_max: u64) {
+    let change = NamespaceChange { count_max: Some(count_max), ..NamespaceChange::default() };
+    let limit = Command::UpdateNamespace { name: "invoice".to_owned(), change };
+    assert!(matches!(run(table, 1, limit), Outcome::Namespace(Ok(_))));
+}
+
 #[test]
-fn a_message_whose_first_try_left_out_its_greatest_counts_is_answered_as_that_try() {
+fn a_count_that_is_too_large_is_refused_and_the_message_is_remembered_as_it_was_asked() {
     let mut table = with_invoices();
-    let takes = |counts: &[(u64, u64)]| {
-        counts.iter().map(|(key, count)| take(*key, *count)).collect::<Vec<_>>()
+    let ask = |counts: &[(u64, u64)]| {
+        let takes = counts.iter().map(|(key, count)| take(*key, *count)).collect();
+        vec![message(Some("a"), takes)]
     };
-    let ask = |counts: &[(u64, u64)]| vec![message(Some("a"), takes(counts))];
-    let first = vec![range(1, 1), range(1, 3)];
-    let allowed = ask(&[(7, 1), (9, 3)]);
-    assert_eq!(took(&mut table, 1, 0, allowed), [PartTaken::Taken(first.clone())]);
-    let whole = ask(&[(7, 1), (8, 4), (9, 3)]);
-    assert_eq!(took(&mut table, 1, 0, whole), [PartTaken::Repeated(first)]);
-    let used = PartTaken::Reused(Used { keys: 2, first: take(7, 1) });
-    for other in [&[(7, 1), (8, 3), (9, 3)][..], &[(7, 1), (8, 4)], &[(8, 4)]] {
-        assert_eq!(took(&mut table, 1, 0, ask(other)), std::slice::from_ref(&used), "{other:?}");
+    limit_invoices(&mut table, 3);
+    let first = vec![range(1, 1), Taken::TooLarge { count_max: 3 }, range(1, 3)];
+    let whole = || ask(&[(7, 1), (8, 4), (9, 3)]);
+    assert_eq!(took(&mut table, 1, 0, whole()), [PartTaken::Taken(first.clone())]);
+    for count_max in [3, 1, 9] {
+        limit_invoices(&mut table, count_max);
+        assert_eq!(took(&mut table, 1, 0, whole()), [PartTaken::Repeated(first.clone())]);
+        let used = PartTaken::Reused(Used { keys: 3, first: take(7, 1) });
+        let others = [
+            &[(7, 1), (9, 3)][..],
+            &[(7, 1), (8, 5), (9, 3)],
+            &[(7, 1), (8, 4), (9, 3), (10, 5)],
+            &[(7, 1)],
+            &[(8, 4)],
+        ];
+        for other in others {
+            let reused = took(&mut table, 1, 0, ask(other));
+            assert_eq!(reused, std::slice::from_ref(&used), "{other:?}");
+        }
     }
+}
+
+#[test]
+fn the_lower_limit_of_the_namespaces_and_the_leaders_counts_and_who_got_nothing_may_ask_again() {
+    let mut table = with_invoices();
+    let ask = |count| vec![message(Some("a"), vec![take(7, count)])];
+    let too_large = |count_max| [PartTaken::Taken(vec![Taken::TooLarge { count_max }])];
+    assert_eq!(took(&mut table, 1, 0, ask(COUNT_MAX + 1)), too_large(COUNT_MAX));
+    limit_invoices(&mut table, COUNT_MAX + 1);
+    assert_eq!(took(&mut table, 1, 0, ask(COUNT_MAX + 1)), too_large(COUNT_MAX));
+    limit_invoices(&mut table, 1);
+    assert_eq!(took(&mut table, 1, 0, ask(2)), too_large(1));
+    limit_invoices(&mut table, 2);
+    assert_eq!(took(&mut table, 1, 0, ask(2)), [taken(1, 2)]);
+}
+
+#[test]
+fn a_message_of_several_parts_is_remembered_though_one_took_nothing_and_its_first_part_tells_another_one()
+ {
+    let mut table = with_invoices();
+    let part = |whole, number, takes| {
+        let mut part = message(Some("a"), takes);
+        part.id.as_mut().unwrap().part = number;
+        vec![MessagePart { whole: Some(whole), ..part }]
+    };
+    limit_invoices(&mut table, 1);
+    let nothing = vec![Taken::TooLarge { count_max: 1 }];
+    let first = || part(1, 0, vec![take(7, 2)]);
+    assert_eq!(took(&mut table, 1, 0, first()), [PartTaken::Taken(nothing.clone())]);
+    assert_eq!(took(&mut table, 1, 0, part(1, 1, vec![take(8, 1)])), [taken(1, 1)]);
+    limit_invoices(&mut table, 2);
+    assert_eq!(took(&mut table, 1, 0, first()), [PartTaken::Repeated(nothing)]);
+    let used = [PartTaken::Reused(Used { keys: 1, first: take(7, 2) })];
+    assert_eq!(took(&mut table, 1, 0, part(2, 0, vec![take(7, 2)])), used);
+    assert_eq!(took(&mut table, 1, 0, vec![message(Some("a"), vec![take(7, 2)])]), used);
 }
 
 #[test]
@@ -195,9 +253,10 @@ fn without_room_keys_with_a_record_go_on_and_a_retry_is_answered_as_the_first_tr
     let remembering =
         Remembering { elapsed_ms: 0, keep_ms: 1_000, bytes_max: BYTES_MAX, forget_max: 8 };
     let parts = vec![both(), message(Some("b"), vec![take(8, 1)])];
-    let command = Command::Take { remembering, parts, no_room: Some(no_room), now_ms: 0 };
     let first = vec![range(2, 2), Taken::NoRoom(no_room)];
     let nothing = PartTaken::Taken(vec![Taken::NoRoom(no_room)]);
+    let (no_room, count_max) = (Some(no_room), COUNT_MAX);
+    let command = Command::Take { remembering, parts, no_room, count_max, now_ms: 0 };
     let took_some = Outcome::Took(vec![PartTaken::Taken(first.clone()), nothing]);
     assert_eq!(run(&mut table, 1, command), took_some);
     // Once there is room, what took nothing may try again.
