@@ -432,7 +432,7 @@ async fn a_request_with_an_idempotency_key_is_answered_once() {
     let again = ask(2, path, "order-7", "").await;
     assert_eq!(again.body, first.body);
     let other = ask(3, "invoice/keys/7:next", "order-7", "").await;
-    assert_eq!(other.status, 400, "{}", other.body);
+    assert_eq!(other.status, 422, "{}", other.body);
     assert!(other.body.contains("used for 2 numbers of key 7 of"), "{}", other.body);
     assert!(other.body.contains(r#""reason":"REQUEST_ID_REUSED""#), "{}", other.body);
     let long = ask(3, path, &"x".repeat(65), "").await;
@@ -443,11 +443,11 @@ async fn a_request_with_an_idempotency_key_is_answered_once() {
     let again = ask(2, "invoice:next", "orders-8", r#"{"keys": [1, 7]}"#).await;
     assert_eq!(again.body, many.body);
     let book = ask(1, "book/keys/7:next", "order-7", "").await;
-    assert_eq!(book.status, 400, "{}", book.body);
+    assert_eq!(book.status, 422, "{}", book.body);
     assert!(book.body.contains("knows no request ids: ask without one"), "{}", book.body);
     let address = cluster.nodes[&1].addresses().http.expect("a port");
     let none = http(address, "POST /v1/namespaces/invoice/keys/7:next", "", "").await;
-    assert_eq!(none.status, 400, "{}", none.body);
+    assert_eq!(none.status, 422, "{}", none.body);
     let none: Value = serde_json::from_str(&none.body).expect("JSON");
     assert_eq!(none["reason"], json!("REQUEST_ID_REQUIRED"));
     assert_eq!(none["outcome"], json!("NOT_DONE"));

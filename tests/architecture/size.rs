@@ -70,7 +70,7 @@ fn limits() -> [Limit; 7] {
         limit(
             "files of node and consensus that name tonic",
             naming("tonic", &src, &["src/node/", "src/consensus/"]),
-            50,
+            0,
         ),
         limit(
             "files that name step_min, a field of a namespace",

@@ -81,16 +81,19 @@ impl Problem {
         beginning(self.refusal.message())
     }
 
-    /// The HTTP status of a gRPC code.
+    /// The HTTP status of the reason, or else of the code.
     fn status(&self) -> StatusCode {
-        match self.refusal.code() {
+        match self.code() {
             Code::Ok => StatusCode::OK,
-            Code::FailedPrecondition if self.refusal.reason() == Reason::ClusterMismatch => {
-                StatusCode::CONFLICT
-            }
-            Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
-                StatusCode::BAD_REQUEST
-            }
+            Code::FailedPrecondition => match self.refusal.reason() {
+                Reason::RequestIdReused
+                | Reason::RequestIdRequired
+                | Reason::RequestIdUnsupported
+                | Reason::RequestIdExpired => StatusCode::UNPROCESSABLE_ENTITY,
+                _ => StatusCode::CONFLICT,
+            },
+            Code::InvalidArgument => StatusCode::BAD_REQUEST,
+            Code::OutOfRange => StatusCode::CONFLICT,
             Code::Unauthenticated => StatusCode::UNAUTHORIZED,
             Code::PermissionDenied => StatusCode::FORBIDDEN,
             Code::NotFound => StatusCode::NOT_FOUND,
