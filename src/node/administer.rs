@@ -75,28 +75,28 @@ impl ForLeader for Request {
                 Some(reply) => Ok(reply),
             },
             // A deletion that is carried out twice may delete a namespace that was created again meanwhile.
-            Err(status)
+            Err(refusal)
                 if !is_harmless
-                    && (status.code() == Code::DeadlineExceeded
+                    && (refusal.code() == Code::DeadlineExceeded
                         || matches!(self, Request::DeleteNamespace(_))) =>
             {
                 Err(refusal!(
                     OutcomeUnknown,
                     "node {leader} leads and did not answer in time; whether the request was carried out is \
                      unknown: look before you ask again: {}",
-                    status.message()
+                    refusal.message()
                 ).into())
             }
             // It read the message, and found no request in it that it knows. It would not find one if it were asked again.
-            Err(status) if matches!(status.code(), Code::InvalidArgument | Code::Unimplemented) => {
+            Err(refusal) if matches!(refusal.code(), Code::InvalidArgument | Code::Unimplemented) => {
                 Err(refusal!(
                     WrongState,
                     "node {leader} leads, and its release does not know this request; upgrade it: {}",
-                    status.message()
+                    refusal.message()
                 ).into())
             }
-            Err(status) => {
-                tracing::debug!(leader, %status, "administration");
+            Err(refusal) => {
+                tracing::debug!(leader, %refusal, "administration");
                 Err(if is_harmless { NoAnswer::Unanswered } else { NoAnswer::Unknown })
             }
         }

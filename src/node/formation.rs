@@ -37,8 +37,8 @@ pub async fn form(context: Arc<NodeContext>) {
         );
     }
     // It has no `peers`, so nobody is met, and nothing is waited for.
-    if let Err(status) = context.found_with_peers(Instant::now() + RETRY).await {
-        context.fail(format!("the cluster of --dev is not founded: {}", status.message()));
+    if let Err(refusal) = context.found_with_peers(Instant::now() + RETRY).await {
+        context.fail(format!("the cluster of --dev is not founded: {}", refusal.message()));
     }
 }
 
@@ -116,15 +116,15 @@ impl NodeContext {
         self.check_is_of_peers()?;
         let members = match self.claim_peers(latest).await {
             Ok(members) => members,
-            Err(status)
+            Err(refusal)
                 if (self.founding_claim.lock().await)
                     .is_held_by_another_founder(self.config.node_id) =>
             {
                 // If that one founds the cluster, that is as good.
                 let named = timeout_at(latest, self.group.view().until_named()).await;
-                return named.map(|_| false).map_err(|_| status);
+                return named.map(|_| false).map_err(|_| refusal);
             }
-            Err(status) => return Err(status),
+            Err(refusal) => return Err(refusal),
         };
         match self.group.found(members).await {
             Ok(()) => {
@@ -164,7 +164,7 @@ impl NodeContext {
             let claimed = timeout_at(latest, self.claim_twice(founder, &members)).await;
             let why = match claimed {
                 Ok(Ok(())) => return Ok(members),
-                Ok(Err(status)) => status,
+                Ok(Err(refusal)) => refusal,
                 Err(_) => refusal!(NotFounded, "a node of peers gave no second answer"),
             };
             self.founding_claim.lock().await.let_go(founder);
@@ -228,10 +228,10 @@ impl NodeContext {
         let mut why = format!("node {id} at {address}: no answer yet");
         loop {
             match timeout_at(latest, self.introduce(id, address, purpose)).await {
-                Ok(Err(status)) if status.code() == Code::Unavailable => {
-                    if status.message() != why {
-                        tracing::info!("waiting for {}", status.message());
-                        why = status.message().to_owned();
+                Ok(Err(refusal)) if refusal.code() == Code::Unavailable => {
+                    if refusal.message() != why {
+                        tracing::info!("waiting for {}", refusal.message());
+                        why = refusal.message().to_owned();
                     }
                 }
                 Ok(answer) => return answer,

@@ -160,8 +160,8 @@ impl Link {
         let opened = self.transport.forward(address, ReceiverStream::new(stream).boxed()).await;
         let mut replies = match opened {
             Ok(replies) => replies,
-            Err(status) => {
-                let (leader, why) = (self.leader, status.message());
+            Err(refusal) => {
+                let (leader, why) = (self.leader, refusal.message());
                 tracing::debug!(leader, address, why, "no stream to forward on");
                 return;
             }
@@ -214,11 +214,11 @@ impl Link {
                 }
                 true
             }
-            Some(Err(status)) => {
-                tracing::debug!(leader = self.leader, %status, "the stream broke");
+            Some(Err(refusal)) => {
+                tracing::debug!(leader = self.leader, %refusal, "the stream broke");
                 // Another node, or none of this cluster, has the leader's address: it refuses the header, which all messages
                 // have in common, so nothing was done.
-                while status.code() == Code::FailedPrecondition
+                while refusal.code() == Code::FailedPrecondition
                     && let Some((&id, _)) = pending.first_key_value()
                 {
                     deliver(pending, ForwardReply { id, reply: None }, &self.metrics);

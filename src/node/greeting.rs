@@ -53,7 +53,7 @@ impl NodeContext {
                         let told = Introduction::told(hello.build, resp, http);
                         warn_of(id, self.introductions.note(id, told));
                     }
-                    Err(status) => tracing::debug!(peer = id, %status, "no greeting"),
+                    Err(refusal) => tracing::debug!(peer = id, %refusal, "no greeting"),
                 }
             });
             join_all(greeted).await;

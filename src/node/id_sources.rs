@@ -206,10 +206,10 @@ impl Lessor for Leader {
         };
         let lease = match (self.administer)(Request::LeaseWorker(request)).await {
             Ok(reply) => v1::WorkerLease::try_from(reply).map_err(NotLeased::Failed)?,
-            Err(status) if renew.is_some() && status.code() == Code::FailedPrecondition => {
+            Err(refusal) if renew.is_some() && refusal.code() == Code::FailedPrecondition => {
                 return Err(NotLeased::Lost);
             }
-            Err(status) => return Err(NotLeased::Failed(status)),
+            Err(refusal) => return Err(NotLeased::Failed(refusal)),
         };
         let grant = Grant {
             worker: lease.worker.into(),
@@ -237,21 +237,21 @@ impl Lessor for Leader {
             held: Some(as_message(held)),
             used_ms,
         };
-        if let Err(status) = (self.administer)(Request::ReleaseWorker(request)).await {
+        if let Err(refusal) = (self.administer)(Request::ReleaseWorker(request)).await {
             tracing::debug!(
                 namespace = self.namespace,
-                %status,
+                %refusal,
                 "a worker id was not given back; it is free once its ceiling has passed"
             );
         }
     }
 
-    fn is_final(status: &Refusal) -> bool {
-        match status.code() {
+    fn is_final(refusal: &Refusal) -> bool {
+        match refusal.code() {
             // It may take until somebody has mended the clock.
-            Code::Unavailable => status.reason() == Reason::ClockDoubted,
+            Code::Unavailable => refusal.reason() == Reason::ClockDoubted,
             Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument => true,
-            Code::ResourceExhausted => status.retry_after_ms.is_none(),
+            Code::ResourceExhausted => refusal.retry_after_ms.is_none(),
             _ => false,
         }
     }

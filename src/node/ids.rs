@@ -223,7 +223,7 @@ impl NodeContext {
         let get = Request::GetNamespace(v1::GetNamespaceRequest { namespace: name.to_owned() });
         match Box::pin(self.administer(get, Origin::Client, deadline)).await {
             Ok(reply) => drop(v1::Namespace::try_from(reply)?),
-            Err(Failure::Refused(status)) if status.code() == Code::NotFound => {
+            Err(Failure::Refused(refusal)) if refusal.code() == Code::NotFound => {
                 return Err(not_found(name).into());
             }
             Err(failure) => return Err(failure),
@@ -245,11 +245,13 @@ impl NodeContext {
     ) -> Refusal {
         let name = &request.namespace;
         match not_taken {
-            NotTaken::Refused(status) => status,
+            NotTaken::Refused(refusal) => refusal,
             // Every worker id is held: the text says when the first one is free.
-            NotTaken::NoLease(Some(status)) if status.code() == Code::ResourceExhausted => status,
-            NotTaken::NoLease(Some(status)) => {
-                let why = status.message();
+            NotTaken::NoLease(Some(refusal)) if refusal.code() == Code::ResourceExhausted => {
+                refusal
+            }
+            NotTaken::NoLease(Some(refusal)) => {
+                let why = refusal.message();
                 refusal!(
                     NoLeader,
                     "namespace {name:?}: no worker id was leased before the deadline: {why}"

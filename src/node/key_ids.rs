@@ -148,8 +148,8 @@ impl NodeContext {
                         false => Duration::ZERO,
                     }
                 }
-                Err(status) => {
-                    batch.refuse(&status);
+                Err(refusal) => {
+                    batch.refuse(&refusal);
                     Duration::ZERO
                 }
             };

@@ -241,11 +241,11 @@ impl Batch {
     }
 
     /// Tells all of them why they get nothing.
-    pub fn refuse(&mut self, status: &Refusal) {
+    pub fn refuse(&mut self, refusal: &Refusal) {
         for waiter in self.waiters.drain(..) {
             waiter.demand.take_off(u32::MAX);
             // As in `share`.
-            let _ = waiter.answer.send(Err(status.clone()));
+            let _ = waiter.answer.send(Err(refusal.clone()));
         }
     }
 }

@@ -74,8 +74,8 @@ pub enum NoAnswer {
 }
 
 impl From<Refusal> for NoAnswer {
-    fn from(status: Refusal) -> Self {
-        NoAnswer::Refused(status)
+    fn from(refusal: Refusal) -> Self {
+        NoAnswer::Refused(refusal)
     }
 }
 
@@ -108,8 +108,8 @@ impl From<Failure> for Refusal {
 }
 
 impl From<Refusal> for Failure {
-    fn from(status: Refusal) -> Self {
-        Failure::Refused(status)
+    fn from(refusal: Refusal) -> Self {
+        Failure::Refused(refusal)
     }
 }
 
@@ -204,12 +204,12 @@ impl NodeContext {
             match attempt {
                 Ok(answer) => return Ok(answer),
                 // The attempt before may have taken numbers under the id, or carried out what libraries would now repeat.
-                Err(NoAnswer::Refused(status))
-                    if may_be_done && (request.has_id() || is_repeated(&status)) =>
+                Err(NoAnswer::Refused(refusal))
+                    if may_be_done && (request.has_id() || is_repeated(&refusal)) =>
                 {
                     return Err(outcome_unknown().into());
                 }
-                Err(NoAnswer::Refused(status)) => return Err(status.into()),
+                Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
                 Err(NoAnswer::Mistaken) if origin != Origin::Client => {
                     return Err(self.mistaken().into());
                 }
@@ -284,8 +284,8 @@ impl NodeContext {
 }
 
 /// True if libraries repeat a call by themselves that is answered so.
-fn is_repeated(status: &Refusal) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::ResourceExhausted)
+fn is_repeated(refusal: &Refusal) -> bool {
+    matches!(refusal.code(), Code::Unavailable | Code::ResourceExhausted)
 }
 
 /// UNKNOWN for a request that may have been carried out.

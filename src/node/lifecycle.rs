@@ -160,8 +160,8 @@ impl Node {
         self.context.group.retire();
         let deadline = tokio::time::Instant::now() + self.context.handover_max();
         self.context.give_workers_back().await;
-        if let Err(status) = self.context.hand_over_to_anyone(deadline).await {
-            tracing::info!(reason = status.message(), "stopping before the handover is complete");
+        if let Err(refusal) = self.context.hand_over_to_anyone(deadline).await {
+            tracing::info!(reason = refusal.message(), "stopping before the handover is complete");
         }
     }
 

@@ -49,7 +49,7 @@ impl NodeContext {
             match self.transport.hello(address, hello, super::hello::HELLO_TIMEOUT).await {
                 Ok(hello) if hello.formed => return Some(id),
                 Ok(_) => {}
-                Err(status) => tracing::debug!(peer = id, %status, "no greeting"),
+                Err(refusal) => tracing::debug!(peer = id, %refusal, "no greeting"),
             }
         }
         None

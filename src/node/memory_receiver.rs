@@ -105,7 +105,7 @@ impl NodeContext {
     /// What the sender of a memory is told.
     fn refuse_memory(&self, why: NotInherited) -> Refusal {
         let (node, max_mb) = (self.config.node_id, 2 * self.config.memory_max_mb);
-        let status = match why {
+        let refusal = match why {
             NotInherited::TooLarge => refusal!(
                 MemoryFull,
                 "the memory takes more than the {max_mb} MB that node {node} gives it, twice its memory_max_mb; give \
@@ -116,7 +116,7 @@ impl NodeContext {
                 refusal!(InvalidRequest, "{}", why)
             }
         };
-        tracing::warn!(why = status.message(), "the memory of the leader is not taken");
-        status
+        tracing::warn!(why = refusal.message(), "the memory of the leader is not taken");
+        refusal
     }
 }

@@ -70,7 +70,7 @@ impl SendFailed {
     /// What the successor is good for.
     pub fn persistence(&self) -> Persistence {
         match self {
-            SendFailed::Receiver(status) => match status.code() {
+            SendFailed::Receiver(refusal) => match refusal.code() {
                 Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Aborted => {
                     Persistence::Transient
                 }

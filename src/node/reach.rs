@@ -65,7 +65,7 @@ mod tests {
     fn members_on_loopback_and_members_on_a_network_do_not_go_together() {
         let check = |one: Member, two: Member| {
             let checked = check_reach(&BTreeMap::from([(1, one), (2, two)]));
-            checked.map_err(|status| status.message().to_owned())
+            checked.map_err(|refusal| refusal.message().to_owned())
         };
         let open = || member("10.0.0.2:7601", "two.example:7600");
         assert_eq!(check(open(), open()), Ok(()));

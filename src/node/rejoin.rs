@@ -112,10 +112,10 @@ impl Asker<'_> {
         for one in join_all(asked).await {
             match one {
                 Ok(peers) => answered.extend(peers),
-                Err(status) if status.code() == Code::DataLoss => {
-                    return Err(StoreError::Refused(status.message().to_owned()).into());
+                Err(refusal) if refusal.code() == Code::DataLoss => {
+                    return Err(StoreError::Refused(refusal.message().to_owned()).into());
                 }
-                Err(status) => tracing::debug!(%status, "a peer does not answer"),
+                Err(refusal) => tracing::debug!(%refusal, "a peer does not answer"),
             }
         }
         Ok(answered)

@@ -56,9 +56,9 @@ impl NodeContext {
                     let reserved = self.request_memory.reserve(request.bytes());
                     // An entry that takes its numbers may be under way.
                     let reserved =
-                        reserved.map_err(|status| match self.may_be_gapless(&request) {
-                            true => outcome_unknown(&status.message(), request.namespace()),
-                            false => status,
+                        reserved.map_err(|refusal| match self.may_be_gapless(&request) {
+                            true => outcome_unknown(&refusal.message(), request.namespace()),
+                            false => refusal,
                         })?;
                     (here.await, Some(reserved))
                 }
@@ -66,7 +66,7 @@ impl NodeContext {
         };
         let answered = match attempt {
             Ok(answered) => answered,
-            Err(NoAnswer::Refused(status)) => return Err(status.into()),
+            Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
             Err(NoAnswer::Mistaken) => return Err(self.mistaken().into()),
             Err(lost @ (NoAnswer::Unanswered | NoAnswer::Unknown)) => {
                 let may_be_done = matches!(lost, NoAnswer::Unknown);

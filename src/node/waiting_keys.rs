@@ -45,7 +45,7 @@ impl NotServed {
     pub fn no_answer(self, failed: impl FnOnce(NextError) -> NoAnswer) -> NoAnswer {
         match self {
             NotServed::Term(error) => failed(error),
-            NotServed::MayNotWait(status) => status.into(),
+            NotServed::MayNotWait(refusal) => refusal.into(),
         }
     }
 }

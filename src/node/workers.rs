@@ -133,7 +133,7 @@ impl NodeContext {
 pub(super) fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> NoAnswer {
     let name = &ids.name;
     NoAnswer::Refused(match served {
-        Err(status) => status,
+        Err(refusal) => refusal,
         Ok(Served::NoneFree { in_ms }) => refusal!(
             WorkersHeld,
             "all {} worker ids of namespace {name:?} are held; the first one may be free in {} s",

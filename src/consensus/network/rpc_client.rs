@@ -55,7 +55,7 @@ impl RpcClient {
     ) -> Result<RaftReply, RPCError<Types>> {
         let address = self.address();
         let sent = self.transport.raft(&address, rpc, message, timeout).await;
-        sent.map_err(|status| self.failed(rpc, &status))
+        sent.map_err(|refusal| self.failed(rpc, &refusal))
     }
 
     /// Asks `question`, and reads the answer.
@@ -104,10 +104,10 @@ impl RpcClient {
         })
     }
 
-    fn failed(&self, rpc: RaftRpc, status: &Refusal) -> RPCError<Types> {
+    fn failed(&self, rpc: RaftRpc, refusal: &Refusal) -> RPCError<Types> {
         let (target, address) = (self.target, self.address());
-        let text = format!("{rpc:?} to node {target} at {address}: {}", status.message());
-        match status.code() {
+        let text = format!("{rpc:?} to node {target} at {address}: {}", refusal.message());
+        match refusal.code() {
             Code::DeadlineExceeded | Code::Cancelled => {
                 RPCError::Network(NetworkError::from_string(text))
             }

@@ -87,22 +87,24 @@ impl SnapshotSender {
                 Ok(response)
             }
             // The peer cannot be reached: Raft asks again soon.
-            Err(status) if matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded) => {
-                Err(Unreachable::from_string(status.message()).into())
+            Err(refusal)
+                if matches!(refusal.code(), Code::Unavailable | Code::DeadlineExceeded) =>
+            {
+                Err(Unreachable::from_string(refusal.message()).into())
             }
-            Err(status) => {
+            Err(refusal) => {
                 self.metrics.snapshot_failures.inc();
                 let doublings = self.failures_in_a_row.min(RETRY_DOUBLINGS_MAX);
                 let retry = RETRY * 2u32.pow(doublings);
                 self.failures_in_a_row += 1;
                 tracing::warn!(
                     peer = self.client.target,
-                    reason = status.message(),
+                    reason = refusal.message(),
                     retry_seconds = retry.as_secs(),
                     "a snapshot was not installed; another one is sent later"
                 );
                 tokio::time::sleep(retry).await;
-                Err(Unreachable::from_string(status.message()).into())
+                Err(Unreachable::from_string(refusal.message()).into())
             }
         }
     }
@@ -165,10 +167,10 @@ impl SnapshotSender {
             // If reading failed, that is the reason for whatever the peer answered.
             bytes += read.map_err(|why| refusal!(Internal, "{why}"))?;
         }
-        let reply = reply.map_err(|status| {
+        let reply = reply.map_err(|refusal| {
             let target = self.client.target;
-            let text = format!("snapshot to node {target}: {}", status.message());
-            status.retold(text)
+            let text = format!("snapshot to node {target}: {}", refusal.message());
+            refusal.retold(text)
         })?;
         Ok((reply, bytes))
     }

@@ -171,8 +171,8 @@ impl Connection<'_> {
         } else if self.reader.held() >= READ_BYTES {
             match self.context.request_memory.reserve(self.reader.held()) {
                 Ok(reservation) => self.reservation = Some(reservation),
-                Err(status) => {
-                    let refused = Refused::from(status);
+                Err(refusal) => {
+                    let refused = Refused::from(refusal);
                     self.replies.refuse(&refused, 1, &self.context.metrics);
                     over = Err(io::Error::new(io::ErrorKind::OutOfMemory, refused.why));
                 }
@@ -237,8 +237,8 @@ impl Connection<'_> {
         let rest = &bytes[sent..];
         if !rest.is_empty() {
             let reserved = self.context.request_memory.reserve(rest.len());
-            let _reserved = reserved.map_err(|status| {
-                io::Error::new(io::ErrorKind::OutOfMemory, status.message().to_owned())
+            let _reserved = reserved.map_err(|refusal| {
+                io::Error::new(io::ErrorKind::OutOfMemory, refusal.message().to_owned())
             })?;
             timeout(self.idle, self.writing.write_all(rest)).await??;
         }

@@ -29,17 +29,17 @@ where
     Refusal: From<E>,
 {
     fn from(error: E) -> Self {
-        let status = Refusal::from(error);
+        let refusal = Refusal::from(error);
         Refused {
-            word: match status.code() {
+            word: match refusal.code() {
                 Code::Unavailable | Code::Cancelled | Code::Aborted => "LOADING",
                 Code::DeadlineExceeded => "TRYAGAIN",
                 // Otherwise it is a limit that waiting does not lift.
-                Code::ResourceExhausted if status.retry_after_ms.is_some() => "TRYAGAIN",
+                Code::ResourceExhausted if refusal.retry_after_ms.is_some() => "TRYAGAIN",
                 _ => "ERR",
             },
-            code: status.code(),
-            why: status.message().to_owned(),
+            code: refusal.code(),
+            why: refusal.message().to_owned(),
         }
     }
 }

@@ -81,12 +81,12 @@ impl<'a> Mapped<'a> {
                 let of = (self.setting, namespace, self.row());
                 next_id(context, of, &format, asked, due).await
             }
-            Some(Err(status)) => Err(NoNumber::Other(status)),
+            Some(Err(refusal)) => Err(NoNumber::Other(refusal)),
             None => self.next_plain(context, asked, due).await,
         };
         number.map_err(|why| match why {
-            NoNumber::Said(status) => status,
-            NoNumber::Other(status) => self.blamed(status),
+            NoNumber::Said(refusal) => refusal,
+            NoNumber::Other(refusal) => self.blamed(refusal),
         })
     }
 
@@ -106,7 +106,7 @@ impl<'a> Mapped<'a> {
         }
         let said = Said::of(part, asked)?;
         let taken = self.take(context, said.text.as_bytes(), 1, due).await;
-        taken.map(|range| range.first).map_err(|status| said.failed(status))
+        taken.map(|range| range.first).map_err(|refusal| said.failed(refusal))
     }
 
     /// Takes the next `count` numbers of the key.
@@ -118,7 +118,7 @@ impl<'a> Mapped<'a> {
         self, context: &Arc<NodeContext>, count: u64, due: Due,
     ) -> Result<Range, Refusal> {
         let taken = self.take(context, self.key.key, count, due).await;
-        taken.map_err(|status| self.blamed(status))
+        taken.map_err(|refusal| self.blamed(refusal))
     }
 
     async fn take(
@@ -136,28 +136,28 @@ impl<'a> Mapped<'a> {
     }
 
     /// The status, and a warning if the operator has to do something.
-    fn blamed(self, status: Refusal) -> Refusal {
-        match status.code() {
+    fn blamed(self, refusal: Refusal) -> Refusal {
+        match refusal.code() {
             Code::InvalidArgument | Code::NotFound => {
-                self.warn_operator(refusal!(WrongState, "{}", status.message()))
+                self.warn_operator(refusal!(WrongState, "{}", refusal.message()))
             }
-            Code::OutOfRange | Code::FailedPrecondition => self.warn_operator(status),
-            _ => status,
+            Code::OutOfRange | Code::FailedPrecondition => self.warn_operator(refusal),
+            _ => refusal,
         }
     }
 
     /// Tells the operator that clients get no numbers until somebody changes a setting or a namespace. Returns `status`.
-    pub fn warn_operator(self, status: Refusal) -> Refusal {
+    pub fn warn_operator(self, refusal: Refusal) -> Refusal {
         WARNINGS.warn(|| {
             tracing::warn!(
                 setting = self.setting,
                 name = self.name,
                 namespace = self.key.namespace,
                 key = shown(self.key.key),
-                why = status.message(),
+                why = refusal.message(),
                 "clients of another id generator get no numbers"
             );
         });
-        status
+        refusal
     }
 }

@@ -82,12 +82,12 @@ impl<'a> Chosen<'a> {
 
     /// Why the format has no such ids.
     fn unfit(&self, error: &EncodeError) -> NoNumber {
-        let status = refusal!(InvalidRequest, "{}", error);
+        let refusal = refusal!(InvalidRequest, "{}", error);
         match error {
             EncodeError::TooLarge { field, .. } if self.is_by_caller(field) => {
-                NoNumber::Said(status)
+                NoNumber::Said(refusal)
             }
-            _ => NoNumber::Other(status),
+            _ => NoNumber::Other(refusal),
         }
     }
 }
@@ -106,7 +106,7 @@ pub async fn next_id(
         None => None,
         Some(said) => {
             let found = key(context, namespace, said.text.as_bytes(), due).await;
-            Some(found.map_err(|status| said.failed(status))?)
+            Some(found.map_err(|refusal| said.failed(refusal))?)
         }
     };
     let id = match of {

@@ -28,8 +28,8 @@ pub enum NoNumber {
 }
 
 impl From<Refusal> for NoNumber {
-    fn from(status: Refusal) -> Self {
-        NoNumber::Other(status)
+    fn from(refusal: Refusal) -> Self {
+        NoNumber::Other(refusal)
     }
 }
 
@@ -58,10 +58,10 @@ impl<'a> Said<'a> {
     }
 
     /// A failure of a request for it.
-    pub fn failed(&self, status: Refusal) -> NoNumber {
-        match self.by_caller && status.code() == Code::InvalidArgument {
-            true => NoNumber::Said(status),
-            false => NoNumber::Other(status),
+    pub fn failed(&self, refusal: Refusal) -> NoNumber {
+        match self.by_caller && refusal.code() == Code::InvalidArgument {
+            true => NoNumber::Said(refusal),
+            false => NoNumber::Other(refusal),
         }
     }
 }
