@@ -8,7 +8,7 @@ mod replies;
 
 pub use packages::{peer::v1 as peer, v1};
 pub(crate) use reasons::refusal;
-pub use reasons::{Refusal, explained, name_of_outcome, name_of_reason, reason_of, retry_after_ms};
+pub use reasons::{Refusal, name_of_outcome, name_of_reason, reason_of, retry_after_ms};
 /// The codes of `Failure`.
 pub use tonic::Code;
 

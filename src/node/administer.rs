@@ -133,7 +133,7 @@ impl NodeContext {
     /// Has the leader carry out a request before `deadline`.
     ///
     /// # Errors
-    /// [`Failure`]: a status with what was wrong, or, for a peer's request, who leads instead.
+    /// [`Failure`]: a refusal with what was wrong, or, for a peer's request, who leads instead.
     pub async fn administer(
         self: &Arc<Self>, request: Request, origin: Origin, deadline: Instant,
     ) -> Result<Reply, Failure> {

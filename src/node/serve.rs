@@ -34,7 +34,7 @@ impl NodeContext {
     /// Answers a request before `deadline`, from here or from the leader.
     ///
     /// # Errors
-    /// [`Failure`]: a status that says what was wrong, or, for a peer's request, who leads instead.
+    /// [`Failure`]: a refusal that says what was wrong, or, for a peer's request, who leads instead.
     pub async fn serve<Q: SequenceRequest>(
         self: &Arc<Self>, request: Q, origin: Origin, deadline: Instant,
     ) -> Result<Answered<Q::Answer>, Failure> {

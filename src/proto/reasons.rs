@@ -149,14 +149,6 @@ pub fn name_of_outcome(outcome: Outcome) -> &'static str {
     outcome.as_str_name().trim_start_matches("OUTCOME_")
 }
 
-/// The status with its reason and outcome among its details. For what leaves this node.
-pub fn explained(status: Status) -> Status {
-    match status.details().is_empty() {
-        true => Refusal::from(status).into(),
-        false => status,
-    }
-}
-
 /// After how many milliseconds to ask again, if a status says so.
 pub fn retry_after_ms(status: &Status) -> Option<u64> {
     let told = status.metadata().get(RETRY_AFTER)?;
@@ -269,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_status_without_a_reason_gets_that_of_its_code_when_it_leaves() {
-        let plain = explained(Status::invalid_argument("count is 0"));
+        let plain = Status::from(Refusal::from(Status::invalid_argument("count is 0")));
         let info = plain.get_details_error_info().expect("an ErrorInfo");
         assert_eq!((&*info.reason, &*info.domain), ("INVALID_REQUEST", "ratchet"));
         assert_eq!(info.metadata[OUTCOME], "NOT_DONE");
