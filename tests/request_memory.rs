@@ -180,12 +180,10 @@ async fn a_request_over_http_that_nobody_could_answer_is_told_so_however_many_ot
         ("book:next", r#"{"keys": [1], "counts": [1, 2]}"#, 400),
         ("book:raise", r#"{"keys": ["a"], "at_least": [1]}"#, 400),
         ("book:current", r#"{"keys": ["a"]}"#, 400),
-        ("No:next", r#"{"keys": [1]}"#, 400),
+        ("none:next", r#"{"keys": [1]}"#, 404),
         ("book:next", r#"{"keys": [1]}"#, 429),
         ("book:raise", r#"{"keys": [1], "at_least": [1]}"#, 429),
         ("book:current", r#"{"keys": [1]}"#, 429),
-        // Whoever has to ask the leader for a namespace waits.
-        ("none:next", r#"{"keys": [1]}"#, 429),
     ] {
         let page = http(at, &format!("POST /v1/namespaces/{what}"), "", body).await;
         assert_eq!(page.status, status, "{what} {body}: {}", page.body);

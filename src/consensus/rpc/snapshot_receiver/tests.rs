@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
+use futures::stream::BoxStream;
 use openraft::{EntryPayload, Membership, entry::RaftEntry, vote::RaftLeaderId};
 use openraft::{storage::RaftStateMachine, type_config::async_runtime::watch::WatchReceiver};
 use tempfile::TempDir;
@@ -10,10 +12,9 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{GroupConfig, RaftRpc, StateMachine},
+    consensus::{GroupConfig, RaftRpc, StateMachine, Transport},
     metrics::Metrics,
-    proto::{Code, Refusal, peer::Header},
-    server::GrpcTransport,
+    proto::{Code, Refusal, peer::*},
     storage::{Entry, Member, Store, StoreOptions, codec},
     tasks::Tasks,
 };
@@ -41,6 +42,50 @@ fn store(dir: &Path) -> Arc<Store> {
     Store::open(dir, "test", 2, StoreOptions::new(clock)).unwrap()
 }
 
+/// Nobody is reached over it.
+struct NoNetwork;
+
+fn nobody<T>() -> Result<T, Refusal> {
+    Err(refusal!(NoLeader, "nobody is there"))
+}
+
+#[async_trait]
+impl Transport for NoNetwork {
+    async fn raft(
+        &self, _: &str, _: RaftRpc, _: RaftMessage, _: Duration,
+    ) -> Result<RaftReply, Refusal> {
+        nobody()
+    }
+
+    async fn install_snapshot(
+        &self, _: &str, _: BoxStream<'static, SnapshotPart>,
+    ) -> Result<RaftReply, Refusal> {
+        nobody()
+    }
+
+    async fn send_memory(
+        &self, _: &str, _: BoxStream<'static, MemoryPart>,
+    ) -> Result<MemoryReply, Refusal> {
+        nobody()
+    }
+
+    async fn hello(&self, _: &str, _: HelloRequest, _: Duration) -> Result<HelloResponse, Refusal> {
+        nobody()
+    }
+
+    async fn forward(
+        &self, _: &str, _: BoxStream<'static, ForwardRequests>,
+    ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
+        nobody()
+    }
+
+    async fn administer(
+        &self, _: &str, _: AdministerRequest, _: Duration,
+    ) -> Result<AdministerReply, Refusal> {
+        nobody()
+    }
+}
+
 /// A follower that hears only from the test. Its election timeout is longer than the test.
 async fn follower(dir: &Path) -> Arc<Group> {
     let config = GroupConfig {
@@ -54,7 +99,7 @@ async fn follower(dir: &Path) -> Arc<Group> {
         log_hold_times: 8,
         snapshot_bytes_per_second: 8 << 20,
     };
-    let transport = Arc::new(GrpcTransport::default());
+    let transport = Arc::new(NoNetwork);
     let clock = Arc::new(BootClock);
     Group::start(config, store(dir), transport, clock, Metrics::new(), Tasks::default())
         .await
