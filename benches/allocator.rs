@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use futures::FutureExt;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{
-    allocator::{FenceKind, MemoryLimits, NextError, RequestIdLimits, Term, TermOptions},
+    allocator::{FenceKind, GaplessLimits, MemoryLimits, NextError, Term, TermOptions},
     clock::BootClock,
     metrics::Metrics,
     node::{Config, Current, KnownRoute, Node, Origin, Seams},
@@ -62,7 +62,11 @@ impl Bench {
             let options = TermOptions {
                 fence: FenceKind::Lease,
                 memory: MemoryLimits::default(),
-                request_ids: RequestIdLimits { keep: Duration::from_secs(1), bytes_max: 1 },
+                gapless: GaplessLimits {
+                    keep: Duration::from_secs(1),
+                    bytes_max: 1,
+                    count_max: 1_000_000,
+                },
             };
             let term = Term::open(group, lease, 1, None, options, clock, metrics);
             (node, term)

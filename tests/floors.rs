@@ -184,7 +184,7 @@ async fn floors_are_raised_over_http() {
     let (status, body) = post("/v1/namespaces/book:current", r#"{"keys":[42,43,44]}"#).await;
     assert_eq!((status, body.as_str()), (200, r#"{"last":["1001","6",null]}"#));
     let (status, body) = post("/v1/namespaces/book/keys/42:raise?at_least=0", "").await;
-    assert_eq!(status, 400, "{body}");
+    assert_eq!(status, 409, "{body}");
     assert!(body.contains("it must lie between 1 and"), "{body}");
     let (status, body) = post("/v1/namespaces/book/keys/42:raise", "").await;
     assert_eq!(status, 400, "{body}");
@@ -214,6 +214,6 @@ async fn sections_are_raised_over_http_also_at_a_follower_and_only_where_ids_sha
     let floors = client.raise_sections("uid", [(3, 5)]).await;
     assert_eq!(floors.expect("a floor"), [900]);
     let page = raise(leader, "book").await;
-    assert_eq!(page.status, 400, "{}", page.body);
+    assert_eq!(page.status, 409, "{}", page.body);
     assert!(page.body.contains("has a section of its own"), "{}", page.body);
 }
