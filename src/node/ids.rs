@@ -330,7 +330,7 @@ pub(super) fn invalid(error: &EncodeError) -> Refusal {
 
 /// Why a time or a number has no id.
 pub(super) fn ended(name: &str, error: &EncodeError) -> Refusal {
-    refusal!(NumbersExhausted, "namespace {name:?}: {error}")
+    refusal!(FormatEnded, "namespace {name:?}: {error}")
 }
 
 fn not_found(name: &str) -> Refusal {

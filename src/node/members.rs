@@ -48,19 +48,14 @@ impl NodeContext {
         let member = self.introduce(id, &peer_address, Purpose::Add).await?;
         let members = self.group.members().into_iter().map(|(id, (known, _))| (id, known));
         check_reach(&members.chain([(id, member.clone())]).collect())?;
-        match known {
-            Some(known) if known.member.incarnation == member.incarnation => {
-                return Err(is_member());
-            }
-            // It was started again before this leader reached it. It has never voted.
-            Some(_) => {
-                let change = MembershipChange::RemoveLearner(id);
-                self.change(term, change, None, deadline).await?;
-            }
-            None => {}
+        let known = known.map(|known| known.member.incarnation);
+        if known == Some(member.incarnation) {
+            return Err(is_member());
         }
-        let change = MembershipChange::Add(id, member);
-        self.change(term, change, None, deadline).await
+        // If it is known, it was started again before this leader reached it. It has never voted.
+        let gone = known.map(|incarnation| MembershipChange::RemoveLearner(id, incarnation));
+        let changes = gone.into_iter().chain([MembershipChange::Add(id, member)]);
+        self.change(term, changes.collect(), None, deadline).await
     }
 
     /// Records a member's new address. The member must listen there already, with the directory that the cluster
@@ -76,7 +71,7 @@ impl NodeContext {
             return Ok(self.membership());
         }
         let change = MembershipChange::Move(id, member);
-        self.change(term, change, None, deadline).await
+        self.change(term, vec![change], None, deadline).await
     }
 
     pub(super) async fn promote_node(
@@ -122,17 +117,17 @@ impl NodeContext {
             tokio::time::sleep(RETRY).await;
         }
         let unless_unfit = (!force).then_some(asked_at);
-        self.change(term, change, unless_unfit, deadline).await
+        self.change(term, vec![change], unless_unfit, deadline).await
     }
 
-    /// Carries a change out. It goes on when the deadline passes. With `unless_unfit` it is refused if the voters after
-    /// it could not go on, as heard since that moment.
+    /// Carries changes out, one after the other. They go on when the deadline passes. With `unless_unfit` each is refused if
+    /// the voters after it could not go on, as heard since that moment.
     async fn change(
-        &self, term: u64, change: MembershipChange, unless_unfit: Option<clock::Instant>,
+        &self, term: u64, changes: Vec<MembershipChange>, unless_unfit: Option<clock::Instant>,
         deadline: Instant,
     ) -> Result<Reply, Refusal> {
         let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
-        let changing = self.group.change(term, change, unless_unfit);
+        let changing = self.group.change(term, changes, unless_unfit);
         let done = tokio::time::timeout_at(in_time, changing).await.map_err(|_| {
             refusal!(
                 DeadlineExceeded,

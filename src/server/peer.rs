@@ -29,8 +29,8 @@ impl Services {
         let memory = request.extensions().get::<PeerMemory>().cloned();
         let message = request.into_inner();
         let group = &self.context.group;
-        let _waits = memory.map(|memory| memory.reserve(message.payload.len())).transpose()?;
-        let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload);
+        let held = memory.map(|memory| memory.reserve(message.payload.len())).transpose()?;
+        let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload, held);
         let payload = answer.await?.into();
         let wall_ms = (rpc == RaftRpc::Append).then(|| group.wall_ms());
         Ok(Response::new(RaftReply { wall_ms, ..self.reply(payload) }))

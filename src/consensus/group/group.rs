@@ -170,7 +170,7 @@ impl Group {
     /// # Errors
     /// [`StoreError`] if the disk fails.
     pub async fn be_claimed(&self, renews: bool) -> Result<bool, StoreError> {
-        let _alone = self.incarnation_kept.write().await;
+        let alone = self.incarnation_kept.write().await;
         let store = self.store.clone();
         let claiming = self.store.blocking().run(move || {
             let is_free = !store.has_raft_state()?;
@@ -179,7 +179,13 @@ impl Group {
             }
             Ok(is_free)
         });
-        claiming.await.unwrap_or_else(|error| Err(StoreError::invalid(error.to_string())))
+        let claimed =
+            claiming.await.unwrap_or_else(|error| Err(StoreError::invalid(error.to_string())));
+        if claimed.is_err() {
+            // Which incarnation is on the disk is not known: no message is taken any more.
+            std::mem::forget(alone);
+        }
+        claimed
     }
 
     /// True if this node is the only voter.

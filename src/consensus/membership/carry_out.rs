@@ -35,8 +35,8 @@ impl Group {
             .map_err(|e| StoreError::invalid(format!("the cluster cannot be founded: {e}")))
     }
 
-    /// Changes the membership: one change at a time, and to its end even if the caller does not wait for
-    /// it. With `unless_unfit`, the change is checked by [`Group::check_voters_after`] first.
+    /// Changes the membership, one step of `changes` after the other: one caller at a time, and to the end even if it does not
+    /// wait for that. With `unless_unfit`, each is checked by [`Group::check_voters_after`] first.
     ///
     /// # Errors
     /// * [`ProposeError::Refused`] if another change is under way, if the membership is no longer the one
@@ -48,10 +48,29 @@ impl Group {
     /// After a failure on the way a voter may have been added or removed halfway (both majorities are
     /// needed then). If the change is asked for again, it is completed.
     pub async fn change(
-        self: &Arc<Self>, term: u64, change: MembershipChange, unless_unfit: Option<Instant>,
+        self: &Arc<Self>, term: u64, changes: Vec<MembershipChange>, unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
-        let changing = tokio::spawn(self.clone().change_to_the_end(term, change, unless_unfit));
+        let changing = tokio::spawn(self.clone().change_to_the_end(term, changes, unless_unfit));
         changing.await.map_err(|e| ProposeError::Stopped(e.to_string()))?
+    }
+
+    async fn change_to_the_end(
+        self: Arc<Self>, term: u64, changes: Vec<MembershipChange>, unless_unfit: Option<Instant>,
+    ) -> Result<(), ProposeError> {
+        // Waiting would be of no use: the caller could be gone long before its turn comes.
+        let _one_at_a_time = self.membership_change.try_lock().map_err(|_| {
+            let why = "another membership change is under way; ask again when it is done";
+            ProposeError::Refused(why.to_owned())
+        })?;
+        for (step, change) in changes.into_iter().enumerate() {
+            match self.carry_out(term, change, unless_unfit).await {
+                Err(ProposeError::NotLeader(_)) if step > 0 => {
+                    return Err(ProposeError::Unknown(term));
+                }
+                carried_out => carried_out?,
+            }
+        }
+        Ok(())
     }
 
     /// Proposes a change, and keeps the lease within what may come into force.
@@ -75,14 +94,9 @@ impl Group {
     ///   reads what is in force, or another term begins (it reads its log anew).
     /// * The watcher of Raft's metrics may bring an older membership later. Within a term the lease
     ///   follows only to a later log index, and a leader's log only grows.
-    async fn change_to_the_end(
-        self: Arc<Self>, term: u64, change: MembershipChange, unless_unfit: Option<Instant>,
+    async fn carry_out(
+        &self, term: u64, change: MembershipChange, unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
-        // Waiting would be of no use: the caller could be gone long before its turn comes.
-        let _one_at_a_time = self.membership_change.try_lock().map_err(|_| {
-            let why = "another membership change is under way; ask again when it is done";
-            ProposeError::Refused(why.to_owned())
-        })?;
         let before = self.membership_in_force(term).await?;
         change.check(before.membership())?;
         if let Some(asked) = unless_unfit {

@@ -19,8 +19,8 @@ pub enum MembershipChange {
     Promote(NodeId),
     /// Removes a node, voter or learner; not the leader.
     Remove(NodeId),
-    /// Removes a learner; not a voter.
-    RemoveLearner(NodeId),
+    /// Removes a learner with this incarnation; not a voter.
+    RemoveLearner(NodeId, u64),
     /// A member has other addresses.
     Move(NodeId, Member),
 }
@@ -29,7 +29,7 @@ impl MembershipChange {
     /// Refuses a change that was asked for when the membership was another one.
     ///
     /// # Errors
-    /// [`ProposeError::Refused`] if a node to be added is a member of `now`, if a learner to be removed votes, or if a node to
+    /// [`ProposeError::Refused`] if a node to be added is a member of `now`, if a learner to be removed votes or is another one, or if a node to
     /// be moved is no member, or has another data directory there. Raft itself refuses what else cannot be done.
     pub(super) fn check(&self, now: &Membership) -> Result<(), ProposeError> {
         let known = |id| now.get_node(id);
@@ -42,14 +42,17 @@ impl MembershipChange {
             {
                 format!("node {id} has been removed or replaced meanwhile; see ratchet status")
             }
-            MembershipChange::RemoveLearner(id) if now.voter_ids().any(|voter| voter == *id) => {
-                format!("node {id} has been promoted meanwhile; see ratchet status")
+            MembershipChange::RemoveLearner(id, incarnation)
+                if now.voter_ids().any(|voter| voter == *id)
+                    || known(id).is_none_or(|known| known.incarnation != *incarnation) =>
+            {
+                format!("node {id} has been promoted or replaced meanwhile; see ratchet status")
             }
             MembershipChange::Add(..)
             | MembershipChange::Move(..)
             | MembershipChange::Promote(_)
             | MembershipChange::Remove(_)
-            | MembershipChange::RemoveLearner(_) => return Ok(()),
+            | MembershipChange::RemoveLearner(..) => return Ok(()),
         };
         Err(ProposeError::Refused(why))
     }
@@ -63,7 +66,7 @@ impl MembershipChange {
             MembershipChange::Remove(id) => voters.remove(id),
             MembershipChange::Add(..)
             | MembershipChange::Move(..)
-            | MembershipChange::RemoveLearner(_) => false,
+            | MembershipChange::RemoveLearner(..) => false,
         };
         voters
     }
@@ -79,13 +82,30 @@ impl MembershipChange {
             MembershipChange::Remove(id) if is_voter(&id) => {
                 ChangeMembers::RemoveVoters(BTreeSet::from([id]))
             }
-            MembershipChange::Remove(id) | MembershipChange::RemoveLearner(id) => {
+            MembershipChange::Remove(id) | MembershipChange::RemoveLearner(id, _) => {
                 ChangeMembers::RemoveNodes(BTreeSet::from([id]))
             }
             // Safe: `check` has found that it is the same node with the same data directory.
             MembershipChange::Move(id, member) => {
                 ChangeMembers::SetNodes(BTreeMap::from([(id, member)]))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_learner_is_removed_for_another_run_of_it_only_while_it_is_the_one_that_was_met() {
+        let member = |incarnation| Member { incarnation, ..Member::default() };
+        let nodes = BTreeMap::from([(1, member(10)), (2, member(20))]);
+        let now = Membership::new(vec![BTreeSet::from([1])], nodes).expect("a membership");
+        MembershipChange::RemoveLearner(2, 20).check(&now).expect("it is a learner");
+        for (id, incarnation) in [(2, 21), (3, 30), (1, 10)] {
+            let refused = MembershipChange::RemoveLearner(id, incarnation).check(&now);
+            assert!(matches!(refused, Err(ProposeError::Refused(_))), "{refused:?}");
         }
     }
 }

@@ -74,7 +74,7 @@ impl Group {
             MembershipChange::Promote(id) => fit.contains(id),
             MembershipChange::Add(..)
             | MembershipChange::Remove(_)
-            | MembershipChange::RemoveLearner(_)
+            | MembershipChange::RemoveLearner(..)
             | MembershipChange::Move(..) => true,
         };
         if promoted_is_fit && (voters.is_empty() || Quorums::new(0, [voters]).agree(&fit)) {

@@ -25,7 +25,7 @@ use crate::{
 
 impl Group {
     /// Answers one Raft RPC. As long as this node belongs to no cluster, it does so to the end, even if the caller does not
-    /// wait for it.
+    /// wait for it. What is `held`, such as memory for the message, is let go then.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it cannot be read, or carries a vote that is not the sender's.
@@ -33,6 +33,7 @@ impl Group {
     /// UNAVAILABLE if Raft has stopped.
     pub async fn handle_rpc(
         self: &Arc<Self>, rpc: RaftRpc, header: Option<&Header>, payload: &Bytes,
+        held: impl Send + 'static,
     ) -> Result<Vec<u8>, Refusal> {
         let Some(kept) = self.keep_incarnation().await else {
             return self.answer_rpc(rpc, header, payload).await;
@@ -40,7 +41,7 @@ impl Group {
         let (group, header, payload) = (self.clone(), header.cloned(), payload.clone());
         let answering = async move {
             let answer = group.answer_rpc(rpc, header.as_ref(), &payload).await;
-            drop(kept);
+            drop((kept, held));
             answer
         };
         let answering = tokio::spawn(self.tasks().watched("a first message", answering));

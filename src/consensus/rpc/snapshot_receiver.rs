@@ -3,7 +3,10 @@
 //! Invariant: nothing of a snapshot reaches the disk before its sender's vote is known to be acceptable.
 //! Nothing of it reaches Raft before it has proved to be whole, and to be what was announced.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use openraft::{
@@ -81,7 +84,7 @@ impl Group {
     /// later replaces this one.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if the part is too large. ABORTED if another snapshot has begun. INTERNAL if the
+    /// INVALID_ARGUMENT if the part is too large. FAILED_PRECONDITION if another snapshot has begun. INTERNAL if the
     /// part is damaged or cannot be written.
     pub async fn write_snapshot_part(
         &self, mut arriving: ArrivingSnapshot, part: Bytes,
@@ -111,12 +114,22 @@ impl Group {
             .map_err(|e| self.not_taken(e))
     }
 
-    /// Checks and installs a snapshot that has arrived whole. Returns the answer to its sender.
+    /// Checks and installs a snapshot that has arrived whole, to the end even if the caller does not wait for it. Returns the
+    /// answer to its sender.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it is not what was announced. FAILED_PRECONDITION if somebody else has claimed this node meanwhile.
     /// INTERNAL if it is damaged or cannot be written. UNAVAILABLE if Raft has stopped.
-    pub async fn install_snapshot(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Refusal> {
+    pub async fn install_snapshot(
+        self: &Arc<Self>, arrived: ArrivingSnapshot,
+    ) -> Result<Vec<u8>, Refusal> {
+        let group = self.clone();
+        let installing = async move { group.install(arrived).await };
+        let installing = tokio::spawn(self.tasks().watched("installing a snapshot", installing));
+        installing.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
+    }
+
+    async fn install(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Refusal> {
         let ArrivingSnapshot { from, to_incarnation, vote, meta, incoming, number: _ } = arrived;
         let finished = self.store().blocking().run(move || incoming.finish()).await;
         let snapshot = finished

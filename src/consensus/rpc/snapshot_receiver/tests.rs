@@ -128,7 +128,7 @@ async fn append(group: &Arc<Group>, prev: Option<u64>, entries: Vec<Entry>, comm
     };
     let request = codec::encode(&request).unwrap().into();
     let header = header(group);
-    let answer = group.handle_rpc(RaftRpc::Append, Some(&header), &request);
+    let answer = group.handle_rpc(RaftRpc::Append, Some(&header), &request, ());
     answer.await.unwrap();
 }
 
