@@ -79,8 +79,8 @@ impl Term {
                     break;
                 }
                 Err(NextError::DeadlineExceeded) => return Err(NextError::DeadlineExceeded),
-                // The parts before were taken. If the id was used for this one, that was in an older message, whose first
-                // part is forgotten: this one soon is.
+                // The parts before were taken. The id may also name an older message, whose first part is forgotten already:
+                // the rest will be soon.
                 Err(_) if place > 0 => return Err(NextError::Unknown),
                 given => given?,
             };

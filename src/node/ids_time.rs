@@ -75,7 +75,7 @@ impl IdsTime {
     /// Milliseconds since 1970, for what this node logs and answers as leader of `term`.
     ///
     /// # Errors
-    /// UNAVAILABLE with [`Reason::ClockDoubted`] if a majority's clocks do not agree: nothing may be made of this node's time.
+    /// UNAVAILABLE with the reason CLOCK_DOUBTED if a majority's clocks do not agree: nothing may be made of this node's time.
     pub fn now_ms(&self, term: u64) -> Result<u64, Refusal> {
         match self.look(term) {
             Belief::Agreed { time_ms, .. } | Belief::RunsOn { time_ms, .. } => Ok(time_ms),

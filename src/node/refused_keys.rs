@@ -115,10 +115,12 @@ const MEMORY_RETRY_AFTER_MS: u64 = 100;
 
 /// Why a key that is new to the leader's term gets no numbers now.
 pub fn memory_full(max_mb: u64) -> Refusal {
-    refusal!(MemoryFull,
-            "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \
-             are in use go on; try again in {MEMORY_RETRY_AFTER_MS} ms, and if this lasts, raise memory_max_mb on all nodes"
-    ).retry_after(MEMORY_RETRY_AFTER_MS)
+    refusal!(
+        MemoryFull,
+        "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \
+         are in use go on; try again in {MEMORY_RETRY_AFTER_MS} ms, and if this lasts, raise memory_max_mb on all nodes"
+    )
+    .retry_after(MEMORY_RETRY_AFTER_MS)
 }
 
 /// How soon to ask again for keys whose turn would have come after the leader had begun to hand over.
@@ -127,10 +129,12 @@ const NEXT_LEADER_RETRY_AFTER_MS: u64 = 100;
 /// Why keys of a message get no numbers from a leader that hands over, while the others do. The node that the caller asked
 /// gets them from the next leader (`late_keys.rs`).
 fn too_late() -> Refusal {
-    refusal!(Busy,
-            "the leader handed over before it was this key's turn, and took nothing of it; ask again in \
-             {NEXT_LEADER_RETRY_AFTER_MS} ms"
-    ).retry_after(NEXT_LEADER_RETRY_AFTER_MS)
+    refusal!(
+        Busy,
+        "the leader handed over before it was this key's turn, and took nothing of it; ask again in \
+         {NEXT_LEADER_RETRY_AFTER_MS} ms"
+    )
+    .retry_after(NEXT_LEADER_RETRY_AFTER_MS)
 }
 
 /// How soon to ask again for what the disks have no room for: somebody has to make room.
@@ -138,15 +142,17 @@ const DISK_RETRY_AFTER_MS: u64 = 5_000;
 
 /// Why a key that never got a number gets none now, and no namespace is created.
 pub fn low_disk(low: LowDisk) -> Refusal {
-    refusal!(DiskReserve,
-            "{}: {low}. Keys that have numbers go on; new keys and namespaces are refused until a quarter more than the \
-             reserve is free: make room on the disks of all nodes",
-            match low.follower {
-                None => "the disk of the leader is nearly full",
-                Some(_) =>
-                    "disks are nearly full, and the voters whose disks have room are no majority",
-            }
-    ).retry_after(DISK_RETRY_AFTER_MS)
+    refusal!(
+        DiskReserve,
+        "{}: {low}. Keys that have numbers go on; new keys and namespaces are refused until a quarter more than the \
+         reserve is free: make room on the disks of all nodes",
+        match low.follower {
+            None => "the disk of the leader is nearly full",
+            Some(_) =>
+                "disks are nearly full, and the voters whose disks have room are no majority",
+        }
+    )
+    .retry_after(DISK_RETRY_AFTER_MS)
 }
 
 /// The places of a request whose numbers are used up, and how many numbers each has left.

@@ -26,7 +26,7 @@ pub struct Seams {
 }
 
 impl Seams {
-    /// The real clock and disk, and this transport.
+    /// The real clock and disk, and this transport. `Default`, with that of production, is in `server/peer_client.rs`.
     pub fn real(transport: Arc<dyn Transport>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         Seams {

@@ -19,7 +19,8 @@ const OUTCOME: &str = "outcome";
 /// What the time by the clock of request ids is called there.
 const REQUEST_CLOCK: &str = "request_clock_ms";
 
-/// Why a call fails. The code, and what became of the call, follow from the reason.
+/// Why a call fails: it is refused, or its outcome is unknown, or something else went wrong. The code, and what became of the
+/// call, follow from the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal(Box<Failure>);
 
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_without_a_reason_gets_that_of_its_code_when_it_leaves() {
+    fn a_status_without_a_reason_gets_that_of_its_code_once_it_is_a_refusal() {
         let plain = Status::from(Refusal::from(Status::invalid_argument("count is 0")));
         let info = plain.get_details_error_info().expect("an ErrorInfo");
         assert_eq!((&*info.reason, &*info.domain), ("INVALID_REQUEST", "ratchet"));

@@ -22,7 +22,7 @@ pub struct Services {
 /// The message that answers a request, if that could be read. Also returns the memory that is reserved for it.
 ///
 /// # Errors
-/// [`Failure`]: a status if the message is malformed or the request fails, or who leads instead.
+/// [`Failure`]: a refusal if the message is malformed or the request fails, or who leads instead.
 pub async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
     context: &Arc<NodeContext>, request: Result<Q, Refusal>, origin: Origin, deadline: Instant,
 ) -> Result<(R, Option<Reservation>), Failure> {

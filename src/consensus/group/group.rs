@@ -165,7 +165,7 @@ impl Group {
     }
 
     /// Makes sure that this node can be claimed: no message of a cluster has reached its Raft. With `renews` it gets another
-    /// incarnation then. False if one has; nothing is done.
+    /// incarnation then. False, and nothing is done, if one has.
     ///
     /// # Errors
     /// [`StoreError`] if the disk fails.

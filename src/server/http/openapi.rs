@@ -97,7 +97,12 @@ mod tests {
             let named = |name: &str| parameters.iter().any(|parameter| parameter["name"] == *name);
             assert!(named("ratchet-cluster-id") && named("ratchet-timeout-ms"), "{operation}");
         }
-        let references = all_in(&api).into_iter().filter_map(|value| value.get("$ref")?.as_str());
+        let all = all_in(&api);
+        assert!(
+            all.iter().all(|value| value.get("description") != Some(&Value::Null)),
+            "a comment"
+        );
+        let references = all.into_iter().filter_map(|value| value.get("$ref")?.as_str());
         let references: Vec<&str> = references.collect();
         assert!(!references.is_empty());
         for reference in references {

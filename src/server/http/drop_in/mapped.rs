@@ -146,7 +146,7 @@ impl<'a> Mapped<'a> {
         }
     }
 
-    /// Tells the operator that clients get no numbers until somebody changes a setting or a namespace. Returns `status`.
+    /// Tells the operator that clients get no numbers until somebody changes a setting or a namespace. Returns `refusal`.
     pub fn warn_operator(self, refusal: Refusal) -> Refusal {
         WARNINGS.warn(|| {
             tracing::warn!(

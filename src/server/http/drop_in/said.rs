@@ -23,7 +23,7 @@ pub struct Said<'a> {
 pub enum NoNumber {
     /// The caller said something wrong.
     Said(Refusal),
-    /// Anything else. Who is to blame depends on the status.
+    /// Anything else. Who is to blame depends on its code.
     Other(Refusal),
 }
 
