@@ -41,7 +41,9 @@ impl Place {
 
     /// Runs the script of a checkout.
     fn run_in(&self, checkout: &Path) -> Output {
-        Command::new(checkout.join("cluster/rocksdb"))
+        // Not by its name: a file that was written just now may still be open in a child of another test, and is "busy".
+        Command::new("bash")
+            .arg(checkout.join("cluster/rocksdb"))
             .env("XDG_CACHE_HOME", self.path("cache"))
             .env("CXX", self.path("c++"))
             .env_remove("RUSTFLAGS")
