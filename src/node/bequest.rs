@@ -96,7 +96,7 @@ impl NodeContext {
         stream.send_while_serving(limit).await?;
         let unfit = self.group.successor(term.term(), Some(heir)).err();
         if let Some(unfit) = unfit {
-            return Err(refusal!(NotHeardYet, "{}", unfit).into());
+            return Err(refusal!(NotHeardYet, "{unfit}").into());
         }
         // Raft transfers to a node that has the whole log, or to none. The election that follows may be another's, who
         // did not get the memory.

@@ -63,7 +63,7 @@ impl Export {
         match part {
             Some(Ok(part)) if part.is_empty() => Ok(None),
             Some(Ok(part)) => Ok(Some(self.exported(part))),
-            Some(Err(error)) => Err(refusal!(Internal, "{}", error)),
+            Some(Err(error)) => Err(refusal!(Internal, "{error}")),
             None => Err(refusal!(
                 DeadlineExceeded,
                 "the export was not read for too long, or took too long"

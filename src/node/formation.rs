@@ -75,7 +75,7 @@ impl NodeContext {
             }
         };
         let founding = tokio::spawn(self.group.tasks().watched("founding", founding));
-        founding.await.unwrap_or_else(|error| Err(refusal!(Internal, "{}", error)))
+        founding.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
     async fn found_once(self: &Arc<Self>, latest: Instant) -> Result<v1::FoundResponse, Refusal> {
@@ -133,7 +133,7 @@ impl NodeContext {
             }
             Err(error) => {
                 self.fail(error.to_string());
-                Err(refusal!(Internal, "{}", error))
+                Err(refusal!(Internal, "{error}"))
             }
         }
     }

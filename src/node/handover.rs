@@ -148,7 +148,7 @@ impl NodeContext {
             ));
         }
         let successor = self.group.successor(term.term(), wanted);
-        successor.map_err(|none| refusal!(WrongState, "{}", none))
+        successor.map_err(|none| refusal!(WrongState, "{none}"))
     }
 
     /// The handover of `term`: the one under way, or a new one to the node that `choose` names.
@@ -160,7 +160,7 @@ impl NodeContext {
             tracing::info!(term = term.term(), successor, "handing the leadership over");
             let carrying = self.clone().complete_handover(term.clone(), successor);
             let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
-            going.map(|done| done.unwrap_or_else(|e| Err(refusal!(Internal, "{}", e))))
+            going.map(|done| done.unwrap_or_else(|e| Err(refusal!(Internal, "{e}"))))
         })
     }
 

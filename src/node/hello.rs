@@ -214,12 +214,12 @@ impl NodeContext {
                 )),
                 Err(error) => {
                     group.tasks().fail(Fault::CannotGoOn(error.to_string()));
-                    Err(refusal!(Internal, "{}", error))
+                    Err(refusal!(Internal, "{error}"))
                 }
             }
         };
         let claiming = tokio::spawn(self.group.tasks().watched("a claim", claiming));
-        claiming.await.unwrap_or_else(|error| Err(refusal!(Internal, "{}", error)))
+        claiming.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
     /// Lets the founder meet this fresh node, or claim it.
@@ -326,7 +326,7 @@ impl NodeContext {
         &self, id: NodeId, address: &str, request: HelloRequest,
     ) -> Result<Member, Refusal> {
         check_address("peer_address", address)
-            .map_err(|invalid| refusal!(InvalidRequest, "{}", invalid))?;
+            .map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
         match self.transport.hello(address, request, HELLO_TIMEOUT).await {
             Ok(hello) => Ok(Member {
                 peer_address: address.to_owned(),

@@ -325,7 +325,7 @@ fn check_rate(request: &NextIds, format: &Format, rate: Option<u128>) -> Result<
 }
 
 pub(super) fn invalid(error: &EncodeError) -> Refusal {
-    refusal!(InvalidRequest, "{}", error)
+    refusal!(InvalidRequest, "{error}")
 }
 
 /// Why a time or a number has no id.

@@ -112,7 +112,7 @@ impl NodeContext {
                 break;
             }
             if Instant::now() + ANSWER_MARGIN >= patience.min(deadline) {
-                return Err(refusal!(WrongState, "{}", unfit));
+                return Err(refusal!(WrongState, "{unfit}"));
             }
             tokio::time::sleep(RETRY).await;
         }

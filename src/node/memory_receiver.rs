@@ -111,9 +111,9 @@ impl NodeContext {
                 "the memory takes more than the {max_mb} MB that node {node} gives it, twice its memory_max_mb; give \
                  all nodes the same memory_max_mb"
             ),
-            NotInherited::Format(_) => refusal!(WrongState, "{}", why),
+            NotInherited::Format(_) => refusal!(WrongState, "{why}"),
             NotInherited::Codec(_) | NotInherited::Damaged(_) => {
-                refusal!(InvalidRequest, "{}", why)
+                refusal!(InvalidRequest, "{why}")
             }
         };
         tracing::warn!(why = refusal.message(), "the memory of the leader is not taken");

@@ -176,15 +176,15 @@ fn kind(named: v1::KeyKind) -> Option<KeyKind> {
 
 fn refusal(refused: &NamespaceRefused) -> Refusal {
     match refused {
-        NamespaceRefused::Exists(_) => refusal!(NamespaceExists, "{}", refused),
+        NamespaceRefused::Exists(_) => refusal!(NamespaceExists, "{refused}"),
         NamespaceRefused::NotFound(_) | NamespaceRefused::DeletedBefore { .. } => {
-            refusal!(NamespaceNotFound, "{}", refused)
+            refusal!(NamespaceNotFound, "{refused}")
         }
         NamespaceRefused::Fixed { .. }
         | NamespaceRefused::BelowFloor { .. }
         | NamespaceRefused::IdsUsedUp
-        | NamespaceRefused::TooMany(_) => refusal!(WrongState, "{}", refused),
-        NamespaceRefused::Invalid(_) => refusal!(InvalidRequest, "{}", refused),
+        | NamespaceRefused::TooMany(_) => refusal!(WrongState, "{refused}"),
+        NamespaceRefused::Invalid(_) => refusal!(InvalidRequest, "{refused}"),
     }
 }
 
@@ -224,7 +224,7 @@ fn namespace_config(
 }
 
 fn invalid(invalid: InvalidNamespace) -> Refusal {
-    refusal!(InvalidRequest, "{}", invalid)
+    refusal!(InvalidRequest, "{invalid}")
 }
 
 fn to_wire(namespace: &Namespace) -> v1::Namespace {

@@ -10,7 +10,7 @@ use crate::{
 /// # Errors
 /// INVALID_ARGUMENT if no namespace can have it.
 pub(super) fn check_namespace(name: &str) -> Result<(), Refusal> {
-    check_name(name).map_err(|invalid| refusal!(InvalidRequest, "{}", invalid))
+    check_name(name).map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))
 }
 
 /// NOT_FOUND for a namespace's name; INVALID_ARGUMENT if no namespace can have it. So a text never holds a long one.

@@ -208,7 +208,7 @@ impl NextMany {
 
 /// What a caller is told of a key that is none.
 pub fn invalid_key(invalid: InvalidKey) -> Refusal {
-    refusal!(InvalidRequest, "{}", invalid)
+    refusal!(InvalidRequest, "{invalid}")
 }
 
 /// What a caller calls a message: the request id in `bytes`, if there is one, for as long as the retry window says. Without a
@@ -225,7 +225,7 @@ pub fn message_id(
         (None, None, None) => return Ok(None),
         (Some(bytes), None, _) | (Some(bytes), Some(..=WINDOW_MAX), Some(_)) => {
             let id = RequestId::new(bytes);
-            let id = id.map_err(|invalid| refusal!(InvalidRequest, "{}", invalid))?;
+            let id = id.map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
             let lifetime = window_ms.map_or(Lifetime::CONFIGURED, Lifetime::of_window_ms);
             return Ok(Some(MessageId { id, lifetime, made_ms }));
         }

@@ -425,7 +425,7 @@ pub(super) fn failed(error: NextError, namespace: &Namespace, term: &Term, count
             namespace.config.name,
             term.term()
         ),
-        NextError::Store(error) => refusal!(Internal, "{}", error),
+        NextError::Store(error) => refusal!(Internal, "{error}"),
     })
 }
 

@@ -87,7 +87,7 @@ impl NodeContext {
         let workers = reading.await.map_err(|_| {
             refusal!(DeadlineExceeded, "the worker ids were not read before the deadline")
         })?;
-        let workers = workers.map_err(|error| refusal!(Internal, "{}", error))?;
+        let workers = workers.map_err(|error| refusal!(Internal, "{error}"))?;
         Ok(Reply::Workers(v1::ListWorkersResponse {
             workers: workers.into_iter().map(listed).collect(),
             workers_max: ids.workers,

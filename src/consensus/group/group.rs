@@ -21,6 +21,7 @@ use openraft::{
     impls::ProgressResponder,
     raft::ClientWriteResult,
 };
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use super::{
     config::GroupConfig,
@@ -31,8 +32,6 @@ use super::{
     takeover::{LastTakeover, Takeover},
     voters::{AppliedVoters, Voters},
 };
-use tokio::sync::OwnedRwLockReadGuard;
-
 use crate::{
     clock::Instant,
     consensus::{
@@ -71,7 +70,7 @@ pub struct Group {
     /// How many snapshots have begun to arrive.
     pub(in crate::consensus) snapshots_begun: AtomicU64,
     /// Shared by the messages of members while this node belongs to no cluster; held alone by whoever claims it.
-    pub(super) incarnation_kept: Arc<tokio::sync::RwLock<()>>,
+    pub(super) incarnation_kept: Arc<RwLock<()>>,
 }
 
 impl Group {

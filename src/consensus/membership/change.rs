@@ -29,8 +29,9 @@ impl MembershipChange {
     /// Refuses a change that was asked for when the membership was another one.
     ///
     /// # Errors
-    /// [`ProposeError::Refused`] if a node to be added is a member of `now`, if a learner to be removed votes or is another one, or if a node to
-    /// be moved is no member, or has another data directory there. Raft itself refuses what else cannot be done.
+    /// [`ProposeError::Refused`] if a node to be added is a member of `now`, if a learner to be removed votes or is another
+    /// one, or if a node to be moved is no member, or has another data directory there. Raft itself refuses what else
+    /// cannot be done.
     pub(super) fn check(&self, now: &Membership) -> Result<(), ProposeError> {
         let known = |id| now.get_node(id);
         let why = match self {

@@ -119,8 +119,7 @@ impl SnapshotSender {
         let started = Instant::now();
         let mut hold = LogHold::after(&self.log_holds, last.unwrap_or(0));
         let announcement: (Vote, SnapshotMeta) = (vote, snapshot.meta);
-        let announcement =
-            payload::encode(&announcement).map_err(|e| refusal!(Internal, "{}", e))?;
+        let announcement = payload::encode(&announcement).map_err(|e| refusal!(Internal, "{e}"))?;
         let first =
             SnapshotPart { header: Some(self.client.header.clone()), payload: announcement.into() };
         let (reply, bytes) = self.stream_parts(first, data).await?;

@@ -3,16 +3,17 @@
 //! Invariant: a transport delivers to the process that listens at an address, whichever that is. The
 //! receiver checks that the message is meant for it (the header of every message names the receiver).
 
-use crate::proto::Refusal;
-
 use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
-use crate::proto::peer::{
-    AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
-    HelloResponse, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
+use crate::proto::{
+    Refusal,
+    peer::{
+        AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
+        HelloResponse, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
+    },
 };
 
 /// The largest peer message, in bytes: a full batch of bumps or entries, with room to spare.

@@ -45,7 +45,7 @@ impl Group {
             answer
         };
         let answering = tokio::spawn(self.tasks().watched("a first message", answering));
-        answering.await.unwrap_or_else(|error| Err(refusal!(Internal, "{}", error)))
+        answering.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
     async fn answer_rpc(

@@ -192,7 +192,7 @@ impl Group {
     fn not_taken(&self, error: StoreError) -> Refusal {
         self.network.metrics().snapshot_failures.inc();
         tracing::warn!(%error, "a snapshot was not taken in");
-        refusal!(Internal, "{}", error)
+        refusal!(Internal, "{error}")
     }
 }
 

@@ -33,7 +33,7 @@ pub fn reserved_json(
     answer: &impl Serialize, reservation: impl Into<Option<Reservation>>,
 ) -> Result<Response, Problem> {
     let written = serde_json::to_vec(answer);
-    let written = written.map_err(|error| refusal!(Internal, "{}", error))?;
+    let written = written.map_err(|error| refusal!(Internal, "{error}"))?;
     let mut reservation = reservation.into();
     if let Some(reservation) = &mut reservation {
         reservation.resize(written.len());

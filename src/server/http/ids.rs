@@ -171,5 +171,5 @@ fn told(format: &Format) -> IdFormat {
 }
 
 fn parsed(text: &str) -> Result<Format, Refusal> {
-    Format::parse(text).map_err(|invalid| refusal!(InvalidRequest, "{}", invalid))
+    Format::parse(text).map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))
 }

@@ -103,7 +103,7 @@ async fn asked<Q: Message + Default + DeserializeOwned>(
     let apart = named.encoded_len() + request.encoded_len();
     // In proto, one message behind another is both of them in one.
     let merged = request.merge(named.encode_to_vec().as_slice());
-    merged.map_err(|error| refusal!(Internal, "{}", error))?;
+    merged.map_err(|error| refusal!(Internal, "{error}"))?;
     if request.encoded_len() < apart {
         let why = "the path says what the body says again; leave it out of the body";
         return Err(refusal!(InvalidRequest, "{why}"));

@@ -55,7 +55,7 @@ impl Transport for HeldAnswers {
         &self, _address: &str, _rpc: RaftRpc, _message: RaftMessage, _timeout: Duration,
     ) -> Result<RaftReply, Refusal> {
         let one = self.answers.acquire().await;
-        one.map_err(|e| refusal!(Internal, "{}", e))?.forget();
+        one.map_err(|e| refusal!(Internal, "{e}"))?.forget();
         let mut payload = codec::encode(&self.answer).unwrap();
         payload[0] = self.format_version.load(Ordering::SeqCst);
         Ok(RaftReply { payload: payload.into(), ..RaftReply::default() })

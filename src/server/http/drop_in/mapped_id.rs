@@ -82,7 +82,7 @@ impl<'a> Chosen<'a> {
 
     /// Why the format has no such ids.
     fn unfit(&self, error: &EncodeError) -> NoNumber {
-        let refusal = refusal!(InvalidRequest, "{}", error);
+        let refusal = refusal!(InvalidRequest, "{error}");
         match error {
             EncodeError::TooLarge { field, .. } if self.is_by_caller(field) => {
                 NoNumber::Said(refusal)

@@ -87,7 +87,9 @@ impl Proto {
             }
         }
         let mut responses = json!(Problems::responses());
-        responses[status(rpc).as_str()] = json!({"description": self.comments.get(answer), "content": self.content(answer, None)});
+        let content = self.content(answer, None);
+        responses[status(rpc).as_str()] =
+            json!({"description": self.comments.get(answer), "content": content});
         let body = has_body.then(|| self.content(request, Some(path)));
         json!({
             "operationId": rpc,
