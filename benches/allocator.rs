@@ -12,7 +12,8 @@ use ratchet::{
     allocator::{FenceKind, GaplessLimits, MemoryLimits, NextError, Term, TermOptions},
     clock::BootClock,
     metrics::Metrics,
-    node::{Config, Current, KnownRoute, Node, Origin, Seams},
+    node::{Asked, Config, Node, Origin, Seams, to_key},
+    proto::v1::CurrentRequest,
     sequence::{Key, Namespace, NamespaceConfig, NamespaceId, OwnedKey},
     server,
 };
@@ -53,8 +54,8 @@ impl Bench {
             let group = node.context().group.clone();
             // The answer comes once the node leads and the namespaces exist.
             let deadline = Instant::now() + Duration::from_secs(30);
-            let asked = node.context().serve(book(), Origin::Client, deadline);
-            asked.await.expect("an answer");
+            let answer = node.context().serve(&book(), Origin::Client, deadline).await;
+            answer.expect("an answer");
             let lease = group.leadership().borrow().own.clone();
             let lease = lease.expect("it leads");
             let metrics = Metrics::new();
@@ -122,8 +123,10 @@ impl Drop for Bench {
     }
 }
 
-fn book() -> Current {
-    Current { namespace: "book".into(), key: OwnedKey::Id(0), known: KnownRoute::default() }
+fn book() -> Asked<CurrentRequest> {
+    let key = to_key(&OwnedKey::Id(0));
+    let current = CurrentRequest { namespace: "book".into(), key, ..CurrentRequest::default() };
+    Asked::new(current).expect("a request")
 }
 
 fn random_keys(count: usize, below: u64) -> Vec<u64> {

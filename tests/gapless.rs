@@ -15,9 +15,11 @@ use ratchet::{
     allocator::{FenceKind, GaplessLimits, MemoryLimits, NextError, Term, TermOptions},
     clock::BootClock,
     metrics::{Metrics, SkipCause},
-    node::{Failure, KnownRoute, Next, Origin},
-    proto::v1::{CreateNamespaceRequest, DeleteNamespaceRequest, KeyKind, NextManyRequest},
-    sequence::{Key, Namespace, OwnedKey},
+    node::{Asked, Failure, Origin},
+    proto::v1::{
+        CreateNamespaceRequest, DeleteNamespaceRequest, KeyKind, NextManyRequest, NextRequest,
+    },
+    sequence::{Key, Namespace},
 };
 use tonic::Code;
 
@@ -113,17 +115,12 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     create_invoices(&mut client, |_| {}).await;
     assert_eq!((known(follower), older.1), (Some(older), false));
 
-    let next = Next {
-        namespace: INVOICE.to_owned(),
-        key: OwnedKey::Id(7),
-        count: 1,
-        id: None,
-        known: KnownRoute::default(),
-    };
+    let next = NextRequest { namespace: INVOICE.to_owned(), key: id(7), ..NextRequest::default() };
+    let next = Asked::new(next).expect("a request");
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mistaken = Origin::Peer { namespace: Some(older.0) };
     let leading = cluster.nodes[&leader].context();
-    let refused = leading.serve(next.clone(), mistaken, deadline).await;
+    let refused = leading.serve(&next, mistaken, deadline).await;
     let Err(Failure::NotLeader(why)) = refused else {
         panic!("{refused:?}");
     };
@@ -133,8 +130,8 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     // The follower asks once more, and will not ask again then.
     let following = cluster.nodes[&follower].context();
     let (forwards, takes) = (following.metrics.forwards.get(), leading.metrics.takes.get());
-    let served = following.serve(next, Origin::Client, deadline).await;
-    assert_eq!(served.expect("a number").answer.first, 1);
+    let served = following.serve(&next, Origin::Client, deadline).await;
+    assert_eq!(served.expect("a number").first, 1);
     assert_eq!(following.metrics.forwards.get() - forwards, 2);
     assert_eq!(leading.metrics.takes.get() - takes, 1);
 }

@@ -1,23 +1,22 @@
 //! Every number that is skipped is counted, with its cause.
 
-use crate::common::{PATIENCE, cluster::Cluster, other_than, until};
+use crate::common::{PATIENCE, cluster::Cluster, id, other_than, until};
 use ratchet::{
     metrics::SkipCause,
-    node::{Keys, KnownRoute, Next, NextMany, Origin, config::FenceKind},
-    proto::v1::GapsRequest,
-    sequence::OwnedKey,
+    node::{Asked, Origin, config::FenceKind},
+    proto::v1::{GapsRequest, NextManyRequest, NextRequest},
 };
 use tokio::time::Instant;
 
 /// A request for numbers of a key.
-fn next(id: u64, count: u64) -> Next {
-    Next {
+fn next(book: u64, count: u64) -> Asked<NextRequest> {
+    let next = NextRequest {
         namespace: "book".into(),
-        key: OwnedKey::Id(id),
-        count,
-        id: None,
-        known: KnownRoute::default(),
-    }
+        key: id(book),
+        count: Some(count),
+        ..NextRequest::default()
+    };
+    Asked::new(next).expect("a request")
 }
 
 /// How many numbers the `leader` has counted that leaders before it left, once it has settled so many sections.
@@ -28,10 +27,14 @@ async fn once_settled(cluster: &Cluster, leader: u64, sections: u64) -> u64 {
 }
 
 /// A request for numbers of many keys.
-fn next_many<const N: usize>(ids: [u64; N], counts: [u64; N]) -> NextMany {
-    let keys = Keys::Ids(ids.into());
-    NextMany::new("book".into(), keys, counts.into(), None, KnownRoute::default())
-        .expect("a request")
+fn next_many<const N: usize>(ids: [u64; N], counts: [u64; N]) -> Asked<NextManyRequest> {
+    let next = NextManyRequest {
+        namespace: "book".into(),
+        ids: ids.into(),
+        counts: counts.into(),
+        ..NextManyRequest::default()
+    };
+    Asked::new(next).expect("a request")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,13 +49,14 @@ async fn numbers_whose_caller_hangs_up_before_the_fence_has_answered_are_counted
     cluster.cut_off(leader);
     let deadline = Instant::now() + PATIENCE;
     {
-        let asking = std::pin::pin!(shared.serve(next(7, 30), Origin::Client, deadline));
+        let next = next(7, 30);
+        let asking = std::pin::pin!(shared.serve(&next, Origin::Client, deadline));
         assert!(futures::poll!(asking).is_pending());
     }
     assert_eq!(cancelled(), 30);
     {
         let many = next_many([7, 7], [2, 3]);
-        let asking = std::pin::pin!(shared.serve(many, Origin::Client, deadline));
+        let asking = std::pin::pin!(shared.serve(&many, Origin::Client, deadline));
         assert!(futures::poll!(asking).is_pending());
     }
     assert_eq!(cancelled(), 35);
@@ -67,7 +71,7 @@ async fn numbers_of_a_message_whose_caller_hangs_up_while_some_keys_wait_are_cou
     {
         let many = next_many([7, 1_000], [5, 1]);
         let deadline = Instant::now() + PATIENCE;
-        let asking = std::pin::pin!(shared.serve(many, Origin::Client, deadline));
+        let asking = std::pin::pin!(shared.serve(&many, Origin::Client, deadline));
         assert!(futures::poll!(asking).is_pending(), "the second key is cold");
     }
     assert_eq!(shared.metrics.skipped(SkipCause::cancelled), 5);
@@ -86,8 +90,8 @@ async fn the_rest_of_a_chunk_whose_caller_hung_up_is_counted_when_its_leader_is_
     let asking = tokio::spawn(async move {
         let deadline = Instant::now() + PATIENCE;
         tokio::select! {
-            answered = asked.serve(large, Origin::Client, deadline) => {
-                answered.map_or(0, |answered| answered.answer.last)
+            answered = asked.serve(&large, Origin::Client, deadline) => {
+                answered.map_or(0, |answered| answered.last)
             }
             _ = &mut dropped => 0,
         }

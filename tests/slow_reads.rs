@@ -6,16 +6,14 @@ use crate::common::{
     PATIENCE,
     cluster::Cluster,
     disk::{HangingReads, Reads},
-    in_time, other_than, unhurried, until,
+    id, in_time, other_than, unhurried, until,
 };
 use futures::future::join_all;
 use ratchet::{
     allocator::WAITING_KEY_BYTES,
     metrics::{HandoverEnd, HandoverPhase, SkipCause},
-    node::{
-        CurrentMany, Keys, KnownRoute, LastNumbers, NextMany, Node, Origin, Raise, SequenceRequest,
-    },
-    sequence::OwnedKey,
+    node::{Asked, Node, Origin, SequenceRequest},
+    proto::v1::{CurrentManyRequest, NextManyRequest, RaiseRequest},
 };
 use tokio::{task::JoinHandle, time::Instant};
 
@@ -63,8 +61,9 @@ impl Slow {
         let node = self.cluster.nodes[&node].context().clone();
         let deadline = Instant::now() + PATIENCE;
         tokio::spawn(async move {
-            let answered = node.serve(request, Origin::Client, deadline).await;
-            answered.expect("an answer, from the next leader").answer
+            let asked = Asked::new(request).expect("a request");
+            let answered = node.serve(&asked, Origin::Client, deadline).await;
+            answered.expect("an answer, from the next leader")
         })
     }
 
@@ -103,8 +102,8 @@ impl Slow {
 }
 
 /// So many new books from `first` on.
-fn cold(first: u64, books: u64) -> Keys {
-    Keys::Ids((first..first + books).collect())
+fn cold(first: u64, books: u64) -> Vec<u64> {
+    (first..first + books).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,15 +112,17 @@ async fn a_transfer_beside_fifty_calls_that_read_many_records_waits_for_none_and
     const BOOKS: u64 = 2_048;
     let slow = Slow::start().await;
     let calls = (0..CALLS).map(|call| {
-        let books = cold(1_000 + call * BOOKS, BOOKS);
-        let current = CurrentMany::new("book".into(), books, KnownRoute::default());
-        slow.ask(current.expect("a request"))
+        slow.ask(CurrentManyRequest {
+            namespace: "book".into(),
+            ids: cold(1_000 + call * BOOKS, BOOKS),
+            ..CurrentManyRequest::default()
+        })
     });
     let calls: Vec<_> = calls.collect();
     slow.hanging(READS_MAX).await;
     slow.transfer().await;
     for answer in in_time("the answers", join_all(calls)).await {
-        assert_eq!(answer.expect("a caller"), LastNumbers(vec![0; BOOKS as usize]));
+        assert_eq!(answer.expect("a caller").last, vec![0; BOOKS as usize]);
     }
     assert_eq!(slow.next().await, 2);
     slow.assert_nothing_is_skipped();
@@ -132,14 +133,12 @@ async fn a_transfer_beside_first_touches_waits_for_none_and_skips_nothing() {
     // They are taken in three slices.
     const BOOKS: u64 = 3_000;
     let slow = Slow::start().await;
-    let next =
-        NextMany::new("book".into(), cold(1_000, BOOKS), vec![], None, KnownRoute::default());
-    let next = slow.ask(next.expect("a request"));
-    let raise = slow.ask(Raise {
+    let next = slow.ask(next_many(cold(1_000, BOOKS), vec![]));
+    let raise = slow.ask(RaiseRequest {
         namespace: "book".into(),
-        key: OwnedKey::Id(100),
+        key: id(100),
         at_least: 50,
-        known: KnownRoute::default(),
+        ..RaiseRequest::default()
     });
     slow.hanging(1).await;
     slow.transfer().await;
@@ -151,9 +150,8 @@ async fn a_transfer_beside_first_touches_waits_for_none_and_skips_nothing() {
 }
 
 /// A request for numbers of books, as many of each as `counts` says.
-fn next_many(books: Vec<u64>, counts: Vec<u64>) -> NextMany {
-    let next = NextMany::new("book".into(), Keys::Ids(books), counts, None, KnownRoute::default());
-    next.expect("a request")
+fn next_many(ids: Vec<u64>, counts: Vec<u64>) -> NextManyRequest {
+    NextManyRequest { namespace: "book".into(), ids, counts, ..NextManyRequest::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]

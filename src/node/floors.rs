@@ -8,86 +8,27 @@ use super::{
     NodeContext,
     formats::counts_orders,
     leader_search::Attempt,
-    request::{Answered, Keys},
+    message_parts::{Keys, heap_bytes, key_of},
     route::KnownRoute,
-    sequence_request::{SequenceRequest, answered_by, check_kind, failed},
+    sequence_request::{SequenceRequest, carried_as, check_kind, failed},
     waiting_keys::WaitingKeys,
 };
 use crate::{
-    allocator::{FloorOf, RaiseOf, Raised, Term, WAITING_KEY_BYTES},
+    allocator::{FloorOf, RaiseOf, Term, WAITING_KEY_BYTES},
     proto::{
         Refusal,
         peer::{forward_reply::Reply, forward_request::Request as Forward},
         refusal,
+        v1::{
+            CurrentManyRequest, CurrentManyResponse, RaiseManyRequest, RaiseManyResponse,
+            RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route,
+        },
     },
-    sequence::{Key, Namespace, OwnedKey},
+    sequence::{Key, MessageId, Namespace},
 };
 
-/// A key whose floor is to be raised. Answered with [`Raised`].
-#[derive(Debug, Clone)]
-pub struct Raise {
-    /// The namespace's name.
-    pub namespace: String,
-    /// The key.
-    pub key: OwnedKey,
-    /// Every number that is handed out later is greater.
-    pub at_least: u64,
-    /// The route that the caller knows.
-    pub known: KnownRoute,
-}
-
-/// Many keys of one namespace whose floors are to be raised, or those of their sections. Answered with the floors in force.
-#[derive(Debug, Clone)]
-pub struct RaiseMany {
-    pub(super) namespace: String,
-    pub(super) keys: Keys,
-    pub(super) at_least: Vec<u64>,
-    pub(super) of: FloorOf,
-    pub(super) known: KnownRoute,
-}
-
-/// The last numbers of many keys of one namespace. Answered with those numbers, 0 before the first one.
-#[derive(Debug, Clone)]
-pub struct CurrentMany {
-    pub(super) namespace: String,
-    pub(super) keys: Keys,
-    pub(super) known: KnownRoute,
-}
-
-impl RaiseMany {
-    /// A request to raise each of `keys`, or of their sections, to the number at its place.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT unless there are 1 to `REQUEST_KEYS_MAX` keys, each name has 1 to 256 bytes, and there are as
-    /// many floors as keys.
-    pub fn new(
-        namespace: String, keys: Keys, at_least: Vec<u64>, of: FloorOf, known: KnownRoute,
-    ) -> Result<Self, Refusal> {
-        keys.check()?;
-        let (asked, given) = (keys.len(), at_least.len());
-        if asked != given {
-            return Err(refusal!(
-                InvalidRequest,
-                "the message has {asked} keys and {given} floors (at_least); give one for each key"
-            ));
-        }
-        Ok(RaiseMany { namespace, keys, at_least, of, known })
-    }
-}
-
-impl CurrentMany {
-    /// A request for the last numbers of `keys`.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT unless there are 1 to `REQUEST_KEYS_MAX` keys, and each name has 1 to 256 bytes.
-    pub fn new(namespace: String, keys: Keys, known: KnownRoute) -> Result<Self, Refusal> {
-        keys.check()?;
-        Ok(CurrentMany { namespace, keys, known })
-    }
-}
-
-/// How many bytes a request for many keys holds while it waits, with the copy that is forwarded.
-fn bytes_of_many<R>(namespace: &str, keys: &Keys) -> usize {
+/// How many bytes a message of many keys holds while it waits, with the copy that is forwarded.
+fn bytes_of_many<R>(namespace: &str, keys: Keys<'_>) -> usize {
     // What is asked of each key, or which keys are looked up in the table, and the answers.
     let each = 2 * size_of::<u64>();
     2 * (size_of::<R>() + namespace.len() + keys.bytes()) + keys.len() * each
@@ -111,13 +52,17 @@ fn check_gaps(namespace: &Namespace) -> Result<(), Refusal> {
 fn check_sections(namespace: &Namespace, of: FloorOf) -> Result<(), Refusal> {
     let config = &namespace.config;
     match of {
-        FloorOf::Section if !config.shares_sections() => Err(refusal!(
-            WrongState,
-            "each key of namespace {:?} has a section of its own (section_size 1); raise the keys instead",
-            config.name
-        )),
+        FloorOf::Section if !config.shares_sections() => Err(no_sections(&config.name)),
         FloorOf::Section | FloorOf::Key => Ok(()),
     }
+}
+
+/// Why no section of a namespace is raised whose keys do not share them. Names never do.
+pub fn no_sections(namespace: &str) -> Refusal {
+    refusal!(
+        WrongState,
+        "each key of namespace {namespace:?} has a section of its own (section_size 1); raise the keys instead"
+    )
 }
 
 /// Why a key's floor cannot be `at_least`, if it cannot.
@@ -132,56 +77,63 @@ fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(),
     ))
 }
 
-impl SequenceRequest for Raise {
-    type Answer = Raised;
+impl SequenceRequest for RaiseRequest {
+    type Answer = RaiseResponse;
 
-    answered_by!(Raise);
+    carried_as!(Raise, Raise);
+
+    fn check(&self) -> Result<Option<MessageId>, Refusal> {
+        key_of(&self.key).map(|_| None)
+    }
 
     fn fits_ids(&self, format: &str) -> bool {
         counts_orders(format)
     }
 
     fn bytes(&self) -> usize {
-        2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes()) + WAITING_KEY_BYTES
+        2 * (size_of::<Self>() + self.namespace.len() + heap_bytes(&self.key)) + WAITING_KEY_BYTES
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, _: &NodeContext, deadline: Instant,
-    ) -> Attempt<Raised> {
-        let key = self.key.as_key();
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &NodeContext,
+        deadline: Instant,
+    ) -> Attempt<RaiseResponse> {
+        let key = key_of(&self.key)?;
         check_kind(namespace, key)?;
         check_gaps(namespace)?;
         check_floor(namespace, key, self.at_least)
             .map_err(|why| refusal!(NumbersExhausted, "{why}"))?;
         let raised = term.raise(namespace, key, self.at_least, deadline).await;
-        raised.map_err(|error| failed(error, namespace, term, 0))
-    }
-
-    fn to_forward(&self) -> Forward {
-        Forward::Raise(self.into())
+        let raised = raised.map_err(|error| failed(error, namespace, term, 0))?;
+        Ok(RaiseResponse { floor: raised.floor, raised: raised.is_higher, route: None })
     }
 }
 
-impl SequenceRequest for RaiseMany {
-    type Answer = Vec<u64>;
+/// The floors that a message asks for.
+#[derive(Clone, Copy)]
+struct Floors<'a> {
+    keys: Keys<'a>,
+    at_least: &'a [u64],
+    of: FloorOf,
+}
 
-    answered_by!(RaiseMany);
-
-    fn keys(&self) -> usize {
-        self.keys.len()
+impl Floors<'_> {
+    /// Checks that there is one for each key.
+    fn check(self) -> Result<(), Refusal> {
+        let (asked, given) = (self.keys.len(), self.at_least.len());
+        match asked == given {
+            true => Ok(()),
+            false => Err(refusal!(
+                InvalidRequest,
+                "the message has {asked} keys and {given} floors (at_least); give one for each key"
+            )),
+        }
     }
 
-    fn fits_ids(&self, format: &str) -> bool {
-        counts_orders(format)
-    }
-
-    fn bytes(&self) -> usize {
-        bytes_of_many::<Self>(&self.namespace, &self.keys)
-    }
-
-    async fn answer(
-        &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
-    ) -> Attempt<Vec<u64>> {
+    /// Raises each of the keys, or of their sections, to the number at its place.
+    async fn raise(
+        self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
+    ) -> Attempt<RaiseManyResponse> {
         // All are of one kind.
         check_kind(namespace, self.keys.at(0))?;
         check_gaps(namespace)?;
@@ -196,54 +148,90 @@ impl SequenceRequest for RaiseMany {
             (FloorOf::Key, key) | (FloorOf::Section, key @ Key::Name(_)) => RaiseOf::Key(key),
         };
         let ask = |place: usize| (of(place), self.at_least[place]);
-        let mut waiting = WaitingKeys::new(&node.request_memory, &self.keys);
+        let mut waiting = WaitingKeys::new(&node.request_memory, self.keys);
         let may_wait = |keys| waiting.add(keys);
         let raised = term.raise_many(namespace, self.keys.len(), ask, may_wait, deadline);
         let failed = |error| failed(error, namespace, term, 0);
-        raised.await.map_err(|error| error.no_answer(failed))
-    }
-
-    fn to_forward(&self) -> Forward {
-        // A variant of its own: a leader that does not raise sections must not take their ids for keys.
-        match self.of {
-            FloorOf::Key => Forward::RaiseMany(self.into()),
-            FloorOf::Section => Forward::RaiseSections(self.into()),
-        }
+        let floors = raised.await.map_err(|error| error.no_answer(failed))?;
+        Ok(RaiseManyResponse { floors, route: None })
     }
 }
 
-impl SequenceRequest for CurrentMany {
-    type Answer = LastNumbers;
+/// The messages that raise many keys, or sections: what has their names, and whose floors they raise. Sections are ids, and
+/// have a message of their own: a leader that does not raise sections must not take their ids for keys.
+macro_rules! raise_many {
+    ($($message:ident, $forward:ident, $of:ident, |$self:ident| $names:expr;)*) => {
+        $(impl SequenceRequest for $message {
+            type Answer = RaiseManyResponse;
 
-    answered_by!(CurrentMany);
+            carried_as!($forward, RaiseMany);
+
+            fn check(&$self) -> Result<Option<MessageId>, Refusal> {
+                let keys = Keys::checked(&$self.ids, $names)?;
+                Floors { keys, at_least: &$self.at_least, of: FloorOf::$of }.check()?;
+                Ok(None)
+            }
+
+            fn keys(&$self) -> usize {
+                Keys::of(&$self.ids, $names).len()
+            }
+
+            fn fits_ids(&self, format: &str) -> bool {
+                counts_orders(format)
+            }
+
+            fn bytes(&$self) -> usize {
+                bytes_of_many::<Self>(&$self.namespace, Keys::of(&$self.ids, $names))
+            }
+
+            async fn answer(
+                &$self, _: Option<&MessageId>, term: &Term, namespace: &Namespace,
+                node: &NodeContext, deadline: Instant,
+            ) -> Attempt<RaiseManyResponse> {
+                let keys = Keys::of(&$self.ids, $names);
+                let floors = Floors { keys, at_least: &$self.at_least, of: FloorOf::$of };
+                floors.raise(term, namespace, node, deadline).await
+            }
+        })*
+    };
+}
+
+raise_many! {
+    RaiseManyRequest, RaiseMany, Key, |self| &self.names;
+    RaiseSectionsRequest, RaiseSections, Section, |self| &[];
+}
+
+impl SequenceRequest for CurrentManyRequest {
+    type Answer = CurrentManyResponse;
+
+    carried_as!(CurrentMany, CurrentMany);
+
+    fn check(&self) -> Result<Option<MessageId>, Refusal> {
+        Keys::checked(&self.ids, &self.names).map(|_| None)
+    }
 
     fn only_reads(&self) -> bool {
         true
     }
 
     fn keys(&self) -> usize {
-        self.keys.len()
+        Keys::of(&self.ids, &self.names).len()
     }
 
     fn bytes(&self) -> usize {
-        bytes_of_many::<Self>(&self.namespace, &self.keys)
+        bytes_of_many::<Self>(&self.namespace, Keys::of(&self.ids, &self.names))
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, _: &NodeContext, deadline: Instant,
-    ) -> Attempt<LastNumbers> {
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &NodeContext,
+        deadline: Instant,
+    ) -> Attempt<CurrentManyResponse> {
+        let keys = Keys::of(&self.ids, &self.names);
         // All are of one kind.
-        check_kind(namespace, self.keys.at(0))?;
-        let key = |place: usize| self.keys.at(place);
-        let read = term.current_many(namespace, self.keys.len(), key, deadline);
-        read.await.map(LastNumbers).map_err(|error| failed(error, namespace, term, 0))
-    }
-
-    fn to_forward(&self) -> Forward {
-        Forward::CurrentMany(self.into())
+        check_kind(namespace, keys.at(0))?;
+        let key = |place: usize| keys.at(place);
+        let read = term.current_many(namespace, keys.len(), key, deadline);
+        let last = read.await.map_err(|error| failed(error, namespace, term, 0))?;
+        Ok(CurrentManyResponse { last, route: None })
     }
 }
-
-/// The last numbers of keys, in their order; 0 for one that has none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LastNumbers(pub Vec<u64>);

@@ -19,8 +19,8 @@ use super::{
     id_request::IDS_MAX,
     ids::ended,
     leader_search::{Attempt, NoAnswer},
+    message_parts::key_of,
     sequence_request::{check_kind, failed},
-    wire::key_of,
     worker_desk::{Served, Wanted},
 };
 use crate::{
@@ -50,11 +50,10 @@ impl NodeContext {
         if namespace.config.format.as_ref() != Some(&asked.format) {
             return Err(created_again(&asked.namespace).into());
         }
-        let key = key_of(asked.key)?;
-        check_kind(&namespace, key.as_key())?;
+        let key = key_of(&asked.key)?;
+        check_kind(&namespace, key)?;
         let count = u64::from(asked.count.clamp(1, IDS_MAX));
-        let of =
-            OfKey { term, namespace: &namespace, format: &format, key: key.as_key(), deadline };
+        let of = OfKey { term, namespace: &namespace, format: &format, key, deadline };
         let numbers = match format.source() {
             Source::Key => self.take_in_time(&of, count).await?,
             Source::Date => self.take_of_day(&of, count).await?,

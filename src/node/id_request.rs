@@ -2,11 +2,11 @@
 
 use ratchet_ids::NAME_BYTES_MAX;
 
-use super::refusals::check_namespace;
-use crate::{
-    proto::{Refusal, refusal},
-    sequence::OwnedKey,
+use super::{
+    message_parts::{heap_bytes, key_of},
+    refusals::check_namespace,
 };
+use crate::proto::{Refusal, refusal, v1::NextIdsRequest};
 
 /// The most ids in one request.
 pub const IDS_MAX: u32 = 10_000;
@@ -15,98 +15,95 @@ const ID_BYTES: usize = 80;
 /// The most parameters in one request. An id has no more bits, and each of its fields has one at least.
 const PARAMETERS_MAX: usize = 128;
 
-/// A request for ids of a namespace.
-#[derive(Debug, Clone)]
-pub struct NextIds {
-    /// The namespace's name.
-    pub namespace: String,
-    /// How many, from 1 to 10 000.
-    pub count: u32,
-    /// The key whose sequence they come from, if the format has no worker.
-    pub key: Option<OwnedKey>,
-    /// What the caller chooses: values of the format's parameters.
-    pub parameters: Vec<(String, u64)>,
+/// How many ids a request asks for.
+pub(super) fn count_of(request: &NextIdsRequest) -> u32 {
+    request.count.unwrap_or(1)
 }
 
-impl NextIds {
-    /// The parameters, borrowed.
-    pub(super) fn parameters(&self) -> Vec<(&str, u64)> {
-        let parameters = self.parameters.iter();
-        parameters.map(|(name, value)| (&name[..], *value)).collect()
-    }
+/// What the caller chooses: values of the format's parameters.
+pub(super) fn parameters_of(request: &NextIdsRequest) -> Vec<(&str, u64)> {
+    let parameters = request.parameters.iter();
+    parameters.map(|(name, value)| (&name[..], *value)).collect()
+}
 
-    /// Checks what is outside of its limits whatever the namespace is, so that what waits is small. A key that exists is.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT for the namespace's name, the count, the number of parameters or a parameter's name.
-    pub(super) fn check(&self) -> Result<(), Refusal> {
-        check_namespace(&self.namespace)?;
-        self.check_count(IDS_MAX)?;
-        let parameters = self.parameters.len();
-        if parameters > PARAMETERS_MAX {
-            return Err(refusal!(
-                InvalidRequest,
-                "{parameters} parameters are given; no format has more than {PARAMETERS_MAX}"
-            ));
-        }
-        let longest = self.parameters.iter().map(|(name, _)| name.len()).max();
-        match longest {
-            Some(bytes) if bytes > NAME_BYTES_MAX => Err(refusal!(
-                InvalidRequest,
-                "the name of a parameter has {bytes} bytes; no format has one of more than {NAME_BYTES_MAX}"
-            )),
-            _ => Ok(()),
-        }
+/// Checks what is outside of its limits whatever the namespace is, so that what waits is small.
+///
+/// # Errors
+/// INVALID_ARGUMENT for the key, the namespace's name, the count, the number of parameters or a parameter's name.
+pub(super) fn check(request: &NextIdsRequest) -> Result<(), Refusal> {
+    if request.key.is_some() {
+        key_of(&request.key)?;
     }
-
-    /// Refuses a count that is not from 1 to `max`.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT.
-    pub(super) fn check_count(&self, max: u32) -> Result<(), Refusal> {
-        if (1..=max).contains(&self.count) {
-            return Ok(());
-        }
-        Err(refusal!(
+    check_namespace(&request.namespace)?;
+    check_count(request, IDS_MAX)?;
+    let parameters = request.parameters.len();
+    if parameters > PARAMETERS_MAX {
+        return Err(refusal!(
             InvalidRequest,
-            "count is {}; namespace {:?} gives 1 to {max} ids at a time",
-            self.count,
-            self.namespace
-        ))
+            "{parameters} parameters are given; no format has more than {PARAMETERS_MAX}"
+        ));
     }
+    let longest = request.parameters.keys().map(String::len).max();
+    match longest {
+        Some(bytes) if bytes > NAME_BYTES_MAX => Err(refusal!(
+            InvalidRequest,
+            "the name of a parameter has {bytes} bytes; no format has one of more than {NAME_BYTES_MAX}"
+        )),
+        _ => Ok(()),
+    }
+}
 
-    /// How many bytes it holds while it waits, with the copy that is forwarded, and its answer until that is sent.
-    pub(super) fn bytes(&self) -> usize {
-        let key = self.key.as_ref().map_or(0, OwnedKey::heap_bytes);
-        let parameters = self.parameters.iter();
-        let parameters: usize =
-            parameters.map(|(name, _)| size_of::<(String, u64)>() + name.len()).sum();
-        let own = size_of::<Self>() + self.namespace.len() + key + parameters;
-        2 * own + self.count as usize * ID_BYTES
+/// Refuses a count that is not from 1 to `max`.
+///
+/// # Errors
+/// INVALID_ARGUMENT.
+pub(super) fn check_count(request: &NextIdsRequest, max: u32) -> Result<(), Refusal> {
+    let count = count_of(request);
+    if (1..=max).contains(&count) {
+        return Ok(());
     }
+    Err(refusal!(
+        InvalidRequest,
+        "count is {count}; namespace {:?} gives 1 to {max} ids at a time",
+        request.namespace
+    ))
+}
+
+/// How many bytes a request holds while it waits, with the copy that is forwarded, and its answer until that is sent.
+pub(super) fn bytes_of(request: &NextIdsRequest) -> usize {
+    let names = request.parameters.keys();
+    let parameters: usize = names.map(|name| size_of::<(String, u64)>() + name.len()).sum();
+    let key = heap_bytes(&request.key);
+    let own = size_of::<NextIdsRequest>() + request.namespace.len() + key + parameters;
+    2 * own + count_of(request) as usize * ID_BYTES
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::Code;
+    use crate::{node::to_key, proto::Code, sequence::OwnedKey};
 
-    fn request() -> NextIds {
-        NextIds { namespace: "orders".into(), count: 1, key: None, parameters: Vec::new() }
+    fn request() -> NextIdsRequest {
+        NextIdsRequest { namespace: "orders".into(), ..NextIdsRequest::default() }
     }
 
-    fn named(names: impl IntoIterator<Item = String>) -> NextIds {
-        NextIds { parameters: names.into_iter().map(|name| (name, 1)).collect(), ..request() }
+    fn named(names: impl IntoIterator<Item = String>) -> NextIdsRequest {
+        let parameters = names.into_iter().map(|name| (name, 1)).collect();
+        NextIdsRequest { parameters, ..request() }
     }
 
     #[test]
     fn what_fits_no_namespace_is_refused_with_its_limit() {
         let many = |n: usize| named((0..n).map(|i| format!("p{i}")));
         for request in [request(), many(128), named(["x".repeat(32)])] {
-            request.check().unwrap();
+            check(&request).unwrap();
         }
-        let of =
-            |namespace: &str, count| NextIds { namespace: namespace.into(), count, ..request() };
+        let of = |namespace: &str, count| NextIdsRequest {
+            namespace: namespace.into(),
+            count: Some(count),
+            ..request()
+        };
+        let key = Some(Default::default());
         for (request, why) in [
             (of("", 1), "the namespace is empty"),
             (of("a b:42", 1), "' '"),
@@ -115,8 +112,9 @@ mod tests {
             (of("orders", 10_001), "gives 1 to 10000 ids"),
             (many(129), "129 parameters"),
             (named(["x".repeat(33)]), "has 33 bytes"),
+            (NextIdsRequest { key, ..request() }, "the key is missing"),
         ] {
-            let refused = request.check().unwrap_err();
+            let refused = check(&request).unwrap_err();
             assert_eq!(refused.code(), Code::InvalidArgument);
             assert!(refused.message().contains(why), "{refused}");
             assert!(refused.message().len() < 300);
@@ -125,14 +123,14 @@ mod tests {
 
     #[test]
     fn a_request_counts_its_own_bytes_twice_and_those_of_its_ids() {
-        let plain = request().bytes();
+        let plain = bytes_of(&request());
         assert!(plain >= ID_BYTES + 2 * "orders".len());
-        let more = NextIds { count: 3, ..request() };
-        assert_eq!(more.bytes() - plain, 2 * ID_BYTES);
-        let long = NextIds {
-            key: Some(OwnedKey::name(vec![b'x'; 200].into()).unwrap()),
+        let more = NextIdsRequest { count: Some(3), ..request() };
+        assert_eq!(bytes_of(&more) - plain, 2 * ID_BYTES);
+        let long = NextIdsRequest {
+            key: to_key(&OwnedKey::name(vec![b'x'; 200].into()).unwrap()),
             ..named(["x".repeat(30)])
         };
-        assert!(long.bytes() - plain >= 2 * (200 + 30 + 8));
+        assert!(bytes_of(&long) - plain >= 2 * (200 + 30 + 8));
     }
 }

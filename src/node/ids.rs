@@ -12,9 +12,10 @@ use super::{
     NodeContext,
     formats::{ORDERS_MAX, id_format},
     id_list::IdList,
-    id_request::{IDS_MAX, NextIds},
+    id_request::{IDS_MAX, bytes_of, check, check_count, count_of, parameters_of},
     id_sources::{Administer, Leader, Source},
     leader_search::{Failure, Origin},
+    message_parts::key_of,
     refusals::no_namespace,
     request_memory::Reservation,
 };
@@ -24,7 +25,8 @@ use crate::{
     proto::{
         Code, Refusal,
         peer::{administer_reply::Reply, administer_request::Request},
-        refusal, v1,
+        refusal,
+        v1::{self, NextIdsRequest},
     },
     sequence::Namespace,
 };
@@ -73,17 +75,17 @@ impl NodeContext {
     /// left; RESOURCE_EXHAUSTED, with a time after which to ask again, if every worker id is held until the deadline, the
     /// ids until then are used up, or other requests hold the memory; UNAVAILABLE if no leader leases a worker id in time.
     pub async fn next_ids(
-        self: &Arc<Self>, request: &NextIds, deadline: Instant,
+        self: &Arc<Self>, request: &NextIdsRequest, deadline: Instant,
     ) -> Result<(MadeIds, Reservation), Failure> {
         // Before anything waits.
-        request.check()?;
-        let reserved = self.request_memory.reserve(request.bytes())?;
+        check(request)?;
+        let reserved = self.request_memory.reserve(bytes_of(request))?;
         let made = self.checked_ids(request, deadline).await?;
         Ok((made, reserved))
     }
 
     async fn checked_ids(
-        self: &Arc<Self>, request: &NextIds, deadline: Instant,
+        self: &Arc<Self>, request: &NextIdsRequest, deadline: Instant,
     ) -> Result<MadeIds, Failure> {
         let made_by = match self.known_maker(request) {
             Some(made_by) => made_by?,
@@ -101,17 +103,18 @@ impl NodeContext {
             MadeBy::Node(source) => source,
         };
         check_rate(request, &source.format, Some(source.ids_per_second))?;
-        if let Some(key) = &request.key {
+        if request.key.is_some() {
             return Err(refusal!(
                 InvalidRequest,
                 "key is {}; ids of namespace {:?} have a worker and belong to no key: leave the key out",
-                key.as_key(),
+                key_of(&request.key)?,
                 request.namespace
             )
             .into());
         }
-        let fixed = (source.format.fixed(&request.parameters(), None)).map_err(|e| invalid(&e))?;
-        let count = u64::from(request.count);
+        let fixed =
+            (source.format.fixed(&parameters_of(request), None)).map_err(|e| invalid(&e))?;
+        let count = u64::from(count_of(request));
         let ids = self.make(&source, count, fixed, deadline).await;
         let ids = ids.map_err(|not_taken| self.not_made(not_taken, request, &source.format))?;
         Ok(MadeIds { format: source.format, ids })
@@ -143,17 +146,18 @@ impl NodeContext {
     }
 
     /// Who makes a namespace's ids. `None` if this node does not know the namespace.
-    fn known_maker(self: &Arc<Self>, request: &NextIds) -> Option<Result<MadeBy, Refusal>> {
+    fn known_maker(self: &Arc<Self>, request: &NextIdsRequest) -> Option<Result<MadeBy, Refusal>> {
         let namespaces = self.group.view().namespaces();
         let namespace = namespaces.by_name(&request.namespace)?;
         Some(self.maker(namespace, request))
     }
 
     fn maker(
-        self: &Arc<Self>, namespace: &Namespace, request: &NextIds,
+        self: &Arc<Self>, namespace: &Namespace, request: &NextIdsRequest,
     ) -> Result<MadeBy, Refusal> {
         let limit = namespace.config.count_max.unwrap_or(u64::MAX);
-        request.check_count(u32::try_from(limit).map_or(IDS_MAX, |limit| limit.min(IDS_MAX)))?;
+        let limit = u32::try_from(limit).map_or(IDS_MAX, |limit| limit.min(IDS_MAX));
+        check_count(request, limit)?;
         if let Some(source) = self.id_sources.known(namespace.id)? {
             return Ok(MadeBy::Node(source));
         }
@@ -241,7 +245,7 @@ impl NodeContext {
     }
 
     fn not_made(
-        &self, not_taken: NotTaken<Refusal>, request: &NextIds, format: &Format,
+        &self, not_taken: NotTaken<Refusal>, request: &NextIdsRequest, format: &Format,
     ) -> Refusal {
         let name = &request.namespace;
         match not_taken {
@@ -300,24 +304,25 @@ impl NodeContext {
 
 /// Refuses more ids than a worker, or a key, has in a second: they would be taken from others, and lost at the deadline.
 /// `rate` is that number; `None`: there is no such limit.
-fn check_rate(request: &NextIds, format: &Format, rate: Option<u128>) -> Result<(), Refusal> {
+fn check_rate(
+    request: &NextIdsRequest, format: &Format, rate: Option<u128>,
+) -> Result<(), Refusal> {
+    let count = count_of(request);
     let whose = match format.source() {
         ratchet_ids::Source::Worker => "a worker makes",
         ratchet_ids::Source::Key | ratchet_ids::Source::Date => "a key has",
     };
-    if format.source() == ratchet_ids::Source::Date && request.count > ORDERS_MAX {
+    if format.source() == ratchet_ids::Source::Date && count > ORDERS_MAX {
         return Err(refusal!(
             InvalidRequest,
-            "count is {}; namespace {:?} gives 1 to {ORDERS_MAX} order numbers at a time",
-            request.count,
+            "count is {count}; namespace {:?} gives 1 to {ORDERS_MAX} order numbers at a time",
             request.namespace
         ));
     }
     match rate {
-        Some(rate) if u128::from(request.count) > rate => Err(refusal!(
+        Some(rate) if u128::from(count) > rate => Err(refusal!(
             InvalidRequest,
-            "count is {}; {whose} {rate} ids of namespace {:?} in a second: ask for fewer at a time",
-            request.count,
+            "count is {count}; {whose} {rate} ids of namespace {:?} in a second: ask for fewer at a time",
             request.namespace
         )),
         Some(_) | None => Ok(()),

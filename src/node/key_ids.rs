@@ -15,19 +15,20 @@ use super::{
     NodeContext,
     id_list::IdList,
     id_numbers::AHEAD_MAX_MS,
-    id_request::{IDS_MAX, NextIds},
+    id_request::{IDS_MAX, count_of, parameters_of},
     ids::{MadeIds, ended, invalid},
     key_queues::{Batch, Line},
     leader_search::{Failure, Origin},
-    wire::to_key,
+    message_parts::{key_of, to_key},
 };
 use crate::{
     proto::{
         Refusal,
         peer::{IdNumbers, TakeIdNumbersRequest, administer_request::Request},
         refusal,
+        v1::NextIdsRequest,
     },
-    sequence::OwnedKey,
+    sequence::{Key, OwnedKey},
 };
 
 /// A leader that answers takes less than this.
@@ -39,30 +40,33 @@ impl NodeContext {
     /// # Errors
     /// As [`NodeContext::next_ids`].
     pub(super) async fn key_ids(
-        self: &Arc<Self>, request: &NextIds, format: Format, deadline: Instant,
+        self: &Arc<Self>, request: &NextIdsRequest, format: Format, deadline: Instant,
     ) -> Result<MadeIds, Failure> {
-        let key = request.key.as_ref().ok_or_else(|| {
-            refusal!(
+        if request.key.is_none() {
+            return Err(refusal!(
                 InvalidRequest,
                 "ids of namespace {name:?} come from the sequence of a key, and none is given; name one, as in: ratchet id \
                  next {name} 42",
                 name = request.namespace
             )
-        })?;
+            .into());
+        }
+        let key = key_of(&request.key)?;
         let id = match key {
-            OwnedKey::Id(id) => Some(*id),
-            OwnedKey::Name(_) => None,
+            Key::Id(id) => Some(id),
+            Key::Name(_) => None,
         };
-        let fixed = format.fixed(&request.parameters(), id).map_err(|error| invalid(&error))?;
+        let fixed = format.fixed(&parameters_of(request), id).map_err(|error| invalid(&error))?;
         let line = Line {
             namespace: request.namespace.clone(),
             format: format.to_string(),
-            key: key.clone(),
+            key: OwnedKey::from(key),
         };
-        let numbers = self.numbers_of(&line, &format, request.count, deadline);
+        let count = count_of(request);
+        let numbers = self.numbers_of(&line, &format, count, deadline);
         let ids = encoded(&format, fixed, &numbers.await?);
         let ids = ids.map_err(|error| ended(&request.namespace, &error))?;
-        self.metrics.ids.inc_by(request.count.into());
+        self.metrics.ids.inc_by(count.into());
         Ok(MadeIds { format: Arc::new(format), ids })
     }
 
@@ -77,7 +81,7 @@ impl NodeContext {
             return (self.wait_in_line(line, format, (count, none), at_once, deadline)).await;
         }
         let numbers = self.ask_for_numbers(line, count, deadline).await?;
-        let left = count.saturating_sub(count_of(&numbers));
+        let left = count.saturating_sub(total_of(&numbers));
         if left == 0 {
             return Ok(numbers);
         }
@@ -143,7 +147,7 @@ impl NodeContext {
             wait = match asked {
                 Ok(numbers) => {
                     batch.share(&numbers);
-                    match count_of(&numbers) < count {
+                    match total_of(&numbers) < count {
                         true => wait_of(&numbers, format),
                         false => Duration::ZERO,
                     }
@@ -174,7 +178,7 @@ impl NodeContext {
     }
 }
 
-fn count_of(numbers: &IdNumbers) -> u32 {
+fn total_of(numbers: &IdNumbers) -> u32 {
     numbers.counts.iter().sum()
 }
 
@@ -214,7 +218,7 @@ fn stops() -> Refusal {
 fn encoded(format: &Format, fixed: Fixed, numbers: &IdNumbers) -> Result<IdList, EncodeError> {
     let ranges = numbers.firsts.iter().zip(&numbers.counts);
     let all = ranges.flat_map(|(first, count)| (0..u64::from(*count)).map(move |at| first + at));
-    let mut ids = IdList::new(format, count_of(numbers) as usize);
+    let mut ids = IdList::new(format, total_of(numbers) as usize);
     for number in all {
         let parts = Parts {
             random: format.fitting_random(rand::random()),

@@ -5,96 +5,94 @@
 //! Invariant: nothing was taken of a late key, and no key has numbers at a later place of the message. All numbers of a
 //! message are of one namespace.
 
-use super::request::{Exhausted, Keys, ManyRanges, NextMany, RefusedKeys};
-use crate::proto::{Refusal, refusal, v1::Reason};
+use super::message_parts::Keys;
+use crate::proto::{
+    Refusal, refusal,
+    v1::{Exhausted, NextManyRequest, NextManyResponse, Reason, RefusedKeys},
+};
 
-impl RefusedKeys {
-    /// True if the leader handed over: nothing else refuses single keys so.
-    fn are_late(&self) -> bool {
-        self.why.reason() == Reason::Busy
-    }
+/// True if the leader handed over: nothing else refuses single keys so.
+fn are_late(refused: &RefusedKeys) -> bool {
+    refused.failure.as_ref().is_some_and(|why| why.reason() == Reason::Busy)
 }
 
-impl NextMany {
-    /// The request for the late keys of an answer. `None` if there are none, or it is not known which namespace has answered
-    /// for the others.
-    pub(super) fn late(&self, answer: &ManyRanges) -> Option<NextMany> {
-        let late: Vec<usize> = answer.late_places().map(|place| place as usize).collect();
-        // The parts of a message with an id are counted from its first key: such a message is asked again as a whole.
-        if self.id.is_some() || late.is_empty() || late.iter().any(|at| *at >= self.keys.len()) {
-            return None;
-        }
-        let meant = Some(answer.namespace?);
-        let counts = match self.counts.is_empty() {
-            true => Vec::new(),
-            false => late.iter().map(|place| self.counts[*place]).collect(),
-        };
-        Some(NextMany {
-            namespace: self.namespace.clone(),
-            keys: match &self.keys {
-                Keys::Ids(ids) => Keys::Ids(late.iter().map(|place| ids[*place]).collect()),
-                Keys::Names(names) => {
-                    Keys::Names(late.iter().map(|place| names[*place].clone()).collect())
-                }
-            },
-            counts,
-            id: None,
-            known: self.known,
-            meant,
-        })
-    }
+/// The places of the late keys.
+fn late_places(answer: &NextManyResponse) -> impl Iterator<Item = u32> {
+    let late = answer.refused.iter().filter(|refused| are_late(refused));
+    late.flat_map(|refused| refused.places.iter().copied())
 }
 
-impl ManyRanges {
-    /// The places of the late keys.
-    fn late_places(&self) -> impl Iterator<Item = u32> {
-        let late = self.refused.iter().filter(|refused| refused.are_late());
-        late.flat_map(|refused| refused.places.iter().copied())
+/// The request for the late keys of an answer. `None` if there are none.
+pub(super) fn late(
+    message: &NextManyRequest, answer: &NextManyResponse,
+) -> Option<NextManyRequest> {
+    let late: Vec<usize> = late_places(answer).map(|place| place as usize).collect();
+    let keys = Keys::of(&message.ids, &message.names).len();
+    // The parts of a message with an id are counted from its first key: such a message is asked again as a whole.
+    if message.request_id.is_some() || late.is_empty() || late.iter().any(|at| *at >= keys) {
+        return None;
     }
+    Some(NextManyRequest {
+        namespace: message.namespace.clone(),
+        ids: at_places(&message.ids, &late),
+        names: at_places(&message.names, &late),
+        counts: at_places(&message.counts, &late),
+        route_version: message.route_version,
+        members_version: message.members_version,
+        ..NextManyRequest::default()
+    })
+}
 
-    /// True if it is the answer to a message of `keys` keys.
-    fn is_of(&self, keys: usize) -> bool {
-        let refused = self.refused.iter().flat_map(|refused| &refused.places);
-        let exhausted = self.exhausted.iter().flat_map(|exhausted| &exhausted.places);
-        self.firsts.len() == keys && refused.chain(exhausted).all(|place| (*place as usize) < keys)
+/// What stands at `places` of a column. Nothing if the message does not have the column.
+fn at_places<T: Clone>(column: &[T], places: &[usize]) -> Vec<T> {
+    places.iter().filter_map(|place| column.get(*place).cloned()).collect()
+}
+
+/// True if it is the answer to a message of `keys` keys.
+fn is_of(answer: &NextManyResponse, keys: usize) -> bool {
+    let refused = answer.refused.iter().flat_map(|refused| &refused.places);
+    let exhausted = answer.exhausted.iter().flat_map(|exhausted| &exhausted.places);
+    answer.firsts.len() == keys && refused.chain(exhausted).all(|place| (*place as usize) < keys)
+}
+
+/// Gives the late keys of an answer what the next leader answered, or why it did not.
+pub(super) fn add_late(answer: &mut NextManyResponse, rest: Result<NextManyResponse, Refusal>) {
+    let places: Vec<u32> = late_places(answer).collect();
+    answer.refused.retain(|refused| !are_late(refused));
+    let rest = match rest {
+        Ok(rest) if !is_of(&rest, places.len()) => Err(refusal!(
+            Internal,
+            "the next leader's answer has other keys than it was asked for: ask again for this key"
+        )),
+        rest => rest,
+    };
+    let rest = match rest {
+        Ok(rest) => rest,
+        Err(why) => {
+            let failure = Some(why.into());
+            return answer.refused.push(RefusedKeys { places, failure });
+        }
+    };
+    for (place, first) in places.iter().zip(rest.firsts) {
+        answer.firsts[*place as usize] = first;
     }
-
-    /// Gives the late keys what the next leader answered, or why it did not.
-    pub(super) fn add_late(&mut self, rest: Result<ManyRanges, Refusal>) {
-        let places: Vec<u32> = self.late_places().collect();
-        self.refused.retain(|refused| !refused.are_late());
-        let rest = match rest {
-            Ok(rest) if !rest.is_of(places.len()) => Err(refusal!(
-                Internal,
-                "the next leader's answer has other keys than it was asked for: ask again for this key"
-            )),
-            rest => rest,
-        };
-        let rest = match rest {
-            Ok(rest) => rest,
-            Err(why) => return self.refused.push(RefusedKeys { places, why }),
-        };
-        for (place, first) in places.iter().zip(rest.firsts) {
-            self.firsts[*place as usize] = first;
+    let at = |place: u32| places[place as usize];
+    answer.refused.extend(rest.refused.into_iter().map(|refused| RefusedKeys {
+        places: refused.places.into_iter().map(at).collect(),
+        ..refused
+    }));
+    if let Some(more) = rest.exhausted {
+        let (mut places, mut left) = (Vec::new(), Vec::new());
+        let before = answer.exhausted.take();
+        let before = before.into_iter().flat_map(|one| one.places.into_iter().zip(one.left));
+        let more_places = more.places.into_iter().map(at).zip(more.left);
+        let mut all: Vec<(u32, u64)> = before.chain(more_places).collect();
+        all.sort_unstable();
+        for (place, numbers) in all {
+            places.push(place);
+            left.push(numbers);
         }
-        let at = |place: u32| places[place as usize];
-        self.refused.extend(rest.refused.into_iter().map(|refused| RefusedKeys {
-            places: refused.places.into_iter().map(at).collect(),
-            ..refused
-        }));
-        if let Some(more) = rest.exhausted {
-            let (mut places, mut left) = (Vec::new(), Vec::new());
-            let before = self.exhausted.take();
-            let before = before.into_iter().flat_map(|one| one.places.into_iter().zip(one.left));
-            let more_places = more.places.into_iter().map(at).zip(more.left);
-            let mut all: Vec<(u32, u64)> = before.chain(more_places).collect();
-            all.sort_unstable();
-            for (place, numbers) in all {
-                places.push(place);
-                left.push(numbers);
-            }
-            self.exhausted = Some(Exhausted { places, left, why: more.why });
-        }
+        answer.exhausted = Some(Exhausted { places, left, failure: more.failure });
     }
 }
 
@@ -110,72 +108,90 @@ pub(super) fn replaced() -> Refusal {
 mod tests {
     use super::*;
     use crate::{
-        node::route::KnownRoute,
-        sequence::{Key, NamespaceId},
+        node::{asked::Asked, refused_keys::refused_at},
+        sequence::NamespaceId,
     };
 
-    fn refused_at(places: &[u32], why: Refusal) -> RefusedKeys {
-        RefusedKeys { places: places.to_vec(), why }
+    /// The namespace that has answered.
+    const BOOK: Option<NamespaceId> = Some(NamespaceId(7));
+
+    fn refused_keys(places: &[u32], why: Refusal) -> RefusedKeys {
+        RefusedKeys { places: places.to_vec(), failure: Some(why.into()) }
     }
 
     fn used_up(places: &[u32], left: &[u64]) -> Option<Exhausted> {
-        let why = refusal!(NumbersExhausted, "used up");
-        Some(Exhausted { places: places.to_vec(), left: left.to_vec(), why })
+        let failure = Some(refusal!(NumbersExhausted, "used up").into());
+        Some(Exhausted { places: places.to_vec(), left: left.to_vec(), failure })
     }
 
     /// A request whose keys are ten times their places, and whose third and fifth are late.
-    fn request() -> (NextMany, ManyRanges) {
-        let ids = Keys::Ids((0..6).map(|place| place * 10).collect());
-        let counts = (1..=6).collect();
-        let request = NextMany::new("book".into(), ids, counts, None, KnownRoute::default());
-        let answer = ManyRanges {
+    fn request() -> (Asked<NextManyRequest>, NextManyResponse) {
+        let message = NextManyRequest {
+            namespace: "book".into(),
+            ids: (0..6).map(|place| place * 10).collect(),
+            counts: (1..=6).collect(),
+            route_version: 3,
+            members_version: Some(4),
+            ..NextManyRequest::default()
+        };
+        let answer = NextManyResponse {
             firsts: vec![7, 7, 0, 0, 0, 0],
             increment: 1,
             exhausted: used_up(&[5], &[2]),
             refused: vec![
-                refused_at(&[3], refusal!(KeysMaxReached, "too many keys")),
-                refused_at(&[2, 4], refusal!(Busy, "handed over").retry_after(100)),
+                refused_keys(&[3], refusal!(KeysMaxReached, "too many keys")),
+                refused_keys(&[2, 4], refusal!(Busy, "handed over").retry_after(100)),
             ],
-            namespace: Some(NamespaceId(7)),
-            ..ManyRanges::default()
+            ..NextManyResponse::default()
         };
-        (request.unwrap(), answer)
+        (Asked::new(message).unwrap(), answer)
     }
 
     #[test]
     fn late_keys_are_asked_for_again_and_their_answer_goes_to_their_places() {
         let (request, mut answer) = request();
-        let late = request.late(&answer).expect("two are late");
-        assert_eq!((late.keys.at(0), late.keys.at(1)), (Key::Id(20), Key::Id(40)));
-        assert_eq!((&late.counts[..], late.meant), (&[3, 5][..], Some(NamespaceId(7))));
-        answer.add_late(Ok(ManyRanges {
-            firsts: vec![0, 9],
-            increment: 1,
-            exhausted: used_up(&[0], &[1]),
-            ..ManyRanges::default()
-        }));
+        let late = request.rest(&answer, BOOK).expect("two are late");
+        assert_eq!((&late.message.ids[..], &late.message.counts[..]), (&[20, 40][..], &[3, 5][..]));
+        assert_eq!((late.message.route_version, late.message.members_version), (3, Some(4)));
+        assert_eq!((late.meant, late.id.is_none()), (BOOK, true));
+        add_late(
+            &mut answer,
+            Ok(NextManyResponse {
+                firsts: vec![0, 9],
+                increment: 1,
+                exhausted: used_up(&[0], &[1]),
+                ..NextManyResponse::default()
+            }),
+        );
         assert_eq!(answer.firsts, [7, 7, 0, 0, 9, 0]);
         let exhausted = answer.exhausted.as_ref().expect("two are used up");
         assert_eq!((&exhausted.places[..], &exhausted.left[..]), (&[2, 5][..], &[1, 2][..]));
-        assert!(answer.refused_at(3).is_some() && answer.refused_at(4).is_none());
-        assert!(request.late(&answer).is_none());
+        assert!(refused_at(&answer, 3).is_some() && refused_at(&answer, 4).is_none());
+        assert!(request.rest(&answer, BOOK).is_none());
     }
 
     #[test]
     fn late_keys_that_nobody_answers_for_are_refused_and_the_others_keep_their_numbers() {
         let (request, mut answer) = request();
-        answer.add_late(Err(refusal!(NoLeader, "nobody leads")));
+        add_late(&mut answer, Err(refusal!(NoLeader, "nobody leads")));
         assert_eq!(answer.firsts, [7, 7, 0, 0, 0, 0]);
         assert!([2, 4].iter().all(|place| {
-            answer.refused_at(*place).is_some_and(|why| why.message() == "nobody leads")
+            refused_at(&answer, *place).is_some_and(|why| why.message == "nobody leads")
         }));
-        assert!(request.late(&answer).is_none());
+        assert!(request.rest(&answer, BOOK).is_none());
     }
 
     #[test]
     fn late_keys_are_not_asked_for_again_if_it_is_not_known_which_namespace_has_answered() {
-        let (request, mut answer) = request();
-        answer.namespace = None;
-        assert!(request.late(&answer).is_none());
+        let (request, answer) = request();
+        assert!(request.rest(&answer, None).is_none());
+    }
+
+    #[test]
+    fn late_keys_of_a_message_with_an_id_are_not_asked_for_again() {
+        let (request, answer) = request();
+        let request_id = Some(bytes::Bytes::from_static(b"order-7"));
+        let named = Asked::new(NextManyRequest { request_id, ..request.message }).unwrap();
+        assert!(named.id.is_some() && named.rest(&answer, BOOK).is_none());
     }
 }

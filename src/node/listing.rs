@@ -6,9 +6,9 @@ use tokio::time::Instant;
 use super::{
     NodeContext,
     leader_search::Attempt,
+    message_parts::{key_of, to_key},
     refusals::no_namespace,
     sequence_request::{check_kind, failed},
-    wire::{key_of, to_key},
 };
 use crate::{
     allocator::{self, Explained, Holding, ListedSection, Term, list_sections},
@@ -45,7 +45,7 @@ impl NodeContext {
         &self, term: &Term, asked: v1::ExplainRequest, deadline: Instant,
     ) -> Attempt<Reply> {
         let namespace = self.namespace_named(&asked.namespace)?;
-        let key = key_of(asked.key)?;
+        let key = OwnedKey::from(key_of(&asked.key)?);
         check_kind(&namespace, key.as_key())?;
         let explained = allocator::explain(term, &namespace, key.as_key(), deadline).await;
         let explained = explained.map_err(|error| failed(error, &namespace, term, 0))?;
@@ -82,10 +82,10 @@ fn page_asked(namespace: &Namespace, list: v1::ListKeysRequest) -> Result<PageAs
             namespace.config.name
         ));
     }
-    let after = list.after.map(|after| {
-        let after = key_of(Some(after))?;
-        check_kind(namespace, after.as_key())?;
-        Ok::<_, Refusal>(namespace.section_of(after.as_key()).key)
+    let after = list.after.is_some().then(|| {
+        let after = key_of(&list.after)?;
+        check_kind(namespace, after)?;
+        Ok::<_, Refusal>(namespace.section_of(after).key)
     });
     Ok(PageAsked {
         namespace: namespace.id,

@@ -1,12 +1,12 @@
 //! Which keys of a request get no numbers while the others do, and what their callers are told.
 
-use super::{
-    Config,
-    request::{Exhausted, ManyRanges, RefusedKeys},
-};
+use super::Config;
 use crate::{
     allocator::NextMany as Taken,
-    proto::{Refusal, refusal},
+    proto::{
+        Refusal, refusal,
+        v1::{Exhausted, Failure, NextManyResponse, RefusedKeys},
+    },
     sequence::{Namespace, NamespaceConfig},
     storage::LowDisk,
 };
@@ -21,23 +21,37 @@ pub fn within_count_max(
     let Some(why) = counts.iter().find_map(|&count| too_large(count)) else {
         return (None, Vec::new());
     };
-    let (refused, given): (Vec<usize>, Vec<usize>) =
+    let (places, given): (Vec<usize>, Vec<usize>) =
         (0..counts.len()).partition(|&place| too_large(counts[place]).is_some());
-    let places = refused.into_iter().map(|place| place as u32).collect();
-    (Some(given), vec![RefusedKeys { places, why }])
+    (Some(given), vec![refused(places, why)])
+}
+
+/// What is told of the keys at `places`, which get no numbers for one reason.
+pub fn refused(places: impl IntoIterator<Item = usize>, why: Refusal) -> RefusedKeys {
+    let places = places.into_iter().map(|place| place as u32).collect();
+    RefusedKeys { places, failure: Some(why.into()) }
+}
+
+/// Why the key at `place` got no numbers, if the answer says that.
+pub fn refused_at(answer: &NextManyResponse, place: usize) -> Option<&Failure> {
+    let place = u32::try_from(place).ok()?;
+    // Places grow.
+    let refused = |places: &[u32]| places.binary_search(&place).is_ok();
+    let exhausted = answer.exhausted.iter().find(|one| refused(&one.places));
+    let why = exhausted.map(|exhausted| &exhausted.failure);
+    why.or_else(|| Some(&answer.refused.iter().find(|one| refused(&one.places))?.failure))?.as_ref()
 }
 
 /// The answer to a message of `keys` keys. `at` is the place in it of each key that numbers were taken of.
 pub fn many_ranges(
     namespace: &Namespace, taken: Taken, keys: usize, at: impl Fn(usize) -> usize,
-    mut refused: Vec<RefusedKeys>,
-) -> ManyRanges {
+    mut others: Vec<RefusedKeys>,
+) -> NextManyResponse {
     let all = taken.exhausted.iter().map(|(place, left)| (at(*place), *left));
     let exhausted = exhausted(namespace, &all.collect::<Vec<_>>());
     let mut refuse = |places: &[usize], why: &dyn Fn() -> Refusal| {
         if !places.is_empty() {
-            let places = places.iter().map(|place| at(*place) as u32).collect();
-            refused.push(RefusedKeys { places, why: why() });
+            others.push(refused(places.iter().map(|place| at(*place)), why()));
         }
     };
     refuse(&taken.over_quota, &|| over_quota(namespace));
@@ -56,7 +70,14 @@ pub fn many_ranges(
         firsts = all;
     }
     let NamespaceConfig { increment, gapless, .. } = namespace.config;
-    ManyRanges { firsts, increment, exhausted, refused, gapless, namespace: Some(namespace.id) }
+    NextManyResponse {
+        firsts,
+        increment,
+        exhausted,
+        refused: others,
+        gapless,
+        ..NextManyResponse::default()
+    }
 }
 
 /// Refuses a count of 0, or above the namespace's `count_max` or the node's.
@@ -160,14 +181,15 @@ fn exhausted(namespace: &Namespace, exhausted: &[(usize, u64)]) -> Option<Exhaus
     if exhausted.is_empty() {
         return None;
     }
+    let why = refusal!(
+        NumbersExhausted,
+        "fewer numbers than were asked for are left below {}",
+        end_of(namespace)
+    );
     Some(Exhausted {
         places: exhausted.iter().map(|(place, _)| *place as u32).collect(),
         left: exhausted.iter().map(|(_, left)| *left).collect(),
-        why: refusal!(
-            NumbersExhausted,
-            "fewer numbers than were asked for are left below {}",
-            end_of(namespace)
-        ),
+        failure: Some(why.into()),
     })
 }
 

@@ -9,39 +9,21 @@ use futures::{Stream, stream};
 use super::NodeContext;
 use crate::{
     consensus::{Leadership, Voters},
+    proto::v1::Route,
     sequence::NodeId,
     storage::Member,
 };
 
+/// The version of the route that a caller tells who wants to be told none.
+pub const ROUTE_UNWANTED: u64 = u64::MAX;
+
 /// The route that a caller knows: what is newer comes back with its answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct KnownRoute {
     /// The version of the route; 0 for none.
     pub version: u64,
     /// The version of the members, 0 for none; `None` if the caller does not want them.
     pub members_version: Option<u64>,
-}
-
-impl KnownRoute {
-    /// Of a caller that wants to be told no route.
-    pub const UNWANTED: KnownRoute = KnownRoute { version: u64::MAX, members_version: None };
-}
-
-/// Which node leads, and who the members are.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Route {
-    /// The Raft term.
-    pub version: u64,
-    /// The leader.
-    pub leader: NodeId,
-    /// The leader's client address, "host:port".
-    pub address: String,
-    /// 1 + the log index of the last committed membership; 0 where `members` are not told.
-    pub members_version: u64,
-    /// The client addresses of all voters, "host:port".
-    pub members: Vec<String>,
-    /// The id of the cluster; empty if this node does not know it yet.
-    pub cluster_id: String,
 }
 
 impl NodeContext {

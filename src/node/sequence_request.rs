@@ -1,16 +1,18 @@
-//! How each kind of request is checked, answered out of a term's memory, and carried to the leader.
+//! How each kind of request is checked, answered out of a term's memory, and carried to the leader. A request is a message of
+//! the public API, and so is its answer: the leader gets the one, and gives the other.
 
 use tokio::time::Instant;
 
 use super::{
     Config, NodeContext,
     forward::numbers_of,
+    late_keys::{add_late, late},
     leader_search::{Attempt, NoAnswer},
+    message_parts::{Keys, heap_bytes, key_of, message_id},
     refused_keys::{
         check_count, check_count_of, end_of, low_disk, many_ranges, memory_full, over_quota,
-        too_large, within_count_max,
+        refused, too_large, within_count_max,
     },
-    request::{Answered, Current, ManyRanges, Next, NextMany, RefusedKeys},
     route::KnownRoute,
     settings::COUNT_MAX_MAX,
     waiting_keys::WaitingKeys,
@@ -21,37 +23,41 @@ use crate::{
         Refusal,
         peer::{forward_reply::Reply, forward_request::Request as Forward},
         refusal,
+        v1::{
+            CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest,
+            NextResponse, Route,
+        },
     },
-    sequence::{Key, KeyKind, MessageId, Namespace, NamespaceId, Range},
+    sequence::{Key, KeyKind, MessageId, Namespace},
 };
 
 /// How soon to ask again while nothing more can be remembered under request ids: ids that are old enough are forgotten all the time.
 const IDS_RETRY_AFTER_MS: u64 = 1_000;
 
-/// A request that is answered out of the sequences of one namespace.
+/// A message that is answered out of the sequences of one namespace.
 pub trait SequenceRequest: Send + Sync {
-    /// What it is answered with.
+    /// The message that answers it.
     type Answer: Send;
+
+    /// Checks all of it that depends neither on settings nor on the namespace. Returns what its caller calls it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for keys, counts, floors or a request id outside of their limits.
+    fn check(&self) -> Result<Option<MessageId>, Refusal>;
+
+    /// Checks the counts, if it has any, of which this node allows `most`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if a count is 0, or greater than `most`.
+    fn check_counts(&self, _most: u64) -> Result<(), Refusal> {
+        Ok(())
+    }
 
     /// The namespace's name.
     fn namespace(&self) -> &str;
 
     /// The route that the caller knows.
     fn known(&self) -> KnownRoute;
-
-    /// Checks the counts, if it has any, against this node's `count_max`. What was taken under an id is answered with it
-    /// whatever the limit is now: the entry that takes the numbers checks that.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT if a count is 0, or greater than `count_max` without an id.
-    fn check(&self, _config: &Config) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    /// The only namespace that may answer it, if that is not any that has the name.
-    fn meant(&self) -> Option<NamespaceId> {
-        None
-    }
 
     /// How many numbers it asks for.
     fn numbers(&self) -> u64 {
@@ -73,27 +79,18 @@ pub trait SequenceRequest: Send + Sync {
         self.only_reads()
     }
 
-    /// True if the caller has given it a name: numbers of a gapless key are taken once for it, however often it is
-    /// carried out.
-    fn has_id(&self) -> bool {
-        self.id().is_some()
-    }
-
-    /// The name that the caller has given it.
-    fn id(&self) -> Option<&MessageId> {
-        None
-    }
-
     /// How many bytes it holds while it waits, with the copy that is forwarded; without what many keys hold that wait in a
     /// term's memory.
     fn bytes(&self) -> usize;
 
-    /// Answers it from a term's memory, on the `node` that leads. What many keys hold that have to wait is reserved there.
+    /// Answers it from a term's memory, on the `node` that leads. `id` is what its caller calls it. What many keys hold that
+    /// have to wait is reserved there.
     ///
     /// # Errors
     /// What the request comes to otherwise.
     fn answer(
-        &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, node: &NodeContext,
+        deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// What of it the leader has left to the next one, as its answer says. Nothing was done of that.
@@ -112,223 +109,236 @@ pub trait SequenceRequest: Send + Sync {
         0
     }
 
-    /// The message that forwards it to the leader.
+    /// Where an answer tells the route.
+    fn route_in(answer: &mut Self::Answer) -> &mut Option<Route>;
+
+    /// The message, as it is forwarded to the leader.
     fn to_forward(&self) -> Forward;
 
     /// The answer in the leader's reply; `None` if that is the answer to another kind of request.
-    fn from_reply(reply: Reply) -> Option<Answered<Self::Answer>>;
-
-    /// Notes in the leader's answer the namespace that it is of, if the leader was told to compare it with its own.
-    fn note_namespace(_answer: &mut Self::Answer, _namespace: Option<NamespaceId>) {}
+    fn from_reply(reply: Reply) -> Option<Self::Answer>;
 }
 
-/// What all requests have alike, but for the reply that answers one.
-macro_rules! answered_by {
-    ($reply:ident) => {
+/// What all messages have alike, but for what forwards one, and the reply that answers it.
+macro_rules! carried_as {
+    ($forward:ident, $reply:ident) => {
         fn namespace(&self) -> &str {
             &self.namespace
         }
 
         fn known(&self) -> KnownRoute {
-            self.known
+            KnownRoute { version: self.route_version, members_version: self.members_version }
         }
 
-        fn from_reply(reply: Reply) -> Option<Answered<Self::Answer>> {
+        fn route_in(answer: &mut Self::Answer) -> &mut Option<Route> {
+            &mut answer.route
+        }
+
+        fn to_forward(&self) -> Forward {
+            Forward::$forward(self.clone())
+        }
+
+        fn from_reply(reply: Reply) -> Option<Self::Answer> {
             match reply {
-                Reply::$reply(answer) => Some(answer.into()),
+                Reply::$reply(answer) => Some(answer),
                 _ => None,
             }
         }
     };
 }
-pub(super) use answered_by;
+pub(super) use carried_as;
 
-impl SequenceRequest for Next {
-    type Answer = Range;
+/// How many numbers a message for one key asks for.
+fn count_of(message: &NextRequest) -> u64 {
+    message.count.unwrap_or(1)
+}
 
-    answered_by!(Next);
+impl SequenceRequest for NextRequest {
+    type Answer = NextResponse;
 
-    fn check(&self, config: &Config) -> Result<(), Refusal> {
-        check_count(self.count, count_max(self.has_id(), config))
+    carried_as!(Next, Next);
+
+    fn check(&self) -> Result<Option<MessageId>, Refusal> {
+        key_of(&self.key)?;
+        message_id(self.request_id.as_deref(), self.retry_window_ms, self.made_ms)
+    }
+
+    fn check_counts(&self, most: u64) -> Result<(), Refusal> {
+        check_count(count_of(self), most)
     }
 
     fn numbers(&self) -> u64 {
-        self.count
-    }
-
-    fn id(&self) -> Option<&MessageId> {
-        self.id.as_ref()
+        count_of(self)
     }
 
     fn bytes(&self) -> usize {
-        let id = bytes_of(&self.id);
-        2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes() + id)
-            + WAITING_KEY_BYTES
+        let id = bytes_of(self.request_id.as_deref());
+        let others = self.namespace.len() + heap_bytes(&self.key) + id;
+        2 * (size_of::<Self>() + others) + WAITING_KEY_BYTES
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
-    ) -> Attempt<Range> {
-        let key = self.key.as_key();
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, node: &NodeContext,
+        deadline: Instant,
+    ) -> Attempt<NextResponse> {
+        let (key, count) = (key_of(&self.key)?, count_of(self));
         check_kind(namespace, key)?;
-        check_id(namespace, self.has_id())?;
-        if !self.has_id() {
-            check_count_of(namespace, &node.config, self.count)?;
+        check_id(namespace, id.is_some())?;
+        if id.is_none() {
+            check_count_of(namespace, &node.config, count)?;
         }
         let taken = match namespace.config.gapless {
-            false => term.next(namespace, key, self.count, deadline).await,
-            true => {
-                let id = self.id.as_ref();
-                // Boxed, as is every way that is seldom gone.
-                Box::pin(term.next_gapless(namespace, key, self.count, id, deadline)).await
-            }
+            false => term.next(namespace, key, count, deadline).await,
+            // Boxed, as is every way that is seldom gone.
+            true => Box::pin(term.next_gapless(namespace, key, count, id, deadline)).await,
         };
-        taken.map_err(|error| match error {
+        let range = taken.map_err(|error| match error {
             // The next leader knows.
-            NextError::Unknown if self.has_id() => NoAnswer::Unknown,
-            error => failed(error, namespace, term, self.count),
-        })
-    }
-
-    fn to_forward(&self) -> Forward {
-        Forward::Next(self.into())
+            NextError::Unknown if id.is_some() => NoAnswer::Unknown,
+            error => failed(error, namespace, term, count),
+        })?;
+        let (first, last, increment) = (range.first, range.last, range.increment);
+        Ok(NextResponse { first, last, increment, route: None })
     }
 }
 
-impl SequenceRequest for Current {
-    type Answer = Option<u64>;
+impl SequenceRequest for CurrentRequest {
+    type Answer = CurrentResponse;
 
-    answered_by!(Current);
+    carried_as!(Current, Current);
+
+    fn check(&self) -> Result<Option<MessageId>, Refusal> {
+        key_of(&self.key).map(|_| None)
+    }
 
     fn only_reads(&self) -> bool {
         true
     }
 
     fn bytes(&self) -> usize {
-        2 * (size_of::<Self>() + self.namespace.len() + self.key.heap_bytes())
+        2 * (size_of::<Self>() + self.namespace.len() + heap_bytes(&self.key))
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, _: &NodeContext, deadline: Instant,
-    ) -> Attempt<Option<u64>> {
-        let key = self.key.as_key();
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &NodeContext,
+        deadline: Instant,
+    ) -> Attempt<CurrentResponse> {
+        let key = key_of(&self.key)?;
         check_kind(namespace, key)?;
         let read = term.current(namespace, key, deadline).await;
-        read.map_err(|error| failed(error, namespace, term, 0))
-    }
-
-    fn to_forward(&self) -> Forward {
-        Forward::Current(self.into())
+        let last = read.map_err(|error| failed(error, namespace, term, 0))?;
+        Ok(CurrentResponse { last, route: None })
     }
 }
 
-impl SequenceRequest for NextMany {
-    type Answer = ManyRanges;
+/// The keys of a message that was checked.
+fn keys_of(message: &NextManyRequest) -> Keys<'_> {
+    Keys::of(&message.ids, &message.names)
+}
 
-    answered_by!(NextMany);
+impl SequenceRequest for NextManyRequest {
+    type Answer = NextManyResponse;
 
-    fn meant(&self) -> Option<NamespaceId> {
-        self.meant
+    carried_as!(NextMany, NextMany);
+
+    fn check(&self) -> Result<Option<MessageId>, Refusal> {
+        let keys = Keys::checked(&self.ids, &self.names)?.len();
+        let counted = self.counts.len();
+        if counted != 0 && counted != keys {
+            return Err(refusal!(
+                InvalidRequest,
+                "the message has {keys} keys and {counted} counts; give a count for each key, or none at \
+                 all for one number of each"
+            ));
+        }
+        message_id(self.request_id.as_deref(), self.retry_window_ms, self.made_ms)
     }
 
-    fn keys(&self) -> usize {
-        self.keys.len()
-    }
-
-    fn check(&self, config: &Config) -> Result<(), Refusal> {
-        let most = count_max(self.has_id(), config);
+    fn check_counts(&self, most: u64) -> Result<(), Refusal> {
         self.counts.iter().try_for_each(|&count| check_count(count, most))
     }
 
     fn numbers(&self) -> u64 {
         match self.counts.is_empty() {
-            true => self.keys.len() as u64,
+            true => self.keys() as u64,
             false => self.counts.iter().sum(),
         }
     }
 
-    fn id(&self) -> Option<&MessageId> {
-        self.id.as_ref()
+    fn keys(&self) -> usize {
+        keys_of(self).len()
     }
 
     fn bytes(&self) -> usize {
-        let counts = size_of_val(&self.counts[..]);
-        let others = self.namespace.len() + self.keys.bytes() + bytes_of(&self.id);
+        let (counts, id) = (size_of_val(&self.counts[..]), bytes_of(self.request_id.as_deref()));
+        let others = self.namespace.len() + keys_of(self).bytes() + id;
         // The counts wait for the reply as well.
         2 * (size_of::<Self>() + others + counts) + counts
     }
 
     async fn answer(
-        &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
-    ) -> Attempt<ManyRanges> {
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, node: &NodeContext,
+        deadline: Instant,
+    ) -> Attempt<NextManyResponse> {
+        let all = keys_of(self);
         // All are of one kind.
-        check_kind(namespace, self.keys.at(0))?;
-        check_id(namespace, self.has_id())?;
-        let count = |place| self.counts.get(place).copied().unwrap_or(1);
+        check_kind(namespace, all.at(0))?;
+        check_id(namespace, id.is_some())?;
         if namespace.config.gapless {
-            return Box::pin(self.answer_gapless(term, namespace, node, deadline)).await;
+            return Box::pin(answer_gapless(self, id, term, namespace, node, deadline)).await;
         }
+        let count = |place| self.counts.get(place).copied().unwrap_or(1);
         let (given, refused) = within_count_max(&self.counts, namespace, &node.config);
         let at = |place: usize| given.as_ref().map_or(place, |given| given[place]);
-        let keys = given.as_ref().map_or(self.keys.len(), Vec::len);
-        let ask = |place| (self.keys.at(at(place)), count(at(place)));
-        let mut waiting = WaitingKeys::new(&node.request_memory, &self.keys);
+        let keys = given.as_ref().map_or(all.len(), Vec::len);
+        let ask = |place| (all.at(at(place)), count(at(place)));
+        let mut waiting = WaitingKeys::new(&node.request_memory, all);
         let may_wait = |keys| waiting.add(keys);
         let taken = term.next_many(namespace, keys, ask, may_wait, deadline).await;
         let failed = |error| failed(error, namespace, term, self.numbers());
         let taken = taken.map_err(|error| error.no_answer(failed))?;
-        Ok(many_ranges(namespace, taken, self.keys.len(), at, refused))
+        Ok(many_ranges(namespace, taken, all.len(), at, refused))
     }
 
     #[inline]
-    fn rest(&self, answer: &ManyRanges) -> Option<NextMany> {
+    fn rest(&self, answer: &NextManyResponse) -> Option<NextManyRequest> {
         match answer.refused.is_empty() {
             true => None,
-            false => self.late(answer),
+            false => late(self, answer),
         }
     }
 
-    fn add_rest(&self, answer: &mut ManyRanges, rest: Result<ManyRanges, Refusal>) {
-        answer.add_late(rest);
+    fn add_rest(&self, answer: &mut NextManyResponse, rest: Result<NextManyResponse, Refusal>) {
+        add_late(answer, rest);
     }
 
-    fn numbers_in(&self, answer: &ManyRanges) -> u64 {
+    fn numbers_in(&self, answer: &NextManyResponse) -> u64 {
         numbers_of(&answer.firsts, &self.counts)
-    }
-
-    fn to_forward(&self) -> Forward {
-        Forward::NextMany(self.into())
-    }
-
-    fn note_namespace(answer: &mut ManyRanges, namespace: Option<NamespaceId>) {
-        answer.namespace = namespace;
     }
 }
 
-impl NextMany {
-    /// As [`SequenceRequest::answer`], of a gapless namespace. The entry that takes the numbers refuses counts that are too
-    /// large, unless an earlier try took them.
-    async fn answer_gapless(
-        &self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
-    ) -> Attempt<ManyRanges> {
-        let keys = self.keys.len();
-        let ask = |place| (self.keys.at(place), self.counts.get(place).copied().unwrap_or(1));
-        let why = |place| check_count_of(namespace, &node.config, ask(place).1).err();
-        match term.next_many_gapless(namespace, keys, ask, self.id.as_ref(), deadline).await {
-            Ok(taken) => {
-                let (now, before): (Vec<usize>, Vec<usize>) =
-                    taken.too_large.iter().partition(|place| why(**place).is_some());
-                let mut refused = Vec::new();
-                for places in [before, now].into_iter().filter(|places| !places.is_empty()) {
-                    let why = why(places[0]).unwrap_or_else(left_out);
-                    let places = places.into_iter().map(|place| place as u32).collect();
-                    refused.push(RefusedKeys { places, why });
-                }
-                Ok(many_ranges(namespace, taken, keys, |place| place, refused))
+/// As [`SequenceRequest::answer`], of a gapless namespace. The entry that takes the numbers refuses counts that are too
+/// large, unless an earlier try took them.
+async fn answer_gapless(
+    message: &NextManyRequest, id: Option<&MessageId>, term: &Term, namespace: &Namespace,
+    node: &NodeContext, deadline: Instant,
+) -> Attempt<NextManyResponse> {
+    let all = keys_of(message);
+    let ask = |place| (all.at(place), message.counts.get(place).copied().unwrap_or(1));
+    let why = |place| check_count_of(namespace, &node.config, ask(place).1).err();
+    match term.next_many_gapless(namespace, all.len(), ask, id, deadline).await {
+        Ok(taken) => {
+            let (now, before): (Vec<usize>, Vec<usize>) =
+                taken.too_large.iter().partition(|place| why(**place).is_some());
+            let mut too_large = Vec::new();
+            for places in [before, now].into_iter().filter(|places| !places.is_empty()) {
+                let why = why(places[0]).unwrap_or_else(left_out);
+                too_large.push(refused(places, why));
             }
-            Err(NextError::Unknown) if self.has_id() => Err(NoAnswer::Unknown),
-            Err(error) => Err(failed(error, namespace, term, self.numbers())),
+            Ok(many_ranges(namespace, taken, all.len(), |place| place, too_large))
         }
+        Err(NextError::Unknown) if id.is_some() => Err(NoAnswer::Unknown),
+        Err(error) => Err(failed(error, namespace, term, message.numbers())),
     }
 }
 
@@ -341,8 +351,9 @@ fn left_out() -> Refusal {
     )
 }
 
-/// The most numbers of a key that a request may ask this node for.
-fn count_max(has_id: bool, config: &Config) -> u64 {
+/// The most numbers of a key that a request may ask this node for. What was taken under an id is answered with it whatever the
+/// limit is now: the entry that takes the numbers checks that.
+pub(super) fn count_max(has_id: bool, config: &Config) -> u64 {
     if has_id { COUNT_MAX_MAX } else { config.count_max }
 }
 
@@ -438,8 +449,8 @@ pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal
     )
 }
 
-fn bytes_of(id: &Option<MessageId>) -> usize {
-    id.as_ref().map_or(0, |id| id.id.as_bytes().len())
+fn bytes_of(request_id: Option<&[u8]>) -> usize {
+    request_id.map_or(0, <[u8]>::len)
 }
 
 /// Refuses a request id where none is known, and a request without one where it could leave a gap.

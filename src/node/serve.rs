@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use super::{
     NodeContext,
+    asked::Asked,
     callers::Caller,
     formats::hands_out_ids,
     forward::Forwarded,
     late_keys::replaced,
     leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
     refusals::{check_namespace, no_namespace},
-    request::Answered,
-    sequence_request::{SequenceRequest, check_id, outcome_unknown},
+    sequence_request::{SequenceRequest, check_id, count_max, outcome_unknown},
 };
 use crate::{
     allocator::Held,
@@ -26,7 +26,7 @@ use crate::{
         refusal,
         v1::Reason,
     },
-    sequence::{Namespace, NodeId},
+    sequence::{Namespace, NamespaceId, NodeId},
     storage::Member,
 };
 
@@ -36,11 +36,12 @@ impl NodeContext {
     /// # Errors
     /// [`Failure`]: a refusal that says what was wrong, or, for a peer's request, who leads instead.
     pub async fn serve<Q: SequenceRequest>(
-        self: &Arc<Self>, request: Q, origin: Origin, deadline: Instant,
-    ) -> Result<Answered<Q::Answer>, Failure> {
-        request.check(&self.config)?;
+        self: &Arc<Self>, asked: &Asked<Q>, origin: Origin, deadline: Instant,
+    ) -> Result<Q::Answer, Failure> {
+        let message = &asked.message;
+        message.check_counts(count_max(asked.id.is_some(), &self.config))?;
         // What is taken under an id is not asked for again once the id may be forgotten.
-        let deadline = match request.id() {
+        let deadline = match &asked.id {
             None => deadline,
             Some(id) => {
                 let remembered_ms = id.lifetime.ms(self.config.request_id_keep_ms);
@@ -48,150 +49,174 @@ impl NodeContext {
             }
         };
         let (attempt, reserved) = {
-            let mut here = pin!(request.serve_locally(self, origin, deadline));
+            let mut here = pin!(asked.serve_locally(self, origin, deadline));
             match futures::poll!(&mut here) {
                 Poll::Ready(attempt) => (attempt, None),
                 // It waits: from here on it counts.
                 Poll::Pending => {
-                    let reserved = self.request_memory.reserve(request.bytes());
+                    let reserved = self.request_memory.reserve(message.bytes());
                     // An entry that takes its numbers may be under way.
                     let reserved =
-                        reserved.map_err(|refusal| match self.may_be_gapless(&request) {
-                            true => outcome_unknown(&refusal.message(), request.namespace()),
+                        reserved.map_err(|refusal| match self.may_be_gapless(message) {
+                            true => outcome_unknown(&refusal.message(), message.namespace()),
                             false => refusal,
                         })?;
                     (here.await, Some(reserved))
                 }
             }
         };
-        let answered = match attempt {
-            Ok(answered) => answered,
+        let given = match attempt {
+            Ok(given) => given,
             Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
             Err(NoAnswer::Mistaken) => return Err(self.mistaken().into()),
             Err(lost @ (NoAnswer::Unanswered | NoAnswer::Unknown)) => {
                 let may_be_done = matches!(lost, NoAnswer::Unknown);
                 let _reserved = match reserved {
                     Some(reserved) => reserved,
-                    None => self.request_memory.reserve(request.bytes())?,
+                    None => self.request_memory.reserve(message.bytes())?,
                 };
                 // Before anything waits. Whether the namespace exists, only the leader knows.
-                check_namespace(request.namespace())?;
+                check_namespace(message.namespace())?;
                 // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
-                let routing = self.route_to_leader(&request, origin, may_be_done, deadline);
-                let routed = Box::pin(routing).await;
-                if let Err(Failure::Refused(_)) = &routed
-                    && SequenceRequest::has_id(&request)
-                    && let Some(known) = self.group.view().namespaces().by_name(request.namespace())
-                {
-                    // Without a leader the caller learns from here that its id means nothing.
-                    check_id(known, true)?;
-                }
-                routed?
+                Box::pin(self.serve_elsewhere(asked, origin, may_be_done, deadline)).await?
             }
         };
-        match rest_of(&request, origin, &answered) {
-            None => Ok(answered),
-            Some(rest) => Ok(Box::pin(self.complete(&request, (answered, rest), deadline)).await),
+        match rest_of(asked, origin, given) {
+            (answer, None) => Ok(answer),
+            (answer, Some(rest)) => {
+                Ok(Box::pin(self.complete(message, (answer, rest), deadline)).await)
+            }
         }
+    }
+
+    /// Has the leader answer a request that this node does not. `may_be_done` says that an attempt before may have carried it
+    /// out.
+    async fn serve_elsewhere<Q: SequenceRequest>(
+        self: &Arc<Self>, asked: &Asked<Q>, origin: Origin, may_be_done: bool, deadline: Instant,
+    ) -> Result<Given<Q::Answer>, Failure> {
+        let routed = self.route_to_leader(asked, origin, may_be_done, deadline).await;
+        if let Err(Failure::Refused(_)) = &routed
+            && asked.id.is_some()
+            && let Some(known) = self.group.view().namespaces().by_name(asked.message.namespace())
+        {
+            // Without a leader the caller learns from here that its id means nothing.
+            check_id(known, true)?;
+        }
+        routed
     }
 
     /// Gets what an answer lacks, because a leader handed over, from the next leader. What cannot be got is refused.
     async fn complete<Q: SequenceRequest>(
-        self: &Arc<Self>, request: &Q, (mut answered, mut rest): (Answered<Q::Answer>, Q),
+        self: &Arc<Self>, message: &Q, (mut answer, mut rest): (Q::Answer, Asked<Q>),
         deadline: Instant,
-    ) -> Answered<Q::Answer> {
+    ) -> Q::Answer {
         loop {
-            let Ok(_reserved) = self.request_memory.reserve(rest.bytes()) else {
-                return answered;
+            let Ok(_reserved) = self.request_memory.reserve(rest.message.bytes()) else {
+                return answer;
             };
             // If the caller leaves meanwhile, nobody gets what it was given.
-            let held = Held::new(&*self.metrics, request.numbers_in(&answered.answer));
+            let held = Held::new(&*self.metrics, message.numbers_in(&answer));
             let more = self.route_to_leader(&rest, Origin::Client, false, deadline).await;
             held.release();
-            let more = match more {
-                Ok(more) => more,
+            let mut more = match more {
+                Ok(given) => given.answer,
                 Err(Failure::Refused(why)) => {
-                    request.add_rest(&mut answered.answer, Err(why));
-                    return answered;
+                    message.add_rest(&mut answer, Err(why));
+                    return answer;
                 }
                 // A client's request is never answered so.
-                Err(Failure::NotLeader(_)) => return answered,
+                Err(Failure::NotLeader(_)) => return answer,
             };
-            answered.route = more.route.or(answered.route);
-            request.add_rest(&mut answered.answer, Ok(more.answer));
-            rest = match request.rest(&answered.answer) {
+            if let Some(newer) = Q::route_in(&mut more).take() {
+                *Q::route_in(&mut answer) = Some(newer);
+            }
+            message.add_rest(&mut answer, Ok(more));
+            rest.message = match message.rest(&answer) {
                 Some(rest) => rest,
-                None => return answered,
+                None => return answer,
             };
         }
     }
 
     /// True if a request takes numbers, and this node does not know for sure that the namespace has gaps.
-    fn may_be_gapless<Q: SequenceRequest>(&self, request: &Q) -> bool {
+    fn may_be_gapless<Q: SequenceRequest>(&self, message: &Q) -> bool {
         let namespaces = self.group.view().namespaces();
-        let known = namespaces.by_name(request.namespace());
-        request.numbers() > 0 && known.is_none_or(|known| known.config.gapless)
+        let known = namespaces.by_name(message.namespace());
+        message.numbers() > 0 && known.is_none_or(|known| known.config.gapless)
     }
 }
 
-/// What of a request is to be asked of the next leader. A peer sees to that itself.
+/// An answer, and what of the request is to be asked of the next leader. A peer sees to that itself.
 fn rest_of<Q: SequenceRequest>(
-    request: &Q, origin: Origin, answered: &Answered<Q::Answer>,
-) -> Option<Q> {
-    request.rest(&answered.answer).filter(|_| origin == Origin::Client)
+    asked: &Asked<Q>, origin: Origin, given: Given<Q::Answer>,
+) -> (Q::Answer, Option<Asked<Q>>) {
+    let rest = match origin {
+        Origin::Client => asked.rest(&given.answer, given.namespace),
+        Origin::Peer { .. } => None,
+    };
+    (given.answer, rest)
 }
 
-impl<Q: SequenceRequest> ForLeader for Q {
-    type Answer = Answered<Q::Answer>;
+/// An answer, and the namespace that it is of, if this node knows it.
+pub struct Given<A> {
+    answer: A,
+    namespace: Option<NamespaceId>,
+}
+
+impl<Q: SequenceRequest> ForLeader for Asked<Q> {
+    type Answer = Given<Q::Answer>;
 
     /// What was taken by a node that lost its leadership is discarded: another one may be asked. Numbers of a gapless
     /// key that nobody was given are a gap, so a request for them must have an id. A namespace that this node does not
     /// know yet may be gapless. So may the one that has the name at the leader: that is asked again only if it is the same.
     fn assume(&self, node: &NodeContext, trusts_itself: bool) -> Assumed {
-        if SequenceRequest::has_id(self) || self.numbers() == 0 {
+        if self.id.is_some() || self.message.numbers() == 0 {
             return Assumed { namespace: None, may_be_asked_again: true };
         }
         let namespaces = node.group.view().namespaces();
-        let known = namespaces.by_name(self.namespace()).filter(|_| trusts_itself);
-        let namespace = self.meant().or(known.map(|known| known.id));
+        let known = namespaces.by_name(self.message.namespace()).filter(|_| trusts_itself);
+        let namespace = self.meant.or(known.map(|known| known.id));
         let is_sure = |known: &Namespace| !known.config.gapless && Some(known.id) == namespace;
         Assumed { namespace, may_be_asked_again: known.is_some_and(is_sure) }
     }
 
     fn has_id(&self) -> bool {
-        SequenceRequest::has_id(self)
+        self.id.is_some()
     }
 
     /// The hot path: this node leads and has the numbers.
     async fn serve_locally(
         &self, node: &Arc<NodeContext>, origin: Origin, deadline: Instant,
     ) -> Attempt<Self::Answer> {
+        let message = &self.message;
         let allocator = node.allocator.load();
         let Some(term) = &*allocator else {
             return Err(NoAnswer::Unanswered);
         };
         let namespaces = node.group.view().namespaces();
-        let Some(namespace) = namespaces.by_name(self.namespace()) else {
+        let Some(namespace) = namespaces.by_name(message.namespace()) else {
             // Another leader may know better than a deposed one.
             if !term.still_leads(deadline).await {
                 return Err(NoAnswer::Unanswered);
             }
-            return Err(no_namespace(self.namespace()).into());
+            return Err(no_namespace(message.namespace()).into());
         };
         if origin.mistakes(namespace.id) {
             return Err(NoAnswer::Mistaken);
         }
-        if self.meant().is_some_and(|meant| meant != namespace.id) {
+        if self.meant.is_some_and(|meant| meant != namespace.id) {
             return Err(replaced().into());
         }
         if let Some(format) = &namespace.config.format
-            && !self.fits_ids(format)
+            && !message.fits_ids(format)
         {
             return Err(hands_out_ids(namespace, format).into());
         }
-        let answer = self.answer(term, namespace, node, deadline).await?;
+        let id = self.id.as_ref();
+        let mut answer = message.answer(id, term, namespace, node, deadline).await?;
         node.show_first_answer();
-        Ok(Answered { answer, route: node.newer_route(self.known(), term.term()) })
+        *Q::route_in(&mut answer) = node.newer_route(message.known(), term.term());
+        Ok(Given { answer, namespace: Some(namespace.id) })
     }
 
     async fn serve_remotely(
@@ -199,39 +224,35 @@ impl<Q: SequenceRequest> ForLeader for Q {
         deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let sent = Forwarded {
-            request: self.to_forward(),
+            request: self.message.to_forward(),
             namespace: assumed.namespace,
             caller: Caller::current().map(|caller| caller.network()),
         };
-        let has_id = SequenceRequest::has_id(self);
+        let has_id = self.id.is_some();
         match node.forwarder.forward(leader, member, sent, deadline).await {
             Ok(Reply::Error(failure)) if has_id && failure.reason() == Reason::OutcomeUnknown => {
                 Err(NoAnswer::Unknown)
             }
             Ok(Reply::Error(failure)) => Err(NoAnswer::Refused(failure.into())),
             Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => {
-                Err(self.meant().map_or(NoAnswer::Mistaken, |_| replaced().into()))
+                Err(self.meant.map_or(NoAnswer::Mistaken, |_| replaced().into()))
             }
             Ok(Reply::NotLeader(_)) => Err(NoAnswer::Unanswered),
-            Ok(reply) => {
-                let answered = Q::from_reply(reply).map(|mut answered| {
-                    Q::note_namespace(&mut answered.answer, assumed.namespace);
-                    answered
-                });
-                Ok(answered.ok_or_else(|| {
-                    refusal!(
-                        Internal,
-                        "node {leader} answered another kind of request than it was asked"
-                    )
-                })?)
-            }
+            Ok(reply) => match Q::from_reply(reply) {
+                Some(answer) => Ok(Given { answer, namespace: assumed.namespace }),
+                None => Err(refusal!(
+                    Internal,
+                    "node {leader} answered another kind of request than it was asked"
+                )
+                .into()),
+            },
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
                 Err(match assumed.may_be_asked_again {
                     true if has_id => NoAnswer::Unknown,
                     true => NoAnswer::Unanswered,
                     false if is_planted(Bug::LostCallAskedAgain) => NoAnswer::Unanswered,
-                    false => outcome_unknown(&lost, self.namespace()).into(),
+                    false => outcome_unknown(&lost, self.message.namespace()).into(),
                 })
             }
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{
     leader_search::NoAnswer,
-    request::Keys,
+    message_parts::Keys,
     request_memory::{RequestMemory, Reservation},
 };
 use crate::{
@@ -52,7 +52,7 @@ impl NotServed {
 
 impl<'a> WaitingKeys<'a> {
     /// None of `keys` waits yet.
-    pub fn new(memory: &'a Arc<RequestMemory>, keys: &Keys) -> Self {
+    pub fn new(memory: &'a Arc<RequestMemory>, keys: Keys<'_>) -> Self {
         // A name is held by its slot and by the call.
         let names = match keys {
             Keys::Ids(_) => 0,
@@ -90,8 +90,7 @@ mod tests {
     fn keys_that_wait_are_reserved_until_the_request_ends() {
         let metrics = Metrics::new();
         let memory = RequestMemory::new(&Config::default(), &metrics);
-        let ids = Keys::Ids(vec![1; 10]);
-        let mut waiting = WaitingKeys::new(&memory, &ids);
+        let mut waiting = WaitingKeys::new(&memory, Keys::Ids(&[1; 10]));
         assert!(waiting.add(0).is_ok());
         assert_eq!(metrics.request_bytes.get(), 0);
         assert!(waiting.add(4).is_ok() && waiting.add(6).is_ok());
@@ -99,8 +98,8 @@ mod tests {
         assert_eq!(metrics.request_bytes.get(), ten);
         drop(waiting);
         assert_eq!(metrics.request_bytes.get(), 0);
-        let names = Keys::Names(vec![vec![b'a'; 100].into(); 10]);
-        let mut waiting = WaitingKeys::new(&memory, &names);
+        let names = vec![vec![b'a'; 100].into(); 10];
+        let mut waiting = WaitingKeys::new(&memory, Keys::Names(&names));
         assert!(waiting.add(10).is_ok());
         assert!(metrics.request_bytes.get() >= ten + 2 * 1_000);
     }
@@ -109,7 +108,7 @@ mod tests {
     fn a_whole_message_of_new_keys_may_wait_by_default() {
         let memory = RequestMemory::new(&Config::default(), &Metrics::new());
         let messages = (0..8).map(|_| {
-            let mut waiting = WaitingKeys::new(&memory, &Keys::Ids(vec![1]));
+            let mut waiting = WaitingKeys::new(&memory, Keys::Ids(&[1]));
             waiting.add(REQUEST_KEYS_MAX).is_ok().then_some(waiting)
         });
         let waiting: Option<Vec<_>> = messages.collect();

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     node::NodeContext,
-    proto::{Refusal, refusal, v1, v1::Reason},
+    proto::{Refusal, refusal, v1::Reason},
     sequence::ClusterId,
 };
 
@@ -138,7 +138,7 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
 /// Adds the route to an answer, if the members that its caller knows are older.
 fn tell_route(context: &NodeContext, known: u64, headers: &mut HeaderMap) {
     if let Some(route) = context.route_after(known) {
-        let route = v1::Route::from(route).encode_to_vec();
+        let route = route.encode_to_vec();
         let mut told = MetadataMap::new();
         told.insert_bin(ROUTE, MetadataValue::from_bytes(&route));
         headers.extend(told.into_headers());

@@ -20,11 +20,10 @@ use super::{deadline::deadline_in, services::answer};
 use crate::{
     allocator::{KEYS_AT_ONCE, SECTION_COUNTS},
     node::{
-        Answered, Caller, Current, CurrentMany, Failure, MERGED_BYTES_MAX, Next, NextMany,
-        NodeContext, NotLed, Origin, Raise, RaiseMany, Reservation, SequenceRequest, leader_of,
+        Asked, Caller, Failure, MERGED_BYTES_MAX, NodeContext, NotLed, Origin, Reservation,
+        SequenceRequest, leader_of,
     },
     proto::{
-        Refusal,
         peer::{
             AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
             ForwardRequests, NotLeader, administer_reply, forward_reply, forward_request::Request,
@@ -192,25 +191,13 @@ async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> M
     let origin = Origin::Peer { namespace: request.namespace_id.map(NamespaceId) };
     let due = (origin, deadline);
     let answered = match request.request {
-        Some(Request::Next(next)) => serve::<_, Next, _>(&context, next, due, Reply::Next).await,
-        Some(Request::NextMany(many)) => {
-            serve::<_, NextMany, _>(&context, many, due, Reply::NextMany).await
-        }
-        Some(Request::Raise(raise)) => {
-            serve::<_, Raise, _>(&context, raise, due, Reply::Raise).await
-        }
-        Some(Request::RaiseMany(many)) => {
-            serve::<_, RaiseMany, _>(&context, many, due, Reply::RaiseMany).await
-        }
-        Some(Request::RaiseSections(many)) => {
-            serve::<_, RaiseMany, _>(&context, many, due, Reply::RaiseMany).await
-        }
-        Some(Request::CurrentMany(many)) => {
-            serve::<_, CurrentMany, _>(&context, many, due, Reply::CurrentMany).await
-        }
-        Some(Request::Current(current)) => {
-            serve::<_, Current, _>(&context, current, due, Reply::Current).await
-        }
+        Some(Request::Next(next)) => serve(&context, next, due, Reply::Next).await,
+        Some(Request::NextMany(many)) => serve(&context, many, due, Reply::NextMany).await,
+        Some(Request::Raise(raise)) => serve(&context, raise, due, Reply::Raise).await,
+        Some(Request::RaiseMany(many)) => serve(&context, many, due, Reply::RaiseMany).await,
+        Some(Request::RaiseSections(many)) => serve(&context, many, due, Reply::RaiseMany).await,
+        Some(Request::CurrentMany(many)) => serve(&context, many, due, Reply::CurrentMany).await,
+        Some(Request::Current(current)) => serve(&context, current, due, Reply::Current).await,
         None => Err(refusal!(InvalidRequest, "the forwarded message holds no request").into()),
     };
     let (reply, reservation) = answered.unwrap_or_else(|failure| match failure {
@@ -233,14 +220,11 @@ fn not_leader(NotLed { now, other_namespace }: &NotLed) -> NotLeader {
 ///
 /// # Errors
 /// As [`answer`].
-async fn serve<M, Q, R>(
-    context: &Arc<NodeContext>, message: M, (origin, deadline): (Origin, Instant),
-    reply: impl FnOnce(R) -> forward_reply::Reply,
-) -> Result<(forward_reply::Reply, Option<Reservation>), Failure>
-where
-    Q: SequenceRequest + TryFrom<M, Error = Refusal>,
-    R: From<Answered<Q::Answer>>,
-{
-    let (message, reserved) = answer(context, Q::try_from(message), origin, deadline).await?;
-    Ok((reply(message), reserved))
+async fn serve<Q: SequenceRequest>(
+    context: &Arc<NodeContext>, message: Q, (origin, deadline): (Origin, Instant),
+    reply: impl FnOnce(Q::Answer) -> forward_reply::Reply,
+) -> Result<(forward_reply::Reply, Option<Reservation>), Failure> {
+    let asked = Asked::new(message);
+    let (answer, reserved) = answer(context, &asked, origin, deadline).await?;
+    Ok((reply(answer), reserved))
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     metrics::Door,
-    node::{IdList, MadeIds, NextIds, NodeContext, Reservation},
+    node::{IdList, MadeIds, NodeContext, Reservation},
     proto::{
         Refusal,
         v1::{NextIdsRequest, NextIdsResponse},
@@ -79,13 +79,11 @@ async fn make(
     context: &Arc<NodeContext>, message: NextIdsRequest, deadline: Instant,
 ) -> Result<(NextIdsResponse, Reservation), Refusal> {
     let arrived = Instant::now();
-    let as_text = message.as_text;
-    let request = NextIds::try_from(message)?;
-    let made = context.next_ids(&request, deadline).await;
+    let made = context.next_ids(&message, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::grpc);
     spans.observe(arrived.elapsed(), 1);
     let (made, reserved) = made?;
-    Ok((answer(made, as_text), reserved))
+    Ok((answer(made, message.as_text), reserved))
 }
 
 /// Ids that fit 64 bits are numbers, unless the caller wants them as text.

@@ -1,5 +1,5 @@
 //! The doors of a node: gRPC, HTTP and RESP for clients, the peer protocol, and HTTP for Prometheus and probes. They
-//! translate between messages and the node's requests, and contain no logic of their own.
+//! make messages of the public API out of what callers send, have the node answer them, and contain no logic of their own.
 //!
 //! From a socket to a number:
 //!
@@ -9,12 +9,11 @@
 //!    parts, and `peer_body.rs` what strangers send to the peer port; `arrival.rs` knows when either is late. The gRPC library
 //!    decodes the whole message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
 //!    `NextMany`, `admin.rs`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
-//! 3. The service reads the deadline (`deadline.rs`), parses the message into a request (`TryFrom`), and calls
-//!    `NodeContext::serve` or `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
-//! 4. The answer becomes a message (`From`). A failure becomes a gRPC status and is counted (`errors.rs`).
+//! 3. The service reads the deadline (`deadline.rs`), has the message checked (`Asked`), and calls `NodeContext::serve` or
+//!    `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
+//! 4. The answer is a message. A failure becomes a gRPC status and is counted (`errors.rs`).
 //!
-//! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both parse into the same requests to the
-//! node.
+//! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages.
 //!
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 

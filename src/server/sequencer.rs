@@ -13,41 +13,36 @@ use super::{
 };
 use crate::{
     metrics::Door,
-    node::{Answered, Current, CurrentMany, Next, Origin, Raise, RaiseMany, SequenceRequest},
-    proto::{
-        Refusal,
-        v1::{
-            CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse,
-            ExportRequest, ExportResponse, NextManyRequest, NextRequest, NextResponse,
-            RaiseManyRequest, RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest,
-            Route, WatchRouteRequest, sequencer_server::Sequencer,
-        },
+    node::{Asked, Origin, SequenceRequest},
+    proto::v1::{
+        CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse, ExportRequest,
+        ExportResponse, NextManyRequest, NextRequest, NextResponse, RaiseManyRequest,
+        RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route,
+        WatchRouteRequest, sequencer_server::Sequencer,
     },
 };
 
 impl Services {
-    /// Serves a call of one request and one answer: parses the message, has the node answer within the
-    /// caller's timeout, and records how long it took.
-    async fn serve<M, Q, R>(&self, message: Request<M>) -> Result<Response<R>, Status>
-    where
-        Q: SequenceRequest + TryFrom<M, Error = Refusal>,
-        R: From<Answered<Q::Answer>>,
-    {
+    /// Serves a call of one request and one answer: has the node answer within the caller's timeout, and records how long it
+    /// took.
+    async fn serve<Q: SequenceRequest>(
+        &self, message: Request<Q>,
+    ) -> Result<Response<Q::Answer>, Status> {
         let arrived = Instant::now();
         let deadline = arrived + budget_of(&message, &self.context.config);
-        let request = Q::try_from(message.into_inner());
-        let answered = answer(&self.context, request, Origin::Client, deadline).await;
+        let asked = Asked::new(message.into_inner());
+        let answered = answer(&self.context, &asked, Origin::Client, deadline).await;
         let spans = self.context.metrics.request_seconds.of(Door::grpc);
         spans.observe(arrived.elapsed(), 1);
-        let (message, reserved) = answered?;
-        Ok(response(message, reserved))
+        let (answer, reserved) = answered?;
+        Ok(response(answer, reserved))
     }
 }
 
 #[tonic::async_trait]
 impl Sequencer for Services {
     async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
-        self.serve::<_, Next, _>(request).await
+        self.serve(request).await
     }
 
     type NextManyStream = ResponseStream<Streaming<NextManyRequest>>;
@@ -63,31 +58,31 @@ impl Sequencer for Services {
     async fn current(
         &self, request: Request<CurrentRequest>,
     ) -> Result<Response<CurrentResponse>, Status> {
-        self.serve::<_, Current, _>(request).await
+        self.serve(request).await
     }
 
     async fn raise(
         &self, request: Request<RaiseRequest>,
     ) -> Result<Response<RaiseResponse>, Status> {
-        self.serve::<_, Raise, _>(request).await
+        self.serve(request).await
     }
 
     async fn raise_many(
         &self, request: Request<RaiseManyRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
-        self.serve::<_, RaiseMany, _>(request).await
+        self.serve(request).await
     }
 
     async fn raise_sections(
         &self, request: Request<RaiseSectionsRequest>,
     ) -> Result<Response<RaiseManyResponse>, Status> {
-        self.serve::<_, RaiseMany, _>(request).await
+        self.serve(request).await
     }
 
     async fn current_many(
         &self, request: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
-        self.serve::<_, CurrentMany, _>(request).await
+        self.serve(request).await
     }
 
     type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
@@ -108,6 +103,6 @@ impl Sequencer for Services {
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
         let routes = self.context.clone().watch_route().take_until(stop);
-        Ok(Response::new(routes.map(|route| Ok(route.into())).boxed()))
+        Ok(Response::new(routes.map(Ok).boxed()))
     }
 }

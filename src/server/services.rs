@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    node::{Answered, Failure, NodeContext, Origin, Reservation, SequenceRequest},
+    node::{Asked, Failure, NodeContext, Origin, Reservation, SequenceRequest},
     proto::Refusal,
 };
 
@@ -19,15 +19,17 @@ pub struct Services {
     pub stop: CancellationToken,
 }
 
-/// The message that answers a request, if that could be read. Also returns the memory that is reserved for it.
+/// The answer to a message, if that could be checked. Also returns the memory that is reserved for it. Only borrows the
+/// message: a future that is given a value holds it twice.
 ///
 /// # Errors
 /// [`Failure`]: a refusal if the message is malformed or the request fails, or who leads instead.
-pub async fn answer<Q: SequenceRequest, R: From<Answered<Q::Answer>>>(
-    context: &Arc<NodeContext>, request: Result<Q, Refusal>, origin: Origin, deadline: Instant,
-) -> Result<(R, Option<Reservation>), Failure> {
-    let request = request?;
-    let reserved = context.request_memory.reserve_for_answer(request.keys())?;
-    let answer = context.serve(request, origin, deadline).await?;
-    Ok((answer.into(), reserved))
+pub async fn answer<Q: SequenceRequest>(
+    context: &Arc<NodeContext>, asked: &Result<Asked<Q>, Refusal>, origin: Origin,
+    deadline: Instant,
+) -> Result<(Q::Answer, Option<Reservation>), Failure> {
+    let asked = asked.as_ref().map_err(Refusal::clone)?;
+    let reserved = context.request_memory.reserve_for_answer(asked.keys())?;
+    let answer = context.serve(asked, origin, deadline).await?;
+    Ok((answer, reserved))
 }

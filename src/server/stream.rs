@@ -35,7 +35,7 @@ use super::{
 use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Door,
-    node::{Caller, NextMany, NodeContext, Origin, Reservation},
+    node::{Asked, Caller, Failure, NodeContext, Origin, Reservation},
     proto::{
         Refusal,
         v1::{NextManyRequest, NextManyResponse},
@@ -247,22 +247,29 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
 }
 
 /// Answers one request, which came at the time `arrived`. A failure becomes a response with the request's id.
-async fn answer(node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant) -> Reply {
-    let (id, context) = (request.id, &node.context);
+fn answer(
+    node: Arc<NodeRef>, mut request: NextManyRequest, arrived: Instant,
+) -> impl Future<Output = Reply> {
     let keys = request.ids.len() + request.names.len();
-    let patience = match request.timeout_ms {
+    // These two belong to the stream: a message that is forwarded has its own.
+    let (id, timeout_ms) = (mem::take(&mut request.id), mem::take(&mut request.timeout_ms));
+    let patience = match timeout_ms {
         0 => None,
         millis => Some(Duration::from_millis(millis)),
     };
-    let deadline = arrived + budget(patience, &context.config);
-    let failed = |failure| NextManyResponse {
-        failure: Some(Refusal::from(failure).into()),
-        ..NextManyResponse::default()
-    };
-    let request = NextMany::try_from(request);
-    let answered = services::answer(context, request, Origin::Client, deadline).await;
-    let (mut answer, reservation) = answered.unwrap_or_else(|failure| (failed(failure), None));
-    answer.id = id;
-    count_response_errors(&context.metrics, &answer);
-    Reply { answer, keys, reservation }
+    let deadline = arrived + budget(patience, &node.context.config);
+    let asked = Asked::new(request);
+    async move {
+        let context = &node.context;
+        let answered = services::answer(context, &asked, Origin::Client, deadline).await;
+        let (mut answer, reservation) = answered.unwrap_or_else(|failure| (failed(failure), None));
+        answer.id = id;
+        count_response_errors(&context.metrics, Door::grpc, &answer);
+        Reply { answer, keys, reservation }
+    }
+}
+
+fn failed(failure: Failure) -> NextManyResponse {
+    let failure = Some(Refusal::from(failure).into());
+    NextManyResponse { failure, ..NextManyResponse::default() }
 }

@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use rand::{RngExt, rngs::StdRng};
-use ratchet::{
-    node::{CurrentMany, Keys, KnownRoute, LastNumbers, NextMany},
-    proto::{
-        peer::administer_request::Request,
-        v1::{CreateNamespaceRequest, KeyKind, UpdateNamespaceRequest},
+use ratchet::proto::{
+    peer::administer_request::Request,
+    v1::{
+        CreateNamespaceRequest, CurrentManyRequest, KeyKind, NextManyRequest,
+        UpdateNamespaceRequest,
     },
 };
 use tonic::Status;
@@ -142,12 +143,13 @@ impl Crowd {
         }
     }
 
-    fn named(&self, keys: &[u32]) -> Keys {
+    /// The keys as ids, or as names.
+    fn named(&self, keys: &[u32]) -> (Vec<u64>, Vec<Bytes>) {
         match self.kind.key_kind {
             KeyKind::Name => {
-                Keys::Names(keys.iter().map(|key| format!("name-{key}").into()).collect())
+                (Vec::new(), keys.iter().map(|key| format!("name-{key}").into()).collect())
             }
-            _ => Keys::Ids(keys.iter().map(|key| u64::from(*key)).collect()),
+            _ => (keys.iter().map(|key| u64::from(*key)).collect(), Vec::new()),
         }
     }
 
@@ -155,9 +157,14 @@ impl Crowd {
         &self, world: &World, node: Host, (keys, count): (&[u32], u64), patience: Duration,
     ) -> Result<(), String> {
         let asked = self.answers.lock().expect("answers").ask(keys);
-        let (name, counts) = (self.kind.namespace.to_owned(), vec![count; keys.len()]);
-        let request = NextMany::new(name, self.named(keys), counts, None, KnownRoute::default());
-        let request = request.map_err(|status| status.to_string())?;
+        let (ids, names) = self.named(keys);
+        let request = NextManyRequest {
+            namespace: self.kind.namespace.to_owned(),
+            ids,
+            names,
+            counts: vec![count; keys.len()],
+            ..NextManyRequest::default()
+        };
         let Ok(answer) = request_at(world, node, request, patience).await else {
             return Ok(());
         };
@@ -171,9 +178,8 @@ impl Crowd {
         &self, world: &World, node: Host, keys: &[u32], patience: Duration,
     ) -> Result<(), String> {
         let asked = self.answers.lock().expect("answers").ask(keys);
-        let LastNumbers(last) = match self.current(world, node, self.named(keys), patience).await {
-            Ok(last) => last,
-            Err(_) => return Ok(()),
+        let Ok(last) = self.current(world, node, self.named(keys), patience).await else {
+            return Ok(());
         };
         world.trace.note(clock::now(), "last numbers", (self.kind.namespace, &last));
         self.judged(self.answers.lock().expect("answers").current_many(&asked, &last))
@@ -185,9 +191,9 @@ impl Crowd {
             return Ok(());
         }
         let keys = (10..10 + LONG).map(|place| place * self.kind.section_size / 8);
-        let asked = self.current(world, node, Keys::Ids(keys.collect()), patience).await;
-        match asked {
-            Ok(LastNumbers(last)) if last.iter().any(|last| *last > 0) => {
+        let keys = (keys.collect(), Vec::new());
+        match self.current(world, node, keys, patience).await {
+            Ok(last) if last.iter().any(|last| *last > 0) => {
                 Err(format!("keys that nobody asked for have numbers: {:?}", last.iter().max()))
             }
             _ => Ok(()),
@@ -195,11 +201,11 @@ impl Crowd {
     }
 
     async fn current(
-        &self, world: &World, node: Host, keys: Keys, patience: Duration,
-    ) -> Result<LastNumbers, Status> {
-        let name = self.kind.namespace.to_owned();
-        let request = CurrentMany::new(name, keys, KnownRoute::default())?;
-        request_at(world, node, request, patience).await
+        &self, world: &World, node: Host, (ids, names): (Vec<u64>, Vec<Bytes>), patience: Duration,
+    ) -> Result<Vec<u64>, Status> {
+        let namespace = self.kind.namespace.to_owned();
+        let request = CurrentManyRequest { namespace, ids, names, ..CurrentManyRequest::default() };
+        Ok(request_at(world, node, request, patience).await?.last)
     }
 
     fn judged(&self, judged: Result<(), String>) -> Result<(), String> {

@@ -9,12 +9,11 @@ use std::{
 
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
-    node::{Current, KnownRoute, Next},
     proto::{
         reason_of,
-        v1::{CreateNamespaceRequest, Reason},
+        v1::{CreateNamespaceRequest, CurrentRequest, NextRequest, NextResponse, Reason},
     },
-    sequence::{Lifetime, MessageId, OwnedKey, Range, RequestId},
+    sequence::{Range, RequestId},
 };
 use ratchet_jepsen::history::{Action, Interface, Op, Outcome};
 
@@ -22,7 +21,7 @@ use crate::{
     clock,
     cluster::World,
     network::Host,
-    workload::{Record, create_namespace, request_at},
+    workload::{self, Record, create_namespace, request_at},
 };
 
 const NAMESPACE: &str = "invoice";
@@ -93,19 +92,17 @@ async fn ask_until_answered(
         let members: Vec<Host> = world.members().into_iter().collect();
         let node = members[rng.random_range(0..members.len())];
         let patience = Duration::from_millis(rng.random_range(50..1_000));
-        let next = Next {
+        let next = NextRequest {
             namespace: NAMESPACE.to_owned(),
-            key: OwnedKey::Id(request.key),
-            count: request.count,
-            id: Some(MessageId {
-                id: request.id.clone(),
-                lifetime: Lifetime::CONFIGURED,
-                made_ms: None,
-            }),
-            known: KnownRoute::default(),
+            key: workload::key(request.key),
+            count: Some(request.count),
+            request_id: Some(request.id.as_bytes().to_vec().into()),
+            ..NextRequest::default()
         };
         match request_at(world, node, next, patience).await {
-            Ok(range) => return Ok((node, range)),
+            Ok(NextResponse { first, last, increment, .. }) => {
+                return Ok((node, Range { first, last, increment }));
+            }
             Err(status) if reason_of(&status).0 == Reason::RequestIdReused => {
                 return Err(format!("request {} was refused: {status}", request.id));
             }
@@ -181,14 +178,14 @@ impl Invoices {
 async fn last_of(world: &World, key: u64) -> Option<u64> {
     for attempt in 0.. {
         let members: Vec<Host> = world.members().into_iter().collect();
-        let request = Current {
+        let request = CurrentRequest {
             namespace: NAMESPACE.to_owned(),
-            key: OwnedKey::Id(key),
-            known: KnownRoute::default(),
+            key: workload::key(key),
+            ..CurrentRequest::default()
         };
         let node = members[attempt % members.len()];
-        if let Ok(last) = request_at(world, node, request, Duration::from_secs(1)).await {
-            return last;
+        if let Ok(current) = request_at(world, node, request, Duration::from_secs(1)).await {
+            return current.last;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

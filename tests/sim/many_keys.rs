@@ -15,9 +15,8 @@ use std::{
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{
-    node::{Config, Current, Keys, KnownRoute, NextMany},
-    proto::v1::CreateNamespaceRequest,
-    sequence::OwnedKey,
+    node::Config,
+    proto::v1::{CreateNamespaceRequest, CurrentRequest, NextManyRequest},
 };
 use tokio::{
     sync::{Notify, mpsc},
@@ -35,7 +34,7 @@ use crate::{
     network::{Host, Network, Weather},
     observed::{Report, no_panic, observe},
     trace::Trace,
-    workload::{create_namespace, request_at},
+    workload::{self, create_namespace, request_at},
 };
 
 const NAMESPACE: &str = "own";
@@ -280,10 +279,12 @@ impl Run {
         &self, node: Host, keys: &[u32], count: u64, patience: Duration,
     ) -> Result<(), Status> {
         let asked = self.answers.lock().expect("answers").ask(keys);
-        let ids = Keys::Ids(keys.iter().map(|&key| key.into()).collect());
-        let counts = vec![count; keys.len()];
-        let request =
-            NextMany::new(NAMESPACE.to_owned(), ids, counts, None, KnownRoute::default())?;
+        let request = NextManyRequest {
+            namespace: NAMESPACE.to_owned(),
+            ids: keys.iter().map(|&key| key.into()).collect(),
+            counts: vec![count; keys.len()],
+            ..NextManyRequest::default()
+        };
         let answer = request_at(&self.world, node, request, patience).await;
         let firsts = self.noted(node, answer)?.firsts;
         let mut answers = self.answers.lock().expect("answers");
@@ -293,13 +294,13 @@ impl Run {
 
     async fn ask_current(&self, node: Host, key: u32, patience: Duration) -> Result<(), Status> {
         let asked = self.answers.lock().expect("answers").ask(&[key]);
-        let request = Current {
+        let request = CurrentRequest {
             namespace: NAMESPACE.to_owned(),
-            key: OwnedKey::Id(key.into()),
-            known: KnownRoute::default(),
+            key: workload::key(key.into()),
+            ..CurrentRequest::default()
         };
         let answer = request_at(&self.world, node, request, patience).await;
-        let last = self.noted(node, answer)?.unwrap_or_default();
+        let last = self.noted(node, answer)?.last.unwrap_or_default();
         let mut answers = self.answers.lock().expect("answers");
         self.judge(answers.current(&asked, last));
         Ok(())

@@ -13,17 +13,15 @@ use std::{
 use futures::FutureExt;
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
-    allocator::FloorOf,
-    node::{
-        Current, Failure, Keys, KnownRoute, Next, NextMany, Origin, Raise, RaiseMany,
-        SequenceRequest,
-    },
+    node::{Asked, Failure, Origin, SequenceRequest},
     proto::{
         Refusal,
         peer::{administer_reply::Reply, administer_request::Request},
-        v1::{self, CreateNamespaceRequest},
+        v1::{
+            self, CreateNamespaceRequest, CurrentRequest, NextManyRequest, NextRequest,
+            RaiseRequest, RaiseSectionsRequest, key::Kind,
+        },
     },
-    sequence::OwnedKey,
 };
 use ratchet_jepsen::history::{Action, History, Interface, Op, Outcome};
 use tonic::Status;
@@ -131,30 +129,34 @@ impl Client {
     async fn call(
         &self, node: Host, (namespace, id): (&str, u64), action: Action, patience: Duration,
     ) -> Result<(u64, u64), Status> {
-        let (namespace, known) = (namespace.to_owned(), KnownRoute::default());
+        let namespace = namespace.to_owned();
         match action {
             Action::Current => {
-                let request = Current { namespace, key: OwnedKey::Id(id), known };
-                let last = request_at(&self.world, node, request, patience).await?;
-                let last = last.unwrap_or_default();
+                let message =
+                    CurrentRequest { namespace, key: key(id), ..CurrentRequest::default() };
+                let current = request_at(&self.world, node, message, patience).await?;
+                let last = current.last.unwrap_or_default();
                 Ok((last, last))
             }
             // Half of the ranges are asked for as those of many keys.
             Action::Next { count } if count > 1 && count % 2 == 0 => {
-                let keys = Keys::Ids(vec![id]);
-                let request = NextMany::new(namespace, keys, vec![count], None, known)?;
-                let answer = request_at(&self.world, node, request, patience).await?;
+                let (ids, counts) = (vec![id], vec![count]);
+                let message =
+                    NextManyRequest { namespace, ids, counts, ..NextManyRequest::default() };
+                let answer = request_at(&self.world, node, message, patience).await?;
                 let first = answer.firsts[0];
                 Ok((first, first + (count - 1) * answer.increment))
             }
             Action::Next { count } => {
-                let request = Next { namespace, key: OwnedKey::Id(id), count, id: None, known };
-                let range = request_at(&self.world, node, request, patience).await?;
+                let (key, count) = (key(id), Some(count));
+                let message = NextRequest { namespace, key, count, ..NextRequest::default() };
+                let range = request_at(&self.world, node, message, patience).await?;
                 Ok((range.first, range.last))
             }
-            Action::Raise { floor } => {
-                let request = Raise { namespace, key: OwnedKey::Id(id), at_least: floor, known };
-                let raised = request_at(&self.world, node, request, patience).await?;
+            Action::Raise { floor: at_least } => {
+                let key = key(id);
+                let message = RaiseRequest { namespace, key, at_least, ..RaiseRequest::default() };
+                let raised = request_at(&self.world, node, message, patience).await?;
                 Ok((raised.floor, raised.floor))
             }
         }
@@ -164,17 +166,13 @@ impl Client {
     /// to a look at its last number afterwards, which may lie above the section's floor.
     async fn raise_section(&self, node: Host, id: u64, floor: u64, patience: Duration) {
         let invoked = clock::now();
-        let raise = RaiseMany::new(
-            SHARED.to_owned(),
-            Keys::Ids(vec![id]),
-            vec![floor],
-            FloorOf::Section,
-            KnownRoute::default(),
-        );
-        let raised = match raise {
-            Ok(raise) => request_at(&self.world, node, raise, patience).await,
-            Err(refusal) => Err(refusal.into()),
+        let raise = RaiseSectionsRequest {
+            namespace: SHARED.to_owned(),
+            ids: vec![id],
+            at_least: vec![floor],
+            ..RaiseSectionsRequest::default()
         };
+        let raised = request_at(&self.world, node, raise, patience).await;
         if raised.is_ok() {
             self.world.trace.note(clock::now(), "section raised", (id, floor));
         }
@@ -271,6 +269,11 @@ fn status(failure: Failure) -> Status {
     Refusal::from(failure).into()
 }
 
+/// A key, in a message.
+pub fn key(id: u64) -> Option<v1::Key> {
+    Some(v1::Key { kind: Some(Kind::Id(id)) })
+}
+
 /// Has `node` answer a request.
 pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'static>(
     world: &World, node: Host, request: Q, patience: Duration,
@@ -282,8 +285,8 @@ pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'st
         move |to, request| {
             async move {
                 let deadline = tokio::time::Instant::now() + budget;
-                let served = to.shared.serve(request, Origin::Client, deadline).await;
-                served.map(|served| served.answer).map_err(status)
+                let asked = Asked::new(request)?;
+                to.shared.serve(&asked, Origin::Client, deadline).await.map_err(status)
             }
             .boxed()
         }

@@ -12,13 +12,12 @@ use std::{
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{
-    node::{Config, KnownRoute, Next},
+    node::Config,
     proto::{
         peer::{TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request},
         reason_of,
-        v1::{self, Reason, key::Kind},
+        v1::{self, NextRequest, Reason},
     },
-    sequence::OwnedKey,
 };
 use ratchet_ids::Format;
 use tokio::sync::mpsc;
@@ -32,7 +31,7 @@ use crate::{
     observed::{Report, no_panic, observe},
     trace::Trace,
     workers,
-    workload::{administer, create_namespaces, request_at},
+    workload::{self, administer, create_namespaces, request_at},
 };
 
 const FOUNDERS: Host = 3;
@@ -187,12 +186,10 @@ impl Script {
         let until = clock::now() + LIMIT;
         loop {
             let node = self.rng.random_range(1..=FOUNDERS);
-            let next = Next {
+            let next = NextRequest {
                 namespace: "own".to_owned(),
-                key: OwnedKey::Id(1),
-                count: 1,
-                id: None,
-                known: KnownRoute::default(),
+                key: workload::key(1),
+                ..NextRequest::default()
             };
             match request_at(&self.world, node, next, PATIENCE).await {
                 Ok(_) => {
@@ -214,7 +211,7 @@ impl Script {
             Request::TakeIdNumbers(TakeIdNumbersRequest {
                 namespace: namespace.to_owned(),
                 format: format.to_owned(),
-                key: Some(v1::Key { kind: Some(Kind::Id(1)) }),
+                key: workload::key(1),
                 count: 1,
             })
         };

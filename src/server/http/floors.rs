@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    body::Body,
+    body::{Body, Bytes},
     extract::{Path, State},
     http::HeaderMap,
     response::{IntoResponse, Response},
@@ -19,9 +19,11 @@ use super::{
     serve::{key, serve},
 };
 use crate::{
-    allocator::FloorOf,
-    node::{CurrentMany, KnownRoute, Raise, RaiseMany},
-    proto::Refusal,
+    node::{Asked, ROUTE_UNWANTED, no_sections, to_key},
+    proto::{
+        Refusal,
+        v1::{CurrentManyRequest, RaiseManyRequest, RaiseRequest, RaiseSectionsRequest},
+    },
 };
 
 /// What may follow the question mark where a floor is raised.
@@ -132,14 +134,15 @@ pub async fn raise(
     let (namespace, written) = in_path(path)?;
     let options = in_query(options, ALLOWED)?;
     let written = action(&written, RAISE, "to raise a floor", "GET, HEAD")?;
-    let request = Raise {
-        key: key(&context, &namespace, written.as_bytes(), due).await?,
+    let message = RaiseRequest {
+        key: to_key(&key(&context, &namespace, written.as_bytes(), due).await?),
         namespace,
         at_least: options.at_least,
-        known: KnownRoute::UNWANTED,
+        route_version: ROUTE_UNWANTED,
+        members_version: None,
     };
-    let raised = serve(&context, request, due).await?;
-    Ok(Json(Floor { floor: Number(raised.floor, options.numbers), raised: raised.is_higher }))
+    let raised = serve(&context, Asked::new(message)?, due).await?;
+    Ok(Json(Floor { floor: Number(raised.floor, options.numbers), raised: raised.raised }))
 }
 
 /// Raises the floors of many keys at once. All keys are checked before any floor is raised.
@@ -156,14 +159,39 @@ pub async fn raise_many(
     let asked: FloorsAsked = body::json(&context, body, due).await?;
     let at_least = asked.at_least.iter().map(|floor| floor.number("at_least", 1));
     let at_least = at_least.collect::<Result<Vec<u64>, Refusal>>()?;
-    let of = match asked.sections {
-        false => FloorOf::Key,
-        true => FloorOf::Section,
+    let (raised, reservation) = match asked.sections {
+        false => {
+            let request = |ids, names| {
+                Asked::new(RaiseManyRequest {
+                    namespace: namespace.to_owned(),
+                    ids,
+                    names,
+                    at_least,
+                    route_version: ROUTE_UNWANTED,
+                    members_version: None,
+                })
+            };
+            let (request, reservation) =
+                of_keys(&context, namespace, &asked.keys, due, request).await?;
+            (serve(&context, request, due).await?, reservation)
+        }
+        true => {
+            let request = |ids, names: Vec<Bytes>| match names.is_empty() {
+                true => Asked::new(RaiseSectionsRequest {
+                    namespace: namespace.to_owned(),
+                    ids,
+                    at_least,
+                    route_version: ROUTE_UNWANTED,
+                    members_version: None,
+                }),
+                false => Err(no_sections(namespace)),
+            };
+            let (request, reservation) =
+                of_keys(&context, namespace, &asked.keys, due, request).await?;
+            (serve(&context, request, due).await?, reservation)
+        }
     };
-    let request =
-        |keys| RaiseMany::new(namespace.to_owned(), keys, at_least, of, KnownRoute::UNWANTED);
-    let (request, reservation) = of_keys(&context, namespace, &asked.keys, due, request).await?;
-    let floors = serve(&context, request, due).await?.into_iter();
+    let floors = raised.floors.into_iter();
     let floors = floors.map(|floor| Number(floor, form)).collect();
     body::reserved_json(&Floors { floors }, reservation)
 }
@@ -180,9 +208,17 @@ pub async fn current_many(
     let to_read = "to read the last numbers of many keys";
     let namespace = action(&written, CURRENT, to_read, "GET, HEAD, PATCH, DELETE")?;
     let asked: LastAsked = body::json(&context, body, due).await?;
-    let request = |keys| CurrentMany::new(namespace.to_owned(), keys, KnownRoute::UNWANTED);
+    let request = |ids, names| {
+        Asked::new(CurrentManyRequest {
+            namespace: namespace.to_owned(),
+            ids,
+            names,
+            route_version: ROUTE_UNWANTED,
+            members_version: None,
+        })
+    };
     let (request, reservation) = of_keys(&context, namespace, &asked.keys, due, request).await?;
-    let last = serve(&context, request, due).await?.0.into_iter();
+    let last = serve(&context, request, due).await?.last.into_iter();
     let last = last.map(|last| (last > 0).then_some(Number(last, form)));
     let last = last.collect();
     body::reserved_json(&LastNumbers { last }, reservation)

@@ -1,6 +1,6 @@
 //! Ids with a shape: the next ones of a namespace, and what is in one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::{Json, body::Body, extract::State, response::Response};
 use ratchet_ids::{Decoded, Format};
@@ -15,8 +15,8 @@ use super::{
     serve::key,
 };
 use crate::{
-    node::NextIds,
-    proto::{Refusal, refusal},
+    node::to_key,
+    proto::{Refusal, refusal, v1::NextIdsRequest},
     server::written,
 };
 
@@ -82,25 +82,30 @@ pub async fn next(
 ) -> Result<Response, Problem> {
     let namespace = in_path(path)?;
     let asked: IdsAsked = body::json(&context, body, due).await?;
-    let count = asked.count.unwrap_or(1);
     let key = match asked.key {
         Some(given) => {
             let written = match given {
                 Given::Number(id) => id.to_string(),
                 Given::Text(text) => text,
             };
-            Some(key(&context, &namespace, written.as_bytes(), due).await?)
+            to_key(&key(&context, &namespace, written.as_bytes(), due).await?)
         }
         None => None,
     };
-    let request = NextIds { namespace, count, key, parameters: parameters(asked.parameters)? };
+    let request = NextIdsRequest {
+        namespace,
+        count: asked.count,
+        key,
+        parameters: parameters(asked.parameters)?,
+        ..NextIdsRequest::default()
+    };
     let made = context.next_ids(&request, due.deadline).await;
     let (made, reservation) = made?;
     let ids = made.texts().collect();
     body::reserved_json(&Ids { ids }, reservation)
 }
 
-fn parameters(given: BTreeMap<String, Given>) -> Result<Vec<(String, u64)>, Refusal> {
+fn parameters(given: BTreeMap<String, Given>) -> Result<HashMap<String, u64>, Refusal> {
     let parameters = given.into_iter().map(|(name, value)| {
         let value = value.number(format_args!("parameter {name:?}"), 0)?;
         Ok((name, value))

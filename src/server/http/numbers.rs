@@ -6,7 +6,7 @@ use axum::{
     Json,
     body::{Body, Bytes},
     extract::State,
-    http::{HeaderMap, HeaderValue},
+    http::HeaderMap,
     response::Response,
 };
 use futures::FutureExt;
@@ -22,10 +22,13 @@ use super::{
 };
 use crate::{
     metrics::Door,
-    node::{Current, Keys, KnownRoute, Next, NextMany, NodeContext, Reservation, message_id},
-    proto::{Code, Refusal, refusal},
-    sequence::{KeyKind, MessageId},
-    server::written,
+    node::{Asked, NodeContext, ROUTE_UNWANTED, Reservation, to_key},
+    proto::{
+        Refusal, refusal,
+        v1::{CurrentRequest, Failure, NextManyRequest, NextRequest},
+    },
+    sequence::KeyKind,
+    server::{errors::count_response_errors, written},
 };
 
 /// The most keys of a request.
@@ -67,8 +70,9 @@ pub struct Idempotency {
 }
 
 /// The request id in the headers.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<MessageId>, Refusal> {
-    message_id(headers.get(IDEMPOTENCY_KEY).map(HeaderValue::as_bytes), None, None)
+fn idempotency_key(headers: &HeaderMap) -> Option<Bytes> {
+    let given = headers.get(IDEMPOTENCY_KEY)?;
+    Some(Bytes::copy_from_slice(given.as_bytes()))
 }
 
 /// Consecutive numbers of a key.
@@ -134,14 +138,15 @@ pub async fn next(
     let (namespace, written) = in_path(path)?;
     let options = in_query(options, ALLOWED)?;
     let written = action(&written, NEXT, "to take a number", "GET, HEAD")?;
-    let request = Next {
-        key: key(&context, &namespace, written.as_bytes(), due).await?,
+    let message = NextRequest {
+        key: to_key(&key(&context, &namespace, written.as_bytes(), due).await?),
         namespace,
-        count: options.count.unwrap_or(1),
-        id: idempotency_key(&headers)?,
-        known: KnownRoute::UNWANTED,
+        count: options.count,
+        request_id: idempotency_key(&headers),
+        route_version: ROUTE_UNWANTED,
+        ..NextRequest::default()
     };
-    let range = serve(&context, request, due).await?;
+    let range = serve(&context, Asked::new(message)?, due).await?;
     Ok(Json(Range {
         first: Number(range.first, options.numbers),
         last: Number(range.last, options.numbers),
@@ -168,17 +173,20 @@ pub async fn next_many(
     let asked: ManyAsked = body::json(&context, body, due).await?;
     let counts = asked.counts.iter().map(|count| count.number("count", 1));
     let counts = counts.collect::<Result<Vec<u64>, Refusal>>()?;
-    let (id, known) = (idempotency_key(&headers)?, KnownRoute::UNWANTED);
-    let request = |keys| NextMany::new(namespace.to_owned(), keys, counts.clone(), id, known);
+    let request = |ids, names| {
+        Asked::new(NextManyRequest {
+            namespace: namespace.to_owned(),
+            ids,
+            names,
+            counts: counts.clone(),
+            request_id: idempotency_key(&headers),
+            route_version: ROUTE_UNWANTED,
+            ..NextManyRequest::default()
+        })
+    };
     let (request, reservation) = of_keys(&context, namespace, &asked.keys, due, request).await?;
     let ranges = serve(&context, request, due).await?;
-    let errors = context.metrics.errors.of(Door::http);
-    if let Some(exhausted) = &ranges.exhausted {
-        errors.add(Code::OutOfRange, exhausted.places.len() as u64);
-    }
-    for refused in &ranges.refused {
-        errors.add(refused.why.code(), refused.places.len() as u64);
-    }
+    count_response_errors(&context.metrics, Door::http, &ranges);
     let form = options.numbers;
     let range = |(place, first): (usize, u64)| {
         let count = counts.get(place).copied().unwrap_or(1);
@@ -191,15 +199,17 @@ pub async fn next_many(
     let firsts = ranges.firsts.iter().copied().enumerate();
     let answer = Many {
         ranges: firsts.map(range).collect(),
-        exhausted: (ranges.exhausted).map(|exhausted| exhausted.why.message().to_owned()),
+        exhausted: ranges.exhausted.map(|exhausted| told(exhausted.failure)),
         refused: (ranges.refused.into_iter())
-            .map(|refused| RefusedKeys {
-                places: refused.places,
-                why: refused.why.message().to_owned(),
-            })
+            .map(|refused| RefusedKeys { places: refused.places, why: told(refused.failure) })
             .collect(),
     };
     body::reserved_json(&answer, reservation)
+}
+
+/// What was wrong, and what to do.
+fn told(failure: Option<Failure>) -> String {
+    failure.unwrap_or_default().message
 }
 
 /// The last number handed out for a key.
@@ -211,24 +221,25 @@ pub async fn current(
 ) -> Result<Json<Last>, Problem> {
     let (namespace, written) = in_path(path)?;
     let form = in_query(shown, SHOWN)?.numbers;
-    let request = Current {
-        key: key(&context, &namespace, written.as_bytes(), due).await?,
+    let message = CurrentRequest {
+        key: to_key(&key(&context, &namespace, written.as_bytes(), due).await?),
         namespace,
-        known: KnownRoute::UNWANTED,
+        route_version: ROUTE_UNWANTED,
+        members_version: None,
     };
-    let last = serve(&context, request, due).await?;
-    Ok(Json(Last { last: last.map(|last| Number(last, form)) }))
+    let current = serve(&context, Asked::new(message)?, due).await?;
+    Ok(Json(Last { last: current.last.map(|last| Number(last, form)) }))
 }
 
-/// The request that `request` makes of the keys in a body, and the memory of the answer. That is reserved once the request is
-/// checked, or before anything is waited for.
+/// The request that `request` makes of the keys in a body, ids or names, and the memory of the answer. That is reserved once
+/// the request is checked, or before anything is waited for.
 ///
 /// # Errors
 /// If there are too many keys, or the namespace takes others, or other requests hold the memory; and those of `request`.
-pub(super) async fn of_keys<R>(
+pub(super) async fn of_keys<Q>(
     context: &Arc<NodeContext>, namespace: &str, given: &[Given], due: Due,
-    request: impl FnOnce(Keys) -> Result<R, Refusal>,
-) -> Result<(R, Reservation), Refusal> {
+    request: impl FnOnce(Vec<u64>, Vec<Bytes>) -> Result<Asked<Q>, Refusal>,
+) -> Result<(Asked<Q>, Reservation), Refusal> {
     let count = given.len();
     if count > KEYS_MAX {
         return Err(refusal!(InvalidRequest, "the body has {count} keys; give at most {KEYS_MAX}"));
@@ -242,13 +253,13 @@ pub(super) async fn of_keys<R>(
             (finding.await, Some(reserved))
         }
     };
-    let keys = match kind? {
+    let request = match kind? {
         KeyKind::Id => {
             let ids = given.iter().map(|key| match key {
                 Given::Number(id) => Ok(*id),
                 Given::Text(text) => written::id(namespace, text.as_bytes()),
             });
-            ids.collect::<Result<_, _>>().map(Keys::Ids)
+            request(ids.collect::<Result<_, Refusal>>()?, Vec::new())
         }
         KeyKind::Name => {
             let names = given.iter().map(|key| match key {
@@ -258,9 +269,8 @@ pub(super) async fn of_keys<R>(
                     "namespace '{namespace}' takes names as keys, which are strings, not {number}"
                 )),
             });
-            names.collect::<Result<_, _>>().map(Keys::Names)
+            request(Vec::new(), names.collect::<Result<_, Refusal>>()?)
         }
     };
-    let request = request(keys?)?;
-    Ok((request, reserved.map_or_else(reserve, Ok)?))
+    Ok((request?, reserved.map_or_else(reserve, Ok)?))
 }

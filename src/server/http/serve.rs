@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::request::{Due, Node};
 use crate::{
     metrics::Door,
-    node::{NodeContext, Origin, SequenceRequest},
+    node::{Asked, NodeContext, Origin, SequenceRequest},
     proto::{Code, Refusal},
     sequence::OwnedKey,
     server::written,
@@ -23,10 +23,9 @@ use crate::{
 /// # Errors
 /// Whatever the node, or the leader, refuses it for.
 pub async fn serve<Q: SequenceRequest>(
-    context: &Arc<NodeContext>, request: Q, due: Due,
+    context: &Arc<NodeContext>, asked: Asked<Q>, due: Due,
 ) -> Result<Q::Answer, Refusal> {
-    let answered = context.serve(request, Origin::Client, due.deadline).await;
-    Ok(answered?.answer)
+    Ok(context.serve(&asked, Origin::Client, due.deadline).await?)
 }
 
 /// Waits for an answer, and records how long it took.

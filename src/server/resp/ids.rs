@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::{refused::Refused, replies::Replies};
 use crate::{
     metrics::Door,
-    node::{NextIds, NodeContext},
+    node::{NodeContext, to_key},
+    proto::v1::NextIdsRequest,
     sequence::{OwnedKey, WrittenKey},
     server::written,
 };
@@ -56,12 +57,12 @@ pub async fn next(
         Some(written) => {
             let kind = context.key_kind(of.namespace, deadline).await;
             let key = written::key(kind?, of.namespace, written)?;
-            Some(OwnedKey::from(key))
+            to_key(&OwnedKey::from(key))
         }
         None => None,
     };
     let request =
-        NextIds { namespace: of.namespace.to_owned(), count: 1, key, parameters: Vec::new() };
+        NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
     let made = context.next_ids(&request, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::redis);
     spans.observe(arrived.elapsed(), 1);

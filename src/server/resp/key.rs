@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::refused::Refused;
 use crate::{
     metrics::Door,
-    node::{Current, KnownRoute, NodeContext, Origin},
+    node::{Asked, NodeContext, Origin, ROUTE_UNWANTED, to_key},
+    proto::v1::CurrentRequest,
     sequence::{InvalidWrittenKey, OwnedKey, WrittenKey},
     server::written::{self, shown},
 };
@@ -48,17 +49,18 @@ pub async fn last_numbers(
         let written = written_key(argument)?;
         let kind = context.key_kind(written.namespace, deadline).await;
         let key = written::key(kind?, written.namespace, written.key)?;
-        requests.push(Current {
+        requests.push(Asked::new(CurrentRequest {
             namespace: written.namespace.to_owned(),
-            key: OwnedKey::from(key),
-            known: KnownRoute::UNWANTED,
-        });
+            key: to_key(&OwnedKey::from(key)),
+            route_version: ROUTE_UNWANTED,
+            members_version: None,
+        })?);
     }
     let asked = requests.len() as u64;
-    let answers = stream::iter(requests).map(|request| async {
-        let answered = context.serve(request, Origin::Client, deadline).await;
+    let answers = stream::iter(requests).map(|request| async move {
+        let answered = context.serve(&request, Origin::Client, deadline).await;
         let answered = answered.map_err(Refused::from)?;
-        Ok::<_, Refused>(answered.answer)
+        Ok::<_, Refused>(answered.last)
     });
     let answers = answers.buffered(READS_AT_ONCE).try_collect().await;
     context.metrics.request_seconds.of(Door::redis).observe(arrived.elapsed(), asked);

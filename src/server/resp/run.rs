@@ -8,8 +8,11 @@ use tokio::time::Instant;
 use super::{reader::Command, refused::Refused, replies::Replies};
 use crate::{
     metrics::Door,
-    node::{Keys, KnownRoute, ManyRanges, NextMany, NodeContext, Origin, REQUEST_KEYS_MAX},
-    proto::refusal,
+    node::{Asked, NodeContext, Origin, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at},
+    proto::{
+        refusal,
+        v1::{NextManyRequest, NextManyResponse},
+    },
     sequence::{Key, KeyKind, WrittenKey},
     server::written::key as key_of,
 };
@@ -86,7 +89,7 @@ impl Run {
                 for (place, (first, count)) in ranges.firsts.iter().zip(&counts).enumerate() {
                     match first {
                         0 => {
-                            let why = ranges.refused_at(place).cloned().map(Refused::from);
+                            let why = refused_at(&ranges, place).cloned().map(Refused::from);
                             replies.refuse(&why.unwrap_or_else(nothing_taken), 1, metrics);
                         }
                         first => replies.number(first + (count - 1) * ranges.increment),
@@ -100,20 +103,23 @@ impl Run {
         self.counts.shrink_to(COUNTS_KEPT);
     }
 
-    async fn take(&mut self, counts: &[u64], deadline: Instant) -> Result<ManyRanges, Refused> {
+    async fn take(
+        &mut self, counts: &[u64], deadline: Instant,
+    ) -> Result<NextManyResponse, Refused> {
         let asked = counts.len();
-        let keys = match self.kind {
-            KeyKind::Id => Keys::Ids(std::mem::take(&mut self.ids)),
-            KeyKind::Name => Keys::Names(std::mem::take(&mut self.names)),
-        };
         let counts = match counts.iter().all(|count| *count == 1) {
             true => Vec::new(),
             false => counts.to_vec(),
         };
-        let request =
-            NextMany::new(self.namespace.clone(), keys, counts, None, KnownRoute::UNWANTED)?;
-        let answered = self.context.serve(request, Origin::Client, deadline).await;
-        let ranges = answered?.answer;
+        let request = Asked::new(NextManyRequest {
+            namespace: self.namespace.clone(),
+            ids: std::mem::take(&mut self.ids),
+            names: std::mem::take(&mut self.names),
+            counts,
+            route_version: ROUTE_UNWANTED,
+            ..NextManyRequest::default()
+        })?;
+        let ranges = self.context.serve(&request, Origin::Client, deadline).await?;
         match ranges.firsts.len() == asked {
             true => Ok(ranges),
             // A reply to each command, or the client takes one for another.

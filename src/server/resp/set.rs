@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{key::written_key, reader::Command, refused::Refused};
 use crate::{
     metrics::Door,
-    node::{KnownRoute, NodeContext, Origin, Raise},
-    proto::refusal,
+    node::{Asked, NodeContext, Origin, ROUTE_UNWANTED, to_key},
+    proto::{refusal, v1::RaiseRequest},
     sequence::OwnedKey,
     server::written::{self, integer, shown},
 };
@@ -37,19 +37,20 @@ pub async fn raise(
     })?;
     let kind = context.key_kind(written.namespace, deadline).await;
     let key = written::key(kind?, written.namespace, written.key)?;
-    let request = Raise {
+    let message = RaiseRequest {
         namespace: written.namespace.to_owned(),
-        key: OwnedKey::from(key),
+        key: to_key(&OwnedKey::from(key)),
         at_least,
-        known: KnownRoute::UNWANTED,
+        route_version: ROUTE_UNWANTED,
+        members_version: None,
     };
-    let answered = context.serve(request, Origin::Client, deadline).await;
+    let answered = context.serve(&Asked::new(message)?, Origin::Client, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::redis);
     spans.observe(arrived.elapsed(), 1);
-    let raised = answered?.answer;
+    let raised = answered?;
     // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
     // is no reason to refuse the second.
-    if raised.is_higher || raised.floor == at_least {
+    if raised.raised || raised.floor == at_least {
         return Ok(());
     }
     let refused = refusal!(

@@ -1,7 +1,7 @@
 //! Clients of Leaf: `GET /api/segment/get/{tag}` and `GET /api/snowflake/get/{key}`, answered with the number as plain
 //! text. Whatever fails is status 500 with a text that is no number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::{
     Json,
@@ -42,7 +42,7 @@ pub async fn next(State(context): Node, due: Due, path: InPath<String>) -> Respo
 /// The next snowflake id. Leaf ignores the key, too.
 pub async fn next_id(State(context): Node, due: Due, _key: InPath<String>) -> Response {
     let namespace = &context.config.leaf_snowflake;
-    let made = one_id(&context, SNOWFLAKE, (namespace, None), Vec::new(), due);
+    let made = one_id(&context, SNOWFLAKE, (namespace, None), HashMap::new(), due);
     as_text(made.await.map_err(Problem::from))
 }
 

@@ -9,8 +9,8 @@ use super::{
     warnings::WARNINGS,
 };
 use crate::{
-    node::{KnownRoute, Next, NodeContext, RowPart, asked_by, id_format},
-    proto::{Code, Refusal, refusal},
+    node::{Asked, NodeContext, ROUTE_UNWANTED, RowPart, asked_by, id_format, to_key},
+    proto::{Code, Refusal, refusal, v1::NextRequest},
     sequence::{Range, WrittenKey},
     server::{
         http::{
@@ -125,14 +125,15 @@ impl<'a> Mapped<'a> {
         &self, context: &Arc<NodeContext>, of: &[u8], count: u64, due: Due,
     ) -> Result<Range, Refusal> {
         let namespace = self.key.namespace;
-        let request = Next {
-            key: key(context, namespace, of, due).await?,
+        let message = NextRequest {
+            key: to_key(&key(context, namespace, of, due).await?),
             namespace: namespace.to_owned(),
-            count,
-            id: None,
-            known: KnownRoute::UNWANTED,
+            count: Some(count),
+            route_version: ROUTE_UNWANTED,
+            ..NextRequest::default()
         };
-        serve(context, request, due).await
+        let taken = serve(context, Asked::new(message)?, due).await?;
+        Ok(Range { first: taken.first, last: taken.last, increment: taken.increment })
     }
 
     /// The status, and a warning if the operator has to do something.

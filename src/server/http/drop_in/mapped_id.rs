@@ -1,6 +1,6 @@
 //! Ids of a namespace with a format, where a row of a table says what their parameters and their key are.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use ratchet_ids::{EncodeError, Format, Source};
 
@@ -9,8 +9,8 @@ use super::{
     said::{NoNumber, Said},
 };
 use crate::{
-    node::{NextIds, NodeContext, RowPart, row_fields},
-    proto::{Refusal, refusal},
+    node::{NodeContext, RowPart, row_fields, to_key},
+    proto::{Refusal, refusal, v1::NextIdsRequest},
     sequence::OwnedKey,
     server::{
         http::{request::Due, serve::key},
@@ -125,9 +125,14 @@ pub async fn next_id(
 /// Whatever the node refuses it for, and FAILED_PRECONDITION if the id has more bits.
 pub async fn one_id(
     context: &Arc<NodeContext>, setting: &str, (namespace, key): (&str, Option<OwnedKey>),
-    parameters: Vec<(String, u64)>, due: Due,
+    parameters: HashMap<String, u64>, due: Due,
 ) -> Result<u64, Refusal> {
-    let request = NextIds { namespace: namespace.to_owned(), count: 1, key, parameters };
+    let request = NextIdsRequest {
+        namespace: namespace.to_owned(),
+        key: key.as_ref().and_then(to_key),
+        parameters,
+        ..NextIdsRequest::default()
+    };
     let made = context.next_ids(&request, due.deadline).await;
     let (made, _reserved) = made?;
     let id = made.ids.iter().next().unwrap_or_default();
