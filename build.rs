@@ -1,4 +1,4 @@
-//! Generates the gRPC code and the operations over HTTP from `proto` with protox, so that no `protoc` binary is needed, and
+//! Generates the gRPC code and the tables of operations from `proto` with protox, so that no `protoc` binary is needed, and
 //! finds out the commit.
 
 #[path = "build/commit.rs"]
@@ -6,7 +6,7 @@ mod commit;
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-use prost_reflect::DescriptorPool;
+use prost_reflect::{DescriptorPool, Kind, MessageDescriptor, MethodDescriptor};
 
 /// How much of a commit's hash is shown.
 const COMMIT_DIGITS: usize = 12;
@@ -17,6 +17,7 @@ const PUBLIC: [&str; 4] = [
     "ratchet/v1/admin.proto",
     "ratchet/v1/ids.proto",
 ];
+const PEER: &str = "ratchet/peer/v1/peer.proto";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rustc-env=RATCHET_COMMIT={}", commit()?);
@@ -48,9 +49,29 @@ fn generate() -> Result<(), Box<dyn Error>> {
     let mut public = protox::Compiler::new(["proto"])?;
     public.include_imports(true).include_source_info(true).open_files(PUBLIC)?;
     fs::write(out.join("ratchet.v1.bin"), public.encode_file_descriptor_set())?;
-    fs::write(out.join("operations.rs"), operations(&public.descriptor_pool())?)?;
-    let all = PUBLIC.into_iter().chain(["ratchet/peer/v1/peer.proto"]);
-    let all = protox::compile(all, ["proto"])?;
+    fs::write(out.join("http.rs"), over_http(&public.descriptor_pool())?)?;
+    let mut all = protox::Compiler::new(["proto"])?;
+    all.include_imports(true).include_source_info(true).open_files(PUBLIC)?.open_file(PEER)?;
+    let operations = operations(&all.descriptor_pool())?;
+    fs::write(out.join("operations.rs"), implementations(&operations))?;
+    fs::write(out.join("served.rs"), table(&operations, &["by_leader", "by_asked_node"]))?;
+    fs::write(out.join("sequences.rs"), table(&operations, &["sequence"]))?;
+    // The others have code of their own.
+    let mut files = all.file_descriptor_set();
+    for file in &mut files.file {
+        let package = file.package().to_owned();
+        for service in &mut file.service {
+            let service_name = format!("{package}.{}", service.name());
+            let is_operation = |name: &str| {
+                let name = format!("{service_name}.{name}");
+                operations
+                    .iter()
+                    .any(|one| one.method.full_name() == name && one.served != "sequence")
+            };
+            service.method.retain(|method| !is_operation(method.name()));
+        }
+        file.service.retain(|service| !service.method.is_empty());
+    }
     let large = "#[allow(clippy::large_enum_variant)]";
     tonic_prost_build::configure()
         .bytes(".")
@@ -59,12 +80,69 @@ fn generate() -> Result<(), Box<dyn Error>> {
         .extern_path(".ratchet.v1", "::ratchet_client::api")
         // Replies stand in a list until they are sent, and most of them are the large ones.
         .type_attribute("ratchet.peer.v1.ForwardReply.reply", large)
-        .compile_fds(all)?;
+        .compile_fds(files)?;
     Ok(())
 }
 
+/// A method that is carried out message by message.
+struct Operation {
+    method: MethodDescriptor,
+    /// The function that makes a row of it.
+    served: &'static str,
+    is_idempotent: bool,
+}
+
+/// The methods whose option `served_by` says who carries them out.
+fn operations(api: &DescriptorPool) -> Result<Vec<Operation>, Box<dyn Error>> {
+    let served_by = api.get_extension_by_name("ratchet.v1.served_by").ok_or("no served_by")?;
+    let mut found = Vec::new();
+    for method in api.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+        let by = method.options().get_extension(&served_by).as_enum_number().unwrap_or_default();
+        let served = ["", "by_leader", "by_asked_node", "sequence"];
+        let served =
+            served.get(usize::try_from(by)?).ok_or("served_by has a value without rows")?;
+        if !served.is_empty() {
+            let level = method.options();
+            let level = level.get_field_by_name("idempotency_level");
+            let is_idempotent = level.and_then(|level| level.as_enum_number()).unwrap_or(0) != 0;
+            found.push(Operation { method, served, is_idempotent });
+        }
+    }
+    Ok(found)
+}
+
+/// What an operation is, for the type of its request.
+fn implementations(operations: &[Operation]) -> String {
+    let implementation = |operation: &Operation| {
+        let Operation { method, is_idempotent, .. } = operation;
+        let (asked, answer) = (path(&method.input()), path(&method.output()));
+        let (service, name) = (method.parent_service().full_name(), method.name());
+        format!(
+            "impl Operation for {asked} {{\n    type Answer = {answer};\n    \
+             const METHOD: &'static str = \"{service}/{name}\";\n    \
+             const IS_IDEMPOTENT: bool = {is_idempotent};\n}}\n"
+        )
+    };
+    operations.iter().map(implementation).collect()
+}
+
+/// The operations that are `served` so, each with what serves it.
+fn table(operations: &[Operation], served: &[&str]) -> String {
+    let rows = operations.iter().filter(|operation| served.contains(&operation.served));
+    let row = |Operation { method, served, .. }: &Operation| {
+        format!("    {served}::<crate::proto::{}>(),\n", path(&method.input()))
+    };
+    format!("&[\n{}]\n", rows.map(row).collect::<String>())
+}
+
+/// The type of a message, below the module of what is generated.
+fn path(message: &MessageDescriptor) -> String {
+    let module = if message.package_name() == "ratchet.v1" { "v1" } else { "peer" };
+    format!("{module}::{}", message.name())
+}
+
 /// The methods that can be asked for over HTTP, as their options say: a call of the macro `operations`, with a row each.
-fn operations(api: &DescriptorPool) -> Result<String, Box<dyn Error>> {
+fn over_http(api: &DescriptorPool) -> Result<String, Box<dyn Error>> {
     let http = api.get_extension_by_name("google.api.http").ok_or("no google.api.http")?;
     let mut rows = String::new();
     for service in api.services() {
@@ -75,12 +153,21 @@ fn operations(api: &DescriptorPool) -> Result<String, Box<dyn Error>> {
             let (body, pattern): (Vec<_>, Vec<_>) =
                 rule.fields().partition(|(field, _)| field.name() == "body");
             for (verb, path) in pattern {
-                let (verb, has_body) = (verb.name(), !body.is_empty());
+                let (verb, has_body) = (verb.name().to_uppercase(), !body.is_empty());
                 let (rpc, asked, answer) = (method.name(), method.input(), method.output());
-                let (asked, answer) = (asked.name(), answer.name());
-                rows += &format!("    {verb} {path} {has_body} {rpc} {asked} {answer};\n");
+                let keys =
+                    fields(&asked, |kind| kind.as_message().is_some_and(|of| of.name() == "Key"));
+                let bytes = fields(&asked, |kind| *kind == Kind::Bytes);
+                let messages = format!("{} [{keys}] [{bytes}] {}", asked.name(), answer.name());
+                rows += &format!("    {verb} {path} {has_body} {rpc} {messages};\n");
             }
         }
     }
     Ok(format!("operations! {{\n{rows}}}\n"))
+}
+
+/// The names of the fields of a kind.
+fn fields(message: &MessageDescriptor, is_wanted: impl Fn(&Kind) -> bool) -> String {
+    let fields = message.fields().filter(|field| is_wanted(&field.kind()));
+    fields.map(|field| field.name().to_owned()).collect::<Vec<_>>().join(" ")
 }

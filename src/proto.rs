@@ -3,9 +3,10 @@
 
 #![allow(missing_docs)]
 
+mod operations;
 mod reasons;
-mod replies;
 
+pub use operations::Operation;
 pub use packages::{peer::v1 as peer, v1};
 pub(crate) use reasons::refusal;
 pub use reasons::{Refusal, name_of_outcome, name_of_reason, reason_of, retry_after_ms};

@@ -10,7 +10,7 @@ use std::{
 
 use crate::common::{
     Client, PATIENCE,
-    cluster::Cluster,
+    cluster::{Cluster, have_it_found},
     eventually, free_ports, http, http_get, in_time, own_ip,
     processes::{Process, ratchet, run},
     unhurried, until, with_http, with_metrics,
@@ -89,7 +89,7 @@ async fn nodes_without_data_wait_and_say_so_until_one_of_them_is_asked_to_found_
     assert!(first.status.success(), "{first:?}");
     let first = json(&first.stdout);
     assert_eq!((&first["founded"], &first["cluster"]), (&true.into(), &"test".into()));
-    assert_eq!(first["voters"], serde_json::json!([1, 2, 3]));
+    assert_eq!(first["voters"], serde_json::json!(["1", "2", "3"]));
     cluster.client(3).next_at_last(1).await;
     // Again, in each way, and by way of each node.
     let again = ask("found").await;
@@ -130,7 +130,8 @@ async fn the_founder_waits_for_nodes_that_start_later_in_any_order() {
         let mut cluster = Cluster::configured(3, unhurried);
         cluster.start_node(order[0]).await;
         let context = cluster.nodes[&order[0]].context().clone();
-        let founding = tokio::spawn(async move { context.found(Instant::now() + PATIENCE).await });
+        let founding =
+            tokio::spawn(async move { have_it_found(&context, Instant::now() + PATIENCE).await });
         for id in &order[1..] {
             assert!(!founding.is_finished(), "not all nodes run yet");
             cluster.start_node(*id).await;
@@ -150,7 +151,7 @@ async fn nothing_is_founded_while_a_node_is_missing_or_says_otherwise() {
     }
     let context = cluster.nodes[&1].context().clone();
     let soon = Instant::now() + std::time::Duration::from_millis(500);
-    let missing = context.found(soon).await.expect_err("node 3 does not run");
+    let missing = have_it_found(&context, soon).await.expect_err("node 3 does not run");
     assert_eq!(missing.code(), Code::Unavailable, "{missing}");
     let part = format!("node 3 at {}", cluster.configs[&3].peer_listen);
     assert!(missing.message().contains(&part), "{missing}");
@@ -185,7 +186,8 @@ async fn founding_that_waits() -> (Cluster, JoinHandle<Result<FoundResponse, Sta
     let seams = cluster.seams_with(transport);
     cluster.start_node_with(1, seams).await;
     let context = cluster.nodes[&1].context().clone();
-    let founding = tokio::spawn(async move { Ok(context.found(Instant::now() + PATIENCE).await?) });
+    let founding =
+        tokio::spawn(async move { Ok(have_it_found(&context, Instant::now() + PATIENCE).await?) });
     in_time("node 2 is met", has_met.notified()).await;
     (cluster, founding)
 }
@@ -245,7 +247,8 @@ async fn found_by_twins() -> (Cluster, Node) {
     let twin = ratchet::server::start(config, cluster.seams(1)).await.expect("it starts");
     let latest = Instant::now() + PATIENCE;
     let founders = [cluster.nodes[&1].context(), twin.context()];
-    let asked = futures::future::join_all(founders.map(|founder| founder.found(latest))).await;
+    let asked =
+        futures::future::join_all(founders.map(|founder| have_it_found(founder, latest))).await;
     let founded = asked.iter().filter(|answer| answer.as_ref().is_ok_and(|one| one.founded));
     assert_eq!(founded.count(), 1, "{asked:?}");
     let refused = asked.into_iter().find_map(Result::err).expect("one is refused");
@@ -296,7 +299,8 @@ async fn founder_stopped_in_the_middle() -> Cluster {
     let seams = cluster.seams_with(transport);
     cluster.start_node_with(1, seams).await;
     let context = cluster.nodes[&1].context().clone();
-    let founding = tokio::spawn(async move { context.found(Instant::now() + PATIENCE).await });
+    let founding =
+        tokio::spawn(async move { have_it_found(&context, Instant::now() + PATIENCE).await });
     in_time("all nodes are claimed", all_claimed.notified()).await;
     cluster.crash(1).await;
     founding.await.expect("no panic").expect_err("its node has stopped");
@@ -309,7 +313,7 @@ async fn a_founder_that_was_stopped_in_the_middle_keeps_no_other_node_from_found
     let mut cluster = founder_stopped_in_the_middle().await;
     cluster.start_node(1).await;
     let soon = Instant::now() + std::time::Duration::from_secs(2);
-    let refused = cluster.nodes[&2].context().found(soon).await.expect_err("it may go on");
+    let refused = have_it_found(cluster.nodes[&2].context(), soon).await.expect_err("it may go on");
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
     // Whichever the deadline cuts short: claiming a node, or waiting for the second answer of one.
     let is_told = ["is claimed: node 1 founds", "gave no second answer"]
@@ -409,7 +413,8 @@ async fn a_cluster_whose_data_is_gone_waits_and_a_node_whose_data_is_gone_cannot
     }
     let context = cluster.nodes[&1].context().clone();
     // Not on the ports of members yet: they would stop the node, since they know it with another directory.
-    let founding = tokio::spawn(async move { context.found(Instant::now() + PATIENCE).await });
+    let founding =
+        tokio::spawn(async move { have_it_found(&context, Instant::now() + PATIENCE).await });
     for id in [2, 3] {
         cluster.start_node(id).await;
     }

@@ -124,8 +124,8 @@ async fn namespaces_are_created_shown_changed_and_deleted() {
     let last = json(&cluster, 1, "GET /v1/namespaces/chat/keys/a%2Fb%3A%20c", "").await;
     assert_eq!(last["last"], json!("100"));
     let status = json(&cluster, 1, "GET /v1/status", "").await;
-    assert_eq!((&status["leader"], &status["serving"]), (&json!(1), &json!(true)));
-    assert_eq!(status["nodes"][0]["role"], json!("leader"));
+    assert_eq!((&status["leader"], &status["serving"]), (&json!("1"), &json!(true)));
+    assert_eq!(status["nodes"][0]["role"], json!("ROLE_LEADER"));
     let delete = "DELETE /v1/namespaces/chat?confirm=chat";
     let deleted = json(&cluster, 1, delete, "").await;
     let floor = deleted["floor"].as_str().and_then(|floor| floor.parse::<u64>().ok());
@@ -335,29 +335,44 @@ async fn members_are_added_promoted_moved_and_removed_and_the_leadership_is_hand
     let asked = other_than(cluster.leader().await);
     let peer_address = cluster.configs[&4].peer_listen.to_string();
     let body = json!({"id": 4, "peer_address": peer_address}).to_string();
-    let members = json(&cluster, asked, "POST /v1/members", &body).await;
-    assert_eq!(members, json!({"voters": [1, 2, 3], "learners": [4]}));
-    let same = json(&cluster, asked, "PATCH /v1/members/4", "{}").await;
+    let members = json(&cluster, asked, "POST /v1/nodes", &body).await;
+    assert_eq!(members, json!({"voters": ["1", "2", "3"], "learners": ["4"]}));
+    let same = json(&cluster, asked, "PATCH /v1/nodes/4", "{}").await;
     assert_eq!(same, members);
     eventually("a learner that has caught up", async || {
-        let page = ask(&cluster, asked, "POST /v1/members/4:promote", "").await;
+        let page = ask(&cluster, asked, "POST /v1/nodes/4:promote", "").await;
         (page.status == 200).then_some(())
     })
     .await;
     let now = json(&cluster, asked, "POST /v1/leader:transfer?to=4", "").await;
-    assert_eq!(now["leader"], json!(4));
-    let remove = format!("DELETE /v1/members/{asked}");
+    assert_eq!(now["leader"], json!("4"));
+    assert!(number(&now["term"]) > 0, "{now}");
+    let remove = format!("DELETE /v1/nodes/{asked}");
     let members = json(&cluster, other_than(asked), &remove, "").await;
     assert_eq!(members["voters"].as_array().map(Vec::len), Some(3));
-    let page = ask(&cluster, other_than(asked), "POST /v1/members/4", "").await;
-    assert_eq!(page.status, 405, "{}", page.body);
-    assert!(page.body.contains("must end with ':promote'"), "{}", page.body);
-    assert!(page.head.contains("allow: PATCH, DELETE"), "{}", page.head);
+    for (what, ends) in [
+        ("POST /v1/nodes/4", "'4'"),
+        ("POST /v1/nodes/4:demote", "'4:demote'"),
+        ("POST /v1/nodes/4:promote:", "'4:promote:'"),
+    ] {
+        let page = ask(&cluster, other_than(asked), what, "").await;
+        assert_eq!(page.status, 405, "{what}: {}", page.body);
+        let says = format!("ends with {ends}; here it must end with ':promote'");
+        assert!(page.body.contains(&says), "{what}: {}", page.body);
+        assert!(page.head.contains("allow: DELETE, PATCH"), "{what}: {}", page.head);
+    }
     for (what, body, says) in [
-        ("DELETE /v1/members/x", "", "'x' is no id of a node"),
-        ("POST /v1/members", "{}", "missing field `id`"),
-        ("POST /v1/leader:transfer?to=x", "", "to=ID"),
-        ("DELETE /v1/members/4?force=perhaps", "", "force=true"),
+        ("DELETE /v1/nodes/x", "", "id: "),
+        ("PATCH /v1/nodes/4:promote", "{}", "id: "),
+        ("POST /v1/nodes/:promote", "", "id: "),
+        ("POST /v1/nodes", "{}", "id is 0"),
+        ("POST /v1/nodes", r#"{"id": 5, "peer_addres": "x:1"}"#, "unknown field `peer_addres`"),
+        ("PATCH /v1/nodes/4", r#"{"id": 5}"#, "the path says"),
+        ("PATCH /v1/nodes/0", r#"{"id": 5}"#, "the path says"),
+        ("POST /v1/leader:transfer", r#"{"to": 4}"#, "the request has a body"),
+        ("POST /v1/leader:transfer?to=x", "", "to: "),
+        ("POST /v1/cluster:found?cluster=x", "", "unknown field `cluster`"),
+        ("DELETE /v1/nodes/4?force=perhaps", "", "force: "),
     ] {
         let page = ask(&cluster, other_than(asked), what, body).await;
         assert_eq!(page.status, 400, "{what}: {}", page.body);

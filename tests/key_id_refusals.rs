@@ -6,7 +6,7 @@ use crate::common::{
     rust_client::{self, create_with_format},
     unhurried,
 };
-use ratchet::proto::peer::administer_request::Request;
+use ratchet::proto::{Operation, peer::TakeIdNumbersRequest};
 use ratchet_client::{
     Code, Key,
     api::{CreateNamespaceRequest, UpdateNamespaceRequest},
@@ -126,7 +126,9 @@ async fn a_leader_whose_release_does_not_know_the_request_is_named_at_once() {
         let mut transport = cluster.transport(id);
         // So an earlier release reads a request that it does not know.
         transport.on_administer = Box::new(|message| {
-            message.request.take_if(|request| matches!(request, Request::TakeIdNumbers(_)));
+            if message.method == TakeIdNumbersRequest::METHOD {
+                message.method.push('2');
+            }
         });
         let seams = cluster.seams_with(transport);
         cluster.start_node_with(id, seams).await;
@@ -142,7 +144,7 @@ async fn a_leader_whose_release_does_not_know_the_request_is_named_at_once() {
     let error = client.next_ids("chat", Some(Key::Id(1)), 1, &of_type).await;
     let error = error.expect_err("a refusal");
     assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
-    let says =
-        format!("node {leader} leads, and its release does not know this request; upgrade it");
+    const METHOD: &str = TakeIdNumbersRequest::METHOD;
+    let says = format!("node {leader} leads, and its release does not know {METHOD}; upgrade it");
     assert!(error.to_string().contains(&says), "{error}");
 }

@@ -80,9 +80,9 @@ async fn keys_are_listed_page_by_page_with_what_the_leader_knows() {
     for id in [3, 700, u64::MAX] {
         client.next_range("book", id, 2).await.expect("numbers");
     }
-    let first = v1::ListKeysRequest { limit: 2, ..asked("book") };
+    let first = v1::ListKeysRequest { page_size: 2, ..asked("book") };
     let page = client.list_keys(first.clone()).await.expect("a page");
-    assert!(page.more);
+    assert!(!page.next_page_token.is_empty());
     let ids: Vec<u64> = page.keys.iter().map(id_of).collect();
     assert_eq!(ids, [3, 700]);
     for listed in &page.keys {
@@ -91,11 +91,16 @@ async fn keys_are_listed_page_by_page_with_what_the_leader_knows() {
         assert_eq!(seen, expected, "{listed:?}");
         assert_eq!(listed.epoch, page.epoch);
     }
+    let page_token = page.next_page_token;
+    // The token counts where both are there: the other fields are as for the first page.
+    let after = Some(Key::from(1).into());
+    let next = v1::ListKeysRequest { page_token, after, ..first.clone() };
     let after = page.keys[1].key.clone();
-    let page = client.list_keys(v1::ListKeysRequest { after, ..first }).await;
-    let page = page.expect("the next page");
-    let ids: Vec<u64> = page.keys.iter().map(id_of).collect();
-    assert_eq!((ids, page.more), (vec![u64::MAX], false));
+    for next in [next, v1::ListKeysRequest { after, ..first }] {
+        let page = client.list_keys(next).await.expect("the next page");
+        let ids: Vec<u64> = page.keys.iter().map(id_of).collect();
+        assert_eq!((ids, page.next_page_token.as_str()), (vec![u64::MAX], ""));
+    }
 
     for name in [b"lobby".as_slice(), b"log", b"l\xff", b"yard"] {
         client.next("room", name).await.expect("a number");
@@ -121,12 +126,17 @@ async fn what_does_not_fit_is_refused_with_what_to_do() {
         refused(client.list_keys(request).await, code, says);
     };
     refuses(asked("nowhere"), Code::NotFound, &["\"nowhere\"", "create"]).await;
-    let long = v1::ListKeysRequest { limit: 1_001, ..asked("book") };
-    refuses(long, Code::InvalidArgument, &["limit is 1001", "at most 1000"]).await;
+    let long = v1::ListKeysRequest { page_size: 1_001, ..asked("book") };
+    refuses(long, Code::InvalidArgument, &["page_size is 1001", "at most 1000"]).await;
     let prefix = v1::ListKeysRequest { prefix: b"4\xff".as_slice().into(), ..asked("book") };
     refuses(prefix, Code::InvalidArgument, &["prefix is \"4\\xff\"", "ids", "give after"]).await;
     let after = v1::ListKeysRequest { after: Some(Key::from("x").into()), ..asked("book") };
     refuses(after, Code::InvalidArgument, &["kind name", "give an id"]).await;
+    for none in ["?", "xy", "GgA", "CAc="] {
+        let page_token = none.to_owned();
+        let page = v1::ListKeysRequest { page_token, ..asked("book") };
+        refuses(page, Code::InvalidArgument, &["page_token is not"]).await;
+    }
     let explained = client.explain("nowhere".into(), 7.into()).await;
     refused(explained, Code::NotFound, &["\"nowhere\""]);
     let explained = client.explain("room".into(), 7.into()).await;
@@ -214,13 +224,23 @@ async fn what_a_page_says_of_the_next_one_shows_it_when_it_is_pasted_into_a_shel
     let cluster = start(1).await;
     let client = client_of(&cluster, &[1]);
     create_namespaces(&client).await;
-    let names = ["+7", "-x", "42", "a b", "it's $HOME", "last"];
-    for name in names {
+    let text = |name: &'static str| (name.as_bytes(), name);
+    let names = [
+        text("+7"),
+        text("-x"),
+        text("42"),
+        (b"a\nb", r"a\nb"),
+        text("a b"),
+        text("it's $HOME"),
+        (b"l\xff", r"l\xff"),
+        text("room"),
+    ];
+    for (name, _) in names {
         client.next("room", name).await.expect("a number");
     }
     let list = format!("keys room --limit 1 --server {}", cluster.address(1));
     let mut pasted = Some(String::new());
-    for name in names {
+    for (_, name) in names {
         let more = pasted.expect("more keys follow");
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("\"$0\" {list} {more}")]);
@@ -251,28 +271,57 @@ async fn keys_are_listed_and_explained_over_http() {
         let body: Value = serde_json::from_str(&page.body).expect("JSON");
         (page.status, body)
     };
-    let (status, first) = get("room/keys?limit=2&numbers=number").await;
+    let (status, first) = get("room/keys?page_size=2").await;
     assert_eq!(status, 200, "{first}");
-    let key = |key: &str| json!({"key": key, "last_id": null, "last": 100, "ceiling": 1_000_000, "epoch": 1, "step": 10_000});
-    assert_eq!(first["keys"], json!([key("a"), key("b\\xff")]));
-    let next = first["next"].as_str().expect("more keys follow");
-    let (_, second) = get(&format!("room/keys?page={next}&numbers=number")).await;
-    assert_eq!(second, json!({"keys": [key("c/d")], "next": null, "epoch": 1}));
-    let (_, some) = get("room/keys?prefix=c&after=a").await;
-    assert_eq!(some["keys"][0]["ceiling"], json!("1000000"));
+    let key = |key: Value| json!({"key": key, "last": "100", "ceiling": "1000000", "epoch": "1", "step": "10000"});
+    assert_eq!(first["keys"], json!([key(json!("a")), key(json!({"base64": "Yv8="}))]));
+    let next = first["next_page_token"].as_str().expect("more keys follow");
+    let (_, second) = get(&format!("room/keys?page_token={next}")).await;
+    let last = json!({"keys": [key(json!("c/d"))], "next_page_token": "", "epoch": "1"});
+    assert_eq!(second, last);
+    for some in ["prefix=c&after=a", "prefix=c%2F", "after=b", "pageSize=0&prefix=c"] {
+        let (_, some) = get(&format!("room/keys?{some}")).await;
+        assert_eq!(some["keys"].as_array().and_then(|keys| keys.last()), Some(&key(json!("c/d"))));
+    }
 
-    let (_, known) = get("room/keys/c%2Fd/explanation?numbers=number").await;
-    assert_eq!((&known["first_id"], &known["ceiling"]), (&Value::Null, &json!(1_000_000)));
-    assert_eq!((&known["held"]["last"], &known["held"]["left"]), (&json!(100), &json!(9_999)));
-    let (status, gaps) = get("room/gaps?days=1").await;
-    assert_eq!((status, gaps), (200, json!({"days": []})), "nothing is known to be used");
+    let (_, known) = get("room/keys/c%2Fd/explanation").await;
+    assert_eq!((known.get("first_id"), &known["ceiling"]), (None, &json!("1000000")));
+    assert_eq!((&known["namespace"], &known["key"]), (&json!("room"), &json!("c/d")));
+    assert_eq!((&known["held"]["last"], &known["held"]["left"]), (&json!("100"), &json!("9999")));
+    // What is written as an id is a name where the keys are names, and the other way round it is none.
+    client.next("room", "42").await.expect("a number");
+    client.next("book", 42).await.expect("a number");
+    for (namespace, first_id) in [("room", None), ("book", Some("42"))] {
+        let (status, known) = get(&format!("{namespace}/keys/42/explanation")).await;
+        assert_eq!((status, &known["key"]), (200, &json!("42")), "{known}");
+        assert_eq!(known.get("first_id").and_then(Value::as_str), first_id, "{known}");
+    }
+    let (_, known) = get("book/keys/0042/explanation").await;
+    assert_eq!(known["key"], json!("42"));
+    let (_, after) = get("room/keys?after=41&page_size=1").await;
+    assert_eq!(after["keys"][0]["key"], json!("42"));
+    for none in ["days=1", "days=0", ""] {
+        let (status, gaps) = get(&format!("room/gaps?{none}")).await;
+        assert_eq!((status, gaps), (200, json!({"days": []})), "nothing is known to be used");
+    }
+    // The second entry books what was left of the first one's numbers.
+    client.next_range("room", "a", 20_000).await.expect("numbers");
+    let (_, gaps) = get("room/gaps").await;
+    let day = &gaps["days"][0];
+    assert!(day["day"].as_u64() > Some(20_000), "days since 1970: {gaps}");
+    assert!(day["handed_out"].as_str().is_some_and(|numbers| numbers != "0"), "{gaps}");
+    assert_eq!(day["skipped"][0], json!({"cause": "leader_change", "numbers": "0"}));
     for (path, says) in [
-        ("room/keys?limit=0", "limit is 0"),
-        ("room/keys?limit=1001", "limit is 1001"),
-        ("room/keys?page=xy", "page is not"),
-        ("room/keys?page=61&after=a", "both given"),
+        ("room/keys?page_size=-1", "page_size: "),
+        ("room/keys?page_size=1001", "page_size is 1001"),
+        ("room/keys?page_token=xy", "page_token is not"),
+        ("room/keys?limit=5", "unknown field `limit`"),
+        ("room/keys?key=5", "unknown field `key`"),
+        ("book/keys?after=x", "takes ids from 0"),
+        ("room/keys?after=", "name"),
+        ("room/keys/42/explanation?key=43", "duplicate field `key`"),
         ("book/keys?prefix=4", "takes ids as keys"),
-        ("book/gaps?days=0", "days is 0"),
+        ("book/gaps?days=x", "days: "),
         ("book/gaps?days=32", "days is 32"),
         ("book/keys/x/explanation", "takes ids from 0"),
     ] {

@@ -8,7 +8,7 @@ use ratchet::{
     consensus::{MembershipChange, ProposeError, TermLease},
     proto::{
         reason_of,
-        v1::{NodeRequest, Outcome, Reason, UpdateNodeRequest},
+        v1::{Outcome, PromoteNodeRequest, Reason, RemoveNodeRequest, UpdateNodeRequest},
     },
 };
 use std::time::Duration;
@@ -101,7 +101,7 @@ async fn removing_a_living_voter_while_another_one_is_dead_is_refused_unless_for
     cluster.crash(dead).await;
     let mut client = cluster.client(leader);
     client.next_at_last(7).await;
-    let remove = |id, force| NodeRequest { id, force };
+    let remove = |id, force| RemoveNodeRequest { id, force };
     let refused = client.admin.remove_node(remove(alive, false)).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
     for says in [format!("node {dead} "), "heard".into(), "--force".into()] {
@@ -155,7 +155,7 @@ async fn promoting_a_learner_that_is_away_is_refused_unless_forced() {
     cluster.add_learner(1, 2).await;
     let mut client = cluster.client(1);
     cluster.crash(2).await;
-    let promote = |force| NodeRequest { id: 2, force };
+    let promote = |force| PromoteNodeRequest { id: 2, force };
     let refused = client.admin.promote_node(promote(false)).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
     assert!(refused.message().contains("node 2 was "), "{refused:?}");
@@ -184,7 +184,7 @@ async fn the_outcome_of_a_change_whose_leader_hands_over_between_its_two_steps_i
     cluster.cut_off(2);
     let promoting = tokio::spawn({
         let mut client = cluster.client(1);
-        async move { client.admin.promote_node(NodeRequest { id: 2, force: true }).await }
+        async move { client.admin.promote_node(PromoteNodeRequest { id: 2, force: true }).await }
     });
     until("the first step is logged", || group.log_state().last > before).await;
     // Raft proposes nothing more in this term, and goes on sending what it has.

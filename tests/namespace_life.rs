@@ -14,11 +14,13 @@ use crate::common::{
     until, with_http,
 };
 use futures::{FutureExt, future::join_all};
+use prost::Message;
 use ratchet::proto::{
     peer::{ForwardReplies, forward_reply::Reply},
     v1::{
         CreateNamespaceRequest, DeleteNamespaceRequest, Failure, GetNamespaceRequest,
-        ListNamespacesRequest, NextManyRequest, Reason, RefusedKeys, UpdateNamespaceRequest,
+        ListNamespacesRequest, NextManyRequest, NextManyResponse, Reason, RefusedKeys,
+        UpdateNamespaceRequest,
     },
 };
 use tonic::{Code, Status};
@@ -92,7 +94,12 @@ async fn a_namespace_that_is_deleted_and_created_again_goes_on_above_what_it_han
 /// Takes the second key's number out of a reply, as if the leader had handed over before it was that key's turn.
 fn make_late(replies: &mut ForwardReplies) {
     for reply in &mut replies.replies {
-        if let Some(Reply::NextMany(many)) = &mut reply.reply {
+        if let Some(Reply::Answer(answer)) = &mut reply.reply {
+            // The answers to one key have other fields.
+            let Ok(mut many) = NextManyResponse::decode(answer.clone()) else { continue };
+            if many.firsts.len() < 2 {
+                continue;
+            }
             many.firsts[1] = 0;
             let failure = Failure {
                 code: Code::ResourceExhausted.into(),
@@ -101,6 +108,7 @@ fn make_late(replies: &mut ForwardReplies) {
                 ..Failure::default()
             };
             many.refused.push(RefusedKeys { places: vec![1], failure: Some(failure) });
+            *answer = many.encode_to_vec().into();
         }
     }
 }
@@ -205,7 +213,7 @@ async fn new_keys_beyond_the_quota_are_refused_by_name_and_all_others_go_on() {
         }
         let says = ["\"few\"", "keys_max 2", "update few --keys-max"];
         let refused = client.try_next("few", id(3), 1).await;
-        assert_refused(refused, Code::ResourceExhausted, &says);
+        assert_refused(refused, Code::FailedPrecondition, &says);
         let many = NextManyRequest {
             namespace: "few".to_owned(),
             ids: vec![1, 3, 2, 4],
@@ -219,7 +227,7 @@ async fn new_keys_beyond_the_quota_are_refused_by_name_and_all_others_go_on() {
         assert_eq!(got, [true, false, true, false]);
         assert_eq!(answer.refused[0].places, [1, 3]);
         let failure = answer.refused[0].failure.as_ref().expect("why");
-        assert_eq!(failure.code, i32::from(Code::ResourceExhausted));
+        assert_eq!(failure.code, i32::from(Code::FailedPrecondition));
     }
     // The client merges what its callers ask: each gets its own fate.
     let client = client_of(&cluster, &[leader]);
@@ -231,7 +239,7 @@ async fn new_keys_beyond_the_quota_are_refused_by_name_and_all_others_go_on() {
     let page = http(port, "POST /v1/namespaces/few:next", "", r#"{"keys": ["1", "9"]}"#).await;
     assert!(page.body.contains(r#""refused":[{"places":[1],"why":"#), "{}", page.body);
     let page = http(port, "POST /v1/namespaces/few/keys/9:next", "", "").await;
-    assert_eq!(page.status, 429, "{}", page.body);
+    assert_eq!(page.status, 409, "{}", page.body);
     let more = UpdateNamespaceRequest {
         namespace: "few".to_owned(),
         keys_max: Some(3),
@@ -240,7 +248,7 @@ async fn new_keys_beyond_the_quota_are_refused_by_name_and_all_others_go_on() {
     there.admin.update_namespace(more).await.expect("updated");
     there.try_next("few", id(3), 1).await.expect("a number");
     let refused = there.try_next("few", id(4), 1).await;
-    assert_refused(refused, Code::ResourceExhausted, &["keys_max 3"]);
+    assert_refused(refused, Code::FailedPrecondition, &["keys_max 3"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -36,8 +36,9 @@ fn json(bytes: &[u8]) -> Value {
 }
 
 fn node(status: &Value, id: u64) -> &Value {
+    let id = id.to_string();
     let mut nodes = status["nodes"].as_array().unwrap().iter();
-    nodes.find(|node| node["id"] == id).expect("a member")
+    nodes.find(|node| node["id"] == *id).expect("a member")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,14 +51,19 @@ async fn status_fails_with_an_exit_code_of_its_own_when_a_voter_is_missing_and_w
     let all_known = |output: &Output| {
         let nodes = json(&output.stdout)["nodes"].clone();
         let mut nodes = nodes.as_array().unwrap().iter();
-        output.status.success() && nodes.all(|node| node["commit"] == ratchet::version::COMMIT)
+        output.status.success()
+            && nodes.all(|node| node["build"]["commit"] == ratchet::version::COMMIT)
     };
     let output = status_at_last(&cluster, others[0], &["--json"], all_known).await;
     let status = json(&output.stdout);
     assert_eq!(status["serving"], true);
-    assert_eq!(status["memory"]["bytes_max"], 2_048u64 << 20);
-    assert_eq!(node(&status, leader)["version"], ratchet::version::VERSION);
-    assert_eq!(node(&status, leader)["silent_ms"], Value::Null);
+    assert_eq!(status["leader"], leader.to_string());
+    assert_eq!(status["memory"]["bytes_max"], (2_048u64 << 20).to_string());
+    assert_eq!(status["clock"]["makes_ids"], true);
+    assert_eq!(node(&status, leader)["role"], "ROLE_LEADER");
+    assert_eq!(node(&status, leader)["build"]["version"], ratchet::version::VERSION);
+    assert_eq!(node(&status, leader).get("silent_ms"), None);
+    assert!(node(&status, others[1])["lag"].is_string(), "{status}");
     assert_eq!(node(&status, others[1])["missing"], false);
 
     cluster.kill(others[1]);
@@ -65,8 +71,9 @@ async fn status_fails_with_an_exit_code_of_its_own_when_a_voter_is_missing_and_w
     let output = status_at_last(&cluster, others[0], &["--json"], exit(7)).await;
     let status = json(&output.stdout);
     let killed = node(&status, others[1]);
-    assert_eq!((&killed["missing"], &killed["role"]), (&true.into(), &"follower".into()));
-    assert!(killed["silent_ms"].as_u64() >= Some(300), "{killed}");
+    assert_eq!((&killed["missing"], &killed["role"]), (&true.into(), &"ROLE_FOLLOWER".into()));
+    let silent_ms = killed["silent_ms"].as_str().and_then(|ms| ms.parse::<u64>().ok());
+    assert!(silent_ms >= Some(300), "{killed}");
     assert_eq!(node(&status, others[0])["missing"], false);
     assert_eq!(json(&output.stderr)["error"]["code"], "VOTER_MISSING");
     let output = status_at_last(&cluster, others[0], &[], exit(7)).await;
@@ -179,5 +186,5 @@ async fn status_of_several_servers_is_that_of_one_on_the_majoritys_side_of_a_par
     assert_eq!(json(&alone.stdout)["serving"], false);
     let both = ask(vec![leader, other]).await;
     assert_eq!(json(&both.stdout)["serving"], true, "{both:?}");
-    assert_ne!(json(&both.stdout)["leader"], leader);
+    assert_ne!(json(&both.stdout)["leader"], leader.to_string());
 }

@@ -160,6 +160,13 @@ async fn as_many_holders_as_there_are_worker_ids_get_one_each_and_the_next_one_a
     let shown = run(&["worker", "list", "orders", "--server", &server, "--json"]);
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     assert_eq!(shown["workers"][1_023]["holder"], "one more");
+    assert_eq!(shown["workers"][1_023]["worker"], 1_023);
+    assert_eq!(shown["workers"][1_023]["from_ms"], lease.from_ms.to_string());
+    assert_eq!(shown["workers_max"], 1_024);
+    let path = "/v1/namespaces/orders/workers";
+    let page = http_get(cluster.places[&1].http_listen, path).await.body;
+    let told: serde_json::Value = serde_json::from_str(&page).expect("JSON");
+    assert_eq!(told["workers"], shown["workers"]);
     // Many asks share an entry.
     let page = http_get(cluster.places[&1].metrics_listen, "/metrics").await.body;
     let count = |name: &str| {

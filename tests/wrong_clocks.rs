@@ -21,11 +21,8 @@ use crate::common::{
 };
 use ratchet::{
     clock::{BootClock, Clock},
-    node::{Failure, Origin},
-    proto::{
-        peer::administer_request::Request as Administer,
-        v1::{ClockStatus, TakeWorkerBackRequest},
-    },
+    node::Failure,
+    proto::v1::{ClockStatus, TakeWorkerBackRequest},
 };
 use ratchet_client::{Client, Code, Error, Key, api::HeldWorker};
 use ratchet_ids::Format;
@@ -251,7 +248,7 @@ async fn a_date_is_taken_back_although_its_caller_leaves_and_others_wait_no_long
             ceiling_ms: dates[0].ceiling_ms,
             vouched: true,
         };
-        node.administer(Administer::TakeWorkerBack(request), Origin::Client, deadline)
+        async move { node.ask(&request, deadline).await.map(|(answer, _)| answer) }
     };
     let hanging = disk.hang_then(Fsync::Succeeds);
     let mut leaves = Box::pin(take_back(Instant::now() + PATIENCE));

@@ -84,10 +84,10 @@ calls! {
         v1::AddNodeRequest { id, peer_address } => add_node, changes: true;
     /// Makes a learner a voter. With `force`, even if the cluster may lose its majority.
     promote_node(id: u64, force: bool) -> MembershipResponse:
-        v1::NodeRequest { id, force } => promote_node, changes: true;
+        v1::PromoteNodeRequest { id, force } => promote_node, changes: true;
     /// Removes a node. With `force`, even if the cluster may lose its majority.
     remove_node(id: u64, force: bool) -> MembershipResponse:
-        v1::NodeRequest { id, force } => remove_node, changes: true;
+        v1::RemoveNodeRequest { id, force } => remove_node, changes: true;
     /// Updates the addresses of a member that has moved. `None` keeps the peer address.
     update_node(id: u64, peer_address: Option<String>) -> MembershipResponse:
         v1::UpdateNodeRequest { id, peer_address } => update_node, changes: true;

@@ -153,9 +153,6 @@ pub enum Code {
     OutOfRange,
     /// Too many requests wait at the server, or the key is new to the leader and its memory is full: try again a little later.
     ResourceExhausted,
-    /// A limit is reached that waiting does not lift, such as a namespace's `keys_max`. The text names it, and says how to
-    /// raise it. gRPC calls it RESOURCE_EXHAUSTED as well; the server does not say when to try again.
-    OverQuota,
     /// No server answers, or there is no leader at the moment.
     Unavailable,
     /// No answer came in time.
@@ -185,7 +182,6 @@ impl Code {
             | Code::AlreadyExists
             | Code::FailedPrecondition
             | Code::OutOfRange
-            | Code::OverQuota
             | Code::Unimplemented
             | Code::DataLoss
             | Code::Internal
@@ -203,10 +199,7 @@ impl Code {
             tonic::Code::AlreadyExists => Code::AlreadyExists,
             tonic::Code::FailedPrecondition => Code::FailedPrecondition,
             tonic::Code::OutOfRange => Code::OutOfRange,
-            tonic::Code::ResourceExhausted => match status.metadata().get(RETRY_AFTER) {
-                Some(_) => Code::ResourceExhausted,
-                None => Code::OverQuota,
-            },
+            tonic::Code::ResourceExhausted => Code::ResourceExhausted,
             tonic::Code::Unavailable => Code::Unavailable,
             // A server cancels a request that took too long.
             tonic::Code::DeadlineExceeded | tonic::Code::Cancelled => Code::DeadlineExceeded,
@@ -231,7 +224,7 @@ impl fmt::Display for Code {
             Code::AlreadyExists => "ALREADY_EXISTS",
             Code::FailedPrecondition => "FAILED_PRECONDITION",
             Code::OutOfRange => "OUT_OF_RANGE",
-            Code::ResourceExhausted | Code::OverQuota => "RESOURCE_EXHAUSTED",
+            Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
             Code::Unavailable => "UNAVAILABLE",
             Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
             Code::Aborted => "ABORTED",
@@ -251,12 +244,8 @@ mod tests {
     fn a_failure_is_retryable_if_the_same_request_may_succeed_later() {
         let error = |status| Error::status("a:1", &status);
         assert!(error(Status::unavailable("x")).is_retryable());
-        let mut busy = Status::resource_exhausted("x");
-        busy.metadata_mut().insert(RETRY_AFTER, 100.into());
-        assert!(error(busy).is_retryable());
-        let over_quota = error(Status::resource_exhausted("x"));
-        assert!(!over_quota.is_retryable());
-        assert_eq!(over_quota.code(), Some(Code::OverQuota));
+        assert!(error(Status::resource_exhausted("x")).is_retryable());
+        assert!(!error(Status::failed_precondition("x")).is_retryable());
         assert!(!error(Status::out_of_range("x")).is_retryable());
         assert!(!Error::Gone.is_retryable());
         assert_eq!(error(Status::not_found("x")).to_string(), "a:1: x");

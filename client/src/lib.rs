@@ -96,6 +96,8 @@ mod floors;
 mod high_water_marks;
 mod ids;
 mod in_flight;
+#[cfg(feature = "json")]
+mod json;
 mod key;
 mod leader_cache;
 mod members;

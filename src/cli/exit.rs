@@ -156,7 +156,6 @@ fn exit_of(code: Code) -> u8 {
         Code::InvalidArgument
         | Code::OutOfRange
         | Code::AlreadyExists
-        | Code::OverQuota
         | Code::FailedPrecondition => REFUSED,
         Code::Unavailable | Code::ResourceExhausted => UNAVAILABLE,
         Code::DeadlineExceeded => DEADLINE,
@@ -188,7 +187,6 @@ mod tests {
         assert_eq!(exit_of(Code::InvalidArgument), 4);
         assert_eq!(exit_of(Code::Unavailable), 5);
         assert_eq!(exit_of(Code::ResourceExhausted), 5);
-        assert_eq!(exit_of(Code::OverQuota), 4);
         assert_eq!(exit_of(Code::DeadlineExceeded), 6);
         assert_eq!(exit_of(Code::Internal), 1);
         let stopped = |reason| CommandError::from(StartError::Stopped(reason)).exit;

@@ -1,7 +1,6 @@
 //! `ratchet found`: founds a cluster of nodes that hold no data yet.
 
 use clap::Args;
-use serde_json::json;
 
 use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::api as v1;
@@ -16,13 +15,7 @@ pub struct Found {
 impl Found {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let answer = self.connection.client()?.found().await?;
-        let value = json!({
-            "cluster": answer.cluster,
-            "cluster_id": answer.cluster_id,
-            "founded": answer.founded,
-            "voters": answer.voters,
-        });
-        output::result(self.connection.json, &value, &to_text(&answer))
+        output::result(self.connection.json, &answer, &to_text(&answer))
     }
 }
 

@@ -1,7 +1,6 @@
 //! `ratchet gaps`: how many numbers of a namespace were handed out and skipped, day by day.
 
 use clap::Args;
-use serde_json::{Map, Value, json};
 
 use super::{connection::Connection, date::date, exit::CommandError, output};
 use crate::sequence::DAYS_KEPT;
@@ -23,16 +22,8 @@ impl Gaps {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
         let gaps = client.gaps(self.namespace, self.days.unwrap_or(0)).await?;
-        let value = json!({"days": gaps.days.iter().map(to_json).collect::<Vec<_>>()});
-        output::result(self.connection.json, &value, &to_table(&gaps.days))
+        output::result(self.connection.json, &gaps, &to_table(&gaps.days))
     }
-}
-
-fn to_json(day: &v1::GapsOfDay) -> Value {
-    let skipped = day.skipped.iter();
-    let skipped: Map<String, Value> =
-        skipped.map(|skipped| (skipped.cause.clone(), json!(skipped.numbers))).collect();
-    json!({"day": date(day.day.into()), "handed_out": day.handed_out, "skipped": skipped})
 }
 
 /// Up to when the books tell.
@@ -75,10 +66,6 @@ mod tests {
                 AS_OF
             ]
         );
-        let value = json!({
-            "day": "2026-03-01", "handed_out": 42, "skipped": {"leader_change": 10_000, "fence": 0},
-        });
-        assert_eq!(to_json(&days[0]), value);
         assert_eq!(to_table(&[]), format!("nothing is booked, {AS_OF}"));
     }
 }

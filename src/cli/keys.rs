@@ -3,7 +3,6 @@
 mod format;
 
 use clap::Args;
-use serde_json::json;
 
 use super::{
     connection::Connection,
@@ -21,12 +20,15 @@ pub struct Keys {
     /// Only names that begin with this
     #[arg(long, default_value = "")]
     prefix: String,
-    /// Only keys after this one, which need not exist: the last one of the page before
+    /// Only keys after this one, which need not exist
     #[arg(long)]
     after: Option<String>,
     /// The key given as --after is a name even if it looks like an id
     #[arg(long, requires = "after")]
     name: bool,
+    /// Where a page ended, as it says
+    #[arg(long, default_value = "")]
+    page_token: String,
     /// How many keys to show
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
@@ -38,16 +40,14 @@ impl Keys {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let after = self.after.as_ref().map(|after| key_of(after, self.name));
         let request = v1::ListKeysRequest {
-            namespace: self.namespace.clone(),
+            namespace: self.namespace,
             prefix: self.prefix.into_bytes().into(),
             after: after.map(Into::into),
-            limit: self.limit,
+            page_size: self.limit,
+            page_token: self.page_token,
         };
         let page = self.connection.client()?.list_keys(request).await?;
-        let keys: Vec<_> = page.keys.iter().map(format::listed_json).collect();
-        let value = json!({"keys": keys, "more": page.more, "epoch": page.epoch});
-        let text = format::page(&self.namespace, &page);
-        output::result(self.connection.json, &value, &text)
+        output::result(self.connection.json, &page, &format::page(&page))
     }
 }
 
@@ -64,8 +64,7 @@ impl Explain {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let client = self.connection.client()?;
         let explanation = (client.explain(self.key.namespace.clone(), self.key.key())).await?;
-        let value = format::explanation_json(&explanation);
         let text = format::explanation(&explanation);
-        output::result(self.connection.json, &value, &text)
+        output::result(self.connection.json, &explanation, &text)
     }
 }

@@ -1,7 +1,6 @@
 //! `ratchet node` and `ratchet transfer`: the members of the cluster, and which one leads.
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 
 use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::api as v1;
@@ -18,9 +17,8 @@ pub struct Transfer {
 impl Transfer {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let now = self.connection.client()?.transfer(self.to).await?;
-        let value = json!({"leader": now.leader, "term": now.term});
         let text = format!("node {} leads, term {}", now.leader, now.term);
-        output::result(self.connection.json, &value, &text)
+        output::result(self.connection.json, &now, &text)
     }
 }
 
@@ -86,8 +84,7 @@ impl Node {
             Command::Remove { id, force } => client.remove_node(id, force).await?,
             Command::Update { id, peer_address } => client.update_node(id, peer_address).await?,
         };
-        let value = json!({"voters": members.voters, "learners": members.learners});
-        output::result(self.connection.json, &value, &to_text(&members))
+        output::result(self.connection.json, &members, &to_text(&members))
     }
 }
 

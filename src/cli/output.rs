@@ -40,11 +40,21 @@ pub fn line(text: &str) -> Result<(), CommandError> {
 /// # Errors
 /// As [`write()`].
 pub fn result(json: bool, value: &impl Serialize, text: &str) -> Result<(), CommandError> {
-    if !json {
-        return line(text);
+    match json {
+        true => write(self::json(value)?.as_bytes()),
+        false => line(text),
     }
+}
+
+/// A value as one line of JSON.
+///
+/// # Errors
+/// If it cannot be written so.
+pub fn json(value: &impl Serialize) -> Result<String, CommandError> {
     let written = serde_json::to_string(value);
-    line(&written.map_err(|error| CommandError::other(format!("cannot write JSON: {error}")))?)
+    let written =
+        written.map_err(|error| CommandError::other(format!("cannot write JSON: {error}")));
+    Ok(written? + "\n")
 }
 
 /// Lays out a table. Each column is as wide as its widest cell; two spaces separate columns.

@@ -12,7 +12,7 @@ mod format;
 #[cfg(test)]
 mod tests;
 
-use format::{since, to_json, to_text};
+use format::{since, to_text};
 
 use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::{Client, Error, api as v1};
@@ -45,7 +45,7 @@ impl Status {
             };
         }
         let status = self.ask(&client).await?;
-        output::result(self.connection.json, &to_json(&status), &to_text(&status))?;
+        output::result(self.connection.json, &status, &to_text(&status))?;
         verdict(&status)
     }
 
@@ -56,7 +56,7 @@ impl Status {
         let redraw = stdout().is_terminal() && !json;
         loop {
             let (text, failed) = match self.ask(client).await {
-                Ok(status) if json => (format!("{}\n", to_json(&status)), verdict(&status).err()),
+                Ok(status) if json => (output::json(&status)?, verdict(&status).err()),
                 Ok(status) => (format!("{}\n\n", to_text(&status)), verdict(&status).err()),
                 Err(error) => (String::new(), Some(CommandError::from(error))),
             };

@@ -2,7 +2,6 @@
 
 use clap::{Args, Subcommand};
 use ratchet_client::api as v1;
-use serde_json::{Value, json};
 
 use super::{connection::Connection, date::date_and_time, exit::CommandError, output};
 
@@ -50,13 +49,12 @@ impl Worker {
         match self.command {
             Command::List { namespace } => {
                 let list = client.list_workers(namespace).await?;
-                output::result(json, &to_json(&list), &to_text(&list))
+                output::result(json, &list, &to_text(&list))
             }
             Command::TakeBack { namespace, worker, ceiling_ms, vouch } => {
                 let taking = client.take_worker_back(&namespace, worker, ceiling_ms, vouch);
                 let taken = taking.await?;
-                let shown = json!({ "ceiling_ms": taken.ceiling_ms, "now_ms": taken.now_ms });
-                output::result(json, &shown, &taken_back(worker, &taken))
+                output::result(json, &taken, &taken_back(worker, &taken))
             }
         }
     }
@@ -69,23 +67,6 @@ fn taken_back(worker: u32, taken: &v1::TakeWorkerBackResponse) -> String {
         "the lease of worker id {worker} ends at {until} UTC; the worker id is free in {} s",
         left_ms.div_ceil(1_000)
     )
-}
-
-fn to_json(list: &v1::ListWorkersResponse) -> Value {
-    let workers = list.workers.iter().map(|worker| {
-        json!({
-            "worker": worker.worker,
-            "holder": worker.holder,
-            "from_ms": worker.from_ms,
-            "ceiling_ms": worker.ceiling_ms,
-            "written_ms": worker.written_ms,
-        })
-    });
-    json!({
-        "workers": workers.collect::<Vec<_>>(),
-        "workers_max": list.workers_max,
-        "now_ms": list.now_ms,
-    })
 }
 
 /// A row for each worker id, and how many are free.
@@ -145,9 +126,6 @@ mod tests {
                     10      host-10  free for 6 s\n\
                     1022 of 1024 worker ids are free";
         assert_eq!(to_text(&list), text);
-        let shown = to_json(&list);
-        assert_eq!(shown["workers"][2]["ceiling_ms"], 4_000);
-        assert!(shown["workers"][2].get("token").is_none(), "{shown}");
         list.workers = vec![worker(2, 4_000_000_000_000)];
         let far = "held until 2096-10-02 07:06:40 UTC: a clock was wrong (ceiling 4000000000000, see take-back)";
         assert!(to_text(&list).contains(far), "{}", to_text(&list));

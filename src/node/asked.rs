@@ -1,5 +1,5 @@
-//! A message that asks for something of sequences, checked once: wherever it came in, and once more at the leader if it was
-//! forwarded. What the node has to know beside the message stands here, and never in the public API.
+//! A checked message that asks for something of a sequence, and what only nodes know of it: its parsed request id, and the
+//! namespace that is meant. The leader checks a message again that was forwarded.
 
 use super::sequence_request::SequenceRequest;
 use crate::{
@@ -49,12 +49,9 @@ mod tests {
     use super::*;
     use crate::{
         node::to_key,
-        proto::{
-            peer::{forward_reply::Reply, forward_request::Request as Forward},
-            v1::{
-                CurrentManyRequest, CurrentRequest, NextManyRequest, NextRequest, RaiseManyRequest,
-                RaiseManyResponse, RaiseRequest, RaiseSectionsRequest,
-            },
+        proto::v1::{
+            CurrentManyRequest, CurrentRequest, NextManyRequest, NextRequest, RaiseManyRequest,
+            RaiseRequest, RaiseSectionsRequest,
         },
         sequence::{Lifetime, OwnedKey},
     };
@@ -133,21 +130,5 @@ mod tests {
         }
         let many = many(vec![1], vec![], vec![]);
         assert!(refused(NextManyRequest { made_ms: Some(1), ..many }).contains("goes with"));
-    }
-
-    #[test]
-    fn a_message_is_forwarded_as_it_came_and_sections_are_never_taken_for_keys() {
-        let sections = RaiseSectionsRequest {
-            namespace: "book".into(),
-            ids: vec![1, 2],
-            at_least: vec![5, 6],
-            route_version: 3,
-            members_version: None,
-        };
-        assert!(matches!(sections.to_forward(), Forward::RaiseSections(to) if to == sections));
-        let reply = Reply::RaiseMany(RaiseManyResponse { floors: vec![5, 6], route: None });
-        let answer = RaiseSectionsRequest::from_reply(reply.clone()).expect("its answer");
-        assert_eq!(answer.floors, [5, 6]);
-        assert!(CurrentManyRequest::from_reply(reply).is_none());
     }
 }

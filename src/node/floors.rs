@@ -9,16 +9,15 @@ use super::{
     formats::counts_orders,
     leader_search::Attempt,
     message_parts::{Keys, heap_bytes, key_of},
+    refused_requests::{check_kind, failed},
     route::KnownRoute,
-    sequence_request::{SequenceRequest, carried_as, check_kind, failed},
+    sequence_request::{SequenceRequest, of_namespace},
     waiting_keys::WaitingKeys,
 };
 use crate::{
-    allocator::{FloorOf, RaiseOf, Term, WAITING_KEY_BYTES},
+    allocator::{FloorOf, RaiseOf, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
     proto::{
-        Refusal,
-        peer::{forward_reply::Reply, forward_request::Request as Forward},
-        refusal,
+        Refusal, refusal,
         v1::{
             CurrentManyRequest, CurrentManyResponse, RaiseManyRequest, RaiseManyResponse,
             RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route,
@@ -78,9 +77,11 @@ fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(),
 }
 
 impl SequenceRequest for RaiseRequest {
-    type Answer = RaiseResponse;
+    of_namespace!();
 
-    carried_as!(Raise, Raise);
+    fn numbers(&self) -> u64 {
+        0
+    }
 
     fn check(&self) -> Result<Option<MessageId>, Refusal> {
         key_of(&self.key).map(|_| None)
@@ -160,11 +161,13 @@ impl Floors<'_> {
 /// The messages that raise many keys, or sections: what has their names, and whose floors they raise. Sections are ids, and
 /// have a message of their own: a leader that does not raise sections must not take their ids for keys.
 macro_rules! raise_many {
-    ($($message:ident, $forward:ident, $of:ident, |$self:ident| $names:expr;)*) => {
+    ($($message:ident, $of:ident, |$self:ident| $names:expr;)*) => {
         $(impl SequenceRequest for $message {
-            type Answer = RaiseManyResponse;
+            of_namespace!();
 
-            carried_as!($forward, RaiseMany);
+            fn numbers(&self) -> u64 {
+                0
+            }
 
             fn check(&$self) -> Result<Option<MessageId>, Refusal> {
                 let keys = Keys::checked(&$self.ids, $names)?;
@@ -174,6 +177,13 @@ macro_rules! raise_many {
 
             fn keys(&$self) -> usize {
                 Keys::of(&$self.ids, $names).len()
+            }
+
+            fn cost(&$self) -> usize {
+                match FloorOf::$of {
+                    FloorOf::Key => $self.keys(),
+                    FloorOf::Section => SECTION_COUNTS * $self.keys(),
+                }
             }
 
             fn fits_ids(&self, format: &str) -> bool {
@@ -197,14 +207,16 @@ macro_rules! raise_many {
 }
 
 raise_many! {
-    RaiseManyRequest, RaiseMany, Key, |self| &self.names;
-    RaiseSectionsRequest, RaiseSections, Section, |self| &[];
+    RaiseManyRequest, Key, |self| &self.names;
+    RaiseSectionsRequest, Section, |self| &[];
 }
 
 impl SequenceRequest for CurrentManyRequest {
-    type Answer = CurrentManyResponse;
+    of_namespace!();
 
-    carried_as!(CurrentMany, CurrentMany);
+    fn numbers(&self) -> u64 {
+        0
+    }
 
     fn check(&self) -> Result<Option<MessageId>, Refusal> {
         Keys::checked(&self.ids, &self.names).map(|_| None)

@@ -12,7 +12,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    NodeContext, administer::ANSWER_MARGIN, founding_claim::Founder, hello::Purpose,
+    NodeContext,
+    founding_claim::Founder,
+    hello::Purpose,
+    operations::{ANSWER_MARGIN, ByAskedNode},
     reach::check_reach,
 };
 use crate::{
@@ -42,6 +45,27 @@ pub async fn form(context: Arc<NodeContext>) {
     }
 }
 
+impl ByAskedNode for v1::FoundRequest {
+    /// Founds a cluster of the nodes in `peers`, this one among them, and waits until it hands out numbers. It is founded
+    /// even if the caller does not wait for it. If this node belongs to a cluster already, nothing changes, and the answer says so.
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, deadline: Instant,
+    ) -> Result<v1::FoundResponse, Refusal> {
+        let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let context = node.clone();
+        let founding = async move {
+            tokio::select! {
+                biased;
+                // What is stored must not be held for longer than the node runs.
+                () = context.leaving.cancelled() => Err(refusal!(NodeStopping, "the node stops")),
+                founded = context.found_once(latest) => founded,
+            }
+        };
+        let founding = tokio::spawn(node.group.tasks().watched("founding", founding));
+        founding.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
+    }
+}
+
 impl NodeContext {
     /// What a node without data waits for, and how an operator goes on.
     pub(super) fn what_it_waits_for(&self) -> String {
@@ -54,28 +78,6 @@ impl NodeContext {
             self.group.store().dir().display(),
             id = self.config.node_id,
         )
-    }
-
-    /// Founds a cluster of the nodes in `peers`, this one among them, and waits until it hands out numbers. It is founded
-    /// even if the caller does not wait for it. Tells who founded it if this node belongs to a cluster already.
-    ///
-    /// # Errors
-    /// UNAVAILABLE if a node of `peers` does not answer before `deadline`, or another founder has it; ALREADY_EXISTS if one
-    /// belongs to a cluster; FAILED_PRECONDITION if one refuses: nothing is founded then. DEADLINE_EXCEEDED if it is founded,
-    /// but has no leader yet.
-    pub async fn found(self: &Arc<Self>, deadline: Instant) -> Result<v1::FoundResponse, Refusal> {
-        let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
-        let context = self.clone();
-        let founding = async move {
-            tokio::select! {
-                biased;
-                // What is stored must not be held for longer than the node runs.
-                () = context.leaving.cancelled() => Err(refusal!(NodeStopping, "the node stops")),
-                founded = context.found_once(latest) => founded,
-            }
-        };
-        let founding = tokio::spawn(self.group.tasks().watched("founding", founding));
-        founding.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
     async fn found_once(self: &Arc<Self>, latest: Instant) -> Result<v1::FoundResponse, Refusal> {

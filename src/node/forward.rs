@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::{
@@ -25,7 +26,7 @@ use crate::{
         Code, Refusal,
         peer::{
             ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, NotLeader,
-            forward_reply::Reply, forward_request::Request,
+            forward_reply::Reply,
         },
     },
     sequence::{NamespaceId, NodeId},
@@ -40,7 +41,7 @@ pub const MERGED_BYTES_MAX: usize = 1 << 20;
 
 /// Why no answer came back.
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub enum NoReply {
     /// The stream broke. The request may have been answered, and the answer lost.
     #[error("the stream to node {0} broke")]
     Broken(NodeId),
@@ -59,12 +60,24 @@ pub struct Forwarder {
 
 /// A request, as it is forwarded.
 pub struct Forwarded {
-    /// The request.
-    pub request: Request,
+    /// Service and method, as in the path of a gRPC call.
+    pub method: &'static str,
+    /// The message.
+    pub message: Bytes,
     /// The namespace that the leader is to compare with its own.
     pub namespace: Option<NamespaceId>,
     /// What names the address of its caller, if it is a client's.
     pub caller: Option<u64>,
+    /// What is lost with the reply.
+    pub lost: Lost,
+}
+
+/// What is lost with the reply to a request.
+pub struct Lost {
+    /// How many numbers of each key, or one of each if there are no counts. `None`: nothing.
+    pub counts: Option<Vec<u64>>,
+    /// How many numbers an answer brings of keys with such counts.
+    pub numbers_of: fn(&Bytes, &[u64]) -> u64,
 }
 
 struct Pending {
@@ -73,8 +86,27 @@ struct Pending {
     reply: oneshot::Sender<HeldReply>,
 }
 
-/// A reply, and the numbers that it brings: they count as skipped if its caller has gone.
-type HeldReply = (Reply, Held<Arc<Metrics>>);
+/// A reply on the way to its caller. If that has gone, the numbers that the reply brings count as skipped.
+struct HeldReply {
+    reply: Option<Reply>,
+    lost: Lost,
+    metrics: Arc<Metrics>,
+}
+
+impl HeldReply {
+    fn take(mut self) -> Reply {
+        self.reply.take().unwrap_or_else(nothing_done)
+    }
+}
+
+impl Drop for HeldReply {
+    fn drop(&mut self) {
+        if let (Some(Reply::Answer(answer)), Some(counts)) = (&self.reply, &self.lost.counts) {
+            let numbers = (self.lost.numbers_of)(answer, counts);
+            drop(Held::new(&*self.metrics, numbers));
+        }
+    }
+}
 
 impl Forwarder {
     /// A forwarder that says who `sender` is.
@@ -85,22 +117,21 @@ impl Forwarder {
     /// Forwards one request to `leader`, and waits for its answer.
     ///
     /// # Errors
-    /// [`Lost`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
+    /// [`NoReply`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
     #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
     pub async fn forward(
         &self, leader: NodeId, member: &Member, sent: Forwarded, deadline: Instant,
-    ) -> Result<Reply, Lost> {
+    ) -> Result<Reply, NoReply> {
         let started = std::time::Instant::now();
         let (reply, answer) = oneshot::channel();
         let pending = Pending { sent, deadline, reply };
         let exchange = async {
             let link = self.link(leader, member);
-            link.send(pending).await.map_err(|_| Lost::Broken(leader))?;
-            answer.await.map_err(|_| Lost::Broken(leader))
+            link.send(pending).await.map_err(|_| NoReply::Broken(leader))?;
+            answer.await.map_err(|_| NoReply::Broken(leader))
         };
-        let (reply, held) =
-            tokio::time::timeout_at(deadline, exchange).await.map_err(|_| Lost::Late(leader))??;
-        held.release();
+        let reply = tokio::time::timeout_at(deadline, exchange).await;
+        let reply = reply.map_err(|_| NoReply::Late(leader))??.take();
         self.metrics.forwards.inc();
         self.metrics.forward_seconds.observe(started.elapsed(), 1);
         Ok(reply)
@@ -149,7 +180,8 @@ impl Link {
         }
         for one in unsent {
             // The caller may have given up.
-            let _ = one.reply.send((nothing_done(), Held::new(self.metrics.clone(), 0)));
+            let (reply, lost, metrics) = (None, one.sent.lost, self.metrics.clone());
+            let _ = one.reply.send(HeldReply { reply, lost, metrics });
         }
     }
 
@@ -246,13 +278,14 @@ impl Link {
             }
             let id = *next_id;
             *next_id += 1;
-            let Forwarded { request, namespace, caller } = one.sent;
-            pending.insert(id, Waiting { reply: one.reply, counts: counts_to_lose(&request) });
-            bytes += request.encoded_len();
+            let Forwarded { method, message, namespace, caller, lost } = one.sent;
+            pending.insert(id, Waiting { reply: one.reply, lost });
+            bytes += message.len();
             requests.push(ForwardRequest {
                 id,
                 budget_ms,
-                request: Some(request),
+                method: Bytes::from_static(method.as_bytes()),
+                message,
                 namespace_id: namespace.map(|id| id.0),
                 caller,
             });
@@ -265,42 +298,17 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A forwarded request, and the caller that waits for its answer.
+/// A forwarded request's caller, which waits for the answer.
 struct Waiting {
     reply: oneshot::Sender<HeldReply>,
-    /// As [`counts_to_lose`] says.
-    counts: Option<Vec<u64>>,
-}
-
-/// How many numbers of each key a request asks for that are lost with its reply; one of each if there are no counts. `None`
-/// if nothing is: what was taken under a request id is given to whoever asks again.
-fn counts_to_lose(request: &Request) -> Option<Vec<u64>> {
-    match request {
-        Request::Next(next) if next.request_id.is_none() => Some(vec![next.count.unwrap_or(1)]),
-        Request::NextMany(many) if many.request_id.is_none() => Some(many.counts.clone()),
-        _ => None,
-    }
-}
-
-/// How many numbers the keys have together whose first numbers are `firsts`, 0 for a key without any. Each has as many as
-/// `counts` says at its place, or one if there are no counts.
-pub(super) fn numbers_of(firsts: &[u64], counts: &[u64]) -> u64 {
-    let given = firsts.iter().enumerate().filter(|(_, first)| **first > 0);
-    given.map(|(place, _)| counts.get(place).copied().unwrap_or(1)).sum()
+    lost: Lost,
 }
 
 /// Passes a reply on to its caller. If the caller gave up, the numbers that it brings are skipped.
 fn deliver(pending: &mut BTreeMap<u64, Waiting>, reply: ForwardReply, metrics: &Arc<Metrics>) {
-    if let Some(waiting) = pending.remove(&reply.id) {
-        let reply = reply.reply.unwrap_or_else(nothing_done);
-        let firsts = match &reply {
-            Reply::Next(next) => std::slice::from_ref(&next.first),
-            Reply::NextMany(many) => &many.firsts,
-            _ => &[],
-        };
-        let numbers = waiting.counts.map_or(0, |counts| numbers_of(firsts, &counts));
+    if let Some(Waiting { reply: caller, lost }) = pending.remove(&reply.id) {
         // If the caller gave up, this drops what is held for it.
-        let _ = waiting.reply.send((reply, Held::new(metrics.clone(), numbers)));
+        let _ = caller.send(HeldReply { reply: reply.reply, lost, metrics: metrics.clone() });
     }
 }
 
@@ -310,18 +318,21 @@ fn nothing_done() -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
     use crate::{
         metrics::SkipCause,
+        node::sequence_request::{SequenceRequest, forwarded},
         proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
     };
 
     /// How many numbers are skipped when `reply` comes after the caller of `request` has gone, or has not looked at it.
-    fn skipped(request: &Request, reply: Reply) -> u64 {
+    fn skipped<Q: SequenceRequest>(request: &Q, reply: &Reply) -> u64 {
         let metrics = Metrics::new();
         let deliver = |gives_up_before: bool| {
             let (sender, mut caller) = oneshot::channel();
-            let waiting = Waiting { reply: sender, counts: counts_to_lose(request) };
+            let waiting = Waiting { reply: sender, lost: forwarded(request, None, None).lost };
             let mut pending = BTreeMap::from([(3, waiting)]);
             if gives_up_before {
                 caller.close();
@@ -336,26 +347,32 @@ mod tests {
         once
     }
 
+    fn answer(answer: &impl Message) -> Reply {
+        Reply::Answer(answer.encode_to_vec().into())
+    }
+
     #[test]
     fn a_reply_that_comes_too_late_skips_the_numbers_that_it_brings_and_no_others() {
-        let many = |counts: Vec<u64>| {
-            Request::NextMany(NextManyRequest { ids: vec![1, 2, 3], counts, ..Default::default() })
+        let many = |counts: Vec<u64>| NextManyRequest {
+            ids: vec![1, 2, 3],
+            counts,
+            ..NextManyRequest::default()
         };
-        let firsts = |firsts| Reply::NextMany(NextManyResponse { firsts, ..Default::default() });
-        assert_eq!(skipped(&many(vec![2, 30, 4]), firsts(vec![7, 0, 9])), 6);
-        assert_eq!(skipped(&many(vec![]), firsts(vec![7, 0, 9])), 2);
-        assert_eq!(skipped(&many(vec![2, 30, 4]), firsts(vec![])), 0, "all of it failed");
-        let next = Request::Next(NextRequest { count: Some(5), ..Default::default() });
-        let range = Reply::Next(NextResponse { first: 1, last: 5, increment: 1, route: None });
-        assert_eq!(skipped(&next, range), 5);
-        assert_eq!(skipped(&next, nothing_done()), 0);
+        let firsts = |firsts| answer(&NextManyResponse { firsts, ..Default::default() });
+        assert_eq!(skipped(&many(vec![2, 30, 4]), &firsts(vec![7, 0, 9])), 6);
+        assert_eq!(skipped(&many(vec![]), &firsts(vec![7, 0, 9])), 2);
+        assert_eq!(skipped(&many(vec![2, 30, 4]), &firsts(vec![])), 0, "all of it failed");
+        let next = NextRequest { count: Some(5), ..Default::default() };
+        let range = answer(&NextResponse { first: 1, last: 5, increment: 1, route: None });
+        assert_eq!(skipped(&next, &range), 5);
+        assert_eq!(skipped(&next, &nothing_done()), 0);
     }
 
     #[test]
     fn a_reply_that_comes_too_late_skips_nothing_that_was_taken_under_a_request_id() {
         let request_id = Some(bytes::Bytes::from_static(b"order-7"));
-        let next = Request::Next(NextRequest { request_id, ..Default::default() });
-        let range = Reply::Next(NextResponse { first: 1, last: 1, increment: 1, route: None });
-        assert_eq!(skipped(&next, range), 0);
+        let next = NextRequest { request_id, ..Default::default() };
+        let range = answer(&NextResponse { first: 1, last: 1, increment: 1, route: None });
+        assert_eq!(skipped(&next, &range), 0);
     }
 }

@@ -1,36 +1,45 @@
 //! The books of a namespace: what was handed out and skipped on each day, told by the leader.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use super::{
-    NodeContext, formats::hands_out_ids, leader_search::Attempt, sequence_request::failed,
+    NodeContext, formats::hands_out_ids, leader_search::Attempt, operations::ByLeader,
+    refused_requests::failed,
 };
 use crate::{
     allocator::{Term, read_books},
-    proto::{peer::administer_reply::Reply, refusal, v1},
+    proto::{refusal, v1},
     sequence::{DAYS_KEPT, DayBooks},
 };
 
-impl NodeContext {
-    /// What was handed out and skipped of a namespace on the last days.
-    pub(super) async fn gaps(
-        &self, term: &Term, asked: v1::GapsRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let days = asked.days;
+/// About how many bytes a day's books have as a message and encoded.
+const DAY_BYTES: usize = 512;
+
+impl ByLeader for v1::GapsRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::GapsResponse> {
+        let days = self.days;
         if days > DAYS_KEPT {
             return Err(refusal!(
                 InvalidRequest,
-                "days is {days}; the books of {DAYS_KEPT} days are kept: give 1 to {DAYS_KEPT}"
+                "days is {days}; the books of {DAYS_KEPT} days are kept: give at most so many, or 0 for all"
             )
             .into());
         }
-        let namespace = self.namespace_named(&asked.namespace)?;
+        let namespace = node.namespace_named(&self.namespace)?;
         if let Some(format) = &namespace.config.format {
             return Err(hands_out_ids(&namespace, format).into());
         }
         let books = read_books(term, &namespace, days, deadline).await;
         let books = books.map_err(|error| failed(error, &namespace, term, 0))?;
-        Ok(Reply::Gaps(v1::GapsResponse { days: books.into_iter().map(of_day).collect() }))
+        Ok(v1::GapsResponse { days: books.into_iter().map(of_day).collect() })
+    }
+
+    fn answer_bytes(&self, _: &NodeContext) -> usize {
+        DAYS_KEPT as usize * DAY_BYTES
     }
 }
 

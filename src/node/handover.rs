@@ -14,18 +14,18 @@ use tokio::time::Instant;
 
 use super::{
     NodeContext,
-    administer::ANSWER_MARGIN,
     bequest::MemoryFate,
     current_handover::{Handover, HandoverOutcome},
-    leader_search::leader_of,
+    leader_search::{Attempt, leader_of},
     memory_stream::Persistence,
+    operations::{ANSWER_MARGIN, ByLeader},
 };
 use crate::{
     allocator::Term,
     consensus::{ProposeError, TermLease},
     metrics::HandoverEnd,
     planted_bugs::{Bug, is_planted},
-    proto::{Refusal, refusal},
+    proto::{Refusal, refusal, v1},
     sequence::NodeId,
 };
 
@@ -39,6 +39,19 @@ const OPENING_ELECTIONS: u64 = 10;
 /// How many election timeouts a successor has to take over.
 const TRANSFER_ELECTIONS: u64 = 10;
 
+impl ByLeader for v1::TransferLeadershipRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, _: &Term, deadline: Instant,
+    ) -> Attempt<v1::TransferLeadershipResponse> {
+        if let Some(to) = self.to {
+            node.known(to)?;
+        }
+        let now = node.hand_over(self.to, deadline).await?;
+        let leader = leader_of(&now).unwrap_or_default();
+        Ok(v1::TransferLeadershipResponse { leader, term: now.term })
+    }
+}
+
 impl NodeContext {
     /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. Waits a
     /// moment for a voter that was not heard lately. If the successor cannot take over, another voter may.
@@ -47,7 +60,7 @@ impl NodeContext {
     /// - FAILED_PRECONDITION if `to` is no voter, or if it, or any voter, is not heard. Nothing has changed then.
     /// - ABORTED if another node than `to` leads now: `to` could not take over, or a handover to another node was under
     ///   way.
-    /// - UNAVAILABLE if this node does not lead, or does not any more, or no node took over in time.
+    /// - UNAVAILABLE if this node does not lead, or does not any more. UNKNOWN if no node took over in time.
     /// - DEADLINE_EXCEEDED if the handover goes on after `deadline`.
     pub async fn hand_over(
         self: &Arc<Self>, to: Option<NodeId>, deadline: Instant,

@@ -8,7 +8,7 @@
 //!
 //! Of a format with a date, a number is the order number, and the date is logged ([`super::dates`]).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ratchet_ids::{EncodeError, Format, Source};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -20,7 +20,8 @@ use super::{
     ids::ended,
     leader_search::{Attempt, NoAnswer},
     message_parts::key_of,
-    sequence_request::{check_kind, failed},
+    operations::ByLeader,
+    refused_requests::{check_kind, failed},
     worker_desk::{Served, Wanted},
 };
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
     planted_bugs::{Bug, is_planted},
     proto::{
         Refusal,
-        peer::{IdNumbers, TakeIdNumbersRequest, administer_reply::Reply},
+        peer::{IdNumbers, TakeIdNumbersRequest},
         refusal,
     },
     sequence::{Key, Namespace, NamespaceId, Range, WorkerAnswer},
@@ -40,30 +41,31 @@ pub const AHEAD_MAX_MS: u64 = 100;
 /// would take longer than they.
 const WAIT_MAX_MS: u64 = 20;
 
-impl NodeContext {
-    /// Takes numbers of a key for ids, as the leader.
-    pub(super) async fn take_id_numbers(
-        &self, term: &Term, asked: TakeIdNumbersRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let namespace = self.namespace_named(&asked.namespace)?;
+impl ByLeader for TakeIdNumbersRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<IdNumbers> {
+        let namespace = node.namespace_named(&self.namespace)?;
         let format = id_format(&namespace)?;
-        if namespace.config.format.as_ref() != Some(&asked.format) {
-            return Err(created_again(&asked.namespace).into());
+        if namespace.config.format.as_ref() != Some(&self.format) {
+            return Err(created_again(&self.namespace).into());
         }
-        let key = key_of(&asked.key)?;
+        let key = key_of(&self.key)?;
         check_kind(&namespace, key)?;
-        let count = u64::from(asked.count.clamp(1, IDS_MAX));
+        let count = u64::from(self.count.clamp(1, IDS_MAX));
         let of = OfKey { term, namespace: &namespace, format: &format, key, deadline };
         let numbers = match format.source() {
-            Source::Key => self.take_in_time(&of, count).await?,
-            Source::Date => self.take_of_day(&of, count).await?,
+            Source::Key => node.take_in_time(&of, count).await?,
+            Source::Date => node.take_of_day(&of, count).await?,
             Source::Worker => {
                 return Err(refusal!(Internal, "ids with a worker do not come from a key").into());
             }
         };
-        Ok(Reply::IdNumbers(IdNumbers { now_ms: self.ids_time.shown_ms(), ..numbers }))
+        Ok(IdNumbers { now_ms: node.ids_time.shown_ms(), ..numbers })
     }
+}
 
+impl NodeContext {
     /// Takes numbers of the present time, and of short units of time that follow. Where that is too few, the rest is for later.
     async fn take_in_time(&self, of: &OfKey<'_>, count: u64) -> Attempt<IdNumbers> {
         let mut numbers = IdNumbers::default();

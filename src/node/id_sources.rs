@@ -18,9 +18,7 @@ use crate::{
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     proto::{
-        Code, Refusal,
-        peer::{administer_reply::Reply, administer_request::Request},
-        refusal,
+        Code, Operation, Refusal, refusal,
         v1::{self, Reason},
     },
     sequence::{self, NamespaceId},
@@ -161,14 +159,16 @@ impl All {
     }
 }
 
-/// Carries a request to the leader.
-pub type Administer =
-    Box<dyn Fn(Request) -> BoxFuture<'static, Result<Reply, Refusal>> + Send + Sync>;
+/// Has the leader carry out an operation.
+pub type Asking<Q> =
+    Box<dyn Fn(Q) -> BoxFuture<'static, Result<<Q as Operation>::Answer, Refusal>> + Send + Sync>;
 
 /// Has the leader lease worker ids to this node.
 pub struct Leader {
-    /// How it is asked.
-    pub administer: Administer,
+    /// How it is asked for a lease.
+    pub lease: Asking<v1::LeaseWorkerRequest>,
+    /// How it is told that a worker id is given back.
+    pub release: Asking<v1::ReleaseWorkerRequest>,
     /// The node's clock.
     pub clock: Arc<dyn Clock>,
     /// The node's metrics.
@@ -204,8 +204,8 @@ impl Lessor for Leader {
             renew,
             further: is_further,
         };
-        let lease = match (self.administer)(Request::LeaseWorker(request)).await {
-            Ok(reply) => v1::WorkerLease::try_from(reply).map_err(NotLeased::Failed)?,
+        let lease = match (self.lease)(request).await {
+            Ok(lease) => lease,
             Err(refusal) if renew.is_some() && refusal.code() == Code::FailedPrecondition => {
                 return Err(NotLeased::Lost);
             }
@@ -237,7 +237,7 @@ impl Lessor for Leader {
             held: Some(as_message(held)),
             used_ms,
         };
-        if let Err(refusal) = (self.administer)(Request::ReleaseWorker(request)).await {
+        if let Err(refusal) = (self.release)(request).await {
             tracing::debug!(
                 namespace = self.namespace,
                 %refusal,
@@ -251,6 +251,7 @@ impl Lessor for Leader {
             // It may take until somebody has mended the clock.
             Code::Unavailable => refusal.reason() == Reason::ClockDoubted,
             Code::NotFound | Code::FailedPrecondition | Code::InvalidArgument => true,
+            // None is to spare for a node that has one.
             Code::ResourceExhausted => refusal.retry_after_ms.is_none(),
             _ => false,
         }

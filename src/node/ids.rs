@@ -13,8 +13,8 @@ use super::{
     formats::{ORDERS_MAX, id_format},
     id_list::IdList,
     id_request::{IDS_MAX, bytes_of, check, check_count, count_of, parameters_of},
-    id_sources::{Administer, Leader, Source},
-    leader_search::{Failure, Origin},
+    id_sources::{Asking, Leader, Source},
+    leader_search::Failure,
     message_parts::key_of,
     refusals::no_namespace,
     request_memory::Reservation,
@@ -23,9 +23,7 @@ use crate::{
     clock::whole_ms,
     planted_bugs::{Bug, is_planted},
     proto::{
-        Code, Refusal,
-        peer::{administer_reply::Reply, administer_request::Request},
-        refusal,
+        Code, Operation, Refusal, refusal,
         v1::{self, NextIdsRequest},
     },
     sequence::Namespace,
@@ -175,7 +173,10 @@ impl NodeContext {
         self: &Arc<Self>, namespace: &Namespace, format: Format,
     ) -> Result<Source, Refusal> {
         let leader = Leader {
-            administer: self.asking_the_leader(),
+            lease: self.asking_the_leader(|node, lease: &v1::WorkerLease, asked_at| {
+                node.hear_leader(lease.now_ms, asked_at);
+            }),
+            release: self.asking_the_leader(|_, _, _| {}),
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             holder: format!("node {}", self.config.node_id),
@@ -187,27 +188,22 @@ impl NodeContext {
         Ok(source)
     }
 
-    fn asking_the_leader(self: &Arc<Self>) -> Administer {
+    /// How the leader is asked. `hear` is given the answer, and when the leader was asked.
+    fn asking_the_leader<Q: Operation>(
+        self: &Arc<Self>, hear: fn(&NodeContext, &Q::Answer, Instant),
+    ) -> Asking<Q> {
         let node = Arc::downgrade(self);
         Box::new(move |request| {
             let node = node.upgrade();
             let asking = async move {
                 let node = node.ok_or_else(|| refusal!(NodeStopping, "the node stops"))?;
-                node.ask_leader(request).await
+                let asked_at = Instant::now();
+                let (answer, _) = node.ask(&request, asked_at + PATIENCE).await?;
+                hear(&node, &answer, asked_at);
+                Ok(answer)
             };
             asking.boxed()
         })
-    }
-
-    async fn ask_leader(self: &Arc<Self>, request: Request) -> Result<Reply, Refusal> {
-        let asked_at = Instant::now();
-        let deadline = asked_at + PATIENCE;
-        let answer = self.administer(request, Origin::Client, deadline).await;
-        let reply = answer.map_err(Refusal::from)?;
-        if let Reply::WorkerLease(lease) = &reply {
-            self.hear_leader(lease.now_ms, asked_at);
-        }
-        Ok(reply)
     }
 
     /// Takes the leader's time into account, in the answer to what was asked at `asked_at`. A late answer says little.
@@ -224,9 +220,9 @@ impl NodeContext {
         self: &Arc<Self>, name: &str, deadline: Instant,
     ) -> Result<(), Failure> {
         let view = self.group.view();
-        let get = Request::GetNamespace(v1::GetNamespaceRequest { namespace: name.to_owned() });
-        match Box::pin(self.administer(get, Origin::Client, deadline)).await {
-            Ok(reply) => drop(v1::Namespace::try_from(reply)?),
+        let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
+        match Box::pin(self.ask(&get, deadline)).await {
+            Ok(_) => {}
             Err(Failure::Refused(refusal)) if refusal.code() == Code::NotFound => {
                 return Err(not_found(name).into());
             }
@@ -314,14 +310,14 @@ fn check_rate(
     };
     if format.source() == ratchet_ids::Source::Date && count > ORDERS_MAX {
         return Err(refusal!(
-            InvalidRequest,
+            CountTooLarge,
             "count is {count}; namespace {:?} gives 1 to {ORDERS_MAX} order numbers at a time",
             request.namespace
         ));
     }
     match rate {
         Some(rate) if u128::from(count) > rate => Err(refusal!(
-            InvalidRequest,
+            CountTooLarge,
             "count is {count}; {whose} {rate} ids of namespace {:?} in a second: ask for fewer at a time",
             request.namespace
         )),

@@ -18,13 +18,13 @@ use super::{
     id_request::{IDS_MAX, count_of, parameters_of},
     ids::{MadeIds, ended, invalid},
     key_queues::{Batch, Line},
-    leader_search::{Failure, Origin},
+    leader_search::Failure,
     message_parts::{key_of, to_key},
 };
 use crate::{
     proto::{
         Refusal,
-        peer::{IdNumbers, TakeIdNumbersRequest, administer_request::Request},
+        peer::{IdNumbers, TakeIdNumbersRequest},
         refusal,
         v1::NextIdsRequest,
     },
@@ -164,15 +164,14 @@ impl NodeContext {
     async fn ask_for_numbers(
         self: &Arc<Self>, line: &Line, count: u32, deadline: Instant,
     ) -> Result<IdNumbers, Refusal> {
-        let take = Request::TakeIdNumbers(TakeIdNumbersRequest {
+        let take = TakeIdNumbersRequest {
             namespace: line.namespace.clone(),
             format: line.format.clone(),
             key: to_key(&line.key),
             count,
-        });
+        };
         let asked_at = Instant::now();
-        let reply = Box::pin(self.administer(take, Origin::Client, deadline)).await;
-        let numbers = IdNumbers::try_from(reply.map_err(Refusal::from)?)?;
+        let (numbers, _) = Box::pin(self.ask(&take, deadline)).await?;
         self.hear_leader(numbers.now_ms, asked_at);
         Ok(numbers)
     }

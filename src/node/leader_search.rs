@@ -52,8 +52,8 @@ pub struct Assumed {
     /// The namespace that it takes the request's name for. If the leader's namespace of that name is another one, the leader
     /// does nothing. `None`: the leader is not to compare.
     pub namespace: Option<NamespaceId>,
-    /// Whether it asks again if the answer is lost, or if the leader is deposed and still owes it. Never for a request that
-    /// must not be carried out twice.
+    /// Whether another leader is asked while one that is deposed still owes the answer; for numbers, also if the answer is lost.
+    /// What a lost answer comes to is up to the request.
     pub may_be_asked_again: bool,
 }
 
@@ -67,7 +67,8 @@ pub enum NoAnswer {
     Refused(Refusal),
     /// The node does not lead, or its answer is lost: ask the leader, whichever node that is by now.
     Unanswered,
-    /// As `Unanswered`, and the request may have been carried out. Asking another leader does no harm.
+    /// As `Unanswered`, and the request may have been carried out: from here on, no refusal that libraries repeat is passed on.
+    /// Asking another leader does no harm.
     Unknown,
     /// Whoever sent the request took the namespace for another one. Nothing was done.
     Mistaken,

@@ -1,57 +1,77 @@
 //! Keys and what is known of them, told by the leader.
 
+use std::sync::Arc;
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
+use prost::Message;
 use tokio::time::Instant;
 
 use super::{
     NodeContext,
     leader_search::Attempt,
     message_parts::{key_of, to_key},
+    operations::ByLeader,
     refusals::no_namespace,
-    sequence_request::{check_kind, failed},
+    refused_requests::{check_kind, failed},
 };
 use crate::{
     allocator::{self, Explained, Holding, ListedSection, Term, list_sections},
-    proto::{Refusal, peer::administer_reply::Reply, refusal, v1},
-    sequence::{KeyKind, Namespace, OwnedKey, Progression, SectionKey, SectionRecord},
+    proto::{Refusal, refusal, v1},
+    sequence::{
+        KEY_NAME_BYTES_MAX, KeyKind, Namespace, OwnedKey, Progression, SectionKey, SectionRecord,
+    },
     storage::PageAsked,
 };
 
 /// How many keys a page has, unless the caller asks for another number.
-pub(super) const PAGE_KEYS: u32 = 100;
+const PAGE_KEYS: u32 = 100;
 /// The most keys of a page.
-pub(super) const PAGE_KEYS_MAX: u32 = 1_000;
+const PAGE_KEYS_MAX: u32 = 1_000;
 
-impl NodeContext {
-    /// A page of the keys of a namespace.
-    pub(super) async fn list_keys(
-        &self, term: &Term, list: v1::ListKeysRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let namespace = self.namespace_named(&list.namespace)?;
-        let asked = page_asked(&namespace, list)?;
+/// How many bytes the numbers of a key have at most, encoded.
+const NUMBERS_BYTES: usize = 96;
+
+impl ByLeader for v1::ListKeysRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::ListKeysResponse> {
+        let namespace = node.namespace_named(&self.namespace)?;
+        let asked = page_asked(&namespace, self)?;
         let page = list_sections(term, &namespace, asked, deadline).await;
         let page = page.map_err(|error| failed(error, &namespace, term, 0))?;
         let sections = page.sections.into_iter();
         let keys = sections.map(|section| listed(&namespace, section, page.lift));
-        Ok(Reply::Keys(v1::ListKeysResponse {
-            keys: keys.collect(),
-            more: page.more,
-            epoch: page.lift,
-        }))
+        let keys: Vec<_> = keys.collect();
+        let last = keys.last().filter(|_| page.more).and_then(|last| last.key.as_ref());
+        let next_page_token = last.map(page_token).unwrap_or_default();
+        Ok(v1::ListKeysResponse { keys, next_page_token, epoch: page.lift })
     }
 
-    /// What is known of a key.
-    pub(super) async fn explain(
-        &self, term: &Term, asked: v1::ExplainRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let namespace = self.namespace_named(&asked.namespace)?;
-        let key = OwnedKey::from(key_of(&asked.key)?);
+    fn answer_bytes(&self, _: &NodeContext) -> usize {
+        let keys = match self.page_size {
+            0 => PAGE_KEYS,
+            // A greater one is refused.
+            limit => limit.min(PAGE_KEYS_MAX),
+        };
+        keys as usize * (size_of::<v1::ListedKey>() + 2 * (NUMBERS_BYTES + KEY_NAME_BYTES_MAX))
+    }
+}
+
+impl ByLeader for v1::ExplainRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::Explanation> {
+        let namespace = node.namespace_named(&self.namespace)?;
+        let key = OwnedKey::from(key_of(&self.key)?);
         check_kind(&namespace, key.as_key())?;
         let explained = allocator::explain(term, &namespace, key.as_key(), deadline).await;
         let explained = explained.map_err(|error| failed(error, &namespace, term, 0))?;
-        Ok(Reply::Explanation(explanation(&namespace, &key, term.term(), &explained)))
+        Ok(explanation(&namespace, &key, term.term(), &explained))
     }
+}
 
+impl NodeContext {
     /// A namespace, for a request that only reads.
     ///
     /// # Errors
@@ -64,13 +84,13 @@ impl NodeContext {
 
 /// Which page a message asks for.
 fn page_asked(namespace: &Namespace, list: v1::ListKeysRequest) -> Result<PageAsked, Refusal> {
-    let limit = match list.limit {
+    let limit = match list.page_size {
         0 => PAGE_KEYS,
-        limit if limit <= PAGE_KEYS_MAX => limit,
-        limit => {
+        size if size <= PAGE_KEYS_MAX => size,
+        size => {
             return Err(refusal!(
                 InvalidRequest,
-                "limit is {limit}; a page has at most {PAGE_KEYS_MAX} keys: ask for the next one with after"
+                "page_size is {size}; a page has at most {PAGE_KEYS_MAX} keys: ask for the next one with page_token"
             ));
         }
     };
@@ -82,8 +102,12 @@ fn page_asked(namespace: &Namespace, list: v1::ListKeysRequest) -> Result<PageAs
             namespace.config.name
         ));
     }
-    let after = list.after.is_some().then(|| {
-        let after = key_of(&list.after)?;
+    let after = match list.page_token.as_str() {
+        "" => list.after,
+        token => Some(last_key(token)?),
+    };
+    let after = after.is_some().then(|| {
+        let after = key_of(&after)?;
         check_kind(namespace, after)?;
         Ok::<_, Refusal>(namespace.section_of(after).key)
     });
@@ -92,6 +116,20 @@ fn page_asked(namespace: &Namespace, list: v1::ListKeysRequest) -> Result<PageAs
         prefix: (&list.prefix[..]).into(),
         after: after.transpose()?,
         limit: limit as usize,
+    })
+}
+
+/// Where a page ends whose last key is `last`: the bytes of the key's message.
+fn page_token(last: &v1::Key) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(last.encode_to_vec())
+}
+
+/// The key that a [`page_token`] was made from.
+fn last_key(token: &str) -> Result<v1::Key, Refusal> {
+    let read = BASE64_URL_SAFE_NO_PAD.decode(token).ok();
+    let read = read.and_then(|bytes| v1::Key::decode(&*bytes).ok());
+    read.filter(|key| key.kind.is_some()).ok_or_else(|| {
+        refusal!(InvalidRequest, "page_token is not what an earlier page has as next_page_token")
     })
 }
 

@@ -1,17 +1,22 @@
 //! Administration of members, by the leader: each change is checked before it is proposed.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
-    NodeContext, administer::ANSWER_MARGIN, error::proposal_failed, hello::Purpose,
+    NodeContext,
+    error::proposal_failed,
+    hello::Purpose,
+    leader_search::Attempt,
+    operations::{ANSWER_MARGIN, ByLeader},
     reach::check_reach,
 };
 use crate::{
+    allocator::Term,
     clock,
     consensus::MembershipChange,
-    proto::{Refusal, peer::administer_reply::Reply, refusal, v1},
+    proto::{Refusal, refusal, v1},
     sequence::NodeId,
     storage::Member,
 };
@@ -19,20 +24,25 @@ use crate::{
 /// How soon the voters after a change are checked again.
 const RETRY: Duration = Duration::from_millis(20);
 
-impl NodeContext {
-    pub(super) async fn add_node(
-        &self, term: u64, v1::AddNodeRequest { id, peer_address }: v1::AddNodeRequest,
-        deadline: Instant,
-    ) -> Result<Reply, Refusal> {
+/// How many election timeouts a node is waited for that was not heard lately. One that is up is heard within a heartbeat or
+/// two, unless its machine is overloaded.
+const SILENCE_ELECTIONS: u64 = 5;
+
+impl ByLeader for v1::AddNodeRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
+        let v1::AddNodeRequest { id, peer_address } = self;
         if id == 0 {
-            return Err(refusal!(InvalidRequest, "id is 0; node ids start at 1"));
+            return Err(refusal!(InvalidRequest, "id is 0; node ids start at 1").into());
         }
-        if self.config.dev {
+        if node.config.dev {
             return Err(refusal!(
                 WrongState,
                 "this cluster is for trying (--dev): if its first node lost its data, it would found a cluster anew, and \
                  numbers would begin at 1 again beside the other nodes. Found one that grows with: ratchet found"
-            ));
+            )
+            .into());
         }
         let is_member = || {
             refusal!(
@@ -41,68 +51,81 @@ impl NodeContext {
                  ratchet node update {id} takes in another address"
             )
         };
-        let known = self.group.nodes().into_iter().find(|node| node.id == id);
+        let known = node.group.nodes().into_iter().find(|node| node.id == id);
         if known.as_ref().is_some_and(|known| known.voter || known.log_index.is_some()) {
-            return Err(is_member());
+            return Err(is_member().into());
         }
-        let member = self.introduce(id, &peer_address, Purpose::Add).await?;
-        let members = self.group.members().into_iter().map(|(id, (known, _))| (id, known));
+        let member = node.introduce(id, &peer_address, Purpose::Add).await?;
+        let members = node.group.members().into_iter().map(|(id, (known, _))| (id, known));
         check_reach(&members.chain([(id, member.clone())]).collect())?;
         let known = known.map(|known| known.member.incarnation);
         if known == Some(member.incarnation) {
-            return Err(is_member());
+            return Err(is_member().into());
         }
         // If it is known, it was started again before this leader reached it. It has never voted.
         let gone = known.map(|incarnation| MembershipChange::RemoveLearner(id, incarnation));
         let changes = gone.into_iter().chain([MembershipChange::Add(id, member)]);
-        self.change(term, changes.collect(), None, deadline).await
+        node.change(term, changes.collect(), None, deadline).await
     }
+}
 
+impl ByLeader for v1::UpdateNodeRequest {
     /// Records a member's new address. The member must listen there already, with the directory that the cluster
     /// knows: a wrong address would take a voter away.
-    pub(super) async fn update_node(
-        &self, term: u64, v1::UpdateNodeRequest { id, peer_address }: v1::UpdateNodeRequest,
-        deadline: Instant,
-    ) -> Result<Reply, Refusal> {
-        let known = self.known(id)?;
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
+        let v1::UpdateNodeRequest { id, peer_address } = self;
+        let known = node.known(id)?;
         let address = peer_address.as_ref().unwrap_or(&known.peer_address);
-        let member = self.find(id, &known, address).await?;
+        let member = node.find(id, &known, address).await?;
         if member == known {
-            return Ok(self.membership());
+            return Ok(node.membership());
         }
-        let change = MembershipChange::Move(id, member);
-        self.change(term, vec![change], None, deadline).await
+        node.change(term, vec![MembershipChange::Move(id, member)], None, deadline).await
     }
+}
 
-    pub(super) async fn promote_node(
-        &self, term: u64, node: v1::NodeRequest, deadline: Instant,
-    ) -> Result<Reply, Refusal> {
-        self.known(node.id)?;
-        let change = MembershipChange::Promote(node.id);
-        self.change_voters(term, change, node.force, deadline).await
+impl ByLeader for v1::PromoteNodeRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
+        node.known(self.id)?;
+        let change = MembershipChange::Promote(self.id);
+        node.change_voters(term, change, self.force, deadline).await
     }
+}
 
-    pub(super) async fn remove_node(
-        &self, term: u64, node: v1::NodeRequest, deadline: Instant,
-    ) -> Result<Reply, Refusal> {
-        self.known(node.id)?;
-        if node.id == self.config.node_id {
+impl ByLeader for v1::RemoveNodeRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
+        node.known(self.id)?;
+        if self.id == node.config.node_id {
             return Err(refusal!(
                 WrongState,
                 "node {} leads; hand the leadership over first: ratchet transfer",
-                node.id
-            ));
+                self.id
+            )
+            .into());
         }
-        let change = MembershipChange::Remove(node.id);
-        self.change_voters(term, change, node.force, deadline).await
+        let change = MembershipChange::Remove(self.id);
+        node.change_voters(term, change, self.force, deadline).await
+    }
+}
+
+impl NodeContext {
+    /// How long a node is waited for that was not heard lately.
+    pub(super) fn silence_patience(&self) -> Duration {
+        Duration::from_millis(SILENCE_ELECTIONS * self.config.election_timeout_ms)
     }
 
     /// Promotes or removes a node, once the voters after the change can go on.
     async fn change_voters(
-        &self, term: u64, change: MembershipChange, force: bool, deadline: Instant,
-    ) -> Result<Reply, Refusal> {
+        &self, term: &Term, change: MembershipChange, force: bool, deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
         let (asked, asked_at) = (Instant::now(), self.group.now());
-        while let Err(unfit) = self.group.check_voters_after(term, &change, asked_at) {
+        while let Err(unfit) = self.group.check_voters_after(term.term(), &change, asked_at) {
             let patience = match unfit.silent {
                 true => asked + self.silence_patience(),
                 false => deadline,
@@ -112,7 +135,7 @@ impl NodeContext {
                 break;
             }
             if Instant::now() + ANSWER_MARGIN >= patience.min(deadline) {
-                return Err(refusal!(WrongState, "{unfit}"));
+                return Err(refusal!(WrongState, "{unfit}").into());
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -123,11 +146,11 @@ impl NodeContext {
     /// Carries changes out, one after the other. They go on when the deadline passes. With `unless_unfit` each is refused if
     /// the voters after it could not go on, as heard since that moment.
     async fn change(
-        &self, term: u64, changes: Vec<MembershipChange>, unless_unfit: Option<clock::Instant>,
+        &self, term: &Term, changes: Vec<MembershipChange>, unless_unfit: Option<clock::Instant>,
         deadline: Instant,
-    ) -> Result<Reply, Refusal> {
+    ) -> Attempt<v1::MembershipResponse> {
         let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
-        let changing = self.group.change(term, changes, unless_unfit);
+        let changing = self.group.change(term.term(), changes, unless_unfit);
         let done = tokio::time::timeout_at(in_time, changing).await.map_err(|_| {
             refusal!(
                 DeadlineExceeded,
@@ -150,12 +173,12 @@ impl NodeContext {
         Err(refusal!(NodeNotFound, "node {id} is not a member; the members are {}", ids.join(", ")))
     }
 
-    fn membership(&self) -> Reply {
+    fn membership(&self) -> v1::MembershipResponse {
         let ids = |voting: bool| {
             let members = self.group.members().into_iter();
             let chosen = members.filter(|(_, (_, voter))| *voter == voting);
             chosen.map(|(id, _)| id).collect()
         };
-        Reply::Membership(v1::MembershipResponse { voters: ids(true), learners: ids(false) })
+        v1::MembershipResponse { voters: ids(true), learners: ids(false) }
     }
 }

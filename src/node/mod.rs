@@ -3,12 +3,10 @@
 //! Uses the allocator and the rooms below it. The doors (`server`) use it. Invariant: the allocator in use
 //! belongs to the term that Raft last said this node leads, or there is none.
 //!
-//! A request comes in through `serve`, which answers it from the term's allocator if this node leads, and
+//! A request for numbers comes in through `serve`, and every other one through `call` or `ask` (`operations`). `serve` answers it from the term's allocator if this node leads, and
 //! otherwise hands it to `leader_search`, the loop that forwards it (`forward`) until a leader answers.
 
 mod activity;
-mod administer;
-mod administer_memory;
 mod asked;
 mod awaited_answer;
 mod believed_time;
@@ -35,6 +33,7 @@ mod greeting;
 mod handover;
 mod held_inheritance;
 mod hello;
+mod id_formats;
 mod id_list;
 mod id_numbers;
 mod id_request;
@@ -58,15 +57,16 @@ mod memory_receiver;
 mod memory_stream;
 mod message_parts;
 mod namespaces;
+mod operations;
 mod reach;
 mod readiness;
 mod recent_activity;
 mod recent_records;
 mod refusals;
 mod refused_keys;
+mod refused_requests;
 mod rejoin;
 mod request_memory;
-mod resp_nodes;
 mod route;
 mod seams;
 mod sequence_request;
@@ -89,18 +89,18 @@ pub use error::StartError;
 pub use export::{Export, Exported};
 pub use floors::no_sections;
 pub use formats::id_format;
-pub use forward::{Forwarder, Lost, MERGED_BYTES_MAX};
+pub use forward::{Forwarder, MERGED_BYTES_MAX, NoReply};
 pub use id_list::IdList;
 pub use ids::MadeIds;
 pub use introductions::Introduction;
 pub use leader_search::{Attempt, Failure, ForLeader, NoAnswer, NotLed, Origin, leader_of};
 pub use lifecycle::{Node, recover};
 pub use message_parts::{REQUEST_KEYS_MAX, invalid_key, to_key};
+pub use operations::{OPERATIONS, Served};
 pub use readiness::NotReady;
 pub use recent_activity::{SECONDS_KEPT, Second};
 pub use refused_keys::refused_at;
 pub use request_memory::{COUNTED_BYTES_MIN, RequestMemory, Reservation};
-pub use resp_nodes::RespNode;
-pub use route::ROUTE_UNWANTED;
+pub use route::{ROUTE_UNWANTED, RespNode};
 pub use seams::{Addresses, Seams};
 pub use sequence_request::SequenceRequest;

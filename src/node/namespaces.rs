@@ -1,4 +1,4 @@
-//! Administration of namespaces, by the leader.
+//! Namespaces, as the leader makes, changes, deletes and tells them.
 
 use std::sync::Arc;
 
@@ -8,22 +8,23 @@ use super::{
     NodeContext,
     error::proposal_failed,
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
-    leader_search::{Failure, Origin},
-    refusals::{check_namespace, no_namespace},
+    leader_search::{Attempt, Failure},
+    operations::ByLeader,
+    refusals::check_namespace,
     refused_keys::low_disk,
 };
 use crate::{
-    proto::{
-        Refusal,
-        peer::{administer_reply::Reply, administer_request::Request},
-        refusal, v1,
-    },
+    allocator::Term,
+    proto::{Refusal, refusal, v1},
     sequence::{
         Command, InvalidNamespace, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
         NamespaceRefused, Outcome, check_description, check_limits, check_section_size,
         check_steps,
     },
 };
+
+/// How many bytes the numbers of a namespace have at most, encoded.
+const NUMBERS_BYTES: usize = 96;
 
 impl NodeContext {
     /// The kind of a namespace's keys. Of a namespace that this node does not know the leader is asked, which may know
@@ -32,7 +33,7 @@ impl NodeContext {
     ///
     /// # Errors
     /// NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of
-    /// [`NodeContext::administer`].
+    /// [`NodeContext::ask`].
     pub async fn key_kind(
         self: &Arc<Self>, namespace: &str, deadline: Instant,
     ) -> Result<KeyKind, Failure> {
@@ -41,62 +42,10 @@ impl NodeContext {
         }
         // Before anything waits.
         check_namespace(namespace)?;
-        let get =
-            Request::GetNamespace(v1::GetNamespaceRequest { namespace: namespace.to_owned() });
-        let reply = Box::pin(self.administer(get, Origin::Client, deadline)).await?;
-        let kind = kind(v1::Namespace::try_from(reply)?.key_kind());
+        let get = v1::GetNamespaceRequest { namespace: namespace.to_owned() };
+        let (known, _) = Box::pin(self.ask(&get, deadline)).await?;
+        let kind = kind(known.key_kind());
         Ok(kind.unwrap_or(KeyKind::Id))
-    }
-
-    pub(super) async fn create_namespace(
-        &self, term: u64, create: v1::CreateNamespaceRequest,
-    ) -> Result<Reply, Refusal> {
-        check_steps(create.step, create.step_min, create.step_max).map_err(invalid)?;
-        check_limits(create.count_max, create.keys_max, 1).map_err(invalid)?;
-        check_section_size(create.section_size).map_err(invalid)?;
-        check_description(Some(&create.description)).map_err(invalid)?;
-        // Its epoch must have begun.
-        let now_ms = match create.format {
-            Some(_) => self.ids_time.now_ms(term)?,
-            None => 0,
-        };
-        let config = namespace_config(create, now_ms)?;
-        if let Some(low) = self.refuses_new_keys() {
-            return Err(low_disk(low));
-        }
-        self.change_namespace(term, Command::create_namespace(config)).await
-    }
-
-    pub(super) async fn update_namespace(
-        &self, term: u64, update: v1::UpdateNamespaceRequest,
-    ) -> Result<Reply, Refusal> {
-        check_namespace(&update.namespace)?;
-        check_steps(update.step, update.step_min, update.step_max).map_err(invalid)?;
-        check_limits(update.count_max, update.keys_max, 0).map_err(invalid)?;
-        check_section_size(update.section_size).map_err(invalid)?;
-        check_description(update.description.as_deref()).map_err(invalid)?;
-        let wish = SequenceWish {
-            start: update.start,
-            max: update.max,
-            step: update.step_max.max(update.step),
-        };
-        self.check_wish(&update.namespace, wish)?;
-        let change = NamespaceChange {
-            request_id_optional: update.request_id_optional,
-            key_kind: kind(update.key_kind()),
-            step: update.step,
-            step_min: update.step_min,
-            step_max: update.step_max,
-            max: update.max,
-            description: update.description,
-            count_max: update.count_max,
-            keys_max: update.keys_max,
-            increment: update.increment,
-            start: update.start,
-            section_size: update.section_size,
-        };
-        let name = update.namespace;
-        self.change_namespace(term, Command::UpdateNamespace { name, change }).await
     }
 
     /// Refuses a change that does not fit the format of a namespace's ids.
@@ -104,48 +53,6 @@ impl NodeContext {
         let namespaces = self.group.view().namespaces();
         let with_format = namespaces.by_name(name).filter(|n| n.config.format.is_some());
         with_format.map_or(Ok(()), |namespace| check_sequence(&id_format(namespace)?, wish))
-    }
-
-    pub(super) async fn delete_namespace(
-        &self, term: u64, delete: v1::DeleteNamespaceRequest,
-    ) -> Result<Reply, Refusal> {
-        let v1::DeleteNamespaceRequest { namespace: name, confirm, forget } = delete;
-        check_namespace(&name)?;
-        if confirm != name {
-            return Err(refusal!(
-                InvalidRequest,
-                "confirm is {confirm:?}; to delete namespace {name:?} and all its keys, give its name again"
-            ));
-        }
-        let delete = Command::DeleteNamespace { name, forget };
-        let deleted = self.group.propose(term, delete).await;
-        match deleted.map_err(proposal_failed)? {
-            Outcome::NamespaceDeleted(Ok(left)) => {
-                let floor = left.map(|tombstone| tombstone.floor);
-                let leased = left.map(|tombstone| tombstone.leased);
-                let leased = leased.filter(|leased| !leased.is_none());
-                Ok(Reply::DeletedNamespace(v1::DeleteNamespaceResponse {
-                    floor: floor.filter(|floor| *floor > 0),
-                    ids_after_ms: leased.map(|leased| leased.ceiling_ms),
-                }))
-            }
-            Outcome::NamespaceDeleted(Err(refused)) => Err(refusal(&refused)),
-            other => Err(refusal!(Internal, "unexpected outcome: {other:?}")),
-        }
-    }
-
-    pub(super) fn get_namespace(&self, get: v1::GetNamespaceRequest) -> Result<Reply, Refusal> {
-        match self.group.view().namespaces().by_name(&get.namespace) {
-            Some(namespace) => Ok(Reply::Namespace(to_wire(namespace))),
-            None => Err(no_namespace(&get.namespace)),
-        }
-    }
-
-    pub(super) fn list_namespaces(&self) -> Reply {
-        let namespaces = self.group.view().namespaces();
-        Reply::Namespaces(v1::ListNamespacesResponse {
-            namespaces: namespaces.iter().map(to_wire).collect(),
-        })
     }
 
     /// The first `limit` namespaces in the order of their creation, as far as this node has applied it, and how many
@@ -156,11 +63,127 @@ impl NodeContext {
         (first.collect(), namespaces.count())
     }
 
-    async fn change_namespace(&self, term: u64, command: Command) -> Result<Reply, Refusal> {
-        match self.group.propose(term, command).await.map_err(proposal_failed)? {
-            Outcome::Namespace(Ok(namespace)) => Ok(Reply::Namespace(to_wire(&namespace))),
-            Outcome::Namespace(Err(refused)) => Err(refusal(&refused)),
-            other => Err(refusal!(Internal, "unexpected outcome: {other:?}")),
+    async fn change_namespace(&self, term: &Term, command: Command) -> Attempt<v1::Namespace> {
+        match self.group.propose(term.term(), command).await.map_err(proposal_failed)? {
+            Outcome::Namespace(Ok(namespace)) => Ok(to_wire(&namespace)),
+            Outcome::Namespace(Err(refused)) => Err(refusal(&refused).into()),
+            other => Err(refusal!(Internal, "unexpected outcome: {other:?}").into()),
+        }
+    }
+}
+
+impl ByLeader for v1::CreateNamespaceRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, _: Instant,
+    ) -> Attempt<v1::Namespace> {
+        check_steps(self.step, self.step_min, self.step_max).map_err(invalid)?;
+        check_limits(self.count_max, self.keys_max, 1).map_err(invalid)?;
+        check_section_size(self.section_size).map_err(invalid)?;
+        check_description(Some(&self.description)).map_err(invalid)?;
+        // Its epoch must have begun.
+        let now_ms = match self.format {
+            Some(_) => node.ids_time.now_ms(term.term())?,
+            None => 0,
+        };
+        let config = namespace_config(self, now_ms)?;
+        if let Some(low) = node.refuses_new_keys() {
+            return Err(low_disk(low).into());
+        }
+        node.change_namespace(term, Command::create_namespace(config)).await
+    }
+}
+
+impl ByLeader for v1::GetNamespaceRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, _: &Term, _: Instant,
+    ) -> Attempt<v1::Namespace> {
+        Ok(to_wire(&node.namespace_named(&self.namespace)?))
+    }
+}
+
+impl ByLeader for v1::ListNamespacesRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, _: &Term, _: Instant,
+    ) -> Attempt<v1::ListNamespacesResponse> {
+        let namespaces = node.group.view().namespaces();
+        let namespaces = namespaces.iter().map(to_wire).collect();
+        Ok(v1::ListNamespacesResponse { namespaces })
+    }
+
+    fn answer_bytes(&self, node: &NodeContext) -> usize {
+        // What is not applied here yet is little.
+        let namespaces = node.group.view().namespaces();
+        let bytes = |namespace: &Namespace| {
+            let config = &namespace.config;
+            let format = config.format.as_ref().map_or(0, String::len);
+            let texts = config.name.len() + config.description.len() + format;
+            size_of::<v1::Namespace>() + 2 * (NUMBERS_BYTES + texts)
+        };
+        namespaces.iter().map(bytes).sum()
+    }
+}
+
+impl ByLeader for v1::UpdateNamespaceRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, _: Instant,
+    ) -> Attempt<v1::Namespace> {
+        check_namespace(&self.namespace)?;
+        check_steps(self.step, self.step_min, self.step_max).map_err(invalid)?;
+        check_limits(self.count_max, self.keys_max, 0).map_err(invalid)?;
+        check_section_size(self.section_size).map_err(invalid)?;
+        check_description(self.description.as_deref()).map_err(invalid)?;
+        let wish =
+            SequenceWish { start: self.start, max: self.max, step: self.step_max.max(self.step) };
+        node.check_wish(&self.namespace, wish)?;
+        let change = NamespaceChange {
+            request_id_optional: self.request_id_optional,
+            key_kind: kind(self.key_kind()),
+            step: self.step,
+            step_min: self.step_min,
+            step_max: self.step_max,
+            max: self.max,
+            description: self.description,
+            count_max: self.count_max,
+            keys_max: self.keys_max,
+            increment: self.increment,
+            start: self.start,
+            section_size: self.section_size,
+        };
+        let name = self.namespace;
+        node.change_namespace(term, Command::UpdateNamespace { name, change }).await
+    }
+}
+
+impl ByLeader for v1::DeleteNamespaceRequest {
+    /// A deletion that is carried out twice may delete a namespace that was created again meanwhile.
+    const IS_ASKED_ONCE: bool = true;
+
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, _: Instant,
+    ) -> Attempt<v1::DeleteNamespaceResponse> {
+        let v1::DeleteNamespaceRequest { namespace: name, confirm, forget } = self;
+        check_namespace(&name)?;
+        if confirm != name {
+            return Err(refusal!(
+                InvalidRequest,
+                "confirm is {confirm:?}; to delete namespace {name:?} and all its keys, give its name again"
+            )
+            .into());
+        }
+        let delete = Command::DeleteNamespace { name, forget };
+        let deleted = node.group.propose(term.term(), delete).await;
+        match deleted.map_err(proposal_failed)? {
+            Outcome::NamespaceDeleted(Ok(left)) => {
+                let floor = left.map(|tombstone| tombstone.floor);
+                let leased = left.map(|tombstone| tombstone.leased);
+                let leased = leased.filter(|leased| !leased.is_none());
+                Ok(v1::DeleteNamespaceResponse {
+                    floor: floor.filter(|floor| *floor > 0),
+                    ids_after_ms: leased.map(|leased| leased.ceiling_ms),
+                })
+            }
+            Outcome::NamespaceDeleted(Err(refused)) => Err(refusal(&refused).into()),
+            other => Err(refusal!(Internal, "unexpected outcome: {other:?}").into()),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     allocator::NextMany as Taken,
     proto::{
         Refusal, refusal,
-        v1::{Exhausted, Failure, NextManyResponse, RefusedKeys},
+        v1::{Exhausted, Failure, NextManyResponse, Reason, RefusedKeys},
     },
     sequence::{Namespace, NamespaceConfig},
     storage::LowDisk,
@@ -95,8 +95,8 @@ pub fn check_count_of(namespace: &Namespace, config: &Config, count: u64) -> Res
 /// Why a count is refused of which the namespace's `count_max` and the node's allow `most`.
 pub fn too_large(namespace: &Namespace, count: u64, most: u64) -> Refusal {
     match namespace.config.count_max {
-        Some(own) if own <= most => refusal!(
-            InvalidRequest,
+        Some(own) if own <= most && count > 0 => refusal!(
+            CountTooLarge,
             "count is {count}; namespace {:?} gives between 1 and {most} numbers of a key in one request (its \
              count_max)",
             namespace.config.name
@@ -117,7 +117,8 @@ pub fn check_count(count: u64, most: u64) -> Result<(), Refusal> {
 }
 
 fn not_within(count: u64, most: u64) -> Refusal {
-    refusal!(InvalidRequest, "count is {count}; it must lie between 1 and {most}")
+    let reason = if count == 0 { Reason::InvalidRequest } else { Reason::CountTooLarge };
+    Refusal::new(reason, format!("count is {count}; it must lie between 1 and {most}"))
 }
 
 /// Why a new key gets no numbers.

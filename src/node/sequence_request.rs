@@ -1,18 +1,18 @@
-//! How each kind of request is checked, answered out of a term's memory, and carried to the leader. A request is a message of
-//! the public API, and so is its answer: the leader gets the one, and gives the other.
+//! What a request of a sequence must tell of itself; and `Next`, `NextMany` and `Current`. `floors.rs` has the others. A request
+//! is a message of the public API, and so is its answer.
 
+use bytes::Bytes;
+use prost::Message;
 use tokio::time::Instant;
 
 use super::{
     Config, NodeContext,
-    forward::numbers_of,
+    forward::{Forwarded, Lost},
     late_keys::{add_late, late},
     leader_search::{Attempt, NoAnswer},
     message_parts::{Keys, heap_bytes, key_of, message_id},
-    refused_keys::{
-        check_count, check_count_of, end_of, low_disk, many_ranges, memory_full, over_quota,
-        refused, too_large, within_count_max,
-    },
+    refused_keys::{check_count, check_count_of, many_ranges, refused, within_count_max},
+    refused_requests::{check_id, check_kind, failed},
     route::KnownRoute,
     settings::COUNT_MAX_MAX,
     waiting_keys::WaitingKeys,
@@ -20,25 +20,17 @@ use super::{
 use crate::{
     allocator::{NextError, Term, WAITING_KEY_BYTES},
     proto::{
-        Refusal,
-        peer::{forward_reply::Reply, forward_request::Request as Forward},
-        refusal,
+        Operation, Refusal, refusal,
         v1::{
             CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest,
             NextResponse, Route,
         },
     },
-    sequence::{Key, KeyKind, MessageId, Namespace},
+    sequence::{MessageId, Namespace, NamespaceId},
 };
 
-/// How soon to ask again while nothing more can be remembered under request ids: ids that are old enough are forgotten all the time.
-const IDS_RETRY_AFTER_MS: u64 = 1_000;
-
 /// A message that is answered out of the sequences of one namespace.
-pub trait SequenceRequest: Send + Sync {
-    /// The message that answers it.
-    type Answer: Send;
-
+pub trait SequenceRequest: Operation {
     /// Checks all of it that depends neither on settings nor on the namespace. Returns what its caller calls it.
     ///
     /// # Errors
@@ -59,14 +51,17 @@ pub trait SequenceRequest: Send + Sync {
     /// The route that the caller knows.
     fn known(&self) -> KnownRoute;
 
-    /// How many numbers it asks for.
-    fn numbers(&self) -> u64 {
-        0
-    }
+    /// How many numbers it asks for. What asks for none is asked again if its answer is lost.
+    fn numbers(&self) -> u64;
 
     /// How many keys it has.
     fn keys(&self) -> usize {
         1
+    }
+
+    /// What it costs the leader, in keys.
+    fn cost(&self) -> usize {
+        self.keys()
     }
 
     /// True if it takes no number and raises no floor.
@@ -112,16 +107,21 @@ pub trait SequenceRequest: Send + Sync {
     /// Where an answer tells the route.
     fn route_in(answer: &mut Self::Answer) -> &mut Option<Route>;
 
-    /// The message, as it is forwarded to the leader.
-    fn to_forward(&self) -> Forward;
+    /// How many numbers of each key are lost with its answer, or one of each if there are no counts. `None`: none, since what
+    /// was taken under a request id is given to whoever asks again.
+    fn counts_to_lose(&self) -> Option<Vec<u64>> {
+        None
+    }
 
-    /// The answer in the leader's reply; `None` if that is the answer to another kind of request.
-    fn from_reply(reply: Reply) -> Option<Self::Answer>;
+    /// The first number of each key in an answer, 0 for a key without any.
+    fn firsts(_answer: &Self::Answer) -> &[u64] {
+        &[]
+    }
 }
 
-/// What all messages have alike, but for what forwards one, and the reply that answers it.
-macro_rules! carried_as {
-    ($forward:ident, $reply:ident) => {
+/// What all messages have alike.
+macro_rules! of_namespace {
+    () => {
         fn namespace(&self) -> &str {
             &self.namespace
         }
@@ -133,20 +133,9 @@ macro_rules! carried_as {
         fn route_in(answer: &mut Self::Answer) -> &mut Option<Route> {
             &mut answer.route
         }
-
-        fn to_forward(&self) -> Forward {
-            Forward::$forward(self.clone())
-        }
-
-        fn from_reply(reply: Reply) -> Option<Self::Answer> {
-            match reply {
-                Reply::$reply(answer) => Some(answer),
-                _ => None,
-            }
-        }
     };
 }
-pub(super) use carried_as;
+pub(super) use of_namespace;
 
 /// How many numbers a message for one key asks for.
 fn count_of(message: &NextRequest) -> u64 {
@@ -154,9 +143,7 @@ fn count_of(message: &NextRequest) -> u64 {
 }
 
 impl SequenceRequest for NextRequest {
-    type Answer = NextResponse;
-
-    carried_as!(Next, Next);
+    of_namespace!();
 
     fn check(&self) -> Result<Option<MessageId>, Refusal> {
         key_of(&self.key)?;
@@ -200,12 +187,22 @@ impl SequenceRequest for NextRequest {
         let (first, last, increment) = (range.first, range.last, range.increment);
         Ok(NextResponse { first, last, increment, route: None })
     }
+
+    fn counts_to_lose(&self) -> Option<Vec<u64>> {
+        self.request_id.is_none().then(|| vec![count_of(self)])
+    }
+
+    fn firsts(answer: &NextResponse) -> &[u64] {
+        std::slice::from_ref(&answer.first)
+    }
 }
 
 impl SequenceRequest for CurrentRequest {
-    type Answer = CurrentResponse;
+    of_namespace!();
 
-    carried_as!(Current, Current);
+    fn numbers(&self) -> u64 {
+        0
+    }
 
     fn check(&self) -> Result<Option<MessageId>, Refusal> {
         key_of(&self.key).map(|_| None)
@@ -237,9 +234,7 @@ fn keys_of(message: &NextManyRequest) -> Keys<'_> {
 }
 
 impl SequenceRequest for NextManyRequest {
-    type Answer = NextManyResponse;
-
-    carried_as!(NextMany, NextMany);
+    of_namespace!();
 
     fn check(&self) -> Result<Option<MessageId>, Refusal> {
         let keys = Keys::checked(&self.ids, &self.names)?.len();
@@ -315,6 +310,36 @@ impl SequenceRequest for NextManyRequest {
     fn numbers_in(&self, answer: &NextManyResponse) -> u64 {
         numbers_of(&answer.firsts, &self.counts)
     }
+
+    fn counts_to_lose(&self) -> Option<Vec<u64>> {
+        self.request_id.is_none().then(|| self.counts.clone())
+    }
+
+    fn firsts(answer: &NextManyResponse) -> &[u64] {
+        &answer.firsts
+    }
+}
+
+/// A request as it is forwarded to the leader, which is to compare the `namespace` with its own. `caller` names the address of a
+/// client.
+pub(super) fn forwarded<Q: SequenceRequest>(
+    request: &Q, namespace: Option<NamespaceId>, caller: Option<u64>,
+) -> Forwarded {
+    let message = request.encode_to_vec().into();
+    let lost = Lost { counts: request.counts_to_lose(), numbers_of: numbers_of_answer::<Q> };
+    Forwarded { method: Q::METHOD, message, namespace, caller, lost }
+}
+
+fn numbers_of_answer<Q: SequenceRequest>(answer: &Bytes, counts: &[u64]) -> u64 {
+    // One that cannot be read says nothing.
+    Q::Answer::decode(answer.clone()).map_or(0, |answer| numbers_of(Q::firsts(&answer), counts))
+}
+
+/// How many numbers the keys have together whose first numbers are `firsts`, 0 for a key without any. Each has as many as
+/// `counts` says at its place, or one if there are no counts.
+fn numbers_of(firsts: &[u64], counts: &[u64]) -> u64 {
+    let given = firsts.iter().enumerate().filter(|(_, first)| **first > 0);
+    given.map(|(place, _)| counts.get(place).copied().unwrap_or(1)).sum()
 }
 
 /// As [`SequenceRequest::answer`], of a gapless namespace. The entry that takes the numbers refuses counts that are too
@@ -345,7 +370,7 @@ async fn answer_gapless(
 /// Why a key gets nothing although its count is allowed by now.
 fn left_out() -> Refusal {
     refusal!(
-        InvalidRequest,
+        CountTooLarge,
         "the try that took the numbers left the key out, because its count was above count_max then; ask for this key with \
          another request id"
     )
@@ -357,121 +382,6 @@ pub(super) fn count_max(has_id: bool, config: &Config) -> u64 {
     if has_id { COUNT_MAX_MAX } else { config.count_max }
 }
 
-/// Refuses a key that is not of the namespace's kind.
-///
-/// # Errors
-/// INVALID_ARGUMENT, with what to give instead.
-pub(super) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Refusal> {
-    if key.kind() == namespace.config.key_kind {
-        return Ok(());
-    }
-    let give = match namespace.config.key_kind {
-        KeyKind::Id => "give an id (key.id)",
-        KeyKind::Name => "give a name (key.name, ratchet next --name)",
-    };
-    Err(refusal!(
-        InvalidRequest,
-        "namespace {:?} takes keys of kind {}; {key} is of kind {}: {give}",
-        namespace.config.name,
-        namespace.config.key_kind,
-        key.kind()
-    ))
-}
-
-/// Why a term did not answer a request for `count` numbers, or that another node is to be asked.
-pub(super) fn failed(error: NextError, namespace: &Namespace, term: &Term, count: u64) -> NoAnswer {
-    NoAnswer::Refused(match error {
-        NextError::NotLeading => return NoAnswer::Unanswered,
-        NextError::Exhausted { left } => refusal!(
-            NumbersExhausted,
-            "count is {count}: only {left} numbers are left below {}",
-            end_of(namespace)
-        ),
-        NextError::Unknown => outcome_unknown(&error, &namespace.config.name),
-        NextError::DeadlineExceeded if namespace.config.gapless && count > 0 => {
-            outcome_unknown(&error, &namespace.config.name)
-        }
-        NextError::Reused { keys, key, count: used } => {
-            let others = match keys.saturating_sub(1) {
-                0 => String::new(),
-                others => format!(", and for {others} other keys"),
-            };
-            refusal!(
-                RequestIdReused,
-                "the request id was used for {used} numbers of key {} of namespace {:?}{others}; give another request \
-                 another id",
-                key.as_key(),
-                namespace.config.name
-            )
-        }
-        NextError::IdsFull { bytes_max } => refusal!(
-            RequestIdsFull,
-            "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
-            bytes_max >> 20
-        )
-        .retry_after(IDS_RETRY_AFTER_MS),
-        NextError::IdExpired { made_ms, clock_ms } => refusal!(
-            RequestIdExpired,
-            "made_ms is {made_ms}, and the clock of request ids shows {clock_ms}: the message was made later than now, or so \
-             long ago that its request id may be forgotten. It took nothing. If it was not sent before, send it with made_ms \
-             {clock_ms}; otherwise an earlier copy may have taken its numbers: look before you ask again"
-        )
-        .at_request_clock(clock_ms),
-        NextError::OverQuota { .. } => over_quota(namespace),
-        NextError::TooLarge { count_max } => too_large(namespace, count, count_max),
-        NextError::MemoryFull { max_mb } => memory_full(max_mb),
-        NextError::LowDisk(low) => low_disk(low),
-        // It was checked before, so `max` was lowered meanwhile.
-        NextError::AboveMax => refusal!(
-            NumbersExhausted,
-            "a floor is above max {} of namespace {:?}, which was lowered meanwhile; raise it with: ratchet namespace \
-             update {} --max N",
-            namespace.config.max,
-            namespace.config.name,
-            namespace.config.name
-        ),
-        NextError::DeadlineExceeded => refusal!(
-            DeadlineExceeded,
-            "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",
-            namespace.config.name,
-            term.term()
-        ),
-        NextError::Store(error) => refusal!(Internal, "{error}"),
-    })
-}
-
-/// What a caller is told that may have taken numbers of a gapless key.
-pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal {
-    refusal!(
-        OutcomeUnknown,
-        "{why}: namespace {namespace:?} is gapless, and the numbers may be taken; with a request id it is safe to \
-             ask again"
-    )
-}
-
 fn bytes_of(request_id: Option<&[u8]>) -> usize {
     request_id.map_or(0, <[u8]>::len)
-}
-
-/// Refuses a request id where none is known, and a request without one where it could leave a gap.
-///
-/// # Errors
-/// FAILED_PRECONDITION, with what to do.
-pub(super) fn check_id(namespace: &Namespace, has_id: bool) -> Result<(), Refusal> {
-    let config = &namespace.config;
-    let name = &config.name;
-    match (config.gapless, has_id) {
-        (false, true) => Err(refusal!(
-            RequestIdUnsupported,
-            "namespace {name:?} is not gapless, and knows no request ids: ask without one; a retry takes new numbers, \
-                 which costs nothing there"
-        )),
-        (true, false) if !config.request_id_optional => Err(refusal!(
-            RequestIdRequired,
-            "namespace {name:?} is gapless: give a request id (request_id, Idempotency-Key, --request-id), so that \
-                 asking again after a lost answer leaves no gap; or allow such requests with: ratchet namespace update \
-                 {name} --request-id-optional true"
-        )),
-        (false, false) | (true, _) => Ok(()),
-    }
 }

@@ -5,6 +5,7 @@
 
 use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
+use prost::Message;
 use tokio::time::Instant;
 
 use super::{
@@ -12,11 +13,11 @@ use super::{
     asked::Asked,
     callers::Caller,
     formats::hands_out_ids,
-    forward::Forwarded,
     late_keys::replaced,
     leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
     refusals::{check_namespace, no_namespace},
-    sequence_request::{SequenceRequest, check_id, count_max, outcome_unknown},
+    refused_requests::{check_id, outcome_unknown},
+    sequence_request::{SequenceRequest, count_max, forwarded},
 };
 use crate::{
     allocator::Held,
@@ -223,11 +224,8 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         &self, node: &Arc<NodeContext>, (leader, member): (NodeId, &Member), assumed: Assumed,
         deadline: Instant,
     ) -> Attempt<Self::Answer> {
-        let sent = Forwarded {
-            request: self.message.to_forward(),
-            namespace: assumed.namespace,
-            caller: Caller::current().map(|caller| caller.network()),
-        };
+        let caller = Caller::current().map(|caller| caller.network());
+        let sent = forwarded(&self.message, assumed.namespace, caller);
         let has_id = self.id.is_some();
         match node.forwarder.forward(leader, member, sent, deadline).await {
             Ok(Reply::Error(failure)) if has_id && failure.reason() == Reason::OutcomeUnknown => {
@@ -238,14 +236,11 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
                 Err(self.meant.map_or(NoAnswer::Mistaken, |_| replaced().into()))
             }
             Ok(Reply::NotLeader(_)) => Err(NoAnswer::Unanswered),
-            Ok(reply) => match Q::from_reply(reply) {
-                Some(answer) => Ok(Given { answer, namespace: assumed.namespace }),
-                None => Err(refusal!(
-                    Internal,
-                    "node {leader} answered another kind of request than it was asked"
-                )
-                .into()),
-            },
+            Ok(Reply::Answer(answer)) => {
+                let unreadable = |error| refusal!(Internal, "the answer of node {leader}: {error}");
+                let answer = Q::Answer::decode(answer).map_err(unreadable)?;
+                Ok(Given { answer, namespace: assumed.namespace })
+            }
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
                 Err(match assumed.may_be_asked_again {

@@ -1,13 +1,41 @@
 //! What this node knows of the cluster.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::{NodeContext, leader_search::leader_of};
+use tokio::time::Instant;
+
+use super::{
+    NodeContext,
+    leader_search::{Attempt, leader_of},
+    operations::ByLeader,
+};
 use crate::{
+    allocator::Term,
     clock::whole_ms,
     consensus::{NodeState, Role},
     proto::v1,
 };
+
+/// About how many bytes the status has for each member.
+const MEMBER_BYTES: usize = 1_024;
+
+impl ByLeader for v1::StatusRequest {
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, _: &Term, _: Instant,
+    ) -> Attempt<v1::StatusResponse> {
+        Ok(node.status())
+    }
+
+    fn answer_bytes(&self, node: &NodeContext) -> usize {
+        node.group.members().len() * MEMBER_BYTES
+    }
+
+    fn without_leader(node: &NodeContext) -> Option<v1::StatusResponse> {
+        Some(node.status())
+    }
+}
 
 impl NodeContext {
     /// What this node knows of the cluster.

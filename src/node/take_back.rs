@@ -5,34 +5,36 @@
 //! checked, the caller answers for: that nobody makes ids under the lease any more, and that ids with the wrong times, which
 //! exist, may be made again when those times have come.
 
+use std::sync::Arc;
+
 use tokio::time::{Instant, timeout_at};
 
 use super::{
     NodeContext,
     formats::{WorkerIds, leases_of},
     leader_search::Attempt,
+    operations::ByLeader,
     worker_desk::{AHEAD_MS, Served, Wanted},
     workers::{check_worker, not_served},
 };
 use crate::{
     allocator::Term,
-    proto::{Refusal, peer::administer_reply::Reply, refusal, v1},
+    proto::{Refusal, refusal, v1},
     sequence::WorkerAnswer,
 };
 
-impl NodeContext {
-    /// Ends a lease that reaches too far ahead.
-    pub(super) async fn take_worker_back(
-        &self, term: &Term, asked: v1::TakeWorkerBackRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let ids = leases_of(self.namespace_named(&asked.namespace)?)?;
-        check_worker(asked.worker, &ids)?;
-        let to_ms = self.end_of_lease(term, &ids, &asked)?;
-        let (worker, ceiling_ms) = (asked.worker, asked.ceiling_ms);
+impl ByLeader for v1::TakeWorkerBackRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::TakeWorkerBackResponse> {
+        let ids = leases_of(node.namespace_named(&self.namespace)?)?;
+        check_worker(self.worker, &ids)?;
+        let to_ms = node.end_of_lease(term, &ids, &self)?;
+        let (worker, ceiling_ms) = (self.worker, self.ceiling_ms);
         let wanted = Wanted::TakeBack { worker, ceiling_ms, to_ms };
         let served = {
             // Nobody learns the date that is taken back meanwhile.
-            let asking = self.dates.asking(ids.namespace);
+            let asking = node.dates.asking(ids.namespace);
             let _asking = timeout_at(deadline, asking.lock()).await.map_err(|_| {
                 refusal!(
                     DeadlineExceeded,
@@ -41,16 +43,15 @@ impl NodeContext {
                 )
             })?;
             // Not later: the entry may be under way when the caller leaves. Who comes then asks the log behind that entry.
-            self.dates.forget(ids.namespace);
-            self.ask_for_worker(term, &ids, wanted, deadline).await
+            node.dates.forget(ids.namespace);
+            node.ask_for_worker(term, &ids, wanted, deadline).await
         };
         match served {
             Ok(Served::Done(_, WorkerAnswer::Leased(lease))) => {
                 let namespace = &ids.name;
                 tracing::warn!(namespace, worker, ceiling_ms, to_ms, "a lease was taken back");
-                let now_ms = self.ids_time.shown_ms();
-                let taken = v1::TakeWorkerBackResponse { ceiling_ms: lease.ceiling_ms, now_ms };
-                Ok(Reply::TakenWorkerBack(taken))
+                let now_ms = node.ids_time.shown_ms();
+                Ok(v1::TakeWorkerBackResponse { ceiling_ms: lease.ceiling_ms, now_ms })
             }
             Ok(Served::Done(_, WorkerAnswer::Lost)) => Err(refusal!(
                 WrongState,
@@ -63,7 +64,9 @@ impl NodeContext {
             served => Err(not_served(served, &ids, 0)),
         }
     }
+}
 
+impl NodeContext {
     /// Where a lease that is taken back ends.
     fn end_of_lease(
         &self, term: &Term, ids: &WorkerIds, asked: &v1::TakeWorkerBackRequest,

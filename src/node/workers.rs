@@ -1,100 +1,110 @@
 //! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader.
 
+use std::sync::Arc;
+
 use tokio::time::{Instant, timeout_at};
 
 use super::{
     NodeContext,
     formats::{WorkerIds, leases_of, worker_ids},
     leader_search::{Attempt, NoAnswer},
+    operations::ByLeader,
     worker_desk::{Served, Wanted},
 };
 use crate::{
     allocator::Term,
-    proto::{Refusal, peer::administer_reply::Reply, refusal, v1},
-    sequence::{WorkerAnswer, WorkerRecord},
+    proto::{Refusal, refusal, v1},
+    sequence::{WORKERS_MAX, WorkerAnswer, WorkerRecord},
     storage::read_workers,
 };
 
 /// The longest name of a holder, in characters.
 const HOLDER_CHARS_MAX: usize = 64;
 
-impl NodeContext {
-    /// Leases a worker id, or renews a lease.
-    pub(super) async fn lease_worker(
-        &self, term: &Term, asked: v1::LeaseWorkerRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let ids = self.worker_ids(&asked.namespace)?;
-        check_holder(&asked.holder)?;
-        let wanted = match asked.renew {
+/// About how many bytes what is known of a worker id has as a message and encoded.
+const WORKER_BYTES: usize = 512;
+
+impl ByLeader for v1::LeaseWorkerRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::WorkerLease> {
+        let ids = node.worker_ids(&self.namespace)?;
+        check_holder(&self.holder)?;
+        let wanted = match self.renew {
             Some(held) => {
                 Wanted::Renew { worker: check_worker(held.worker, &ids)?, token: held.token }
             }
             None => Wanted::Lease {
-                holder: asked.holder,
+                holder: self.holder,
                 workers: ids.workers,
-                is_further: asked.further,
+                is_further: self.further,
             },
         };
-        let is_renewal = asked.renew.is_some();
-        let served = self.ask_for_worker(term, &ids, wanted, deadline).await;
+        let is_renewal = self.renew.is_some();
+        let served = node.ask_for_worker(term, &ids, wanted, deadline).await;
         if let Ok(Served::Done(worker, WorkerAnswer::Leased(lease))) = served {
             match is_renewal {
-                true => self.metrics.worker_renewals.inc(),
-                false => self.metrics.worker_leases.inc(),
+                true => node.metrics.worker_renewals.inc(),
+                false => node.metrics.worker_leases.inc(),
             };
-            return Ok(Reply::WorkerLease(self.granted(worker, lease, ids.format)));
+            return Ok(node.granted(worker, lease, ids.format));
         }
         if let Ok(
             Served::NoneFree { .. } | Served::NoneToSpare | Served::Done(_, WorkerAnswer::Lost),
         ) = served
         {
-            self.metrics.worker_leases_refused.inc();
+            node.metrics.worker_leases_refused.inc();
         }
-        Err(not_served(served, &ids, asked.renew.map_or(0, |held| held.token)))
+        Err(not_served(served, &ids, self.renew.map_or(0, |held| held.token)))
     }
+}
 
-    /// Gives a worker id back.
-    pub(super) async fn release_worker(
-        &self, term: &Term, asked: v1::ReleaseWorkerRequest, deadline: Instant,
-    ) -> Attempt<Reply> {
-        let ids = self.worker_ids(&asked.namespace)?;
-        let held = asked.held.ok_or_else(|| {
+impl ByLeader for v1::ReleaseWorkerRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::ReleaseWorkerResponse> {
+        let ids = node.worker_ids(&self.namespace)?;
+        let held = self.held.ok_or_else(|| {
             refusal!(InvalidRequest, "held is missing; give worker and token of the lease")
         })?;
         let wanted = Wanted::Release {
             worker: check_worker(held.worker, &ids)?,
             token: held.token,
-            used_ms: asked.used_ms,
+            used_ms: self.used_ms,
         };
-        let served = self.ask_for_worker(term, &ids, wanted, deadline).await;
+        let served = node.ask_for_worker(term, &ids, wanted, deadline).await;
         let released = match served {
             Ok(Served::Done(_, WorkerAnswer::Released)) => true,
             Ok(Served::Done(_, WorkerAnswer::Lost)) => false,
             served => return Err(not_served(served, &ids, 0)),
         };
-        Ok(Reply::ReleasedWorker(v1::ReleaseWorkerResponse { released }))
+        Ok(v1::ReleaseWorkerResponse { released })
     }
+}
 
-    /// Lists the worker ids of a namespace.
-    ///
-    /// # Errors
-    /// NOT_FOUND, FAILED_PRECONDITION if the format has neither a worker nor a date, DEADLINE_EXCEEDED, INTERNAL.
-    pub(super) async fn list_workers(
-        &self, asked: v1::ListWorkersRequest, deadline: Instant,
-    ) -> Result<Reply, Refusal> {
-        let ids = self.namespace_named(&asked.namespace).and_then(leases_of)?;
-        let reading = timeout_at(deadline, read_workers(self.group.view(), ids.namespace));
+impl ByLeader for v1::ListWorkersRequest {
+    async fn carry_out(
+        self, node: &Arc<NodeContext>, _: &Term, deadline: Instant,
+    ) -> Attempt<v1::ListWorkersResponse> {
+        let ids = node.namespace_named(&self.namespace).and_then(leases_of)?;
+        let reading = timeout_at(deadline, read_workers(node.group.view(), ids.namespace));
         let workers = reading.await.map_err(|_| {
             refusal!(DeadlineExceeded, "the worker ids were not read before the deadline")
         })?;
         let workers = workers.map_err(|error| refusal!(Internal, "{error}"))?;
-        Ok(Reply::Workers(v1::ListWorkersResponse {
+        Ok(v1::ListWorkersResponse {
             workers: workers.into_iter().map(listed).collect(),
             workers_max: ids.workers,
-            now_ms: self.ids_time.shown_ms(),
-        }))
+            now_ms: node.ids_time.shown_ms(),
+        })
     }
 
+    fn answer_bytes(&self, _: &NodeContext) -> usize {
+        WORKERS_MAX as usize * WORKER_BYTES
+    }
+}
+
+impl NodeContext {
     fn worker_ids(&self, namespace: &str) -> Result<WorkerIds, Refusal> {
         self.namespace_named(namespace).and_then(worker_ids)
     }

@@ -179,11 +179,14 @@ pub fn reason_of(status: &Status) -> (Reason, Outcome) {
 /// The code of each reason.
 fn code_of(reason: Reason) -> Code {
     match reason {
-        Reason::InvalidRequest => Code::InvalidArgument,
+        Reason::InvalidRequest | Reason::KeyKindMismatch | Reason::CountTooLarge => {
+            Code::InvalidArgument
+        }
         Reason::RequestIdReused
         | Reason::RequestIdRequired
         | Reason::RequestIdUnsupported
         | Reason::RequestIdExpired
+        | Reason::KeysMaxReached
         | Reason::WrongState
         | Reason::LeaseLost
         | Reason::ClusterMismatch => Code::FailedPrecondition,
@@ -191,8 +194,7 @@ fn code_of(reason: Reason) -> Code {
         Reason::NamespaceExists | Reason::NodeExists => Code::AlreadyExists,
         Reason::HandoverLost => Code::Aborted,
         Reason::NumbersExhausted | Reason::FormatEnded => Code::OutOfRange,
-        Reason::KeysMaxReached
-        | Reason::Busy
+        Reason::Busy
         | Reason::MemoryFull
         | Reason::DiskReserve
         | Reason::RequestIdsFull

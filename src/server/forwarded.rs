@@ -1,16 +1,18 @@
 //! Answers the requests that followers forward: a stream of sequence requests from each follower, and single
-//! administrative requests.
+//! operations.
 //!
 //! Invariant: a forwarded request is never forwarded again. If this node does not lead, the reply says who
 //! does.
 
 use std::{collections::VecDeque, sync::Arc};
 
+use bytes::Bytes;
 use futures::{
     FutureExt, Stream, StreamExt, TryStreamExt,
+    future::{self, BoxFuture},
     stream::{BoxStream, FuturesUnordered},
 };
-use prost::Message;
+use prost::{DecodeError, Message};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -18,15 +20,15 @@ use tonic::Status;
 
 use super::{deadline::deadline_in, services::answer};
 use crate::{
-    allocator::{KEYS_AT_ONCE, SECTION_COUNTS},
+    allocator::KEYS_AT_ONCE,
     node::{
         Asked, Caller, Failure, MERGED_BYTES_MAX, NodeContext, NotLed, Origin, Reservation,
-        SequenceRequest, leader_of,
+        SequenceRequest, Served, leader_of,
     },
     proto::{
         peer::{
             AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
-            ForwardRequests, NotLeader, administer_reply, forward_reply, forward_request::Request,
+            ForwardRequests, NotLeader, administer_reply, forward_reply,
         },
         refusal,
     },
@@ -65,29 +67,33 @@ pub fn answer_stream(
     sent.map_ok(|ReplyBatch { replies, .. }| ForwardReplies { replies }).boxed()
 }
 
-/// Answers an administrative request. The memory that the reply holds until it is sent comes with it.
+/// Has an operation carried out for a follower. The memory that the reply holds until it is sent comes with it.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if the message holds no request, and the group's error if the sender is refused. A request
-/// that fails is a reply.
+/// UNIMPLEMENTED if this node knows no such operation of a leader's, and the group's error if the sender is refused. An
+/// operation that fails is a reply.
 pub async fn administer(
     context: &Arc<NodeContext>, message: AdministerRequest,
 ) -> Result<(AdministerReply, Option<Reservation>), Status> {
     use administer_reply::Reply;
     context.group.check_header(message.header.as_ref())?;
-    let request = message
-        .request
-        .ok_or_else(|| Status::invalid_argument("the message holds no administrative request"))?;
+    let operation = Served::by_leader(&message.method).ok_or_else(|| {
+        refusal!(Unsupported, "no leader of this release carries out {:?}", message.method)
+    })?;
     let deadline = deadline_in(message.budget_ms, &context.config);
     let origin = Origin::Peer { namespace: None };
     let caller = message.caller.map(|network| context.callers.caller(network));
-    let administering = context.administer_for_caller(request, origin, deadline);
-    let (reply, reserved) = match Caller::scope(caller, administering).await {
-        Ok(answer) => answer,
+    let calling = context.call(operation, message.message, origin, deadline);
+    let (reply, mut reserved) = match Caller::scope(caller, calling).await {
+        Ok((answer, reserved)) => (Reply::Answer(answer), reserved),
         Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),
         Err(Failure::NotLeader(why)) => (Reply::NotLeader(not_leader(&why)), None),
     };
-    Ok((AdministerReply { reply: Some(reply) }, reserved))
+    let reply = AdministerReply { reply: Some(reply) };
+    if let Some(reserved) = &mut reserved {
+        reserved.resize(2 * reply.encoded_len());
+    }
+    Ok((reply, reserved))
 }
 
 /// Answers the requests of one follower as they arrive, in any order. Replies that are ready at the same time
@@ -134,15 +140,11 @@ async fn answer_requests(
                 }
                 let mut keys = 0;
                 for request in message.requests {
-                    keys += match request.request {
-                        Some(Request::RaiseSections(_)) => SECTION_COUNTS * keys_of(&request),
-                        _ => keys_of(&request),
-                    };
                     if caller.as_ref().map(|known| known.network()) != request.caller {
                         caller = request.caller.map(|network| context.callers.caller(network));
                     }
-                    let answering = answer_request(context.clone(), request);
-                    let mut answering = Box::pin(Caller::scope(caller.clone(), answering));
+                    let (cost, mut answering) = answering(&context, caller.clone(), request);
+                    keys += cost;
                     match (&mut answering).now_or_never() {
                         Some(reply) => ready.push_back(reply),
                         None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
@@ -154,17 +156,6 @@ async fn answer_requests(
                 }
             }
         }
-    }
-}
-
-/// How many keys, or sections, a request asks for.
-fn keys_of(request: &ForwardRequest) -> usize {
-    match &request.request {
-        Some(Request::NextMany(many)) => many.ids.len() + many.names.len(),
-        Some(Request::RaiseMany(many)) => many.ids.len() + many.names.len(),
-        Some(Request::CurrentMany(many)) => many.ids.len() + many.names.len(),
-        Some(Request::RaiseSections(many)) => many.ids.len(),
-        _ => 1,
     }
 }
 
@@ -182,49 +173,77 @@ fn next_batch(ready: &mut VecDeque<MeteredReply>) -> ReplyBatch {
     batch
 }
 
+/// How a request of one kind is answered.
+struct Answering {
+    method: &'static str,
+    answer: Answer,
+}
+
+/// Finds what a request costs, in keys, and what answers it.
+type Answer = fn(Arc<NodeContext>, Option<Arc<Caller>>, ForwardRequest) -> (usize, ReplyFuture);
+
+type ReplyFuture = BoxFuture<'static, MeteredReply>;
+
+/// All kinds.
+static SEQUENCES: &[Answering] = include!(concat!(env!("OUT_DIR"), "/sequences.rs"));
+
+const fn sequence<Q: SequenceRequest>() -> Answering {
+    Answering {
+        method: Q::METHOD,
+        answer: |context, caller, request| {
+            let message = Q::decode(request.message.clone());
+            let cost = message.as_ref().map_or(1, SequenceRequest::cost);
+            let answering = answer_request(context, message, request);
+            (cost, Caller::scope(caller, answering).boxed())
+        },
+    }
+}
+
+/// What answers a request, and what that costs, in keys.
+fn answering(
+    context: &Arc<NodeContext>, caller: Option<Arc<Caller>>, request: ForwardRequest,
+) -> (usize, ReplyFuture) {
+    let kind = SEQUENCES.iter().find(|kind| kind.method.as_bytes() == &request.method[..]);
+    match kind {
+        Some(kind) => (kind.answer)(context.clone(), caller, request),
+        None => {
+            let method = request.method.escape_ascii();
+            let refusal = refusal!(Unsupported, "no leader of this release answers {method}");
+            let reply = reply_of(request.id, Err(refusal.into()));
+            (1, future::ready(reply).boxed())
+        }
+    }
+}
+
 /// Answers one forwarded request, and records how long it took.
 #[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
-async fn answer_request(context: Arc<NodeContext>, request: ForwardRequest) -> MeteredReply {
-    use forward_reply::Reply;
+async fn answer_request<Q: SequenceRequest>(
+    context: Arc<NodeContext>, message: Result<Q, DecodeError>, request: ForwardRequest,
+) -> MeteredReply {
     let arrived = Instant::now();
     let deadline = deadline_in(request.budget_ms, &context.config);
     let origin = Origin::Peer { namespace: request.namespace_id.map(NamespaceId) };
-    let due = (origin, deadline);
-    let answered = match request.request {
-        Some(Request::Next(next)) => serve(&context, next, due, Reply::Next).await,
-        Some(Request::NextMany(many)) => serve(&context, many, due, Reply::NextMany).await,
-        Some(Request::Raise(raise)) => serve(&context, raise, due, Reply::Raise).await,
-        Some(Request::RaiseMany(many)) => serve(&context, many, due, Reply::RaiseMany).await,
-        Some(Request::RaiseSections(many)) => serve(&context, many, due, Reply::RaiseMany).await,
-        Some(Request::CurrentMany(many)) => serve(&context, many, due, Reply::CurrentMany).await,
-        Some(Request::Current(current)) => serve(&context, current, due, Reply::Current).await,
-        None => Err(refusal!(InvalidRequest, "the forwarded message holds no request").into()),
+    let answered = match message {
+        Ok(message) => answer(&context, &Asked::new(message), origin, deadline).await,
+        Err(error) => Err(refusal!(InvalidRequest, "{}: {error}", Q::METHOD).into()),
     };
-    let (reply, reservation) = answered.unwrap_or_else(|failure| match failure {
-        Failure::Refused(refusal) => (Reply::Error(refusal.into()), None),
-        Failure::NotLeader(why) => (Reply::NotLeader(not_leader(&why)), None),
-    });
     let spans = &context.metrics.forwarded_request_seconds;
     spans.observe(arrived.elapsed(), 1);
-    let reply = ForwardReply { id: request.id, reply: Some(reply) };
-    MeteredReply { reply, reservation }
+    let answered = answered.map(|(answer, reserved)| (answer.encode_to_vec().into(), reserved));
+    reply_of(request.id, answered)
+}
+
+fn reply_of(id: u64, answered: Result<(Bytes, Option<Reservation>), Failure>) -> MeteredReply {
+    use forward_reply::Reply;
+    let (reply, reservation) = match answered {
+        Ok((answer, reservation)) => (Reply::Answer(answer), reservation),
+        Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),
+        Err(Failure::NotLeader(why)) => (Reply::NotLeader(not_leader(&why)), None),
+    };
+    MeteredReply { reply: ForwardReply { id, reply: Some(reply) }, reservation }
 }
 
 /// Tells the follower who leads, and whether it takes the namespace for another one.
 fn not_leader(NotLed { now, other_namespace }: &NotLed) -> NotLeader {
     NotLeader { term: now.term, leader: leader_of(now), other_namespace: *other_namespace }
-}
-
-/// Serves the sequence request in `message`, from whom and until when `due` says. Also returns the memory that is reserved for
-/// the reply.
-///
-/// # Errors
-/// As [`answer`].
-async fn serve<Q: SequenceRequest>(
-    context: &Arc<NodeContext>, message: Q, (origin, deadline): (Origin, Instant),
-    reply: impl FnOnce(Q::Answer) -> forward_reply::Reply,
-) -> Result<(forward_reply::Reply, Option<Reservation>), Failure> {
-    let asked = Asked::new(message);
-    let (answer, reserved) = answer(context, &asked, origin, deadline).await?;
-    Ok((reply(answer), reserved))
 }

@@ -5,9 +5,8 @@
 //! site's page asks for. `request.rs` reads the deadline,
 //! the path and the query. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
 //! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `operations.rs` is made
-//! from what `proto` describes for HTTP: the operations on namespaces. It, `gaps.rs`, `keys.rs`, `members.rs` and `status.rs`
-//! ask the leader. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers clients of other id generators
-//! in the form that they know. `page.rs` is the status page, and `openapi.rs` describes the API.
+//! from what `proto` describes for HTTP (`google.api.http`). `export.rs` streams what this node knows if it leads. `drop_in.rs` answers clients of other id generators in the
+//! form that they know. `page.rs` is the status page, and `openapi.rs` describes the API.
 //!
 //! Invariant: a number is written as a string unless the caller asks for another form, or knows no other. In
 //! JavaScript, and wherever else numbers are floating, those above 2^53 would be rounded.
@@ -18,10 +17,7 @@ mod drop_in;
 mod export;
 mod floors;
 pub mod foreign_page;
-mod gaps;
 mod ids;
-mod keys;
-mod members;
 mod no_route;
 mod number;
 mod numbers;
@@ -31,7 +27,6 @@ mod page;
 mod problem;
 mod request;
 mod serve;
-mod status;
 
 use std::sync::Arc;
 
@@ -88,27 +83,13 @@ fn api(context: &Arc<NodeContext>) -> Router<Arc<NodeContext>> {
     let of_key = "/v1/namespaces/{namespace}/keys/{key}";
     Router::new()
         .merge(operations::routes())
-        .route("/v1/namespaces/{namespace}/gaps", get(gaps::gaps))
-        .route("/v1/formats", get(ids::formats))
-        .route("/v1/formats/{format}", get(ids::explain))
-        .route("/v1/formats/{format}/ids/{id}", get(ids::decode))
-        .route("/v1/namespaces/{namespace}/keys", get(keys::list))
         .route("/v1/namespaces/{namespace}/export", get(export::export))
-        .route("/v1/namespaces/{namespace}/keys/{key}/explanation", get(keys::explain))
         .route(of_key, get(numbers::current).route_layer(timed.clone()))
-        .route("/v1/status", get(status::status))
         // Nobody may give the answers of these routes again: the next one is another.
         .layer(map_response(async |answer: Response| uncacheable(answer)))
         .route(of_key, post(floors::of_key).route_layer(timed.clone()))
         .route("/v1/namespaces/{namespace}", post(floors::of_namespace.layer(timed.clone())))
         .route("/v1/namespaces/{namespace}/ids:next", post(ids::next.layer(timed)))
-        .route("/v1/cluster:found", post(members::found))
-        .route("/v1/members", post(members::add))
-        .route(
-            "/v1/members/{id}",
-            post(members::promote).patch(members::update).delete(members::remove),
-        )
-        .route("/v1/leader:transfer", post(members::transfer))
 }
 
 /// `GET /`: a number for clients of Yuewen's generator, if they are served, or else the status page.

@@ -8,9 +8,10 @@
 //! 2. `addressee.rs` refuses what is meant for another cluster. `unfinished.rs` limits the memory of a message that arrives in
 //!    parts, and `peer_body.rs` what strangers send to the peer port; `arrival.rs` knows when either is late. The gRPC library
 //!    decodes the whole message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
-//!    `NextMany`, `admin.rs`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
-//! 3. The service reads the deadline (`deadline.rs`), has the message checked (`Asked`), and calls `NodeContext::serve` or
-//!    `NodeContext::administer` of [`crate::node`]. The node answers, or asks the leader.
+//!    `NextMany`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
+//! 3. The service reads the deadline (`deadline.rs`), has the message checked (`Asked`), and calls `NodeContext::serve` of
+//!    [`crate::node`]. The node answers, or asks the leader. The methods that `proto` calls served by the leader or the asked
+//!    node have no service: `operations.rs` passes their messages on as they are.
 //! 4. The answer is a message. A failure becomes a gRPC status and is counted (`errors.rs`).
 //!
 //! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages.
@@ -19,8 +20,6 @@
 
 mod accept;
 mod addressee;
-mod admin;
-mod administer;
 mod arrival;
 mod calls;
 mod connections;
@@ -40,6 +39,7 @@ mod inspected_body;
 mod listeners;
 mod made_ids;
 mod metrics;
+mod operations;
 mod patient_socket;
 mod peer;
 mod peer_body;
@@ -79,7 +79,7 @@ use crate::{
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
-        v1::{admin_server::AdminServer, ids_server::IdsServer, sequencer_server::SequencerServer},
+        v1::{ids_server::IdsServer, sequencer_server::SequencerServer},
     },
 };
 
@@ -167,18 +167,17 @@ impl Services {
         };
         // At most one description waits while another one is sent.
         let described = holding(self.context.request_memory.clone(), 2 * PUBLIC_DESCRIPTORS.len());
-        Ok(Routes::new(
+        let routes = Routes::new(
             SequencerServer::new(self.clone()).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
-        )
-        .add_service(
-            AdminServer::new(self.clone()).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
         )
         .add_service(
             IdsServer::new(self.clone()).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
         )
         .add_service(HealthServer::new(self.clone()))
         .add_service(described.named_layer(reflection().build_v1()?))
-        .add_service(described.named_layer(reflection().build_v1alpha()?)))
+        .add_service(described.named_layer(reflection().build_v1alpha()?));
+        let operations = operations::routes(&self.context);
+        Ok(Routes::from(routes.into_axum_router().merge(operations)))
     }
 
     /// Serves the peer port.

@@ -34,7 +34,7 @@ pub fn key<'a>(kind: KeyKind, namespace: &str, written: &'a [u8]) -> Result<Key<
 pub fn id(namespace: &str, written: &[u8]) -> Result<u64, Refusal> {
     integer(written).ok_or_else(|| {
         refusal!(
-            InvalidRequest,
+            KeyKindMismatch,
             "namespace '{namespace}' takes ids from 0 to {} as keys, not '{}'",
             u64::MAX,
             shown(written)

@@ -11,7 +11,11 @@ use std::{
 
 use ratchet::{
     clock::{BootClock, Clock},
-    node::{Config, Node, Seams},
+    node::{Config, Node, NodeContext, Seams},
+    proto::{
+        Refusal,
+        v1::{FoundRequest, FoundResponse},
+    },
     storage::StoreOptions,
 };
 use tempfile::TempDir;
@@ -32,6 +36,14 @@ pub struct Cluster {
     clock: Arc<dyn Clock>,
 }
 
+/// Has a node found a cluster.
+pub async fn have_it_found(
+    node: &Arc<NodeContext>, deadline: Instant,
+) -> Result<FoundResponse, Refusal> {
+    let (founded, _) = node.ask(&FoundRequest {}, deadline).await?;
+    Ok(founded)
+}
+
 impl Cluster {
     /// `n` founding nodes, configured by `change`, started, founded, and answering.
     pub async fn start(n: u64, change: impl Fn(&mut Config)) -> Cluster {
@@ -46,7 +58,7 @@ impl Cluster {
     /// Founds the cluster, unless it is founded. Its nodes must run.
     pub async fn found(&self) {
         let (_, node) = self.nodes.iter().next().expect("a running node");
-        let founded = node.context().found(Instant::now() + PATIENCE).await;
+        let founded = have_it_found(node.context(), Instant::now() + PATIENCE).await;
         founded.expect("the cluster is founded");
     }
 

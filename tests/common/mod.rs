@@ -26,9 +26,9 @@ use ratchet::proto::{
     Refusal,
     v1::{
         AddNodeRequest, CurrentRequest, FoundRequest, FoundResponse, Key, MembershipResponse,
-        NextManyRequest, NextRequest, NextResponse, NodeRequest, StatusRequest, StatusResponse,
-        TransferLeadershipRequest, TransferLeadershipResponse, admin_client::AdminClient,
-        key::Kind, sequencer_client::SequencerClient,
+        NextManyRequest, NextRequest, NextResponse, PromoteNodeRequest, RemoveNodeRequest,
+        StatusRequest, StatusResponse, TransferLeadershipRequest, TransferLeadershipResponse,
+        admin_client::AdminClient, key::Kind, sequencer_client::SequencerClient,
     },
 };
 use tokio::{
@@ -251,13 +251,13 @@ impl Client {
 
     /// Makes a learner a voter, without force.
     pub async fn promote_node(&mut self, id: u64) -> Result<MembershipResponse, Status> {
-        let answer = self.admin.promote_node(NodeRequest { id, force: false });
+        let answer = self.admin.promote_node(PromoteNodeRequest { id, force: false });
         answer.await.map(|answer| answer.into_inner())
     }
 
     /// Removes a member, without force.
     pub async fn remove_node(&mut self, id: u64) -> Result<MembershipResponse, Status> {
-        let answer = self.admin.remove_node(NodeRequest { id, force: false });
+        let answer = self.admin.remove_node(RemoveNodeRequest { id, force: false });
         answer.await.map(|answer| answer.into_inner())
     }
 }

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ratchet::proto::{
-    peer::{administer_reply::Reply, administer_request::Request},
-    v1::{AddNodeRequest, NodeRequest, TransferLeadershipRequest},
+use ratchet::proto::v1::{
+    AddNodeRequest, MembershipResponse, PromoteNodeRequest, RemoveNodeRequest,
+    TransferLeadershipRequest,
 };
 use ratchet_jepsen::history::Action;
 use tokio::{sync::mpsc::UnboundedReceiver, task::JoinSet};
@@ -56,26 +56,27 @@ async fn see_to_one(world: Arc<World>, job: Job) {
 
 async fn carry_out(world: &World, job: Job) -> String {
     let patience = Duration::from_secs(1);
-    let ask = |asked, request| administer(world, asked, request, patience);
     match job {
         Job::Transfer { asked, to } => {
-            let transfer = Request::TransferLeadership(TransferLeadershipRequest { to });
-            outcome(world, &ask(asked, transfer).await)
+            let transfer = TransferLeadershipRequest { to };
+            match administer(world, asked, transfer, patience).await {
+                Ok(now) => format!("node {} leads term {}", now.leader, now.term),
+                Err(status) => world.legible(&status),
+            }
         }
         Job::Grow { asked, id } => {
             let peer_address = peer_address(id).to_string();
-            let add = Request::AddNode(AddNodeRequest { id, peer_address });
-            let added = ask(asked, add).await;
+            let add = AddNodeRequest { id, peer_address };
+            let added = administer(world, asked, add, patience).await;
             if added.is_err() {
                 return outcome(world, &added);
             }
-            outcome(
-                world,
-                &ask(asked, Request::PromoteNode(NodeRequest { id, force: false })).await,
-            )
+            let promote = PromoteNodeRequest { id, force: false };
+            outcome(world, &administer(world, asked, promote, patience).await)
         }
         Job::Shrink { asked, id } => {
-            let removed = ask(asked, Request::RemoveNode(NodeRequest { id, force: false })).await;
+            let remove = RemoveNodeRequest { id, force: false };
+            let removed = administer(world, asked, remove, patience).await;
             if removed.is_ok() {
                 // Its process goes on, since nobody stops it.
                 world.with(id, |machine| machine.condition = Condition::Gone);
@@ -85,11 +86,9 @@ async fn carry_out(world: &World, job: Job) -> String {
     }
 }
 
-fn outcome(world: &World, reply: &Result<Reply, tonic::Status>) -> String {
-    match reply {
-        Ok(Reply::Membership(now)) => format!("voters {:?}", now.voters),
-        Ok(Reply::Transfer(now)) => format!("node {} leads term {}", now.leader, now.term),
-        Ok(_) => "done".to_owned(),
+fn outcome(world: &World, changed: &Result<MembershipResponse, tonic::Status>) -> String {
+    match changed {
+        Ok(now) => format!("voters {:?}", now.voters),
         Err(status) => world.legible(status),
     }
 }

@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ratchet::proto::{
-    peer::{administer_reply::Reply, administer_request::Request},
-    v1::{self, key::Kind},
-};
+use ratchet::proto::v1::{self, key::Kind};
 use ratchet_jepsen::history::Action;
 
 use crate::{
@@ -59,15 +56,11 @@ fn numbers_got(record: &Record, key: &str) -> (u64, u64) {
 }
 
 async fn explained(world: &World, namespace: &str, id: u64) -> Option<v1::Explanation> {
-    let request = Request::Explain(v1::ExplainRequest {
+    let request = v1::ExplainRequest {
         namespace: namespace.to_owned(),
         key: Some(v1::Key { kind: Some(Kind::Id(id)) }),
-    });
-    let told = administer(world, world.leader()?, request, Duration::from_secs(1)).await;
-    match told {
-        Ok(Reply::Explanation(known)) => Some(known),
-        _ => None,
-    }
+    };
+    administer(world, world.leader()?, request, Duration::from_secs(1)).await.ok()
 }
 
 fn compare(known: &v1::Explanation, (got, greatest): (u64, u64)) -> Result<(), String> {

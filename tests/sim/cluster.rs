@@ -14,6 +14,7 @@ use ratchet::{
     clock::Clock,
     metrics::{Metrics, SkipCause, TermStart},
     node::{Addresses, Config, Node, NodeContext, Seams},
+    proto::{Refusal, v1::FoundRequest},
     server::Services,
 };
 use tokio_util::sync::CancellationToken;
@@ -238,14 +239,16 @@ impl World {
     /// Has a founder found the cluster, again and again until one of them has. All are asked at the same time.
     async fn found(self: Arc<Self>, id: Host, context: Arc<NodeContext>) {
         while !self.is_founded.load(Relaxed) {
-            match context.found(tokio::time::Instant::now() + FOUNDING_PATIENCE).await {
-                Ok(answer) => {
+            let deadline = tokio::time::Instant::now() + FOUNDING_PATIENCE;
+            match context.ask(&FoundRequest {}, deadline).await {
+                Ok((answer, _)) => {
                     self.is_founded.store(true, Relaxed);
                     let text = format!("node {id} says so, founded: {}", answer.founded);
                     self.trace.event(clock::now(), "founded", text);
                 }
                 Err(status) => {
-                    let text = format!("node {id}: {}", self.legible(&status.into()));
+                    let text =
+                        format!("node {id}: {}", self.legible(&Refusal::from(status).into()));
                     self.trace.event(clock::now(), "not founded", text);
                     tokio::time::sleep(FOUNDING_PAUSE).await;
                 }

@@ -11,13 +11,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ratchet::{
-    metrics::SkipCause,
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request},
-        v1::GapsRequest,
-    },
-};
+use ratchet::{metrics::SkipCause, proto::v1::GapsRequest};
 use ratchet_jepsen::history::Action;
 
 use crate::{
@@ -73,10 +67,9 @@ async fn booked_of(
 ) -> Result<[u64; BOOKED.len()], String> {
     let until = clock::now() + patience;
     loop {
-        let request = Request::Gaps(GapsRequest { namespace: namespace.to_owned(), days: 0 });
+        let request = GapsRequest { namespace: namespace.to_owned(), days: 0 };
         if let Some(leader) = world.leader()
-            && let Ok(Reply::Gaps(told)) =
-                administer(world, leader, request, Duration::from_secs(1)).await
+            && let Ok(told) = administer(world, leader, request, Duration::from_secs(1)).await
         {
             let skipped: Vec<_> = told.days.into_iter().flat_map(|day| day.skipped).collect();
             return Ok(BOOKED.map(|cause| {

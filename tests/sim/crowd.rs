@@ -8,12 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use rand::{RngExt, rngs::StdRng};
-use ratchet::proto::{
-    peer::administer_request::Request,
-    v1::{
-        CreateNamespaceRequest, CurrentManyRequest, KeyKind, NextManyRequest,
-        UpdateNamespaceRequest,
-    },
+use ratchet::proto::v1::{
+    CreateNamespaceRequest, CurrentManyRequest, KeyKind, NextManyRequest, UpdateNamespaceRequest,
 };
 use tonic::Status;
 
@@ -93,12 +89,12 @@ pub async fn change(world: Arc<World>, record: Arc<Record>, step: u64, mut rng: 
         let namespace = namespace[rng.random_range(0..namespace.len())];
         let has_max = [DENSE.namespace, NAMED.namespace].contains(&namespace);
         max += MAX_STEP;
-        let update = Request::UpdateNamespace(UpdateNamespaceRequest {
+        let update = UpdateNamespaceRequest {
             namespace: namespace.to_owned(),
             step: Some(rng.random_range(1..=2 * step)),
             max: has_max.then_some(max),
             ..UpdateNamespaceRequest::default()
-        });
+        };
         let node = some_node(&world, &mut rng);
         if administer(&world, node, update, Duration::from_secs(1)).await.is_ok() {
             world.trace.note(clock::now(), "namespace changed", (namespace, node));

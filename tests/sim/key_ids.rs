@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use rand::{RngExt, rngs::StdRng};
 use ratchet::proto::{
-    peer::{IdNumbers, TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request},
+    peer::{IdNumbers, TakeIdNumbersRequest},
     v1::{self, CreateNamespaceRequest, key::Kind},
 };
 use ratchet_jepsen::history::Action;
@@ -43,11 +43,11 @@ pub async fn recreate(world: Arc<World>, record: Arc<Record>, step: u64, mut rng
     while !record.is_stopped() {
         tokio::time::sleep(Duration::from_millis(rng.random_range(500..4_000))).await;
         let (name, _) = [TIMED, DATED][rng.random_range(0..2)];
-        let delete = Request::DeleteNamespace(v1::DeleteNamespaceRequest {
+        let delete = v1::DeleteNamespaceRequest {
             namespace: name.to_owned(),
             confirm: name.to_owned(),
             forget: false,
-        });
+        };
         let members: Vec<Host> = world.members().into_iter().collect();
         let node = members[rng.random_range(0..members.len())];
         // Whether or not it is there by then.
@@ -72,8 +72,8 @@ pub async fn keep_asking(world: Arc<World>, record: Arc<Record>, mut rng: StdRng
         };
         let invoked = clock::now();
         let patience = Duration::from_millis(rng.random_range(50..1_500));
-        let answer = administer(&world, node, Request::TakeIdNumbers(take), patience).await;
-        if let Ok(Reply::IdNumbers(numbers)) = answer {
+        let answer = administer(&world, node, take, patience).await;
+        if let Ok(numbers) = answer {
             note(&world, &record, node, (namespace, key), &numbers, invoked);
         }
         tokio::time::sleep(Duration::from_millis(rng.random_range(0..40))).await;

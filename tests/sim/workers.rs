@@ -8,9 +8,8 @@ use std::{
 };
 
 use rand::{RngExt, rngs::StdRng};
-use ratchet::proto::{
-    peer::{administer_reply::Reply, administer_request::Request},
-    v1::{self, CreateNamespaceRequest, HeldWorker, LeaseWorkerRequest, WorkerLease},
+use ratchet::proto::v1::{
+    self, CreateNamespaceRequest, HeldWorker, LeaseWorkerRequest, WorkerLease,
 };
 
 use crate::{
@@ -66,11 +65,11 @@ pub async fn create(world: &World) {
 pub async fn recreate(world: Arc<World>, record: Arc<Record>, mut rng: StdRng) {
     while !record.is_stopped() {
         tokio::time::sleep(Duration::from_millis(rng.random_range(500..4_000))).await;
-        let delete = Request::DeleteNamespace(v1::DeleteNamespaceRequest {
+        let delete = v1::DeleteNamespaceRequest {
             namespace: NAMESPACE.to_owned(),
             confirm: NAMESPACE.to_owned(),
             forget: false,
-        });
+        };
         let node = some_node(&world, &mut rng);
         // Whether or not it is there by then.
         drop(administer(&world, node, delete, Duration::from_secs(1)).await);
@@ -124,11 +123,8 @@ async fn hold(
         let used_ms = rng.random_range(from..=ceiling);
         // Nothing is used from here on, whether or not the release is heard.
         chunks.note(worker, token, (from, used_ms))?;
-        let release = Request::ReleaseWorker(v1::ReleaseWorkerRequest {
-            namespace: NAMESPACE.to_owned(),
-            held: Some(held),
-            used_ms,
-        });
+        let release =
+            v1::ReleaseWorkerRequest { namespace: NAMESPACE.to_owned(), held: Some(held), used_ms };
         let node = some_node(world, rng);
         drop(administer(world, node, release, Duration::from_millis(500)).await);
     }
@@ -136,38 +132,30 @@ async fn hold(
 }
 
 /// A request for a worker id.
-pub fn lease(holder: &str) -> Request {
-    Request::LeaseWorker(LeaseWorkerRequest {
+pub fn lease(holder: &str) -> LeaseWorkerRequest {
+    LeaseWorkerRequest {
         namespace: NAMESPACE.to_owned(),
         holder: holder.to_owned(),
         renew: None,
         further: false,
-    })
+    }
 }
 
 /// A request that gives a worker id back, unused.
-pub fn release(lease: &WorkerLease) -> Request {
+pub fn release(lease: &WorkerLease) -> v1::ReleaseWorkerRequest {
     let held = Some(HeldWorker { worker: lease.worker, token: lease.token });
     let namespace = NAMESPACE.to_owned();
-    Request::ReleaseWorker(v1::ReleaseWorkerRequest { namespace, held, used_ms: 0 })
+    v1::ReleaseWorkerRequest { namespace, held, used_ms: 0 }
 }
 
 /// Leases a worker id, or renews a lease; `None` without an answer, or with another one.
 async fn ask(
     world: &World, holder: &str, renew: Option<HeldWorker>, rng: &mut StdRng,
 ) -> Option<WorkerLease> {
-    let lease = Request::LeaseWorker(LeaseWorkerRequest {
-        namespace: NAMESPACE.to_owned(),
-        holder: holder.to_owned(),
-        renew,
-        further: false,
-    });
+    let lease = LeaseWorkerRequest { renew, ..lease(holder) };
     let patience = Duration::from_millis(rng.random_range(50..1_000));
     let node = some_node(world, rng);
-    match administer(world, node, lease, patience).await {
-        Ok(Reply::WorkerLease(lease)) => Some(lease),
-        Ok(_) | Err(_) => None,
-    }
+    administer(world, node, lease, patience).await.ok()
 }
 
 fn some_node(world: &World, rng: &mut StdRng) -> Host {

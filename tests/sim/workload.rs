@@ -15,8 +15,7 @@ use rand::{RngExt, rngs::StdRng};
 use ratchet::{
     node::{Asked, Failure, Origin, SequenceRequest},
     proto::{
-        Refusal,
-        peer::{administer_reply::Reply, administer_request::Request},
+        Operation, Refusal,
         v1::{
             self, CreateNamespaceRequest, CurrentRequest, NextManyRequest, NextRequest,
             RaiseRequest, RaiseSectionsRequest, key::Kind,
@@ -295,15 +294,15 @@ pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'st
 }
 
 /// Has `node` see to an administrative request.
-pub async fn administer(
-    world: &World, node: Host, request: Request, patience: Duration,
-) -> Result<Reply, Status> {
+pub async fn administer<Q: Operation + Clone>(
+    world: &World, node: Host, request: Q, patience: Duration,
+) -> Result<Q::Answer, Status> {
     let call = world.network.call((CLIENTS, node), Delivery::Once, patience, request, {
         move |to, request| {
             async move {
                 let deadline = tokio::time::Instant::now() + patience * 9 / 10;
-                let asked = to.shared.administer(request, Origin::Client, deadline);
-                asked.await.map_err(status)
+                let asked = to.shared.ask(&request, deadline).await;
+                asked.map(|(answer, _)| answer).map_err(status)
             }
             .boxed()
         }
@@ -345,22 +344,22 @@ pub async fn recreate(world: Arc<World>, mut rng: StdRng, stop: Arc<AtomicBool>)
         let node = members[rng.random_range(0..members.len())];
         if rng.random_bool(0.5) {
             // Callers ask already. After the first number, it is refused.
-            let reshape = Request::UpdateNamespace(v1::UpdateNamespaceRequest {
+            let reshape = v1::UpdateNamespaceRequest {
                 namespace: AGAIN[0].0.to_owned(),
                 section_size: Some([1, 10][rng.random_range(0..2)]),
                 ..v1::UpdateNamespaceRequest::default()
-            });
+            };
             let reshaped = administer(&world, node, reshape, Duration::from_secs(1)).await;
             world.trace.note(clock::now(), "namespace reshaped", (node, reshaped.is_ok()));
         }
         tokio::time::sleep(Duration::from_millis(rng.random_range(300..2_500))).await;
         let members: Vec<Host> = world.members().into_iter().collect();
         let node = members[rng.random_range(0..members.len())];
-        let delete = Request::DeleteNamespace(v1::DeleteNamespaceRequest {
+        let delete = v1::DeleteNamespaceRequest {
             namespace: AGAIN[0].0.to_owned(),
             confirm: AGAIN[0].0.to_owned(),
             forget: false,
-        });
+        };
         let deleted = administer(&world, node, delete, Duration::from_secs(1)).await;
         if deleted.is_ok() {
             world.trace.note(clock::now(), "namespace deleted", node);
@@ -374,8 +373,7 @@ pub async fn create_namespace(world: &World, namespace: CreateNamespaceRequest) 
         // Any of them may be down, or removed.
         let members: Vec<Host> = world.members().into_iter().collect();
         let node = members[attempt % members.len()];
-        let request = Request::CreateNamespace(namespace.clone());
-        let done = administer(world, node, request, Duration::from_secs(1)).await;
+        let done = administer(world, node, namespace.clone(), Duration::from_secs(1)).await;
         match done {
             Ok(_) => break,
             Err(status) if status.code() == tonic::Code::AlreadyExists => break,
@@ -386,9 +384,5 @@ pub async fn create_namespace(world: &World, namespace: CreateNamespaceRequest) 
 
 /// What a node answers to a request for its status.
 pub async fn status_at(world: &World, node: Host) -> Option<v1::StatusResponse> {
-    let request = Request::Status(v1::StatusRequest {});
-    match administer(world, node, request, Duration::from_millis(500)).await {
-        Ok(Reply::Status(status)) => Some(status),
-        _ => None,
-    }
+    administer(world, node, v1::StatusRequest {}, Duration::from_millis(500)).await.ok()
 }

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{
     node::Config,
     proto::{
-        peer::{TakeIdNumbersRequest, administer_reply::Reply, administer_request::Request},
+        peer::TakeIdNumbersRequest,
         reason_of,
         v1::{self, NextRequest, Reason},
     },
@@ -142,7 +142,6 @@ impl Script {
     async fn have_it_lead(&mut self, node: Host) {
         let transfer = v1::TransferLeadershipRequest { to: Some(node) };
         let asked = self.rng.random_range(1..=FOUNDERS);
-        let transfer = Request::TransferLeadership(transfer);
         // Whether or not it is done, it is looked at who leads.
         drop(administer(&self.world, asked, transfer, PATIENCE).await);
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -208,35 +207,34 @@ impl Script {
     async fn ask(&mut self, door: Door) -> Result<Result<(), Status>, String> {
         let node = self.rng.random_range(1..=FOUNDERS);
         let take = |(namespace, format): (&str, &str)| {
-            Request::TakeIdNumbers(TakeIdNumbersRequest {
+            let take = TakeIdNumbersRequest {
                 namespace: namespace.to_owned(),
                 format: format.to_owned(),
                 key: workload::key(1),
                 count: 1,
-            })
+            };
+            administer(&self.world, node, take, PATIENCE)
         };
-        let request = match door {
-            Door::Lease => workers::lease("wrong clock"),
-            Door::Timed => take(TIMED),
-            Door::Dated => take(DATED),
-        };
-        let (time_ms, may_be_off_ms) = match administer(&self.world, node, request, PATIENCE).await
-        {
-            Ok(Reply::WorkerLease(lease)) => {
-                let release = workers::release(&lease);
-                // Whether or not it is free then, others are.
-                drop(administer(&self.world, node, release, PATIENCE).await);
-                (lease.ceiling_ms, FAR_MS)
+        let format = Format::parse(TIMED.1).map_err(|error| error.to_string())?;
+        let told = match door {
+            Door::Lease => {
+                let lease = workers::lease("wrong clock");
+                let lease = administer(&self.world, node, lease, PATIENCE).await;
+                if let Ok(lease) = &lease {
+                    let release = workers::release(lease);
+                    // Whether or not it is free then, others are.
+                    drop(administer(&self.world, node, release, PATIENCE).await);
+                }
+                lease.map(|lease| (lease.ceiling_ms, FAR_MS))
             }
-            Ok(Reply::IdNumbers(numbers)) if numbers.date_ms > 0 => {
-                (numbers.date_ms, DAY_MS + FAR_MS)
-            }
-            Ok(Reply::IdNumbers(numbers)) => {
-                let format = Format::parse(TIMED.1).map_err(|error| error.to_string())?;
-                let number = *numbers.firsts.first().ok_or("no number of a key")?;
+            Door::Timed => take(TIMED).await.map(|numbers| {
+                let number = numbers.firsts.first().copied().unwrap_or_default();
                 (format.parts_of_number(number, 0).time_ms, FAR_MS)
-            }
-            Ok(reply) => return Err(format!("{door:?}: not an answer to that: {reply:?}")),
+            }),
+            Door::Dated => take(DATED).await.map(|numbers| (numbers.date_ms, DAY_MS + FAR_MS)),
+        };
+        let (time_ms, may_be_off_ms) = match told {
+            Ok(told) => told,
             Err(status) => {
                 let text = self.world.legible(&status);
                 self.world.trace.note(clock::now(), "no time", text);

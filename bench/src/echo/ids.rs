@@ -5,11 +5,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     Echo,
-    api::{
-        LeaseWorkerRequest, ListWorkersRequest, ListWorkersResponse, NextIdsRequest,
-        NextIdsResponse, ReleaseWorkerRequest, ReleaseWorkerResponse, TakeWorkerBackRequest,
-        TakeWorkerBackResponse, WorkerLease, ids_server::Ids,
-    },
+    api::{NextIdsRequest, NextIdsResponse, ids_server::Ids},
 };
 
 fn answer(request: &NextIdsRequest) -> NextIdsResponse {
@@ -35,29 +31,5 @@ impl Ids for Echo {
         let requests = requests.into_inner();
         let answers = requests.map(|request| request.map(|request| answer(&request)));
         Ok(Response::new(answers.boxed()))
-    }
-
-    async fn lease_worker(
-        &self, _: Request<LeaseWorkerRequest>,
-    ) -> Result<Response<WorkerLease>, Status> {
-        Err(Status::unimplemented("the echo has no worker ids"))
-    }
-
-    async fn release_worker(
-        &self, _: Request<ReleaseWorkerRequest>,
-    ) -> Result<Response<ReleaseWorkerResponse>, Status> {
-        Err(Status::unimplemented("the echo has no worker ids"))
-    }
-
-    async fn list_workers(
-        &self, _: Request<ListWorkersRequest>,
-    ) -> Result<Response<ListWorkersResponse>, Status> {
-        Err(Status::unimplemented("the echo has no worker ids"))
-    }
-
-    async fn take_worker_back(
-        &self, _: Request<TakeWorkerBackRequest>,
-    ) -> Result<Response<TakeWorkerBackResponse>, Status> {
-        Err(Status::unimplemented("the echo has no worker ids"))
     }
 }

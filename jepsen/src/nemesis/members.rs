@@ -13,7 +13,7 @@ use super::{
 use crate::{
     client::Client,
     network::Port,
-    proto::{AddNodeRequest, NodeRequest, TransferLeadershipRequest},
+    proto::{AddNodeRequest, PromoteNodeRequest, RemoveNodeRequest, TransferLeadershipRequest},
 };
 
 impl Injector {
@@ -64,13 +64,11 @@ impl Injector {
             peer_address: self.cluster.peer_address(new).to_string(),
         };
         retry("adding the new node", || add(next_client(), added.clone())).await?;
-        retry("promoting the new node", || promote(next_client(), request(new))).await?;
-        retry("removing the old node", || remove(next_client(), request(victim))).await
+        let promoted = PromoteNodeRequest { id: u64::from(new), force: false };
+        let removed = RemoveNodeRequest { id: u64::from(victim), force: false };
+        retry("promoting the new node", || promote(next_client(), promoted)).await?;
+        retry("removing the old node", || remove(next_client(), removed)).await
     }
-}
-
-fn request(id: Port) -> NodeRequest {
-    NodeRequest { id: u64::from(id), force: false }
 }
 
 async fn add(mut client: Client, request: AddNodeRequest) -> Result<(), Status> {
@@ -81,11 +79,11 @@ async fn add(mut client: Client, request: AddNodeRequest) -> Result<(), Status> 
     }
 }
 
-async fn promote(mut client: Client, request: NodeRequest) -> Result<(), Status> {
+async fn promote(mut client: Client, request: PromoteNodeRequest) -> Result<(), Status> {
     client.admin().promote_node(request).await.map(drop)
 }
 
-async fn remove(mut client: Client, request: NodeRequest) -> Result<(), Status> {
+async fn remove(mut client: Client, request: RemoveNodeRequest) -> Result<(), Status> {
     match client.admin().remove_node(request).await {
         // The node leads and must hand over first.
         Err(status) if status.code() == Code::FailedPrecondition => {

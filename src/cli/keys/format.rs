@@ -1,55 +1,23 @@
-//! Keys and what is known of them, as text and as JSON.
+//! Keys and what is known of them, as text.
 
-use ratchet_client::{
-    Key,
-    api::{self as v1, key::Kind},
-};
-use serde_json::{Value, json};
+use ratchet_client::api::{self as v1, key::Kind};
 
-use crate::cli::{date, numbers::key_of as key_in, output};
-
-/// A key as JSON: a number or a text.
-fn key_json(key: Option<&v1::Key>) -> Value {
-    match key.and_then(|key| key.kind.as_ref()) {
-        Some(Kind::Id(id)) => json!(id),
-        Some(Kind::Name(name)) => json!(name_text(name)),
-        None => Value::Null,
-    }
-}
-
-/// A name as text. What is no text is escaped.
-fn name_text(name: &[u8]) -> String {
-    as_text(name).map_or_else(|| name.escape_ascii().to_string(), str::to_owned)
-}
-
-/// The text that a name is, if it can be shown as it is.
-fn as_text(name: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(name).ok()?;
-    (!text.chars().any(char::is_control)).then_some(text)
-}
+use crate::cli::{date, output};
 
 fn key_text(key: Option<&v1::Key>) -> String {
     match key.and_then(|key| key.kind.as_ref()) {
         Some(Kind::Id(id)) => id.to_string(),
-        Some(Kind::Name(name)) => name_text(name),
+        // What is no text is escaped.
+        Some(Kind::Name(name)) => match std::str::from_utf8(name) {
+            Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+            Ok(_) | Err(_) => name.escape_ascii().to_string(),
+        },
         None => String::new(),
     }
 }
 
-/// A key of a page.
-pub fn listed_json(listed: &v1::ListedKey) -> Value {
-    json!({
-        "key": key_json(listed.key.as_ref()),
-        "last_id": listed.last_id,
-        "last": listed.last,
-        "ceiling": listed.ceiling,
-        "epoch": listed.epoch,
-        "step": listed.step,
-    })
-}
-
 /// A page of a namespace's keys as a table, and how to go on.
-pub fn page(namespace: &str, page: &v1::ListKeysResponse) -> String {
+pub fn page(page: &v1::ListKeysResponse) -> String {
     let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
     let mut rows = vec![row(["KEY", "LAST", "CEILING", "EPOCH", "STEP"])];
     rows.extend(page.keys.iter().map(|listed| {
@@ -63,86 +31,11 @@ pub fn page(namespace: &str, page: &v1::ListKeysResponse) -> String {
         ]
     }));
     let mut text = output::table(&rows);
-    let last = page.keys.last().filter(|_| page.more);
-    if let Some(last) = last.and_then(|last| last.key.as_ref()?.kind.as_ref()) {
-        text.push_str("\nmore keys follow: ");
-        text.push_str(&going_on(namespace, last));
+    if !page.next_page_token.is_empty() {
+        text.push_str("\nmore keys follow: --page-token=");
+        text.push_str(&page.next_page_token);
     }
     text
-}
-
-/// How to see the keys after `last`: what to add to the command, or what to ask for over HTTP.
-fn going_on(namespace: &str, last: &Kind) -> String {
-    let name = match last {
-        Kind::Id(id) => return format!("--after={id}"),
-        Kind::Name(name) => name,
-    };
-    let Some(text) = as_text(name) else {
-        let page: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        return format!(
-            "the last name cannot be typed; go on over HTTP, with the same prefix and limit: GET \
-             /v1/namespaces/{namespace}/keys?page={page}"
-        );
-    };
-    let is_name = match key_in(text, false) {
-        Key::Id(_) => " --name",
-        Key::Name(_) => "",
-    };
-    format!("--after={}{is_name}", quoted(text))
-}
-
-/// A text as one word for a shell.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:/@%+".contains(c);
-    match text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
-/// What is known of a key.
-pub fn explanation_json(known: &v1::Explanation) -> Value {
-    let stored = known.stored.as_ref().map(|stored| {
-        json!({
-            "ceiling": stored.ceiling,
-            "floor": stored.floor,
-            "epoch": stored.epoch,
-            "step": stored.step,
-            "unused_max": stored.unused_max,
-            "skipped": stored.skipped,
-            "written_ms": stored.written_ms,
-        })
-    });
-    let held = known.held.as_ref().map(|held| {
-        json!({
-            "ceiling": held.ceiling,
-            "last": held.last,
-            "left": held.left,
-            "granted_ms_ago": held.granted_ms_ago,
-        })
-    });
-    let accounts = known.accounts.as_ref().map(|accounts| {
-        json!({
-            "handed_out": accounts.handed_out,
-            "skipped": accounts.skipped,
-            "left": accounts.left,
-        })
-    });
-    json!({
-        "namespace": known.namespace,
-        "key": key_json(known.key.as_ref()),
-        "first_id": known.first_id,
-        "last_id": known.last_id,
-        "increment": known.increment,
-        "term": known.term,
-        "epoch": known.epoch,
-        "stored": stored,
-        "ceiling": known.ceiling,
-        "floor": known.floor,
-        "live": known.live,
-        "held": held,
-        "accounts": accounts,
-    })
 }
 
 /// What is known of a key, for people.
@@ -254,26 +147,4 @@ fn held_rows(floor: u64, held: &v1::HeldSection) -> Vec<(&'static str, String)> 
         ),
         ("left", format!("{} up to the ceiling", held.left)),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_goes_on_after_a_page_can_be_pasted_into_a_shell() {
-        let name = |name: &[u8]| going_on("room", &Kind::Name(name.to_vec().into()));
-        assert_eq!(going_on("room", &Kind::Id(42)), "--after=42");
-        assert_eq!(name(b"42"), "--after=42 --name");
-        assert_eq!(name(b"+42"), "--after=+42 --name");
-        assert_eq!(name(b"lobby-1"), "--after=lobby-1");
-        assert_eq!(name(b"a b"), "--after='a b'");
-        assert_eq!(name(b"it's $x"), r"--after='it'\''s $x'");
-        assert_eq!(name(r"a\b".as_bytes()), r"--after='a\b'");
-        for (bytes, page) in [(&b"l\xff"[..], "6cff"), (b"a\nb", "610a62")] {
-            let says = name(bytes);
-            let ends = format!("GET /v1/namespaces/room/keys?page={page}");
-            assert!(says.ends_with(&ends), "{says}");
-        }
-    }
 }

@@ -1,26 +1,15 @@
-//! Formats a status as a table and as JSON.
+//! Formats a status as a table.
 
 use ratchet_client::api as v1;
-use serde_json::{Value, json};
 
 use crate::cli::{date::date_and_time, output};
 
-fn role(node: &v1::NodeStatus) -> &'static str {
-    match node.role() {
-        v1::Role::Leader => "leader",
-        v1::Role::Follower => "follower",
-        v1::Role::Candidate => "candidate",
-        v1::Role::Learner => "learner",
-        v1::Role::Unspecified => "unknown",
-    }
-}
-
 /// The node's role, or that it is missing.
-fn presence(node: &v1::NodeStatus) -> &'static str {
+fn presence(node: &v1::NodeStatus) -> String {
     match (node.missing, node.voter) {
-        (false, _) => role(node),
-        (true, true) => "missing voter",
-        (true, false) => "missing learner",
+        (false, _) => node.role().as_str_name().trim_start_matches("ROLE_").to_lowercase(),
+        (true, true) => "missing voter".to_owned(),
+        (true, false) => "missing learner".to_owned(),
     }
 }
 
@@ -63,62 +52,6 @@ fn build(node: &v1::NodeStatus) -> String {
     }
 }
 
-/// The status as JSON.
-pub fn to_json(status: &v1::StatusResponse) -> Value {
-    let nodes: Vec<Value> = status
-        .nodes
-        .iter()
-        .map(|node| {
-            json!({
-                "id": node.id,
-                "role": role(node),
-                "voter": node.voter,
-                "address": node.address,
-                "peer_address": node.peer_address,
-                "log_index": node.log_index,
-                "applied_index": node.applied_index,
-                "lag": node.lag,
-                "missing": node.missing,
-                "silent_ms": node.silent_ms,
-                "unheard_in_term": node.unheard_in_term,
-                "clock_ahead_ms": node.clock_ahead_ms,
-                "version": node.build.as_ref().map(|build| &build.version),
-                "commit": node.build.as_ref().map(|build| &build.commit),
-            })
-        })
-        .collect();
-    json!({
-        "cluster": status.cluster,
-        "cluster_id": Some(&status.cluster_id).filter(|id| !id.is_empty()),
-        "waits": status.waits,
-        "set": status.set,
-        "node": status.node,
-        "leader": status.leader,
-        "term": status.term,
-        "serving": status.serving,
-        "memory": status.memory.map(|memory| json!({
-            "keys": memory.keys,
-            "bytes": memory.bytes,
-            "bytes_max": memory.bytes_max,
-        })),
-        "disk": status.disk.as_ref().map(|disk| json!({
-            "free_bytes": disk.free_bytes,
-            "reserve_bytes": disk.reserve_bytes,
-            "low": disk.low,
-            "refuses_new_keys": Some(&disk.refuses_new_keys).filter(|why| !why.is_empty()),
-        })),
-        "clock": status.clock.map(|clock| json!({
-            "wall_ms": clock.wall_ms,
-            "believed": clock.believed,
-            "makes_ids": clock.makes_ids,
-            "ahead_ms": clock.ahead_ms,
-            "apart_max_ms": clock.apart_max_ms,
-            "alone": clock.alone,
-        })),
-        "nodes": nodes,
-    })
-}
-
 /// The status as a table.
 pub fn to_text(status: &v1::StatusResponse) -> String {
     let head = ["NODE", "ROLE", "TERM", "LOG", "APPLIED", "LAG", "HEARD", "VERSION", "ADDRESS"];
@@ -127,7 +60,7 @@ pub fn to_text(status: &v1::StatusResponse) -> String {
     rows.extend(status.nodes.iter().map(|node| {
         vec![
             node.id.to_string(),
-            presence(node).to_owned(),
+            presence(node),
             status.term.to_string(),
             known(node.log_index),
             known(node.applied_index),

@@ -265,7 +265,7 @@ pub(super) async fn of_keys<Q>(
             let names = given.iter().map(|key| match key {
                 Given::Text(name) => Ok(Bytes::copy_from_slice(name.as_bytes())),
                 Given::Number(number) => Err(refusal!(
-                    InvalidRequest,
+                    KeyKindMismatch,
                     "namespace '{namespace}' takes names as keys, which are strings, not {number}"
                 )),
             });

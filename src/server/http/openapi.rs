@@ -11,45 +11,36 @@ use axum::{
 };
 use utoipa::OpenApi;
 
-use super::{addressed, export, floors, gaps, ids, keys, members, number::Form, numbers, status};
+use super::{addressed, export, floors, ids, number::Form, numbers};
 
 /// The API.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Ratchet",
-        description = "Strictly increasing numbers, one sequence per key. Any node may be asked. Numbers are \
-                       strings unless numbers=number is asked for, where that is possible. A failure is a problem as RFC 9457 has it.",
+        description = "Strictly increasing numbers, one sequence per key. Any node may be asked. Numbers of \
+                       64 bits are strings unless numbers=number is asked for, where that is possible. A failure is a problem as RFC 9457 has it.",
     ),
     paths(
         numbers::next,
         numbers::next_many,
         numbers::current,
         ids::next,
-        ids::formats,
-        ids::explain,
-        ids::decode,
         floors::raise,
         floors::raise_many,
         floors::current_many,
-        keys::list,
-        keys::explain,
-        gaps::gaps,
         export::export,
-        status::status,
-        members::found,
-        members::add,
-        members::promote,
-        members::update,
-        members::remove,
-        members::transfer,
     ),
     components(schemas(Form)),
     tags(
         (name = "numbers", description = "The next numbers of keys, and the last ones handed out"),
         (name = "ids", description = "Ids with a shape, made of fields such as a time, a worker and a counter"),
+        (name = "formats", description = "Formats of ids"),
         (name = "namespaces", description = "Families of sequences with one configuration"),
-        (name = "cluster", description = "The founding of the cluster, its members, and which one leads"),
+        (name = "cluster", description = "The founding of the cluster"),
+        (name = "status", description = "What the leader knows of the cluster"),
+        (name = "nodes", description = "The members of the cluster"),
+        (name = "leader", description = "Which member leads"),
     )
 )]
 pub struct Api;
@@ -89,7 +80,7 @@ mod tests {
         let paths = api["paths"].as_object().unwrap().values();
         let operations: Vec<&Value> =
             paths.flat_map(|path| path.as_object().unwrap().values()).collect();
-        assert_eq!(operations.len(), 26);
+        assert_eq!(operations.len(), 27);
         for operation in operations {
             let mut tags = api["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]);
             assert!(tags.any(|tag| *tag == operation["tags"][0]), "{operation}");

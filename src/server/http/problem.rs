@@ -44,7 +44,7 @@ pub struct Details<'a> {
     title: &'a str,
     /// The HTTP status.
     status: u16,
-    /// gRPC's name for it. Programs go by this.
+    /// gRPC's name for it.
     code: &'a str,
     /// Why, for programs.
     reason: &'a str,
@@ -52,6 +52,9 @@ pub struct Details<'a> {
     outcome: &'a str,
     /// What was wrong, with which value, and what to do.
     detail: &'a str,
+    /// After how many milliseconds to ask again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
 }
 
 /// The problems that every request may have, for the description of the API.
@@ -118,6 +121,10 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status();
         let code = self.code();
+        let retry_after_ms = match code {
+            Code::Unavailable => Some(NO_LEADER_MS),
+            _ => self.refusal.retry_after_ms,
+        };
         let details = Details {
             title: status.canonical_reason().unwrap_or_default(),
             status: status.as_u16(),
@@ -125,6 +132,7 @@ impl IntoResponse for Problem {
             reason: name_of_reason(self.refusal.reason()),
             outcome: name_of_outcome(self.refusal.outcome()),
             detail: self.detail(),
+            retry_after_ms,
         };
         let mut response = self.told_as((status, Json(details)));
         let headers = response.headers_mut();
@@ -132,11 +140,7 @@ impl IntoResponse for Problem {
         if let Some(methods) = self.allow {
             headers.insert(header::ALLOW, methods);
         }
-        let retry_after = match code {
-            Code::Unavailable => Some(NO_LEADER_MS),
-            _ => self.refusal.retry_after_ms,
-        };
-        if let Some(millis) = retry_after {
+        if let Some(millis) = retry_after_ms {
             headers.insert(header::RETRY_AFTER, millis.div_ceil(1_000).into());
         }
         response

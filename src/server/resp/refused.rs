@@ -33,9 +33,7 @@ where
         Refused {
             word: match refusal.code() {
                 Code::Unavailable | Code::Cancelled | Code::Aborted => "LOADING",
-                Code::DeadlineExceeded => "TRYAGAIN",
-                // Otherwise it is a limit that waiting does not lift.
-                Code::ResourceExhausted if refusal.retry_after_ms.is_some() => "TRYAGAIN",
+                Code::DeadlineExceeded | Code::ResourceExhausted => "TRYAGAIN",
                 _ => "ERR",
             },
             code: refusal.code(),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 use prost_types::{
-    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet,
-    field_descriptor_proto::Type,
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet, MessageOptions,
+    field_descriptor_proto::{Label, Type},
 };
 use serde_json::{Value, json};
 use utoipa::{IntoParams, IntoResponses, openapi::path::ParameterIn};
@@ -24,7 +24,8 @@ use crate::{
 pub fn add_to(api: &mut Value) {
     let mut proto = Proto::read();
     for operation in OPERATIONS {
-        api["paths"][operation.path][operation.verb] = proto.operation(operation);
+        let verb = operation.verb.to_lowercase();
+        api["paths"][operation.path][verb] = proto.operation(operation);
     }
     for (name, schema) in proto.schemas {
         api["components"]["schemas"][name] = schema;
@@ -66,7 +67,12 @@ impl Proto {
                 let lines = location.leading_comments().lines().map(str::trim);
                 comments.insert(of, lines.collect::<Vec<_>>().join(" "));
             }
-            messages.extend(file.message_type.into_iter().map(|one| (one.name().to_owned(), one)));
+            for one in file.message_type {
+                // What is nested is the entries of maps.
+                let entries = one.nested_type.iter().map(|of| (of.name().to_owned(), of.clone()));
+                messages.extend(entries.collect::<Vec<_>>());
+                messages.insert(one.name().to_owned(), one);
+            }
             enums.extend(file.enum_type.into_iter().map(|one| (one.name().to_owned(), one)));
         }
         Proto { messages, enums, comments, schemas: BTreeMap::new() }
@@ -82,7 +88,7 @@ impl Proto {
                     "name": field.name(),
                     "in": if is_in_path { "path" } else { "query" },
                     "required": is_in_path,
-                    "schema": self.value(request, &field, false),
+                    "schema": self.parameter(request, &field),
                 }));
             }
         }
@@ -93,7 +99,7 @@ impl Proto {
         let body = has_body.then(|| self.content(request, Some(path)));
         json!({
             "operationId": rpc,
-            "tags": [path.split('/').nth(2)],
+            "tags": [path.split(['/', ':']).nth(2)],
             "description": self.comments.get(rpc),
             "parameters": parameters,
             "requestBody": body.map(|content| json!({"required": true, "content": content})),
@@ -107,44 +113,91 @@ impl Proto {
     }
 
     fn message(&mut self, name: &str, asks: Option<&str>) -> Value {
+        let schema = match name {
+            "Key" => key(),
+            _ => self.schema(name, asks),
+        };
+        self.schemas.insert(name.to_owned(), schema);
+        json!({"$ref": format!("#/components/schemas/{name}")})
+    }
+
+    fn schema(&mut self, name: &str, asks: Option<&str>) -> Value {
         let (mut properties, mut required) = (json!({}), Vec::new());
         for field in self.messages[name].field.clone() {
             if asks.is_none_or(|path| !is_in_path(path, &field)) {
                 properties[field.name()] = self.value(name, &field, asks.is_some());
-                if asks.is_none() && !field.proto3_optional() {
+                if asks.is_none() && !may_be_absent(&field) {
                     required.push(field.name().to_owned());
                 }
             }
         }
-        let schema = json!({
+        json!({
             "type": "object",
             "description": self.comments.get(name),
             "properties": properties,
             "required": required,
             "additionalProperties": asks.is_none(),
-        });
-        self.schemas.insert(name.to_owned(), schema);
-        json!({"$ref": format!("#/components/schemas/{name}")})
+        })
+    }
+
+    /// What may be given for a field in a path or a query.
+    fn parameter(&mut self, message: &str, field: &FieldDescriptorProto) -> Value {
+        match field.r#type() {
+            // A key.
+            Type::Message => json!({"type": "string", "description": self.about(message, field)}),
+            _ => self.value(message, field, false),
+        }
+    }
+
+    /// The comment on a field of a message.
+    fn about(&self, message: &str, field: &FieldDescriptorProto) -> Option<&String> {
+        self.comments.get(&format!("{message}.{}", field.name()))
     }
 
     /// The value of a field of a message: as it is written, or all that may be given for it.
     fn value(&mut self, message: &str, field: &FieldDescriptorProto, is_given: bool) -> Value {
-        let about = self.comments.get(&format!("{message}.{}", field.name())).cloned();
+        let of = field.type_name().rsplit('.').next().unwrap_or_default();
+        let entry = self
+            .messages
+            .get(of)
+            .filter(|of| of.options.as_ref().is_some_and(MessageOptions::map_entry));
+        let mut value = match entry.map(|entry| entry.field[1].clone()) {
+            Some(of_map) => {
+                let values = self.one_value(&of_map, is_given);
+                json!({"type": "object", "additionalProperties": values})
+            }
+            None if field.label() == Label::Repeated => {
+                json!({"type": "array", "items": self.one_value(field, is_given)})
+            }
+            None => self.one_value(field, is_given),
+        };
+        value["description"] = json!(self.about(message, field));
+        value
+    }
+
+    /// The value of a field, or one of its values.
+    fn one_value(&mut self, field: &FieldDescriptorProto, is_given: bool) -> Value {
         let (kind, of) = (field.r#type(), field.type_name().rsplit('.').next().unwrap_or_default());
         if kind == Type::Message {
-            return json!({"type": "array", "description": about, "items": self.message(of, None)});
+            return self.message(of, None);
         }
-        let mut types = vec![if kind == Type::Bool { "boolean" } else { "string" }];
-        if is_given && [Type::Uint64, Type::Enum].contains(&kind) {
-            types.push("integer");
+        let (written, also_read) = match kind {
+            Type::Bool => ("boolean", None),
+            Type::Uint32 => ("integer", Some("string")),
+            Type::Uint64 | Type::Sint64 | Type::Enum => ("string", Some("integer")),
+            _ => ("string", None),
+        };
+        let mut types = vec![written];
+        if is_given {
+            types.extend(also_read);
+            types.extend(field.proto3_optional().then_some("null"));
         }
-        if is_given && field.proto3_optional() {
-            types.push("null");
+        let mut value = json!({"type": types});
+        if [Type::Uint32, Type::Uint64].contains(&kind) {
+            value["minimum"] = json!(0);
         }
-        let mut value = json!({"type": types, "description": about});
         if kind == Type::Uint64 {
             value["pattern"] = json!("^[0-9]{1,20}$");
-            value["minimum"] = json!(0);
         }
         if kind == Type::Enum {
             let values = &self.enums[of].value;
@@ -153,6 +206,24 @@ impl Proto {
         }
         value
     }
+}
+
+/// A key, which has JSON of its own.
+fn key() -> Value {
+    let name = json!({"type": "string", "contentEncoding": "base64"});
+    json!({
+        "description": "An id in digits, or a name. A name that is no text is in base64.",
+        "oneOf": [
+            {"type": "string"},
+            {"type": "object", "properties": {"base64": name}, "required": ["base64"]},
+        ],
+    })
+}
+
+/// True for what JSON leaves out where there is none: a message, or a field that is `optional`.
+fn may_be_absent(field: &FieldDescriptorProto) -> bool {
+    let is_message = field.r#type() == Type::Message && field.label() != Label::Repeated;
+    is_message || field.proto3_optional()
 }
 
 fn is_in_path(path: &str, field: &FieldDescriptorProto) -> bool {

@@ -8,10 +8,7 @@ use super::{
     chart::chart,
     view::{NAMESPACES_MAX, View},
 };
-use crate::{
-    allocator::HotKey, node::Second, proto::v1, sequence::OwnedKey, server::http::status::role,
-    version,
-};
+use crate::{allocator::HotKey, node::Second, proto::v1, sequence::OwnedKey, version};
 
 const SCRIPT: &str = include_str!("live.js");
 const STYLE: &str = include_str!("style.css");
@@ -151,6 +148,11 @@ fn members(view: &View) -> Markup {
             } } }
         }
     }
+}
+
+/// A node's role, in a word.
+fn role(node: &v1::NodeStatus) -> String {
+    node.role().as_str_name().trim_start_matches("ROLE_").to_lowercase()
 }
 
 /// When a node was last heard.

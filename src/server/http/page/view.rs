@@ -7,11 +7,8 @@ use tokio::time::Instant;
 use crate::{
     allocator::HotKey,
     metrics::{Label, SkipCause},
-    node::{NodeContext, Origin, Second},
-    proto::{
-        peer::{administer_reply::Reply, administer_request::Request as Administer},
-        v1,
-    },
+    node::{NodeContext, Second},
+    proto::v1,
 };
 
 /// How many keys are shown.
@@ -44,12 +41,8 @@ pub struct View {
 impl View {
     /// Asks the node, which asks the leader.
     pub async fn gather(context: &Arc<NodeContext>) -> View {
-        let request = Administer::Status(v1::StatusRequest {});
-        let asking = context.administer(request, Origin::Client, Instant::now() + PATIENCE);
-        let status = match asking.await {
-            Ok(Reply::Status(status)) => status,
-            Ok(_) | Err(_) => context.status(),
-        };
+        let asking = context.ask(&v1::StatusRequest {}, Instant::now() + PATIENCE);
+        let status = asking.await.map_or_else(|_| context.status(), |(status, _)| status);
         let page = |node: &v1::NodeStatus| {
             let told = context.introduction_of(node.id)?;
             Some(told.http_address).filter(|address| !address.is_empty())

@@ -1,0 +1,283 @@
+//! Operations: what is asked for in one message that has one answer, and is carried out by the leader or by the node that is
+//! asked. Numbers have a way of their own (`serve.rs`).
+//!
+//! A message keeps its bytes on the way to the leader, so that what a newer client sends is not lost. `proto` says what each
+//! operation is; who carries it out implements [`ByLeader`] or [`ByAskedNode`] for its request.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use prost::Message;
+use tokio::time::Instant;
+
+use super::{
+    NodeContext,
+    callers::Caller,
+    leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
+    request_memory::Reservation,
+};
+use crate::{
+    allocator::Term,
+    proto::{
+        Code, Operation, Refusal,
+        peer::{AdministerRequest, administer_reply::Reply},
+        refusal,
+    },
+    sequence::NodeId,
+    storage::Member,
+};
+
+/// How long before the deadline an answer leaves at the latest.
+pub(super) const ANSWER_MARGIN: Duration = Duration::from_millis(100);
+
+/// An operation that the leader carries out.
+pub(super) trait ByLeader: Operation {
+    /// It is not asked of a second leader once the answer of the first one is lost.
+    const IS_ASKED_ONCE: bool = false;
+
+    /// How long a leader is waited for, if not until the deadline.
+    const PATIENCE: Duration = Duration::MAX;
+
+    /// Carries it out before `deadline`, on the node that leads `term`.
+    fn carry_out(
+        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+
+    /// About how many bytes the answer holds at most, as a message and encoded. 0: few.
+    fn answer_bytes(&self, _node: &NodeContext) -> usize {
+        0
+    }
+
+    /// The answer while no leader answers; `None` if only a leader has one.
+    fn without_leader(_node: &NodeContext) -> Option<Self::Answer> {
+        None
+    }
+}
+
+/// An operation that the node carries out that is asked.
+pub(super) trait ByAskedNode: Operation {
+    /// Carries it out before `deadline`.
+    fn carry_out(
+        self, node: &Arc<NodeContext>, deadline: Instant,
+    ) -> impl Future<Output = Result<Self::Answer, Refusal>> + Send;
+}
+
+/// How an operation is served: what is known of it without the types of its messages.
+pub struct Served {
+    /// Service and method, as in the path of a gRPC call.
+    pub method: &'static str,
+    is_idempotent: bool,
+    is_asked_once: bool,
+    patience: Duration,
+    /// How many bytes the request and its answer hold at most.
+    bytes: fn(&NodeContext, &Bytes) -> Result<usize, Refusal>,
+    without_leader: fn(&NodeContext) -> Option<Bytes>,
+    by: By,
+}
+
+#[derive(Clone, Copy)]
+enum By {
+    Leader(CarryOut),
+    AskedNode(CarryOutHere),
+}
+
+type CarryOut =
+    for<'a> fn(&'a Arc<NodeContext>, &'a Term, Bytes, Instant) -> BoxFuture<'a, Attempt<Bytes>>;
+
+type CarryOutHere = fn(&Arc<NodeContext>, Bytes, Instant) -> BoxFuture<'_, Result<Bytes, Refusal>>;
+
+/// All operations.
+pub static OPERATIONS: &[Served] = include!(concat!(env!("OUT_DIR"), "/served.rs"));
+
+const fn by_leader<Q: ByLeader>() -> Served {
+    Served {
+        method: Q::METHOD,
+        is_idempotent: Q::IS_IDEMPOTENT,
+        is_asked_once: Q::IS_ASKED_ONCE,
+        patience: Q::PATIENCE,
+        bytes: |node, message| {
+            let asked: Q = decoded(message.clone())?;
+            Ok(held_by::<Q>(message) + asked.answer_bytes(node))
+        },
+        without_leader: |node| Some(encoded(&Q::without_leader(node)?)),
+        by: By::Leader(|node, term, message, deadline| {
+            let carrying_out = async move {
+                let asked: Q = decoded(message)?;
+                Ok(encoded(&asked.carry_out(node, term, deadline).await?))
+            };
+            carrying_out.boxed()
+        }),
+    }
+}
+
+const fn by_asked_node<Q: ByAskedNode>() -> Served {
+    Served {
+        method: Q::METHOD,
+        is_idempotent: Q::IS_IDEMPOTENT,
+        is_asked_once: true,
+        patience: Duration::MAX,
+        bytes: |_, message| decoded::<Q>(message.clone()).map(|_| held_by::<Q>(message)),
+        without_leader: |_| None,
+        by: By::AskedNode(|node, message, deadline| {
+            let carrying_out = async move {
+                let asked: Q = decoded(message)?;
+                Ok(encoded(&asked.carry_out(node, deadline).await?))
+            };
+            carrying_out.boxed()
+        }),
+    }
+}
+
+/// How many bytes a request holds: as it came, as a message, and as it is sent to the leader.
+fn held_by<Q>(message: &Bytes) -> usize {
+    size_of::<Q>() + 3 * message.len()
+}
+
+fn decoded<Q: Operation>(message: Bytes) -> Result<Q, Refusal> {
+    let unreadable =
+        |error| refusal!(InvalidRequest, "the message is no request of {}: {error}", Q::METHOD);
+    Q::decode(message).map_err(unreadable)
+}
+
+fn encoded(answer: &impl Message) -> Bytes {
+    answer.encode_to_vec().into()
+}
+
+impl Served {
+    /// The operation of the leader's with that service and method.
+    pub fn by_leader(method: &str) -> Option<&'static Served> {
+        let is_meant = |one: &&Served| one.method == method && matches!(one.by, By::Leader(_));
+        OPERATIONS.iter().find(is_meant)
+    }
+
+    /// The operation whose request is `Q`.
+    fn of<Q: Operation>() -> &'static Served {
+        let of_request = OPERATIONS.iter().find(|one| one.method == Q::METHOD);
+        of_request.expect("the build makes the table of what it makes operations of")
+    }
+}
+
+impl NodeContext {
+    /// Has an operation carried out before `deadline`: by this node, or by the leader, whichever node that is. The memory that
+    /// the answer holds comes with it, if it is much: it is to be dropped when the answer is sent. It is reserved before
+    /// anything is carried out.
+    ///
+    /// # Errors
+    /// [`Failure`]: a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers hold the memory; or, for a
+    /// peer's request, who leads instead.
+    pub async fn call(
+        self: &Arc<Self>, operation: &'static Served, message: Bytes, origin: Origin,
+        deadline: Instant,
+    ) -> Result<(Bytes, Option<Reservation>), Failure> {
+        let expected = (operation.bytes)(self, &message)?;
+        let reserved = self.request_memory.reserve_if_many(expected)?;
+        let answer = match operation.by {
+            By::Leader(carry_out) => {
+                let call = Call { operation, carry_out, message };
+                self.route_to_leader(&call, origin, false, deadline).await?
+            }
+            By::AskedNode(carry_out) => carry_out(self, message, deadline).await?,
+        };
+        Ok((answer, reserved))
+    }
+
+    /// As [`NodeContext::call`], with messages.
+    ///
+    /// # Errors
+    /// As [`NodeContext::call`].
+    pub async fn ask<Q: Operation>(
+        self: &Arc<Self>, request: &Q, deadline: Instant,
+    ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
+        let calling = self.call(Served::of::<Q>(), encoded(request), Origin::Client, deadline);
+        let (answer, reserved) = calling.await?;
+        let unreadable = |error| refusal!(Internal, "the answer of {}: {error}", Q::METHOD);
+        Ok((Q::Answer::decode(answer).map_err(unreadable)?, reserved))
+    }
+}
+
+/// An operation on its way to the leader.
+struct Call {
+    operation: &'static Served,
+    carry_out: CarryOut,
+    message: Bytes,
+}
+
+impl ForLeader for Call {
+    type Answer = Bytes;
+
+    /// A deposed leader that still owes the answer may carry the change out yet.
+    fn assume(&self, _node: &NodeContext, _trusts_itself: bool) -> Assumed {
+        Assumed { namespace: None, may_be_asked_again: self.operation.is_idempotent }
+    }
+
+    async fn serve_locally(
+        &self, node: &Arc<NodeContext>, _: Origin, deadline: Instant,
+    ) -> Attempt<Bytes> {
+        let leading = node.allocator.load_full().filter(|term| !term.is_over());
+        let Some(term) = leading else {
+            return Err(NoAnswer::Unanswered);
+        };
+        if !term.still_leads(deadline).await {
+            return Err(NoAnswer::Unanswered);
+        }
+        (self.carry_out)(node, &term, self.message.clone(), deadline).await
+    }
+
+    async fn serve_remotely(
+        &self, node: &Arc<NodeContext>, (leader, member): (NodeId, &Member), _: Assumed,
+        deadline: Instant,
+    ) -> Attempt<Bytes> {
+        let left = deadline.saturating_duration_since(Instant::now()).min(self.operation.patience);
+        let message = AdministerRequest {
+            header: Some(node.sender.header(leader, member)),
+            budget_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            caller: Caller::current().map(|caller| caller.network()),
+            method: self.operation.method.to_owned(),
+            message: self.message.clone(),
+        };
+        match node.transport.administer(&member.peer_address, message, left).await {
+            Ok(answer) => match answer.reply {
+                Some(Reply::Answer(answer)) => Ok(answer),
+                Some(Reply::Error(error)) => Err(NoAnswer::Refused(error.into())),
+                Some(Reply::NotLeader(_)) | None => Err(NoAnswer::Unanswered),
+            },
+            Err(lost) => Err(self.lost(leader, &lost)),
+        }
+    }
+
+    fn serve_without_leader(&self, node: &NodeContext) -> Option<Bytes> {
+        (self.operation.without_leader)(node)
+    }
+}
+
+impl Call {
+    /// What it comes to if no answer came back from the `leader`.
+    fn lost(&self, leader: NodeId, why: &Refusal) -> NoAnswer {
+        let Served { method, is_idempotent, is_asked_once, .. } = self.operation;
+        match why.code() {
+            // It read the message, and knows no such operation. It would not know it if it were asked again.
+            Code::InvalidArgument | Code::Unimplemented => refusal!(
+                WrongState,
+                "node {leader} leads, and its release does not know {method}; upgrade it: {}",
+                why.message()
+            )
+            .into(),
+            Code::DeadlineExceeded if !is_idempotent => may_be_done(leader, why).into(),
+            _ if *is_asked_once => may_be_done(leader, why).into(),
+            _ => {
+                tracing::debug!(leader, method, %why, "no answer");
+                if *is_idempotent { NoAnswer::Unanswered } else { NoAnswer::Unknown }
+            }
+        }
+    }
+}
+
+fn may_be_done(leader: NodeId, why: &Refusal) -> Refusal {
+    refusal!(
+        OutcomeUnknown,
+        "node {leader} leads and did not answer in time; whether the request was carried out is unknown: look before you ask \
+         again: {}",
+        why.message()
+    )
+}

@@ -1,0 +1,86 @@
+//! Operations over gRPC: the bytes of a message come, and the node answers them. Nothing here knows their fields.
+
+use std::sync::Arc;
+
+use axum::{Router, body::Body, extract::Request, routing::post};
+use bytes::{Buf, BufMut, Bytes};
+use tokio::time::Instant;
+use tonic::{
+    Response, Status,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    server::Grpc,
+};
+use tower::service_fn;
+
+use super::{deadline::budget_of, held::response, unfinished::CLIENT_MESSAGE_BYTES_MAX};
+use crate::node::{NodeContext, OPERATIONS, Origin, Served};
+
+/// The package whose operations clients may ask for.
+const PUBLIC: &str = "ratchet.v1.";
+
+/// The routes of the operations of the public API.
+pub fn routes(context: &Arc<NodeContext>) -> Router {
+    let public = OPERATIONS.iter().filter(|operation| operation.method.starts_with(PUBLIC));
+    public.fold(Router::new(), |routes, operation| {
+        let context = context.clone();
+        let serving = move |call: Request<Body>| {
+            let context = context.clone();
+            let service = service_fn(move |call| answer(context.clone(), operation, call));
+            let grpc = Grpc::new(Raw);
+            let mut grpc = grpc.apply_max_message_size_config(Some(CLIENT_MESSAGE_BYTES_MAX), None);
+            async move { grpc.unary(service, call).await }
+        };
+        routes.route(&format!("/{}", operation.method), post(serving))
+    })
+}
+
+async fn answer(
+    context: Arc<NodeContext>, operation: &'static Served, call: tonic::Request<Bytes>,
+) -> Result<Response<Bytes>, Status> {
+    let deadline = Instant::now() + budget_of(&call, &context.config);
+    let calling = context.call(operation, call.into_inner(), Origin::Client, deadline);
+    let (answer, mut reserved) = calling.await?;
+    if let Some(reserved) = &mut reserved {
+        // With the copy that is sent.
+        reserved.resize(2 * answer.len());
+    }
+    Ok(response(answer, reserved))
+}
+
+/// Leaves messages as they are.
+#[derive(Clone, Copy)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Raw;
+    type Decoder = Raw;
+
+    fn encoder(&mut self) -> Raw {
+        Raw
+    }
+
+    fn decoder(&mut self) -> Raw {
+        Raw
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
