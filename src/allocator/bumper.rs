@@ -2,7 +2,7 @@
 //! way are collected into the next one.
 //!
 //! Invariant: one entry is under way at a time, and a chunk is granted only to the term that proposed
-//! it.
+//! it. No bump is proposed again: if one fails, its outcome is unknown, and the term ends.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

@@ -2,6 +2,9 @@
 //!
 //! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
 //! in [`super::RequestMemory`] from then on.
+//!
+//! Invariant: the term is loaded before the namespaces. So no term that began after a namespace was deleted is asked for its
+//! id.
 
 use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 

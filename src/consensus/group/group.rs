@@ -2,6 +2,8 @@
 //!
 //! The files beside and above this one add to it: how it starts, how it follows the leadership, how its
 //! membership changes, and how it answers peers.
+//!
+//! Invariant: a proposal names its term, and is logged in that term or not at all.
 
 use std::{
     sync::{
