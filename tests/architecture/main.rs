@@ -5,6 +5,7 @@
 mod circles;
 mod files;
 mod layers;
+mod lists;
 mod pages;
 mod purity;
 mod rocksdb;

@@ -1,5 +1,5 @@
 //! What the Markdown pages name exists: linked files and headings, paths, and all test files. Each file in `tests/` is
-//! compiled. The book has all pages, and what a reader meets first is short.
+//! compiled. The book has all pages, and what a reader meets first is short. What no test finds is little.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -162,8 +162,10 @@ fn names_test(text: &str, name: &str) -> bool {
 
 /// The most characters that a cell of a table has.
 const CELL_CHARS_MAX: usize = 200;
-/// The most words that the README has.
-const README_WORDS_MAX: usize = 900;
+/// The most words that the pages have which a reader meets first.
+const WORDS_MAX: [(&str, usize); 2] = [("README.md", 900), ("ARCHITECTURE.md", 3_500)];
+/// How many things CONTRIBUTING.md may name that no test finds when they are forgotten.
+const NOTHING_FINDS_MAX: usize = 3;
 
 /// The cells of a line of a table; none of any other line. A `|` that is escaped, or in backticks, ends no cell.
 fn cells(line: &str) -> Vec<String> {
@@ -230,12 +232,23 @@ fn words(text: &str) -> usize {
 }
 
 #[test]
-fn the_readme_is_short() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let words = words(&readme);
+fn what_a_reader_meets_first_is_short() {
+    for (page, max) in WORDS_MAX {
+        let words = words(&fs::read_to_string(root().join(page)).unwrap());
+        assert!(
+            words <= max,
+            "{page} has {words} words; at most {max}: what is more belongs in docs/ or in a file's first comment"
+        );
+    }
+}
+
+#[test]
+fn little_is_left_that_no_test_finds() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let count = text.matches("Nothing finds").count();
     assert!(
-        words <= README_WORDS_MAX,
-        "README.md has {words} words; at most {README_WORDS_MAX}: what is more belongs in docs/"
+        count <= NOTHING_FINDS_MAX,
+        "CONTRIBUTING.md names {count} things that nothing finds; write a test for some of them"
     );
 }
 
