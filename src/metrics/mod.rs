@@ -55,7 +55,7 @@ label! {
         /// The numbers were taken, and the caller was gone before it got them.
         cancelled,
         /// A key was raised to the greatest number of the section that it shares: in a graceful handover whose successor
-        /// could not take the memory, or because nobody asked for the section and it was let go.
+        /// could not take the memory, or because nobody asked for the section and it was evicted.
         shared_section,
         /// A key's floor was raised above them (`ratchet raise`, `ratchet import`). Where a whole section was raised, its
         /// numbers are counted once, not for each id: as many as an id without a number in this term passed over.
@@ -86,7 +86,7 @@ label! {
 }
 
 label! {
-    /// Why keys were let go from the leader's memory.
+    /// Why keys were evicted from the leader's memory.
     ReleaseCause as "cause" {
         /// Nobody had asked for them for long.
         idle,
@@ -288,7 +288,7 @@ metrics! {
         requests_refused: Counter,
 
         /// Keys in the memory of this node as leader: those requested in its term, and in the terms whose memory it
-        /// inherited, but for those that were let go.
+        /// inherited, but for those that were evicted.
         memory_keys: Gauge,
         /// Sections in the memory of this node as leader.
         memory_sections: Gauge,
@@ -296,9 +296,9 @@ metrics! {
         memory_bytes: Gauge,
         /// How much memory keys and sections may take (memory_max_mb).
         memory_max_bytes: Gauge,
-        /// Keys that this node as leader let go from its memory, by the reason.
+        /// Keys that this node as leader evicted from its memory, by the reason.
         released_keys: Counters<ReleaseCause>,
-        /// Sections that keys share and that this node as leader let go from its memory.
+        /// Sections that keys share and that this node as leader evicted from its memory.
         released_shared_sections: Counter,
 
         /// Records of sections in memory, for the state machine and for the moment in which this node becomes leader.
