@@ -6,7 +6,10 @@ use super::{
     message_parts::{heap_bytes, key_of},
     refusals::check_namespace,
 };
-use crate::proto::{Refusal, refusal, v1::NextIdsRequest};
+use crate::proto::{
+    Refusal, refusal,
+    v1::{NextIdsRequest, Reason},
+};
 
 /// The most ids in one request.
 pub const IDS_MAX: u32 = 10_000;
@@ -59,13 +62,15 @@ pub(super) fn check(request: &NextIdsRequest) -> Result<(), Refusal> {
 /// INVALID_ARGUMENT.
 pub(super) fn check_count(request: &NextIdsRequest, max: u32) -> Result<(), Refusal> {
     let count = count_of(request);
-    if (1..=max).contains(&count) {
-        return Ok(());
-    }
-    Err(refusal!(
-        InvalidRequest,
-        "count is {count}; namespace {:?} gives 1 to {max} ids at a time",
-        request.namespace
+    let reason = match count {
+        0 => Reason::InvalidRequest,
+        _ if count <= max => return Ok(()),
+        _ => Reason::CountTooLarge,
+    };
+    let name = &request.namespace;
+    Err(Refusal::new(
+        reason,
+        format!("count is {count}; namespace {name:?} gives 1 to {max} ids at a time"),
     ))
 }
 

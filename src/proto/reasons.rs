@@ -18,6 +18,8 @@ const DOMAIN: &str = "ratchet";
 const OUTCOME: &str = "outcome";
 /// What the time by the clock of request ids is called there.
 const REQUEST_CLOCK: &str = "request_clock_ms";
+/// The most bytes of a text. A caller's own words in it may be long, and a status travels in headers, which nothing bounds.
+const MESSAGE_BYTES_MAX: usize = 1_024;
 
 /// Why a call fails: it is refused, or its outcome is unknown, or something else went wrong. The code, and what became of the
 /// call, follow from the reason.
@@ -33,11 +35,11 @@ macro_rules! refusal {
 pub(crate) use refusal;
 
 impl Refusal {
-    /// A refusal with a text that says what was wrong, with which value, and what to do.
+    /// A refusal with a text that says what was wrong, with which value, and what to do. Of a long text the beginning is kept.
     pub fn new(reason: Reason, message: String) -> Refusal {
         Refusal(Box::new(Failure {
             code: code_of(reason).into(),
-            message,
+            message: beginning(message),
             reason: reason.into(),
             outcome: outcome_of(reason).into(),
             ..Failure::default()
@@ -62,9 +64,9 @@ impl Refusal {
         self
     }
 
-    /// The same with another text.
+    /// The same with another text, of which the beginning is kept if it is long.
     pub fn retold(mut self, message: String) -> Refusal {
-        self.0.message = message;
+        self.0.message = beginning(message);
         self
     }
 
@@ -77,6 +79,16 @@ impl Refusal {
     pub fn message(&self) -> &str {
         &self.0.message
     }
+}
+
+/// The beginning of a text.
+fn beginning(mut text: String) -> String {
+    let mut end = MESSAGE_BYTES_MAX.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
 }
 
 impl Deref for Refusal {
@@ -269,6 +281,14 @@ mod tests {
         assert_eq!((&*info.reason, &*info.domain), ("INVALID_REQUEST", "ratchet"));
         assert_eq!(info.metadata[OUTCOME], "NOT_DONE");
         assert_eq!(plain.message(), "count is 0");
+    }
+
+    #[test]
+    fn of_a_long_text_the_beginning_is_told_in_whole_characters() {
+        let long = "é".repeat(1 << 20);
+        let refused = refusal!(InvalidRequest, "x{long}");
+        assert_eq!(refused.message(), format!("x{}", "é".repeat(511)));
+        assert_eq!(refusal!(Internal, "").retold(long).message().len(), 1_024);
     }
 
     #[test]

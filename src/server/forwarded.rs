@@ -4,7 +4,7 @@
 //! Invariant: a forwarded request is never forwarded again. If this node does not lead, the reply says who
 //! does.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 use bytes::Bytes;
 use futures::{
@@ -190,8 +190,9 @@ static SEQUENCES: &[Answering] = include!(concat!(env!("OUT_DIR"), "/sequences.r
 const fn sequence<Q: SequenceRequest>() -> Answering {
     Answering {
         method: Q::METHOD,
-        answer: |context, caller, request| {
-            let message = Q::decode(request.message.clone());
+        answer: |context, caller, mut request| {
+            // The bytes are a part of the frame in which others came, too: a request that waits must not keep it.
+            let message = Q::decode(mem::take(&mut request.message));
             let cost = message.as_ref().map_or(1, SequenceRequest::cost);
             let answering = answer_request(context, message, request);
             (cost, Caller::scope(caller, answering).boxed())

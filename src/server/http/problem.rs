@@ -16,9 +16,6 @@ use crate::{
 /// After how many milliseconds a caller may try again while no leader is known.
 const NO_LEADER_MS: u64 = 1_000;
 
-/// The most bytes of the text that says what was wrong.
-const DETAIL_BYTES_MAX: usize = 1_024;
-
 /// What went wrong. It is counted once it is an answer.
 #[derive(Debug)]
 pub struct Problem {
@@ -79,9 +76,9 @@ impl Problem {
         self.refusal.code()
     }
 
-    /// What was wrong, and what to do: a text of bounded length.
+    /// What was wrong, and what to do.
     pub fn detail(&self) -> &str {
-        beginning(self.refusal.message())
+        self.refusal.message()
     }
 
     /// The HTTP status of the reason, or else of the code.
@@ -108,13 +105,6 @@ impl Problem {
             Code::Unknown | Code::Internal | Code::DataLoss => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
-}
-
-/// The beginning of a text: a caller's own may be long.
-fn beginning(text: &str) -> &str {
-    let mut ends = (0..=text.len().min(DETAIL_BYTES_MAX)).rev();
-    let end = ends.find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or(0)]
 }
 
 impl IntoResponse for Problem {
