@@ -22,7 +22,7 @@ use tonic::{Code, Request};
 /// The id that node `node` tells, once it knows it.
 async fn id_told_by(cluster: &Cluster, node: u64) -> String {
     let told = eventually("the id of the cluster", async || {
-        let told = cluster.nodes[&node].context().status().cluster_id;
+        let told = cluster.nodes[&node].context().services.status.now().cluster_id;
         Some(told).filter(|told| !told.is_empty())
     });
     told.await
@@ -79,7 +79,7 @@ async fn a_node_that_gets_the_data_by_a_snapshot_knows_the_id_of_the_cluster() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_greeting_from_a_cluster_with_the_same_name_and_another_id_is_refused() {
     let cluster = Cluster::start(1, |_| {}).await;
-    let mine = cluster.nodes[&1].context().cluster_id().expect("it has one");
+    let mine = cluster.nodes[&1].context().services.members.cluster_id().expect("it has one");
     let greet = async |cluster_id: &[u8]| {
         let address = cluster.configs[&1].peer_listen.to_string();
         let request = HelloRequest {

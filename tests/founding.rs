@@ -36,7 +36,7 @@ async fn found(cluster: &Cluster, id: u64) -> Result<bool, Status> {
     let answer = client.admin.found(request).await?.into_inner();
     let voters: Vec<u64> = cluster.configs[&id].peers.keys().copied().collect();
     assert_eq!(answer.voters, voters);
-    let known = cluster.nodes[&id].context().cluster_id().expect("it has an id");
+    let known = cluster.nodes[&id].context().services.members.cluster_id().expect("it has an id");
     assert_eq!(answer.cluster_id, known.to_string());
     Ok(answer.founded)
 }
@@ -115,10 +115,10 @@ async fn when_all_nodes_are_asked_at_once_one_cluster_is_founded() {
     // One that gave way may say that another belongs to a cluster already: the first one asked again says that all do.
     let founders = asked.iter().filter(|answer| matches!(answer, Ok(true))).count();
     assert_eq!(founders, 1, "{asked:?}");
-    let id = cluster.nodes[&1].context().cluster_id();
+    let id = cluster.nodes[&1].context().services.members.cluster_id();
     for node in 1..=3 {
         assert!(!found(&cluster, node).await.expect("an answer"));
-        assert_eq!(cluster.nodes[&node].context().cluster_id(), id);
+        assert_eq!(cluster.nodes[&node].context().services.members.cluster_id(), id);
         cluster.client(node).next_at_last(1).await;
     }
 }
@@ -334,7 +334,7 @@ async fn a_node_that_a_leader_is_about_to_add_goes_to_no_other_cluster_until_tha
     let mut cluster = Cluster::start(1, unhurried).await;
     let other = Cluster::start(1, |_| {}).await;
     let peer_address = cluster.start_joining(2, unhurried).await;
-    let other_id = other.nodes[&1].context().cluster_id().expect("it has an id");
+    let other_id = other.nodes[&1].context().services.members.cluster_id().expect("it has an id");
     let request = HelloRequest {
         cluster: "test".into(),
         from: 1,
@@ -390,7 +390,7 @@ async fn a_founder_that_lost_its_data_founds_nothing_while_members_live_that_it_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_whose_data_is_gone_waits_and_a_node_whose_data_is_gone_cannot_found_another() {
     let mut cluster = Cluster::start(3, unhurried).await;
-    let before = cluster.nodes[&1].context().cluster_id();
+    let before = cluster.nodes[&1].context().services.members.cluster_id();
     for id in 1..=3 {
         cluster.crash(id).await;
         fs::rename(cluster.data_dir(id), cluster.data_dir(id).with_extension("away")).unwrap();
@@ -422,7 +422,7 @@ async fn a_cluster_whose_data_is_gone_waits_and_a_node_whose_data_is_gone_cannot
     // Whichever comes first: the answer of a member, or the end of the node.
     assert!(matches!(refused.code(), Code::AlreadyExists | Code::Unavailable), "{refused}");
     cluster.client(2).next_at_last(1).await;
-    assert_eq!(cluster.nodes[&2].context().cluster_id(), before);
+    assert_eq!(cluster.nodes[&2].context().services.members.cluster_id(), before);
     let fault = crate::common::in_time("the end of node 1", cluster.nodes[&1].failed()).await;
     assert!(fault.to_string().contains("another data directory"), "{fault}");
 }

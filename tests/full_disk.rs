@@ -281,7 +281,7 @@ async fn a_voter_that_answers_late_counts_for_a_while_as_one_whose_disk_has_room
     let node = cluster.nodes[&leader].context();
     let counts = eventually("the late one counts no more", async || node.group.low_voter()).await;
     assert_eq!(counts.follower, Some(low));
-    let nodes = node.status().nodes;
+    let nodes = node.services.status.now().nodes;
     let late = nodes.iter().find(|one| one.id == late).expect("a member");
     assert!(late.silent_ms >= Some(1_500), "{late:?}");
 }

@@ -18,7 +18,7 @@ fn metrics(cluster: &Cluster, node: u64) -> &Metrics {
 }
 
 fn memory(cluster: &Cluster, leader: u64) -> Footprint {
-    cluster.nodes[&leader].context().memory_footprint()
+    cluster.nodes[&leader].context().services.status.memory_footprint()
 }
 
 async fn until_idle_keys_are_gone(cluster: &Cluster, leader: u64) {

@@ -50,7 +50,7 @@ async fn what_is_described_is_what_is_answered() {
     })
     .await;
     let address = cluster.nodes[&1].addresses().http.expect("a port");
-    let cluster_id = cluster.nodes[&1].context().printed_cluster_id();
+    let cluster_id = cluster.nodes[&1].context().services.members.printed_cluster_id();
     let (is_true, printed) = check(format!("http://{address}/openapi.json"), cluster_id).await;
     assert!(is_true, "{printed}");
     let tested = printed.contains("Tested: 27");

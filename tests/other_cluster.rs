@@ -22,7 +22,7 @@ async fn recycled(first: &mut Cluster) -> Cluster {
 
 fn id_of(cluster: &Cluster) -> String {
     let node = cluster.nodes.values().next().expect("a running node");
-    node.context().printed_cluster_id()
+    node.context().services.members.printed_cluster_id()
 }
 
 /// Every kind of call of `client`, and how it ended.

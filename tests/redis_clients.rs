@@ -167,7 +167,9 @@ assert int(cluster.get("book:11")) == first + 1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_redis_clusters_finds_the_leader_from_any_node() {
     let (cluster, here, there) = start().await;
-    let all_told = || cluster.nodes.values().all(|node| node.context().resp_nodes().len() == 3);
+    let all_told = || {
+        cluster.nodes.values().all(|node| node.context().services.members.resp_nodes().len() == 3)
+    };
     until("all nodes know each other's ports", all_told).await;
     python(PYTHON_CLUSTER, [there, here]).await;
     let nodes = run("redis-cli", at(there, &["CLUSTER", "NODES"])).await;

@@ -259,7 +259,7 @@ async fn a_client_finds_out_what_it_talks_to_in_both_versions_of_the_protocol() 
     assert_eq!(redis.ask_for_text("CLIENT GETNAME").await, "me");
     assert!(redis.ask("CLIENT ID").await.starts_with(':'));
     let info = redis.ask_for_text("INFO").await;
-    let id = cluster.nodes[&1].context().cluster_id().expect("it has one");
+    let id = cluster.nodes[&1].context().services.members.cluster_id().expect("it has one");
     assert!(info.contains(&format!("ratchet_cluster_id:{id}\r\n")), "{info}");
     for line in ["redis_version:7.0.0", "role:master", "ratchet_node:1"] {
         assert!(info.lines().any(|found| found == line), "{line} is not in {info}");

@@ -74,7 +74,7 @@ async fn purged(group: &Group) -> u64 {
 /// Waits until `id` has applied what `leader` has.
 async fn applied_all(cluster: &Cluster, id: u64, leader: u64) {
     let applied = |of: u64| {
-        let status = cluster.nodes[&of].context().status();
+        let status = cluster.nodes[&of].context().services.status.now();
         let node = status.nodes.into_iter().find(|node| node.id == of);
         node.and_then(|node| node.applied_index)
     };

@@ -95,7 +95,7 @@ async fn seen(
     cluster: &Cluster, leader: u64, id: u64, fits: impl Fn(&NodeStatus) -> bool,
 ) -> NodeStatus {
     eventually("a node whose status fits", async || {
-        let status: StatusResponse = cluster.nodes[&leader].context().status();
+        let status: StatusResponse = cluster.nodes[&leader].context().services.status.now();
         let mut nodes = status.nodes.into_iter();
         nodes.find(|node| node.id == id && fits(node))
     })
@@ -122,7 +122,7 @@ async fn a_crashed_learner_is_missing_also_for_a_new_leader_that_never_heard_it(
     assert_eq!((own.silent_ms, own.missing), (None, false));
     seen(&cluster, next, leader, |node| !node.missing && !node.unheard_in_term).await;
     // A follower knows nothing of the others.
-    let status = cluster.nodes[&leader].context().status();
+    let status = cluster.nodes[&leader].context().services.status.now();
     assert!(!status.serving && status.nodes.iter().all(|node| node.silent_ms.is_none()));
 }
 

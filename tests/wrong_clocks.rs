@@ -60,7 +60,7 @@ async fn assert_true_times(client: &Client) {
 }
 
 fn clock_of(cluster: &Cluster, node: u64) -> ClockStatus {
-    cluster.nodes[&node].context().status().clock.expect("it leads")
+    cluster.nodes[&node].context().services.status.now().clock.expect("it leads")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,7 +134,7 @@ async fn a_leader_tells_how_far_the_others_clocks_are_from_its_own() {
     let off = Arc::new(AtomicI64::new(-3_600_000));
     restart_with_clock(&mut cluster, behind, &off).await;
     let told = || {
-        let nodes = cluster.nodes[&leader].context().status().nodes;
+        let nodes = cluster.nodes[&leader].context().services.status.now().nodes;
         let of = |node| nodes.iter().find(|one| one.id == node).and_then(|one| one.clock_ahead_ms);
         (of(behind), of(leader))
     };
@@ -248,7 +248,7 @@ async fn a_date_is_taken_back_although_its_caller_leaves_and_others_wait_no_long
             ceiling_ms: dates[0].ceiling_ms,
             vouched: true,
         };
-        async move { node.ask(&request, deadline).await.map(|(answer, _)| answer) }
+        async move { node.leader.ask(&request, deadline).await.map(|(answer, _)| answer) }
     };
     let hanging = disk.hang_then(Fsync::Succeeds);
     let mut leaves = Box::pin(take_back(Instant::now() + PATIENCE));

@@ -4,21 +4,21 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::{NodeContext, recent_activity::Second};
+use super::{recent_activity::Second, services::Status};
 use crate::{
     allocator::HotKey,
     metrics::{Door, Reading},
 };
 
-impl NodeContext {
+impl Status {
     /// What this node did in the last seconds, the latest one last.
     pub fn activity(&self) -> Vec<Second> {
-        self.activity.seconds()
+        self.recent.seconds()
     }
 
     /// The keys that get the most numbers; none if this node does not lead.
     pub fn hottest_keys(&self, limit: usize) -> Vec<HotKey> {
-        let term = self.allocator.load_full();
+        let term = self.led.term.load_full();
         term.map_or_else(Vec::new, |term| term.hot_keys().hottest(limit))
     }
 
@@ -44,8 +44,8 @@ impl NodeContext {
                 p99: answered.quantile(0.99),
             };
             (numbers, requests) = (numbers_now, requests_now);
-            self.activity.add(second);
-            if let Some(term) = self.allocator.load_full() {
+            self.recent.add(second);
+            if let Some(term) = self.led.term.load_full() {
                 term.hot_keys().age();
             }
         }

@@ -13,8 +13,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    NodeContext,
     memory_stream::{MemoryStream, Persistence, SendFailed},
+    services::Handovers,
 };
 use crate::{
     allocator::Term,
@@ -43,7 +43,7 @@ pub(super) enum MemoryFate {
     Closed(Persistence),
 }
 
-impl NodeContext {
+impl Handovers {
     /// Sends the memory of `term` to `heir`, closes the term, and bequeaths the memory.
     pub(super) async fn bequeath(&self, term: &Arc<Term>, heir: NodeId) -> MemoryFate {
         let not_sent = |why: &SendFailed| {
@@ -91,7 +91,7 @@ impl NodeContext {
     /// has the log.
     async fn send_memory(&self, term: &Term, heir: NodeId) -> Result<MemoryStream, SendFailed> {
         let stall_max = self.election_timeouts(STALL_TIMEOUTS);
-        let mut stream = MemoryStream::open(self, term, heir, stall_max);
+        let mut stream = MemoryStream::open(&self.group, term, heir, stall_max);
         let limit = Duration::from_millis(self.config.handover_timeout_ms);
         stream.send_while_serving(limit).await?;
         let unfit = self.group.successor(term.term(), Some(heir)).err();

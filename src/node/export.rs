@@ -4,12 +4,15 @@
 //! Invariant: the fence is checked after the moment. If a successor had handed out numbers before it, nothing is
 //! exported.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{NodeContext, Reservation, callers::Kind, refusals::no_namespace};
+use super::{
+    Reservation,
+    callers::Kind,
+    refusals::{namespace_named, no_namespace},
+    services::NodeContext,
+};
 use crate::{
     proto::{Refusal, refusal},
     sequence::{KEY_NAME_BYTES_MAX, KeyKind, Namespace, SectionKey},
@@ -91,9 +94,7 @@ impl NodeContext {
     /// # Errors
     /// UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory, NOT_FOUND if there is no
     /// such namespace.
-    pub async fn export(
-        self: &Arc<Self>, name: &str, deadline: Instant,
-    ) -> Result<Export, Refusal> {
+    pub async fn export(&self, name: &str, deadline: Instant) -> Result<Export, Refusal> {
         let not_leading = || {
             let leader = self.group.leadership().borrow().leader.clone();
             refusal!(
@@ -110,9 +111,9 @@ impl NodeContext {
                 }
             )
         };
-        let allocator = self.allocator.load_full();
+        let allocator = self.led.term.load_full();
         let term = allocator.as_deref().ok_or_else(not_leading)?;
-        let namespace = &self.namespace_named(name)?;
+        let namespace = &namespace_named(&self.group, name)?;
         let counted = self.callers.begin(Kind::Export, "exports under way")?;
         let memory = self.request_memory.reserve(bytes_held(namespace))?;
         // The table's reader counts as the export. The caller may hold what is read ahead for as long as it likes.
@@ -128,7 +129,7 @@ impl NodeContext {
         Ok(Export {
             namespace: namespace.clone(),
             ceilings,
-            leaving: self.leaving.clone(),
+            leaving: self.led.leaving.clone(),
             _memory: memory,
         })
     }

@@ -5,13 +5,13 @@
 use tokio::time::Instant;
 
 use super::{
-    NodeContext,
     formats::counts_orders,
     leader_search::Attempt,
+    members::KnownRoute,
     message_parts::{Keys, heap_bytes, key_of},
     refused_requests::{check_kind, failed},
-    route::KnownRoute,
     sequence_request::{SequenceRequest, of_namespace},
+    services::Leader,
     waiting_keys::WaitingKeys,
 };
 use crate::{
@@ -96,7 +96,7 @@ impl SequenceRequest for RaiseRequest {
     }
 
     async fn answer(
-        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &NodeContext,
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &Leader,
         deadline: Instant,
     ) -> Attempt<RaiseResponse> {
         let key = key_of(&self.key)?;
@@ -133,7 +133,7 @@ impl Floors<'_> {
 
     /// Raises each of the keys, or of their sections, to the number at its place.
     async fn raise(
-        self, term: &Term, namespace: &Namespace, node: &NodeContext, deadline: Instant,
+        self, term: &Term, namespace: &Namespace, here: &Leader, deadline: Instant,
     ) -> Attempt<RaiseManyResponse> {
         // All are of one kind.
         check_kind(namespace, self.keys.at(0))?;
@@ -149,7 +149,7 @@ impl Floors<'_> {
             (FloorOf::Key, key) | (FloorOf::Section, key @ Key::Name(_)) => RaiseOf::Key(key),
         };
         let ask = |place: usize| (of(place), self.at_least[place]);
-        let mut waiting = WaitingKeys::new(&node.request_memory, self.keys);
+        let mut waiting = WaitingKeys::new(&here.request_memory, self.keys);
         let may_wait = |keys| waiting.add(keys);
         let raised = term.raise_many(namespace, self.keys.len(), ask, may_wait, deadline);
         let failed = |error| failed(error, namespace, term, 0);
@@ -196,11 +196,11 @@ macro_rules! raise_many {
 
             async fn answer(
                 &$self, _: Option<&MessageId>, term: &Term, namespace: &Namespace,
-                node: &NodeContext, deadline: Instant,
+                here: &Leader, deadline: Instant,
             ) -> Attempt<RaiseManyResponse> {
                 let keys = Keys::of(&$self.ids, $names);
                 let floors = Floors { keys, at_least: &$self.at_least, of: FloorOf::$of };
-                floors.raise(term, namespace, node, deadline).await
+                floors.raise(term, namespace, here, deadline).await
             }
         })*
     };
@@ -235,7 +235,7 @@ impl SequenceRequest for CurrentManyRequest {
     }
 
     async fn answer(
-        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &NodeContext,
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &Leader,
         deadline: Instant,
     ) -> Attempt<CurrentManyResponse> {
         let keys = Keys::of(&self.ids, &self.names);

@@ -12,69 +12,76 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    NodeContext,
     founding_claim::Founder,
-    hello::Purpose,
+    greeting::Purpose,
     operations::{ANSWER_MARGIN, ByAskedNode},
     reach::check_reach,
+    services::Founding,
 };
 use crate::{
     proto::{Code, Refusal, refusal, v1},
     sequence::{ClusterId, NodeId},
     storage::Member,
+    tasks::Fault,
 };
 
 /// How soon a node that does not listen yet, or that another founder has claimed, is asked again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Says what a node without data waits for. A node of `ratchet start --dev` founds a cluster of one instead.
-pub async fn form(context: Arc<NodeContext>) {
-    if context.group.is_formed() {
-        return;
-    }
-    if !context.config.dev {
-        return tracing::warn!(
-            node = context.config.node_id,
-            "this node waits: {}",
-            context.what_it_waits_for()
-        );
-    }
-    // It has no `peers`, so nobody is met, and nothing is waited for.
-    if let Err(refusal) = context.found_with_peers(Instant::now() + RETRY).await {
-        context.fail(format!("the cluster of --dev is not founded: {}", refusal.message()));
-    }
-}
-
 impl ByAskedNode for v1::FoundRequest {
+    type Service = Arc<Founding>;
+
     /// Founds a cluster of the nodes in `peers`, this one among them, and waits until it hands out numbers. It is founded
     /// even if the caller does not wait for it. If this node belongs to a cluster already, nothing changes, and the answer says so.
     async fn carry_out(
-        self, node: &Arc<NodeContext>, deadline: Instant,
+        self, founding: &Arc<Founding>, deadline: Instant,
     ) -> Result<v1::FoundResponse, Refusal> {
         let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
-        let context = node.clone();
-        let founding = async move {
+        let node = founding.clone();
+        let founded = async move {
             tokio::select! {
                 biased;
                 // What is stored must not be held for longer than the node runs.
-                () = context.leaving.cancelled() => Err(refusal!(NodeStopping, "the node stops")),
-                founded = context.found_once(latest) => founded,
+                () = node.leaving.cancelled() => Err(refusal!(NodeStopping, "the node stops")),
+                founded = node.found_once(latest) => founded,
             }
         };
-        let founding = tokio::spawn(node.group.tasks().watched("founding", founding));
-        founding.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
+        let founded = tokio::spawn(founding.group.tasks().watched("founding", founded));
+        founded.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 }
 
-impl NodeContext {
+impl Founding {
+    /// Says what a node without data waits for. A node of `ratchet start --dev` founds a cluster of one instead.
+    pub(super) async fn form(self: Arc<Self>) {
+        if self.group.is_formed() {
+            return;
+        }
+        if !self.config.dev {
+            return tracing::warn!(
+                node = self.config.node_id,
+                "this node waits: {}",
+                self.what_it_waits_for()
+            );
+        }
+        // It has no `peers`, so nobody is met, and nothing is waited for.
+        if let Err(refusal) = self.found_with_peers(Instant::now() + RETRY).await {
+            self.fail(format!("the cluster of --dev is not founded: {}", refusal.message()));
+        }
+    }
+
+    fn fail(&self, why: String) {
+        self.group.tasks().fail(Fault::CannotGoOn(why));
+    }
+
     /// What a node without data waits for, and how an operator goes on.
     pub(super) fn what_it_waits_for(&self) -> String {
         format!(
             "it holds no data and belongs to no cluster. If this cluster is new, found it, once: ratchet found --server \
              {}. To add the node to a running cluster: ratchet node add {id} {}. If the node had data, do neither: look for \
              its data directory, here {}",
-            self.client_address,
-            self.peer_address,
+            self.members.advertised.client,
+            self.members.advertised.peer,
             self.group.store().dir().display(),
             id = self.config.node_id,
         )
@@ -82,7 +89,7 @@ impl NodeContext {
 
     async fn found_once(self: &Arc<Self>, latest: Instant) -> Result<v1::FoundResponse, Refusal> {
         let another = || refusal!(NotFounded, "another request to found the cluster is under way");
-        let turn = timeout_at(latest, self.founding_turn.lock()).await;
+        let turn = timeout_at(latest, self.turn.lock()).await;
         let _one_at_a_time = turn.map_err(|_| another())?;
         let founded = match self.group.is_formed() {
             true => false,
@@ -119,8 +126,7 @@ impl NodeContext {
         let members = match self.claim_peers(latest).await {
             Ok(members) => members,
             Err(refusal)
-                if (self.founding_claim.lock().await)
-                    .is_held_by_another_founder(self.config.node_id) =>
+                if (self.claim.lock().await).is_held_by_another_founder(self.config.node_id) =>
             {
                 // If that one founds the cluster, that is as good.
                 let named = timeout_at(latest, self.group.view().until_named()).await;
@@ -169,7 +175,7 @@ impl NodeContext {
                 Ok(Err(refusal)) => refusal,
                 Err(_) => refusal!(NotFounded, "a node of peers gave no second answer"),
             };
-            self.founding_claim.lock().await.let_go(founder);
+            self.claim.lock().await.let_go(founder);
             let may_change = why.code() == Code::Unavailable && !self.group.is_formed();
             if !may_change || Instant::now() + RETRY >= latest {
                 return Err(why);
@@ -186,10 +192,10 @@ impl NodeContext {
         for (&id, met) in members.iter().chain(members) {
             let member = if id == self.config.node_id {
                 self.take_part_in(founder, true).await?;
-                self.as_member()
+                self.members.as_member()
             } else {
                 let purpose = Purpose::Found(founder, true);
-                self.introduce(id, &met.peer_address, purpose).await?
+                self.members.introduce(id, &met.peer_address, purpose).await?
             };
             if member != *met {
                 let why =
@@ -204,7 +210,7 @@ impl NodeContext {
     async fn meet_peers(
         &self, founder: Founder, latest: Instant,
     ) -> Result<BTreeMap<NodeId, Member>, Refusal> {
-        let (me, mine) = (self.config.node_id, self.as_member());
+        let (me, mine) = (self.config.node_id, self.members.as_member());
         self.take_part_in(founder, false).await?;
         let mut members = BTreeMap::from([(me, mine.clone())]);
         for (&id, address) in &self.config.peers {
@@ -229,7 +235,7 @@ impl NodeContext {
         let purpose = Purpose::Found(founder, false);
         let mut why = format!("node {id} at {address}: no answer yet");
         loop {
-            match timeout_at(latest, self.introduce(id, address, purpose)).await {
+            match timeout_at(latest, self.members.introduce(id, address, purpose)).await {
                 Ok(Err(refusal)) if refusal.code() == Code::Unavailable => {
                     if refusal.message() != why {
                         tracing::info!("waiting for {}", refusal.message());

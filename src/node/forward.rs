@@ -25,8 +25,8 @@ use crate::{
     proto::{
         Code, Refusal,
         peer::{
-            ForwardReplies, ForwardReply, ForwardRequest, ForwardRequests, NotLeader,
-            forward_reply::Reply,
+            AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
+            ForwardRequests, NotLeader, forward_reply::Reply,
         },
     },
     sequence::{NamespaceId, NodeId},
@@ -112,6 +112,17 @@ impl Forwarder {
     /// A forwarder that says who `sender` is.
     pub fn new(sender: Arc<Sender>, transport: Arc<dyn Transport>, metrics: Arc<Metrics>) -> Self {
         Forwarder { sender, transport, metrics, links: Mutex::default() }
+    }
+
+    /// Asks the `leader` to carry an operation out, and waits for its answer for at most `left`.
+    ///
+    /// # Errors
+    /// Those of the transport, and what a node of a release without such messages refuses.
+    pub async fn administer(
+        &self, leader: NodeId, member: &Member, mut message: AdministerRequest, left: Duration,
+    ) -> Result<AdministerReply, Refusal> {
+        message.header = Some(self.sender.header(leader, member));
+        self.transport.administer(&member.peer_address, message, left).await
     }
 
     /// Forwards one request to `leader`, and waits for its answer.

@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::NodeContext;
+use super::services::Status;
 use crate::{
     metrics::whole,
     storage::{LowDisk, StoreError},
@@ -16,17 +16,7 @@ use crate::{
 /// How often the disk is measured. New sections at full speed take some 30 MB in this time.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-impl NodeContext {
-    /// How much of this node's disk is free, if that is less than the reserve.
-    pub fn low_disk(&self) -> Option<LowDisk> {
-        self.group.store().free_space().low()
-    }
-
-    /// Why this node, as leader, refuses new keys and namespaces; `None` while it takes them.
-    pub fn refuses_new_keys(&self) -> Option<LowDisk> {
-        self.group.store().free_space().refusal()
-    }
-
+impl Status {
     /// Measures the disk again and again, keeps the spare, and looks at what peers say of their disks.
     pub(super) async fn follow_free_space(self: Arc<Self>) {
         let disk = self.group.store().free_space();
@@ -44,7 +34,7 @@ impl NodeContext {
             let measured = self.measure_disk().await;
             disk.note_low_follower(self.group.low_voter());
             self.show_reserve();
-            seen.note(measured, self.refuses_new_keys());
+            seen.note(measured, self.group.refuses_new_keys());
             tokio::time::sleep(CHECK_EVERY).await;
         }
     }
@@ -65,7 +55,7 @@ impl NodeContext {
     pub(super) fn show_reserve(&self) {
         let free_space = self.group.store().free_space();
         let leads = self.group.leadership().borrow().own.is_some();
-        let refuses = leads && self.refuses_new_keys().is_some();
+        let refuses = leads && self.group.refuses_new_keys().is_some();
         self.metrics.disk_reserve_bytes.set(whole(free_space.reserve_bytes()));
         self.metrics.disk_low.set(i64::from(free_space.low().is_some()));
         self.metrics.new_keys_refused.set(i64::from(refuses));

@@ -1,12 +1,10 @@
 //! The books of a namespace: what was handed out and skipped on each day, told by the leader.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 
 use super::{
-    NodeContext, formats::hands_out_ids, leader_search::Attempt, operations::ByLeader,
-    refused_requests::failed,
+    formats::hands_out_ids, leader_search::Attempt, operations::ByLeader,
+    refusals::namespace_named, refused_requests::failed, services::Namespaces,
 };
 use crate::{
     allocator::{Term, read_books},
@@ -18,8 +16,10 @@ use crate::{
 const DAY_BYTES: usize = 512;
 
 impl ByLeader for v1::GapsRequest {
+    type Service = Namespaces;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+        self, namespaces: &Namespaces, term: &Term, deadline: Instant,
     ) -> Attempt<v1::GapsResponse> {
         let days = self.days;
         if days > DAYS_KEPT {
@@ -29,7 +29,7 @@ impl ByLeader for v1::GapsRequest {
             )
             .into());
         }
-        let namespace = node.namespace_named(&self.namespace)?;
+        let namespace = namespace_named(&namespaces.group, &self.namespace)?;
         if let Some(format) = &namespace.config.format {
             return Err(hands_out_ids(&namespace, format).into());
         }
@@ -38,7 +38,7 @@ impl ByLeader for v1::GapsRequest {
         Ok(v1::GapsResponse { days: books.into_iter().map(of_day).collect() })
     }
 
-    fn answer_bytes(&self, _: &NodeContext) -> usize {
+    fn answer_bytes(&self, _: &Namespaces) -> usize {
         DAYS_KEPT as usize * DAY_BYTES
     }
 }

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Config, NodeContext};
+use super::{Config, services::Handovers};
 use crate::{
     allocator::Term,
     sequence::{Bequest, Command, Outcome, Trim},
@@ -35,7 +35,7 @@ fn limit(config: &Config, is_sole_voter: bool) -> (&'static str, u64) {
     }
 }
 
-impl NodeContext {
+impl Handovers {
     /// Lowers each ceiling of a closed term to the highest number used, and gives the term's lift back. Takes at most
     /// `shutdown_timeout_ms`, or `handover_timeout_ms` where that is longer and this is the only voter, once it is
     /// known what was used. False if not all was given back: the rest is skipped, as after a crash.
@@ -93,7 +93,7 @@ impl NodeContext {
                 );
                 return false;
             }
-            let trim = Command::Trim { trims: entry.to_vec(), now_ms: self.clock.wall_ms() };
+            let trim = Command::Trim { trims: entry.to_vec(), now_ms: self.led.clock.wall_ms() };
             let all = Outcome::Trimmed(entry.len() as u64);
             if let Err(why) = self.log_last(term, trim, &all).await {
                 tracing::warn!(why, "some ceilings could not be given back");

@@ -13,12 +13,12 @@ use futures::FutureExt;
 use tokio::time::Instant;
 
 use super::{
-    NodeContext,
     bequest::MemoryFate,
     current_handover::{Handover, HandoverOutcome},
     leader_search::{Attempt, leader_of},
     memory_stream::Persistence,
     operations::{ANSWER_MARGIN, ByLeader},
+    services::Handovers,
 };
 use crate::{
     allocator::Term,
@@ -40,19 +40,21 @@ const OPENING_ELECTIONS: u64 = 10;
 const TRANSFER_ELECTIONS: u64 = 10;
 
 impl ByLeader for v1::TransferLeadershipRequest {
+    type Service = Arc<Handovers>;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, _: &Term, deadline: Instant,
+        self, handovers: &Arc<Handovers>, _: &Term, deadline: Instant,
     ) -> Attempt<v1::TransferLeadershipResponse> {
         if let Some(to) = self.to {
-            node.known(to)?;
+            handovers.members.known(to)?;
         }
-        let now = node.hand_over(self.to, deadline).await?;
+        let now = handovers.hand_over(self.to, deadline).await?;
         let leader = leader_of(&now).unwrap_or_default();
         Ok(v1::TransferLeadershipResponse { leader, term: now.term })
     }
 }
 
-impl NodeContext {
+impl Handovers {
     /// Hands the leadership to `to`, or to the voter with the longest log, and waits for it until `deadline`. Waits a
     /// moment for a voter that was not heard lately. If the successor cannot take over, another voter may.
     ///
@@ -65,7 +67,7 @@ impl NodeContext {
     pub async fn hand_over(
         self: &Arc<Self>, to: Option<NodeId>, deadline: Instant,
     ) -> HandoverOutcome {
-        let Some(term) = self.allocator.load_full() else {
+        let Some(term) = self.led.term.load_full() else {
             return Err(refusal!(NoLeader, "this node does not lead"));
         };
         if to == Some(self.config.node_id) {
@@ -94,7 +96,7 @@ impl NodeContext {
     /// back.
     ///
     /// # Errors
-    /// As [`NodeContext::hand_over`].
+    /// As [`Handovers::hand_over`].
     pub async fn hand_over_to_anyone(self: &Arc<Self>, deadline: Instant) -> Result<(), Refusal> {
         let Some(term) = self.opened_term().await else {
             return Ok(());
@@ -110,12 +112,12 @@ impl NodeContext {
     /// The term that this node leads, once it is open. A term that does not open in time ends: others are to lead then.
     /// `None` if this node leads none.
     async fn opened_term(&self) -> Option<Arc<Term>> {
-        let mut changes = self.leadership_changes.subscribe();
+        let mut changes = self.led.changes.subscribe();
         let own = self.group.leadership().borrow().own.clone()?;
         let opened = async {
             loop {
                 changes.borrow_and_update();
-                let term = self.allocator.load_full();
+                let term = self.led.term.load_full();
                 let term = term.filter(|term| term.term() == own.term());
                 if term.is_some() || changes.changed().await.is_err() {
                     return term;
@@ -143,7 +145,7 @@ impl NodeContext {
             lease.is_void() || !only_silent
         });
         let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
-        let limit = in_time.min(Instant::now() + self.silence_patience());
+        let limit = in_time.min(Instant::now() + self.members.silence_patience());
         // Too late is no failure here: `choose_successor` says why there is none.
         let _ = tokio::time::timeout_at(limit, decided).await;
     }
@@ -169,7 +171,7 @@ impl NodeContext {
         self: &Arc<Self>, term: &Arc<Term>,
         choose: impl FnOnce() -> Result<Option<NodeId>, Refusal>,
     ) -> Result<Handover, Refusal> {
-        self.current_handover.join_or_begin(term.term(), choose, |successor| {
+        self.current.join_or_begin(term.term(), choose, |successor| {
             tracing::info!(term = term.term(), successor, "handing the leadership over");
             let carrying = self.clone().complete_handover(term.clone(), successor);
             let going = tokio::spawn(self.group.tasks().watched("handover", carrying));

@@ -1,76 +1,25 @@
-//! The greeting between nodes: which node, of which cluster, with which data directory, listens there.
-//!
-//! A node is greeted before it counts as a member, and a member that comes back greets its peers.
+//! The answer to a greeting: who greets may be a peer, a founder, a leader that adds this node, or a stranger.
 
-use std::time::Duration;
-
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    Config, NodeContext,
-    config::check_address,
     founding_claim::{Claim, Founder},
     introductions::{Introduction, this_build},
+    services::Founding,
 };
 use crate::{
     clock,
     proto::{
-        Code, Refusal,
-        peer::{Acknowledged, Founding, HelloRequest, HelloResponse},
+        Refusal,
+        peer::{self, Acknowledged, HelloRequest, HelloResponse},
         refusal,
     },
     sequence::{ClusterId, NodeId},
-    storage::{Member, replacing},
+    storage::replacing,
     tasks::Fault,
 };
 
-/// How long a greeting may take.
-pub const HELLO_TIMEOUT: Duration = Duration::from_millis(1_000);
-
-/// What a fresh node is greeted for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// To found a cluster with it, which is claimed if the flag says so.
-    Found(Founder, bool),
-    /// To add it to the cluster that this node leads.
-    Add,
-}
-
-impl HelloRequest {
-    /// A greeting of the node with this configuration to node `to`.
-    pub fn from_node(config: &Config, to: NodeId) -> HelloRequest {
-        HelloRequest {
-            cluster: config.cluster.clone(),
-            from: config.node_id,
-            to,
-            election_timeout_ms: config.election_timeout_ms,
-            build: Some(this_build()),
-            ..HelloRequest::default()
-        }
-    }
-}
-
-impl NodeContext {
-    /// A greeting of this node to node `to`.
-    pub(super) fn greeting_to(&self, to: NodeId) -> HelloRequest {
-        HelloRequest {
-            resp_address: self.resp_address.clone(),
-            http_address: self.http_address.clone(),
-            cluster_id: id_bytes(self.cluster_id()),
-            ..HelloRequest::from_node(&self.config, to)
-        }
-    }
-
-    /// This node, as the membership names it.
-    pub fn as_member(&self) -> Member {
-        Member {
-            peer_address: self.peer_address.clone(),
-            client_address: self.client_address.clone(),
-            incarnation: self.group.store().incarnation(),
-        }
-    }
-
+impl Founding {
     /// Answers a greeting. The caller may be a stranger: a fresh node tells the founding node, or the leader that
     /// adds it, which data directory it has. A member tells nobody, since a stranger who knew it could speak to
     /// this node as a member; its peers know it from the membership.
@@ -91,7 +40,7 @@ impl NodeContext {
                 request.cluster
             ));
         }
-        let known = (self.cluster_id(), ClusterId::from_bytes(&request.cluster_id));
+        let known = (self.members.cluster_id(), ClusterId::from_bytes(&request.cluster_id));
         if let (Some(mine), Some(theirs)) = known
             && mine != theirs
         {
@@ -134,8 +83,8 @@ impl NodeContext {
         let formed = self.group.is_formed();
         let told =
             Introduction::told(request.build.clone(), &request.resp_address, &request.http_address);
-        self.note_claim(request.from, &told);
-        let me = self.as_member();
+        self.members.note_claim(request.from, &told);
+        let me = self.members.as_member();
         let leader = self.group.leadership().borrow().leader.clone();
         let (leader, at) = leader.map(|(id, at)| (id, at.peer_address)).unwrap_or_default();
         Ok(HelloResponse {
@@ -147,16 +96,16 @@ impl NodeContext {
             client_address: me.client_address,
             peer_address: me.peer_address,
             build: Some(this_build()),
-            resp_address: self.resp_address.clone(),
-            http_address: self.http_address.clone(),
+            resp_address: self.members.advertised.resp.clone(),
+            http_address: self.members.advertised.http.clone(),
         })
     }
 
     /// Lets this fresh node be met or claimed by a founder, or by the leader that is about to add it.
     ///
     /// # Errors
-    /// UNAVAILABLE if the leader does not know its cluster's id yet. Else as [`NodeContext::be_met`] and
-    /// [`NodeContext::be_held_by`].
+    /// UNAVAILABLE if the leader does not know its cluster's id yet. Else as [`Founding::be_met`] and
+    /// [`Founding::be_held_by`].
     async fn be_claimed(&self, request: &HelloRequest) -> Result<(), Refusal> {
         if request.adds {
             let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {
@@ -173,8 +122,8 @@ impl NodeContext {
     /// Answers the founder `from`.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if the founder's `peers` differs from this node's. Else as [`NodeContext::take_part_in`].
-    async fn be_met(&self, from: NodeId, founding: &Founding) -> Result<(), Refusal> {
+    /// FAILED_PRECONDITION if the founder's `peers` differs from this node's. Else as [`Founding::take_part_in`].
+    async fn be_met(&self, from: NodeId, founding: &peer::Founding) -> Result<(), Refusal> {
         if founding.founders != self.config.peers {
             return Err(refusal!(
                 WrongState,
@@ -198,7 +147,7 @@ impl NodeContext {
     ///
     /// [`FoundingClaim::claim`]: super::founding_claim::FoundingClaim::claim
     async fn be_held_by(&self, claim: Claim) -> Result<(), Refusal> {
-        let mut held = self.founding_claim.clone().lock_owned().await;
+        let mut held = self.claim.clone().lock_owned().await;
         let (group, me) = (self.group.clone(), self.config.node_id);
         let claiming = async move {
             let mut claimed = held.clone();
@@ -225,7 +174,7 @@ impl NodeContext {
     /// Lets the founder meet this fresh node, or claim it.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if a cluster of its name knows the node. Else as [`NodeContext::be_held_by`].
+    /// FAILED_PRECONDITION if a cluster of its name knows the node. Else as [`Founding::be_held_by`].
     pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), Refusal> {
         self.check_never_known()?;
         if claims {
@@ -270,79 +219,6 @@ impl NodeContext {
         }
     }
 
-    /// Asks who listens at `address`, expecting a fresh node `id`.
-    ///
-    /// # Errors
-    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node, has other timings or refuses,
-    /// ALREADY_EXISTS if it belongs to a cluster.
-    pub(super) async fn introduce(
-        &self, id: NodeId, address: &str, purpose: Purpose,
-    ) -> Result<Member, Refusal> {
-        let founding = match purpose {
-            Purpose::Found(founder, claims) => Some(Founding {
-                founders: self.config.peers.clone(),
-                incarnation: founder.incarnation,
-                claims,
-            }),
-            Purpose::Add => None,
-        };
-        let adds = purpose == Purpose::Add;
-        let request = HelloRequest { founding, adds, ..self.greeting_to(id) };
-        let member = self.ask_who(id, address, request).await?;
-        // A member does not tell.
-        if member.incarnation == 0 {
-            return Err(refusal!(
-                NodeExists,
-                "node {id} at {address} belongs to a cluster already; {}",
-                match purpose {
-                    Purpose::Add =>
-                        "start it with an empty data_dir and an id that was never used, or \
-                         correct the address"
-                            .to_owned(),
-                    Purpose::Found(..) => format!(
-                        "if this node here lost its data directory, {}; if that node's directory is \
-                         left over from another cluster, empty it",
-                        replacing(self.config.node_id)
-                    ),
-                }
-            ));
-        }
-        Ok(member)
-    }
-
-    /// Asks whether the member `id`, with the data directory that `known` names, listens at `address`. Returns the
-    /// member with its addresses there.
-    ///
-    /// # Errors
-    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
-    pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Refusal> {
-        let request = HelloRequest { to_incarnation: known.incarnation, ..self.greeting_to(id) };
-        let member = self.ask_who(id, address, request).await?;
-        Ok(Member { incarnation: known.incarnation, ..member })
-    }
-
-    /// Greets node `id` at `address`. Returns the member that it would be, with an incarnation of 0 if it is one.
-    async fn ask_who(
-        &self, id: NodeId, address: &str, request: HelloRequest,
-    ) -> Result<Member, Refusal> {
-        check_address("peer_address", address)
-            .map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
-        match self.transport.hello(address, request, HELLO_TIMEOUT).await {
-            Ok(hello) => Ok(Member {
-                peer_address: address.to_owned(),
-                client_address: hello.client_address,
-                incarnation: hello.incarnation,
-            }),
-            Err(refused) => {
-                let why = format!("node {id} at {address}: {refused}");
-                Err(match refused.code() {
-                    Code::FailedPrecondition | Code::InvalidArgument => refused.retold(why),
-                    _ => refusal!(NotHeardYet, "{why}"),
-                })
-            }
-        }
-    }
-
     /// Refuses a peer that comes back with a shorter log than it acknowledged to this leader, or while another process
     /// acknowledges this leader's messages in its place.
     ///
@@ -379,9 +255,4 @@ impl NodeContext {
             None => Ok(()),
         }
     }
-}
-
-/// A cluster's id as a greeting carries it. Empty if it is not known.
-fn id_bytes(id: Option<ClusterId>) -> Bytes {
-    id.map(|id| Bytes::copy_from_slice(id.as_bytes())).unwrap_or_default()
 }

@@ -1,17 +1,15 @@
 //! Formats of ids: what they are, and what is in an id. Any node knows.
 
-use std::sync::Arc;
-
 use ratchet_ids::Format;
 use tokio::time::Instant;
 
-use super::{NodeContext, operations::ByAskedNode};
+use super::operations::ByAskedNode;
 use crate::proto::{Refusal, refusal, v1};
 
 impl ByAskedNode for v1::ListFormatsRequest {
-    async fn carry_out(
-        self, _: &Arc<NodeContext>, _: Instant,
-    ) -> Result<v1::ListFormatsResponse, Refusal> {
+    type Service = ();
+
+    async fn carry_out(self, _: &(), _: Instant) -> Result<v1::ListFormatsResponse, Refusal> {
         let formats = Format::built_in().map(|(name, _)| Ok(told(&parsed(name)?)));
         let formats = formats.collect::<Result<_, Refusal>>()?;
         Ok(v1::ListFormatsResponse { formats })
@@ -19,13 +17,17 @@ impl ByAskedNode for v1::ListFormatsRequest {
 }
 
 impl ByAskedNode for v1::GetFormatRequest {
-    async fn carry_out(self, _: &Arc<NodeContext>, _: Instant) -> Result<v1::Format, Refusal> {
+    type Service = ();
+
+    async fn carry_out(self, _: &(), _: Instant) -> Result<v1::Format, Refusal> {
         Ok(told(&parsed(&self.format)?))
     }
 }
 
 impl ByAskedNode for v1::DecodeIdRequest {
-    async fn carry_out(self, _: &Arc<NodeContext>, _: Instant) -> Result<v1::DecodedId, Refusal> {
+    type Service = ();
+
+    async fn carry_out(self, _: &(), _: Instant) -> Result<v1::DecodedId, Refusal> {
         let format = parsed(&self.format)?;
         let decoded = format.decode(&self.id).map_err(|error| {
             refusal!(InvalidRequest, "{:?} is no id of this format: {error}", self.id)

@@ -8,20 +8,21 @@
 //!
 //! Of a format with a date, a number is the order number, and the date is logged ([`super::dates`]).
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use ratchet_ids::{EncodeError, Format, Source};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
-    NodeContext,
     formats::{REACH_STEPS, created_again, id_format},
     id_request::IDS_MAX,
     ids::ended,
     leader_search::{Attempt, NoAnswer},
     message_parts::key_of,
     operations::ByLeader,
+    refusals::namespace_named,
     refused_requests::{check_kind, failed},
+    services::LeaderIds,
     worker_desk::{Served, Wanted},
 };
 use crate::{
@@ -42,10 +43,12 @@ pub const AHEAD_MAX_MS: u64 = 100;
 const WAIT_MAX_MS: u64 = 20;
 
 impl ByLeader for TakeIdNumbersRequest {
+    type Service = LeaderIds;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+        self, leader: &LeaderIds, term: &Term, deadline: Instant,
     ) -> Attempt<IdNumbers> {
-        let namespace = node.namespace_named(&self.namespace)?;
+        let namespace = namespace_named(&leader.group, &self.namespace)?;
         let format = id_format(&namespace)?;
         if namespace.config.format.as_ref() != Some(&self.format) {
             return Err(created_again(&self.namespace).into());
@@ -55,17 +58,17 @@ impl ByLeader for TakeIdNumbersRequest {
         let count = u64::from(self.count.clamp(1, IDS_MAX));
         let of = OfKey { term, namespace: &namespace, format: &format, key, deadline };
         let numbers = match format.source() {
-            Source::Key => node.take_in_time(&of, count).await?,
-            Source::Date => node.take_of_day(&of, count).await?,
+            Source::Key => leader.take_in_time(&of, count).await?,
+            Source::Date => leader.take_of_day(&of, count).await?,
             Source::Worker => {
                 return Err(refusal!(Internal, "ids with a worker do not come from a key").into());
             }
         };
-        Ok(IdNumbers { now_ms: node.ids_time.shown_ms(), ..numbers })
+        Ok(IdNumbers { now_ms: leader.time.shown_ms(), ..numbers })
     }
 }
 
-impl NodeContext {
+impl LeaderIds {
     /// Takes numbers of the present time, and of short units of time that follow. Where that is too few, the rest is for later.
     async fn take_in_time(&self, of: &OfKey<'_>, count: u64) -> Attempt<IdNumbers> {
         let mut numbers = IdNumbers::default();
@@ -96,7 +99,7 @@ impl NodeContext {
     /// Takes up to `left` numbers of the present unit of time, or of the one that the key has come to if that lies ahead.
     async fn take_in_unit(&self, of: &OfKey<'_>, left: u64) -> Attempt<Taken> {
         loop {
-            let leader_ms = self.ids_time.now_ms(of.term.term())?;
+            let leader_ms = self.time.now_ms(of.term.term())?;
             let now_ms = (self.key_times).time_of(of.namespace.id, self.clock.now(), leader_ms);
             let floor = match floor_at(of, now_ms, leader_ms) {
                 Ok(floor) => floor,
@@ -129,7 +132,7 @@ impl NodeContext {
 
     /// Has the namespace of a key that is far ahead go on from `from_ms`.
     fn go_on_ahead(&self, of: &OfKey<'_>, from_ms: u64, ahead_ms: u64) {
-        let (now, leader_ms) = (self.clock.now(), self.ids_time.shown_ms());
+        let (now, leader_ms) = (self.clock.now(), self.time.shown_ms());
         if (self.key_times).go_on_from(of.namespace.id, from_ms, now, leader_ms) {
             self.metrics.id_times_ahead.inc();
             tracing::info!(
@@ -142,7 +145,7 @@ impl NodeContext {
 
     /// Takes order numbers, with the date.
     async fn take_of_day(&self, of: &OfKey<'_>, count: u64) -> Attempt<IdNumbers> {
-        let now_ms = self.ids_time.now_ms(of.term.term())?;
+        let now_ms = self.time.now_ms(of.term.term())?;
         let today = of.format.day_of(now_ms);
         // Before the numbers: if the fence passes after they were taken, nobody had a later date before.
         let date = self.date_of_ids(of.term, of.namespace, today, of.deadline);
@@ -200,7 +203,7 @@ impl NodeContext {
                 return Ok(date);
             }
             let wanted = Wanted::Date { from_ms };
-            let served = self.worker_desk.ask(term.lease(), namespace.id, wanted);
+            let served = self.desk.ask(term.lease(), namespace.id, wanted);
             let date = match served.await {
                 Served::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
                 // The date in force lies ahead of the leader's time.

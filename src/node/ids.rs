@@ -9,7 +9,6 @@ use ratchet_ids::{EncodeError, Fixed, Format, Wait};
 use tokio::time::{Instant, interval};
 
 use super::{
-    NodeContext,
     formats::{ORDERS_MAX, id_format},
     id_list::IdList,
     id_request::{IDS_MAX, bytes_of, check, check_count, count_of, parameters_of},
@@ -18,6 +17,7 @@ use super::{
     message_parts::key_of,
     refusals::no_namespace,
     request_memory::Reservation,
+    services::Ids,
 };
 use crate::{
     clock::whole_ms,
@@ -63,7 +63,7 @@ impl MadeIds {
     }
 }
 
-impl NodeContext {
+impl Ids {
     /// Makes ids before `deadline`. The memory that is reserved for the request and its ids comes with them: it is to be
     /// dropped when they are sent.
     ///
@@ -72,7 +72,7 @@ impl NodeContext {
     /// count, a parameter or a key outside of its limits; OUT_OF_RANGE if the format has ended, or a key has no order number
     /// left; RESOURCE_EXHAUSTED, with a time after which to ask again, if every worker id is held until the deadline, the
     /// ids until then are used up, or other requests hold the memory; UNAVAILABLE if no leader leases a worker id in time.
-    pub async fn next_ids(
+    pub async fn next(
         self: &Arc<Self>, request: &NextIdsRequest, deadline: Instant,
     ) -> Result<(MadeIds, Reservation), Failure> {
         // Before anything waits.
@@ -156,14 +156,14 @@ impl NodeContext {
         let limit = namespace.config.count_max.unwrap_or(u64::MAX);
         let limit = u32::try_from(limit).map_or(IDS_MAX, |limit| limit.min(IDS_MAX));
         check_count(request, limit)?;
-        if let Some(source) = self.id_sources.known(namespace.id)? {
+        if let Some(source) = self.sources.known(namespace.id)? {
             return Ok(MadeBy::Node(source));
         }
         let format = id_format(namespace)?;
         match format.source() {
             ratchet_ids::Source::Worker => {
                 let make = || self.make_source(namespace, format);
-                self.id_sources.of(namespace.id, make).map(MadeBy::Node)
+                self.sources.of(namespace.id, make).map(MadeBy::Node)
             }
             ratchet_ids::Source::Key | ratchet_ids::Source::Date => Ok(MadeBy::Leader(format)),
         }
@@ -173,11 +173,11 @@ impl NodeContext {
         self: &Arc<Self>, namespace: &Namespace, format: Format,
     ) -> Result<Source, Refusal> {
         let leader = Leader {
-            lease: self.asking_the_leader(|node, lease: &v1::WorkerLease, asked_at| {
-                node.hear_leader(lease.now_ms, asked_at);
+            lease: self.asking_the_leader(|ids, lease: &v1::WorkerLease, asked_at| {
+                ids.hear_leader(lease.now_ms, asked_at);
             }),
             release: self.asking_the_leader(|_, _, _| {}),
-            clock: self.clock.clone(),
+            clock: self.led.clock.clone(),
             metrics: self.metrics.clone(),
             holder: format!("node {}", self.config.node_id),
             namespace: namespace.config.name.clone(),
@@ -190,16 +190,16 @@ impl NodeContext {
 
     /// How the leader is asked. `hear` is given the answer, and when the leader was asked.
     fn asking_the_leader<Q: Operation>(
-        self: &Arc<Self>, hear: fn(&NodeContext, &Q::Answer, Instant),
+        self: &Arc<Self>, hear: fn(&Ids, &Q::Answer, Instant),
     ) -> Asking<Q> {
-        let node = Arc::downgrade(self);
+        let ids = Arc::downgrade(self);
         Box::new(move |request| {
-            let node = node.upgrade();
+            let ids = ids.upgrade();
             let asking = async move {
-                let node = node.ok_or_else(|| refusal!(NodeStopping, "the node stops"))?;
+                let ids = ids.ok_or_else(|| refusal!(NodeStopping, "the node stops"))?;
                 let asked_at = Instant::now();
-                let (answer, _) = node.ask(&request, asked_at + PATIENCE).await?;
-                hear(&node, &answer, asked_at);
+                let (answer, _) = ids.leader.ask(&request, asked_at + PATIENCE).await?;
+                hear(&ids, &answer, asked_at);
                 Ok(answer)
             };
             asking.boxed()
@@ -209,19 +209,17 @@ impl NodeContext {
     /// Takes the leader's time into account, in the answer to what was asked at `asked_at`. A late answer says little.
     pub(super) fn hear_leader(&self, leader_ms: u64, asked_at: Instant) {
         // A leader must not hear itself: its patience with its own clock would begin anew.
-        let leads = (self.allocator.load().as_ref()).is_some_and(|term| !term.is_over());
+        let leads = (self.led.term.load().as_ref()).is_some_and(|term| !term.is_over());
         if !leads && asked_at.elapsed() <= LATE_MIN {
-            self.ids_time.told(leader_ms);
+            self.time.told(leader_ms);
         }
     }
 
     /// Waits until this node knows a namespace that the leader knows.
-    async fn learn_namespace(
-        self: &Arc<Self>, name: &str, deadline: Instant,
-    ) -> Result<(), Failure> {
+    async fn learn_namespace(&self, name: &str, deadline: Instant) -> Result<(), Failure> {
         let view = self.group.view();
         let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
-        match Box::pin(self.ask(&get, deadline)).await {
+        match Box::pin(self.leader.ask(&get, deadline)).await {
             Ok(_) => {}
             Err(Failure::Refused(refusal)) if refusal.code() == Code::NotFound => {
                 return Err(not_found(name).into());
@@ -280,7 +278,7 @@ impl NodeContext {
 
     /// Gives all worker ids back, because the node stops. Ids that are asked for later fail.
     pub(super) async fn give_workers_back(&self) {
-        let giving = self.id_sources.close();
+        let giving = self.sources.close();
         if tokio::time::timeout(GIVING_BACK_MAX, giving).await.is_err() {
             tracing::info!(
                 "worker ids were not given back in time; they are free once their ceilings have passed"
@@ -293,7 +291,7 @@ impl NodeContext {
         let mut checks = interval(IDLE_CHECK);
         loop {
             checks.tick().await;
-            self.id_sources.let_idle_go();
+            self.sources.let_idle_go();
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What the other members told of themselves: which release they run, and where their doors are.
+//! Where others reach this node, and what the other members told of themselves: which release they run, and where their
+//! interfaces are.
 //!
 //! Invariant: a peer of another release is news once, and again when its release changes.
 
@@ -6,6 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 
 use parking_lot::Mutex;
 
+use super::{Config, seams::Addresses};
 use crate::{proto::v1::Build, sequence::NodeId, version};
 
 /// How many characters of a version, a commit or an address are kept.
@@ -85,10 +87,41 @@ impl Known {
     }
 }
 
+/// Where others reach this node, each "host:port".
+#[derive(Debug)]
+pub struct Advertised {
+    /// Where clients reach it.
+    pub client: String,
+    /// Where its peers reach it.
+    pub peer: String,
+    /// Where Redis clients reach it. Empty if it does not serve them.
+    pub resp: String,
+    /// Where HTTP clients reach it. Empty if it does not serve them.
+    pub http: String,
+}
+
+impl Advertised {
+    /// Where others reach a node that listens at `addresses`: where the configuration says, or else there.
+    pub fn new(config: &Config, addresses: Addresses) -> Self {
+        let advertised = |name: &Option<String>, address: SocketAddr| {
+            name.clone().unwrap_or_else(|| address.to_string())
+        };
+        let client = advertised(&config.advertise, addresses.client);
+        let door = |at: SocketAddr| door_address(&client, addresses.client, at);
+        let peer = config.peer_advertise.clone().or(config.peers.get(&config.node_id).cloned());
+        Advertised {
+            resp: addresses.resp.map(door).unwrap_or_default(),
+            http: addresses.http.map(door).unwrap_or_default(),
+            peer: advertised(&peer, addresses.peer),
+            client,
+        }
+    }
+}
+
 /// Where clients reach the door that listens at `door`: at the host where they reach the one at `clients`, whose address is
 /// `client_address`, if both listen at the same address or the door at all of them. Empty if the door listens on loopback
 /// alone, and the other one does not.
-pub fn door_address(client_address: &str, clients: SocketAddr, door: SocketAddr) -> String {
+fn door_address(client_address: &str, clients: SocketAddr, door: SocketAddr) -> String {
     if door.ip() == clients.ip() || door.ip().is_unspecified() {
         let host = client_address.rsplit_once(':');
         let host = host.map_or(client_address, |(host, _)| host);

@@ -12,7 +12,6 @@ use ratchet_ids::{EncodeError, Fixed, Format, Parts};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
-    NodeContext,
     id_list::IdList,
     id_numbers::AHEAD_MAX_MS,
     id_request::{IDS_MAX, count_of, parameters_of},
@@ -20,6 +19,7 @@ use super::{
     key_queues::{Batch, Line},
     leader_search::Failure,
     message_parts::{key_of, to_key},
+    services::Ids,
 };
 use crate::{
     proto::{
@@ -34,11 +34,11 @@ use crate::{
 /// A leader that answers takes less than this.
 const SILENCE: Duration = Duration::from_millis(100);
 
-impl NodeContext {
+impl Ids {
     /// Has the leader take numbers of the request's key, and makes ids of them.
     ///
     /// # Errors
-    /// As [`NodeContext::next_ids`].
+    /// As [`Ids::next`].
     pub(super) async fn key_ids(
         self: &Arc<Self>, request: &NextIdsRequest, format: Format, deadline: Instant,
     ) -> Result<MadeIds, Failure> {
@@ -75,7 +75,7 @@ impl NodeContext {
     async fn numbers_of(
         self: &Arc<Self>, line: &Line, format: &Format, count: u32, deadline: Instant,
     ) -> Result<IdNumbers, Refusal> {
-        if self.key_queues.has(line) {
+        if self.queues.has(line) {
             let none = IdNumbers::default();
             let at_once = Duration::ZERO;
             return (self.wait_in_line(line, format, (count, none), at_once, deadline)).await;
@@ -100,11 +100,11 @@ impl NodeContext {
     ) -> Result<IdNumbers, Refusal> {
         self.metrics.id_waits.inc();
         let in_time = |ids| Instant::now() + least_wait(format, ids) < deadline;
-        let joined = (self.key_queues).join(line, left, numbers, deadline, in_time);
+        let joined = (self.queues).join(line, left, numbers, deadline, in_time);
         let mut place = joined.map_err(|ids| used_up(line, least_wait(format, ids)))?;
         if place.is_first {
-            let (node, line, format) = (self.clone(), line.clone(), format.clone());
-            let asking = async move { node.ask_for_all(&line, &format, wait).await };
+            let (ids, line, format) = (self.clone(), line.clone(), format.clone());
+            let asking = async move { ids.ask_for_all(&line, &format, wait).await };
             self.group.tasks().spawn("ids of a key", asking);
         }
         match timeout_at(deadline, &mut place.answer).await {
@@ -126,9 +126,9 @@ impl NodeContext {
         loop {
             if !wait.is_zero() {
                 // Ends early if the node stops.
-                let _ = self.leaving.run_until_cancelled(sleep(wait)).await;
+                let _ = self.led.leaving.run_until_cancelled(sleep(wait)).await;
             }
-            if !self.key_queues.collect(line, &mut batch) {
+            if !self.queues.collect(line, &mut batch) {
                 return;
             }
             let count = batch.ids().min(u64::from(IDS_MAX)) as u32;
@@ -140,7 +140,7 @@ impl NodeContext {
             batch.set_asked_at(Some(Instant::now()));
             let asked = tokio::select! {
                 biased;
-                () = self.leaving.cancelled() => Err(stops()),
+                () = self.led.leaving.cancelled() => Err(stops()),
                 asked = self.ask_for_numbers(line, count, batch.deadline()) => asked,
             };
             batch.set_asked_at(None);
@@ -162,7 +162,7 @@ impl NodeContext {
 
     /// Asks the leader for up to `count` numbers of a key.
     async fn ask_for_numbers(
-        self: &Arc<Self>, line: &Line, count: u32, deadline: Instant,
+        &self, line: &Line, count: u32, deadline: Instant,
     ) -> Result<IdNumbers, Refusal> {
         let take = TakeIdNumbersRequest {
             namespace: line.namespace.clone(),
@@ -171,7 +171,7 @@ impl NodeContext {
             count,
         };
         let asked_at = Instant::now();
-        let (numbers, _) = Box::pin(self.ask(&take, deadline)).await?;
+        let (numbers, _) = Box::pin(self.leader.ask(&take, deadline)).await?;
         self.hear_leader(numbers.now_ms, asked_at);
         Ok(numbers)
     }

@@ -3,11 +3,11 @@
 //!
 //! Invariant: a request that came from a peer is never forwarded again.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::NodeContext;
+use super::services::Leader;
 use crate::{
     consensus::Leadership,
     ordered_watch,
@@ -125,19 +125,18 @@ pub trait ForLeader: Sync {
     /// What it is answered with.
     type Answer: Send;
 
-    /// What `node` takes for granted when it sends the request. With `trusts_itself` false the leader has said that the node
+    /// What the node `here` takes for granted when it sends the request. With `trusts_itself` false the leader has said that the node
     /// was mistaken.
-    fn assume(&self, node: &NodeContext, trusts_itself: bool) -> Assumed;
+    fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed;
 
     /// Answers it if this node leads.
     fn serve_locally(
-        &self, node: &Arc<NodeContext>, origin: Origin, deadline: Instant,
+        &self, here: &Leader, origin: Origin, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// Has the `leader` answer it.
     fn serve_remotely(
-        &self, node: &Arc<NodeContext>, leader: (NodeId, &Member), assumed: Assumed,
-        deadline: Instant,
+        &self, here: &Leader, leader: (NodeId, &Member), assumed: Assumed, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// True if the caller has given it an id, under which it is carried out once however often it is asked for.
@@ -146,12 +145,12 @@ pub trait ForLeader: Sync {
     }
 
     /// The answer while no leader answers; `None` if only a leader has one.
-    fn serve_without_leader(&self, _node: &NodeContext) -> Option<Self::Answer> {
+    fn serve_without_leader(&self, _here: &Leader) -> Option<Self::Answer> {
         None
     }
 }
 
-impl NodeContext {
+impl Leader {
     /// Has the leader answer a request, and looks for it until `deadline`. `may_be_done` says that an attempt before may
     /// have carried it out.
     ///
@@ -161,9 +160,9 @@ impl NodeContext {
     /// carried the request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(super) async fn route_to_leader<R: ForLeader>(
-        self: &Arc<Self>, request: &R, origin: Origin, mut may_be_done: bool, deadline: Instant,
+        &self, request: &R, origin: Origin, mut may_be_done: bool, deadline: Instant,
     ) -> Result<R::Answer, Failure> {
-        let mut changes = self.leadership_changes.subscribe();
+        let mut changes = self.led.changes.subscribe();
         let mut trusts_itself = true;
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
@@ -240,16 +239,16 @@ impl NodeContext {
 
     /// Waits before the next attempt, until `latest` at most.
     async fn rest(&self, latest: Instant) {
-        let Some(term) = self.allocator.load_full().filter(|term| !term.is_over()) else {
+        let Some(term) = self.led.serving() else {
             return tokio::time::sleep_until(latest).await;
         };
-        if term.lease().is_valid(self.clock.now()) {
+        if term.lease().is_valid(self.led.clock.now()) {
             // The lease is valid, but the confirmation round failed. Each attempt burns its numbers, so pause.
             return tokio::time::sleep_until(latest.min(Instant::now() + FENCE_RETRY)).await;
         }
         // We lead, and have not heard of a majority for a lease.
-        let valid_or_void =
-            (term.lease()).wait_until(|lease| lease.is_void() || lease.is_valid(self.clock.now()));
+        let valid_or_void = (term.lease())
+            .wait_until(|lease| lease.is_void() || lease.is_valid(self.led.clock.now()));
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(latest) => {}

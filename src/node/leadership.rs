@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::NodeContext;
+use super::services::LedTerms;
 use crate::{
     allocator::{GaplessLimits, Inheritance, Term, TermOptions},
     consensus::{ProposeError, TermLease},
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-impl NodeContext {
+impl LedTerms {
     /// Opens an allocator for each term that this node leads, and drops it when the term is over.
     pub(super) async fn follow_leadership(self: Arc<Self>) {
         let mut leadership = self.group.leadership();
@@ -28,11 +28,11 @@ impl NodeContext {
             self.metrics.leads.set(i64::from(now.own.is_some()));
             let has_leader = i64::from(now.leader.is_some());
             self.metrics.has_leader.set(has_leader);
-            let current = self.allocator.load().as_ref().map(|term| term.term());
+            let current = self.term.load().as_ref().map(|term| term.term());
             match &now.own {
                 Some(lease) if current != Some(lease.term()) => {
-                    self.allocator.store(None);
-                    self.leadership_changes.send_modify(|n| *n += 1);
+                    self.term.store(None);
+                    self.changes.send_modify(|n| *n += 1);
                     if let Some((lift, inheritance)) = self.take_chunks(lease).await {
                         if inheritance.is_none() && is_planted(Bug::TermOpensLate) {
                             tokio::time::sleep(Duration::from_millis(1_500)).await;
@@ -44,7 +44,7 @@ impl NodeContext {
                 }
                 Some(_) => {}
                 None => {
-                    if let Some(term) = self.allocator.swap(None) {
+                    if let Some(term) = self.term.swap(None) {
                         tracing::info!(term = term.term(), "not leading any more");
                     }
                 }
@@ -59,7 +59,7 @@ impl NodeContext {
                 tracing::info!(term = now.term, leader, address, "leader");
             }
             told = leader;
-            self.leadership_changes.send_modify(|n| *n += 1);
+            self.changes.send_modify(|n| *n += 1);
             if leadership.changed().await.is_err() {
                 return;
             }
@@ -92,7 +92,7 @@ impl NodeContext {
         tracing::info!(term = lease.term(), "leading: numbers come from here");
         self.metrics.terms_begun.add(start, 1);
         self.show_takeover(lease);
-        self.allocator.store(Some(Arc::new(term)));
+        self.term.store(Some(Arc::new(term)));
     }
 
     /// Gets the term its first chunks. Inherits what the last leader left, if it left it to this node. Otherwise a lift
@@ -193,7 +193,7 @@ impl NodeContext {
     /// Gives the cluster its id, unless it has one: at its founding, and when the data comes from a release without ids.
     async fn name_cluster(&self, lease: &TermLease) {
         // The lift was applied here, and with it whatever was logged before it.
-        if self.cluster_id().is_some() || lease.is_void() {
+        if self.group.view().cluster_id().is_some() || lease.is_void() {
             return;
         }
         let drawn = u128::from(random::u64()) << 64 | u128::from(random::u64());
@@ -206,17 +206,6 @@ impl NodeContext {
                 tracing::info!(%error, "the cluster has no id yet");
                 lease.void();
             }
-        }
-    }
-
-    /// Stops the node when Raft has stopped.
-    pub(super) async fn stop_with_group(self: Arc<Self>) {
-        let mut stopped = self.group.stopped();
-        if let Ok(reason) = stopped.wait_for(Option::is_some).await
-            && let Some(reason) = reason
-        {
-            let disk = self.group.store().health().failure();
-            self.fail(disk.unwrap_or(reason));
         }
     }
 }

@@ -6,7 +6,9 @@ use futures::FutureExt;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Config, NodeContext, StartError, formation, rejoin,
+    Config, NodeContext, StartError,
+    recent_records::fill_recent_records,
+    rejoin,
     seams::{Addresses, FIRST_SET, Seams},
 };
 use crate::{
@@ -86,23 +88,25 @@ impl Node {
             running: TaskTracker::new(),
             addresses,
         };
-        let watchdog = consensus::watchdog::watch(context.group.clone(), context.clock.clone());
+        let (led, services) = (context.led.clone(), context.services.clone());
+        let watchdog = consensus::watchdog::watch(context.group.clone(), led.clock.clone());
         node.run_until_stopped("watchdog of the disk", watchdog);
         let bounding = consensus::log_limit::watch(context.group.clone());
         node.run_until_stopped("bounding the log", bounding);
-        node.run_until_stopped("following the leadership", context.clone().follow_leadership());
-        node.run_until_stopped("measuring the disk", context.clone().follow_free_space());
-        let filling = context.clone().fill_recent_records();
+        node.run_until_stopped("following the leadership", led.clone().follow_leadership());
+        node.run_until_stopped("measuring the disk", services.status.clone().follow_free_space());
+        let filling = fill_recent_records(context.group.clone());
         node.run_until_stopped("filling the recent records", filling);
-        node.run_until_stopped("stopping with raft", context.clone().stop_with_group());
-        node.run_until_stopped("formation", formation::form(context.clone()));
-        let fresh = context.clone();
-        let lost = async move { fresh.watch_for_lost_directory().await };
+        node.run_until_stopped("stopping with raft", stop_with_group(context.group.clone()));
+        node.run_until_stopped("formation", services.founding.clone().form());
+        let members = services.members.clone();
+        let lost = async move { members.watch_for_lost_directory().await };
         node.run_until_stopped("watch for a lost directory", lost);
-        let idle = context.clone().let_idle_workers_go();
+        let idle = context.ids.clone().let_idle_workers_go();
         node.run_until_stopped("giving idle worker ids back", idle);
-        node.run_until_stopped("following the clock", context.clone().follow_clock());
-        node.run_until_stopped("greeting the members", context.greet_members());
+        node.run_until_stopped("following the clock", services.status.clone().follow_clock());
+        let greeting = services.members.clone().greet_members(led.changes.subscribe());
+        node.run_until_stopped("greeting the members", greeting);
         Ok(node)
     }
 
@@ -155,12 +159,13 @@ impl Node {
 
     /// The first half of [`Node::stop`]: hands the leadership over. What that takes is bounded by the settings.
     pub async fn hand_over(&self) {
+        let handovers = &self.context.services.handovers;
         // First, so that load balancers send no further requests here.
-        self.context.leaving.cancel();
+        self.context.led.leaving.cancel();
         self.context.group.retire();
-        let deadline = tokio::time::Instant::now() + self.context.handover_max();
-        self.context.give_workers_back().await;
-        if let Err(refusal) = self.context.hand_over_to_anyone(deadline).await {
+        let deadline = tokio::time::Instant::now() + handovers.handover_max();
+        self.context.ids.give_workers_back().await;
+        if let Err(refusal) = handovers.hand_over_to_anyone(deadline).await {
             tracing::info!(reason = refusal.message(), "stopping before the handover is complete");
         }
     }
@@ -178,9 +183,9 @@ impl Node {
 
     async fn drain(self, limit: Duration) {
         self.context.group.retire();
-        self.context.leaving.cancel();
+        self.context.led.leaving.cancel();
         self.stop.cancel();
-        self.context.allocator.store(None);
+        self.context.led.term.store(None);
         self.running.close();
         if tokio::time::timeout(limit, self.running.wait()).await.is_err() {
             tracing::warn!("some requests were cut off");
@@ -192,6 +197,17 @@ impl Node {
                 self.context.group.store().dir().display()
             );
         }
+    }
+}
+
+/// Stops the node when Raft has stopped.
+async fn stop_with_group(group: Arc<Group>) {
+    let mut stopped = group.stopped();
+    if let Ok(reason) = stopped.wait_for(Option::is_some).await
+        && let Some(reason) = reason
+    {
+        let disk = group.store().health().failure();
+        group.tasks().fail(Fault::CannotGoOn(disk.unwrap_or(reason)));
     }
 }
 
@@ -282,7 +298,7 @@ mod tests {
         assert_ne!(id, lost);
         node.halt().await;
         let node = start(dir.path()).await;
-        assert_eq!(node.context().cluster_id(), Some(id), "from the start on");
+        assert_eq!(node.context().services.members.cluster_id(), Some(id), "from the start on");
         node.halt().await;
     }
 

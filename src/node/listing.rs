@@ -1,19 +1,17 @@
 //! Keys and what is known of them, told by the leader.
 
-use std::sync::Arc;
-
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use prost::Message;
 use tokio::time::Instant;
 
 use super::{
-    NodeContext,
     leader_search::Attempt,
     message_parts::{key_of, to_key},
     operations::ByLeader,
-    refusals::no_namespace,
+    refusals::namespace_named,
     refused_requests::{check_kind, failed},
+    services::Namespaces,
 };
 use crate::{
     allocator::{self, Explained, Holding, ListedSection, Term, list_sections},
@@ -33,10 +31,12 @@ const PAGE_KEYS_MAX: u32 = 1_000;
 const NUMBERS_BYTES: usize = 96;
 
 impl ByLeader for v1::ListKeysRequest {
+    type Service = Namespaces;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+        self, namespaces: &Namespaces, term: &Term, deadline: Instant,
     ) -> Attempt<v1::ListKeysResponse> {
-        let namespace = node.namespace_named(&self.namespace)?;
+        let namespace = namespace_named(&namespaces.group, &self.namespace)?;
         let asked = page_asked(&namespace, self)?;
         let page = list_sections(term, &namespace, asked, deadline).await;
         let page = page.map_err(|error| failed(error, &namespace, term, 0))?;
@@ -48,7 +48,7 @@ impl ByLeader for v1::ListKeysRequest {
         Ok(v1::ListKeysResponse { keys, next_page_token, epoch: page.lift })
     }
 
-    fn answer_bytes(&self, _: &NodeContext) -> usize {
+    fn answer_bytes(&self, _: &Namespaces) -> usize {
         let keys = match self.page_size {
             0 => PAGE_KEYS,
             // A greater one is refused.
@@ -59,26 +59,17 @@ impl ByLeader for v1::ListKeysRequest {
 }
 
 impl ByLeader for v1::ExplainRequest {
+    type Service = Namespaces;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+        self, namespaces: &Namespaces, term: &Term, deadline: Instant,
     ) -> Attempt<v1::Explanation> {
-        let namespace = node.namespace_named(&self.namespace)?;
+        let namespace = namespace_named(&namespaces.group, &self.namespace)?;
         let key = OwnedKey::from(key_of(&self.key)?);
         check_kind(&namespace, key.as_key())?;
         let explained = allocator::explain(term, &namespace, key.as_key(), deadline).await;
         let explained = explained.map_err(|error| failed(error, &namespace, term, 0))?;
         Ok(explanation(&namespace, &key, term.term(), &explained))
-    }
-}
-
-impl NodeContext {
-    /// A namespace, for a request that only reads.
-    ///
-    /// # Errors
-    /// NOT_FOUND if there is none of that name.
-    pub(super) fn namespace_named(&self, name: &str) -> Result<Namespace, Refusal> {
-        let namespaces = self.group.view().namespaces();
-        (namespaces.by_name(name).cloned()).ok_or_else(|| no_namespace(name))
     }
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::NodeContext;
+use super::{greeting::HELLO_TIMEOUT, services::Members};
 use crate::{sequence::NodeId, storage::replacing, tasks::Fault};
 
 /// How soon the peers are asked again, and the log tells of it again.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-impl NodeContext {
+impl Members {
     /// Stops this node if it belongs to no cluster and one of its peers belongs to one that knows it with another data
     /// directory. Returns once it belongs to a cluster.
     pub(super) async fn watch_for_lost_directory(&self) {
@@ -46,7 +46,7 @@ impl NodeContext {
     async fn peer_of_a_cluster(&self) -> Option<NodeId> {
         for (&id, address) in &self.config.peers {
             let hello = self.greeting_to(id);
-            match self.transport.hello(address, hello, super::hello::HELLO_TIMEOUT).await {
+            match self.transport.hello(address, hello, HELLO_TIMEOUT).await {
                 Ok(hello) if hello.formed => return Some(id),
                 Ok(_) => {}
                 Err(refusal) => tracing::debug!(peer = id, %refusal, "no greeting"),

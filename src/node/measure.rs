@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
-use super::NodeContext;
+use super::services::Status;
 use crate::{
     allocator::Footprint,
     clock::Instant,
@@ -17,17 +17,17 @@ use crate::{
 /// How long a scrape waits for the gauges that may block.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-impl NodeContext {
+impl Status {
     /// All metrics as text, up to date.
     pub async fn metrics_text(self: &Arc<Self>) -> String {
         self.measure_lease();
         self.measure_group();
         let read = async {
             let alone = self.scrape_lock.clone().lock_owned().await;
-            let context = self.clone();
+            let status = self.clone();
             let work = self.group.store().blocking();
             work.run(move || {
-                context.measure_machine();
+                status.measure_machine();
                 drop(alone);
             })
             .await
@@ -99,7 +99,7 @@ impl NodeContext {
     ///
     /// [`Term::footprint`]: crate::allocator::Term::footprint
     pub fn memory_footprint(&self) -> Footprint {
-        let term = self.allocator.load_full();
+        let term = self.led.term.load_full();
         term.map(|term| term.footprint()).unwrap_or_default()
     }
 

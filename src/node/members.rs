@@ -1,166 +1,92 @@
-//! Administration of members, by the leader: each change is checked before it is proposed.
+//! Who the members of the cluster are, which of them leads, and where callers reach them.
+//!
+//! Invariant: a caller whose route is up to date costs two comparisons and nothing else.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use tokio::time::Instant;
+use futures::{Stream, stream};
 
 use super::{
-    NodeContext,
-    error::proposal_failed,
-    hello::Purpose,
-    leader_search::Attempt,
-    operations::{ANSWER_MARGIN, ByLeader},
-    reach::check_reach,
+    introductions::{Introduction, this_build},
+    leader_search::leader_of,
+    services::Members,
 };
 use crate::{
-    allocator::Term,
-    clock,
-    consensus::MembershipChange,
-    proto::{Refusal, refusal, v1},
-    sequence::NodeId,
+    consensus::{Leadership, Voters},
+    proto::{
+        Refusal, refusal,
+        v1::{self, Route},
+    },
+    sequence::{ClusterId, NodeId},
     storage::Member,
 };
 
-/// How soon the voters after a change are checked again.
-const RETRY: Duration = Duration::from_millis(20);
+/// The version of the route that a caller tells who wants to be told none.
+pub const ROUTE_UNWANTED: u64 = u64::MAX;
 
-/// How many election timeouts a node is waited for that was not heard lately. One that is up is heard within a heartbeat or
-/// two, unless its machine is overloaded.
-const SILENCE_ELECTIONS: u64 = 5;
-
-impl ByLeader for v1::AddNodeRequest {
-    async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
-    ) -> Attempt<v1::MembershipResponse> {
-        let v1::AddNodeRequest { id, peer_address } = self;
-        if id == 0 {
-            return Err(refusal!(InvalidRequest, "id is 0; node ids start at 1").into());
-        }
-        if node.config.dev {
-            return Err(refusal!(
-                WrongState,
-                "this cluster is for trying (--dev): if its first node lost its data, it would found a cluster anew, and \
-                 numbers would begin at 1 again beside the other nodes. Found one that grows with: ratchet found"
-            )
-            .into());
-        }
-        let is_member = || {
-            refusal!(
-                NodeExists,
-                "node {id} is a member already; ratchet node promote {id} makes a learner a voter, \
-                 ratchet node update {id} takes in another address"
-            )
-        };
-        let known = node.group.nodes().into_iter().find(|node| node.id == id);
-        if known.as_ref().is_some_and(|known| known.voter || known.log_index.is_some()) {
-            return Err(is_member().into());
-        }
-        let member = node.introduce(id, &peer_address, Purpose::Add).await?;
-        let members = node.group.members().into_iter().map(|(id, (known, _))| (id, known));
-        check_reach(&members.chain([(id, member.clone())]).collect())?;
-        let known = known.map(|known| known.member.incarnation);
-        if known == Some(member.incarnation) {
-            return Err(is_member().into());
-        }
-        // If it is known, it was started again before this leader reached it. It has never voted.
-        let gone = known.map(|incarnation| MembershipChange::RemoveLearner(id, incarnation));
-        let changes = gone.into_iter().chain([MembershipChange::Add(id, member)]);
-        node.change(term, changes.collect(), None, deadline).await
-    }
+/// The route that a caller knows: what is newer comes back with its answer.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownRoute {
+    /// The version of the route; 0 for none.
+    pub version: u64,
+    /// The version of the members, 0 for none; `None` if the caller does not want them.
+    pub members_version: Option<u64>,
 }
 
-impl ByLeader for v1::UpdateNodeRequest {
-    /// Records a member's new address. The member must listen there already, with the directory that the cluster
-    /// knows: a wrong address would take a voter away.
-    async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
-    ) -> Attempt<v1::MembershipResponse> {
-        let v1::UpdateNodeRequest { id, peer_address } = self;
-        let known = node.known(id)?;
-        let address = peer_address.as_ref().unwrap_or(&known.peer_address);
-        let member = node.find(id, &known, address).await?;
-        if member == known {
-            return Ok(node.membership());
-        }
-        node.change(term, vec![MembershipChange::Move(id, member)], None, deadline).await
-    }
+/// A member that serves Redis clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RespNode {
+    /// Its id.
+    pub id: NodeId,
+    /// True if it leads, as far as this node knows.
+    pub leads: bool,
+    /// Its name or address.
+    pub host: String,
+    /// Its port for Redis clients.
+    pub port: u16,
 }
 
-impl ByLeader for v1::PromoteNodeRequest {
-    async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
-    ) -> Attempt<v1::MembershipResponse> {
-        node.known(self.id)?;
-        let change = MembershipChange::Promote(self.id);
-        node.change_voters(term, change, self.force, deadline).await
+impl Members {
+    /// The id of the cluster; `None` if this node belongs to none, or does not know it yet. One atomic load.
+    pub fn cluster_id(&self) -> Option<ClusterId> {
+        self.group.view().cluster_id()
     }
-}
 
-impl ByLeader for v1::RemoveNodeRequest {
-    async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
-    ) -> Attempt<v1::MembershipResponse> {
-        node.known(self.id)?;
-        if self.id == node.config.node_id {
-            return Err(refusal!(
-                WrongState,
-                "node {} leads; hand the leadership over first: ratchet transfer",
-                self.id
-            )
-            .into());
+    /// The id of the cluster as it is printed; empty if this node does not know it.
+    pub fn printed_cluster_id(&self) -> String {
+        self.cluster_id().map(|id| id.to_string()).unwrap_or_default()
+    }
+
+    /// True if browsers may ask this node by the name or address `host`.
+    pub fn serves_browsers_as(&self, host: &str) -> bool {
+        let client = &self.advertised.client[..];
+        let advertised = client.rsplit_once(':').map_or(client, |(name, _)| name);
+        let mut listed = self.config.http_hosts.split(',').map(str::trim);
+        host.parse::<std::net::IpAddr>().is_ok()
+            || host.eq_ignore_ascii_case("localhost")
+            || host.eq_ignore_ascii_case(advertised)
+            || listed.any(|name| !name.is_empty() && host.eq_ignore_ascii_case(name))
+    }
+
+    /// This node, as the membership names it.
+    pub(super) fn as_member(&self) -> Member {
+        Member {
+            peer_address: self.advertised.peer.clone(),
+            client_address: self.advertised.client.clone(),
+            incarnation: self.group.store().incarnation(),
         }
-        let change = MembershipChange::Remove(self.id);
-        node.change_voters(term, change, self.force, deadline).await
-    }
-}
-
-impl NodeContext {
-    /// How long a node is waited for that was not heard lately.
-    pub(super) fn silence_patience(&self) -> Duration {
-        Duration::from_millis(SILENCE_ELECTIONS * self.config.election_timeout_ms)
     }
 
-    /// Promotes or removes a node, once the voters after the change can go on.
-    async fn change_voters(
-        &self, term: &Term, change: MembershipChange, force: bool, deadline: Instant,
-    ) -> Attempt<v1::MembershipResponse> {
-        let (asked, asked_at) = (Instant::now(), self.group.now());
-        while let Err(unfit) = self.group.check_voters_after(term.term(), &change, asked_at) {
-            let patience = match unfit.silent {
-                true => asked + self.silence_patience(),
-                false => deadline,
-            };
-            if force {
-                tracing::warn!(?change, %unfit, "a membership change is forced");
-                break;
-            }
-            if Instant::now() + ANSWER_MARGIN >= patience.min(deadline) {
-                return Err(refusal!(WrongState, "{unfit}").into());
-            }
-            tokio::time::sleep(RETRY).await;
+    /// What a member told of itself, if it did.
+    pub fn introduction_of(&self, node: NodeId) -> Option<Introduction> {
+        if node != self.config.node_id {
+            return self.introductions.of(node);
         }
-        let unless_unfit = (!force).then_some(asked_at);
-        self.change(term, vec![change], unless_unfit, deadline).await
-    }
-
-    /// Carries changes out, one after the other. They go on when the deadline passes. With `unless_unfit` each is refused if
-    /// the voters after it could not go on, as heard since that moment.
-    async fn change(
-        &self, term: &Term, changes: Vec<MembershipChange>, unless_unfit: Option<clock::Instant>,
-        deadline: Instant,
-    ) -> Attempt<v1::MembershipResponse> {
-        let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
-        let changing = self.group.change(term.term(), changes, unless_unfit);
-        let done = tokio::time::timeout_at(in_time, changing).await.map_err(|_| {
-            refusal!(
-                DeadlineExceeded,
-                "the membership change is not through yet, and goes on: a majority of its voters \
-                 must write it down; see ratchet status"
-            )
-            .ongoing()
-        })?;
-        done.map_err(proposal_failed)?;
-        Ok(self.membership())
+        Some(Introduction {
+            build: this_build(),
+            resp_address: self.advertised.resp.clone(),
+            http_address: self.advertised.http.clone(),
+        })
     }
 
     /// The member `id`.
@@ -173,12 +99,114 @@ impl NodeContext {
         Err(refusal!(NodeNotFound, "node {id} is not a member; the members are {}", ids.join(", ")))
     }
 
-    fn membership(&self) -> v1::MembershipResponse {
+    /// The members' ids.
+    pub(super) fn membership(&self) -> v1::MembershipResponse {
         let ids = |voting: bool| {
             let members = self.group.members().into_iter();
             let chosen = members.filter(|(_, (_, voter))| *voter == voting);
             chosen.map(|(id, _)| id).collect()
         };
         v1::MembershipResponse { voters: ids(true), learners: ids(false) }
+    }
+
+    /// The route for an answer of this node in its own `term`, if the one that the caller knows is older.
+    pub(super) fn newer_route(&self, known: KnownRoute, term: u64) -> Option<Route> {
+        let lacks_members =
+            (known.members_version).is_some_and(|known| known < self.group.voters_version());
+        (known.version < term || lacks_members).then(|| self.own_route(term, lacks_members))
+    }
+
+    #[cold]
+    fn own_route(&self, term: u64, with_members: bool) -> Route {
+        let mut route = Route {
+            version: term,
+            leader: self.config.node_id,
+            address: self.advertised.client.clone(),
+            cluster_id: self.printed_cluster_id(),
+            ..Route::default()
+        };
+        if with_members {
+            self.set_members(&mut route, &self.group.voters().borrow());
+        }
+        route
+    }
+
+    fn set_members(&self, route: &mut Route, voters: &Voters) {
+        let members = voters.members.iter();
+        route.members_version = voters.version;
+        route.members = members.map(|(id, at)| self.address_of(*id, at)).collect();
+    }
+
+    /// A member's client address. For this node it is the present one, which may have changed since it became a
+    /// member.
+    fn address_of(&self, id: NodeId, member: &Member) -> String {
+        if id == self.config.node_id {
+            self.advertised.client.clone()
+        } else {
+            member.client_address.clone()
+        }
+    }
+
+    /// The route as this node knows it: at once if it knows a leader, and again after every change. The stream ends
+    /// with the group.
+    pub fn watch_route(self: Arc<Self>) -> impl Stream<Item = Route> + Send {
+        let seen = (self.group.leadership(), self.group.voters(), None::<Route>);
+        stream::unfold((self, seen), |(members, (mut leads, mut votes, told))| async move {
+            loop {
+                let now = leads.borrow_and_update().clone();
+                let voters = votes.borrow_and_update().clone();
+                let route = Some(members.known_route(&now, &voters));
+                if now.leader.is_some() && route != told {
+                    return Some((route.clone()?, (members, (leads, votes, route))));
+                }
+                tokio::select! {
+                    biased;
+                    changed = leads.changed() => changed.ok()?,
+                    changed = votes.changed() => changed.ok()?,
+                }
+            }
+        })
+    }
+
+    /// The route as this node knows it, if its members are newer than those of this version. Of the leader it says nothing
+    /// if none is known.
+    pub fn route_after(&self, members_version: u64) -> Option<Route> {
+        (members_version < self.group.voters_version()).then(|| {
+            let now = self.group.leadership().borrow().clone();
+            self.known_route(&now, &self.group.voters().borrow())
+        })
+    }
+
+    fn known_route(&self, now: &Leadership, voters: &Voters) -> Route {
+        let leader = now.leader.as_ref();
+        let mut route = Route {
+            version: now.term,
+            leader: leader.map(|(leader, _)| *leader).unwrap_or_default(),
+            address: leader.map(|(leader, at)| self.address_of(*leader, at)).unwrap_or_default(),
+            cluster_id: self.printed_cluster_id(),
+            ..Route::default()
+        };
+        self.set_members(&mut route, voters);
+        route
+    }
+
+    /// The members that serve Redis clients, as far as they have told: the leader first, the others by their ids.
+    pub fn resp_nodes(&self) -> Vec<RespNode> {
+        let leader = leader_of(&self.group.leadership().borrow());
+        let members = self.group.members().into_keys();
+        let mut nodes: Vec<RespNode> = members
+            .filter_map(|id| {
+                let address = self.introduction_of(id)?.resp_address;
+                let (host, port) = address.rsplit_once(':')?;
+                Some(RespNode {
+                    id,
+                    leads: leader == Some(id),
+                    host: host.trim_matches(['[', ']']).to_owned(),
+                    port: port.parse().ok()?,
+                })
+            })
+            .collect();
+        nodes.sort_by_key(|node| (!node.leads, node.id));
+        nodes
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, TryStreamExt};
 
-use super::NodeContext;
+use super::services::LedTerms;
 use crate::{
     allocator::{Inheritance, MemoryHeader, NotInherited},
     proto::{
@@ -21,7 +21,7 @@ const PART_TIMEOUTS: u64 = 30;
 /// For how many election timeouts this node keeps a memory: a transfer takes no longer.
 const KEEP_TIMEOUTS: u64 = 40;
 
-impl NodeContext {
+impl LedTerms {
     /// Takes in the memory of the leader that this node follows. Returns what has arrived and is kept.
     ///
     /// # Errors
@@ -70,12 +70,12 @@ impl NodeContext {
         if !self.inheritance.keep(number, inheritance, digest) {
             return Err(given_up());
         }
-        let context = self.clone();
+        let terms = self.clone();
         let patience = Duration::from_millis(KEEP_TIMEOUTS * self.config.election_timeout_ms);
         self.group.tasks().spawn("giving a memory up", async move {
             tokio::select! {
-                () = tokio::time::sleep(patience) => context.inheritance.give_up(number),
-                () = context.leaving.cancelled() => {}
+                () = tokio::time::sleep(patience) => terms.inheritance.give_up(number),
+                () = terms.leaving.cancelled() => {}
             }
         });
         Ok(MemoryReply { parts: digest.parts, checksum: digest.checksum })

@@ -2,7 +2,7 @@
 //!
 //! Invariant: [`MemoryStream::finish`] succeeds only if the receiver says that it holds all that was sent.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::mpsc,
@@ -12,9 +12,9 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::NodeContext;
 use crate::{
     allocator::{MemoryReader, NotSent, Term},
+    consensus::Group,
     proto::{Code, Refusal, refusal},
     sequence::{MemoryDigest, NodeId},
 };
@@ -86,10 +86,10 @@ impl SendFailed {
 
 impl MemoryStream {
     /// Opens a stream for the memory of `term` to `heir`, which is given up if it takes no part for `stall_max`.
-    pub fn open(node: &NodeContext, term: &Term, heir: NodeId, stall_max: Duration) -> Self {
+    pub fn open(group: &Arc<Group>, term: &Term, heir: NodeId, stall_max: Duration) -> Self {
         let memory = term.read_memory();
         let (parts, queue) = mpsc::channel(QUEUE);
-        let (group, header, number) = (node.group.clone(), memory.header(), term.term());
+        let (group, header, number) = (group.clone(), memory.header(), term.term());
         let sending = async move {
             let parts = ReceiverStream::new(queue);
             group.send_memory(number, heir, header, parts).await

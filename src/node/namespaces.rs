@@ -1,17 +1,15 @@
 //! Namespaces, as the leader makes, changes, deletes and tells them.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 
 use super::{
-    NodeContext,
     error::proposal_failed,
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     leader_search::{Attempt, Failure},
     operations::ByLeader,
-    refusals::check_namespace,
+    refusals::{check_namespace, namespace_named},
     refused_keys::low_disk,
+    services::{Leader, Namespaces},
 };
 use crate::{
     allocator::Term,
@@ -26,17 +24,15 @@ use crate::{
 /// How many bytes the numbers of a namespace have at most, encoded.
 const NUMBERS_BYTES: usize = 96;
 
-impl NodeContext {
+impl Leader {
     /// The kind of a namespace's keys. Of a namespace that this node does not know the leader is asked, which may know
     /// more. It changes only if the namespace is deleted and created again, or before its first number; for a moment this
     /// node may then know the old one, and the leader refuses such a key.
     ///
     /// # Errors
     /// NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of
-    /// [`NodeContext::ask`].
-    pub async fn key_kind(
-        self: &Arc<Self>, namespace: &str, deadline: Instant,
-    ) -> Result<KeyKind, Failure> {
+    /// [`Leader::ask`].
+    pub async fn key_kind(&self, namespace: &str, deadline: Instant) -> Result<KeyKind, Failure> {
         if let Some(known) = self.group.view().namespaces().by_name(namespace) {
             return Ok(known.config.key_kind);
         }
@@ -47,7 +43,9 @@ impl NodeContext {
         let kind = kind(known.key_kind());
         Ok(kind.unwrap_or(KeyKind::Id))
     }
+}
 
+impl Namespaces {
     /// Refuses a change that does not fit the format of a namespace's ids.
     fn check_wish(&self, name: &str, wish: SequenceWish) -> Result<(), Refusal> {
         let namespaces = self.group.view().namespaces();
@@ -57,13 +55,13 @@ impl NodeContext {
 
     /// The first `limit` namespaces in the order of their creation, as far as this node has applied it, and how many
     /// there are in all.
-    pub fn first_namespaces(&self, limit: usize) -> (Vec<v1::Namespace>, usize) {
+    pub fn first(&self, limit: usize) -> (Vec<v1::Namespace>, usize) {
         let namespaces = self.group.view().namespaces();
         let first = namespaces.iter().take(limit).map(to_wire);
         (first.collect(), namespaces.count())
     }
 
-    async fn change_namespace(&self, term: &Term, command: Command) -> Attempt<v1::Namespace> {
+    async fn change(&self, term: &Term, command: Command) -> Attempt<v1::Namespace> {
         match self.group.propose(term.term(), command).await.map_err(proposal_failed)? {
             Outcome::Namespace(Ok(namespace)) => Ok(to_wire(&namespace)),
             Outcome::Namespace(Err(refused)) => Err(refusal(&refused).into()),
@@ -73,8 +71,10 @@ impl NodeContext {
 }
 
 impl ByLeader for v1::CreateNamespaceRequest {
+    type Service = Namespaces;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, _: Instant,
+        self, namespaces: &Namespaces, term: &Term, _: Instant,
     ) -> Attempt<v1::Namespace> {
         check_steps(self.step, self.step_min, self.step_max).map_err(invalid)?;
         check_limits(self.count_max, self.keys_max, 1).map_err(invalid)?;
@@ -82,50 +82,55 @@ impl ByLeader for v1::CreateNamespaceRequest {
         check_description(Some(&self.description)).map_err(invalid)?;
         // Its epoch must have begun.
         let now_ms = match self.format {
-            Some(_) => node.ids_time.now_ms(term.term())?,
+            Some(_) => namespaces.time.now_ms(term.term())?,
             None => 0,
         };
         let config = namespace_config(self, now_ms)?;
-        if let Some(low) = node.refuses_new_keys() {
+        if let Some(low) = namespaces.group.refuses_new_keys() {
             return Err(low_disk(low).into());
         }
-        node.change_namespace(term, Command::create_namespace(config)).await
+        namespaces.change(term, Command::create_namespace(config)).await
     }
 }
 
 impl ByLeader for v1::GetNamespaceRequest {
+    type Service = Namespaces;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, _: &Term, _: Instant,
+        self, namespaces: &Namespaces, _: &Term, _: Instant,
     ) -> Attempt<v1::Namespace> {
-        Ok(to_wire(&node.namespace_named(&self.namespace)?))
+        Ok(to_wire(&namespace_named(&namespaces.group, &self.namespace)?))
     }
 }
 
 impl ByLeader for v1::ListNamespacesRequest {
+    type Service = Namespaces;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, _: &Term, _: Instant,
+        self, namespaces: &Namespaces, _: &Term, _: Instant,
     ) -> Attempt<v1::ListNamespacesResponse> {
-        let namespaces = node.group.view().namespaces();
-        let namespaces = namespaces.iter().map(to_wire).collect();
-        Ok(v1::ListNamespacesResponse { namespaces })
+        let known = namespaces.group.view().namespaces();
+        Ok(v1::ListNamespacesResponse { namespaces: known.iter().map(to_wire).collect() })
     }
 
-    fn answer_bytes(&self, node: &NodeContext) -> usize {
+    fn answer_bytes(&self, namespaces: &Namespaces) -> usize {
         // What is not applied here yet is little.
-        let namespaces = node.group.view().namespaces();
+        let known = namespaces.group.view().namespaces();
         let bytes = |namespace: &Namespace| {
             let config = &namespace.config;
             let format = config.format.as_ref().map_or(0, String::len);
             let texts = config.name.len() + config.description.len() + format;
             size_of::<v1::Namespace>() + 2 * (NUMBERS_BYTES + texts)
         };
-        namespaces.iter().map(bytes).sum()
+        known.iter().map(bytes).sum()
     }
 }
 
 impl ByLeader for v1::UpdateNamespaceRequest {
+    type Service = Namespaces;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, _: Instant,
+        self, namespaces: &Namespaces, term: &Term, _: Instant,
     ) -> Attempt<v1::Namespace> {
         check_namespace(&self.namespace)?;
         check_steps(self.step, self.step_min, self.step_max).map_err(invalid)?;
@@ -134,7 +139,7 @@ impl ByLeader for v1::UpdateNamespaceRequest {
         check_description(self.description.as_deref()).map_err(invalid)?;
         let wish =
             SequenceWish { start: self.start, max: self.max, step: self.step_max.max(self.step) };
-        node.check_wish(&self.namespace, wish)?;
+        namespaces.check_wish(&self.namespace, wish)?;
         let change = NamespaceChange {
             request_id_optional: self.request_id_optional,
             key_kind: kind(self.key_kind()),
@@ -150,16 +155,18 @@ impl ByLeader for v1::UpdateNamespaceRequest {
             section_size: self.section_size,
         };
         let name = self.namespace;
-        node.change_namespace(term, Command::UpdateNamespace { name, change }).await
+        namespaces.change(term, Command::UpdateNamespace { name, change }).await
     }
 }
 
 impl ByLeader for v1::DeleteNamespaceRequest {
+    type Service = Namespaces;
+
     /// A deletion that is carried out twice may delete a namespace that was created again meanwhile.
     const IS_ASKED_ONCE: bool = true;
 
     async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, _: Instant,
+        self, namespaces: &Namespaces, term: &Term, _: Instant,
     ) -> Attempt<v1::DeleteNamespaceResponse> {
         let v1::DeleteNamespaceRequest { namespace: name, confirm, forget } = self;
         check_namespace(&name)?;
@@ -171,7 +178,7 @@ impl ByLeader for v1::DeleteNamespaceRequest {
             .into());
         }
         let delete = Command::DeleteNamespace { name, forget };
-        let deleted = node.group.propose(term.term(), delete).await;
+        let deleted = namespaces.group.propose(term.term(), delete).await;
         match deleted.map_err(proposal_failed)? {
             Outcome::NamespaceDeleted(Ok(left)) => {
                 let floor = left.map(|tombstone| tombstone.floor);

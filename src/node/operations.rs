@@ -12,10 +12,10 @@ use prost::Message;
 use tokio::time::Instant;
 
 use super::{
-    NodeContext,
     callers::Caller,
     leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
     request_memory::Reservation,
+    services::{Founding, Handovers, Leader, LeaderIds, Members, Namespaces, Services, Status},
 };
 use crate::{
     allocator::Term,
@@ -39,28 +39,61 @@ pub(super) trait ByLeader: Operation {
     /// How long a leader is waited for, if not until the deadline.
     const PATIENCE: Duration = Duration::MAX;
 
+    /// The part of the node that carries it out.
+    type Service;
+
     /// Carries it out before `deadline`, on the node that leads `term`.
     fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+        self, service: &Self::Service, term: &Term, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// About how many bytes the answer holds at most, as a message and encoded. 0: few.
-    fn answer_bytes(&self, _node: &NodeContext) -> usize {
+    fn answer_bytes(&self, _service: &Self::Service) -> usize {
         0
     }
 
     /// The answer while no leader answers; `None` if only a leader has one.
-    fn without_leader(_node: &NodeContext) -> Option<Self::Answer> {
+    fn without_leader(_service: &Self::Service) -> Option<Self::Answer> {
         None
     }
 }
 
 /// An operation that the node carries out that is asked.
 pub(super) trait ByAskedNode: Operation {
+    /// The part of the node that carries it out.
+    type Service;
+
     /// Carries it out before `deadline`.
     fn carry_out(
-        self, node: &Arc<NodeContext>, deadline: Instant,
+        self, service: &Self::Service, deadline: Instant,
     ) -> impl Future<Output = Result<Self::Answer, Refusal>> + Send;
+}
+
+/// The services that operations name, and where they are.
+macro_rules! services {
+    ($($service:ty: $part:ident,)*) => {
+        $(impl AsRef<$service> for Services {
+            fn as_ref(&self) -> &$service {
+                &self.$part
+            }
+        })*
+    };
+}
+
+services! {
+    Members: members,
+    Arc<Founding>: founding,
+    Arc<Handovers>: handovers,
+    LeaderIds: leader_ids,
+    Namespaces: namespaces,
+    Arc<Status>: status,
+}
+
+/// What needs no service.
+impl AsRef<()> for Services {
+    fn as_ref(&self) -> &() {
+        &()
+    }
 }
 
 /// How an operation is served: what is known of it without the types of its messages.
@@ -71,8 +104,8 @@ pub struct Served {
     is_asked_once: bool,
     patience: Duration,
     /// How many bytes the request and its answer hold at most.
-    bytes: fn(&NodeContext, &Bytes) -> Result<usize, Refusal>,
-    without_leader: fn(&NodeContext) -> Option<Bytes>,
+    bytes: fn(&Services, &Bytes) -> Result<usize, Refusal>,
+    without_leader: fn(&Services) -> Option<Bytes>,
     by: By,
 }
 
@@ -82,36 +115,41 @@ enum By {
     AskedNode(CarryOutHere),
 }
 
-type CarryOut =
-    for<'a> fn(&'a Arc<NodeContext>, &'a Term, Bytes, Instant) -> BoxFuture<'a, Attempt<Bytes>>;
+type CarryOut = for<'a> fn(&'a Services, &'a Term, Bytes, Instant) -> BoxFuture<'a, Attempt<Bytes>>;
 
-type CarryOutHere = fn(&Arc<NodeContext>, Bytes, Instant) -> BoxFuture<'_, Result<Bytes, Refusal>>;
+type CarryOutHere = fn(&Services, Bytes, Instant) -> BoxFuture<'_, Result<Bytes, Refusal>>;
 
 /// All operations.
 pub static OPERATIONS: &[Served] = include!(concat!(env!("OUT_DIR"), "/served.rs"));
 
-const fn by_leader<Q: ByLeader>() -> Served {
+const fn by_leader<Q: ByLeader>() -> Served
+where
+    Services: AsRef<Q::Service>,
+{
     Served {
         method: Q::METHOD,
         is_idempotent: Q::IS_IDEMPOTENT,
         is_asked_once: Q::IS_ASKED_ONCE,
         patience: Q::PATIENCE,
-        bytes: |node, message| {
+        bytes: |services, message| {
             let asked: Q = decoded(message.clone())?;
-            Ok(held_by::<Q>(message) + asked.answer_bytes(node))
+            Ok(held_by::<Q>(message) + asked.answer_bytes(services.as_ref()))
         },
-        without_leader: |node| Some(encoded(&Q::without_leader(node)?)),
-        by: By::Leader(|node, term, message, deadline| {
+        without_leader: |services| Some(encoded(&Q::without_leader(services.as_ref())?)),
+        by: By::Leader(|services, term, message, deadline| {
             let carrying_out = async move {
                 let asked: Q = decoded(message)?;
-                Ok(encoded(&asked.carry_out(node, term, deadline).await?))
+                Ok(encoded(&asked.carry_out(services.as_ref(), term, deadline).await?))
             };
             carrying_out.boxed()
         }),
     }
 }
 
-const fn by_asked_node<Q: ByAskedNode>() -> Served {
+const fn by_asked_node<Q: ByAskedNode>() -> Served
+where
+    Services: AsRef<Q::Service>,
+{
     Served {
         method: Q::METHOD,
         is_idempotent: Q::IS_IDEMPOTENT,
@@ -119,10 +157,10 @@ const fn by_asked_node<Q: ByAskedNode>() -> Served {
         patience: Duration::MAX,
         bytes: |_, message| decoded::<Q>(message.clone()).map(|_| held_by::<Q>(message)),
         without_leader: |_| None,
-        by: By::AskedNode(|node, message, deadline| {
+        by: By::AskedNode(|services, message, deadline| {
             let carrying_out = async move {
                 let asked: Q = decoded(message)?;
-                Ok(encoded(&asked.carry_out(node, deadline).await?))
+                Ok(encoded(&asked.carry_out(services.as_ref(), deadline).await?))
             };
             carrying_out.boxed()
         }),
@@ -158,7 +196,7 @@ impl Served {
     }
 }
 
-impl NodeContext {
+impl Leader {
     /// Has an operation carried out before `deadline`: by this node, or by the leader, whichever node that is. The memory that
     /// the answer holds comes with it, if it is much: it is to be dropped when the answer is sent. It is reserved before
     /// anything is carried out.
@@ -167,27 +205,26 @@ impl NodeContext {
     /// [`Failure`]: a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers hold the memory; or, for a
     /// peer's request, who leads instead.
     pub async fn call(
-        self: &Arc<Self>, operation: &'static Served, message: Bytes, origin: Origin,
-        deadline: Instant,
+        &self, operation: &'static Served, message: Bytes, origin: Origin, deadline: Instant,
     ) -> Result<(Bytes, Option<Reservation>), Failure> {
-        let expected = (operation.bytes)(self, &message)?;
+        let expected = (operation.bytes)(&self.services, &message)?;
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match operation.by {
             By::Leader(carry_out) => {
                 let call = Call { operation, carry_out, message };
                 self.route_to_leader(&call, origin, false, deadline).await?
             }
-            By::AskedNode(carry_out) => carry_out(self, message, deadline).await?,
+            By::AskedNode(carry_out) => carry_out(&self.services, message, deadline).await?,
         };
         Ok((answer, reserved))
     }
 
-    /// As [`NodeContext::call`], with messages.
+    /// As [`Leader::call`], with messages.
     ///
     /// # Errors
-    /// As [`NodeContext::call`].
+    /// As [`Leader::call`].
     pub async fn ask<Q: Operation>(
-        self: &Arc<Self>, request: &Q, deadline: Instant,
+        &self, request: &Q, deadline: Instant,
     ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
         let calling = self.call(Served::of::<Q>(), encoded(request), Origin::Client, deadline);
         let (answer, reserved) = calling.await?;
@@ -207,36 +244,32 @@ impl ForLeader for Call {
     type Answer = Bytes;
 
     /// A deposed leader that still owes the answer may carry the change out yet.
-    fn assume(&self, _node: &NodeContext, _trusts_itself: bool) -> Assumed {
+    fn assume(&self, _: &Leader, _trusts_itself: bool) -> Assumed {
         Assumed { namespace: None, may_be_asked_again: self.operation.is_idempotent }
     }
 
-    async fn serve_locally(
-        &self, node: &Arc<NodeContext>, _: Origin, deadline: Instant,
-    ) -> Attempt<Bytes> {
-        let leading = node.allocator.load_full().filter(|term| !term.is_over());
-        let Some(term) = leading else {
+    async fn serve_locally(&self, here: &Leader, _: Origin, deadline: Instant) -> Attempt<Bytes> {
+        let Some(term) = here.led.serving() else {
             return Err(NoAnswer::Unanswered);
         };
         if !term.still_leads(deadline).await {
             return Err(NoAnswer::Unanswered);
         }
-        (self.carry_out)(node, &term, self.message.clone(), deadline).await
+        (self.carry_out)(&here.services, &term, self.message.clone(), deadline).await
     }
 
     async fn serve_remotely(
-        &self, node: &Arc<NodeContext>, (leader, member): (NodeId, &Member), _: Assumed,
-        deadline: Instant,
+        &self, here: &Leader, (leader, member): (NodeId, &Member), _: Assumed, deadline: Instant,
     ) -> Attempt<Bytes> {
         let left = deadline.saturating_duration_since(Instant::now()).min(self.operation.patience);
         let message = AdministerRequest {
-            header: Some(node.sender.header(leader, member)),
             budget_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
             caller: Caller::current().map(|caller| caller.network()),
             method: self.operation.method.to_owned(),
             message: self.message.clone(),
+            ..AdministerRequest::default()
         };
-        match node.transport.administer(&member.peer_address, message, left).await {
+        match here.forwarder.administer(leader, member, message, left).await {
             Ok(answer) => match answer.reply {
                 Some(Reply::Answer(answer)) => Ok(answer),
                 Some(Reply::Error(error)) => Err(NoAnswer::Refused(error.into())),
@@ -246,8 +279,8 @@ impl ForLeader for Call {
         }
     }
 
-    fn serve_without_leader(&self, node: &NodeContext) -> Option<Bytes> {
-        (self.operation.without_leader)(node)
+    fn serve_without_leader(&self, here: &Leader) -> Option<Bytes> {
+        (self.operation.without_leader)(&here.services)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::NodeContext;
+use super::services::Readiness;
 use crate::ordered_watch;
 
 /// Why requests should go to another node.
@@ -16,73 +16,73 @@ pub struct NotReady {
     why: String,
 }
 
-impl NodeContext {
+impl Readiness {
     /// A node is ready if it leads under a valid lease, or has heard of the leader within the election timeout, so
     /// that it can forward to it. A node that stops is not ready, from before it hands over.
     ///
     /// # Errors
     /// [`NotReady`] with the reason, if it is not.
-    pub fn readiness(&self) -> Result<(), NotReady> {
-        let not = |why: String| Err(NotReady { node: self.config.node_id, why });
-        if self.leaving.is_cancelled() {
+    pub fn check(&self) -> Result<(), NotReady> {
+        let not = |why: String| Err(NotReady { node: self.led.config.node_id, why });
+        if self.led.leaving.is_cancelled() {
             return not("it stops".to_owned());
         }
-        let now = self.clock.now();
-        if let Some(term) = &*self.allocator.load()
+        let now = self.led.clock.now();
+        if let Some(term) = &*self.led.term.load()
             && !term.is_over()
             && term.lease().is_valid(now)
         {
             return Ok(());
         }
-        let leadership = self.group.leadership().borrow().clone();
-        let limit_ms = self.config.election_timeout_ms;
+        let leadership = self.led.group.leadership().borrow().clone();
+        let limit_ms = self.led.config.election_timeout_ms;
         match leadership.leader {
-            Some((leader, _)) if leader == self.config.node_id => {
+            Some((leader, _)) if leader == self.led.config.node_id => {
                 not(format!("it leads term {} and holds no lease", leadership.term))
             }
-            Some((leader, _)) => match self.group.leader_heard() {
+            Some((leader, _)) => match self.led.group.leader_heard() {
                 Some(heard) if now.since(heard) < Duration::from_millis(limit_ms) => Ok(()),
                 _ => not(format!(
                     "it has not heard of node {leader}, which leads term {}, for {limit_ms} ms",
                     leadership.term
                 )),
             },
-            None if self.group.is_formed() => {
+            None if self.led.group.is_formed() => {
                 not(format!("no leader is known in term {}", leadership.term))
             }
-            None => not(self.what_it_waits_for()),
+            None => not(self.founding.what_it_waits_for()),
         }
     }
 
-    /// Whether this node is ready, now and from now on, while [`NodeContext::follow_readiness`] runs.
-    pub fn watch_readiness(&self) -> ordered_watch::Receiver<bool> {
-        self.note_readiness();
-        self.is_ready.subscribe()
+    /// Whether this node is ready, now and from now on, while [`Readiness::follow`] runs.
+    pub fn watch(&self) -> ordered_watch::Receiver<bool> {
+        self.note();
+        self.last.subscribe()
     }
 
     /// Tells those who watch whether this node is ready, whenever that changes.
-    pub async fn follow_readiness(self: Arc<Self>) {
+    pub async fn follow(self: Arc<Self>) {
         loop {
-            self.note_readiness();
-            self.readiness_may_change().await;
+            self.note();
+            self.may_change().await;
         }
     }
 
-    fn note_readiness(&self) {
-        self.is_ready.send_if_modified(|is_ready| {
-            let now = self.readiness().is_ok();
+    fn note(&self) {
+        self.last.send_if_modified(|is_ready| {
+            let now = self.check().is_ok();
             std::mem::replace(is_ready, now) != now
         });
     }
 
     /// Waits until the readiness may have changed. A lease that expires and a leader that falls silent are not
     /// events, so this returns at least once in each heartbeat interval.
-    async fn readiness_may_change(&self) {
-        let mut leadership = self.group.leadership();
-        let beat = Duration::from_millis(self.config.heartbeat_ms);
+    async fn may_change(&self) {
+        let mut leadership = self.led.group.leadership();
+        let beat = Duration::from_millis(self.led.config.heartbeat_ms);
         tokio::select! {
             Ok(()) = leadership.changed() => {}
-            () = self.leaving.cancelled(), if !self.leaving.is_cancelled() => {}
+            () = self.led.leaving.cancelled(), if !self.led.leaving.is_cancelled() => {}
             () = tokio::time::sleep(beat) => {}
         }
     }

@@ -8,29 +8,29 @@
 
 use std::{future, sync::Arc, time::Duration};
 
-use super::NodeContext;
-use crate::storage::{AppliedView, RecordsFill};
+use crate::{
+    consensus::Group,
+    storage::{AppliedView, RecordsFill},
+};
 
 /// The pause before each batch of a fill. With it a million records take several seconds.
 const PAUSE: Duration = Duration::from_millis(5);
 
-impl NodeContext {
-    /// Fills the records in memory from the table when the node starts, after a snapshot was installed, and after
-    /// each term of its own.
-    pub(super) async fn fill_recent_records(self: Arc<Self>) {
-        let view = self.group.view();
-        let mut leadership = self.group.leadership();
-        let mut cleared = view.recent_records().cleared();
-        while leadership.wait_for(|now| now.own.is_none()).await.is_ok() {
-            drop(cleared.borrow_and_update());
-            let mut fill = Some(RecordsFill::new(view.clone()));
-            loop {
-                tokio::select! {
-                    biased;
-                    _ = leadership.wait_for(|now| now.own.is_some()) => break,
-                    _ = cleared.changed() => break,
-                    () = pause(fill.is_some()) => fill = go_on(fill, view).await,
-                }
+/// Fills the records in memory from the table when the node starts, after a snapshot was installed, and after
+/// each term of its own.
+pub(super) async fn fill_recent_records(group: Arc<Group>) {
+    let view = group.view();
+    let mut leadership = group.leadership();
+    let mut cleared = view.recent_records().cleared();
+    while leadership.wait_for(|now| now.own.is_none()).await.is_ok() {
+        drop(cleared.borrow_and_update());
+        let mut fill = Some(RecordsFill::new(view.clone()));
+        loop {
+            tokio::select! {
+                biased;
+                _ = leadership.wait_for(|now| now.own.is_some()) => break,
+                _ = cleared.changed() => break,
+                () = pause(fill.is_some()) => fill = go_on(fill, view).await,
             }
         }
     }

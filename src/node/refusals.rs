@@ -1,8 +1,9 @@
 //! What callers are told of requests that several files refuse: one text each.
 
 use crate::{
+    consensus::Group,
     proto::{Refusal, refusal},
-    sequence::{NamespaceRefused, check_name},
+    sequence::{Namespace, NamespaceRefused, check_name},
 };
 
 /// Checks a namespace's name.
@@ -18,6 +19,15 @@ pub(super) fn no_namespace(name: &str) -> Refusal {
     let not_found = || NamespaceRefused::NotFound(name.to_owned()).to_string();
     check_namespace(name)
         .map_or_else(|refused| refused, |()| refusal!(NamespaceNotFound, "{}", not_found()))
+}
+
+/// A namespace, for a request that only reads.
+///
+/// # Errors
+/// NOT_FOUND if there is none of that name.
+pub(super) fn namespace_named(group: &Group, name: &str) -> Result<Namespace, Refusal> {
+    let namespaces = group.view().namespaces();
+    (namespaces.by_name(name).cloned()).ok_or_else(|| no_namespace(name))
 }
 
 #[cfg(test)]

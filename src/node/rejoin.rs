@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use super::{Config, StartError, hello::HELLO_TIMEOUT, seams::FIRST_SET};
+use super::{Config, StartError, greeting::HELLO_TIMEOUT, seams::FIRST_SET};
 use crate::{
     consensus::Transport,
     planted_bugs::{Bug, is_planted},

@@ -6,14 +6,15 @@ use prost::Message;
 use tokio::time::Instant;
 
 use super::{
-    Config, NodeContext,
+    Config,
     forward::{Forwarded, Lost},
     late_keys::{add_late, late},
     leader_search::{Attempt, NoAnswer},
+    members::KnownRoute,
     message_parts::{Keys, heap_bytes, key_of, message_id},
     refused_keys::{check_count, check_count_of, many_ranges, refused, within_count_max},
     refused_requests::{check_id, check_kind, failed},
-    route::KnownRoute,
+    services::Leader,
     settings::COUNT_MAX_MAX,
     waiting_keys::WaitingKeys,
 };
@@ -84,7 +85,7 @@ pub trait SequenceRequest: Operation {
     /// # Errors
     /// What the request comes to otherwise.
     fn answer(
-        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, node: &NodeContext,
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, here: &Leader,
         deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
@@ -165,14 +166,14 @@ impl SequenceRequest for NextRequest {
     }
 
     async fn answer(
-        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, node: &NodeContext,
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, here: &Leader,
         deadline: Instant,
     ) -> Attempt<NextResponse> {
         let (key, count) = (key_of(&self.key)?, count_of(self));
         check_kind(namespace, key)?;
         check_id(namespace, id.is_some())?;
         if id.is_none() {
-            check_count_of(namespace, &node.config, count)?;
+            check_count_of(namespace, &here.config, count)?;
         }
         let taken = match namespace.config.gapless {
             false => term.next(namespace, key, count, deadline).await,
@@ -217,7 +218,7 @@ impl SequenceRequest for CurrentRequest {
     }
 
     async fn answer(
-        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &NodeContext,
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &Leader,
         deadline: Instant,
     ) -> Attempt<CurrentResponse> {
         let key = key_of(&self.key)?;
@@ -272,7 +273,7 @@ impl SequenceRequest for NextManyRequest {
     }
 
     async fn answer(
-        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, node: &NodeContext,
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, here: &Leader,
         deadline: Instant,
     ) -> Attempt<NextManyResponse> {
         let all = keys_of(self);
@@ -280,14 +281,14 @@ impl SequenceRequest for NextManyRequest {
         check_kind(namespace, all.at(0))?;
         check_id(namespace, id.is_some())?;
         if namespace.config.gapless {
-            return Box::pin(answer_gapless(self, id, term, namespace, node, deadline)).await;
+            return Box::pin(answer_gapless(self, id, term, namespace, here, deadline)).await;
         }
         let count = |place| self.counts.get(place).copied().unwrap_or(1);
-        let (given, refused) = within_count_max(&self.counts, namespace, &node.config);
+        let (given, refused) = within_count_max(&self.counts, namespace, &here.config);
         let at = |place: usize| given.as_ref().map_or(place, |given| given[place]);
         let keys = given.as_ref().map_or(all.len(), Vec::len);
         let ask = |place| (all.at(at(place)), count(at(place)));
-        let mut waiting = WaitingKeys::new(&node.request_memory, all);
+        let mut waiting = WaitingKeys::new(&here.request_memory, all);
         let may_wait = |keys| waiting.add(keys);
         let taken = term.next_many(namespace, keys, ask, may_wait, deadline).await;
         let failed = |error| failed(error, namespace, term, self.numbers());
@@ -346,11 +347,11 @@ fn numbers_of(firsts: &[u64], counts: &[u64]) -> u64 {
 /// large, unless an earlier try took them.
 async fn answer_gapless(
     message: &NextManyRequest, id: Option<&MessageId>, term: &Term, namespace: &Namespace,
-    node: &NodeContext, deadline: Instant,
+    here: &Leader, deadline: Instant,
 ) -> Attempt<NextManyResponse> {
     let all = keys_of(message);
     let ask = |place| (all.at(place), message.counts.get(place).copied().unwrap_or(1));
-    let why = |place| check_count_of(namespace, &node.config, ask(place).1).err();
+    let why = |place| check_count_of(namespace, &here.config, ask(place).1).err();
     match term.next_many_gapless(namespace, all.len(), ask, id, deadline).await {
         Ok(taken) => {
             let (now, before): (Vec<usize>, Vec<usize>) =

@@ -6,13 +6,12 @@
 //! Invariant: the term is loaded before the namespaces. So no term that began after a namespace was deleted is asked for its
 //! id.
 
-use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{pin::pin, task::Poll, time::Duration};
 
 use prost::Message;
 use tokio::time::Instant;
 
 use super::{
-    NodeContext,
     asked::Asked,
     callers::Caller,
     formats::hands_out_ids,
@@ -21,6 +20,7 @@ use super::{
     refusals::{check_namespace, no_namespace},
     refused_requests::{check_id, outcome_unknown},
     sequence_request::{SequenceRequest, count_max, forwarded},
+    services::Leader,
 };
 use crate::{
     allocator::Held,
@@ -34,13 +34,13 @@ use crate::{
     storage::Member,
 };
 
-impl NodeContext {
+impl Leader {
     /// Answers a request before `deadline`, from here or from the leader.
     ///
     /// # Errors
     /// [`Failure`]: a refusal that says what was wrong, or, for a peer's request, who leads instead.
     pub async fn serve<Q: SequenceRequest>(
-        self: &Arc<Self>, asked: &Asked<Q>, origin: Origin, deadline: Instant,
+        &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
     ) -> Result<Q::Answer, Failure> {
         let message = &asked.message;
         message.check_counts(count_max(asked.id.is_some(), &self.config))?;
@@ -96,7 +96,7 @@ impl NodeContext {
     /// Has the leader answer a request that this node does not. `may_be_done` says that an attempt before may have carried it
     /// out.
     async fn serve_elsewhere<Q: SequenceRequest>(
-        self: &Arc<Self>, asked: &Asked<Q>, origin: Origin, may_be_done: bool, deadline: Instant,
+        &self, asked: &Asked<Q>, origin: Origin, may_be_done: bool, deadline: Instant,
     ) -> Result<Given<Q::Answer>, Failure> {
         let routed = self.route_to_leader(asked, origin, may_be_done, deadline).await;
         if let Err(Failure::Refused(_)) = &routed
@@ -111,8 +111,7 @@ impl NodeContext {
 
     /// Gets what an answer lacks, because a leader handed over, from the next leader. What cannot be got is refused.
     async fn complete<Q: SequenceRequest>(
-        self: &Arc<Self>, message: &Q, (mut answer, mut rest): (Q::Answer, Asked<Q>),
-        deadline: Instant,
+        &self, message: &Q, (mut answer, mut rest): (Q::Answer, Asked<Q>), deadline: Instant,
     ) -> Q::Answer {
         loop {
             let Ok(_reserved) = self.request_memory.reserve(rest.message.bytes()) else {
@@ -173,11 +172,11 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
     /// What was taken by a node that lost its leadership is discarded: another one may be asked. Numbers of a gapless
     /// key that nobody was given are a gap, so a request for them must have an id. A namespace that this node does not
     /// know yet may be gapless. So may the one that has the name at the leader: that is asked again only if it is the same.
-    fn assume(&self, node: &NodeContext, trusts_itself: bool) -> Assumed {
+    fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed {
         if self.id.is_some() || self.message.numbers() == 0 {
             return Assumed { namespace: None, may_be_asked_again: true };
         }
-        let namespaces = node.group.view().namespaces();
+        let namespaces = here.group.view().namespaces();
         let known = namespaces.by_name(self.message.namespace()).filter(|_| trusts_itself);
         let namespace = self.meant.or(known.map(|known| known.id));
         let is_sure = |known: &Namespace| !known.config.gapless && Some(known.id) == namespace;
@@ -190,14 +189,14 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
 
     /// The hot path: this node leads and has the numbers.
     async fn serve_locally(
-        &self, node: &Arc<NodeContext>, origin: Origin, deadline: Instant,
+        &self, here: &Leader, origin: Origin, deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let message = &self.message;
-        let allocator = node.allocator.load();
+        let allocator = here.led.term.load();
         let Some(term) = &*allocator else {
             return Err(NoAnswer::Unanswered);
         };
-        let namespaces = node.group.view().namespaces();
+        let namespaces = here.group.view().namespaces();
         let Some(namespace) = namespaces.by_name(message.namespace()) else {
             // Another leader may know better than a deposed one.
             if !term.still_leads(deadline).await {
@@ -217,20 +216,20 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             return Err(hands_out_ids(namespace, format).into());
         }
         let id = self.id.as_ref();
-        let mut answer = message.answer(id, term, namespace, node, deadline).await?;
-        node.show_first_answer();
-        *Q::route_in(&mut answer) = node.newer_route(message.known(), term.term());
+        let mut answer = message.answer(id, term, namespace, here, deadline).await?;
+        here.led.show_first_answer();
+        *Q::route_in(&mut answer) = here.services.members.newer_route(message.known(), term.term());
         Ok(Given { answer, namespace: Some(namespace.id) })
     }
 
     async fn serve_remotely(
-        &self, node: &Arc<NodeContext>, (leader, member): (NodeId, &Member), assumed: Assumed,
+        &self, here: &Leader, (leader, member): (NodeId, &Member), assumed: Assumed,
         deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let caller = Caller::current().map(|caller| caller.network());
         let sent = forwarded(&self.message, assumed.namespace, caller);
         let has_id = self.id.is_some();
-        match node.forwarder.forward(leader, member, sent, deadline).await {
+        match here.forwarder.forward(leader, member, sent, deadline).await {
             Ok(Reply::Error(failure)) if has_id && failure.reason() == Reason::OutcomeUnknown => {
                 Err(NoAnswer::Unknown)
             }

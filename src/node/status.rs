@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    NodeContext,
+    believed_time::{Belief, ClockDoubt},
     leader_search::{Attempt, leader_of},
     operations::ByLeader,
+    services::Status,
 };
 use crate::{
     allocator::Term,
@@ -19,27 +20,32 @@ use crate::{
 /// About how many bytes the status has for each member.
 const MEMBER_BYTES: usize = 1_024;
 
+/// How often the wall clock is looked at.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
 impl ByLeader for v1::StatusRequest {
+    type Service = Arc<Status>;
+
     const PATIENCE: Duration = Duration::from_secs(1);
 
     async fn carry_out(
-        self, node: &Arc<NodeContext>, _: &Term, _: Instant,
+        self, status: &Arc<Status>, _: &Term, _: Instant,
     ) -> Attempt<v1::StatusResponse> {
-        Ok(node.status())
+        Ok(status.now())
     }
 
-    fn answer_bytes(&self, node: &NodeContext) -> usize {
-        node.group.members().len() * MEMBER_BYTES
+    fn answer_bytes(&self, status: &Arc<Status>) -> usize {
+        status.group.members().len() * MEMBER_BYTES
     }
 
-    fn without_leader(node: &NodeContext) -> Option<v1::StatusResponse> {
-        Some(node.status())
+    fn without_leader(status: &Arc<Status>) -> Option<v1::StatusResponse> {
+        Some(status.now())
     }
 }
 
-impl NodeContext {
+impl Status {
     /// What this node knows of the cluster.
-    pub fn status(&self) -> v1::StatusResponse {
+    pub fn now(&self) -> v1::StatusResponse {
         let now = self.group.leadership().borrow().clone();
         let nodes = self.group.nodes();
         let own_log = nodes
@@ -55,7 +61,7 @@ impl NodeContext {
         };
         v1::StatusResponse {
             cluster: self.config.cluster.clone(),
-            cluster_id: self.printed_cluster_id(),
+            cluster_id: self.members.printed_cluster_id(),
             waits: !self.group.is_formed(),
             set: self.group.config().set.into(),
             node: self.config.node_id,
@@ -79,15 +85,13 @@ impl NodeContext {
                     silent_ms: node.silence.map(|silence| whole_ms(silence.lasts)),
                     unheard_in_term: node.silence.is_some_and(|silence| !silence.in_term),
                     missing: node.silence.is_some_and(|silence| silence.lasts > missing_after),
-                    build: self.introduction_of(node.id).map(|told| told.build),
+                    build: self.members.introduction_of(node.id).map(|told| told.build),
                     clock_ahead_ms: self.group.clock_ahead_ms(node.id).filter(|_| leads),
                 })
                 .collect(),
         }
     }
-}
 
-impl NodeContext {
     /// The free space of this node's disk, as it was measured last.
     fn disk_space(&self) -> v1::DiskSpace {
         let free_space = self.group.store().free_space();
@@ -96,6 +100,7 @@ impl NodeContext {
             reserve_bytes: free_space.reserve_bytes(),
             low: free_space.low().is_some(),
             refuses_new_keys: self
+                .group
                 .refuses_new_keys()
                 .map(|low| low.to_string())
                 .unwrap_or_default(),
@@ -104,13 +109,51 @@ impl NodeContext {
 
     /// What this node has in memory as leader. `None` if it does not lead, or its term is closed: looking could block.
     fn leader_memory(&self) -> Option<v1::LeaderMemory> {
-        let term = self.allocator.load_full().filter(|term| !term.is_over())?;
+        let term = self.led.serving()?;
         let footprint = term.footprint();
         Some(v1::LeaderMemory {
             keys: footprint.keys as u64,
             bytes: (footprint.bytes - footprint.vacant_bytes) as u64,
             bytes_max: self.config.memory_limits().bytes_max as u64,
         })
+    }
+
+    /// Looks at the wall clock for as long as the node runs. One that does not lead looks as well: it may lead next.
+    pub(super) async fn follow_clock(self: Arc<Self>) {
+        let mut checks = tokio::time::interval(CHECK_EVERY);
+        loop {
+            checks.tick().await;
+            match self.term_led() {
+                Some(term) => drop(self.time.look(term)),
+                None => self.time.follow(),
+            }
+        }
+    }
+
+    /// What this node's clock shows, and whether it is believed. `None` if this node does not lead.
+    pub(super) fn clock_status(&self) -> Option<v1::ClockStatus> {
+        let belief = self.time.look(self.term_led()?);
+        let apart_max_ms = self.config.clock_apart_max_ms;
+        let (doubt, makes_ids) = match belief {
+            Belief::Agreed { .. } => (None, true),
+            Belief::RunsOn { doubt, .. } => (Some(doubt), true),
+            Belief::Doubted(doubt) => (Some(doubt), false),
+        };
+        let distance = doubt.and_then(|ClockDoubt { distance, .. }| distance);
+        Some(v1::ClockStatus {
+            wall_ms: self.clock.wall_ms(),
+            believed: doubt.is_none(),
+            makes_ids,
+            ahead_ms: distance.map(|distance| distance.signed_ms()),
+            apart_max_ms,
+            alone: self.group.is_sole_voter(),
+        })
+    }
+
+    /// The term that this node serves as leader.
+    fn term_led(&self) -> Option<u64> {
+        let term = self.led.term.load();
+        term.as_ref().filter(|term| !term.is_over()).map(|term| term.term())
     }
 }
 

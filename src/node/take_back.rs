@@ -5,15 +5,14 @@
 //! checked, the caller answers for: that nobody makes ids under the lease any more, and that ids with the wrong times, which
 //! exist, may be made again when those times have come.
 
-use std::sync::Arc;
-
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    NodeContext,
     formats::{WorkerIds, leases_of},
     leader_search::Attempt,
     operations::ByLeader,
+    refusals::namespace_named,
+    services::LeaderIds,
     worker_desk::{AHEAD_MS, Served, Wanted},
     workers::{check_worker, not_served},
 };
@@ -24,17 +23,19 @@ use crate::{
 };
 
 impl ByLeader for v1::TakeWorkerBackRequest {
+    type Service = LeaderIds;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+        self, leader: &LeaderIds, term: &Term, deadline: Instant,
     ) -> Attempt<v1::TakeWorkerBackResponse> {
-        let ids = leases_of(node.namespace_named(&self.namespace)?)?;
+        let ids = leases_of(namespace_named(&leader.group, &self.namespace)?)?;
         check_worker(self.worker, &ids)?;
-        let to_ms = node.end_of_lease(term, &ids, &self)?;
+        let to_ms = leader.end_of_lease(term, &ids, &self)?;
         let (worker, ceiling_ms) = (self.worker, self.ceiling_ms);
         let wanted = Wanted::TakeBack { worker, ceiling_ms, to_ms };
         let served = {
             // Nobody learns the date that is taken back meanwhile.
-            let asking = node.dates.asking(ids.namespace);
+            let asking = leader.dates.asking(ids.namespace);
             let _asking = timeout_at(deadline, asking.lock()).await.map_err(|_| {
                 refusal!(
                     DeadlineExceeded,
@@ -43,14 +44,14 @@ impl ByLeader for v1::TakeWorkerBackRequest {
                 )
             })?;
             // Not later: the entry may be under way when the caller leaves. Who comes then asks the log behind that entry.
-            node.dates.forget(ids.namespace);
-            node.ask_for_worker(term, &ids, wanted, deadline).await
+            leader.dates.forget(ids.namespace);
+            leader.ask_for_worker(term, &ids, wanted, deadline).await
         };
         match served {
             Ok(Served::Done(_, WorkerAnswer::Leased(lease))) => {
                 let namespace = &ids.name;
                 tracing::warn!(namespace, worker, ceiling_ms, to_ms, "a lease was taken back");
-                let now_ms = node.ids_time.shown_ms();
+                let now_ms = leader.time.shown_ms();
                 Ok(v1::TakeWorkerBackResponse { ceiling_ms: lease.ceiling_ms, now_ms })
             }
             Ok(Served::Done(_, WorkerAnswer::Lost)) => Err(refusal!(
@@ -66,7 +67,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
     }
 }
 
-impl NodeContext {
+impl LeaderIds {
     /// Where a lease that is taken back ends.
     fn end_of_lease(
         &self, term: &Term, ids: &WorkerIds, asked: &v1::TakeWorkerBackRequest,
@@ -79,7 +80,7 @@ impl NodeContext {
                 ids.name
             ));
         }
-        let now_ms = self.ids_time.now_ms(term.term())?;
+        let now_ms = self.time.now_ms(term.term())?;
         let apart_ms = self.config.clock_apart_max_ms;
         // Two leaders whose clocks are believed are at most so far from one another.
         let right_ms = now_ms.saturating_add(apart_ms.saturating_mul(2));

@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use super::NodeContext;
+use super::services::LedTerms;
 use crate::{
     clock::Instant,
     consensus::{Takeover, TermLease},
     metrics::TakeoverPhase,
 };
 
-impl NodeContext {
+impl LedTerms {
     /// The allocator of the term of `lease` was opened: shows the phases up to here.
     pub(super) fn show_takeover(&self, lease: &TermLease) {
         let Some(takeover) = self.group.takeover(lease.term()) else {

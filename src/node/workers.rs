@@ -1,14 +1,13 @@
 //! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader.
 
-use std::sync::Arc;
-
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    NodeContext,
     formats::{WorkerIds, leases_of, worker_ids},
     leader_search::{Attempt, NoAnswer},
     operations::ByLeader,
+    refusals::namespace_named,
+    services::LeaderIds,
     worker_desk::{Served, Wanted},
 };
 use crate::{
@@ -25,10 +24,12 @@ const HOLDER_CHARS_MAX: usize = 64;
 const WORKER_BYTES: usize = 512;
 
 impl ByLeader for v1::LeaseWorkerRequest {
+    type Service = LeaderIds;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+        self, leader: &LeaderIds, term: &Term, deadline: Instant,
     ) -> Attempt<v1::WorkerLease> {
-        let ids = node.worker_ids(&self.namespace)?;
+        let ids = leader.worker_ids(&self.namespace)?;
         check_holder(&self.holder)?;
         let wanted = match self.renew {
             Some(held) => {
@@ -41,29 +42,31 @@ impl ByLeader for v1::LeaseWorkerRequest {
             },
         };
         let is_renewal = self.renew.is_some();
-        let served = node.ask_for_worker(term, &ids, wanted, deadline).await;
+        let served = leader.ask_for_worker(term, &ids, wanted, deadline).await;
         if let Ok(Served::Done(worker, WorkerAnswer::Leased(lease))) = served {
             match is_renewal {
-                true => node.metrics.worker_renewals.inc(),
-                false => node.metrics.worker_leases.inc(),
+                true => leader.metrics.worker_renewals.inc(),
+                false => leader.metrics.worker_leases.inc(),
             };
-            return Ok(node.granted(worker, lease, ids.format));
+            return Ok(leader.granted(worker, lease, ids.format));
         }
         if let Ok(
             Served::NoneFree { .. } | Served::NoneToSpare | Served::Done(_, WorkerAnswer::Lost),
         ) = served
         {
-            node.metrics.worker_leases_refused.inc();
+            leader.metrics.worker_leases_refused.inc();
         }
         Err(not_served(served, &ids, self.renew.map_or(0, |held| held.token)))
     }
 }
 
 impl ByLeader for v1::ReleaseWorkerRequest {
+    type Service = LeaderIds;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, term: &Term, deadline: Instant,
+        self, leader: &LeaderIds, term: &Term, deadline: Instant,
     ) -> Attempt<v1::ReleaseWorkerResponse> {
-        let ids = node.worker_ids(&self.namespace)?;
+        let ids = leader.worker_ids(&self.namespace)?;
         let held = self.held.ok_or_else(|| {
             refusal!(InvalidRequest, "held is missing; give worker and token of the lease")
         })?;
@@ -72,7 +75,7 @@ impl ByLeader for v1::ReleaseWorkerRequest {
             token: held.token,
             used_ms: self.used_ms,
         };
-        let served = node.ask_for_worker(term, &ids, wanted, deadline).await;
+        let served = leader.ask_for_worker(term, &ids, wanted, deadline).await;
         let released = match served {
             Ok(Served::Done(_, WorkerAnswer::Released)) => true,
             Ok(Served::Done(_, WorkerAnswer::Lost)) => false,
@@ -83,11 +86,13 @@ impl ByLeader for v1::ReleaseWorkerRequest {
 }
 
 impl ByLeader for v1::ListWorkersRequest {
+    type Service = LeaderIds;
+
     async fn carry_out(
-        self, node: &Arc<NodeContext>, _: &Term, deadline: Instant,
+        self, leader: &LeaderIds, _: &Term, deadline: Instant,
     ) -> Attempt<v1::ListWorkersResponse> {
-        let ids = node.namespace_named(&self.namespace).and_then(leases_of)?;
-        let reading = timeout_at(deadline, read_workers(node.group.view(), ids.namespace));
+        let ids = namespace_named(&leader.group, &self.namespace).and_then(leases_of)?;
+        let reading = timeout_at(deadline, read_workers(leader.group.view(), ids.namespace));
         let workers = reading.await.map_err(|_| {
             refusal!(DeadlineExceeded, "the worker ids were not read before the deadline")
         })?;
@@ -95,18 +100,18 @@ impl ByLeader for v1::ListWorkersRequest {
         Ok(v1::ListWorkersResponse {
             workers: workers.into_iter().map(listed).collect(),
             workers_max: ids.workers,
-            now_ms: node.ids_time.shown_ms(),
+            now_ms: leader.time.shown_ms(),
         })
     }
 
-    fn answer_bytes(&self, _: &NodeContext) -> usize {
+    fn answer_bytes(&self, _: &LeaderIds) -> usize {
         WORKERS_MAX as usize * WORKER_BYTES
     }
 }
 
-impl NodeContext {
+impl LeaderIds {
     fn worker_ids(&self, namespace: &str) -> Result<WorkerIds, Refusal> {
-        self.namespace_named(namespace).and_then(worker_ids)
+        namespace_named(&self.group, namespace).and_then(worker_ids)
     }
 
     /// Has the desk do what is wanted.
@@ -116,7 +121,7 @@ impl NodeContext {
     pub(super) async fn ask_for_worker(
         &self, term: &Term, ids: &WorkerIds, wanted: Wanted, deadline: Instant,
     ) -> Result<Served, Refusal> {
-        let asking = self.worker_desk.ask(term.lease(), ids.namespace, wanted);
+        let asking = self.desk.ask(term.lease(), ids.namespace, wanted);
         timeout_at(deadline, asking).await.map_err(|_| {
             refusal!(
                 DeadlineExceeded,
@@ -133,7 +138,7 @@ impl NodeContext {
             token: lease.token,
             from_ms: lease.from_ms,
             ceiling_ms: lease.ceiling_ms,
-            now_ms: self.ids_time.shown_ms(),
+            now_ms: self.time.shown_ms(),
             format,
         }
     }

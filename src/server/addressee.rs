@@ -50,7 +50,8 @@ pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), Refusal> 
     let Some(written) = headers.get(CLUSTER_ID) else {
         return Ok(());
     };
-    let (meant, own) = (ClusterId::parse(written.as_bytes()), context.cluster_id());
+    let (meant, own) =
+        (ClusterId::parse(written.as_bytes()), context.services.members.cluster_id());
     match meant.is_some() && meant == own {
         true => Ok(()),
         false => Err(not_meant(written.as_bytes(), meant, own, context.config.node_id)),
@@ -107,7 +108,7 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
     fn call(&mut self, call: Request<Incoming>) -> Self::Future {
         if let Err(refusal) = check(&self.context, call.headers()) {
             let is_another = refusal.reason() == Reason::ClusterMismatch;
-            let own = self.context.cluster_id().filter(|_| is_another);
+            let own = self.context.services.members.cluster_id().filter(|_| is_another);
             let mut status = Status::from(refusal);
             if let Some(Ok(own)) = own.map(|own| MetadataValue::try_from(own.to_string())) {
                 status.metadata_mut().insert(CLUSTER_ID, own);
@@ -137,7 +138,7 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
 
 /// Adds the route to an answer, if the members that its caller knows are older.
 fn tell_route(context: &NodeContext, known: u64, headers: &mut HeaderMap) {
-    if let Some(route) = context.route_after(known) {
+    if let Some(route) = context.services.members.route_after(known) {
         let route = route.encode_to_vec();
         let mut told = MetadataMap::new();
         told.insert_bin(ROUTE, MetadataValue::from_bytes(&route));

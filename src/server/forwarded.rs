@@ -83,7 +83,7 @@ pub async fn administer(
     let deadline = deadline_in(message.budget_ms, &context.config);
     let origin = Origin::Peer { namespace: None };
     let caller = message.caller.map(|network| context.callers.caller(network));
-    let calling = context.call(operation, message.message, origin, deadline);
+    let calling = context.leader.call(operation, message.message, origin, deadline);
     let (reply, mut reserved) = match Caller::scope(caller, calling).await {
         Ok((answer, reserved)) => (Reply::Answer(answer), reserved),
         Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),

@@ -21,14 +21,14 @@ impl Health for Services {
         &self, request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         check_service(&request.get_ref().service)?;
-        Ok(Response::new(answer(self.context.readiness().is_ok())))
+        Ok(Response::new(answer(self.context.readiness.check().is_ok())))
     }
 
     async fn watch(
         &self, request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         check_service(&request.get_ref().service)?;
-        let ready = self.context.watch_readiness();
+        let ready = self.context.readiness.watch();
         // The state is what was said last: only a change is said.
         let said = stream::unfold((ready, None), |(mut ready, last)| async move {
             let fits = |now: &bool| Some(*now) != last;

@@ -32,7 +32,7 @@ pub type Answers = BoxStream<'static, Result<NextIdsResponse, Status>>;
 /// Makes the ids that a call asks for. The memory of the answer is held until it is sent.
 ///
 /// # Errors
-/// Those of [`NodeContext::next_ids`].
+/// Those of `Ids::next`.
 pub async fn next(
     context: &Arc<NodeContext>, request: Request<NextIdsRequest>,
 ) -> Result<Response<NextIdsResponse>, Status> {
@@ -79,7 +79,7 @@ async fn make(
     context: &Arc<NodeContext>, message: NextIdsRequest, deadline: Instant,
 ) -> Result<(NextIdsResponse, Reservation), Refusal> {
     let arrived = Instant::now();
-    let made = context.next_ids(&message, deadline).await;
+    let made = context.ids.next(&message, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::grpc);
     spans.observe(arrived.elapsed(), 1);
     let (made, reserved) = made?;

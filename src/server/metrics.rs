@@ -37,7 +37,7 @@ async fn refuse_foreign_pages(
 
 async fn metrics(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], context.metrics_text().await)
+    ([(header::CONTENT_TYPE, kind)], context.services.status.metrics_text().await)
 }
 
 /// Fails once the node has a fault that stops it.
@@ -48,7 +48,7 @@ async fn livez(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
 /// Fails while this node cannot answer requests, so that they go to another one. A low disk is told and fails nothing: keys in
 /// use go on, and the other nodes may be no better.
 async fn readyz(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
-    let remark = context.refuses_new_keys().map(|low| match low.follower {
+    let remark = context.group.refuses_new_keys().map(|low| match low.follower {
         None => format!(
             "the disk is nearly full: {low}; as leader this node refuses new keys and namespaces"
         ),
@@ -56,7 +56,7 @@ async fn readyz(State(context): State<Arc<NodeContext>>) -> impl IntoResponse {
             "the voters whose disks have room are no majority: {low}; new keys and namespaces are refused"
         ),
     });
-    probe(context.readiness().map(|()| remark))
+    probe(context.readiness.check().map(|()| remark))
 }
 
 /// The answer to a probe: that all is well, with a remark if there is one, or why not.

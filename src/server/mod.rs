@@ -9,7 +9,7 @@
 //!    parts, and `peer_body.rs` what strangers send to the peer port; `arrival.rs` knows when either is late. The gRPC library
 //!    decodes the whole message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
 //!    `NextMany`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
-//! 3. The service reads the deadline (`deadline.rs`), has the message checked (`Asked`), and calls `NodeContext::serve` of
+//! 3. The service reads the deadline (`deadline.rs`), has the message checked (`Asked`), and calls `Leader::serve` of
 //!    [`crate::node`]. The node answers, or asks the leader. The methods that `proto` calls served by the leader or the asked
 //!    node have no service: `operations.rs` passes their messages on as they are.
 //! 4. The answer is a message. A failure becomes a gRPC status and is counted (`errors.rs`).
@@ -103,8 +103,8 @@ pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError>
     let node = Node::start(config, seams, at).await?;
     tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, http = ?at.http, redis = ?at.resp, "listening");
     let server = Services { context: node.context().clone(), stop: node.stopping() };
-    node.run_until_stopped("activity", node.context().clone().observe_activity());
-    node.run_until_stopped("readiness", node.context().clone().follow_readiness());
+    node.run_until_stopped("activity", node.context().services.status.clone().observe_activity());
+    node.run_until_stopped("readiness", node.context().readiness.clone().follow());
     node.run("peer port", server.clone().serve_peers(listeners.peer));
     node.run("client port", server.clone().serve_clients(listeners.client));
     if let Some(listener) = listeners.http {

@@ -38,7 +38,7 @@ async fn answer(
     context: Arc<NodeContext>, operation: &'static Served, call: tonic::Request<Bytes>,
 ) -> Result<Response<Bytes>, Status> {
     let deadline = Instant::now() + budget_of(&call, &context.config);
-    let calling = context.call(operation, call.into_inner(), Origin::Client, deadline);
+    let calling = context.leader.call(operation, call.into_inner(), Origin::Client, deadline);
     let (answer, mut reserved) = calling.await?;
     if let Some(reserved) = &mut reserved {
         // With the copy that is sent.

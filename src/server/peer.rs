@@ -38,7 +38,7 @@ impl Services {
 
     /// Raft's reply, with what this node says of its disk.
     fn reply(&self, payload: Bytes) -> RaftReply {
-        let low_disk = self.context.low_disk();
+        let low_disk = self.context.group.store().free_space().low();
         let low_disk =
             low_disk.map(|low| LowDisk { free_mb: low.free_mb, reserve_mb: low.reserve_mb });
         RaftReply { payload, low_disk, wall_ms: None }
@@ -71,11 +71,11 @@ impl Services {
     /// Receives the memory of a leader that hands over to this node.
     ///
     /// # Errors
-    /// As [`NodeContext::take_memory`](crate::node::NodeContext::take_memory).
+    /// As `LedTerms::take_memory`.
     pub async fn receive_memory(
         &self, parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
     ) -> Result<MemoryReply, Status> {
-        Ok(self.context.take_memory(parts.map_err(Refusal::from)).await?)
+        Ok(self.context.led.take_memory(parts.map_err(Refusal::from)).await?)
     }
 
     /// Answers a stream of forwarded requests.
@@ -94,7 +94,7 @@ impl Peer for Services {
     async fn hello(
         &self, request: Request<HelloRequest>,
     ) -> Result<Response<HelloResponse>, Status> {
-        Ok(Response::new(self.context.hello(request.get_ref()).await?))
+        Ok(Response::new(self.context.services.founding.hello(request.get_ref()).await?))
     }
 
     async fn append(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {

@@ -102,7 +102,7 @@ impl Sequencer for Services {
         &self, _request: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         let stop = self.stop.clone().cancelled_owned();
-        let routes = self.context.clone().watch_route().take_until(stop);
+        let routes = self.context.services.members.clone().watch_route().take_until(stop);
         Ok(Response::new(routes.map(Ok).boxed()))
     }
 }

@@ -30,6 +30,6 @@ pub async fn answer<Q: SequenceRequest>(
 ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
     let asked = asked.as_ref().map_err(Refusal::clone)?;
     let reserved = context.request_memory.reserve_for_answer(asked.keys())?;
-    let answer = context.serve(asked, origin, deadline).await?;
+    let answer = context.leader.serve(asked, origin, deadline).await?;
     Ok((answer, reserved))
 }

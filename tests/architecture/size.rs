@@ -62,11 +62,11 @@ fn limits() -> [Limit; 7] {
     });
     let limit = |what, is, max| Limit { what, is, max };
     [
-        limit("tokens in src", src.iter().map(count).sum(), 317_600),
-        limit("tokens in src, client and ids", all.iter().map(count).sum(), 366_040),
-        limit("files in src", src.len(), 394),
-        limit("files in one folder of src", largest.max().unwrap_or(0), 74),
-        limit("files that name NodeContext", naming("NodeContext", &src, &["src"]), 73),
+        limit("tokens in src", src.iter().map(count).sum(), 319_720),
+        limit("tokens in src, client and ids", all.iter().map(count).sum(), 368_160),
+        limit("files in src", src.len(), 393),
+        limit("files in one folder of src", largest.max().unwrap_or(0), 73),
+        limit("files that name NodeContext", naming("NodeContext", &src, &["src"]), 39),
         limit(
             "files of node and consensus that name tonic",
             naming("tonic", &src, &["src/node/", "src/consensus/"]),

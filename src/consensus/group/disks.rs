@@ -14,6 +14,11 @@ use crate::{sequence::NodeId, storage::LowDisk};
 const SPOKE_LAST: Duration = Duration::from_millis(1_500);
 
 impl Group {
+    /// Why this node, as leader, refuses new keys and namespaces; `None` while it takes them.
+    pub fn refuses_new_keys(&self) -> Option<LowDisk> {
+        self.store().free_space().refusal()
+    }
+
     /// A voter whose disk is low, if those that have room are no majority without it. `None` if they are one, or if this
     /// node does not lead. Its own disk does not count here.
     pub fn low_voter(&self) -> Option<LowDisk> {

@@ -28,7 +28,7 @@ pub async fn refuse(
 
 /// Adds the cluster's id to an answer, if this node knows it.
 pub async fn name(State(context): State<Arc<NodeContext>>, mut answer: Response) -> Response {
-    if let Ok(id) = HeaderValue::try_from(context.printed_cluster_id())
+    if let Ok(id) = HeaderValue::try_from(context.services.members.printed_cluster_id())
         && !id.is_empty()
     {
         answer.headers_mut().insert(CLUSTER_ID, id);

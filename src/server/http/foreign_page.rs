@@ -41,7 +41,7 @@ pub async fn refuse(
 /// # Errors
 /// PERMISSION_DENIED if a page of another site sent it.
 pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
-    let is_own_name = |host: &str| context.serves_browsers_as(host);
+    let is_own_name = |host: &str| context.services.members.serves_browsers_as(host);
     match foreign(headers, uri, || is_page(uri), is_own_name) {
         None => Ok(()),
         Some(why) => Err(refusal!(PermissionDenied, "{why}")),

@@ -66,7 +66,7 @@ pub async fn next(
         parameters: parameters(asked.parameters)?,
         ..NextIdsRequest::default()
     };
-    let made = context.next_ids(&request, due.deadline).await;
+    let made = context.ids.next(&request, due.deadline).await;
     let (made, reservation) = made?;
     let ids = made.texts().collect();
     body::reserved_json(&Ids { ids }, reservation)

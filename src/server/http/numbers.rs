@@ -245,7 +245,7 @@ pub(super) async fn of_keys<Q>(
         return Err(refusal!(InvalidRequest, "the body has {count} keys; give at most {KEYS_MAX}"));
     }
     let reserve = || context.request_memory.reserve(count * KEY_BYTES);
-    let mut finding = pin!(context.key_kind(namespace, due.deadline));
+    let mut finding = pin!(context.leader.key_kind(namespace, due.deadline));
     let (kind, reserved) = match finding.as_mut().now_or_never() {
         Some(kind) => (kind, None),
         None => {

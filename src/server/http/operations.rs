@@ -106,7 +106,7 @@ macro_rules! operations {
                     $key: of_kind(&context, &asked.namespace, asked.$key, due).await?,
                     ..asked
                 };)*
-                let answer: (v1::$answer, _) = context.ask(&asked, due.deadline).await?;
+                let answer: (v1::$answer, _) = context.leader.ask(&asked, due.deadline).await?;
                 answered(stringify!($rpc), answer)
             }),
         }),*];

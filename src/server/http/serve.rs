@@ -25,7 +25,7 @@ use crate::{
 pub async fn serve<Q: SequenceRequest>(
     context: &Arc<NodeContext>, asked: Asked<Q>, due: Due,
 ) -> Result<Q::Answer, Refusal> {
-    Ok(context.serve(&asked, Origin::Client, due.deadline).await?)
+    Ok(context.leader.serve(&asked, Origin::Client, due.deadline).await?)
 }
 
 /// Waits for an answer, and records how long it took.
@@ -56,7 +56,7 @@ pub async fn count(State(context): Node, answer: Response) -> Response {
 pub async fn key(
     context: &Arc<NodeContext>, namespace: &str, written: &[u8], due: Due,
 ) -> Result<OwnedKey, Refusal> {
-    let kind = context.key_kind(namespace, due.deadline).await;
+    let kind = context.leader.key_kind(namespace, due.deadline).await;
     let key = written::key(kind?, namespace, written);
     key.map(OwnedKey::from)
 }

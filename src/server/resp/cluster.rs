@@ -41,7 +41,7 @@ pub fn answer(
 
 /// The nodes that Redis clients can reach: the leader first.
 fn nodes(context: &NodeContext) -> Result<Vec<RespNode>, Refused> {
-    let nodes = context.resp_nodes();
+    let nodes = context.services.members.resp_nodes();
     match nodes.first() {
         Some(first) if first.leads => Ok(nodes),
         _ => Err(Refused {
@@ -127,7 +127,7 @@ fn info(context: &NodeContext) -> String {
     format!(
         "cluster_enabled:1\r\ncluster_state:{state}\r\ncluster_slots_assigned:{SLOTS}\r\ncluster_slots_ok:{SLOTS}\r\n\
          cluster_known_nodes:{}\r\ncluster_size:1\r\ncluster_current_epoch:{}\r\n",
-        context.resp_nodes().len(),
+        context.services.members.resp_nodes().len(),
         context.metrics.term.get()
     )
 }

@@ -55,7 +55,7 @@ pub async fn next(
     let arrived = Instant::now();
     let key = match of.key {
         Some(written) => {
-            let kind = context.key_kind(of.namespace, deadline).await;
+            let kind = context.leader.key_kind(of.namespace, deadline).await;
             let key = written::key(kind?, of.namespace, written)?;
             to_key(&OwnedKey::from(key))
         }
@@ -63,7 +63,7 @@ pub async fn next(
     };
     let request =
         NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
-    let made = context.next_ids(&request, deadline).await;
+    let made = context.ids.next(&request, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::redis);
     spans.observe(arrived.elapsed(), 1);
     let (made, _reserved) = made?;

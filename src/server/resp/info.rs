@@ -30,7 +30,7 @@ pub fn text(context: &NodeContext) -> String {
          # Cluster\r\ncluster_enabled:1\r\n",
         version::VERSION,
         config.cluster,
-        context.printed_cluster_id(),
+        context.services.members.printed_cluster_id(),
         config.node_id,
         ROLE,
         metrics.term.get(),

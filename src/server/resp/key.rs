@@ -47,7 +47,7 @@ pub async fn last_numbers(
     let mut requests = Vec::new();
     for argument in keys {
         let written = written_key(argument)?;
-        let kind = context.key_kind(written.namespace, deadline).await;
+        let kind = context.leader.key_kind(written.namespace, deadline).await;
         let key = written::key(kind?, written.namespace, written.key)?;
         requests.push(Asked::new(CurrentRequest {
             namespace: written.namespace.to_owned(),
@@ -58,7 +58,7 @@ pub async fn last_numbers(
     }
     let asked = requests.len() as u64;
     let answers = stream::iter(requests).map(|request| async move {
-        let answered = context.serve(&request, Origin::Client, deadline).await;
+        let answered = context.leader.serve(&request, Origin::Client, deadline).await;
         let answered = answered.map_err(Refused::from)?;
         Ok::<_, Refused>(answered.last)
     });

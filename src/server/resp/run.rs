@@ -54,7 +54,7 @@ impl Run {
             self.finish(deadline, replies).await;
         }
         if self.counts.is_empty() {
-            let kind = self.context.key_kind(written.namespace, deadline).await;
+            let kind = self.context.leader.key_kind(written.namespace, deadline).await;
             match kind.map_err(Refused::from) {
                 Ok(kind) => self.kind = kind,
                 Err(refused) => return replies.refuse(&refused, 1, &self.context.metrics),
@@ -119,7 +119,7 @@ impl Run {
             route_version: ROUTE_UNWANTED,
             ..NextManyRequest::default()
         })?;
-        let ranges = self.context.serve(&request, Origin::Client, deadline).await?;
+        let ranges = self.context.leader.serve(&request, Origin::Client, deadline).await?;
         match ranges.firsts.len() == asked {
             true => Ok(ranges),
             // A reply to each command, or the client takes one for another.

@@ -35,7 +35,7 @@ pub async fn raise(
             shown(value)
         ))
     })?;
-    let kind = context.key_kind(written.namespace, deadline).await;
+    let kind = context.leader.key_kind(written.namespace, deadline).await;
     let key = written::key(kind?, written.namespace, written.key)?;
     let message = RaiseRequest {
         namespace: written.namespace.to_owned(),
@@ -44,7 +44,7 @@ pub async fn raise(
         route_version: ROUTE_UNWANTED,
         members_version: None,
     };
-    let answered = context.serve(&Asked::new(message)?, Origin::Client, deadline).await;
+    let answered = context.leader.serve(&Asked::new(message)?, Origin::Client, deadline).await;
     let spans = context.metrics.request_seconds.of(Door::redis);
     spans.observe(arrived.elapsed(), 1);
     let raised = answered?;

@@ -133,7 +133,7 @@ pub async fn one_id(
         parameters,
         ..NextIdsRequest::default()
     };
-    let made = context.next_ids(&request, due.deadline).await;
+    let made = context.ids.next(&request, due.deadline).await;
     let (made, _reserved) = made?;
     let id = made.ids.iter().next().unwrap_or_default();
     u64::try_from(id).map_err(|_| {

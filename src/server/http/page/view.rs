@@ -41,23 +41,24 @@ pub struct View {
 impl View {
     /// Asks the node, which asks the leader.
     pub async fn gather(context: &Arc<NodeContext>) -> View {
-        let asking = context.ask(&v1::StatusRequest {}, Instant::now() + PATIENCE);
-        let status = asking.await.map_or_else(|_| context.status(), |(status, _)| status);
+        let asking = context.leader.ask(&v1::StatusRequest {}, Instant::now() + PATIENCE);
+        let status =
+            asking.await.map_or_else(|_| context.services.status.now(), |(status, _)| status);
         let page = |node: &v1::NodeStatus| {
-            let told = context.introduction_of(node.id)?;
+            let told = context.services.members.introduction_of(node.id)?;
             Some(told.http_address).filter(|address| !address.is_empty())
         };
         let skipped = |cause: &SkipCause| {
             let name = SkipCause::VALUES[cause.place()];
             (name, context.metrics.skipped(*cause))
         };
-        let (namespaces, namespaces_count) = context.first_namespaces(NAMESPACES_MAX);
+        let (namespaces, namespaces_count) = context.services.namespaces.first(NAMESPACES_MAX);
         View {
             node: context.config.node_id,
             pages: status.nodes.iter().map(page).collect(),
             status,
-            activity: context.activity(),
-            hottest: context.hottest_keys(HOT_KEYS),
+            activity: context.services.status.activity(),
+            hottest: context.services.status.hottest_keys(HOT_KEYS),
             skipped: SkipCause::ALL.iter().map(skipped).collect(),
             namespaces,
             namespaces_count,

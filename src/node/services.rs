@@ -1,0 +1,398 @@
+//! The services of a node: what each of them owns and uses. What they do stands in the files of their subjects.
+//!
+//! A service uses those above it in this file, and nobody gets the whole node.
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwapOption;
+use tokio::{sync::Mutex, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Config, Forwarder,
+    awaited_answer::AwaitedAnswer,
+    callers::Callers,
+    current_handover::CurrentHandover,
+    dates::Dates,
+    founding_claim::FoundingClaim,
+    held_inheritance::HeldInheritance,
+    id_sources::IdSources,
+    ids_time::IdsTime,
+    introductions::{Advertised, Introductions},
+    key_queues::KeyQueues,
+    key_times::KeyTimes,
+    recent_activity::Activity,
+    request_memory::RequestMemory,
+    seams::{Addresses, Seams},
+    worker_desk::WorkerDesk,
+};
+use crate::{
+    allocator::Term,
+    clock::Clock,
+    consensus::{Group, Transport},
+    metrics::Metrics,
+    ordered_watch,
+    tasks::Fault,
+};
+
+/// The members of the cluster, as this node knows them, and what it tells them of itself.
+pub struct Members {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Arc<Group>,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) advertised: Advertised,
+    /// What the others told of themselves.
+    pub(super) introductions: Introductions,
+}
+
+/// How a node without data becomes a member.
+pub struct Founding {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Arc<Group>,
+    pub(super) members: Arc<Members>,
+    /// Who may make this node a member, while it holds no data.
+    pub(super) claim: Arc<Mutex<FoundingClaim>>,
+    /// From when on a cluster may be founded with this node: it has listened until then.
+    pub(super) listens_until: Instant,
+    /// Held while the cluster is founded.
+    pub(super) turn: Mutex<()>,
+    /// Cancelled when the node stops.
+    pub(super) leaving: CancellationToken,
+}
+
+/// The terms of a Raft group that this node leads.
+pub struct LedTerms {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Arc<Group>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+    /// The allocator of the term that this node leads; empty if it does not lead.
+    pub(super) term: ArcSwapOption<Term>,
+    /// Counts changes of leadership. A change is counted once the allocator belongs to it.
+    pub(super) changes: ordered_watch::Sender<u64>,
+    pub(super) awaited_answer: AwaitedAnswer,
+    /// The memory that a leader that hands over has sent to this node.
+    pub(super) inheritance: HeldInheritance,
+    /// Cancelled first of all when the node stops.
+    pub(super) leaving: CancellationToken,
+}
+
+/// The handovers of a Raft group's leadership to other nodes.
+pub struct Handovers {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Arc<Group>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) led: Arc<LedTerms>,
+    pub(super) members: Arc<Members>,
+    /// The one that is under way, or was last.
+    pub(super) current: CurrentHandover,
+}
+
+/// What the leader of a Raft group does for ids.
+pub struct LeaderIds {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Arc<Group>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+    /// The time by which worker ids are leased, and ids of keys are made.
+    pub(super) time: IdsTime,
+    /// Where worker ids are leased, and dates are logged.
+    pub(super) desk: WorkerDesk,
+    /// The dates of ids, as this node knows them while it leads.
+    pub(super) dates: Dates,
+    /// The times of namespaces whose ids of keys lie ahead.
+    pub(super) key_times: KeyTimes,
+}
+
+/// The namespaces of a Raft group.
+pub struct Namespaces {
+    pub(super) group: Arc<Group>,
+    /// The time in which the formats of new namespaces begin.
+    pub(super) time: IdsTime,
+}
+
+/// What a node tells of itself and of the cluster: its status, its metrics, what it did of late.
+pub struct Status {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Arc<Group>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) led: Arc<LedTerms>,
+    pub(super) members: Arc<Members>,
+    /// The time of ids: the status tells whether it is believed.
+    pub(super) time: IdsTime,
+    /// What this node did in the last seconds.
+    pub(super) recent: Activity,
+    /// Held while a scrape reads what may block: a disk that hangs holds one thread, however often somebody
+    /// scrapes.
+    pub(super) scrape_lock: Arc<Mutex<()>>,
+}
+
+/// Whether this node is ready.
+pub struct Readiness {
+    pub(super) led: Arc<LedTerms>,
+    pub(super) founding: Arc<Founding>,
+    /// Whether it was ready when that was last worked out.
+    pub(super) last: ordered_watch::Sender<bool>,
+}
+
+/// The services that carry operations out.
+pub struct Services {
+    /// Those of members.
+    pub members: Arc<Members>,
+    /// The founding of the cluster.
+    pub founding: Arc<Founding>,
+    /// Transfers of the leadership.
+    pub handovers: Arc<Handovers>,
+    /// Those of worker ids, and of the numbers of ids.
+    pub leader_ids: LeaderIds,
+    /// Those of namespaces and their keys.
+    pub namespaces: Namespaces,
+    /// The status.
+    pub status: Arc<Status>,
+}
+
+/// The leader, whichever node that is: it has requests answered, here or there.
+pub struct Leader {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Arc<Group>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) request_memory: Arc<RequestMemory>,
+    pub(super) forwarder: Forwarder,
+    pub(super) led: Arc<LedTerms>,
+    pub(super) services: Arc<Services>,
+}
+
+/// The ids that this node makes, under worker ids that it holds or of numbers that the leader takes.
+pub struct Ids {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Arc<Group>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) request_memory: Arc<RequestMemory>,
+    pub(super) led: Arc<LedTerms>,
+    pub(super) leader: Arc<Leader>,
+    /// The time by which worker ids are leased, and ids of keys are made.
+    pub(super) time: IdsTime,
+    /// The worker ids that this node holds.
+    pub(super) sources: IdSources,
+    /// The callers of this node that wait for ids of a key.
+    pub(super) queues: KeyQueues,
+}
+
+/// What the interfaces to callers use of a node.
+pub struct NodeContext {
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// The Raft group.
+    pub group: Arc<Group>,
+    /// The node's metrics.
+    pub metrics: Arc<Metrics>,
+    /// The memory of waiting requests and unsent answers.
+    pub request_memory: Arc<RequestMemory>,
+    /// What the callers of each address hold.
+    pub callers: Arc<Callers>,
+    /// The terms that this node leads.
+    pub led: Arc<LedTerms>,
+    /// Who answers requests for numbers, and operations.
+    pub leader: Arc<Leader>,
+    /// The ids that this node makes.
+    pub ids: Arc<Ids>,
+    /// Whether the node is ready.
+    pub readiness: Arc<Readiness>,
+    /// What carries operations out.
+    pub services: Arc<Services>,
+}
+
+impl Members {
+    pub(super) fn new(
+        config: Arc<Config>, group: Arc<Group>, transport: Arc<dyn Transport>,
+        advertised: Advertised,
+    ) -> Self {
+        Members { config, group, transport, advertised, introductions: Introductions::default() }
+    }
+}
+
+impl Founding {
+    pub(super) fn new(
+        members: Arc<Members>, listens_until: Instant, leaving: CancellationToken,
+    ) -> Self {
+        Founding {
+            config: members.config.clone(),
+            group: members.group.clone(),
+            members,
+            claim: Arc::default(),
+            listens_until,
+            turn: Mutex::default(),
+            leaving,
+        }
+    }
+}
+
+impl LedTerms {
+    pub(super) fn new(
+        config: Arc<Config>, group: Arc<Group>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>,
+        leaving: CancellationToken,
+    ) -> Self {
+        LedTerms {
+            config,
+            group,
+            clock,
+            metrics,
+            term: ArcSwapOption::empty(),
+            changes: ordered_watch::Sender::default(),
+            awaited_answer: AwaitedAnswer::default(),
+            inheritance: HeldInheritance::default(),
+            leaving,
+        }
+    }
+
+    /// The term that this node serves as leader; `None` if it leads none, or the term is over.
+    pub(super) fn serving(&self) -> Option<Arc<Term>> {
+        self.term.load_full().filter(|term| !term.is_over())
+    }
+}
+
+impl Handovers {
+    pub(super) fn new(led: Arc<LedTerms>, members: Arc<Members>) -> Self {
+        Handovers {
+            config: led.config.clone(),
+            group: led.group.clone(),
+            metrics: led.metrics.clone(),
+            led,
+            members,
+            current: CurrentHandover::default(),
+        }
+    }
+}
+
+impl LeaderIds {
+    pub(super) fn new(
+        config: Arc<Config>, group: Arc<Group>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>,
+        time: IdsTime,
+    ) -> Self {
+        LeaderIds {
+            desk: WorkerDesk::open(group.clone(), time.clone(), metrics.clone()),
+            dates: Dates::default(),
+            key_times: KeyTimes::default(),
+            config,
+            group,
+            clock,
+            metrics,
+            time,
+        }
+    }
+}
+
+impl Namespaces {
+    pub(super) fn new(group: Arc<Group>, time: IdsTime) -> Self {
+        Namespaces { group, time }
+    }
+}
+
+impl Status {
+    pub(super) fn new(led: Arc<LedTerms>, members: Arc<Members>, time: IdsTime) -> Self {
+        Status {
+            config: led.config.clone(),
+            group: led.group.clone(),
+            clock: led.clock.clone(),
+            metrics: led.metrics.clone(),
+            led,
+            members,
+            time,
+            recent: Activity::default(),
+            scrape_lock: Arc::default(),
+        }
+    }
+}
+
+impl Readiness {
+    pub(super) fn new(led: Arc<LedTerms>, founding: Arc<Founding>) -> Self {
+        Readiness { led, founding, last: ordered_watch::Sender::default() }
+    }
+}
+
+impl NodeContext {
+    pub(super) fn new(
+        config: Config, seams: Seams, group: Arc<Group>, metrics: Arc<Metrics>,
+        addresses: Addresses,
+    ) -> NodeContext {
+        let (config, clock, leaving) = (Arc::new(config), seams.clock, CancellationToken::new());
+        let time = IdsTime::new(
+            config.node_id,
+            clock.clone(),
+            group.clone(),
+            config.clock_apart_max_ms,
+            metrics.clone(),
+        );
+        let advertised = Advertised::new(&config, addresses);
+        let transport = seams.transport.clone();
+        let members = Arc::new(Members::new(config.clone(), group.clone(), transport, advertised));
+        let listens = match config.dev {
+            true => Duration::ZERO,
+            false => seams.listens_before_founding,
+        };
+        let listens_until = Instant::now() + listens;
+        let founding = Arc::new(Founding::new(members.clone(), listens_until, leaving.clone()));
+        let led =
+            LedTerms::new(config.clone(), group.clone(), clock.clone(), metrics.clone(), leaving);
+        let led = Arc::new(led);
+        let services = Arc::new(Services {
+            handovers: Arc::new(Handovers::new(led.clone(), members.clone())),
+            leader_ids: LeaderIds::new(
+                config.clone(),
+                group.clone(),
+                clock,
+                metrics.clone(),
+                time.clone(),
+            ),
+            namespaces: Namespaces::new(group.clone(), time.clone()),
+            status: Arc::new(Status::new(led.clone(), members.clone(), time.clone())),
+            founding: founding.clone(),
+            members,
+        });
+        let request_memory = RequestMemory::new(&config, &metrics);
+        let sender = group.sender().clone();
+        let leader = Arc::new(Leader {
+            config: config.clone(),
+            group: group.clone(),
+            metrics: metrics.clone(),
+            request_memory: request_memory.clone(),
+            forwarder: Forwarder::new(sender, seams.transport, metrics.clone()),
+            led: led.clone(),
+            services: services.clone(),
+        });
+        let ids = Arc::new(Ids {
+            config: config.clone(),
+            group: group.clone(),
+            metrics: metrics.clone(),
+            request_memory: request_memory.clone(),
+            led: led.clone(),
+            leader: leader.clone(),
+            time,
+            sources: IdSources::default(),
+            queues: KeyQueues::default(),
+        });
+        NodeContext {
+            callers: Callers::new(&config, &metrics),
+            readiness: Arc::new(Readiness::new(led.clone(), founding)),
+            config,
+            group,
+            metrics,
+            request_memory,
+            led,
+            leader,
+            ids,
+            services,
+        }
+    }
+
+    /// Stops the node: it cannot go on.
+    pub fn fail(&self, reason: String) {
+        self.group.tasks().fail(Fault::CannotGoOn(reason));
+    }
+
+    /// Why the node must stop, once it must.
+    pub fn fault(&self) -> Option<Fault> {
+        self.group.tasks().failed().borrow().clone()
+    }
+}
