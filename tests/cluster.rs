@@ -2,14 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use prost::Message;
-use ratchet::proto::v1::{GetNamespaceRequest, Namespace};
-use tonic::{
-    Code, Request, Status,
-    client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+use ratchet::{
+    proto::v1::{GetNamespaceRequest, Namespace},
+    server::Raw,
 };
+use tonic::{Code, Request, Status, client::Grpc};
 
 use crate::common::{channel, cluster::Cluster, id, other_than, unhurried};
 
@@ -25,44 +24,6 @@ async fn every_node_answers_and_numbers_grow_across_them() {
         assert_eq!(current, Some(number));
     }
     assert_eq!(last, 6, "no number is skipped while nothing happens");
-}
-
-/// Sends bytes as a message, whatever they are.
-#[derive(Clone, Copy)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Raw;
-    type Decoder = Raw;
-
-    fn encoder(&mut self) -> Raw {
-        Raw
-    }
-
-    fn decoder(&mut self) -> Raw {
-        Raw
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, bytes: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        to.put(bytes);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
-    }
 }
 
 /// Asks a node for a namespace with these bytes.

@@ -30,7 +30,7 @@ impl ByAskedNode for v1::DecodeIdRequest {
     async fn carry_out(self, _: &(), _: Instant) -> Result<v1::DecodedId, Refusal> {
         let format = parsed(&self.format)?;
         let decoded = format.decode(&self.id).map_err(|error| {
-            refusal!(InvalidRequest, "{:?} is no id of this format: {error}", self.id)
+            refusal!(InvalidRequest, "it is no id of this format: {error}; the id is {:?}", self.id)
         })?;
         let fields = decoded.fields();
         Ok(v1::DecodedId {

@@ -54,7 +54,7 @@ pub struct Source {
     /// How many ids a worker makes in a second.
     pub ids_per_second: u128,
     /// What makes the ids.
-    pub ids: IdSource<Leader>,
+    pub ids: IdSource<LeaderLessor>,
 }
 
 impl Source {
@@ -63,7 +63,7 @@ impl Source {
     /// # Errors
     /// [`EncodeError::NoWorker`] if the format has no worker.
     pub fn new(
-        format: Format, leader: Leader,
+        format: Format, leader: LeaderLessor,
     ) -> Result<(Source, impl Future<Output = ()> + Send + 'static), EncodeError> {
         let workers = format.workers_max().min(sequence::WORKERS_MAX.into());
         // At most 32.
@@ -164,7 +164,7 @@ pub type Asking<Q> =
     Box<dyn Fn(Q) -> BoxFuture<'static, Result<<Q as Operation>::Answer, Refusal>> + Send + Sync>;
 
 /// Has the leader lease worker ids to this node.
-pub struct Leader {
+pub struct LeaderLessor {
     /// How it is asked for a lease.
     pub lease: Asking<v1::LeaseWorkerRequest>,
     /// How it is told that a worker id is given back.
@@ -181,7 +181,7 @@ pub struct Leader {
     pub format: String,
 }
 
-impl Lessor for Leader {
+impl Lessor for LeaderLessor {
     type Error = Refusal;
 
     fn mono_ns(&self) -> u64 {

@@ -12,7 +12,7 @@ use super::{
     formats::{ORDERS_MAX, id_format},
     id_list::IdList,
     id_request::{IDS_MAX, bytes_of, check, check_count, count_of, parameters_of},
-    id_sources::{Asking, Leader, Source},
+    id_sources::{Asking, LeaderLessor, Source},
     leader_search::Failure,
     message_parts::key_of,
     refusals::no_namespace,
@@ -172,7 +172,7 @@ impl Ids {
     fn make_source(
         self: &Arc<Self>, namespace: &Namespace, format: Format,
     ) -> Result<Source, Refusal> {
-        let leader = Leader {
+        let leader = LeaderLessor {
             lease: self.asking_the_leader(|ids, lease: &v1::WorkerLease, asked_at| {
                 ids.hear_leader(lease.now_ms, asked_at);
             }),
@@ -209,8 +209,7 @@ impl Ids {
     /// Takes the leader's time into account, in the answer to what was asked at `asked_at`. A late answer says little.
     pub(super) fn hear_leader(&self, leader_ms: u64, asked_at: Instant) {
         // A leader must not hear itself: its patience with its own clock would begin anew.
-        let leads = (self.led.term.load().as_ref()).is_some_and(|term| !term.is_over());
-        if !leads && asked_at.elapsed() <= LATE_MIN {
+        if self.led.serving().is_none() && asked_at.elapsed() <= LATE_MIN {
             self.time.told(leader_ms);
         }
     }

@@ -100,7 +100,7 @@ impl Ids {
     ) -> Result<IdNumbers, Refusal> {
         self.metrics.id_waits.inc();
         let in_time = |ids| Instant::now() + least_wait(format, ids) < deadline;
-        let joined = (self.queues).join(line, left, numbers, deadline, in_time);
+        let joined = self.queues.join(line, left, numbers, deadline, in_time);
         let mut place = joined.map_err(|ids| used_up(line, least_wait(format, ids)))?;
         if place.is_first {
             let (ids, line, format) = (self.clone(), line.clone(), format.clone());

@@ -125,8 +125,8 @@ pub trait ForLeader: Sync {
     /// What it is answered with.
     type Answer: Send;
 
-    /// What the node `here` takes for granted when it sends the request. With `trusts_itself` false the leader has said that the node
-    /// was mistaken.
+    /// What the node takes for granted, whose way to the leader is `here`, when it sends the request. With `trusts_itself` false
+    /// the leader has said that the node was mistaken.
     fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed;
 
     /// Answers it if this node leads.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{
     leader_search::Attempt,
     message_parts::{key_of, to_key},
-    operations::ByLeader,
+    operations::{ByLeader, NUMBERS_BYTES},
     refusals::namespace_named,
     refused_requests::{check_kind, failed},
     services::Namespaces,
@@ -26,9 +26,6 @@ use crate::{
 const PAGE_KEYS: u32 = 100;
 /// The most keys of a page.
 const PAGE_KEYS_MAX: u32 = 1_000;
-
-/// How many bytes the numbers of a key have at most, encoded.
-const NUMBERS_BYTES: usize = 96;
 
 impl ByLeader for v1::ListKeysRequest {
     type Service = Namespaces;
@@ -88,9 +85,9 @@ fn page_asked(namespace: &Namespace, list: v1::ListKeysRequest) -> Result<PageAs
     if namespace.config.key_kind == KeyKind::Id && !list.prefix.is_empty() {
         return Err(refusal!(
             InvalidRequest,
-            "prefix is \"{}\", but namespace {:?} takes ids as keys, which have none; give after to begin at an id",
-            list.prefix.escape_ascii(),
-            namespace.config.name
+            "namespace {:?} takes ids as keys, which have no prefix; give after to begin at an id; prefix is \"{}\"",
+            namespace.config.name,
+            list.prefix.escape_ascii()
         ));
     }
     let after = match list.page_token.as_str() {

@@ -3,8 +3,9 @@
 //! Uses the allocator and the rooms below it. The doors (`server`) use it. Invariant: the allocator in use
 //! belongs to the term that Raft last said this node leads, or there is none.
 //!
-//! A request for numbers comes in through `serve`, and every other one through `call` or `ask` (`operations`). `serve` answers it from the term's allocator if this node leads, and
-//! otherwise hands it to `leader_search`, the loop that forwards it (`forward`) until a leader answers.
+//! A request for numbers comes in through `serve`, and every other one through `call` or `ask` (`operations`). `serve` answers it
+//! from the term's allocator if this node leads, and otherwise hands it to `leader_search`, the loop that forwards it (`forward`)
+//! until a leader answers. `services` says what the parts of a node own.
 
 mod activity;
 mod asked;

@@ -6,7 +6,7 @@ use super::{
     error::proposal_failed,
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     leader_search::{Attempt, Failure},
-    operations::ByLeader,
+    operations::{ByLeader, NUMBERS_BYTES},
     refusals::{check_namespace, namespace_named},
     refused_keys::low_disk,
     services::{Leader, Namespaces},
@@ -20,9 +20,6 @@ use crate::{
         check_steps,
     },
 };
-
-/// How many bytes the numbers of a namespace have at most, encoded.
-const NUMBERS_BYTES: usize = 96;
 
 impl Leader {
     /// The kind of a namespace's keys. Of a namespace that this node does not know the leader is asked, which may know
@@ -173,7 +170,7 @@ impl ByLeader for v1::DeleteNamespaceRequest {
         if confirm != name {
             return Err(refusal!(
                 InvalidRequest,
-                "confirm is {confirm:?}; to delete namespace {name:?} and all its keys, give its name again"
+                "to delete namespace {name:?} and all its keys, give its name again; confirm is {confirm:?}"
             )
             .into());
         }

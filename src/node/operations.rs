@@ -15,7 +15,9 @@ use super::{
     callers::Caller,
     leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
     request_memory::Reservation,
-    services::{Founding, Handovers, Leader, LeaderIds, Members, Namespaces, Services, Status},
+    services::{
+        Founding, Handovers, Leader, LeaderIds, Members, Namespaces, OperationServices, Status,
+    },
 };
 use crate::{
     allocator::Term,
@@ -30,6 +32,9 @@ use crate::{
 
 /// How long before the deadline an answer leaves at the latest.
 pub(super) const ANSWER_MARGIN: Duration = Duration::from_millis(100);
+
+/// How many bytes the numbers of what is listed, a key or a namespace, have at most, encoded.
+pub(super) const NUMBERS_BYTES: usize = 96;
 
 /// An operation that the leader carries out.
 pub(super) trait ByLeader: Operation {
@@ -72,7 +77,7 @@ pub(super) trait ByAskedNode: Operation {
 /// The services that operations name, and where they are.
 macro_rules! services {
     ($($service:ty: $part:ident,)*) => {
-        $(impl AsRef<$service> for Services {
+        $(impl AsRef<$service> for OperationServices {
             fn as_ref(&self) -> &$service {
                 &self.$part
             }
@@ -90,7 +95,7 @@ services! {
 }
 
 /// What needs no service.
-impl AsRef<()> for Services {
+impl AsRef<()> for OperationServices {
     fn as_ref(&self) -> &() {
         &()
     }
@@ -100,63 +105,66 @@ impl AsRef<()> for Services {
 pub struct Served {
     /// Service and method, as in the path of a gRPC call.
     pub method: &'static str,
-    is_idempotent: bool,
-    is_asked_once: bool,
-    patience: Duration,
     /// How many bytes the request and its answer hold at most.
-    bytes: fn(&Services, &Bytes) -> Result<usize, Refusal>,
-    without_leader: fn(&Services) -> Option<Bytes>,
+    bytes: fn(&OperationServices, &Bytes) -> Result<usize, Refusal>,
     by: By,
 }
 
-#[derive(Clone, Copy)]
 enum By {
-    Leader(CarryOut),
+    Leader(Led),
     AskedNode(CarryOutHere),
 }
 
-type CarryOut = for<'a> fn(&'a Services, &'a Term, Bytes, Instant) -> BoxFuture<'a, Attempt<Bytes>>;
+/// How the leader serves an operation.
+struct Led {
+    is_idempotent: bool,
+    is_asked_once: bool,
+    patience: Duration,
+    carry_out: CarryOut,
+    without_leader: fn(&OperationServices) -> Option<Bytes>,
+}
 
-type CarryOutHere = fn(&Services, Bytes, Instant) -> BoxFuture<'_, Result<Bytes, Refusal>>;
+type CarryOut =
+    for<'a> fn(&'a OperationServices, &'a Term, Bytes, Instant) -> BoxFuture<'a, Attempt<Bytes>>;
+
+type CarryOutHere = fn(&OperationServices, Bytes, Instant) -> BoxFuture<'_, Result<Bytes, Refusal>>;
 
 /// All operations.
 pub static OPERATIONS: &[Served] = include!(concat!(env!("OUT_DIR"), "/served.rs"));
 
 const fn by_leader<Q: ByLeader>() -> Served
 where
-    Services: AsRef<Q::Service>,
+    OperationServices: AsRef<Q::Service>,
 {
     Served {
         method: Q::METHOD,
-        is_idempotent: Q::IS_IDEMPOTENT,
-        is_asked_once: Q::IS_ASKED_ONCE,
-        patience: Q::PATIENCE,
         bytes: |services, message| {
             let asked: Q = decoded(message.clone())?;
             Ok(held_by::<Q>(message) + asked.answer_bytes(services.as_ref()))
         },
-        without_leader: |services| Some(encoded(&Q::without_leader(services.as_ref())?)),
-        by: By::Leader(|services, term, message, deadline| {
-            let carrying_out = async move {
-                let asked: Q = decoded(message)?;
-                Ok(encoded(&asked.carry_out(services.as_ref(), term, deadline).await?))
-            };
-            carrying_out.boxed()
+        by: By::Leader(Led {
+            is_idempotent: Q::IS_IDEMPOTENT,
+            is_asked_once: Q::IS_ASKED_ONCE,
+            patience: Q::PATIENCE,
+            carry_out: |services, term, message, deadline| {
+                let carrying_out = async move {
+                    let asked: Q = decoded(message)?;
+                    Ok(encoded(&asked.carry_out(services.as_ref(), term, deadline).await?))
+                };
+                carrying_out.boxed()
+            },
+            without_leader: |services| Some(encoded(&Q::without_leader(services.as_ref())?)),
         }),
     }
 }
 
 const fn by_asked_node<Q: ByAskedNode>() -> Served
 where
-    Services: AsRef<Q::Service>,
+    OperationServices: AsRef<Q::Service>,
 {
     Served {
         method: Q::METHOD,
-        is_idempotent: Q::IS_IDEMPOTENT,
-        is_asked_once: true,
-        patience: Duration::MAX,
         bytes: |_, message| decoded::<Q>(message.clone()).map(|_| held_by::<Q>(message)),
-        without_leader: |_| None,
         by: By::AskedNode(|services, message, deadline| {
             let carrying_out = async move {
                 let asked: Q = decoded(message)?;
@@ -209,9 +217,9 @@ impl Leader {
     ) -> Result<(Bytes, Option<Reservation>), Failure> {
         let expected = (operation.bytes)(&self.services, &message)?;
         let reserved = self.request_memory.reserve_if_many(expected)?;
-        let answer = match operation.by {
-            By::Leader(carry_out) => {
-                let call = Call { operation, carry_out, message };
+        let answer = match &operation.by {
+            By::Leader(led) => {
+                let call = Call { method: operation.method, led, message };
                 self.route_to_leader(&call, origin, false, deadline).await?
             }
             By::AskedNode(carry_out) => carry_out(&self.services, message, deadline).await?,
@@ -235,8 +243,8 @@ impl Leader {
 
 /// An operation on its way to the leader.
 struct Call {
-    operation: &'static Served,
-    carry_out: CarryOut,
+    method: &'static str,
+    led: &'static Led,
     message: Bytes,
 }
 
@@ -245,7 +253,7 @@ impl ForLeader for Call {
 
     /// A deposed leader that still owes the answer may carry the change out yet.
     fn assume(&self, _: &Leader, _trusts_itself: bool) -> Assumed {
-        Assumed { namespace: None, may_be_asked_again: self.operation.is_idempotent }
+        Assumed { namespace: None, may_be_asked_again: self.led.is_idempotent }
     }
 
     async fn serve_locally(&self, here: &Leader, _: Origin, deadline: Instant) -> Attempt<Bytes> {
@@ -255,17 +263,17 @@ impl ForLeader for Call {
         if !term.still_leads(deadline).await {
             return Err(NoAnswer::Unanswered);
         }
-        (self.carry_out)(&here.services, &term, self.message.clone(), deadline).await
+        (self.led.carry_out)(&here.services, &term, self.message.clone(), deadline).await
     }
 
     async fn serve_remotely(
         &self, here: &Leader, (leader, member): (NodeId, &Member), _: Assumed, deadline: Instant,
     ) -> Attempt<Bytes> {
-        let left = deadline.saturating_duration_since(Instant::now()).min(self.operation.patience);
+        let left = deadline.saturating_duration_since(Instant::now()).min(self.led.patience);
         let message = AdministerRequest {
             budget_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
             caller: Caller::current().map(|caller| caller.network()),
-            method: self.operation.method.to_owned(),
+            method: self.method.to_owned(),
             message: self.message.clone(),
             ..AdministerRequest::default()
         };
@@ -280,14 +288,14 @@ impl ForLeader for Call {
     }
 
     fn serve_without_leader(&self, here: &Leader) -> Option<Bytes> {
-        (self.operation.without_leader)(&here.services)
+        (self.led.without_leader)(&here.services)
     }
 }
 
 impl Call {
     /// What it comes to if no answer came back from the `leader`.
     fn lost(&self, leader: NodeId, why: &Refusal) -> NoAnswer {
-        let Served { method, is_idempotent, is_asked_once, .. } = self.operation;
+        let Call { method, led: Led { is_idempotent, is_asked_once, .. }, .. } = self;
         match why.code() {
             // It read the message, and knows no such operation. It would not know it if it were asked again.
             Code::InvalidArgument | Code::Unimplemented => refusal!(

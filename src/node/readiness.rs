@@ -28,10 +28,7 @@ impl Readiness {
             return not("it stops".to_owned());
         }
         let now = self.led.clock.now();
-        if let Some(term) = &*self.led.term.load()
-            && !term.is_over()
-            && term.lease().is_valid(now)
-        {
+        if self.led.serving().is_some_and(|term| term.lease().is_valid(now)) {
             return Ok(());
         }
         let leadership = self.led.group.leadership().borrow().clone();

@@ -10,7 +10,8 @@ use crate::{
     sequence::{Key, KeyKind, Namespace},
 };
 
-/// How soon to ask again while nothing more can be remembered under request ids: ids that are old enough are forgotten all the time.
+/// How soon to ask again while nothing more can be remembered under request ids: ids that are old enough are forgotten all the
+/// time.
 const IDS_RETRY_AFTER_MS: u64 = 1_000;
 
 /// Refuses a key that is not of the namespace's kind.

@@ -1,6 +1,6 @@
 //! The services of a node: what each of them owns and uses. What they do stands in the files of their subjects.
 //!
-//! A service uses those above it in this file, and nobody gets the whole node.
+//! A service uses those above it in this file. None of them gets the whole node: that is for the interfaces.
 
 use std::{sync::Arc, time::Duration};
 
@@ -137,7 +137,7 @@ pub struct Readiness {
 }
 
 /// The services that carry operations out.
-pub struct Services {
+pub struct OperationServices {
     /// Those of members.
     pub members: Arc<Members>,
     /// The founding of the cluster.
@@ -160,7 +160,7 @@ pub struct Leader {
     pub(super) request_memory: Arc<RequestMemory>,
     pub(super) forwarder: Forwarder,
     pub(super) led: Arc<LedTerms>,
-    pub(super) services: Arc<Services>,
+    pub(super) services: Arc<OperationServices>,
 }
 
 /// The ids that this node makes, under worker ids that it holds or of numbers that the leader takes.
@@ -200,22 +200,11 @@ pub struct NodeContext {
     /// Whether the node is ready.
     pub readiness: Arc<Readiness>,
     /// What carries operations out.
-    pub services: Arc<Services>,
-}
-
-impl Members {
-    pub(super) fn new(
-        config: Arc<Config>, group: Arc<Group>, transport: Arc<dyn Transport>,
-        advertised: Advertised,
-    ) -> Self {
-        Members { config, group, transport, advertised, introductions: Introductions::default() }
-    }
+    pub services: Arc<OperationServices>,
 }
 
 impl Founding {
-    pub(super) fn new(
-        members: Arc<Members>, listens_until: Instant, leaving: CancellationToken,
-    ) -> Self {
+    fn new(members: Arc<Members>, listens_until: Instant, leaving: CancellationToken) -> Self {
         Founding {
             config: members.config.clone(),
             group: members.group.clone(),
@@ -229,23 +218,6 @@ impl Founding {
 }
 
 impl LedTerms {
-    pub(super) fn new(
-        config: Arc<Config>, group: Arc<Group>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>,
-        leaving: CancellationToken,
-    ) -> Self {
-        LedTerms {
-            config,
-            group,
-            clock,
-            metrics,
-            term: ArcSwapOption::empty(),
-            changes: ordered_watch::Sender::default(),
-            awaited_answer: AwaitedAnswer::default(),
-            inheritance: HeldInheritance::default(),
-            leaving,
-        }
-    }
-
     /// The term that this node serves as leader; `None` if it leads none, or the term is over.
     pub(super) fn serving(&self) -> Option<Arc<Term>> {
         self.term.load_full().filter(|term| !term.is_over())
@@ -253,7 +225,7 @@ impl LedTerms {
 }
 
 impl Handovers {
-    pub(super) fn new(led: Arc<LedTerms>, members: Arc<Members>) -> Self {
+    fn new(led: Arc<LedTerms>, members: Arc<Members>) -> Self {
         Handovers {
             config: led.config.clone(),
             group: led.group.clone(),
@@ -266,31 +238,22 @@ impl Handovers {
 }
 
 impl LeaderIds {
-    pub(super) fn new(
-        config: Arc<Config>, group: Arc<Group>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>,
-        time: IdsTime,
-    ) -> Self {
+    fn new(led: &LedTerms, time: IdsTime) -> Self {
         LeaderIds {
-            desk: WorkerDesk::open(group.clone(), time.clone(), metrics.clone()),
+            config: led.config.clone(),
+            group: led.group.clone(),
+            clock: led.clock.clone(),
+            metrics: led.metrics.clone(),
+            desk: WorkerDesk::open(led.group.clone(), time.clone(), led.metrics.clone()),
             dates: Dates::default(),
             key_times: KeyTimes::default(),
-            config,
-            group,
-            clock,
-            metrics,
             time,
         }
     }
 }
 
-impl Namespaces {
-    pub(super) fn new(group: Arc<Group>, time: IdsTime) -> Self {
-        Namespaces { group, time }
-    }
-}
-
 impl Status {
-    pub(super) fn new(led: Arc<LedTerms>, members: Arc<Members>, time: IdsTime) -> Self {
+    fn new(led: Arc<LedTerms>, members: Arc<Members>, time: IdsTime) -> Self {
         Status {
             config: led.config.clone(),
             group: led.group.clone(),
@@ -302,12 +265,6 @@ impl Status {
             recent: Activity::default(),
             scrape_lock: Arc::default(),
         }
-    }
-}
-
-impl Readiness {
-    pub(super) fn new(led: Arc<LedTerms>, founding: Arc<Founding>) -> Self {
-        Readiness { led, founding, last: ordered_watch::Sender::default() }
     }
 }
 
@@ -325,27 +282,34 @@ impl NodeContext {
             metrics.clone(),
         );
         let advertised = Advertised::new(&config, addresses);
-        let transport = seams.transport.clone();
-        let members = Arc::new(Members::new(config.clone(), group.clone(), transport, advertised));
+        let members = Arc::new(Members {
+            config: config.clone(),
+            group: group.clone(),
+            transport: seams.transport.clone(),
+            advertised,
+            introductions: Introductions::default(),
+        });
         let listens = match config.dev {
             true => Duration::ZERO,
             false => seams.listens_before_founding,
         };
         let listens_until = Instant::now() + listens;
         let founding = Arc::new(Founding::new(members.clone(), listens_until, leaving.clone()));
-        let led =
-            LedTerms::new(config.clone(), group.clone(), clock.clone(), metrics.clone(), leaving);
-        let led = Arc::new(led);
-        let services = Arc::new(Services {
+        let led = Arc::new(LedTerms {
+            config: config.clone(),
+            group: group.clone(),
+            clock,
+            metrics: metrics.clone(),
+            term: ArcSwapOption::empty(),
+            changes: ordered_watch::Sender::default(),
+            awaited_answer: AwaitedAnswer::default(),
+            inheritance: HeldInheritance::default(),
+            leaving,
+        });
+        let services = Arc::new(OperationServices {
             handovers: Arc::new(Handovers::new(led.clone(), members.clone())),
-            leader_ids: LeaderIds::new(
-                config.clone(),
-                group.clone(),
-                clock,
-                metrics.clone(),
-                time.clone(),
-            ),
-            namespaces: Namespaces::new(group.clone(), time.clone()),
+            leader_ids: LeaderIds::new(&led, time.clone()),
+            namespaces: Namespaces { group: group.clone(), time: time.clone() },
             status: Arc::new(Status::new(led.clone(), members.clone(), time.clone())),
             founding: founding.clone(),
             members,
@@ -374,7 +338,11 @@ impl NodeContext {
         });
         NodeContext {
             callers: Callers::new(&config, &metrics),
-            readiness: Arc::new(Readiness::new(led.clone(), founding)),
+            readiness: Arc::new(Readiness {
+                led: led.clone(),
+                founding,
+                last: ordered_watch::Sender::default(),
+            }),
             config,
             group,
             metrics,

@@ -123,8 +123,8 @@ impl Status {
         let mut checks = tokio::time::interval(CHECK_EVERY);
         loop {
             checks.tick().await;
-            match self.term_led() {
-                Some(term) => drop(self.time.look(term)),
+            match self.led.serving() {
+                Some(term) => drop(self.time.look(term.term())),
                 None => self.time.follow(),
             }
         }
@@ -132,7 +132,7 @@ impl Status {
 
     /// What this node's clock shows, and whether it is believed. `None` if this node does not lead.
     pub(super) fn clock_status(&self) -> Option<v1::ClockStatus> {
-        let belief = self.time.look(self.term_led()?);
+        let belief = self.time.look(self.led.serving()?.term());
         let apart_max_ms = self.config.clock_apart_max_ms;
         let (doubt, makes_ids) = match belief {
             Belief::Agreed { .. } => (None, true),
@@ -148,12 +148,6 @@ impl Status {
             apart_max_ms,
             alone: self.group.is_sole_voter(),
         })
-    }
-
-    /// The term that this node serves as leader.
-    fn term_led(&self) -> Option<u64> {
-        let term = self.led.term.load();
-        term.as_ref().filter(|term| !term.is_over()).map(|term| term.term())
     }
 }
 

@@ -2,11 +2,11 @@
 //! generators.
 //!
 //! From a socket to a number: `addressed.rs` refuses what is meant for another cluster, and `foreign_page.rs` what another
-//! site's page asks for. `request.rs` reads the deadline,
-//! the path and the query. `numbers.rs` turns a request into the same one as gRPC's, `body.rs` reads a body within
-//! its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs` what went wrong. `operations.rs` is made
-//! from what `proto` describes for HTTP (`google.api.http`). `export.rs` streams what this node knows if it leads. `drop_in.rs` answers clients of other id generators in the
-//! form that they know. `page.rs` is the status page, and `openapi.rs` describes the API.
+//! site's page asks for. `request.rs` reads the deadline, the path and the query. `numbers.rs` turns a request into the same one
+//! as gRPC's, `body.rs` reads a body within its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs`
+//! what went wrong. `operations.rs` is made from what `proto` describes for HTTP (`google.api.http`). `export.rs` streams what
+//! this node knows if it leads. `drop_in.rs` answers clients of other id generators in the form that they know. `page.rs` is the
+//! status page, and `openapi.rs` describes the API.
 //!
 //! Invariant: a number is written as a string unless the caller asks for another form, or knows no other. In
 //! JavaScript, and wherever else numbers are floating, those above 2^53 would be rounded.

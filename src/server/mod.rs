@@ -66,6 +66,7 @@ use addressee::Addressed;
 use connections::{Protocol, serve};
 use held::holding;
 use listeners::Listeners;
+pub use operations::Raw;
 use peer_body::{PeerMemory, from_peers};
 pub use peer_client::GrpcTransport;
 use places::WhenFull;

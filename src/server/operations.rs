@@ -47,9 +47,9 @@ async fn answer(
     Ok(response(answer, reserved))
 }
 
-/// Leaves messages as they are.
-#[derive(Clone, Copy)]
-struct Raw;
+/// The codec of a caller or a server that leaves messages as they are: bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Raw;
 
 impl Codec for Raw {
     type Encode = Bytes;

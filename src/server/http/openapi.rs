@@ -19,7 +19,8 @@ use super::{addressed, export, floors, ids, number::Form, numbers};
     info(
         title = "Ratchet",
         description = "Strictly increasing numbers, one sequence per key. Any node may be asked. Numbers of \
-                       64 bits are strings unless numbers=number is asked for, where that is possible. A failure is a problem as RFC 9457 has it.",
+                       64 bits are strings unless numbers=number is asked for, where that is possible. A failure is a \
+                       problem as RFC 9457 has it.",
     ),
     paths(
         numbers::next,
