@@ -37,13 +37,13 @@ pub(crate) use refusal;
 impl Refusal {
     /// A refusal with a text that says what was wrong, with which value, and what to do. Of a long text the beginning is kept.
     pub fn new(reason: Reason, message: String) -> Refusal {
-        Refusal(Box::new(Failure {
+        Refusal::from(Failure {
             code: code_of(reason).into(),
-            message: beginning(message),
+            message,
             reason: reason.into(),
             outcome: outcome_of(reason).into(),
             ..Failure::default()
-        }))
+        })
     }
 
     /// The caller is to ask again after so many milliseconds.
@@ -108,8 +108,9 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl From<Failure> for Refusal {
+    /// Of a long text the beginning is kept.
     fn from(failure: Failure) -> Self {
-        Refusal(Box::new(failure))
+        Refusal(Box::new(Failure { message: beginning(failure.message), ..failure }))
     }
 }
 
@@ -288,7 +289,8 @@ mod tests {
         let long = "é".repeat(1 << 20);
         let refused = refusal!(InvalidRequest, "x{long}");
         assert_eq!(refused.message(), format!("x{}", "é".repeat(511)));
-        assert_eq!(refusal!(Internal, "").retold(long).message().len(), 1_024);
+        assert_eq!(refusal!(Internal, "").retold(long.clone()).message().len(), 1_024);
+        assert_eq!(Refusal::from(Status::not_found(long)).message().len(), 1_024);
     }
 
     #[test]
