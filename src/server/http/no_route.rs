@@ -10,7 +10,7 @@ use crate::proto::{Refusal, refusal};
 pub async fn nothing_here(uri: Uri) -> Problem {
     let path = uri.path();
     let why = format!(
-        "numbers are taken with POST /v1/namespaces/book/keys/42:next, and nothing is at {path}"
+        "{path} does not exist; numbers are taken with POST /v1/namespaces/book/keys/42:next"
     );
     Refusal::from(Status::not_found(why)).into()
 }
