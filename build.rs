@@ -6,7 +6,7 @@ mod commit;
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-use prost_reflect::{DescriptorPool, Kind, MessageDescriptor, MethodDescriptor};
+use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor, MethodDescriptor};
 
 /// How much of a commit's hash is shown.
 const COMMIT_DIGITS: usize = 12;
@@ -141,33 +141,51 @@ fn path(message: &MessageDescriptor) -> String {
     format!("{module}::{}", message.name())
 }
 
-/// The methods that can be asked for over HTTP, as their options say: a call of the macro `operations`, with a row each.
+/// The methods that can be asked for over HTTP, as their options say: a call of the macro `endpoints`, with a row each.
 fn over_http(api: &DescriptorPool) -> Result<String, Box<dyn Error>> {
     let http = api.get_extension_by_name("google.api.http").ok_or("no google.api.http")?;
+    let served = operations(api)?;
     let mut rows = String::new();
-    for service in api.services() {
-        for method in service.methods() {
-            let options = method.options();
-            let rule = options.get_extension(&http);
-            let rule = rule.as_message().ok_or("google.api.http is no message")?;
-            let (body, pattern): (Vec<_>, Vec<_>) =
-                rule.fields().partition(|(field, _)| field.name() == "body");
-            for (verb, path) in pattern {
-                let (verb, has_body) = (verb.name().to_uppercase(), !body.is_empty());
-                let (rpc, asked, answer) = (method.name(), method.input(), method.output());
-                let keys =
-                    fields(&asked, |kind| kind.as_message().is_some_and(|of| of.name() == "Key"));
-                let bytes = fields(&asked, |kind| *kind == Kind::Bytes);
-                let messages = format!("{} [{keys}] [{bytes}] {}", asked.name(), answer.name());
-                rows += &format!("    {verb} {path} {has_body} {rpc} {messages};\n");
-            }
+    for method in api.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+        let options = method.options();
+        let rule = options.get_extension(&http);
+        let rule = rule.as_message().ok_or("google.api.http is no message")?;
+        let (body, pattern): (Vec<_>, Vec<_>) =
+            rule.fields().partition(|(field, _)| field.name() == "body");
+        for (verb, path) in pattern {
+            let (verb, has_body) = (verb.name().to_uppercase(), !body.is_empty());
+            let path = path.as_str().ok_or("a path is no text")?;
+            let by = served.iter().find(|one| one.method == method).map(|one| one.served);
+            // The function of `server/http/serve.rs` that answers it.
+            let answered_by = match by {
+                Some("sequence") if method.is_client_streaming() => "one_of_stream",
+                Some("sequence") => "sequence",
+                Some(_) => "operation",
+                None => "ids",
+            };
+            let (rpc, asked, answer) = (method.name(), method.input(), method.output());
+            let service = method.parent_service();
+            let named = |name: &str| fields(&asked, |field| field.name() == name);
+            let in_path = fields(&asked, |field| path.contains(&format!("{{{}}}", field.name())));
+            let keys = fields(&asked, |field| {
+                field.kind().as_message().is_some_and(|of| of.name() == "Key")
+            });
+            rows += &format!(
+                "    {verb} {path:?} {has_body} {answered_by} {} {rpc} {} {{ in_path: {in_path}; \
+                 keys: {keys}; request_id: {}; route: {} }} {};\n",
+                service.name(),
+                asked.name(),
+                named("request_id"),
+                named("route_version"),
+                answer.name()
+            );
         }
     }
-    Ok(format!("operations! {{\n{rows}}}\n"))
+    Ok(format!("endpoints! {{\n{rows}}}\n"))
 }
 
 /// The names of the fields of a kind.
-fn fields(message: &MessageDescriptor, is_wanted: impl Fn(&Kind) -> bool) -> String {
-    let fields = message.fields().filter(|field| is_wanted(&field.kind()));
+fn fields(message: &MessageDescriptor, is_wanted: impl Fn(&FieldDescriptor) -> bool) -> String {
+    let fields = message.fields().filter(is_wanted);
     fields.map(|field| field.name().to_owned()).collect::<Vec<_>>().join(" ")
 }

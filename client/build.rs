@@ -20,8 +20,45 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         // A key has JSON of its own, in src/json.rs.
         json.preserve_proto_field_names().emit_fields().exclude([".ratchet.v1.Key"]);
-        json.build(&[".ratchet.v1"])?;
+        let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
+        for (package, made) in json.generate(&[".ratchet.v1"], |_| Ok(Vec::new()))? {
+            let made = with_own_json(String::from_utf8(made)?)?;
+            std::fs::write(out.join(format!("{package}.serde.rs")), made)?;
+        }
     }
     tonic_prost_build::configure().bytes(".").build_server(false).compile_fds(api)?;
     Ok(())
+}
+
+/// Has bytes written and read as src/json.rs says, and values of enumerations written as unspecified that a later release has.
+///
+/// # Errors
+/// If the code that pbjson makes is another than this was written for.
+#[cfg(feature = "json")]
+fn with_own_json(made: String) -> Result<String, &'static str> {
+    let made = made.replace("::pbjson::private::BytesDeserialize", "crate::json::Text");
+    let made = replaced_to_end(&made, "pbjson::private::base64::encode(&", ").as_str()", |bytes| {
+        format!("&crate::json::Text(&{bytes})")
+    });
+    let made = made.replace("pbjson::private::base64::encode", "crate::json::Text");
+    let unknown = ".map_err(|_| serde::ser::Error::custom(format!(\"Invalid variant {}\", ";
+    let made = replaced_to_end(&made, unknown, ")))?", |_| ".unwrap_or_default()".to_owned());
+    match made.contains("base64") || made.contains("ser::Error") || !made.contains("json::Text(") {
+        true => Err("pbjson makes other code than client/build.rs knows; look at with_own_json"),
+        false => Ok(made),
+    }
+}
+
+/// The text with `with` of what stands between `from` and the next `to`, in the place of all three.
+#[cfg(feature = "json")]
+fn replaced_to_end(text: &str, from: &str, to: &str, with: impl Fn(&str) -> String) -> String {
+    let mut parts = text.split(from);
+    let mut replaced = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(to) {
+            Some((between, rest)) => replaced += &(with(between) + rest),
+            None => replaced += &(from.to_owned() + part),
+        }
+    }
+    replaced
 }

@@ -178,17 +178,17 @@ async fn floors_are_raised_over_http() {
     let (status, body) = post("/v1/namespaces/book/keys/42:next", "").await;
     assert_eq!(status, 200, "{body}");
     assert!(body.contains("1001"), "{body}");
-    let many = r#"{"keys":["42",43],"at_least":["5",6]}"#;
-    let (status, body) = post("/v1/namespaces/book:raise?numbers=number", many).await;
-    assert_eq!((status, body.as_str()), (200, r#"{"floors":[1001,6]}"#));
-    let (status, body) = post("/v1/namespaces/book:current", r#"{"keys":[42,43,44]}"#).await;
-    assert_eq!((status, body.as_str()), (200, r#"{"last":["1001","6",null]}"#));
+    let many = r#"{"ids":["42",43],"at_least":["5",6]}"#;
+    let (status, body) = post("/v1/namespaces/book:raise", many).await;
+    assert_eq!((status, body.as_str()), (200, r#"{"floors":["1001","6"]}"#));
+    let (status, body) = post("/v1/namespaces/book:current", r#"{"ids":[42,43,44]}"#).await;
+    assert_eq!((status, body.as_str()), (200, r#"{"last":["1001","6","0"]}"#));
     let (status, body) = post("/v1/namespaces/book/keys/42:raise?at_least=0", "").await;
     assert_eq!(status, 409, "{body}");
     assert!(body.contains("it must lie between 1 and"), "{body}");
     let (status, body) = post("/v1/namespaces/book/keys/42:raise", "").await;
-    assert_eq!(status, 400, "{body}");
-    let (status, body) = post("/v1/namespaces/book:raise", r#"{"keys":[1],"at_least":[]}"#).await;
+    assert_eq!(status, 409, "{body}");
+    let (status, body) = post("/v1/namespaces/book:raise", r#"{"ids":[1],"at_least":[]}"#).await;
     assert_eq!(status, 400, "{body}");
     assert!(body.contains("1 keys and 0 floors"), "{body}");
 }
@@ -201,8 +201,8 @@ async fn sections_are_raised_over_http_also_at_a_follower_and_only_where_ids_sha
     client.next("uid", 8).await.expect("a number");
     let port = |node: u64| cluster.nodes[&node].addresses().http.expect("a port");
     let raise = async |node: u64, namespace: &str| {
-        let body = r#"{"keys": ["7", "100000"], "at_least": [900, 50000], "sections": true}"#;
-        let path = format!("POST /v1/namespaces/{namespace}:raise");
+        let body = r#"{"ids": ["7", "100000"], "at_least": [900, 50000]}"#;
+        let path = format!("POST /v1/namespaces/{namespace}/sections:raise");
         http(port(node), &path, "", body).await
     };
     let page = raise(other_than(leader), "uid").await;

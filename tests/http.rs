@@ -41,7 +41,7 @@ fn number(value: &Value) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn any_node_hands_out_numbers_as_strings_or_as_numbers() {
+async fn any_node_hands_out_numbers_as_strings() {
     let cluster = start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let other = other_than(leader);
@@ -52,32 +52,78 @@ async fn any_node_hands_out_numbers_as_strings_or_as_numbers() {
         one,
         json!({"first": first.to_string(), "last": first.to_string(), "increment": "1"})
     );
-    let more =
-        json(&cluster, other, &format!("POST {path}:next?count=10&numbers=number"), "").await;
-    assert_eq!(more, json!({"first": first + 1, "last": first + 10, "increment": 1}));
+    let more = json(&cluster, other, &format!("POST {path}:next?count=10"), "").await;
+    let (from, to) = ((first + 1).to_string(), (first + 10).to_string());
+    assert_eq!(more, json!({"first": from, "last": to, "increment": "1"}));
     let last = json(&cluster, other, &format!("GET {path}"), "").await;
     assert_eq!(last, json!({"last": (first + 10).to_string()}));
     let none = json(&cluster, other, "GET /v1/namespaces/book/keys/43", "").await;
-    assert_eq!(none, json!({"last": null}));
+    assert_eq!(none, json!({}), "what is absent is left out");
+    let now = json(&cluster, other, "POST /v1/leader:transfer", "").await;
+    let routed = json(&cluster, other, &format!("POST {path}:next?route_version=1"), "").await;
+    assert_eq!(routed["route"]["leader"], now["leader"], "whoever knows an old route is told");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_request_takes_numbers_of_many_keys() {
     let cluster = start(1, |_| {}).await;
-    let what = "POST /v1/namespaces/book:next?numbers=number";
-    let given = r#"{"keys": ["1", 2, "1"], "counts": [1, "5", 2]}"#;
-    let range = |first: u64, last: u64| json!({"first": first, "last": last, "increment": 1});
+    let what = "POST /v1/namespaces/book:next";
+    let answer = |firsts: Value| json!({"id": "0", "firsts": firsts, "increment": "1", "refused": [], "gapless": false});
+    let given = r#"{"ids": ["1", 2, "1"], "counts": [1, "5", 2]}"#;
     let taken = json(&cluster, 1, what, given).await;
-    assert_eq!(taken, json!({"ranges": [range(1, 1), range(1, 5), range(2, 3)]}));
-    let taken = json(&cluster, 1, what, r#"{"keys": ["2"]}"#).await;
-    assert_eq!(taken, json!({"ranges": [range(6, 6)]}));
+    assert_eq!(taken, answer(json!(["1", "1", "2"])));
+    let taken = json(&cluster, 1, what, r#"{"ids": ["2"], "id": 7}"#).await;
+    assert_eq!(taken["id"], json!("7"));
+    assert_eq!(taken["firsts"], json!(["6"]));
     let short = r#"{"name": "short", "max": "3"}"#;
     json(&cluster, 1, "POST /v1/namespaces", short).await;
-    let what = "POST /v1/namespaces/short:next?numbers=number";
-    let taken = json(&cluster, 1, what, r#"{"keys": [1, 2], "counts": [4, 3]}"#).await;
-    assert_eq!(taken["ranges"], json!([null, range(1, 3)]));
-    let why = taken["exhausted"].as_str().expect("why");
+    let what = "POST /v1/namespaces/short:next";
+    let taken = json(&cluster, 1, what, r#"{"ids": [1, 2], "counts": [4, 3]}"#).await;
+    assert_eq!(taken["firsts"], json!(["0", "1"]));
+    let exhausted = &taken["exhausted"];
+    assert_eq!((&exhausted["places"], &exhausted["left"]), (&json!([0]), &json!(["3"])));
+    let failure = &exhausted["failure"];
+    assert_eq!(failure["reason"], json!("REASON_NUMBERS_EXHAUSTED"), "{taken}");
+    let why = failure["message"].as_str().expect("why");
     assert!(why.contains("max 3 of namespace"), "{why}");
+    // Names are written as they are, and those that are no text in base64. What looks like base64 is a name.
+    json(&cluster, 1, "POST /v1/namespaces", r#"{"name": "n", "key_kind": 2}"#).await;
+    for (names, firsts) in [
+        (r#"["a", {"base64": "Yv8="}]"#, ["1", "1"]),
+        (r#"[{"base64": "Yv8="}, "YQ=="]"#, ["2", "1"]),
+    ] {
+        let given = format!(r#"{{"names": {names}}}"#);
+        let taken = json(&cluster, 1, "POST /v1/namespaces/n:next", &given).await;
+        assert_eq!(taken["firsts"], json!(firsts));
+    }
+    let taken = json(&cluster, 1, "POST /v1/namespaces/n/keys/a:next", "").await;
+    assert_eq!(taken["first"], json!("2"));
+    let taken = json(&cluster, 1, "POST /v1/namespaces/n/keys/YQ==:next", "").await;
+    assert_eq!(taken["first"], json!("2"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_has_as_many_keys_as_it_may_have_and_no_more() {
+    let cluster = start(1, |_| {}).await;
+    let ids = |count: usize| json!((0..count).collect::<Vec<_>>());
+    let (most, more) = (ids(4_096), ids(4_097));
+    for (action, floors) in [("next", None), ("raise", Some(1)), ("current", None)] {
+        let what = format!("POST /v1/namespaces/book:{action}");
+        let body = |ids: &Value| {
+            let mut body = json!({"ids": ids});
+            if let Some(floor) = floors {
+                body["at_least"] = json!(vec![floor; ids.as_array().map_or(0, Vec::len)]);
+            }
+            body.to_string()
+        };
+        let page = ask(&cluster, 1, &what, &body(&more)).await;
+        assert_eq!(page.status, 400, "{what}: {}", page.body);
+        assert!(page.body.contains("4097 keys; over HTTP give at most 4096"), "{}", page.body);
+        let page = ask(&cluster, 1, &what, &body(&most)).await;
+        assert_eq!(page.status, 200, "{what}: {}", page.body);
+    }
+    let context = cluster.nodes[&1].context().clone();
+    until("nothing is held any more", || context.metrics.request_bytes.get() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,16 +232,18 @@ async fn what_a_namespace_cannot_be_asked_is_refused_by_the_name_of_the_field() 
 async fn a_problem_says_what_was_wrong_and_is_counted() {
     let cluster = start(1, |config| config.count_max = 1_000).await;
     let key = "/v1/namespaces/book/keys/42";
-    let large = format!(r#"{{"keys": ["{}"]}}"#, "1".repeat(1 << 20));
+    let large = format!(r#"{{"names": ["{}"]}}"#, "1".repeat(1 << 20));
     let errors = cluster.nodes[&1].context().metrics.errors.of(Door::http);
     let invalid = tonic::Code::InvalidArgument;
     for (what, body, status, code, says) in [
         (format!("POST {key}:next?count=0"), "", 400, "INVALID_ARGUMENT", "count is 0"),
         (format!("POST {key}:next?count=1001"), "", 400, "INVALID_ARGUMENT", "between 1 and 1000"),
-        (format!("POST {key}:next?count=-1"), "", 400, "INVALID_ARGUMENT", "there is count=N"),
+        (format!("POST {key}:next?count=-1"), "", 400, "INVALID_ARGUMENT", "count: "),
+        (format!("POST {key}:next?key=7"), "", 400, "INVALID_ARGUMENT", "duplicate field `key`"),
+        (format!("POST {key}:next"), "{}", 400, "INVALID_ARGUMENT", "the request has a body"),
         (format!("POST {key}:next?size=1"), "", 400, "INVALID_ARGUMENT", "unknown field `size`"),
-        (format!("POST {key}:next?numbers=hex"), "", 400, "INVALID_ARGUMENT", "numbers=string"),
-        (format!("POST {key}"), "", 405, "UNIMPLEMENTED", "it must end with ':next'"),
+        (format!("POST {key}:next?numbers=number"), "", 400, "INVALID_ARGUMENT", "`numbers`"),
+        (format!("POST {key}"), "", 405, "UNIMPLEMENTED", "it must end with ':next' or ':raise'"),
         ("POST /v1/namespaces/book/keys/x:next".to_owned(), "", 400, "INVALID_ARGUMENT", "not 'x'"),
         ("POST /v1/namespaces/book/keys/%FF:next".to_owned(), "", 400, "INVALID_ARGUMENT", "UTF-8"),
         (format!("GET {key}?count=5"), "", 400, "INVALID_ARGUMENT", "unknown field `count`"),
@@ -209,31 +257,52 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
         ),
         (
             "POST /v1/namespaces/book:next".to_owned(),
-            "{\"keys\":[]}",
+            "{\"ids\":[]}",
             400,
             "INVALID_ARGUMENT",
             "0 keys",
         ),
         (
             "POST /v1/namespaces/book:next".to_owned(),
-            "{\"keys\":[1],\"x\":1}",
+            "{\"ids\":[1],\"x\":1}",
             400,
             "INVALID_ARGUMENT",
             "`x`",
         ),
         (
             "POST /v1/namespaces/book:next".to_owned(),
-            "{\"keys\":[-1]}",
+            "{\"ids\":[-1]}",
             400,
             "INVALID_ARGUMENT",
-            "the body is not",
+            "ids[0]: ",
         ),
         (
             "POST /v1/namespaces/book:next?count=2".to_owned(),
-            "{\"keys\":[1]}",
+            "{\"ids\":[1]}",
             400,
             "INVALID_ARGUMENT",
-            "\"counts\"",
+            "'count=2'",
+        ),
+        (
+            "POST /v1/namespaces/book:next".to_owned(),
+            "{\"ids\":[1],\"names\":[\"a\"]}",
+            400,
+            "INVALID_ARGUMENT",
+            "1 ids and 1 names",
+        ),
+        (
+            "POST /v1/namespaces/book:next".to_owned(),
+            "{\"ids\":[1],\"namespace\":\"uid\"}",
+            400,
+            "INVALID_ARGUMENT",
+            "leave namespace out",
+        ),
+        (
+            "POST /v1/namespaces/book:next".to_owned(),
+            "{\"ids\":[1],\"timeout_ms\":5}",
+            400,
+            "INVALID_ARGUMENT",
+            "ratchet-timeout-ms",
         ),
         (
             "POST /v1/namespaces/book:next".to_owned(),
@@ -361,6 +430,15 @@ async fn members_are_added_promoted_moved_and_removed_and_the_leadership_is_hand
         assert!(page.body.contains(&says), "{what}: {}", page.body);
         assert!(page.head.contains("allow: DELETE, PATCH"), "{what}: {}", page.head);
     }
+    for (what, allow) in [
+        ("POST /v1/namespaces/book/keys/1", "allow: GET, HEAD"),
+        ("POST /v1/namespaces/book:take", "allow: DELETE, GET, HEAD, PATCH"),
+        ("DELETE /v1/namespaces/book/keys/1", "allow: "),
+    ] {
+        let page = ask(&cluster, other_than(asked), what, "").await;
+        assert_eq!(page.status, 405, "{what}: {}", page.body);
+        assert!(page.head.contains(allow), "{what}: {}", page.head);
+    }
     for (what, body, says) in [
         ("DELETE /v1/nodes/x", "", "id: "),
         ("PATCH /v1/nodes/4:promote", "{}", "id: "),
@@ -447,6 +525,14 @@ async fn a_request_with_an_idempotency_key_is_answered_once() {
     assert_eq!(first.status, 200, "{}", first.body);
     let again = ask(2, path, "order-7", "").await;
     assert_eq!(again.body, first.body);
+    let quoted = ask(1, path, "\"order-7\"", "").await;
+    assert_eq!(quoted.body, first.body, "the quotes are no part of it");
+    let asked = ask(1, &format!("{path}&request_id=order-7"), "order-7", "").await;
+    assert_eq!(asked.status, 400, "{}", asked.body);
+    assert!(asked.body.contains("leave one of them out"), "{}", asked.body);
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    let by_field = format!("POST /v1/namespaces/{path}&request_id=order-7");
+    assert_eq!(http(address, &by_field, "", "").await.body, first.body);
     let other = ask(3, "invoice/keys/7:next", "order-7", "").await;
     assert_eq!(other.status, 422, "{}", other.body);
     assert!(other.body.contains("used for 2 numbers of key 7 of"), "{}", other.body);
@@ -454,14 +540,35 @@ async fn a_request_with_an_idempotency_key_is_answered_once() {
     let long = ask(3, path, &"x".repeat(65), "").await;
     assert_eq!(long.status, 400);
     assert!(long.body.contains("the request id has 65 bytes"), "{}", long.body);
-    let many = ask(1, "invoice:next", "orders-8", r#"{"keys": [1, 7]}"#).await;
+    let many = ask(1, "invoice:next", "orders-8", r#"{"ids": [1, 7]}"#).await;
     assert_eq!(many.status, 200, "{}", many.body);
-    let again = ask(2, "invoice:next", "orders-8", r#"{"keys": [1, 7]}"#).await;
+    let again = ask(2, "invoice:next", "orders-8", r#"{"ids": [1, 7]}"#).await;
     assert_eq!(again.body, many.body);
+    for field in ["request_id", "requestId"] {
+        let fields = format!(r#"{{"ids": [1, 7], "{field}": "orders-8"}}"#);
+        let by_field = http(address, "POST /v1/namespaces/invoice:next", "", &fields).await;
+        assert_eq!(by_field.body, many.body, "{field}");
+    }
+    for id in ["%80", "%EF%BF%BD"] {
+        let query = format!("POST /v1/namespaces/invoice/keys/7:next?request_id={id}");
+        let no_text = http(address, &query, "", "").await;
+        assert_eq!(no_text.status, 400, "other bytes would be the same id: {}", no_text.body);
+    }
+    for twice in ["a\r\nidempotency-key: b", "\"a"] {
+        let twice = ask(1, path, twice, "").await;
+        assert_eq!(twice.status, 400, "{}", twice.body);
+        assert!(twice.body.contains("give one idempotency-key"), "{}", twice.body);
+    }
+    let early = format!(
+        "POST /v1/namespaces/{path}&request_id=early&retry_window_ms=9000&made_ms=9000000000"
+    );
+    let early = http(address, &early, "", "").await;
+    assert_eq!(early.status, 422, "{}", early.body);
+    let early: Value = serde_json::from_str(&early.body).expect("JSON");
+    assert!(early["request_clock_ms"].is_u64(), "{early}");
     let book = ask(1, "book/keys/7:next", "order-7", "").await;
     assert_eq!(book.status, 422, "{}", book.body);
     assert!(book.body.contains("knows no request ids: ask without one"), "{}", book.body);
-    let address = cluster.nodes[&1].addresses().http.expect("a port");
     let none = http(address, "POST /v1/namespaces/invoice/keys/7:next", "", "").await;
     assert_eq!(none.status, 422, "{}", none.body);
     let none: Value = serde_json::from_str(&none.body).expect("JSON");

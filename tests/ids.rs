@@ -217,7 +217,7 @@ async fn every_door_makes_ids_and_takes_them_apart() {
     let ask = json!({"count": 3}).to_string();
     let page = http(at, "POST /v1/namespaces/orders/ids:next", "", &ask).await;
     assert_eq!(page.status, 200, "{}", page.body);
-    let ids = body(&page)["ids"].as_array().expect("ids").clone();
+    let ids = body(&page)["numbers"].as_array().expect("ids").clone();
     assert_eq!(ids.len(), 3);
     let id = ids[2].as_str().expect("a text");
     let page = http_get(at, &format!("/v1/formats/snowflake/ids/{id}")).await;
@@ -236,13 +236,13 @@ async fn every_door_makes_ids_and_takes_them_apart() {
     let decoded = format.decode_number(number.into()).expect("an id");
     assert_eq!((decoded.value("type"), decoded.value("database")), (Some(7), Some(3)));
 
-    let ask = json!({"parameters": {"type": "1", "database": 0}}).to_string();
+    let ask = json!({"parameters": {"type": "1", "database": 0}, "as_text": true}).to_string();
     let page = http(at, "POST /v1/namespaces/route/ids:next", "", &ask).await;
-    let id = body(&page)["ids"][0].as_str().expect("a text").to_owned();
+    let id = body(&page)["texts"][0].as_str().expect("a text").to_owned();
     assert_eq!(id.split('-').count(), 5, "{id}");
 
     let page = http(at, "POST /v1/namespaces/events/ids:next", "", "{}").await;
-    let id = body(&page)["ids"][0].as_str().expect("a text").to_owned();
+    let id = body(&page)["texts"][0].as_str().expect("a text").to_owned();
     assert_eq!((id.len(), &id[14..15]), (36, "7"), "{id}");
 
     let mut redis =

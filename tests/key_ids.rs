@@ -310,7 +310,7 @@ async fn every_door_makes_ids_of_a_key() {
     let page = http(at, "POST /v1/namespaces/chat/ids:next", "", &ask).await;
     assert_eq!(page.status, 200, "{}", page.body);
     let body: Value = serde_json::from_str(&page.body).expect("JSON");
-    let second = body["ids"][1].as_str().expect("a text").to_owned();
+    let second = body["numbers"][1].as_str().expect("a text").to_owned();
     assert!(second > first, "{second} after {first}");
 
     let mut redis =

@@ -236,8 +236,9 @@ async fn new_keys_beyond_the_quota_are_refused_by_name_and_all_others_go_on() {
         assert_eq!(answer.is_ok(), [1, 2].contains(&(call % 4)), "{call}: {answer:?}");
     }
     let port = cluster.nodes[&leader].addresses().http.expect("a port");
-    let page = http(port, "POST /v1/namespaces/few:next", "", r#"{"keys": ["1", "9"]}"#).await;
-    assert!(page.body.contains(r#""refused":[{"places":[1],"why":"#), "{}", page.body);
+    let page = http(port, "POST /v1/namespaces/few:next", "", r#"{"ids": ["1", "9"]}"#).await;
+    assert!(page.body.contains(r#""refused":[{"places":[1],"failure":{"#), "{}", page.body);
+    assert!(page.body.contains(r#""reason":"REASON_KEYS_MAX_REACHED""#), "{}", page.body);
     let page = http(port, "POST /v1/namespaces/few/keys/9:next", "", "").await;
     assert_eq!(page.status, 409, "{}", page.body);
     let more = UpdateNamespaceRequest {

@@ -18,6 +18,7 @@ use ratchet::{
         },
     },
 };
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
@@ -174,16 +175,23 @@ async fn a_request_over_http_that_nobody_could_answer_is_told_so_however_many_ot
     let shared = cluster.nodes[&1].context().clone();
     let at = cluster.nodes[&1].addresses().http.expect("a port");
     let _all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).unwrap();
+    // Their answer is long enough to count.
+    let keys: Vec<u64> = (1..=50).collect();
+    let ids = json!({ "ids": keys }).to_string();
+    let floors = json!({ "ids": keys, "at_least": keys }).to_string();
     for (what, body, status) in [
-        ("book:next", r#"{"keys": ["a"]}"#, 400),
-        ("book:next", r#"{"keys": []}"#, 400),
-        ("book:next", r#"{"keys": [1], "counts": [1, 2]}"#, 400),
-        ("book:raise", r#"{"keys": ["a"], "at_least": [1]}"#, 400),
-        ("book:current", r#"{"keys": ["a"]}"#, 400),
-        ("none:next", r#"{"keys": [1]}"#, 404),
-        ("book:next", r#"{"keys": [1]}"#, 429),
-        ("book:raise", r#"{"keys": [1], "at_least": [1]}"#, 429),
-        ("book:current", r#"{"keys": [1]}"#, 429),
+        ("book:next", r#"{"names": ["a"]}"#, 400),
+        ("book:next", r#"{"ids": []}"#, 400),
+        ("book:next", r#"{"ids": [1], "counts": [1, 2]}"#, 400),
+        ("book:raise", r#"{"names": ["a"], "at_least": [1]}"#, 400),
+        ("book:current", r#"{"names": ["a"]}"#, 400),
+        ("none:next", r#"{"ids": [1]}"#, 404),
+        ("none:next", &ids, 404),
+        ("none:raise", &floors, 404),
+        ("book:next", &ids, 429),
+        ("book:raise", &floors, 429),
+        ("uid/sections:raise", &floors, 429),
+        ("book:current", &ids, 429),
     ] {
         let page = http(at, &format!("POST /v1/namespaces/{what}"), "", body).await;
         assert_eq!(page.status, status, "{what} {body}: {}", page.body);

@@ -1,8 +1,9 @@
-//! A key in JSON. The other messages have proto's own mapping, which the build makes.
+//! Keys and bytes in JSON. All else has proto's own mapping, which the build makes.
 //!
-//! An id is a string of digits, and a name a string. A name that is no text is `{"base64": ".."}`.
+//! An id is a string of digits. Bytes are a string, as people write names; where they are no text, they are `{"base64": ".."}`.
+//! Proto's own mapping would have them in base64 always. A name that somebody wrote as it is could then be read as another one.
 
-use std::fmt;
+use std::{fmt, marker::PhantomData};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{
@@ -16,20 +17,68 @@ use crate::api::{Key, key::Kind};
 /// The one member of the object that a name is which is no text.
 const BASE64: &str = "base64";
 
-impl Serialize for Key {
+/// Bytes in JSON.
+#[derive(Debug, PartialEq)]
+pub struct Text<T>(pub T);
+
+impl<T: AsRef<[u8]>> Serialize for Text<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let name = match &self.kind {
-            Some(Kind::Id(id)) => return serializer.collect_str(id),
-            Some(Kind::Name(name)) => name,
-            None => return serializer.serialize_none(),
-        };
-        match std::str::from_utf8(name) {
+        let bytes = self.0.as_ref();
+        match std::str::from_utf8(bytes) {
             Ok(text) => serializer.serialize_str(text),
             Err(_) => {
                 let mut object = serializer.serialize_map(Some(1))?;
-                object.serialize_entry(BASE64, &BASE64_STANDARD.encode(name))?;
+                object.serialize_entry(BASE64, &BASE64_STANDARD.encode(bytes))?;
                 object.end()
             }
+        }
+    }
+}
+
+impl<'de, T: From<Vec<u8>>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(WrittenText(PhantomData))
+    }
+}
+
+/// What may be written for bytes.
+struct WrittenText<T>(PhantomData<T>);
+
+impl<'de, T: From<Vec<u8>>> Visitor<'de> for WrittenText<T> {
+    type Value = Text<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, or {\"base64\": \"..\"}")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Text<T>, E> {
+        Ok(Text(text.as_bytes().to_vec().into()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Text<T>, A::Error> {
+        from_base64(object).map(|bytes| Text(bytes.into()))
+    }
+}
+
+/// The bytes that an object of one member has in base64.
+fn from_base64<'de, A: MapAccess<'de>>(mut object: A) -> Result<Vec<u8>, A::Error> {
+    let member: Option<(String, String)> = object.next_entry()?;
+    let Some((BASE64, bytes)) = member.as_ref().map(|(field, bytes)| (&**field, bytes)) else {
+        return Err(Error::custom("what is no text is {\"base64\": \"..\"}"));
+    };
+    let bytes = BASE64_STANDARD.decode(bytes).map_err(Error::custom)?;
+    match object.next_key::<String>()? {
+        None => Ok(bytes),
+        Some(more) => Err(Error::unknown_field(&more, &[BASE64])),
+    }
+}
+
+impl Serialize for Key {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.kind {
+            Some(Kind::Id(id)) => serializer.collect_str(id),
+            Some(Kind::Name(name)) => Text(name).serialize(serializer),
+            None => serializer.serialize_none(),
         }
     }
 }
@@ -61,22 +110,15 @@ impl<'de> Visitor<'de> for Written {
         Ok(id.map_or_else(|| Kind::Name(text.as_bytes().to_vec().into()), Kind::Id))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Kind, A::Error> {
-        let member: Option<(String, String)> = object.next_entry()?;
-        let Some((BASE64, name)) = member.as_ref().map(|(field, name)| (&**field, name)) else {
-            return Err(Error::custom("a name that is no text is {\"base64\": \"..\"}"));
-        };
-        let name = BASE64_STANDARD.decode(name).map_err(Error::custom)?;
-        match object.next_key::<String>()? {
-            None => Ok(Kind::Name(name.into())),
-            Some(more) => Err(Error::unknown_field(&more, &[BASE64])),
-        }
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Kind, A::Error> {
+        from_base64(object).map(|name| Kind::Name(name.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{Failure, NextManyRequest};
 
     #[test]
     fn a_key_is_a_string_and_a_name_that_is_no_text_is_in_base64() {
@@ -98,5 +140,33 @@ mod tests {
         {
             serde_json::from_str::<Key>(none).expect_err(none);
         }
+    }
+
+    #[test]
+    fn bytes_are_a_string_and_what_is_no_text_is_in_base64() {
+        let ask = |names: &[&'static [u8]], id: &'static [u8]| NextManyRequest {
+            names: names.iter().copied().map(Into::into).collect(),
+            request_id: Some(id.into()),
+            ..NextManyRequest::default()
+        };
+        for (asked, names, id) in [
+            (ask(&[b"book", b"YQ=="], b"order-18"), r#"["book","YQ=="]"#, r#""order-18""#),
+            (ask(&[b"", b"b\xff"], b"\x80"), r#"["",{"base64":"Yv8="}]"#, r#"{"base64":"gA=="}"#),
+        ] {
+            let json = serde_json::to_string(&asked).expect("JSON");
+            assert!(json.contains(&format!(r#""names":{names}"#)), "{json}");
+            assert!(json.contains(&format!(r#""request_id":{id}"#)), "{json}");
+            assert_eq!(serde_json::from_str::<NextManyRequest>(&json).expect("a message"), asked);
+        }
+        for none in [r#"{"names":[1]}"#, r#"{"names":[null]}"#, r#"{"names":[{"x":""}]}"#] {
+            serde_json::from_str::<NextManyRequest>(none).expect_err(none);
+        }
+    }
+
+    #[test]
+    fn a_reason_of_a_later_release_is_unspecified() {
+        let failure = Failure { reason: 1_000_000, message: "x".into(), ..Failure::default() };
+        let json = serde_json::to_string(&failure).expect("JSON");
+        assert!(json.contains(r#""reason":"REASON_UNSPECIFIED""#), "{json}");
     }
 }

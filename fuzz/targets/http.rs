@@ -156,44 +156,54 @@ fn check(asked: &Asked) {
         return check_problem(&body, status, &to);
     }
     assert_eq!(kind, Some(&b"application/json"[..]), "{to}");
-    let query = asked.uri.query().unwrap_or_default();
-    let as_strings = !query.split('&').any(|part| part == "numbers=number");
-    let is_plain = !query.contains(['%', '+']);
     let path = asked.uri.path();
-    if ["/v1/status", "/v1/nodes", "/v1/leader"].iter().any(|of| path.starts_with(of)) {
-        // Proto's JSON has one form.
-        assert_eq!(body, with_strings(body.clone()), "{to}");
+    if ["/keys", "/explanation", "/gaps", "/workers"].iter().any(|end| path.ends_with(end)) {
+        // A key may have such a name.
     } else if path.starts_with("/v1/formats/") {
-        // Proto's JSON has one form, in which small numbers are JSON's.
-    } else if ["/keys", "/explanation", "/gaps", "/workers"].iter().any(|end| path.ends_with(end)) {
-        // A key may have such a name, and then has numbers in either form.
+        // What is in an id has small numbers as well, which are JSON's.
     } else if path.ends_with("/ids:next") && !path.contains("/keys/") {
         // A key may have the name "ids:next".
-        let ids = body["ids"].as_array().map_or(&[][..], Vec::as_slice);
-        assert!(!ids.is_empty() && ids.iter().all(Value::is_string), "{to}: {body}");
-    } else if asked.method == Method::POST && path != "/v1/namespaces" && is_plain {
-        // Paths that end so cannot ask for numbers: a key that has such an end is written with an action after it.
-        if path.ends_with(":current") {
-            check_list(&body["last"], as_strings, &to);
-        } else if path.ends_with(":raise") && path.contains("/keys/") {
-            assert!(number(&body["floor"], as_strings).is_some(), "{to}: {body}");
-        } else if path.ends_with(":raise") {
-            check_list(&body["floors"], as_strings, &to);
-        } else {
-            check_ranges(&body, as_strings, &to);
-        }
-    } else if path.starts_with("/v1/namespaces") && path.matches('/').count() <= 3 {
-        // Proto's JSON has one form.
+        let count = |name: &str| body[name].as_array().map_or(0, Vec::len);
+        assert!(count("numbers") + count("texts") > 0, "{to}: {body}");
+        check_list(&body["numbers"], &to);
+        check_list(&body["texts"], &to);
+    } else if path.contains('%') {
+        // The action may be encoded.
+    } else if asked.method == Method::POST && path.starts_with("/v1/namespaces/") {
+        check_numbers(path, &body, &to);
+    } else if asked.method == Method::GET && path.contains("/keys/") {
+        let last = body.get("last");
+        assert!(last.is_none_or(|last| number(last).is_some()), "{to}: {body}");
+    } else {
+        // Numbers are strings.
         assert_eq!(body, with_strings(body.clone()), "{to}");
-    } else if asked.method == Method::GET {
-        check_forms(asked, &body, &to);
+    }
+}
+
+/// What a request for numbers or floors is answered. A key that ends as an action does is written with an action after it.
+fn check_numbers(path: &str, body: &Value, to: &str) {
+    let is_of_one = path.contains("/keys/");
+    match path.rsplit_once(':').map(|(_, action)| action) {
+        Some("current") => check_list(&body["last"], to),
+        Some("raise") if is_of_one => assert!(number(&body["floor"]).is_some(), "{to}: {body}"),
+        Some("raise") => check_list(&body["floors"], to),
+        _ if is_of_one => check_range(body, to),
+        _ => {
+            check_list(&body["firsts"], to);
+            assert!(
+                number(&body["increment"]).is_some_and(|increment| increment > 0),
+                "{to}: {body}"
+            );
+        }
     }
 }
 
 fn check_problem(body: &Value, status: StatusCode, to: &str) {
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
-    let has_delay = body.get("retry_after_ms").is_some_and(Value::is_u64);
-    assert_eq!(body.as_object().map(Map::len), Some(6 + usize::from(has_delay)), "{to}: {body}");
+    let more = ["retry_after_ms", "request_clock_ms"].map(|name| body.get(name));
+    assert!(more.iter().flatten().all(|more| more.is_u64()), "{to}: {body}");
+    let fields = 6 + more.iter().flatten().count();
+    assert_eq!(body.as_object().map(Map::len), Some(fields), "{to}: {body}");
     assert_eq!(body["status"], status.as_u16(), "{to}: {body}");
     for name in ["title", "code", "reason", "outcome"] {
         assert!(!text(name).is_empty(), "{to}: {body}");
@@ -202,55 +212,25 @@ fn check_problem(body: &Value, status: StatusCode, to: &str) {
     assert!((1..=DETAIL_BYTES_MAX).contains(&detail.len()), "{to}: {body}");
 }
 
-/// Ranges are what they say, in the form that was asked for.
-fn check_ranges(body: &Value, as_strings: bool, to: &str) {
-    let alone = std::slice::from_ref(body);
-    let ranges = match body.get("ranges") {
-        Some(ranges) => ranges.as_array().map_or(&[][..], Vec::as_slice),
-        None => alone,
+/// A range is what it says.
+fn check_range(range: &Value, to: &str) {
+    let part = |name: &str| {
+        let number = number(&range[name]);
+        number.unwrap_or_else(|| panic!("{to}: {name} in {range}"))
     };
-    for range in ranges.iter().filter(|range| !range.is_null()) {
-        let part = |name: &str| {
-            let number = number(&range[name], as_strings);
-            number.unwrap_or_else(|| panic!("{to}: {name} in {range}"))
-        };
-        let (first, last, increment) = (part("first"), part("last"), part("increment"));
-        assert!(0 < first && first <= last && increment > 0, "{to}: {range}");
-        assert_eq!((last - first) % increment, 0, "{to}: {range}");
-    }
+    let (first, last, increment) = (part("first"), part("last"), part("increment"));
+    assert!(0 < first && first <= last && increment > 0, "{to}: {range}");
+    assert_eq!((last - first) % increment, 0, "{to}: {range}");
 }
 
-/// A number for each key, or null, in the form that was asked for.
-fn check_list(list: &Value, as_strings: bool, to: &str) {
+/// Numbers, or texts, all of them strings.
+fn check_list(list: &Value, to: &str) {
     let items = list.as_array().unwrap_or_else(|| panic!("{to}: {list} is no list"));
-    for item in items.iter().filter(|item| !item.is_null()) {
-        assert!(number(item, as_strings).is_some(), "{to}: {item}");
-    }
+    assert!(items.iter().all(Value::is_string), "{to}: {list}");
 }
 
-/// A number in the form that was asked for: a string, or JSON's number.
-fn number(value: &Value, as_string: bool) -> Option<u64> {
-    match as_string {
-        true => value.as_str()?.parse().ok(),
-        false => value.as_u64(),
-    }
-}
-
-/// What is read is the same in both forms.
-fn check_forms(asked: &Asked, body: &Value, to: &str) {
-    let ask = |form: &str| {
-        let uri = format!("{}?numbers={form}", asked.uri.path());
-        let Ok(uri) = uri.parse() else {
-            panic!("{to}: {uri} is no URI");
-        };
-        let asked = Asked { uri, ..asked.clone() };
-        let answer = asked.answer();
-        let read = serde_json::from_slice(&answer.body);
-        read.unwrap_or_else(|error| panic!("{to}: {form}: {error}"))
-    };
-    let (strings, numbers): (Value, Value) = (ask("string"), ask("number"));
-    assert!(*body == strings || *body == numbers, "{to}: {body} is neither");
-    assert_eq!(strings, with_strings(numbers), "{to}");
+fn number(value: &Value) -> Option<u64> {
+    value.as_str()?.parse().ok()
 }
 
 /// The value with strings in place of its numbers.

@@ -28,6 +28,11 @@ impl<Q: SequenceRequest> Asked<Q> {
         Ok(Asked { message, id, meant: None })
     }
 
+    /// The namespace's name.
+    pub fn namespace(&self) -> &str {
+        self.message.namespace()
+    }
+
     /// How many keys it has.
     pub fn keys(&self) -> usize {
         self.message.keys()

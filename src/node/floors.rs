@@ -57,7 +57,7 @@ fn check_sections(namespace: &Namespace, of: FloorOf) -> Result<(), Refusal> {
 }
 
 /// Why no section of a namespace is raised whose keys do not share them. Names never do.
-pub fn no_sections(namespace: &str) -> Refusal {
+fn no_sections(namespace: &str) -> Refusal {
     refusal!(
         WrongState,
         "each key of namespace {namespace:?} has a section of its own (section_size 1); raise the keys instead"

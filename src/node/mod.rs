@@ -86,7 +86,6 @@ pub use config::Config;
 pub use drop_in_row::{RowPart, asked_by, row_fields};
 pub use error::StartError;
 pub use export::{Export, Exported};
-pub use floors::no_sections;
 pub use formats::id_format;
 pub use forward::{Forwarder, MERGED_BYTES_MAX, NoReply};
 pub use id_list::IdList;

@@ -2,25 +2,22 @@
 //! generators.
 //!
 //! From a socket to a number: `addressed.rs` refuses what is meant for another cluster, and `foreign_page.rs` what another
-//! site's page asks for. `request.rs` reads the deadline, the path and the query. `numbers.rs` turns a request into the same one
-//! as gRPC's, `body.rs` reads a body within its limits, `serve.rs` asks the node, `number.rs` writes numbers, and `problem.rs`
-//! what went wrong. `operations.rs` is made from what `proto` describes for HTTP (`google.api.http`). `export.rs` streams what
-//! this node knows if it leads. `drop_in.rs` answers clients of other id generators in the form that they know. `page.rs` is the
-//! status page, and `openapi.rs` describes the API.
+//! site's page asks for. `request.rs` reads the deadline and the path. `operations.rs` has the routes of what `proto` describes for
+//! HTTP (`google.api.http`): `asked.rs` makes a request the same message as gRPC's, `body.rs` reads a body within its limits,
+//! `serve.rs` has the message answered, and `problem.rs` tells what went wrong. `export.rs` streams what this node knows if it
+//! leads. `drop_in.rs` answers clients of other id generators in the form that they know. `page.rs` is the status page, and
+//! `openapi.rs` describes the API.
 //!
-//! Invariant: a number is written as a string unless the caller asks for another form, or knows no other. In
-//! JavaScript, and wherever else numbers are floating, those above 2^53 would be rounded.
+//! Invariant: a number of 64 bits is written as a string unless the caller knows no other form. In JavaScript, and wherever else
+//! numbers are floating, those above 2^53 would be rounded.
 
 mod addressed;
+mod asked;
 mod body;
 mod drop_in;
 mod export;
-mod floors;
 pub mod foreign_page;
-mod ids;
 mod no_route;
-mod number;
-mod numbers;
 mod openapi;
 mod operations;
 mod page;
@@ -33,20 +30,17 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::State,
-    handler::Handler,
     http::Uri,
-    middleware::{
-        from_fn_with_state, map_request_with_state, map_response, map_response_with_state,
-    },
+    middleware::{map_request_with_state, map_response, map_response_with_state},
     response::Response,
-    routing::{get, post},
+    routing::get,
 };
 
 use body::uncacheable;
 use drop_in::yuewen;
 use no_route::{nothing_here, other_method};
 use request::{Due, Node};
-use serve::{count, time, timed};
+use serve::{count, timed};
 
 use crate::node::NodeContext;
 
@@ -66,7 +60,7 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
         .route("/", root)
         .route("/events", get(watch))
         .route("/openapi.json", get(openapi::document))
-        .merge(api(&context))
+        .merge(api())
         .merge(drop_in::routes(&context))
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
@@ -78,18 +72,11 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
 }
 
 /// The routes that the description of the API names.
-fn api(context: &Arc<NodeContext>) -> Router<Arc<NodeContext>> {
-    let timed = from_fn_with_state(context.clone(), time);
-    let of_key = "/v1/namespaces/{namespace}/keys/{key}";
-    Router::new()
-        .merge(operations::routes())
-        .route("/v1/namespaces/{namespace}/export", get(export::export))
-        .route(of_key, get(numbers::current).route_layer(timed.clone()))
-        // Nobody may give the answers of these routes again: the next one is another.
-        .layer(map_response(async |answer: Response| uncacheable(answer)))
-        .route(of_key, post(floors::of_key).route_layer(timed.clone()))
-        .route("/v1/namespaces/{namespace}", post(floors::of_namespace.layer(timed.clone())))
-        .route("/v1/namespaces/{namespace}/ids:next", post(ids::next.layer(timed)))
+fn api() -> Router<Arc<NodeContext>> {
+    let routes = operations::routes();
+    let routes = routes.route("/v1/namespaces/{namespace}/export", get(export::export));
+    // Nobody may give the answers of these routes again: the next one is another.
+    routes.layer(map_response(async |answer: Response| uncacheable(answer)))
 }
 
 /// `GET /`: a number for clients of Yuewen's generator, if they are served, or else the status page.

@@ -87,7 +87,7 @@ async fn make(
 }
 
 /// Ids that fit 64 bits are numbers, unless the caller wants them as text.
-fn answer(made: MadeIds, as_text: bool) -> NextIdsResponse {
+pub fn answer(made: MadeIds, as_text: bool) -> NextIdsResponse {
     match made.ids {
         IdList::Short(numbers) if !as_text => {
             NextIdsResponse { numbers, ..NextIdsResponse::default() }

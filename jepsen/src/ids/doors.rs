@@ -58,7 +58,10 @@ pub struct Messages {
 /// What a node says of ids that it made.
 #[derive(Deserialize)]
 struct MadeIds {
-    ids: Vec<String>,
+    /// Those that fit 64 bits, unless texts are asked for.
+    numbers: Vec<String>,
+    /// The others.
+    texts: Vec<String>,
 }
 
 impl Way {
@@ -97,7 +100,11 @@ impl Way {
             Way::Http(http) => {
                 let path = format!("/v1/namespaces/{}/ids:next", wish.namespace.name);
                 let made: MadeIds = http.post(&path, body(wish)).await?;
-                Ok(made.ids.into_iter().map(Said::Text).collect())
+                let numbers = made.numbers.into_iter().map(|number| {
+                    let read = number.parse().map(Said::Number);
+                    read.map_err(|_| Failure::unknown(format!("{number:?} is no number")))
+                });
+                numbers.chain(made.texts.into_iter().map(|text| Ok(Said::Text(text)))).collect()
             }
             Way::Resp(resp) => {
                 let id = resp.incr(&format!("id:{}", wish.namespace.name)).await?;
@@ -143,7 +150,8 @@ fn request(wish: &Wish) -> NextIdsRequest {
 /// The request as JSON.
 fn body(wish: &Wish) -> String {
     let parameters: BTreeMap<&str, u64> = wish.named_parameters().collect();
-    let mut body = json!({ "count": wish.count, "parameters": parameters });
+    let mut body =
+        json!({ "count": wish.count, "parameters": parameters, "as_text": wish.as_text });
     if let Some(key) = wish.key {
         body["key"] = key.into();
     }

@@ -4,11 +4,11 @@
 use std::fmt::Display;
 
 use axum::{
-    body::{Body, Bytes},
+    body::Body,
     http::header,
     response::{IntoResponse, Response},
 };
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use futures::StreamExt;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout_at;
@@ -43,20 +43,20 @@ pub fn reserved_json(
     Ok(response)
 }
 
-/// Reads a body as JSON of type `T`.
+/// Reads a body as JSON of type `T`. The memory that is reserved for its bytes comes with it: what was read holds as much.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is larger than [`CLIENT_MESSAGE_BYTES_MAX`], or is not JSON of this type; RESOURCE_EXHAUSTED if
 /// other requests hold the memory; DEADLINE_EXCEEDED if it does not arrive in time; UNAVAILABLE if the connection breaks.
 pub async fn json<T: DeserializeOwned>(
     context: &NodeContext, body: Body, due: Due,
-) -> Result<T, Refusal> {
-    let (bytes, _reserved) = bytes(context, body, due).await?;
+) -> Result<(T, Option<Reservation>), Refusal> {
+    let (bytes, reserved) = bytes(context, body, due).await?;
     let mut json = serde_json::Deserializer::from_slice(&bytes);
     let read = serde_path_to_error::deserialize(&mut json);
     let read = read.map_err(|error| unreadable("the body", error))?;
     json.end().map_err(|error| unreadable("the body", error))?;
-    Ok(read)
+    Ok((read, reserved))
 }
 
 /// Why a part of a request cannot be read.

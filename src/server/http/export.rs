@@ -10,10 +10,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::{Stream, StreamExt, stream};
+use serde_json::{Value, json};
 
 use super::{
-    problem::{Problem, Problems},
-    request::{Due, InPath, Node, OfNamespace, Timeout, in_path},
+    problem::{self, Problem},
+    request::{Due, InPath, Node, describe_timeout, in_path},
 };
 use crate::{
     node::{Export, Exported},
@@ -25,14 +26,31 @@ const HEADER: &[u8] = b"key,number\n";
 /// The row that comes first where ids share sections.
 const HEADER_OF_SECTIONS: &[u8] = b"ids,number\n";
 
-/// Exports a namespace as rows of key and number, as of one moment. The leader alone answers. Where ids share sections, a
-/// row has the first and the last id of a section, with a hyphen between them, in place of the key.
-///
-/// At that moment no number above its row had been handed out of a key. An answer that is not read for 30 seconds, or takes
-/// longer than 15 minutes, breaks off. Names that hold commas, quotes or line ends are quoted.
-#[utoipa::path(get, path = "/v1/namespaces/{namespace}/export", tag = "namespaces",
-    params(OfNamespace, Timeout),
-    responses((status = 200, content_type = "text/csv", body = String), Problems))]
+/// What an export is, for the description of the API.
+const ABOUT: &str = "Exports a namespace as rows of key and number, as of one moment. The leader alone answers. Where ids share \
+    sections, a row has the first and the last id of a section, with a hyphen between them, in place of the key. At that moment \
+    no number above its row had been handed out of a key. An answer that is not read for 30 seconds, or takes longer than 15 \
+    minutes, breaks off. Names that hold commas, quotes or line ends are quoted.";
+
+/// Its operation, for the description of the API.
+pub fn describe() -> Value {
+    let text = json!({"type": "string"});
+    json!({
+        "operationId": "Export",
+        "tags": ["namespaces"],
+        "description": ABOUT,
+        "parameters": [
+            describe_timeout(),
+            {"name": "namespace", "in": "path", "required": true, "schema": text},
+        ],
+        "responses": {
+            "200": {"description": "The rows.", "content": {"text/csv": {"schema": text}}},
+            "default": problem::describe_answer(),
+        },
+    })
+}
+
+/// Exports a namespace as CSV.
 pub async fn export(
     State(context): Node, due: Due, path: InPath<String>,
 ) -> Result<Response, Problem> {

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
-use utoipa::{IntoResponses, ToSchema};
+use serde_json::{Value, json};
 
 use crate::{
     metrics::Label,
@@ -34,9 +34,8 @@ where
 }
 
 /// A problem as it is sent.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Problem)]
-pub struct Details<'a> {
+#[derive(Debug, Serialize)]
+struct Details<'a> {
     /// What the HTTP status means.
     title: &'a str,
     /// The HTTP status.
@@ -52,15 +51,43 @@ pub struct Details<'a> {
     /// After how many milliseconds to ask again.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
+    /// What the clock of request ids shows, if the message was made too long ago, or later than now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_clock_ms: Option<u64>,
 }
 
-/// The problems that every request may have, for the description of the API.
-#[derive(IntoResponses)]
-#[allow(dead_code)] // The description alone reads it.
-pub enum Problems {
-    /// What went wrong.
-    #[response(status = "default", content_type = "application/problem+json")]
-    Any(#[to_schema] Details<'static>),
+/// A problem, for the description of the API.
+pub fn describe() -> Value {
+    let text = |about: &str| json!({"type": "string", "description": about});
+    let number = |about: &str| json!({"type": "integer", "minimum": 0, "description": about});
+    json!({
+        "type": "object",
+        "description": "What went wrong.",
+        "properties": {
+            "title": text("What the HTTP status means."),
+            "status": number("The HTTP status."),
+            "code": text("gRPC's name for it."),
+            "reason": text("Why, for programs."),
+            "outcome": text(
+                "What became of the request: NOT_DONE, UNKNOWN or ONGOING; UNSPECIFIED if that does not matter."
+            ),
+            "detail": text("What was wrong, with which value, and what to do."),
+            "retry_after_ms": number("After how many milliseconds to ask again."),
+            "request_clock_ms": number(
+                "What the clock of request ids shows, if the message was made too long ago, or later than now."
+            ),
+        },
+        "required": ["title", "status", "code", "reason", "outcome", "detail"],
+    })
+}
+
+/// The answer that tells of one, for the description of the API.
+pub fn describe_answer() -> Value {
+    let schema = json!({"$ref": "#/components/schemas/Problem"});
+    json!({
+        "description": "What went wrong.",
+        "content": {"application/problem+json": {"schema": schema}},
+    })
 }
 
 impl Problem {
@@ -123,6 +150,7 @@ impl IntoResponse for Problem {
             outcome: name_of_outcome(self.refusal.outcome()),
             detail: self.detail(),
             retry_after_ms,
+            request_clock_ms: self.refusal.request_clock_ms,
         };
         let mut response = self.told_as((status, Json(details)));
         let headers = response.headers_mut();

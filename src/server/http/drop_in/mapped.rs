@@ -13,10 +13,7 @@ use crate::{
     proto::{Code, Refusal, refusal, v1::NextRequest},
     sequence::{Range, WrittenKey},
     server::{
-        http::{
-            request::Due,
-            serve::{key, serve},
-        },
+        http::{asked::key, request::Due, serve::serve},
         written::shown,
     },
 };

@@ -13,7 +13,7 @@ use crate::{
     proto::{Refusal, refusal, v1::NextIdsRequest},
     sequence::OwnedKey,
     server::{
-        http::{request::Due, serve::key},
+        http::{asked::key, request::Due},
         written::{integer, shown},
     },
 };

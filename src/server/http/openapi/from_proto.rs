@@ -9,23 +9,26 @@ use prost_types::{
     field_descriptor_proto::{Label, Type},
 };
 use serde_json::{Value, json};
-use utoipa::{IntoParams, IntoResponses, openapi::path::ParameterIn};
 
 use crate::{
     proto::PUBLIC_DESCRIPTORS,
     server::http::{
-        operations::{OPERATIONS, Operation, status},
-        problem::Problems,
-        request::Timeout,
+        asked::IDEMPOTENCY_KEY,
+        operations::{ENDPOINTS, Endpoint, status},
+        problem,
+        request::describe_timeout,
     },
 };
+
+/// The field that a header says instead.
+const TIMEOUT: &str = "timeout_ms";
 
 /// Adds it to a description.
 pub fn add_to(api: &mut Value) {
     let mut proto = Proto::read();
-    for operation in OPERATIONS {
-        let verb = operation.verb.to_lowercase();
-        api["paths"][operation.path][verb] = proto.operation(operation);
+    for endpoint in ENDPOINTS {
+        let verb = endpoint.verb.to_lowercase();
+        api["paths"][endpoint.path][verb] = proto.operation(endpoint);
     }
     for (name, schema) in proto.schemas {
         api["components"]["schemas"][name] = schema;
@@ -36,7 +39,7 @@ pub fn add_to(api: &mut Value) {
 struct Proto {
     messages: BTreeMap<String, DescriptorProto>,
     enums: BTreeMap<String, EnumDescriptorProto>,
-    /// Of methods, messages and fields (`Message.field`).
+    /// Of methods (`Service/Method`), messages and fields (`Message.field`).
     comments: BTreeMap<String, String>,
     /// The messages that were described.
     schemas: BTreeMap<String, Value>,
@@ -60,7 +63,8 @@ impl Proto {
                         )
                     }
                     [6, at, 2, method] => {
-                        file.service[at as usize].method[method as usize].name().to_owned()
+                        let service = &file.service[at as usize];
+                        format!("{}/{}", service.name(), service.method[method as usize].name())
                     }
                     _ => continue,
                 };
@@ -78,9 +82,10 @@ impl Proto {
         Proto { messages, enums, comments, schemas: BTreeMap::new() }
     }
 
-    fn operation(&mut self, operation: &Operation) -> Value {
-        let Operation { rpc, request, answer, path, has_body, .. } = *operation;
-        let mut parameters = vec![json!(Timeout::into_params(|| Some(ParameterIn::Header))[0])];
+    fn operation(&mut self, endpoint: &Endpoint) -> Value {
+        let Endpoint { service, rpc, request, answer, path, has_body, has_name, .. } = *endpoint;
+        let mut parameters = vec![describe_timeout()];
+        parameters.extend(has_name.then(describe_name));
         for field in self.messages[request].field.clone() {
             let is_in_path = is_in_path(path, &field);
             if is_in_path || !has_body {
@@ -92,18 +97,22 @@ impl Proto {
                 }));
             }
         }
-        let mut responses = json!(Problems::responses());
         let content = self.content(answer, None);
-        responses[status(rpc).as_str()] =
-            json!({"description": self.comments.get(answer), "content": content});
+        let answer = json!({"description": self.comments.get(answer), "content": content});
         let body = has_body.then(|| self.content(request, Some(path)));
+        let tag = match service {
+            "Sequencer" => Some("numbers"),
+            "Ids" => Some("ids"),
+            _ => path.split(['/', ':']).nth(2),
+        };
         json!({
-            "operationId": rpc,
-            "tags": [path.split(['/', ':']).nth(2)],
-            "description": self.comments.get(rpc),
+            // Methods of two services may have one name.
+            "operationId": request.strip_suffix("Request"),
+            "tags": [tag],
+            "description": self.comments.get(&format!("{service}/{rpc}")),
             "parameters": parameters,
             "requestBody": body.map(|content| json!({"required": true, "content": content})),
-            "responses": responses,
+            "responses": {status(rpc).as_str(): answer, "default": problem::describe_answer()},
         })
     }
 
@@ -124,7 +133,7 @@ impl Proto {
     fn schema(&mut self, name: &str, asks: Option<&str>) -> Value {
         let (mut properties, mut required) = (json!({}), Vec::new());
         for field in self.messages[name].field.clone() {
-            if asks.is_none_or(|path| !is_in_path(path, &field)) {
+            if asks.is_none_or(|path| !is_in_path(path, &field) && field.name() != TIMEOUT) {
                 properties[field.name()] = self.value(name, &field, asks.is_some());
                 if asks.is_none() && !may_be_absent(&field) {
                     required.push(field.name().to_owned());
@@ -143,8 +152,10 @@ impl Proto {
     /// What may be given for a field in a path or a query.
     fn parameter(&mut self, message: &str, field: &FieldDescriptorProto) -> Value {
         match field.r#type() {
-            // A key.
-            Type::Message => json!({"type": "string", "description": self.about(message, field)}),
+            // A key, or bytes.
+            Type::Message | Type::Bytes => {
+                json!({"type": "string", "description": self.about(message, field)})
+            }
             _ => self.value(message, field, false),
         }
     }
@@ -178,13 +189,15 @@ impl Proto {
     /// The value of a field, or one of its values.
     fn one_value(&mut self, field: &FieldDescriptorProto, is_given: bool) -> Value {
         let (kind, of) = (field.r#type(), field.type_name().rsplit('.').next().unwrap_or_default());
-        if kind == Type::Message {
-            return self.message(of, None);
+        match kind {
+            Type::Message => return self.message(of, None),
+            Type::Bytes => return text(),
+            _ => {}
         }
         let (written, also_read) = match kind {
             Type::Bool => ("boolean", None),
             Type::Uint32 => ("integer", Some("string")),
-            Type::Uint64 | Type::Sint64 | Type::Enum => ("string", Some("integer")),
+            Type::Uint64 | Type::Fixed64 | Type::Sint64 | Type::Enum => ("string", Some("integer")),
             _ => ("string", None),
         };
         let mut types = vec![written];
@@ -193,10 +206,10 @@ impl Proto {
             types.extend(field.proto3_optional().then_some("null"));
         }
         let mut value = json!({"type": types});
-        if [Type::Uint32, Type::Uint64].contains(&kind) {
+        if [Type::Uint32, Type::Uint64, Type::Fixed64].contains(&kind) {
             value["minimum"] = json!(0);
         }
-        if kind == Type::Uint64 {
+        if [Type::Uint64, Type::Fixed64].contains(&kind) {
             value["pattern"] = json!("^[0-9]{1,20}$");
         }
         if kind == Type::Enum {
@@ -208,14 +221,31 @@ impl Proto {
     }
 }
 
-/// A key, which has JSON of its own.
-fn key() -> Value {
-    let name = json!({"type": "string", "contentEncoding": "base64"});
+/// The header that names a request.
+fn describe_name() -> Value {
     json!({
-        "description": "An id in digits, or a name. A name that is no text is in base64.",
+        "name": IDEMPOTENCY_KEY,
+        "in": "header",
+        "description": "What the caller calls this request, which is its request_id: 1 to 64 bytes, for example a UUID. \
+                        Gapless namespaces alone know it. Quotes around it are not part of it.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[!-~]+$"},
+    })
+}
+
+/// A key, which has JSON of its own: a string may also be an id, in digits.
+fn key() -> Value {
+    let mut key = text();
+    key["description"] = json!("An id in digits, or a name. A name that is no text is in base64.");
+    key
+}
+
+/// Bytes, which have JSON of their own.
+fn text() -> Value {
+    let bytes = json!({"type": "string", "contentEncoding": "base64"});
+    json!({
         "oneOf": [
             {"type": "string"},
-            {"type": "object", "properties": {"base64": name}, "required": ["base64"]},
+            {"type": "object", "properties": {"base64": bytes}, "required": ["base64"]},
         ],
     })
 }
