@@ -1,5 +1,5 @@
 //! Floors: a key whose floor was raised hands out greater numbers only, also under a later leader, and through every
-//! door.
+//! interface.
 
 use crate::common::{
     UNHURRIED, cluster::Cluster, http, in_time, other_than, processes::Processes, rust_client,

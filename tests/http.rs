@@ -1,4 +1,4 @@
-//! The door for HTTP: numbers and namespaces in JSON, from whichever node is asked, and problems that say what was wrong.
+//! The interface for HTTP: numbers and namespaces in JSON, from whichever node is asked, and problems that say what was wrong.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The door for Redis clients: what its commands are answered, in their order, by whichever node is asked, and what it
+//! The interface for Redis clients: what its commands are answered, in their order, by whichever node is asked, and what it
 //! does with bytes that make no sense.
 
 use std::{net::SocketAddr, time::Duration};

@@ -73,7 +73,7 @@ impl FuzzedNode {
         FuzzedNode { runtime, context: node.context().clone(), _node: node, _dir: dir }
     }
 
-    /// What the node's doors use.
+    /// What the node's interfaces use.
     pub fn context(&self) -> Arc<NodeContext> {
         self.context.clone()
     }

@@ -5,9 +5,15 @@
 //! Invariant: a slot that lost its key is vacant until another key takes it. While changes are tracked, no slot loses its
 //! key and no key takes a vacant one: whoever reads the changes is told of a slot's key once.
 
+pub(super) mod index;
+pub(super) mod segments;
+
 use std::hint::black_box;
 
-use super::{changed_slots::ChangedSlot, hasher::Hasher, index::Index, segments::Segments};
+use self::{
+    index::{Hasher, Index},
+    segments::{ChangedSlot, Segments},
+};
 use crate::sequence::{Key, NamespaceId};
 
 /// A table with fewer slots, and those of the other shards, fit into the processor's cache.

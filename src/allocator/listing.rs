@@ -5,7 +5,7 @@
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{holding::Holding, next_error::NextError, term::Term};
+use super::{answer::NextError, section::cursor::Holding, term::Term};
 use crate::{
     clock::whole_ms,
     sequence::{DayBooks, Key, Namespace, SectionKey, SectionRecord, day_of},

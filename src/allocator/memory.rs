@@ -4,17 +4,14 @@
 //! chunk comes from its record, which was read after this term's lift or inheritance was applied, or from a bump; or
 //! it was inherited.
 
-mod first_touch;
-mod raise;
-mod releasing;
-mod room;
-mod round;
-mod settling;
+pub(super) mod part;
+pub(super) mod room;
+mod sections;
+pub(super) mod shards;
 mod take;
-mod take_many;
 
 pub use room::Room;
-pub use take_many::{Asked, KEYS_AT_ONCE};
+pub use take::{Asked, KEYS_AT_ONCE};
 
 use std::{
     sync::{
@@ -30,16 +27,17 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use self::round::Round;
+use self::{room::Round, shards::Shards};
 use super::{
-    gate::Gate,
-    holding::Holding,
-    pending::{Answer, Served, Waiters},
-    refill::BumpSize,
-    section::StepChange,
+    fence::Gate,
+    held::Untold,
+    section::{
+        StepChange,
+        cursor::Holding,
+        pending::{Answer, Served, Waiters},
+        refill::BumpSize,
+    },
     shard::{SectionPlace, Shard},
-    shards::Shards,
-    untold::Untold,
 };
 use crate::{
     clock::{Clock, Instant},

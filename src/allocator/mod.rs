@@ -1,22 +1,23 @@
 //! The leader's memory: hands out the numbers of one Raft term.
 //!
-//! # One `Next` in this room
+//! # One `Next` in this module
 //!
 //! 1. [`Term::next`] (`term.rs`) asks the fence (`fence.rs`) whether taking numbers now would surely be
-//!    wasted, and enters the term's gate (`gate.rs`), so that a graceful handover can wait for it.
+//!    wasted, and enters the term's gate (`fence.rs`), so that a graceful handover can wait for it.
 //! 2. `memory.rs` hashes the key to one of 64 shards, each with a lock.
-//! 3. `shard.rs` finds the key's slot in a table (`key_table.rs`: an `index.rs` over `segments.rs`). A key
-//!    with a section of its own and the section share one slot (`own_keys.rs`, `own_slot.rs`). Other
-//!    keys point to their sections (`shared_keys.rs`); where they lie close together, they have 8 bytes each in a page
-//!    (`shared_keys/pages.rs`). The cursor (`cursor.rs`) takes the numbers:
+//! 3. `shard.rs` finds the key's slot in a table (`key_table.rs`: a `key_table/index.rs` over
+//!    `key_table/segments.rs`). A key with a section of its own and the section share one slot
+//!    (`shard/own_keys.rs`, `section/cursor.rs`). Other keys point to their sections
+//!    (`shard/shared_keys.rs`); where they lie close together, they have 8 bytes each in a page
+//!    (`shard/shared_keys/pages.rs`). The cursor (`section/cursor.rs`) takes the numbers:
 //!    `cur_seq += increment x count`. No I/O, no allocation.
 //! 4. Once or twice in a step the cursor reaches its fast limit, and the section (`section.rs`) is asked.
-//!    It knows which numbers the term owns (`owned.rs`). The refill rule (`refill.rs`) says when it asks
-//!    for a bump of its ceiling, and by how much.
-//! 5. If too few numbers are left, the call waits at its section (`queued_section.rs`, `pending.rs`). The bumper
-//!    (`bumper.rs`) proposes one log entry for all sections that ask while the entry before is under
-//!    way. The answer is the section's next chunk. It is shared out to the calls that wait, in the order
-//!    of their arrival, before any other call takes from it.
+//!    It knows which numbers the term owns (`section/cursor.rs`). The refill rule (`section/refill.rs`)
+//!    says when it asks for a bump of its ceiling, and by how much.
+//! 5. If too few numbers are left, the call waits at its section (`section/queued_section.rs`,
+//!    `section/pending.rs`). The bumper (`bumper.rs`) proposes one log entry for all sections that ask
+//!    while the entry before is under way. The answer is the section's next chunk. It is shared out to the
+//!    calls that wait, in the order of their arrival, before any other call takes from it.
 //!    At the first touch of a section in the term, its record is looked at before: the term's lift may have given a
 //!    chunk, and then nothing is logged (`Memory::take_first`; `record_reader.rs` reads records that are not in
 //!    memory, `settler.rs` writes such sections down later).
@@ -29,9 +30,9 @@
 //! other term can get those numbers. Order comes from the fence of that same term: if a successor had answered before
 //! the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
-//! Numbers of gapless keys do not come from this memory. `gapless.rs` has them taken by log entries, and says why that
-//! needs no fence; `gapless_calls.rs` has the calls. What a request id was
-//! answered with is in the replicated table, for them alone.
+//! Numbers of gapless keys do not come from this memory. `term/gapless.rs` has them taken by log entries, and says why
+//! that needs no fence; `term/gapless_calls.rs` has the calls. What a request id was answered with is in the replicated
+//! table, for them alone.
 //!
 //! A [`Term`] starts empty, or with the memory that the term before left to it, and is never reused. A node that loses
 //! the leadership drops it whole, so a late answer to a proposal of an old term finds nothing to write to.
@@ -39,16 +40,17 @@
 //! # Keys that nobody asks for
 //!
 //! The releaser (`releaser.rs`) lets them go: when the memory is nearly full, and when nobody asked for a key for long
-//! (`own_keys/let_go.rs`, `shared_keys/let_go.rs`). It logs what was used of their sections. Until that is applied, a section
-//! is *leaving* (`shard/leaving.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory is full.
+//! (`shard/own_keys.rs`, `shard/shared_keys/let_go.rs`). It logs what was used of their sections. Until that is applied,
+//! a section is *leaving* (`shard/leaving.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory
+//! is full.
 //!
 //! # A handover
 //!
-//! `memory_reader.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it.
-//! Tables note which slots are changed (`changed_slots.rs`). `memory_part.rs` is what travels. `inheritance.rs`
-//! builds the same tables on the other node.
+//! `inheritance.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it, and
+//! builds the same tables on the other node. Tables note which slots are changed (`key_table/segments.rs`).
+//! `memory/part.rs` is what travels.
 //!
-//! This room uses consensus (to propose bumps, and for the lease), storage (to read records at a first touch, and for
+//! This module uses consensus (to propose bumps, and for the lease), storage (to read records at a first touch, and for
 //! `Current`), the domain, and metrics. A file whose first paragraph says "Pure." has no I/O and no tokio, and time is an
 //! argument (`tests/architecture` checks it).
 //!
@@ -67,63 +69,37 @@
 //! - A handover looks at every key while the term serves, at most 512 under one lock; and at those that changed
 //!   meanwhile once the term is closed.
 
+mod answer;
 mod bumper;
-mod changed_slots;
-mod cursor;
 mod fence;
-mod first_waiters;
-mod gapless;
-mod gapless_calls;
-mod gate;
-mod hasher;
 mod held;
-mod holding;
 mod hot_keys;
-mod index;
 mod inheritance;
 mod key_table;
 mod listing;
 mod memory;
-mod memory_part;
-mod memory_reader;
-mod next_error;
-mod next_many;
-mod numbered;
-mod own_keys;
-mod own_slot;
-mod owned;
-mod pending;
-mod queued_section;
-mod raised;
 mod record_reader;
-mod refill;
 mod releaser;
 mod section;
-mod segments;
 mod settler;
 mod shard;
-mod shards;
-mod shared_keys;
 mod term;
-#[cfg(test)]
-mod transcript;
-mod untold;
-mod waiting;
 
+pub use answer::{Floor, FloorOf, NextError, NextMany, RaiseOf, Raised};
 pub use fence::FenceKind;
-pub use gapless::GaplessLimits;
 pub use held::Held;
-pub use holding::Holding;
 pub use hot_keys::{HotKey, HotKeys};
-pub use inheritance::{Inheritance, NotInherited};
+pub use inheritance::{Inheritance, MemoryReader, NotInherited, NotSent};
 pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections, read_books};
-pub use memory::KEYS_AT_ONCE;
-pub use memory_part::{MEMORY_FORMAT, MemoryHeader};
-pub use memory_reader::{MemoryReader, NotSent};
-pub use next_error::NextError;
-pub use next_many::NextMany;
-pub use raised::{Floor, FloorOf, RaiseOf, Raised};
+pub use memory::{
+    KEYS_AT_ONCE,
+    part::{MEMORY_FORMAT, MemoryHeader},
+    room::WAITING_KEY_BYTES,
+};
 pub use releaser::MemoryLimits;
+pub use section::cursor::Holding;
 pub use shard::Footprint;
-pub use term::{Above, SECTION_COUNTS, Term, TermOptions};
-pub use waiting::WAITING_KEY_BYTES;
+pub use term::{Above, SECTION_COUNTS, Term, TermOptions, gapless::GaplessLimits};
+
+#[cfg(test)]
+mod tests;

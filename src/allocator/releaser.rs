@@ -7,7 +7,7 @@
 //! - when they were not asked for in a whole idle time, or up to two of them: the hand that takes the marks off comes
 //!   around once in an idle time.
 //!
-//! A section that keys share is let go with all of them, if none was asked for (`shared_keys/let_go.rs`). They rise to the
+//! A section that keys share is let go with all of them, if none was asked for (`shard/shared_keys/let_go.rs`). They rise to the
 //! highest number of the section, and what they lose is counted.
 //!
 //! Invariant: a section is touched again only after the log says what was used of it (`shard/leaving.rs`).

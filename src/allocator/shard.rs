@@ -8,26 +8,26 @@
 //! Invariant: a key and its section are in the same shard, and a place belongs to one section until that is let go, or
 //! the shard is emptied for good.
 
-mod changes;
 mod leaving;
+pub(super) mod own_keys;
+mod shared_keys;
 
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
+use self::{own_keys::OwnKeys, shared_keys::SharedKeys};
 use super::{
-    changed_slots::Tracking,
-    hasher::Hasher,
-    holding::Holding,
-    own_keys::OwnKeys,
-    owned::Used,
-    pending::{Answer, RaiseAnswer, Served, Waiters},
-    queued_section::QueuedSection,
-    raised::Floor,
-    refill::BumpSize,
-    section::StepChange,
-    shared_keys::SharedKeys,
+    answer::Floor,
+    key_table::{index::Hasher, segments::Tracking},
+    section::{
+        StepChange,
+        cursor::{Holding, Used},
+        pending::{Answer, RaiseAnswer, Served, Waiters},
+        queued_section::QueuedSection,
+        refill::BumpSize,
+    },
 };
 use crate::{
     clock::Instant,

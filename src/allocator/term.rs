@@ -5,13 +5,12 @@
 //!
 //! Invariant: no number leaves it unless the fence was checked after the number was taken.
 
-mod above;
-mod current;
+mod floors;
+pub(super) mod gapless;
+mod gapless_calls;
 mod many;
-mod raise;
 
-pub use above::Above;
-pub use raise::SECTION_COUNTS;
+pub use floors::{Above, SECTION_COUNTS};
 
 use std::{
     sync::{Arc, Weak},
@@ -23,23 +22,20 @@ use tokio::{
     time::Instant,
 };
 
+use self::gapless::{Call, GaplessLimits, Taker};
 use super::{
+    answer::NextError,
     bumper::{self, Request},
-    fence::{Fence, FenceKind},
-    gapless::{self, Call, GaplessLimits, Taker},
-    gate::Inside,
+    fence::{Fence, FenceKind, Inside},
     held::{Delivery, Held, Taken},
     hot_keys::HotKeys,
-    inheritance::Inheritance,
-    memory::{Memory, Need, Place},
-    memory_reader::MemoryReader,
-    next_error::NextError,
-    pending::Answer,
+    inheritance::{Inheritance, MemoryReader},
+    memory::{Memory, Need, Place, shards::Shards},
     record_reader,
     releaser::{self, MemoryLimits},
+    section::pending::Answer,
     settler,
     shard::Footprint,
-    shards::Shards,
 };
 use crate::{
     clock::Clock,

@@ -11,7 +11,10 @@ use ratchet_client::{Client, Export as Parts, Exported, Key, api as v1};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use super::{connection::Connection, exit::CommandError, output};
+use super::{
+    connection::Connection,
+    output::{self, CommandError},
+};
 
 /// How many parts of an exact export are asked for at a time.
 const PARTS: usize = 4;

@@ -4,7 +4,11 @@ use clap::{Args, Subcommand};
 use ratchet_ids::{Format, Source};
 use serde_json::{Map, Value, json};
 
-use super::{connection::Connection, exit::CommandError, numbers::key_of, output};
+use super::{
+    connection::Connection,
+    numbers::key_of,
+    output::{self, CommandError},
+};
 
 /// `ratchet id`.
 #[derive(Debug, Args)]

@@ -1,15 +1,13 @@
 //! `ratchet import`: raises many keys to the numbers in a file.
 //!
 //! All of the file is read and checked before anything is raised (`check.rs`). Then the keys are raised (`send.rs`), and
-//! how far that is stands in a file beside it (`progress.rs`), so that an import that was killed goes on where it was.
+//! how far that is stands in a file beside it (`send.rs`), so that an import that was killed goes on where it was.
 //! To raise a key twice does no harm: a record that is behind costs time alone. At last every row is read back.
 //!
-//! A row is of a key, or of the ids of whole sections (`ranges.rs`). `reader.rs` reads the rows: of CSV (`csv_rows.rs`), or
+//! A row is of a key, or of the ids of whole sections (`ranges.rs`). `reader.rs` reads the rows: of CSV (`reader.rs`), or
 //! of another generator's table (`table_rows.rs`).
 
 mod check;
-mod csv_rows;
-mod progress;
 mod ranges;
 mod reader;
 mod rows;
@@ -29,11 +27,13 @@ use serde_json::json;
 
 use self::{
     check::check,
-    progress::Progress,
     rows::{Expected, Format},
-    send::Import as Sending,
+    send::{Import as Sending, Progress},
 };
-use super::{connection::Connection, exit::CommandError, output};
+use super::{
+    connection::Connection,
+    output::{self, CommandError},
+};
 
 /// How long a message may take at least, on all servers together. One that is given up too early is sent again while the
 /// leader is still busy with it.
@@ -77,7 +77,7 @@ impl Import {
             let file = self.file.display();
             return Err(CommandError::refused(format!("{file}: {why}")));
         }
-        let beside = (!is_stdin).then(|| progress::beside(&self.file));
+        let beside = (!is_stdin).then(|| send::beside(&self.file));
         let cluster = client.status().await?.cluster;
         let record = Progress {
             cluster,
@@ -88,7 +88,7 @@ impl Import {
             rows_done: 0,
         };
         let done = match &beside {
-            Some(path) => progress::read(path, &record)?,
+            Some(path) => send::read(path, &record)?,
             None => 0,
         };
         let sending = Sending {
@@ -100,7 +100,7 @@ impl Import {
         let bar = self.bar("raising", checked.rows);
         rewind(&mut file).map_err(|error| self.cannot_read(&error))?;
         let note = |rows_done| match &beside {
-            Some(path) => progress::write(path, &Progress { rows_done, ..record.clone() }),
+            Some(path) => send::write(path, &Progress { rows_done, ..record.clone() }),
             None => Ok(()),
         };
         sending.raise(&mut file, done, &bar, note).await?;
@@ -110,7 +110,7 @@ impl Import {
         let lower = sending.read_back(&mut file, &bar).await?;
         bar.finish_and_clear();
         // Also if keys are lower: it claims that they are raised, and the next import must not skip them.
-        let removed = beside.as_ref().map_or(Ok(()), |path| progress::remove(path));
+        let removed = beside.as_ref().map_or(Ok(()), |path| send::remove(path));
         if let Some(lower) = lower {
             return Err(lower.refused(done, beside.as_deref().filter(|_| removed.is_err())));
         }

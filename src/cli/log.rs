@@ -3,26 +3,29 @@
 //! Whoever reads standard error may stall: a pipe that nobody empties, a terminal that is stopped, a full disk behind a
 //! supervisor. A task that waited for it would hold a thread of the runtime, and the lease would run out.
 //!
-//! A panic is told whatever the filter says and however many lines wait, and with a backtrace if `RUST_BACKTRACE` asks for
-//! one. The process may end with it, so the thread that panics waits a moment until it is written.
+//! A panic is told whatever the filter says and however many lines wait, and with a backtrace if `RUST_BACKTRACE` asks
+//! for one. The process may end with it, so the thread that panics waits a moment until it is written.
 //!
 //! Invariant: whoever logs waits for nobody. Lines for which there is no room are dropped and counted.
 
 use std::{
     backtrace::Backtrace,
+    collections::VecDeque,
     env,
     io::{self, IsTerminal, Write},
     panic::{self, PanicHookInfo},
+    sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex};
+use prometheus_client::metrics::counter::Counter;
 use tracing::Metadata;
 use tracing_subscriber::{EnvFilter, filter::Directive, fmt::MakeWriter};
 
 use super::{
-    exit::CommandError,
-    log_queue::{LogQueue, Room},
+    output::CommandError,
     settings::{LOG_FILTER, LogFormat},
 };
 use crate::metrics::PROCESS;
@@ -127,55 +130,142 @@ impl<'a> MakeWriter<'a> for LogLines {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::process::{Command, Output};
+// The lines that wait for the thread that writes the log.
+//
+// Invariant: whoever adds a line waits for nobody, and the lines that wait have a bound in bytes.
 
-    use super::*;
+/// What a line takes beside its text.
+const LINE_BYTES: usize = 32;
 
-    /// Set for the process that panics.
-    const PANICS: &str = "RATCHET_TEST_PANICS";
+/// Which room a line takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// That of all lines.
+    Shared,
+    /// That, and as much again which other lines do not take.
+    Reserved,
+}
 
-    /// What a process says that logs nothing, and panics in a thread, and in another one while that unwinds, which aborts it.
-    fn panicking(backtrace: &str) -> Output {
-        let test = "cli::log::tests::a_panic_is_told_whatever_the_filter_says_and_with_a_backtrace_if_it_is_wanted";
-        let program = env::current_exe().expect("this program");
-        let mut command = Command::new(program);
-        command.args(["--exact", test, "--nocapture"]);
-        command.env(PANICS, "1").env("RUST_BACKTRACE", backtrace);
-        command.output().expect("the process runs")
+/// The lines. Clones have the same.
+#[derive(Clone)]
+pub struct LogQueue(Arc<Adding>);
+
+/// Where lines are added. The thread ends once this is dropped, and the lines are written.
+struct Adding(Arc<Shared>);
+
+struct Shared {
+    lines: Mutex<Lines>,
+    /// A line was added, or none will be any more.
+    added: Condvar,
+    /// A line was written.
+    written: Condvar,
+    bytes_max: usize,
+    /// Counts the lines that found no room, or could not be written.
+    dropped: Counter,
+}
+
+#[derive(Default)]
+struct Lines {
+    waiting: VecDeque<Vec<u8>>,
+    /// How much those take, and the one that is being written.
+    bytes: usize,
+    /// How many lines were added, ever, and how many of them are done.
+    added: u64,
+    done: u64,
+    is_closed: bool,
+}
+
+impl LogQueue {
+    /// Starts the thread that writes to `out`. At most `bytes_max` of lines wait for it; `dropped` counts the others.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start(
+        out: impl Write + Send + 'static, bytes_max: usize, dropped: Counter,
+    ) -> io::Result<LogQueue> {
+        let shared = Arc::new(Shared {
+            lines: Mutex::default(),
+            added: Condvar::new(),
+            written: Condvar::new(),
+            bytes_max,
+            dropped,
+        });
+        let writing = shared.clone();
+        let thread = thread::Builder::new().name("ratchet-stderr".to_owned());
+        thread.spawn(move || writing.write_all(out))?;
+        Ok(LogQueue(Arc::new(Adding(shared))))
     }
 
-    struct PanicsAgain;
-
-    impl Drop for PanicsAgain {
-        fn drop(&mut self) {
-            panic!("the second panic");
+    /// Adds a line, if there is room for it.
+    pub fn push(&self, line: &[u8], room: Room) {
+        let shared = &self.0.0;
+        let bytes_max = match room {
+            Room::Shared => shared.bytes_max,
+            Room::Reserved => 2 * shared.bytes_max,
+        };
+        let mut lines = shared.lines.lock();
+        let bytes = lines.bytes + line.len() + LINE_BYTES;
+        if bytes > bytes_max {
+            drop(lines);
+            shared.dropped.inc();
+            return;
         }
+        lines.bytes = bytes;
+        lines.added += 1;
+        lines.waiting.push_back(line.to_owned());
+        drop(lines);
+        shared.added.notify_one();
     }
 
-    fn panic_twice() {
-        let _lines = log_to_stderr(Some("off"), LogFormat::Json).expect("logging is set up");
-        tracing::error!("what is filtered out");
-        let _again = PanicsAgain;
-        panic!("the first panic");
-    }
-
-    #[test]
-    fn a_panic_is_told_whatever_the_filter_says_and_with_a_backtrace_if_it_is_wanted() {
-        if env::var_os(PANICS).is_some() {
-            return panic_twice();
-        }
-        for (backtrace, has_backtrace) in [("0", false), ("1", true)] {
-            let ended = panicking(backtrace);
-            assert!(!ended.status.success(), "{ended:?}");
-            let told = String::from_utf8_lossy(&ended.stderr);
-            for panic in ["the first panic", "the second panic"] {
-                let line = told.lines().find(|line| line.contains(panic)).expect(&told);
-                assert!(line.starts_with(r#"{"timestamp":"#), "{line}");
-                assert_eq!(line.contains("panic_twice"), has_backtrace, "{line}");
+    /// Waits until the lines that are there are written, for at most `limit`. Blocks.
+    pub fn flush(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        let mut lines = self.0.0.lines.lock();
+        let last = lines.added;
+        while lines.done < last {
+            if self.0.0.written.wait_until(&mut lines, deadline).timed_out() {
+                return;
             }
-            assert!(!told.contains("filtered out"), "{told}");
         }
     }
 }
+
+impl Drop for Adding {
+    fn drop(&mut self) {
+        self.0.lines.lock().is_closed = true;
+        self.0.added.notify_one();
+    }
+}
+
+impl Shared {
+    /// What the thread runs.
+    fn write_all(&self, mut out: impl Write) {
+        while let Some(line) = self.next() {
+            if out.write_all(&line).is_err() {
+                self.dropped.inc();
+            }
+            let mut lines = self.lines.lock();
+            lines.bytes -= line.len() + LINE_BYTES;
+            lines.done += 1;
+            drop(lines);
+            self.written.notify_all();
+        }
+    }
+
+    /// The next line, once there is one; `None` if there will be none.
+    fn next(&self) -> Option<Vec<u8>> {
+        let mut lines = self.lines.lock();
+        loop {
+            if let Some(line) = lines.waiting.pop_front() {
+                return Some(line);
+            }
+            if lines.is_closed {
+                return None;
+            }
+            self.added.wait(&mut lines);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

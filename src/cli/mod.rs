@@ -4,23 +4,17 @@
 //! wrong) and runs the subcommand. Most subcommands ask a cluster through the client that `connection.rs`
 //! makes. `start` reads its settings (`settings.rs`) and runs a node until it is stopped or fails; `recover`
 //! works on a data directory. The result is printed by `output.rs`, as text or JSON. An error of the client or
-//! of the node becomes a `CommandError` in `exit.rs`, which prints it and maps its kind to the exit code.
+//! of the node becomes a `CommandError` in `output.rs`, which prints it and maps its kind to the exit code.
 //!
 //! Uses the client, and the server for `start`. Invariant: results go to standard output, errors to standard
 //! error, and the exit code tells the kind of error.
 
 mod connection;
-mod date;
-mod end;
-mod exit;
 mod export;
-mod found;
-mod gaps;
 mod id;
 mod import;
 mod keys;
 mod log;
-mod log_queue;
 mod namespace;
 mod node;
 mod numbers;
@@ -37,12 +31,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::version;
-
-use exit::CommandError;
+use output::CommandError;
 
 /// The command line of `ratchet`.
 #[derive(Debug, Parser)]
-#[command(name = "ratchet", version = version::LONG, about, after_help = exit::HELP)]
+#[command(name = "ratchet", version = version::LONG, about, after_help = output::HELP)]
 pub struct Cli {
     #[command(subcommand)]
     command: Subcommands,
@@ -55,7 +48,7 @@ enum Subcommands {
     Start(Box<start::Start>),
     /// Found a cluster of running nodes that hold no data: the one that is asked, and those in its --peers. Once in a
     /// cluster's life; asked again, it changes nothing
-    Found(found::Found),
+    Found(node::Found),
     /// Take the next numbers of a key
     Next(numbers::Next),
     /// Show the last number handed out for a key
@@ -73,7 +66,7 @@ enum Subcommands {
     Explain(keys::Explain),
     /// Show how many numbers of a namespace were handed out and skipped, by cause, on each day of the last month. Days are
     /// in UTC. Numbers skipped by FENCE, DEADLINE and FLOOR are among those handed out; LEADER CHANGE is an upper bound
-    Gaps(gaps::Gaps),
+    Gaps(namespace::Gaps),
     /// Make ids of a namespace that has a format, take ids apart, and tell what formats are made of
     Id(id::Id),
     /// Create, show, list, change and delete namespaces

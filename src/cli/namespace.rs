@@ -1,14 +1,17 @@
-//! `ratchet namespace`: create, show, list, change and delete namespaces.
-
-mod format;
+//! `ratchet namespace`: create, show, list, change and delete namespaces. `ratchet gaps`: how many of their numbers
+//! were handed out and skipped, day by day.
 
 use std::slice;
 
 use clap::{Args, Subcommand, ValueEnum};
-
-use self::format::to_table;
-use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::{Client, api as v1};
+use ratchet_ids::Format;
+
+use super::{
+    connection::Connection,
+    output::{self, CommandError, date},
+};
+use crate::sequence::DAYS_KEPT;
 
 /// `ratchet namespace`.
 #[derive(Debug, Args)]
@@ -227,5 +230,138 @@ impl Delete {
             (None, None) => format!("deleted {name}; nothing of it is remembered\n"),
         };
         output::result(json, &deleted, &text)
+    }
+}
+
+// Namespaces as `ratchet namespace` shows them.
+
+/// The step, and its bounds if they differ: "10000 (100..1000000)".
+fn steps(namespace: &v1::Namespace) -> String {
+    let v1::Namespace { step, step_min, step_max, .. } = namespace;
+    if step_min == step_max { step.to_string() } else { format!("{step} ({step_min}..{step_max})") }
+}
+
+/// A limit, if there is one.
+fn limit(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string())
+}
+
+/// The name of a format that has one, or its fields; "-" for plain numbers.
+fn format_name(namespace: &v1::Namespace) -> String {
+    let Some(format) = &namespace.format else {
+        return "-".to_owned();
+    };
+    // Whatever this release does not know is shown as it is.
+    let known = Format::parse(format).ok();
+    let name = known.as_ref().and_then(Format::name);
+    name.unwrap_or(format).to_owned()
+}
+
+fn kind_name(namespace: &v1::Namespace) -> &'static str {
+    match namespace.key_kind() {
+        v1::KeyKind::Name => "name",
+        v1::KeyKind::Id | v1::KeyKind::Unspecified => "id",
+    }
+}
+
+/// Namespaces as a table.
+pub fn to_table(namespaces: &[v1::Namespace]) -> String {
+    let head = [
+        "NAME",
+        "KEYS",
+        "STEP",
+        "INCREMENT",
+        "START",
+        "MAX",
+        "SECTION SIZE",
+        "GAPLESS",
+        "COUNT MAX",
+        "KEYS MAX",
+        "FORMAT",
+        "DESCRIPTION",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(namespaces.iter().map(|namespace| {
+        vec![
+            namespace.name.clone(),
+            kind_name(namespace).to_owned(),
+            steps(namespace),
+            namespace.increment.to_string(),
+            namespace.start.to_string(),
+            namespace.max.to_string(),
+            namespace.section_size.to_string(),
+            if namespace.gapless { "yes" } else { "no" }.to_owned(),
+            limit(namespace.count_max),
+            limit(namespace.keys_max),
+            format_name(namespace),
+            namespace.description.clone(),
+        ]
+    }));
+    output::table(&rows)
+}
+
+// `ratchet gaps`: how many numbers of a namespace were handed out and skipped, day by day.
+
+/// `ratchet gaps`.
+#[derive(Debug, Args)]
+pub struct Gaps {
+    /// The namespace, for example "book"
+    namespace: String,
+    /// How many days back, today included; all that are kept by default
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_KEPT)))]
+    days: Option<u32>,
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
+
+impl Gaps {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        let client = self.connection.client()?;
+        let gaps = client.gaps(self.namespace, self.days.unwrap_or(0)).await?;
+        output::result(self.connection.json, &gaps, &days_to_table(&gaps.days))
+    }
+}
+
+/// Up to when the books tell.
+const AS_OF: &str = "as of each key's last log entry: what was handed out of its last chunk since is booked with its next one";
+
+/// A row for each day, and a column for each cause.
+fn days_to_table(days: &[v1::GapsOfDay]) -> String {
+    let Some(first) = days.first() else {
+        return format!("nothing is booked, {AS_OF}");
+    };
+    let mut head = vec!["DAY".to_owned(), "HANDED OUT".to_owned()];
+    let causes = first.skipped.iter();
+    head.extend(causes.map(|skipped| skipped.cause.to_uppercase().replace('_', " ")));
+    let mut rows = vec![head];
+    rows.extend(days.iter().map(|day| {
+        let mut row = vec![date(day.day.into()), day.handed_out.to_string()];
+        row.extend(day.skipped.iter().map(|skipped| skipped.numbers.to_string()));
+        row
+    }));
+    format!("{}\n{AS_OF}", output::table(&rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_a_row_and_a_cause_a_column() {
+        let skipped = |cause: &str, numbers| v1::Skipped { cause: cause.to_owned(), numbers };
+        let days = [v1::GapsOfDay {
+            day: 20_513,
+            handed_out: 42,
+            skipped: vec![skipped("leader_change", 10_000), skipped("fence", 0)],
+        }];
+        assert_eq!(
+            days_to_table(&days).lines().collect::<Vec<_>>(),
+            [
+                "DAY         HANDED OUT  LEADER CHANGE  FENCE",
+                "2026-03-01  42          10000          0",
+                AS_OF
+            ]
+        );
+        assert_eq!(days_to_table(&[]), format!("nothing is booked, {AS_OF}"));
     }
 }

@@ -1,9 +1,12 @@
-//! `ratchet node` and `ratchet transfer`: the members of the cluster, and which one leads.
+//! `ratchet node`, `ratchet transfer` and `ratchet found`: the members of the cluster, and which one leads.
 
 use clap::{Args, Subcommand};
-
-use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::api as v1;
+
+use super::{
+    connection::Connection,
+    output::{self, CommandError},
+};
 
 /// `ratchet transfer`.
 #[derive(Debug, Args)]
@@ -94,4 +97,34 @@ fn to_text(members: &v1::MembershipResponse) -> String {
         ids => ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
     };
     format!("voters: {}\nlearners: {}", list(&members.voters), list(&members.learners))
+}
+
+// `ratchet found`: founds a cluster of nodes that hold no data yet.
+
+/// `ratchet found`.
+#[derive(Debug, Args)]
+pub struct Found {
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
+
+impl Found {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        let answer = self.connection.client()?.found().await?;
+        output::result(self.connection.json, &answer, &founded_to_text(&answer))
+    }
+}
+
+fn founded_to_text(answer: &v1::FoundResponse) -> String {
+    let voters: Vec<String> = answer.voters.iter().map(u64::to_string).collect();
+    format!(
+        "cluster {} ({}) {}, voters: {}",
+        answer.cluster,
+        answer.cluster_id,
+        match answer.founded {
+            true => "is founded",
+            false => "was founded before: nothing is changed",
+        },
+        voters.join(", ")
+    )
 }

@@ -3,7 +3,10 @@
 use clap::Args;
 use serde_json::json;
 
-use super::{connection::Connection, exit::CommandError, output};
+use super::{
+    connection::Connection,
+    output::{self, CommandError},
+};
 use ratchet_client::{Key, Numbers};
 
 /// The arguments that name a key.

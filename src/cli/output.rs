@@ -1,10 +1,20 @@
-//! Writes to standard output. A reader that closes it early (as `head` does) is no error.
+//! How a command tells its result: on standard output, or as an error with its exit code; and days and times as people
+//! write them.
 
-use std::io::{ErrorKind, Write};
+use std::{
+    io::{self, ErrorKind, Write},
+    process::{self, ExitCode},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
+use chrono::{DateTime, Utc};
+use ratchet_client::{Code, Error};
 use serde::Serialize;
+use serde_json::json;
 
-use super::exit::CommandError;
+use crate::{node::StartError, tasks::Fault};
 
 /// Writes bytes.
 ///
@@ -77,6 +87,193 @@ pub fn table(rows: &[Vec<String>]) -> String {
     lines.join("\n")
 }
 
+// Exit codes: which error ends the command with which one.
+
+/// The exit codes, as `--help` lists them.
+pub const HELP: &str = "\
+Exit codes:
+   0  success
+   1  any error that has no code below
+   2  the command line is malformed
+   3  not found: a namespace, a node
+   4  refused: an argument is outside its limits, the name exists already, the numbers are used up,
+      a namespace has all the keys that it may have, or the cluster's state does not allow it
+   5  unavailable: no server or no leader answers, the server is overloaded, or a membership change
+      is in progress; check the state, then try again
+   6  the deadline passed
+   7  status: a voter is missing; the other nodes still hand out numbers
+  70  start: a part of the node panicked, which is a bug
+  71  start: an address cannot be listened on
+  74  start, recover: the data directory or its disk cannot be used or trusted, the margin does not
+      fit it, or the node had to stop, or hung when it stopped; the message says which
+  78  start: the configuration is not valid";
+
+/// How long the last words of a process wait for their reader.
+const PRINT_MAX: Duration = Duration::from_secs(2);
+
+const OTHER: u8 = 1;
+const NOT_FOUND: u8 = 3;
+const REFUSED: u8 = 4;
+const UNAVAILABLE: u8 = 5;
+const DEADLINE: u8 = 6;
+const PANIC: u8 = 70;
+const VOTER_MISSING: u8 = 7;
+const LISTEN: u8 = 71;
+const STORE: u8 = 74;
+const CONFIG: u8 = 78;
+
+/// The error that ends the command: its exit code, its code for JSON, and its text.
+#[derive(Debug)]
+pub struct CommandError {
+    exit: u8,
+    code: String,
+    message: String,
+}
+
+impl CommandError {
+    fn new(exit: u8, code: impl ToString, message: impl Into<String>) -> Self {
+        CommandError { exit, code: code.to_string(), message: message.into() }
+    }
+
+    /// An error without an exit code of its own.
+    pub fn other(message: impl Into<String>) -> Self {
+        CommandError::new(OTHER, "FAILED", message)
+    }
+
+    /// What was given is refused, before the cluster is asked.
+    pub fn refused(message: impl Into<String>) -> Self {
+        CommandError::new(REFUSED, Code::InvalidArgument, message)
+    }
+
+    /// The error, with `more` told after it.
+    pub fn and(mut self, more: &str) -> Self {
+        self.message.push_str(more);
+        self
+    }
+
+    /// The cluster hands out no numbers at present.
+    pub fn no_leader(message: impl Into<String>) -> Self {
+        CommandError::new(UNAVAILABLE, Code::Unavailable, message)
+    }
+
+    /// The cluster hands out numbers, but some of its voters are missing.
+    pub fn voter_missing(message: impl Into<String>) -> Self {
+        CommandError::new(VOTER_MISSING, "VOTER_MISSING", message)
+    }
+
+    /// A node was told to stop, and something in it hangs.
+    pub fn hangs() -> Self {
+        let message = "the node was told to stop, and has handed over what it could";
+        CommandError::new(STORE, "HANGS", message)
+    }
+
+    /// The configuration is not valid.
+    pub fn config(message: impl Into<String>) -> Self {
+        CommandError::new(CONFIG, "CONFIGURATION", message)
+    }
+
+    /// Prints the error to standard error and returns its exit code. A reader that stalls is not waited for long: whoever
+    /// started the process waits for its end.
+    pub fn report(self, json: bool) -> ExitCode {
+        let exit = ExitCode::from(self.exit);
+        self.print_in_time(json);
+        exit
+    }
+
+    /// Prints the error to standard error, as [`CommandError::report`] does, and ends the process. `last` is called right
+    /// before.
+    pub fn end(self, last: impl FnOnce()) -> ! {
+        let exit = self.exit;
+        self.print_in_time(false);
+        last();
+        process::exit(exit.into())
+    }
+
+    fn print_in_time(self, json: bool) {
+        let (done, printed) = mpsc::channel();
+        let printing = move || {
+            self.print(json);
+            // Whoever waited may have given up.
+            let _ = done.send(());
+        };
+        if thread::Builder::new().spawn(printing).is_ok() {
+            // It is printed, or cannot be.
+            let _ = printed.recv_timeout(PRINT_MAX);
+        }
+    }
+
+    /// Prints the error to standard error. If that is closed, nobody is there to be told.
+    pub fn print(&self, json: bool) {
+        let text = match json {
+            true => json!({"error": {"code": self.code, "message": self.message}}).to_string(),
+            false => format!("error: {}", self.message),
+        };
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
+impl From<Error> for CommandError {
+    fn from(error: Error) -> Self {
+        let (exit, code) = match &error {
+            Error::Invalid(_) => (REFUSED, Code::InvalidArgument.to_string()),
+            Error::Server { code, .. } => (exit_of(*code), code.to_string()),
+            Error::OutcomeUnknown { .. } => (DEADLINE, "OUTCOME_UNKNOWN".to_owned()),
+            Error::OtherCluster { .. } => (REFUSED, "CLUSTER_MISMATCH".to_owned()),
+            Error::Disorder { .. } => (OTHER, "DATA_LOSS".to_owned()),
+            _ => (OTHER, Code::Internal.to_string()),
+        };
+        CommandError { exit, code, message: error.to_string() }
+    }
+}
+
+fn exit_of(code: Code) -> u8 {
+    match code {
+        Code::NotFound => NOT_FOUND,
+        Code::InvalidArgument
+        | Code::OutOfRange
+        | Code::AlreadyExists
+        | Code::FailedPrecondition => REFUSED,
+        Code::Unavailable | Code::ResourceExhausted => UNAVAILABLE,
+        Code::DeadlineExceeded => DEADLINE,
+        _ => OTHER,
+    }
+}
+
+impl From<StartError> for CommandError {
+    fn from(error: StartError) -> Self {
+        let (exit, code) = match &error {
+            StartError::Config(_) => (CONFIG, "CONFIGURATION"),
+            StartError::Listen { .. } => (LISTEN, "LISTEN"),
+            StartError::Store(_) => (STORE, "DATA_DIRECTORY"),
+            StartError::Stopped(Fault::Panic { .. }) => (PANIC, "PANIC"),
+            StartError::Stopped(Fault::CannotGoOn(_)) => (STORE, "STOPPED"),
+            StartError::Internal(_) => (OTHER, "FAILED"),
+        };
+        CommandError::new(exit, code, error.to_string())
+    }
+}
+
+// Days and times, as people write them.
+
+/// The milliseconds of a day.
+const DAY_MS: u64 = 86_400_000;
+
+/// The date and the time of a moment, in milliseconds since 1970, in UTC: "2026-03-01 14:05:09".
+pub fn date_and_time(ms: u64) -> String {
+    written(ms, "%F %T")
+}
+
+/// The date of a day, in days since 1970: "2026-03-01".
+pub fn date(day: u64) -> String {
+    written(day.saturating_mul(DAY_MS), "%F")
+}
+
+/// A moment, or the last one that the calendar knows.
+fn written(ms: u64, form: &str) -> String {
+    let moment = i64::try_from(ms).ok().and_then(DateTime::from_timestamp_millis);
+    moment.unwrap_or(DateTime::<Utc>::MAX_UTC).format(form).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +283,28 @@ mod tests {
         let row = |cells: &[&str]| cells.iter().map(|c| (*c).to_owned()).collect();
         let text = table(&[row(&["NODE", "ROLE"]), row(&["1", "leader"]), row(&["10", ""])]);
         assert_eq!(text, "NODE  ROLE\n1     leader\n10");
+    }
+
+    #[test]
+    fn each_kind_of_error_has_its_exit_code() {
+        assert_eq!(exit_of(Code::NotFound), 3);
+        assert_eq!(exit_of(Code::InvalidArgument), 4);
+        assert_eq!(exit_of(Code::Unavailable), 5);
+        assert_eq!(exit_of(Code::ResourceExhausted), 5);
+        assert_eq!(exit_of(Code::DeadlineExceeded), 6);
+        assert_eq!(exit_of(Code::Internal), 1);
+        let stopped = |reason| CommandError::from(StartError::Stopped(reason)).exit;
+        assert_eq!(stopped(Fault::CannotGoOn("x".into())), 74);
+    }
+
+    #[test]
+    fn a_day_has_the_date_that_the_calendar_gives_it() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(11_016), "2000-02-29");
+        assert_eq!(date(11_017), "2000-03-01");
+        assert_eq!(date(20_513), "2026-03-01");
+        assert_eq!(date(47_541), "2100-03-01");
+        assert_eq!(date_and_time(1_772_373_909_999), "2026-03-01 14:05:09");
+        assert!(date_and_time(u64::MAX).ends_with("-12-31 23:59:59"));
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::{date::date_and_time, exit::CommandError, output};
+use super::output::{self, CommandError, date_and_time};
 use crate::{
     node,
     storage::{Margin, RaisedNamespace, Recovery},

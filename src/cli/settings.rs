@@ -11,7 +11,7 @@ use std::{
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use serde::Deserialize;
 
-use super::exit::CommandError;
+use super::output::CommandError;
 use crate::{
     node::{
         Config,

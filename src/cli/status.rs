@@ -7,15 +7,12 @@ use std::{
 
 use clap::Args;
 use futures::{StreamExt, stream::FuturesUnordered};
-
-mod format;
-#[cfg(test)]
-mod tests;
-
-use format::{since, to_text};
-
-use super::{connection::Connection, exit::CommandError, output};
 use ratchet_client::{Client, Error, api as v1};
+
+use super::{
+    connection::Connection,
+    output::{self, CommandError, date_and_time},
+};
 
 /// Moves a terminal's cursor to the top and clears the screen below it.
 const REDRAW: &str = "\x1b[H\x1b[J";
@@ -119,3 +116,146 @@ fn verdict(status: &v1::StatusResponse) -> Result<(), CommandError> {
         missing => Err(CommandError::voter_missing(missing.join(", "))),
     }
 }
+
+// Formats a status as a table.
+
+/// The node's role, or that it is missing.
+fn presence(node: &v1::NodeStatus) -> String {
+    match (node.missing, node.voter) {
+        (false, _) => node.role().as_str_name().trim_start_matches("ROLE_").to_lowercase(),
+        (true, true) => "missing voter".to_owned(),
+        (true, false) => "missing learner".to_owned(),
+    }
+}
+
+/// The column HEARD: when the leader last heard from the node.
+fn heard(node: &v1::NodeStatus) -> String {
+    match node.silent_ms {
+        None => "-".to_owned(),
+        Some(_) if !node.missing => "now".to_owned(),
+        Some(_) if node.unheard_in_term => format!("not {}", since(node)),
+        Some(silent) => format!("{} ago", span(silent)),
+    }
+}
+
+/// For how long the leader has not heard from the node.
+pub fn since(node: &v1::NodeStatus) -> String {
+    let silent = span(node.silent_ms.unwrap_or(0));
+    match node.unheard_in_term {
+        true => format!("for {silent} or longer"),
+        false => format!("for {silent}"),
+    }
+}
+
+/// A duration in its two largest units.
+pub fn span(millis: u64) -> String {
+    let seconds = millis / 1_000;
+    match seconds {
+        0 => format!("{millis}ms"),
+        1..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// The column VERSION: release and commit.
+fn build(node: &v1::NodeStatus) -> String {
+    match &node.build {
+        Some(build) if !build.version.is_empty() => format!("{} {}", build.version, build.commit),
+        _ => "-".to_owned(),
+    }
+}
+
+/// The status as a table.
+pub fn to_text(status: &v1::StatusResponse) -> String {
+    let head = ["NODE", "ROLE", "TERM", "LOG", "APPLIED", "LAG", "HEARD", "VERSION", "ADDRESS"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let known = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+    rows.extend(status.nodes.iter().map(|node| {
+        vec![
+            node.id.to_string(),
+            presence(node),
+            status.term.to_string(),
+            known(node.log_index),
+            known(node.applied_index),
+            known(node.lag),
+            heard(node),
+            build(node),
+            node.address.clone(),
+        ]
+    }));
+    let asked = format!(
+        "cluster {}{}, as node {} sees it{}",
+        status.cluster,
+        match status.cluster_id.as_str() {
+            "" => String::new(),
+            id => format!(" ({id})"),
+        },
+        status.node,
+        match (status.serving, status.leader) {
+            (true, _) => "",
+            _ if status.waits => ": it holds no data, and waits to be founded or added",
+            (false, None) => ": no leader is known",
+            (false, Some(_)) => ": no leader answers",
+        }
+    );
+    let memory = status.memory.map(|memory| memory_of(&memory));
+    let disk = status.disk.as_ref().map(|disk| low_disk(status.node, disk));
+    let clock = status.clock.and_then(|clock| clock_of(status.node, &clock));
+    let further = [memory, disk, clock].map(Option::unwrap_or_default).concat();
+    format!("{asked}\n{}{further}", output::table(&rows))
+}
+
+/// What is to be known of the leader's wall clock, as a further line. Nothing if a majority agrees with it.
+fn clock_of(node: u64, clock: &v1::ClockStatus) -> Option<String> {
+    let shows = date_and_time(clock.wall_ms);
+    if clock.believed {
+        let alone = "is the only voter: ids of a time go by its wall clock, which shows";
+        return clock.alone.then(|| format!("\nnode {node} {alone} {shows} UTC"));
+    }
+    let differs = match clock.ahead_ms {
+        Some(ms) => {
+            let way = if ms < 0 { "behind" } else { "ahead of" };
+            format!("{} {way} those of a majority", span(ms.unsigned_abs()))
+        }
+        None => "and those of a majority are not known".to_owned(),
+    };
+    let ids = match clock.makes_ids {
+        true => "the time of ids goes on without it",
+        false => "no ids of a time are made",
+    };
+    Some(format!("\nthe wall clock of node {node} shows {shows} UTC, {differs}: {ids}"))
+}
+
+/// That the disk of the node that answered is low, or those of too many voters are, as a further line; empty if not.
+fn low_disk(node: u64, disk: &v1::DiskSpace) -> String {
+    let mb = |bytes: u64| bytes >> 20;
+    if !disk.low {
+        return match disk.refuses_new_keys.as_str() {
+            "" => String::new(),
+            why => format!(
+                "\nthe voters whose disks have room are no majority: {why}; new keys and namespaces are refused"
+            ),
+        };
+    }
+    format!(
+        "\nthe disk of node {node} is nearly full: {} MB are free, the reserve is {} MB; new keys and namespaces are refused",
+        mb(disk.free_bytes.unwrap_or_default()),
+        mb(disk.reserve_bytes)
+    )
+}
+
+/// What the leader has in memory, as a further line.
+fn memory_of(memory: &v1::LeaderMemory) -> String {
+    let mb = |bytes: u64| bytes >> 20;
+    format!(
+        "\n{} keys in the leader's memory: {} MB of {} MB",
+        memory.keys,
+        mb(memory.bytes),
+        mb(memory.bytes_max)
+    )
+}
+
+#[cfg(test)]
+mod tests;

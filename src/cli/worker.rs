@@ -3,7 +3,10 @@
 use clap::{Args, Subcommand};
 use ratchet_client::api as v1;
 
-use super::{connection::Connection, date::date_and_time, exit::CommandError, output};
+use super::{
+    connection::Connection,
+    output::{self, CommandError, date_and_time},
+};
 
 /// A lease reaches ten seconds ahead of its leader's time. One that reaches so far was made under a wrong clock.
 const FAR_MS: u64 = 600_000;

@@ -1,14 +1,14 @@
 //! Raft: the group, its peers, its lease, and the state machine.
 //!
-//! Uses storage and the rooms below it. Openraft's types stay in here and in storage. Two invariants carry
+//! Uses storage and the modules below it. Openraft's types stay in here and in storage. Two invariants carry
 //! the promise: a chunk comes from the answer to this node's own proposal in its own term
 //! ([`Group::propose`]), and a lease rests on acknowledgements of the very messages that were answered
 //! ([`TermLease`]).
 //!
 //! The files, from the bottom up: `terms` and `lease/`; `network/` (to the peers) and [`StateMachine`];
-//! `group/`; `membership/`, `rpc/` (from the peers), [`watchdog`] and [`log_limit`].
+//! `group/`; `membership/`, `rpc/` (from the peers), and [`log_limit`].
 //!
-//! What openraft does not promise, and what this room does about it:
+//! What openraft does not promise, and what this module does about it:
 //!
 //! * *A restarted node forgets the lease that it granted.* If the store holds a vote, the caller of
 //!   [`Group::start`] keeps silent for one follower lease before the call.
@@ -19,7 +19,7 @@
 //! * *Openraft obeys every sender and every term.* Senders must be members, and a term may not be absurdly
 //!   high ([`Group::handle_rpc`]; `rpc/sender_check.rs`, `terms.rs`).
 //! * *Openraft panics if a peer's log gets shorter.* Such an answer is kept from it
-//!   (`network/acknowledged.rs`).
+//!   (`network/peer_state.rs`).
 //! * *A leadership transfer overrides leases, and an election can follow a vote that was granted while the
 //!   lease held.* The lease is void before Raft is told ([`Group::handle_rpc`], [`Group::transfer`]).
 //! * *Openraft knows no margin for drift.* The leader's lease is shorter than the followers'. Every message
@@ -27,7 +27,7 @@
 //! * *A watched state hides changes in between.* Everything is compared by term ([`Group::leadership`]).
 //! * *A membership is in force before a watcher hears of it.* The lease needs the majority of the proposed
 //!   voters from before the proposal ([`Group::change`]).
-//! * *Heartbeats go on while the disk hangs.* [`watchdog`] gives the leadership up.
+//! * *Heartbeats go on while the disk hangs.* [`Group::watch_disk`] gives the leadership up.
 //! * *A snapshot that cannot be built stops Raft.* None is built: a snapshot is a view of the table
 //!   ([`StateMachine`]), and the log is bounded by [`log_limit`].
 
@@ -39,7 +39,6 @@ mod network;
 mod rpc;
 mod state_machine;
 mod terms;
-pub mod watchdog;
 
 pub use group::{Group, GroupConfig, Leadership, ProposeError, Takeover, Voters};
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};

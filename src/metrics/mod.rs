@@ -6,9 +6,7 @@
 #[macro_use]
 mod declare;
 mod histogram;
-mod labelled;
 mod process;
-mod values;
 
 use std::sync::Arc;
 
@@ -22,12 +20,11 @@ use prometheus_client::{
 use tonic::Code;
 
 use crate::version;
+use declare::{Gauge, Seconds};
 
+pub use declare::{By, Counters, Label, PairCounters, PeerGauges, SecondsBy, whole};
 pub use histogram::{Histogram, Reading};
-pub use labelled::{By, Counters, Label, PairCounters, PeerGauges, SecondsBy};
 pub use process::PROCESS;
-pub use values::whole;
-use values::{Gauge, Seconds};
 
 label! {
     /// The door through which a client came.

@@ -11,8 +11,8 @@ use std::{
 pub use crate::allocator::FenceKind;
 
 use super::{
-    drop_in_tables,
     settings::{COUNT_MAX_MAX, TIME_MS_MAX, for_each_setting},
+    text_table,
 };
 use crate::{
     allocator::MemoryLimits,
@@ -236,10 +236,10 @@ impl Config {
             ("yuewen_types", &self.yuewen_types),
         ];
         for (field, table) in tables {
-            drop_in_tables::check_keys(field, table).map_err(error)?;
+            text_table::check_keys(field, table).map_err(error)?;
             self.check_http_for(field, !table.is_empty())?;
         }
-        drop_in_tables::check_braces("yuewen_types", &self.yuewen_types).map_err(error)?;
+        text_table::check_braces("yuewen_types", &self.yuewen_types).map_err(error)?;
         let snowflake = &self.leaf_snowflake;
         if !snowflake.is_empty() {
             self.check_http_for("leaf_snowflake", true)?;
@@ -247,7 +247,7 @@ impl Config {
                 error(format!("leaf_snowflake names no namespace: {invalid}"))
             })?;
         }
-        drop_in_tables::check_tokens(&self.tinyid_types, &self.tinyid_tokens).map_err(error)?;
+        text_table::check_tokens(&self.tinyid_types, &self.tinyid_tokens).map_err(error)?;
         if !self.tinyid_types.is_empty() && self.tinyid_segment > self.count_max {
             return Err(error(format!(
                 "tinyid_segment is {}; it must be at most count_max ({}): lower it, or raise count_max",

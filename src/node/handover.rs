@@ -7,16 +7,23 @@
 //! Invariant: a closed term is never opened again. Whatever fails on the way, this node hands out nothing more
 //! in that term, and sends no heartbeats until a later term has a leader.
 
+mod bequest;
+mod give_back;
+pub(super) mod leadership;
+pub(super) mod state;
+mod successor;
+
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use tokio::time::Instant;
 
+use self::{
+    bequest::{MemoryFate, Persistence},
+    state::{Handover, HandoverOutcome},
+};
 use super::{
-    bequest::MemoryFate,
-    current_handover::{Handover, HandoverOutcome},
-    leader_search::{Attempt, leader_of},
-    memory_stream::Persistence,
+    numbers::leader_search::{Attempt, leader_of},
     operations::{ANSWER_MARGIN, ByLeader},
     services::Handovers,
 };

@@ -1,6 +1,13 @@
 //! Ids with a shape: any node makes them, under worker ids that it holds. No hop to the leader, and for the time of a
 //! lease no majority. Those of formats without a worker come from the leader (`key_ids.rs`).
 
+pub(super) mod formats;
+mod key_ids;
+pub(super) mod key_queues;
+mod numbers;
+pub(super) mod request;
+pub(super) mod sources;
+
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
@@ -8,14 +15,13 @@ use ratchet_client::NotTaken;
 use ratchet_ids::{EncodeError, Fixed, Format, Wait};
 use tokio::time::{Instant, interval};
 
-use super::{
+use self::{
     formats::{ORDERS_MAX, id_format},
-    id_list::IdList,
-    id_request::{IDS_MAX, bytes_of, check, check_count, count_of, parameters_of},
-    id_sources::{Asking, LeaderLessor, Source},
-    leader_search::Failure,
-    message_parts::key_of,
-    refusals::no_namespace,
+    request::{IDS_MAX, IdList, bytes_of, check, check_count, count_of, parameters_of},
+    sources::{Asking, LeaderLessor, Source},
+};
+use super::{
+    numbers::{keys::key_of, leader_search::Failure, refused::no_namespace},
     request_memory::Reservation,
     services::Ids,
 };

@@ -7,8 +7,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Config, NodeContext, StartError,
-    recent_records::fill_recent_records,
-    rejoin,
+    handover::leadership::fill_recent_records,
+    members::rejoin,
     seams::{Addresses, FIRST_SET, Seams},
 };
 use crate::{
@@ -89,7 +89,7 @@ impl Node {
             addresses,
         };
         let (led, services) = (context.led.clone(), context.services.clone());
-        let watchdog = consensus::watchdog::watch(context.group.clone(), led.clock.clone());
+        let watchdog = context.group.clone().watch_disk(led.clock.clone());
         node.run_until_stopped("watchdog of the disk", watchdog);
         let bounding = consensus::log_limit::watch(context.group.clone());
         node.run_until_stopped("bounding the log", bounding);

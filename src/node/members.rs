@@ -2,15 +2,19 @@
 //!
 //! Invariant: a caller whose route is up to date costs two comparisons and nothing else.
 
+mod changes;
+mod formation;
+mod greeting;
+mod hello;
+pub(super) mod introductions;
+pub(super) mod rejoin;
+
 use std::sync::Arc;
 
 use futures::{Stream, stream};
 
-use super::{
-    introductions::{Introduction, this_build},
-    leader_search::leader_of,
-    services::Members,
-};
+use self::introductions::{Introduction, this_build};
+use super::{numbers::leader_search::leader_of, services::Members};
 use crate::{
     consensus::{Leadership, Voters},
     proto::{

@@ -1,23 +1,26 @@
-//! Namespaces, as the leader makes, changes, deletes and tells them.
+//! Namespaces, as the leader makes, changes, deletes and tells them, with their books.
+
+pub(super) mod listing;
 
 use tokio::time::Instant;
 
 use super::{
-    error::proposal_failed,
-    formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
-    leader_search::{Attempt, Failure},
+    ids::formats::{SequenceWish, check_sequence, for_new_namespace, hands_out_ids, id_format},
+    numbers::{
+        leader_search::{Attempt, Failure},
+        refused::{check_namespace, failed, low_disk, namespace_named},
+    },
     operations::{ByLeader, NUMBERS_BYTES},
-    refusals::{check_namespace, namespace_named},
-    refused_keys::low_disk,
+    seams::proposal_failed,
     services::{Leader, Namespaces},
 };
 use crate::{
-    allocator::Term,
+    allocator::{Term, read_books},
     proto::{Refusal, refusal, v1},
     sequence::{
-        Command, InvalidNamespace, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
-        NamespaceRefused, Outcome, check_description, check_limits, check_section_size,
-        check_steps,
+        Command, DAYS_KEPT, DayBooks, InvalidNamespace, KeyKind, Namespace, NamespaceChange,
+        NamespaceConfig, NamespaceRefused, Outcome, check_description, check_limits,
+        check_section_size, check_steps,
     },
 };
 
@@ -276,5 +279,55 @@ fn to_wire(namespace: &Namespace) -> v1::Namespace {
         gapless: config.gapless,
         request_id_optional: config.request_id_optional,
         format: config.format.clone(),
+    }
+}
+
+// The books of a namespace: what was handed out and skipped on each day, told by the leader.
+
+/// About how many bytes a day's books have as a message and encoded.
+const DAY_BYTES: usize = 512;
+
+impl ByLeader for v1::GapsRequest {
+    type Service = Namespaces;
+
+    async fn carry_out(
+        self, namespaces: &Namespaces, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::GapsResponse> {
+        let days = self.days;
+        if days > DAYS_KEPT {
+            return Err(refusal!(
+                InvalidRequest,
+                "days is {days}; the books of {DAYS_KEPT} days are kept: give at most so many, or 0 for all"
+            )
+            .into());
+        }
+        let namespace = namespace_named(&namespaces.group, &self.namespace)?;
+        if let Some(format) = &namespace.config.format {
+            return Err(hands_out_ids(&namespace, format).into());
+        }
+        let books = read_books(term, &namespace, days, deadline).await;
+        let books = books.map_err(|error| failed(error, &namespace, term, 0))?;
+        Ok(v1::GapsResponse { days: books.into_iter().map(of_day).collect() })
+    }
+
+    fn answer_bytes(&self, _: &Namespaces) -> usize {
+        DAYS_KEPT as usize * DAY_BYTES
+    }
+}
+
+fn of_day((day, books): (u32, DayBooks)) -> v1::GapsOfDay {
+    let skipped = [
+        ("leader_change", books.leader_change),
+        ("shared_section", books.shared_section),
+        ("fence", books.fence),
+        ("deadline", books.deadline),
+        ("floor", books.floor),
+    ];
+    v1::GapsOfDay {
+        day,
+        handed_out: books.handed_out,
+        skipped: skipped
+            .map(|(cause, numbers)| v1::Skipped { cause: cause.to_owned(), numbers })
+            .to_vec(),
     }
 }

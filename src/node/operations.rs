@@ -1,5 +1,5 @@
 //! Operations: what is asked for in one message that has one answer, and is carried out by the leader or by the node that is
-//! asked. Numbers have a way of their own (`serve.rs`).
+//! asked. Numbers have a way of their own (`numbers.rs`).
 //!
 //! A message keeps its bytes on the way to the leader, so that what a newer client sends is not lost. `proto` says what each
 //! operation is; who carries it out implements [`ByLeader`] or [`ByAskedNode`] for its request.
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     callers::Caller,
-    leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
+    numbers::leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
     request_memory::Reservation,
     services::{
         Founding, Handovers, Leader, LeaderIds, Members, Namespaces, OperationServices, Status,

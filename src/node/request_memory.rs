@@ -4,7 +4,7 @@
 //! request is counted when it has to wait. If it is refused then, the numbers that it has taken (under the
 //! `quorum` fence, for some of its keys, or for the first 1 024 of many) are skipped, and counted as such.
 //!
-//! Invariant: everything counted stays within one limit for the node, for all callers and doors together, and what the
+//! Invariant: everything counted stays within one limit for the node, for all callers and interfaces together, and what the
 //! callers of one address hold within their share of it (`callers.rs`).
 
 use std::sync::Arc;

@@ -1,11 +1,14 @@
-//! What a node is started with besides its configuration.
+//! What a node is started with besides its configuration, and why it did not start or had to stop.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use super::config::ConfigError;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::Transport,
-    storage::StoreOptions,
+    consensus::{ProposeError, Transport},
+    proto::{Refusal, refusal},
+    storage::{StoreError, StoreOptions},
+    tasks::Fault,
 };
 
 /// The one set that a cluster has for now.
@@ -26,7 +29,7 @@ pub struct Seams {
 }
 
 impl Seams {
-    /// The real clock and disk, and this transport. `Default`, with that of production, is in `server/peer_client.rs`.
+    /// The real clock and disk, and this transport. `Default`, with that of production, is in `server/peer/client.rs`.
     pub fn real(transport: Arc<dyn Transport>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(BootClock);
         Seams {
@@ -51,4 +54,47 @@ pub struct Addresses {
     pub http: Option<SocketAddr>,
     /// For Redis clients.
     pub resp: Option<SocketAddr>,
+}
+
+// Why a node did not start, or had to stop; and what a caller is told of a proposal that failed.
+
+/// Why a node did not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data directory cannot be used or trusted.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An address cannot be listened on.
+    #[error(
+        "cannot listen on {field} {address}: {source}; stop what listens there or choose another"
+    )]
+    Listen {
+        /// The configuration's field.
+        field: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// It ran, and had to stop.
+    #[error(transparent)]
+    Stopped(#[from] Fault),
+    /// The runtime failed.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// What a caller is told of a proposal that failed.
+pub fn proposal_failed(error: ProposeError) -> Refusal {
+    match error {
+        ProposeError::Refused(why) => refusal!(WrongState, "{why}"),
+        ProposeError::NotLeader(_) => refusal!(NoLeader, "{error}; ask again"),
+        other => refusal!(
+            OutcomeUnknown,
+            "{other}; whether it takes effect is unknown: look before you ask again"
+        ),
+    }
 }

@@ -10,21 +10,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Config, Forwarder,
-    awaited_answer::AwaitedAnswer,
     callers::Callers,
-    current_handover::CurrentHandover,
-    dates::Dates,
-    founding_claim::FoundingClaim,
-    held_inheritance::HeldInheritance,
-    id_sources::IdSources,
-    ids_time::IdsTime,
-    introductions::{Advertised, Introductions},
-    key_queues::KeyQueues,
-    key_times::KeyTimes,
-    recent_activity::Activity,
+    handover::state::{AwaitedAnswer, CurrentHandover, HeldInheritance},
+    ids::{
+        key_queues::{Dates, KeyQueues, KeyTimes},
+        sources::IdSources,
+    },
+    members::introductions::{Advertised, FoundingClaim, Introductions},
     request_memory::RequestMemory,
     seams::{Addresses, Seams},
-    worker_desk::WorkerDesk,
+    status::recent_activity::Activity,
+    workers::{desk::WorkerDesk, ids_time::IdsTime},
 };
 use crate::{
     allocator::Term,

@@ -1,14 +1,20 @@
-//! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader.
+//! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader; and what a wrong clock does
+//! to them.
+
+pub(super) mod desk;
+pub(super) mod ids_time;
 
 use tokio::time::{Instant, timeout_at};
 
+use self::desk::{AHEAD_MS, Served, Wanted};
 use super::{
-    formats::{WorkerIds, leases_of, worker_ids},
-    leader_search::{Attempt, NoAnswer},
+    ids::formats::{WorkerIds, leases_of, worker_ids},
+    numbers::{
+        leader_search::{Attempt, NoAnswer},
+        refused::namespace_named,
+    },
     operations::ByLeader,
-    refusals::namespace_named,
     services::LeaderIds,
-    worker_desk::{Served, Wanted},
 };
 use crate::{
     allocator::Term,
@@ -118,7 +124,7 @@ impl LeaderIds {
     ///
     /// # Errors
     /// DEADLINE_EXCEEDED if it is not known in time.
-    pub(super) async fn ask_for_worker(
+    async fn ask_for_worker(
         &self, term: &Term, ids: &WorkerIds, wanted: Wanted, deadline: Instant,
     ) -> Result<Served, Refusal> {
         let asking = self.desk.ask(term.lease(), ids.namespace, wanted);
@@ -145,7 +151,7 @@ impl LeaderIds {
 }
 
 /// Why a caller did not get what it wanted.
-pub(super) fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> NoAnswer {
+fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> NoAnswer {
     let name = &ids.name;
     NoAnswer::Refused(match served {
         Err(refusal) => refusal,
@@ -201,7 +207,7 @@ fn check_holder(holder: &str) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn check_worker(worker: u32, ids: &WorkerIds) -> Result<u32, Refusal> {
+fn check_worker(worker: u32, ids: &WorkerIds) -> Result<u32, Refusal> {
     match worker < ids.workers {
         true => Ok(worker),
         false => Err(refusal!(
@@ -220,5 +226,94 @@ fn listed((worker, lease): (u32, WorkerRecord)) -> v1::Worker {
         from_ms: lease.from_ms,
         ceiling_ms: lease.ceiling_ms,
         written_ms: lease.written_ms,
+    }
+}
+
+// Takes a time back that was logged under a wrong clock: the lease of a worker id that reaches years ahead, or a date.
+//
+// What is checked: this leader's own clock is believed; the lease is the one that the caller means, and reaches
+// further ahead than any leader with a right clock would have let it. It ends above all that such leaders may have
+// granted. What cannot be checked, the caller answers for: that nobody makes ids under the lease any more, and that
+// ids with the wrong times, which exist, may be made again when those times have come.
+
+impl ByLeader for v1::TakeWorkerBackRequest {
+    type Service = LeaderIds;
+
+    async fn carry_out(
+        self, leader: &LeaderIds, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::TakeWorkerBackResponse> {
+        let ids = leases_of(namespace_named(&leader.group, &self.namespace)?)?;
+        check_worker(self.worker, &ids)?;
+        let to_ms = leader.end_of_lease(term, &ids, &self)?;
+        let (worker, ceiling_ms) = (self.worker, self.ceiling_ms);
+        let wanted = Wanted::TakeBack { worker, ceiling_ms, to_ms };
+        let served = {
+            // Nobody learns the date that is taken back meanwhile.
+            let asking = leader.dates.asking(ids.namespace);
+            let _asking = timeout_at(deadline, asking.lock()).await.map_err(|_| {
+                refusal!(
+                    DeadlineExceeded,
+                    "namespace {:?}: others asked for its date until the deadline, and nothing was taken back; ask again",
+                    ids.name
+                )
+            })?;
+            // Not later: the entry may be under way when the caller leaves. Who comes then asks the log behind that entry.
+            leader.dates.forget(ids.namespace);
+            leader.ask_for_worker(term, &ids, wanted, deadline).await
+        };
+        match served {
+            Ok(Served::Done(_, WorkerAnswer::Leased(lease))) => {
+                let namespace = &ids.name;
+                tracing::warn!(namespace, worker, ceiling_ms, to_ms, "a lease was taken back");
+                let now_ms = leader.time.shown_ms();
+                Ok(v1::TakeWorkerBackResponse { ceiling_ms: lease.ceiling_ms, now_ms })
+            }
+            Ok(Served::Done(_, WorkerAnswer::Lost)) => Err(refusal!(
+                WrongState,
+                "worker id {worker} of namespace {:?} has no lease with the ceiling {ceiling_ms} any more; see: ratchet \
+                 worker list {}",
+                ids.name,
+                ids.name
+            )
+            .into()),
+            served => Err(not_served(served, &ids, 0)),
+        }
+    }
+}
+
+impl LeaderIds {
+    /// Where a lease that is taken back ends.
+    fn end_of_lease(
+        &self, term: &Term, ids: &WorkerIds, asked: &v1::TakeWorkerBackRequest,
+    ) -> Result<u64, Refusal> {
+        if !asked.vouched {
+            return Err(refusal!(
+                WrongState,
+                "namespace {:?}: a lease is taken back only if you vouch for it that nobody makes ids under it any more, and \
+                 that ids with times above its new end may be made again when those times have come: --vouch",
+                ids.name
+            ));
+        }
+        let now_ms = self.time.now_ms(term.term())?;
+        let apart_ms = self.config.clock_apart_max_ms;
+        // Two leaders whose clocks are believed are at most so far from one another.
+        let right_ms = now_ms.saturating_add(apart_ms.saturating_mul(2));
+        let (to_ms, least_ms) = match &ids.date {
+            Some(format) => (format.day_of(now_ms), right_ms),
+            None => {
+                let granted_ms = right_ms.saturating_add(AHEAD_MS);
+                (granted_ms, granted_ms)
+            }
+        };
+        match asked.ceiling_ms > least_ms {
+            true => Ok(to_ms),
+            false => Err(refusal!(
+                WrongState,
+                "namespace {:?}: a lease with the ceiling {} does not reach further ahead than right clocks let it (to \
+                 {least_ms}, and it is {now_ms}); wait until the time has passed it",
+                ids.name,
+                asked.ceiling_ms
+            )),
+        }
     }
 }

@@ -9,16 +9,16 @@
 use std::collections::BTreeSet;
 
 use super::{
+    books::{Booked, DAYS_KEPT, DayBooks, day_of},
     command::{Bump, Bumped, Command, Outcome, Trim},
-    day_books::{Booked, DAYS_KEPT, DayBooks, day_of},
     ids::{NamespaceId, SectionId},
     ledger::{Ledger, LedgerRefused},
-    namespace_life::{self, NamespaceTable},
+    namespace_life::{self, NamespaceTable, WorkerTable},
     progression::Progression,
-    request_book::{self, Remembered, Remembering, RequestTable},
+    request_book::{
+        self, MessagePart, NoRoom, PartTaken, Remembered, Remembering, RequestTable, Taken, Used,
+    },
     section::{Exhausted, SectionRecord},
-    take::{MessagePart, NoRoom, PartTaken, Taken, Used},
-    worker_leases::{self, WorkerTable},
 };
 use crate::planted_bugs::{Bug, is_planted};
 
@@ -126,7 +126,7 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             })
         }
         Command::Workers { asks, now_ms } => {
-            worker_leases::apply_asks(table, asks, *now_ms).map(Outcome::Workers)
+            namespace_life::apply_asks(table, asks, *now_ms).map(Outcome::Workers)
         }
         Command::NameCluster(id) => {
             namespace_life::name_cluster(table, *id).map(|()| Outcome::None)

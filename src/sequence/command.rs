@@ -7,15 +7,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    day_books::Lost,
+    books::{Lost, Tombstone},
     ids::{ClusterId, NodeId, SectionId},
     ledger::{Bequest, LedgerRefused, MemoryDigest},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
-    namespace_change::NamespaceChange,
-    request_book::Remembering,
+    namespace_limits::NamespaceChange,
+    request_book::{MessagePart, NoRoom, PartTaken, Remembering},
     section::{Chunk, Raise},
-    take::{MessagePart, NoRoom, PartTaken},
-    tombstone::Tombstone,
     workers::{WorkerAnswer, WorkerAsk},
 };
 

@@ -1,10 +1,14 @@
-//! The connections of a port that speaks HTTP: closes idle ones, and ends the others gracefully when the node stops. Those
-//! of HTTP/1 are in `http1.rs`.
-//!
-//! Invariant: a silent connection is closed within the limits below.
+//! The sockets of a node and the connections of its ports for HTTP: idle ones are closed, the others end gracefully
+//! when the node stops.
+
+pub(super) mod calls;
+mod patient_socket;
+pub(super) mod places;
+pub(super) mod unfinished;
 
 use std::{
     io::{self, Cursor},
+    net::SocketAddr,
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -12,6 +16,7 @@ use std::{
 
 use hyper::{Request, body::Incoming, server::conn::http2::Builder, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -20,14 +25,18 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{
-    accept::{Limits, accept},
+use self::{
     calls::{Answering, SHUTDOWN_TIME_MAX, answered},
-    http1,
-    patient_socket::Times,
-    places::Place,
-    unread::ReadInTime,
+    patient_socket::{ReadInTime, Times},
+    places::{Limits, Place, accept},
 };
+use crate::node::{Addresses, Config, StartError, config::ConfigError};
+
+// The connections of a port that speaks HTTP: closes idle ones, and ends the others gracefully when the node stops.
+// Those of HTTP/1 are in `patient_socket.rs`.
+//
+// Invariant: a silent connection is closed within the limits below.
+
 /// How many calls of one connection may be in progress, and how many bytes of the headers of a call there may be. Further calls
 /// wait at the client. A peer merges what its clients ask for, and its headers are short: anybody may open connections there.
 const CLIENT_CALLS: [u32; 2] = [1_024, 8 << 10];
@@ -88,7 +97,7 @@ pub async fn serve<S: Answering>(
         Protocol::Http1 => {
             let serve = |stream, place: Arc<Place>| {
                 let (service, stop) = (service(&place, &stream), of_connection.clone());
-                http1::serve(stream, service, place, Times::with_idle(idle), stop)
+                patient_socket::serve(stream, service, place, Times::with_idle(idle), stop)
             };
             accept(listener, limits, stop, serve).await;
         }
@@ -178,4 +187,116 @@ async fn read_preface(stream: TcpStream) -> Result<impl AsyncRead + AsyncWrite +
         return Err("the other end does not speak HTTP/2".to_owned());
     }
     Ok(tokio::io::join(Cursor::new(read).chain(reading), writing))
+}
+
+// The sockets that a node listens on, bound before anything else starts.
+
+/// A listener for each port.
+pub struct Listeners {
+    pub client: TcpListener,
+    pub peer: TcpListener,
+    pub metrics: Option<TcpListener>,
+    pub http: Option<TcpListener>,
+    pub resp: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Binds the addresses of the configuration.
+    ///
+    /// # Errors
+    /// [`StartError::Listen`] if an address is in use or not this machine's. It names the setting.
+    pub async fn bind(config: &Config) -> Result<Listeners, StartError> {
+        Ok(Listeners {
+            client: bind("listen", config.listen).await?,
+            peer: bind("peer_listen", config.peer_listen).await?,
+            metrics: bind_if_wanted("metrics_listen", config.metrics_listen).await?,
+            http: bind_if_wanted("http_listen", config.http_listen).await?,
+            resp: bind_if_wanted("resp_listen", config.resp_listen).await?,
+        })
+    }
+
+    /// The addresses that were bound; a configured port 0 has become a real one.
+    ///
+    /// # Errors
+    /// If the system cannot tell the address of a socket.
+    pub fn addresses(&self) -> std::io::Result<Addresses> {
+        Ok(Addresses {
+            client: self.client.local_addr()?,
+            peer: self.peer.local_addr()?,
+            metrics: address_of(self.metrics.as_ref())?,
+            http: address_of(self.http.as_ref())?,
+            resp: address_of(self.resp.as_ref())?,
+        })
+    }
+}
+
+fn address_of(listener: Option<&TcpListener>) -> std::io::Result<Option<SocketAddr>> {
+    listener.map(TcpListener::local_addr).transpose()
+}
+
+async fn bind_if_wanted(
+    field: &'static str, address: Option<SocketAddr>,
+) -> Result<Option<TcpListener>, StartError> {
+    match address {
+        Some(address) => bind(field, address).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn bind(field: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { field, address, source })
+}
+
+// The limit on client connections that follows from the process's limit on file descriptors.
+//
+// Invariant: `RESERVED` descriptors stay free for the disk and the peers. However many clients connect,
+// the node can open its log.
+
+/// The descriptors that the node needs besides those of clients: RocksDB's files (256 at most), the
+/// connections to and from peers, the metrics port, snapshots, and standard streams and the like.
+const RESERVED: u64 = 512;
+/// The least number of client connections that makes a node useful.
+const CLIENTS_MIN: u64 = 64;
+
+/// How many client connections may be open at a time: `client_connections_max`, or fewer if the process may
+/// not open as many files. Raises the process's own limit first.
+///
+/// # Errors
+/// [`ConfigError`] if fewer than [`CLIENTS_MIN`] descriptors are left for clients.
+pub fn client_connections(config: &Config) -> Result<u64, StartError> {
+    let files_max = files_max();
+    let left = files_max.saturating_sub(RESERVED);
+    if left < CLIENTS_MIN {
+        return Err(ConfigError(format!(
+            "the process may open {files_max} files; a node needs {RESERVED} for its disk and its \
+             peers, and at least {CLIENTS_MIN} for clients; raise the limit with ulimit -n, or with \
+             LimitNOFILE= in a systemd unit"
+        ))
+        .into());
+    }
+    let clients = config.client_connections_max.min(left);
+    if clients < config.client_connections_max {
+        tracing::warn!(
+            files_max,
+            client_connections_max = config.client_connections_max,
+            "only {clients} client connections are possible: the process may open no more files, and \
+             {RESERVED} are reserved for the disk and the peers; raise the limit with ulimit -n, or \
+             with LimitNOFILE= in a systemd unit"
+        );
+    } else {
+        tracing::info!(files_max, "up to {clients} client connections are possible");
+    }
+    Ok(clients)
+}
+
+/// How many files the process may open, after its soft limit was raised to the hard one. The soft limit is
+/// low by default only for the sake of programs that use select(2).
+fn files_max() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: maximum, maximum };
+    let taken = match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => maximum,
+        Err(_) => current,
+    };
+    taken.unwrap_or(u64::MAX)
 }

@@ -1,29 +1,23 @@
-//! The door for HTTP: numbers, namespaces, members and the status, in JSON; a status page; and the forms of other id
+//! The interface for HTTP: numbers, namespaces, members and the status, in JSON; a status page; and the forms of other id
 //! generators.
 //!
-//! From a socket to a number: `addressed.rs` refuses what is meant for another cluster, and `foreign_page.rs` what another
-//! site's page asks for. `request.rs` reads the deadline and the path. `operations.rs` has the routes of what `proto` describes for
-//! HTTP (`google.api.http`): `asked.rs` makes a request the same message as gRPC's, `body.rs` reads a body within its limits,
-//! `serve.rs` has the message answered, and `problem.rs` tells what went wrong. `export.rs` streams what this node knows if it
-//! leads. `drop_in.rs` answers clients of other id generators in the form that they know. `page.rs` is the status page, and
-//! `openapi.rs` describes the API.
+//! From a socket to a number: `request.rs` refuses what is meant for another cluster, reads the deadline, the path, and the body
+//! within its limits, and makes the same message of them as gRPC's. `foreign_page.rs` refuses what another site's page asks for.
+//! `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and has the messages answered.
+//! `problem.rs` tells what went wrong. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers clients of
+//! other id generators in the form that they know. `page.rs` is the status page, and `openapi.rs` describes the API.
 //!
 //! Invariant: a number of 64 bits is written as a string unless the caller knows no other form. In JavaScript, and wherever else
 //! numbers are floating, those above 2^53 would be rounded.
 
-mod addressed;
-mod asked;
-mod body;
 mod drop_in;
+mod endpoints;
 mod export;
 pub mod foreign_page;
-mod no_route;
 mod openapi;
-mod operations;
 mod page;
 mod problem;
 mod request;
-mod serve;
 
 use std::sync::Arc;
 
@@ -36,13 +30,11 @@ use axum::{
     routing::get,
 };
 
-use body::uncacheable;
-use drop_in::yuewen;
-use no_route::{nothing_here, other_method};
-use request::{Due, Node};
-use serve::{count, timed};
-
 use crate::node::NodeContext;
+use drop_in::yuewen;
+use endpoints::{count, timed};
+use problem::{nothing_here, other_method};
+use request::{Due, Node, uncacheable};
 
 pub use page::Live;
 
@@ -65,15 +57,15 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .layer(map_request_with_state(context.clone(), foreign_page::refuse))
-        .layer(map_request_with_state(context.clone(), addressed::refuse))
-        .layer(map_response_with_state(context.clone(), addressed::name))
+        .layer(map_request_with_state(context.clone(), request::refuse))
+        .layer(map_response_with_state(context.clone(), request::name))
         .layer(map_response_with_state(context.clone(), count))
         .with_state(context)
 }
 
 /// The routes that the description of the API names.
 fn api() -> Router<Arc<NodeContext>> {
-    let routes = operations::routes();
+    let routes = endpoints::routes();
     let routes = routes.route("/v1/namespaces/{namespace}/export", get(export::export));
     // Nobody may give the answers of these routes again: the next one is another.
     routes.layer(map_response(async |answer: Response| uncacheable(answer)))

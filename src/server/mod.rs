@@ -1,56 +1,31 @@
-//! The doors of a node: gRPC, HTTP and RESP for clients, the peer protocol, and HTTP for Prometheus and probes. They
+//! The interfaces of a node: gRPC, HTTP and RESP for clients, the peer protocol, and HTTP for Prometheus and probes. They
 //! make messages of the public API out of what callers send, have the node answer them, and contain no logic of their own.
 //!
 //! From a socket to a number:
 //!
-//! 1. `listeners.rs` binds the ports. `accept.rs` accepts a connection, if `places.rs` has room for it. `connections.rs`
-//!    serves the calls of an HTTP connection; `calls.rs` knows when it is idle.
-//! 2. `addressee.rs` refuses what is meant for another cluster. `unfinished.rs` limits the memory of a message that arrives in
-//!    parts, and `peer_body.rs` what strangers send to the peer port; `arrival.rs` knows when either is late. The gRPC library
-//!    decodes the whole message and calls a method of a service: `sequencer.rs` for `Next` and `Current`, `stream.rs` for
-//!    `NextMany`, `ids.rs`, `health.rs`, `peer.rs`, and `forwarded.rs` for what followers forward.
-//! 3. The service reads the deadline (`deadline.rs`), has the message checked (`Asked`), and calls `Leader::serve` of
+//! 1. `connections.rs` binds the ports, and serves the calls of an HTTP connection; `connections/calls.rs` knows when it is
+//!    idle. `connections/places.rs` accepts a connection, if there is room for it.
+//! 2. `metadata.rs` refuses what is meant for another cluster. `connections/unfinished.rs` limits the memory of a message
+//!    that arrives in parts, and `peer/body.rs` what strangers send to the peer port; both know when it is late. The
+//!    gRPC library decodes the whole message and calls a method of a service: `grpc/sequencer.rs` for `Next` and `Current`,
+//!    `grpc/next_many.rs` for `NextMany`, `grpc/ids.rs`, `grpc.rs` for the health, `peer.rs`, and `peer/forwarded.rs` for
+//!    what followers forward.
+//! 3. The service reads the deadline (`metadata.rs`), has the message checked (`Asked`), and calls `Leader::serve` of
 //!    [`crate::node`]. The node answers, or asks the leader. The methods that `proto` calls served by the leader or the asked
-//!    node have no service: `operations.rs` passes their messages on as they are.
-//! 4. The answer is a message. A failure becomes a gRPC status and is counted (`errors.rs`).
+//!    node have no service: `grpc/ids.rs` passes their messages on as they are.
+//! 4. The answer is a message. A failure becomes a gRPC status and is counted (`grpc.rs`).
 //!
 //! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages.
 //!
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 
-mod accept;
-mod addressee;
-mod arrival;
-mod calls;
 mod connections;
-mod deadline;
-mod descriptors;
-mod errors;
-mod export;
-mod forwarded;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
-mod health;
-mod held;
+mod grpc;
 mod http;
-mod http1;
-mod ids;
-mod inspected_body;
-mod listeners;
-mod made_ids;
+mod metadata;
 mod metrics;
-mod operations;
-mod patient_socket;
 mod peer;
-mod peer_body;
-mod peer_client;
-mod places;
 mod resp;
-mod sequencer;
-mod services;
-mod stream;
-mod unfinished;
-mod unread;
 mod written;
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
@@ -60,18 +35,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tonic::service::{LayerExt, Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tower::Layer;
-
-use accept::Limits;
-use addressee::Addressed;
-use connections::{Protocol, serve};
-use held::holding;
-use listeners::Listeners;
-pub use operations::Raw;
-use peer_body::{PeerMemory, from_peers};
-pub use peer_client::GrpcTransport;
-use places::WhenFull;
-pub use services::Services;
-use unfinished::{CLIENT_MESSAGE_BYTES_MAX, metered};
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
@@ -83,6 +46,17 @@ use crate::{
         v1::{ids_server::IdsServer, sequencer_server::SequencerServer},
     },
 };
+use connections::{
+    Listeners, Protocol,
+    calls::holding,
+    places::{Limits, WhenFull},
+    serve,
+    unfinished::{CLIENT_MESSAGE_BYTES_MAX, metered},
+};
+pub use grpc::{Services, ids::Raw};
+use metadata::Addressed;
+use peer::body::{PeerMemory, from_peers};
+pub use peer::client::GrpcTransport;
 
 /// How many connections the peer port has. Each peer opens up to three, and keeps them: those of strangers make room.
 const PEER_CONNECTIONS_MAX: u64 = 128;
@@ -96,7 +70,7 @@ const METRICS_CONNECTIONS_MAX: u64 = 32;
 /// or the node cannot start on its data directory.
 pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError> {
     config.check()?;
-    config.client_connections_max = descriptors::client_connections(&config)?;
+    config.client_connections_max = connections::client_connections(&config)?;
     // Bound first, so that an address in use is found before the data directory is created. Connections wait
     // until the ports are served below.
     let listeners = Listeners::bind(&config).await?;
@@ -133,7 +107,7 @@ impl Services {
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
         let routes = metered(routes, self.context.request_memory.clone(), patience);
         let routes = Addressed::new(routes, self.context.clone());
-        let routes = errors::counting(self.context.metrics.clone()).layer(routes);
+        let routes = grpc::counting(self.context.metrics.clone()).layer(routes);
         serve(listener, |_, _| routes.clone(), Protocol::Http2, limits, self.stop).await;
     }
 
@@ -177,7 +151,7 @@ impl Services {
         .add_service(HealthServer::new(self.clone()))
         .add_service(described.named_layer(reflection().build_v1()?))
         .add_service(described.named_layer(reflection().build_v1alpha()?));
-        let operations = operations::routes(&self.context);
+        let operations = grpc::ids::routes(&self.context);
         Ok(Routes::from(routes.into_axum_router().merge(operations)))
     }
 
@@ -233,5 +207,25 @@ impl Services {
             connections: Gauge::default(),
             refused: Counter::default(),
         }
+    }
+}
+
+/// The interface for the fuzz targets: what parses the bytes of callers. Builds without the feature `fuzzing` do not have it.
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing {
+    use std::sync::Arc;
+
+    use tokio_util::sync::CancellationToken;
+
+    pub use super::{
+        resp::fuzzing::*,
+        written::{integer, key},
+    };
+    use crate::node::NodeContext;
+
+    /// The routes of the port for HTTP.
+    pub fn http_routes(context: Arc<NodeContext>) -> axum::Router {
+        let live = super::http::Live::new(CancellationToken::new());
+        super::http::routes(context, live)
     }
 }

@@ -1,13 +1,18 @@
 //! `ratchet.peer.v1.Peer`: Raft's messages, greetings and snapshots. Requests that followers forward are
-//! answered in [`super::forwarded`].
+//! answered in [`self::forwarded`].
 //!
 //! The simulator calls [`Services`] without a network, so its methods take any stream.
+
+pub(super) mod body;
+pub(super) mod client;
+mod forwarded;
 
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt, stream::BoxStream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{forwarded, held::response, peer_body::PeerMemory, services::Services};
+use self::body::PeerMemory;
+use super::{connections::calls::response, grpc::Services};
 use crate::{
     consensus::{Group, RaftRpc},
     proto::{

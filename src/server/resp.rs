@@ -1,8 +1,8 @@
-//! The door for Redis clients: RESP2 and RESP3 over TCP. A key is written as namespace:key, and INCR takes its next
+//! The interface for Redis clients: RESP2 and RESP3 over TCP. A key is written as namespace:key, and INCR takes its next
 //! number.
 //!
 //! From a socket to a number: `connection.rs` reads what has arrived, `reader.rs` finds the commands in it, `table.rs`
-//! knows them, `session.rs` has each answered in its order, `run.rs` takes numbers from the node, and `replies.rs`
+//! knows them, `session.rs` has each answered in its order, `key.rs` takes numbers from the node, and `replies.rs`
 //! writes the replies.
 //!
 //! Invariant: everything that one read of the socket brought is answered before the next read. So a client that does
@@ -12,15 +12,10 @@ mod cluster;
 mod connection;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod ids;
-mod info;
 mod key;
 mod reader;
-mod refused;
 mod replies;
-mod run;
 mod session;
-mod set;
 mod table;
 
 use std::sync::{
@@ -31,7 +26,7 @@ use std::sync::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::accept::{Limits, accept};
+use super::connections::places::{Limits, accept};
 use crate::node::NodeContext;
 
 /// Serves the connections of `listener` until `stop`.

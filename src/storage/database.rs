@@ -21,12 +21,11 @@ use serde::de::DeserializeOwned;
 
 use super::{
     codec::{self, CodecError},
-    directories::Directories,
-    error::StoreError,
+    data_dir::Directories,
+    error::{self, StoreError},
     free_space::FreeSpace,
     layout::Family,
     options::{StoreOptions, UnsyncedWrites},
-    release,
 };
 
 /// With 10 bits, one lookup in a hundred reads a block of a file that does not hold the key.
@@ -206,7 +205,7 @@ impl Database {
         &self, family: Family, key: &[u8], bytes: &[u8],
     ) -> Result<T, StoreError> {
         codec::decode_record(bytes).map_err(|error| match &error {
-            CodecError::Version(found) => release::unknown_format(
+            CodecError::Version(found) => error::unknown_format(
                 self.record(family, key),
                 &Self::path(&self.dir),
                 (*found).into(),

@@ -9,72 +9,58 @@
 //! The files form a line: each uses only files that stand below it.
 //!
 //! - `recovery`: makes a cluster of one out of the data directory of one surviving node.
-//! - `applied`: the applied table as the state machine writes it.
-//! - `reclaim`: frees the space of deleted namespaces.
+//! - `applied`: the applied table as the state machine writes it, and the space of deleted namespaces.
 //! - `snapshot`: a table on its way from node to node: format, sending, arriving.
-//! - `log`: Raft's log and hard state of one set, for reading (`log/reader`) and writing.
+//! - `log`: Raft's log and hard state of one set, for reading and writing.
+//! - `table`: the records of a table: how far it is, generations, namespaces, reads, changes.
 //! - `store`: opens the data directory of a node and holds its database and its writer.
 //! - `writer`: the one thread that writes logs and votes, with one fsync for all that wait.
-//! - `recovery_record`: what a recovery did, and the record of one that was cut short.
-//! - `identity`: whose data directory it is: the file `NODE` and a record in the database.
-//! - `data_dir`: which files a data directory may hold, and the lock on it.
-//! - `table`: the records of a table: how far it is, generations, namespaces, reads, changes.
+//! - `identity`: whose data directory it is: the file `NODE` and a record in the database; and what a recovery did to it.
 //! - `database`: the RocksDB database: options, reads, batches, errors.
-//! - `directories`: creates directories and renames files so that a power cut does not lose them.
-//! - `options`: what a store is given from outside, with the seams for tests.
-//! - `blocking`: where blocking work runs.
+//! - `options`: what a store is given from outside, with the seams for tests, and where blocking work runs.
 //! - `free_space`: measures the disk, and keeps a reserve of it.
-//! - `spare`: the file that holds the space to open the database on a full disk.
-//! - `raft_types`: openraft's types as this product uses them, on the runtime of `raft_runtime`.
+//! - `data_dir`: which files a data directory may hold, the lock on it, names that outlive a power cut, and the file that
+//!   holds the space to open the database on a full disk.
+//! - `raft_types`: openraft's types as this product uses them, and the runtime of Raft.
 //! - `layout`: the column families and the keys in them.
 //! - `codec`: how values become bytes.
-//! - `release`: the error for a format that this release does not read.
-//! - `error`: what can go wrong, and what to do about it.
+//! - `error`: what can go wrong, and what to do about it; formats that this release does not read.
 
 mod applied;
-mod blocking;
 pub mod codec;
 mod data_dir;
 mod database;
-mod directories;
 mod error;
-mod export;
 mod free_space;
 mod identity;
 mod layout;
 mod log;
 mod options;
-mod raft_runtime;
 mod raft_types;
-mod reclaim;
 mod recovery;
-mod recovery_record;
-mod release;
 mod snapshot;
-mod spare;
 mod store;
 mod table;
 mod writer;
 
 pub use applied::AppliedTable;
-pub use blocking::BlockingExecutor;
 pub use error::{StoreError, replacing};
-pub use export::{CEILINGS_HELD, Ceilings, CeilingsPart};
 pub use free_space::{DiskSpace, FreeSpace, LowDisk};
+pub use identity::{RaisedNamespace, Recovery};
 pub use log::{LogReader, LogStore};
-pub use options::{StoreOptions, UnsyncedWrites};
+pub use options::{BlockingExecutor, StoreOptions, UnsyncedWrites};
 pub use raft_types::{
     Entry, LogId, Member, Membership, SnapshotMeta, StoredMembership, Types, Vote,
 };
 pub use recovery::{Margin, recover};
-pub use recovery_record::{RaisedNamespace, Recovery};
 pub use snapshot::{
     ArrivedSnapshot, IncomingSnapshot, OutgoingSnapshot, SNAPSHOT_PART_BYTES_MAX, Snapshot,
     SnapshotData,
 };
 pub use store::{DiskUsage, Store};
 pub use table::{
-    AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill, read_days, read_page,
-    read_workers,
+    AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill,
+    listing::{CEILINGS_HELD, Ceilings, CeilingsPart},
+    read_days, read_page, read_workers,
 };
 pub use writer::DiskHealth;

@@ -1,13 +1,11 @@
-//! What a store is given from outside: settings, and seams for tests and simulations.
+//! What a store is given from outside: settings, seams for tests and simulations, and where blocking work runs.
 
 use std::{path::Path, sync::Arc};
 
 use futures::future::BoxFuture;
+use tokio::{runtime::Handle, task::JoinError};
 
-use super::{
-    blocking::BlockingExecutor,
-    free_space::{MeasureDisk, measure_disk},
-};
+use super::free_space::{MeasureDisk, measure_disk};
 use crate::{clock::Clock, metrics::Metrics, tasks::Tasks};
 
 /// What a store is given from outside.
@@ -73,4 +71,41 @@ pub enum UnsyncedWrites {
     /// In the process's memory. For simulations: the end of the process loses them, as a power cut
     /// would.
     InProcess,
+}
+
+// Where blocking work runs: a seam for simulations.
+
+/// Where blocking work runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BlockingExecutor {
+    /// On the runtime's threads for blocking work, so that a slow disk holds up no task.
+    #[default]
+    Threads,
+    /// In the calling task. For simulations: they have one thread, and their disk takes simulated time
+    /// only.
+    Inline,
+}
+
+impl BlockingExecutor {
+    /// Runs `work` and waits for its result.
+    ///
+    /// # Errors
+    /// [`JoinError`] if `work` panicked on its thread.
+    pub async fn run<T: Send + 'static>(
+        self, work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        match self {
+            BlockingExecutor::Threads => tokio::task::spawn_blocking(work).await,
+            BlockingExecutor::Inline => Ok(work()),
+        }
+    }
+
+    /// Runs `work`. Does not wait for it if it runs on another thread.
+    pub fn run_detached(self, work: impl FnOnce() + Send + 'static) {
+        match (self, Handle::try_current()) {
+            (BlockingExecutor::Threads, Ok(runtime)) => drop(runtime.spawn_blocking(work)),
+            // Without a runtime there are no other threads.
+            (BlockingExecutor::Threads, Err(_)) | (BlockingExecutor::Inline, _) => work(),
+        }
+    }
 }

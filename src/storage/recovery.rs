@@ -14,11 +14,9 @@
 //! It also writes the record [`RECOVERY_KEY`], which stands until the marker is written: until then
 //! another run completes the recovery, and no node opens the directory.
 
-mod lost_times;
 mod margin;
 mod raised_table;
 mod survivor;
-mod switch;
 
 use std::{path::Path, sync::Arc};
 
@@ -28,10 +26,9 @@ use super::{
     data_dir,
     database::Database,
     error::StoreError,
-    identity,
+    identity::{self, Pending, Recovery},
     layout::{Family, RECOVERY_KEY},
     options::StoreOptions,
-    recovery_record::{Pending, Recovery},
 };
 use crate::{
     clock::{BootClock, Clock},
@@ -90,7 +87,7 @@ pub fn recover(
     if dry_run {
         return Ok(recovery);
     }
-    let pending = switch::switch(&survivor, recovery)?;
+    let pending = raised_table::switch(&survivor, recovery)?;
     finish(&db, pending, dev)
 }
 

@@ -6,16 +6,14 @@ use arc_swap::ArcSwap;
 use rocksdb::WriteBatch;
 
 use super::{
-    blocking::BlockingExecutor,
-    codec, data_dir,
+    codec,
+    data_dir::{self, Directories},
     database::Database,
-    directories::Directories,
     error::StoreError,
     free_space::FreeSpace,
     identity::{self, Marker},
     layout::{Family, promise_key},
-    options::StoreOptions,
-    recovery_record,
+    options::{BlockingExecutor, StoreOptions},
     writer::{DiskHealth, Writer},
 };
 use crate::{
@@ -72,7 +70,7 @@ impl Store {
         data_dir::remove_old_snapshots(dir);
         let newest = identity::newest_release(marker.as_ref());
         let db = Arc::new(Database::open(dir, lock, newest, &options)?);
-        recovery_record::check_complete(&db)?;
+        identity::check_complete(&db)?;
         let owner = match identity::reconcile(&db, marker, cluster, node)? {
             Some(owner) => owner,
             None => identity::draw(&db, cluster, node, options.dev)?,

@@ -21,8 +21,11 @@ use rocksdb::WriteBatch;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    blocking::BlockingExecutor, database::Database, error::StoreError, layout::Family,
-    options::StoreOptions, raft_types::Types,
+    database::Database,
+    error::StoreError,
+    layout::Family,
+    options::{BlockingExecutor, StoreOptions},
+    raft_types::Types,
 };
 use crate::{
     clock::Instant,

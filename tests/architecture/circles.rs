@@ -215,29 +215,29 @@ mod tests {
         circles(&Package::new(&files, "ratchet")).into_iter().collect()
     }
 
-    const LIB: (&str, &str) = ("src/lib.rs", "mod room;");
+    const LIB: (&str, &str) = ("src/lib.rs", "mod module;");
 
     #[test]
     fn two_files_that_use_each_other_are_a_circle() {
         let found = circles_of(&[
             LIB,
-            ("src/room/mod.rs", "mod a; mod b;"),
-            ("src/room/a.rs", "use super::b::B; pub struct A;"),
-            ("src/room/b.rs", "pub struct B; fn f() { crate::room::a::A::new(); }"),
+            ("src/module/mod.rs", "mod a; mod b;"),
+            ("src/module/a.rs", "use super::b::B; pub struct A;"),
+            ("src/module/b.rs", "pub struct B; fn f() { crate::module::a::A::new(); }"),
         ]);
-        assert_eq!(found, ["src/room/a.rs -> src/room/b.rs -> src/room/a.rs"]);
+        assert_eq!(found, ["src/module/a.rs -> src/module/b.rs -> src/module/a.rs"]);
     }
 
     #[test]
-    fn a_name_that_the_room_re_exports_leads_to_the_file_that_defines_it() {
+    fn a_name_that_the_module_re_exports_leads_to_the_file_that_defines_it() {
         let found = circles_of(&[
             LIB,
-            ("src/room/mod.rs", "mod a; mod b; mod c; pub use {a::A, b::B}; pub use c::C as D;"),
-            ("src/room/a.rs", "use super::B; pub struct A;"),
-            ("src/room/b.rs", "use crate::room::D; pub struct B;"),
-            ("src/room/c.rs", "use ratchet::room::{A, Unrelated}; pub struct C;"),
+            ("src/module/mod.rs", "mod a; mod b; mod c; pub use {a::A, b::B}; pub use c::C as D;"),
+            ("src/module/a.rs", "use super::B; pub struct A;"),
+            ("src/module/b.rs", "use crate::module::D; pub struct B;"),
+            ("src/module/c.rs", "use ratchet::module::{A, Unrelated}; pub struct C;"),
         ]);
-        let circle = "src/room/a.rs -> src/room/b.rs -> src/room/c.rs -> src/room/a.rs";
+        let circle = "src/module/a.rs -> src/module/b.rs -> src/module/c.rs -> src/module/a.rs";
         assert_eq!(found, [circle]);
     }
 
@@ -246,10 +246,10 @@ mod tests {
         let parent = "mod a; pub use a::A; pub struct P; fn f(_: A) {}";
         let found = circles_of(&[
             LIB,
-            ("src/room.rs", parent),
-            ("src/room/a.rs", "pub struct A(super::P);"),
+            ("src/module.rs", parent),
+            ("src/module/a.rs", "pub struct A(super::P);"),
         ]);
-        assert_eq!(found, ["src/room.rs -> src/room/a.rs -> src/room.rs"]);
+        assert_eq!(found, ["src/module.rs -> src/module/a.rs -> src/module.rs"]);
     }
 
     #[test]
@@ -257,9 +257,9 @@ mod tests {
         let parent = "mod a; pub(crate) mod b; pub use a::A; pub use b::*; pub struct P;";
         let found = circles_of(&[
             LIB,
-            ("src/room/mod.rs", parent),
-            ("src/room/a.rs", "use super::{P, b}; pub struct A;"),
-            ("src/room/b.rs", "use super::P; pub struct B;"),
+            ("src/module/mod.rs", parent),
+            ("src/module/a.rs", "use super::{P, b}; pub struct A;"),
+            ("src/module/b.rs", "use super::P; pub struct B;"),
         ]);
         assert_eq!(found, [""; 0]);
     }
@@ -268,9 +268,9 @@ mod tests {
     fn unit_tests_may_use_what_they_test() {
         let found = circles_of(&[
             LIB,
-            ("src/room.rs", "pub struct P; #[cfg(test)] mod tests;"),
-            ("src/room/tests.rs", "use super::P;"),
-            ("src/other.rs", "use crate::room::P; pub struct O;"),
+            ("src/module.rs", "pub struct P; #[cfg(test)] mod tests;"),
+            ("src/module/tests.rs", "use super::P;"),
+            ("src/other.rs", "use crate::module::P; pub struct O;"),
             ("src/third.rs", "#[cfg(test)] mod tests { use crate::fourth::F; }"),
             ("src/fourth.rs", "use crate::third::T; pub struct F;"),
         ]);

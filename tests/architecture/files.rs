@@ -18,7 +18,7 @@ impl File {
     }
 
     /// The directory or file below `src/` that it belongs to, without `.rs`.
-    pub fn room(&self) -> &str {
+    pub fn module(&self) -> &str {
         let inside = self.path.split_once("src/").map_or("", |(_, inside)| inside);
         let first = inside.split('/').next().unwrap_or_default();
         first.strip_suffix(".rs").unwrap_or(first)

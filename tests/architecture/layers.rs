@@ -1,4 +1,4 @@
-//! A module of the node uses those below it, never those above; libraries stay in their rooms.
+//! A module of the node uses those below it, never those above; libraries stay in their modules.
 
 use crate::{
     files::{File, assert_none, files},
@@ -16,12 +16,12 @@ const ALL_MAY_USE: [&str; 8] =
 const WIRE: [&str; 6] =
     ["metrics", "server", "node", "consensus/network", "consensus/rpc", "proto"];
 
-/// What may be used in some rooms alone, and those rooms: directories, or files without `.rs`.
-const KEPT_IN_ROOMS: [(&str, &[&str]); 7] = [
+/// What may be used in some modules alone, and those modules: directories, or files without `.rs`.
+const KEPT_IN_MODULES: [(&str, &[&str]); 7] = [
     ("openraft", &["consensus", "storage"]),
     ("rocksdb", &["storage"]),
     // The node makes ids as a client does. The client's package has the messages of the public API.
-    ("ratchet_client", &["cli", "node/id_sources", "node/ids", "proto"]),
+    ("ratchet_client", &["cli", "node/ids", "proto"]),
     ("crate::proto", &WIRE),
     ("prost", &WIRE),
     ("tonic_prost", &WIRE),
@@ -30,35 +30,35 @@ const KEPT_IN_ROOMS: [(&str, &[&str]); 7] = [
 
 /// Uses of modules of this crate that do not stand below the file.
 fn violations_of_layers(file: &File) -> Vec<String> {
-    let place = |room: &str| HOUSE.iter().position(|r| *r == room);
+    let place = |module: &str| HOUSE.iter().position(|r| *r == module);
     let tokens = tokens(&file.text);
     let paths = paths(&tokens);
     let used = paths.iter().filter(|path| path.segments[0] == "crate");
     let used = used.filter_map(|path| path.segments.get(1));
     let forbidden = used.filter(|used| {
-        let is_below = match (place(file.room()), place(used)) {
+        let is_below = match (place(file.module()), place(used)) {
             (Some(mine), Some(other)) => other > mine,
             (_, None) | (None, _) => false,
         };
-        !is_below && **used != file.room() && !ALL_MAY_USE.contains(used)
+        !is_below && **used != file.module() && !ALL_MAY_USE.contains(used)
     });
     forbidden.map(|used| format!("{} uses crate::{used}", file.path)).collect()
 }
 
-fn is_in(file: &File, room: &str) -> bool {
+fn is_in(file: &File, module: &str) -> bool {
     let inside = file.path.strip_prefix("src/").unwrap_or(&file.path);
-    let rest = inside.strip_prefix(room);
+    let rest = inside.strip_prefix(module);
     rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
-fn violations_of_rooms(file: &File) -> Vec<String> {
+fn violations_of_kept(file: &File) -> Vec<String> {
     let tokens = tokens(&file.text);
     let paths = paths(&tokens);
     let mut violations = Vec::new();
-    for (kept, rooms) in KEPT_IN_ROOMS {
+    for (kept, modules) in KEPT_IN_MODULES {
         let kept_path: Vec<&str> = kept.split("::").collect();
         let uses = paths.iter().any(|path| path.segments.starts_with(&kept_path));
-        if uses && !rooms.iter().any(|room| is_in(file, room)) {
+        if uses && !modules.iter().any(|module| is_in(file, module)) {
             violations.push(format!("{} uses {kept}", file.path));
         }
     }
@@ -73,18 +73,18 @@ fn no_module_uses_one_above_it() {
 }
 
 #[test]
-fn libraries_and_wire_types_stay_in_their_rooms() {
-    let violations: Vec<String> = files("src", "rs").iter().flat_map(violations_of_rooms).collect();
-    assert_none("files use what is not for their room (see KEPT_IN_ROOMS)", &violations);
+fn libraries_and_wire_types_stay_in_their_modules() {
+    let violations: Vec<String> = files("src", "rs").iter().flat_map(violations_of_kept).collect();
+    assert_none("files use what is not for their module (see KEPT_IN_MODULES)", &violations);
 }
 
 #[test]
-fn every_room_that_is_named_here_exists() {
+fn every_module_that_is_named_here_exists() {
     let files = files("src", "rs");
-    let kept = KEPT_IN_ROOMS.iter().flat_map(|(_, rooms)| *rooms);
+    let kept = KEPT_IN_MODULES.iter().flat_map(|(_, modules)| *modules);
     let gone: Vec<String> = (HOUSE.iter().chain(&ALL_MAY_USE).chain(kept))
-        .filter(|room| !files.iter().any(|file| is_in(file, room)))
-        .map(|room| format!("src/{room}"))
+        .filter(|module| !files.iter().any(|file| is_in(file, module)))
+        .map(|module| format!("src/{module}"))
         .collect();
     assert_none("these are not there", &gone);
 }
@@ -107,17 +107,17 @@ fn a_use_of_a_module_above_is_a_violation_in_a_group_and_in_an_expression() {
 }
 
 #[test]
-fn a_use_of_a_library_outside_its_rooms_is_a_violation() {
+fn a_use_of_a_library_outside_its_modules_is_a_violation() {
     let text = "
         //! About tonic::Status.
         use openraft::Vote;
         fn f() -> crate::proto::v1::Route { tonic::Status::internal(\"rocksdb::DB\") }
     ";
-    let found = violations_of_rooms(&File::new("src/allocator/term.rs", text));
+    let found = violations_of_kept(&File::new("src/allocator/term.rs", text));
     let uses = |what: &str| format!("src/allocator/term.rs uses {what}");
     assert_eq!(found, [uses("openraft"), uses("crate::proto"), uses("tonic")]);
-    let found = violations_of_rooms(&File::new("src/consensus/network.rs", text));
+    let found = violations_of_kept(&File::new("src/consensus/network.rs", text));
     assert_eq!(found, [""; 0]);
-    let found = violations_of_rooms(&File::new("src/consensus/networks.rs", text));
+    let found = violations_of_kept(&File::new("src/consensus/networks.rs", text));
     assert_eq!(found.len(), 2, "{found:?}");
 }

@@ -51,7 +51,7 @@ fn uncounted(metrics: &[&str], sources: &[File]) -> Vec<String> {
                 one => one,
             };
             let is_of_metrics =
-                before == "metrics" || (before == "self" && file.room() == "metrics");
+                before == "metrics" || (before == "self" && file.module() == "metrics");
             if kept[at - 1] == "." && is_of_metrics {
                 used.insert(kept[at].to_owned());
             }

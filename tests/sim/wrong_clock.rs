@@ -147,7 +147,7 @@ impl Script {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    /// Asks through all doors until each has given a time, and for numbers.
+    /// Asks through all interfaces until each has given a time, and for numbers.
     async fn until_all_are_made(&mut self) -> Result<(), String> {
         for door in DOORS {
             let until = clock::now() + LIMIT;
@@ -162,7 +162,7 @@ impl Script {
         self.until_a_number().await
     }
 
-    /// Asks through all doors until each has refused because the leader's clock is not believed, and for numbers.
+    /// Asks through all interfaces until each has refused because the leader's clock is not believed, and for numbers.
     async fn until_all_are_refused(&mut self) -> Result<(), String> {
         for door in DOORS {
             let until = clock::now() + LIMIT;

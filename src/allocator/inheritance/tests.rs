@@ -4,15 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{read_part, *};
 use crate::{
     allocator::{
-        changed_slots::Tracking,
-        hasher::Hasher,
-        memory_reader::read_part,
-        own_keys::Swept,
-        pending::{Answer, RaiseAnswer, Served},
-        shard::{SectionPlace, Shard},
+        key_table::{index::Hasher, segments::Tracking},
+        section::pending::{Answer, RaiseAnswer, Served},
+        shard::{SectionPlace, Shard, own_keys::Swept},
     },
     clock::Instant,
     sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId, Trim},

@@ -1,5 +1,5 @@
-//! Whether a memory has room for more keys. While it has not, keys that are new to the term wait until others were
-//! let go, unless they share a section of which the term has numbers. What waits takes room itself: so once as many wait
+//! Whether a memory has room for more keys. While it has not, keys that are new to the term wait until others were let
+//! go, unless they share a section of which the term has numbers. What waits takes room itself: so once as many wait
 //! as may, a key that is new to the term is refused.
 
 use std::sync::atomic::{
@@ -9,7 +9,10 @@ use std::sync::atomic::{
 
 use tokio::sync::Notify;
 
-use crate::allocator::{hasher::SHARDS, waiting::WAITING_KEY_BYTES};
+use crate::allocator::{
+    key_table::index::SHARDS,
+    section::{cursor::OwnSlot, pending::WAITING_CALL_BYTES, queued_section::QueuedSection},
+};
 
 /// After so many new keys the memory is measured again.
 const NEW_KEYS: usize = 1_024;
@@ -113,6 +116,54 @@ impl Room {
     }
 }
 
+// A round of the hand that lets keys go.
+
+const _: () = assert!(SHARDS == u64::BITS, "a round has a bit for each shard");
+
+/// A round of the hand. It goes around all shards at the same time, so that all have about as many vacant slots: new keys
+/// come to all of them.
+#[derive(Debug, Default)]
+pub struct Round {
+    /// The shard whose turn it may be.
+    next: u32,
+    /// The shards that the hand has come around in, a bit for each. Never all of them.
+    ended: u64,
+}
+
+impl Round {
+    /// The shard whose turn it is. The next one has its turn then.
+    pub fn next_turn(&mut self) -> u32 {
+        loop {
+            let shard = self.next;
+            self.next = (shard + 1) % SHARDS;
+            if self.ended & (1 << shard) == 0 {
+                return shard;
+            }
+        }
+    }
+
+    /// Notes that the hand has come around in a shard. True if that was the last one: the next round begins.
+    pub fn end_shard(&mut self, shard: u32) -> bool {
+        self.ended |= 1 << shard;
+        let is_over = self.ended == u64::MAX;
+        if is_over {
+            self.ended = 0;
+        }
+        is_over
+    }
+}
+
+// How much a key holds that waits for its first chunk.
+
+/// What a key that is new to its term and waits for a bump holds, in bytes, besides its request: its slot, an entry of the
+/// table of keys, its section beside the slot, the call that waits, and where the call's answer goes. A name holds its
+/// bytes besides.
+///
+/// Tables are half to seven eighths full: what is in one counts one and a half times.
+pub const WAITING_KEY_BYTES: usize = size_of::<OwnSlot<u64>>()
+    + (size_of::<u64>() + size_of::<(u32, QueuedSection)>()) * 3 / 2
+    + WAITING_CALL_BYTES;
+
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
@@ -150,5 +201,22 @@ mod tests {
             goes_on(&room);
             assert_eq!(waiting.now_or_never(), Some(()));
         }
+    }
+
+    #[test]
+    fn shards_take_turns_until_each_has_ended() {
+        let mut round = Round::default();
+        assert_eq!((round.next_turn(), round.next_turn()), (0, 1));
+        assert!(!round.end_shard(1));
+        let turns: Vec<u32> = (0..SHARDS).map(|_| round.next_turn()).collect();
+        assert!(!turns.contains(&1) && turns.iter().filter(|shard| **shard == 2).count() == 2);
+        let ended = (0..SHARDS).map(|shard| round.end_shard(shard));
+        assert_eq!(ended.filter(|is_over| *is_over).count(), 1);
+        assert!((0..SHARDS).all(|_| round.next_turn() < SHARDS));
+    }
+
+    #[test]
+    fn a_key_that_waits_holds_some_450_bytes() {
+        assert!((400..=500).contains(&WAITING_KEY_BYTES), "{WAITING_KEY_BYTES}");
     }
 }

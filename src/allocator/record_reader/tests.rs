@@ -4,7 +4,11 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    allocator::{memory::Need, pending::Answer, raised::RaiseOf, shards::Shards},
+    allocator::{
+        answer::RaiseOf,
+        memory::{Need, shards::Shards},
+        section::pending::Answer,
+    },
     clock::BootClock,
     consensus::{LeaseClock, Quorums, StateMachine},
     metrics::{FirstTouch, Metrics},

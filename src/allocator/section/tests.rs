@@ -6,8 +6,8 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::allocator::{
-    raised::{NotRaised, Raised},
-    transcript::{check, number, set, show, time},
+    answer::{NotRaised, Raised},
+    tests::transcript::{check, number, set, show, time},
 };
 
 const BUMP_TIME: Duration = Duration::from_millis(1);

@@ -15,7 +15,7 @@ use super::*;
 use crate::{
     allocator::{
         held::{Delivery, Shortage, Taken},
-        transcript::{check, number, set, show},
+        tests::transcript::{check, number, set, show},
     },
     metrics::Metrics,
     sequence::SectionKey,

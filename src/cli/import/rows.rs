@@ -5,11 +5,8 @@ use ratchet_client::{Key, api as v1};
 use ratchet_ids::Source;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    super::exit::CommandError,
-    ranges::{IdRange, integer},
-};
-use crate::sequence::KEY_NAME_BYTES_MAX;
+use super::ranges::{IdRange, integer};
+use crate::{cli::output::CommandError, sequence::KEY_NAME_BYTES_MAX};
 
 /// How many faults of a file are shown.
 pub const FAULTS_SHOWN: usize = 20;

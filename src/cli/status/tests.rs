@@ -2,10 +2,7 @@
 
 use ratchet_client::api as v1;
 
-use super::{
-    format::{span, to_text},
-    verdict,
-};
+use super::{span, to_text, verdict};
 
 fn node(id: u64, role: v1::Role) -> v1::NodeStatus {
     v1::NodeStatus {

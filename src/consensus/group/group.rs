@@ -19,31 +19,26 @@ use std::{
 use openraft::{
     Raft, RaftMetrics, RaftState,
     async_runtime::watch::WatchReceiver,
-    errors::{ClientWriteError, Fatal},
+    errors::{ClientWriteError, Fatal, RaftError},
     impls::ProgressResponder,
-    raft::ClientWriteResult,
+    raft::{AppendEntriesResponse, ClientWriteResult},
 };
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use super::{
     config::GroupConfig,
-    error::ProposeError,
-    leader_heard::LeaderHeard,
-    leadership::Leadership,
-    raft_state::term_led,
-    takeover::{LastTakeover, Takeover},
-    voters::{AppliedVoters, Voters},
+    leadership::{AppliedVoters, LastTakeover, LeaderHeard, Leadership, Takeover, Voters},
 };
 use crate::{
     clock::Instant,
     consensus::{
-        lease::LeaseClock,
+        lease::{LeaseClock, Quorums},
         network::{Network, Sender},
         state_machine::StateMachine,
     },
     ordered_watch,
     sequence::{Command, NodeId, Outcome},
-    storage::{AppliedView, Store, StoreError, Types},
+    storage::{AppliedView, Store, StoreError, StoredMembership, Types, Vote},
     tasks::Tasks,
 };
 
@@ -291,4 +286,61 @@ impl Group {
         let panic = |_: &RaftState<Types>| panic!("a panic for a test");
         assert!(self.raft.with_raft_state::<_, ()>(panic).await.is_err());
     }
+}
+
+// Why a proposal failed, or why its outcome is unknown.
+
+/// Why a proposal failed, or why its outcome is unknown.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ProposeError {
+    /// This node does not lead in that term; nothing was proposed.
+    #[error("this node does not lead in term {0}")]
+    NotLeader(u64),
+    /// The proposal was made, and the leadership lost before it was known to be committed.
+    #[error("the leadership of term {0} was lost while a proposal was under way")]
+    Unknown(u64),
+    /// Raft has stopped on this node.
+    #[error("Raft has stopped on this node: {0}")]
+    Stopped(String),
+    /// The membership cannot change in this way now.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl ProposeError {
+    /// What the failure of a membership change in `term` means for its proposer, if it logged nothing, or Raft stopped.
+    pub(in crate::consensus) fn of_membership_change(
+        term: u64, error: RaftError<Types, ClientWriteError<Types>>,
+    ) -> ProposeError {
+        match error {
+            RaftError::APIError(error) => match error {
+                ClientWriteError::ForwardToLeader(_) => ProposeError::NotLeader(term),
+                ClientWriteError::LogEntryDiscarded(_) => ProposeError::Unknown(term),
+                ClientWriteError::ChangeMembershipError(_)
+                | ClientWriteError::PreconditionFailed(_) => {
+                    ProposeError::Refused(error.to_string())
+                }
+            },
+            RaftError::Fatal(fatal) => ProposeError::Stopped(fatal.to_string()),
+        }
+    }
+}
+
+// Small readings of Raft's types that several files need.
+
+/// The quorums of a membership as it stands in the log.
+pub fn quorums_of(membership: &StoredMembership) -> Quorums {
+    let log_index = membership.log_id().as_ref().map_or(0, |id| id.index);
+    let voter_sets = membership.membership().get_joint_config().clone();
+    Quorums::new(log_index, voter_sets)
+}
+
+/// The term that `node` leads, if its vote says that it leads one.
+pub fn term_led(vote: &Vote, node: NodeId) -> Option<u64> {
+    (vote.committed && vote.leader_id.voted_for == node).then_some(vote.leader_id.term)
+}
+
+/// True if the receiver refused an append because it knows a later leader or candidate.
+pub fn is_higher_vote(answer: &AppendEntriesResponse<Types>) -> bool {
+    matches!(answer, AppendEntriesResponse::HigherVote(_))
 }

@@ -1,8 +1,26 @@
-//! Who leads, as far as this node knows.
+//! Who leads and who votes, as far as this node knows.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
 
-use crate::{consensus::lease::TermLease, sequence::NodeId, storage::Member};
+use openraft::RaftMetrics;
+use parking_lot::Mutex;
+
+use crate::{
+    clock::Instant,
+    consensus::lease::TermLease,
+    ordered_watch,
+    sequence::NodeId,
+    storage::{Member, Types},
+};
 
 /// Who leads, as far as this node knows.
 #[derive(Debug, Clone, Default)]
@@ -21,5 +39,180 @@ impl Leadership {
     pub(super) fn same_as(&self, other: &Leadership) -> bool {
         let own = |l: &Leadership| l.own.as_ref().map(|lease| lease.term());
         self.term == other.term && self.leader == other.leader && own(self) == own(other)
+    }
+}
+
+// Remembers which leader this node followed last, and when.
+
+/// The leader that this node followed last, and when it heard from that leader.
+#[derive(Debug, Default)]
+pub struct LeaderHeard(Mutex<Option<(NodeId, Instant)>>);
+
+impl LeaderHeard {
+    /// This node follows a message of `leader` that arrived at `at`.
+    pub fn record(&self, leader: NodeId, at: Instant) {
+        *self.0.lock() = Some((leader, at));
+    }
+
+    /// The last leader, and when it was heard.
+    pub fn last(&self) -> Option<(NodeId, Instant)> {
+        *self.0.lock()
+    }
+}
+
+// Records how this node took the leadership over, for the metrics. Nothing is decided by it.
+
+/// How this node took the leadership over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Takeover {
+    /// The term that it leads since.
+    pub term: u64,
+    /// When it last heard another leader. `None` if it heard none since it started, or since it last led.
+    pub heard: Option<Instant>,
+    /// When it first asked for votes after that. `None` for a sole voter, which asks nobody.
+    pub stood: Option<Instant>,
+    /// When it noticed that it was elected.
+    pub elected: Instant,
+    /// When it noticed that the first entry of its term was applied.
+    pub applied: Instant,
+}
+
+/// This node's last takeover.
+#[derive(Debug, Default)]
+pub struct LastTakeover(Mutex<Option<Takeover>>);
+
+impl LastTakeover {
+    /// The takeover of `term`, if that was the last one.
+    pub fn of(&self, term: u64) -> Option<Takeover> {
+        self.0.lock().filter(|takeover| takeover.term == term)
+    }
+
+    /// The first entry of the term of `lease` is applied at `applied`. Another leader was last heard at `heard`,
+    /// and the candidacy that ended began at `stood`. Ignored after the first time in a term.
+    pub fn record(
+        &self, lease: &TermLease, heard: Option<Instant>, stood: Option<Instant>, applied: Instant,
+    ) {
+        let mut last = self.0.lock();
+        let before = *last;
+        if before.is_some_and(|before| before.term == lease.term()) {
+            return;
+        }
+        *last = Some(Takeover {
+            term: lease.term(),
+            // If nobody was heard since the takeover before, this node itself was the last leader.
+            heard: heard.filter(|at| before.is_none_or(|before| *at > before.elected)),
+            stood,
+            elected: lease.began(),
+            applied,
+        });
+    }
+}
+
+// The voters of the last membership that is applied on this node, for clients' routes.
+//
+// Invariant: the version only grows.
+
+/// The voters of a membership that is committed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Voters {
+    /// 1 + the index of the membership's log entry, the same on all nodes; 0 while none is known.
+    pub version: u64,
+    /// The voters, and where they are. While one membership replaces another, the voters of both.
+    pub members: BTreeMap<NodeId, Member>,
+}
+
+/// Publishes the voters.
+#[derive(Default)]
+pub struct AppliedVoters {
+    voters: ordered_watch::Sender<Voters>,
+    /// The version of `voters`, which is read with every answer.
+    version: AtomicU64,
+}
+
+impl AppliedVoters {
+    /// The voters, now and from now on.
+    pub fn subscribe(&self) -> ordered_watch::Receiver<Voters> {
+        self.voters.subscribe()
+    }
+
+    /// The version of the voters: one atomic load.
+    pub fn version(&self) -> u64 {
+        self.version.load(Acquire)
+    }
+
+    /// Follows what Raft says. A membership counts once it is applied: until then a later leader may
+    /// replace it with another one at the same index.
+    pub fn follow(&self, seen: &RaftMetrics<Types>) {
+        let membership = &seen.membership_config;
+        let index = membership.log_id().as_ref().map(|id| id.index);
+        let applied = seen.last_applied.as_ref().map(|id| id.index);
+        let version = index.map_or(0, |index| index + 1);
+        if index > applied || version <= self.version() {
+            return;
+        }
+        let voters = membership.membership().voter_ids();
+        let members = voters.filter_map(|id| {
+            let member = membership.membership().get_node(&id)?;
+            Some((id, member.clone()))
+        });
+        let members = members.collect();
+        self.voters.send_replace(Voters { version, members });
+        self.version.store(version, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::consensus::lease::{LeaseClock, Quorums};
+
+    struct Stopped;
+
+    impl crate::clock::Clock for Stopped {
+        fn now(&self) -> Instant {
+            ms(1_000)
+        }
+
+        fn wall_ms(&self) -> u64 {
+            0
+        }
+    }
+
+    fn ms(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    fn lease(term: u64) -> Arc<TermLease> {
+        let clock = LeaseClock::new(Arc::new(Stopped), 1, Duration::from_millis(200));
+        clock.begin(term, Quorums::default())
+    }
+
+    #[test]
+    fn the_first_record_of_a_term_stays_and_that_of_another_term_replaces_it() {
+        let last = LastTakeover::default();
+        last.record(&lease(3), Some(ms(650)), Some(ms(995)), ms(1_007));
+        last.record(&lease(3), Some(ms(660)), None, ms(2_000));
+        let first = Takeover {
+            term: 3,
+            heard: Some(ms(650)),
+            stood: Some(ms(995)),
+            elected: ms(1_000),
+            applied: ms(1_007),
+        };
+        assert_eq!(last.of(3), Some(first));
+        assert_eq!(last.of(4), None);
+        last.record(&lease(4), Some(ms(1_500)), None, ms(2_000));
+        assert_eq!(last.of(3), None);
+        assert_eq!(last.of(4).and_then(|seen| seen.heard), Some(ms(1_500)));
+    }
+
+    #[test]
+    fn a_node_that_was_itself_the_last_leader_heard_no_other() {
+        let last = LastTakeover::default();
+        last.record(&lease(3), Some(ms(650)), Some(ms(995)), ms(1_007));
+        last.record(&lease(4), Some(ms(650)), Some(ms(999)), ms(1_008));
+        assert_eq!(last.of(4).map(|seen| seen.heard), Some(None));
     }
 }

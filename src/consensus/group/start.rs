@@ -1,4 +1,4 @@
-//! Starts a group: opens what is stored, starts Raft, and follows what Raft says.
+//! The course of a group: it starts, follows what Raft says, and hands the leadership over.
 
 use std::{
     sync::{
@@ -8,23 +8,26 @@ use std::{
     time::Duration,
 };
 
-use openraft::Raft;
+use openraft::{Raft, RaftMetrics, errors::Fatal};
 
 use super::{
-    config::GroupConfig, election, group::Group, leader_heard::LeaderHeard, leadership_watch,
-    takeover::LastTakeover, voters::AppliedVoters,
+    config::GroupConfig,
+    election,
+    group::{Group, ProposeError, quorums_of, term_led},
+    leadership::{AppliedVoters, LastTakeover, LeaderHeard, Leadership},
 };
 use crate::{
     clock::Clock,
     consensus::{
-        lease::LeaseClock,
+        lease::{LeaseClock, TermLease},
         network::{Network, Sender, Transport},
         state_machine::StateMachine,
     },
     metrics::Metrics,
     ordered_watch,
     planted_bugs::{Bug, is_planted},
-    storage::{LogStore, Store, StoreError},
+    sequence::NodeId,
+    storage::{LogStore, Store, StoreError, Types},
     tasks::Tasks,
 };
 
@@ -88,7 +91,7 @@ impl Group {
             snapshots_begun: AtomicU64::new(0),
             incarnation_kept: Arc::default(),
         });
-        let watching = leadership_watch::watch(group.clone());
+        let watching = watch(group.clone());
         group.tasks.spawn("the watch over raft", watching);
         let standing = election::watch(group.clone());
         group.tasks.spawn("standing for election", standing);
@@ -98,4 +101,188 @@ impl Group {
 
 fn not_started(error: impl std::fmt::Display) -> StoreError {
     StoreError::invalid(format!("Raft does not start: {error}"))
+}
+
+impl Group {
+    /// Gives the leadership up when the log's disk hangs, until Raft stops. Heartbeats do not touch the disk: without this,
+    /// followers would follow a leader that can log nothing. The term of a sole voter is never ended, because no other node could
+    /// take over.
+    ///
+    /// A write that takes longer than twice the election timeout counts as a hang:
+    /// in that time another node would have been elected if this one had died.
+    pub async fn watch_disk(self: Arc<Group>, clock: Arc<dyn Clock>) {
+        let limit = Duration::from_millis(2 * self.config().election_timeout_ms);
+        let mut stopped = self.stopped();
+        let health = self.store().health();
+        loop {
+            tokio::select! {
+                biased;
+                _ = stopped.wait_for(Option::is_some) => return,
+                () = tokio::time::sleep(limit / 4) => {}
+            }
+            let Some(since) = health.oldest_pending() else {
+                continue;
+            };
+            let pending = clock.now().since(since);
+            let leads = self.leadership().borrow().own.clone();
+            if let Some(lease) = leads
+                && pending > limit
+                && !self.is_sole_voter()
+            {
+                tracing::error!(
+                    pending_ms = pending.as_millis(),
+                    directory = %self.store().dir().display(),
+                    "the disk of the log does not answer; giving the leadership up"
+                );
+                lease.void();
+            }
+        }
+    }
+}
+
+// Follows what Raft says: begins and voids leases, publishes who leads, and ends terms that were given
+// up.
+//
+// Invariant: what is published is ordered by term. A change from leader to leader shows as a new term
+// even if the states in between were not seen.
+
+/// Watches until Raft stops.
+pub async fn watch(group: Arc<Group>) {
+    let mut metrics = group.raft.metrics();
+    loop {
+        let seen = metrics.borrow_and_update().clone();
+        if let Err(reason) = &seen.running_state {
+            group.stop_because(reason.to_string());
+            group.leadership.send_replace(Leadership::default());
+            return;
+        }
+        group.voters.follow(&seen);
+        let lease = follow_leadership(&group, &seen);
+        if let Some(lease) = &lease {
+            stop_if_stuck(&group, lease, &seen).await;
+        }
+        let given_up = async {
+            match &lease {
+                Some(lease) if !lease.is_void() => lease.wait_until(TermLease::is_void).await,
+                Some(_) | None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            changed = metrics.changed() => if changed.is_err() {
+                group.stop_because("its core is gone".to_owned());
+                return;
+            },
+            () = given_up => {}
+        }
+    }
+}
+
+/// Begins or voids the lease, and publishes who leads. Returns the lease of the term that this node leads,
+/// if it leads.
+fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> Option<Arc<TermLease>> {
+    let term = seen.vote.leader_id.term;
+    let leads = seen.state.is_leader() && term_led(&seen.vote, group.node()).is_some();
+    let membership = seen.membership_config.membership();
+    group.network.follow(&seen.membership_config);
+    let in_force = quorums_of(&seen.membership_config);
+    let lease = leads.then(|| group.lease.begin(term, in_force));
+    if lease.is_none() {
+        group.lease.void();
+    }
+    // A term that was given up must end, because nobody can take numbers in it any more. Its followers
+    // elect another leader when they no longer hear from this one.
+    let given_up = lease.as_ref().is_some_and(|lease| lease.is_void());
+    group.raft.runtime_config().heartbeat(!given_up);
+
+    let applied_own_term =
+        seen.last_applied.as_ref().is_some_and(|id| id.committed_leader_id().term == term);
+    let now = Leadership {
+        term,
+        leader: seen.current_leader.and_then(|leader| {
+            let member = membership.get_node(&leader)?;
+            Some((leader, member.clone()))
+        }),
+        own: lease.clone().filter(|lease| applied_own_term && !lease.is_void()),
+    };
+    if let Some(own) = &now.own
+        && group.last_takeover.of(own.term()).is_none()
+    {
+        let (heard, stood) = (group.leader_heard(), group.network.candidacy().end());
+        group.last_takeover.record(own, heard, stood, group.now());
+    }
+    group.leadership.send_if_modified(|before| {
+        let changed = !before.same_as(&now);
+        if changed {
+            *before = now;
+        }
+        changed
+    });
+    lease
+}
+
+/// Stops the node if it is the only voter and its term was given up: nobody else can be elected, and Raft
+/// holds no election while it leads.
+async fn stop_if_stuck(group: &Group, lease: &TermLease, seen: &RaftMetrics<Types>) {
+    let is_sole = quorums_of(&seen.membership_config).is_sole(group.node());
+    if !lease.is_void() || !is_sole || group.is_retiring() {
+        return;
+    }
+    // If Raft itself has stopped, the reason is told elsewhere. If Raft has left the term, another one can
+    // begin.
+    let stuck = group.term_led_in_raft().await == Ok(Some(lease.term()));
+    if stuck && !group.is_retiring() {
+        group.stop_because(
+            "this node gave its term up, and is the only voter: another term begins when it is \
+             started again"
+                .to_owned(),
+        );
+    }
+}
+
+// Hands the leadership to another node.
+
+impl Group {
+    /// Gives up the term of `lease`, and asks Raft to let `to` lead. Waits until a later term has a
+    /// leader. The caller has closed the term's allocator for good.
+    ///
+    /// # Errors
+    /// * [`ProposeError::NotLeader`] if the term is over already. Raft would transfer a later term of this
+    ///   node, whose allocator is open.
+    /// * [`ProposeError::Unknown`] if nobody leads a later term within `timeout`. This node then keeps
+    ///   silent until somebody does.
+    /// * [`ProposeError::Stopped`] if Raft has stopped.
+    pub async fn transfer(
+        &self, lease: &TermLease, to: NodeId, timeout: Duration,
+    ) -> Result<Leadership, ProposeError> {
+        let own = self.leadership.borrow().own.clone();
+        if lease.is_void() || own.is_none_or(|own| own.term() != lease.term()) {
+            return Err(ProposeError::NotLeader(lease.term()));
+        }
+        self.trigger_transfer(lease, to).await.map_err(|e| ProposeError::Stopped(e.to_string()))?;
+        let mut leadership = self.leadership();
+        let later = leadership.wait_for(|now| now.term > lease.term() && now.leader.is_some());
+        match tokio::time::timeout(timeout, later).await {
+            Ok(Ok(now)) => Ok(now),
+            Ok(Err(_)) | Err(_) => Err(ProposeError::Unknown(lease.term())),
+        }
+    }
+
+    /// Voids `lease`, and makes Raft transfer the leadership.
+    ///
+    /// Raft transfers the term that it leads when it handles the request. That may be a later term of
+    /// this node, of which nothing here has heard yet. So the lease of that term is voided, too.
+    async fn trigger_transfer(&self, lease: &TermLease, to: NodeId) -> Result<(), Fatal<Types>> {
+        // A lease that begins before Raft has handled the request begins void.
+        let pending = self.lease.void_while_pending(u64::MAX);
+        self.raft.trigger().transfer_leader(to).await?;
+        // Raft's core takes its messages in order, so this is answered after the transfer.
+        if let Some(term) = self.term_led_in_raft().await?
+            && term > lease.term()
+        {
+            self.lease.void_before(term + 1);
+        }
+        pending.rejected();
+        Ok(())
+    }
 }

@@ -11,24 +11,18 @@
 //!
 //! From the bottom up:
 //!
-//! * `quorum`: whose majorities must agree. Pure.
-//! * `arithmetic`: which acknowledgements count, and until when the lease is valid. Pure.
-//! * `later_terms`: which later terms forbid a lease. Pure.
-//! * [`TermLease`]: the lease of one term, as the hot path reads it.
-//! * [`LeaseClock`]: holds all of these, reads the clock, and keeps the current lease up to date.
+//! * `arithmetic`: whose majorities must agree, which acknowledgements count, and until when the lease is valid. Pure.
+//! * `clock`: [`TermLease`], the lease of one term, as the hot path reads it; and [`LeaseClock`], which holds what there
+//!   is, reads the clock, and keeps the current lease up to date.
 //!
 //! Invariant: a void lease never becomes valid again, and an acknowledgement of one term never extends
 //! the lease of another.
 
 mod arithmetic;
 mod clock;
-mod later_terms;
-mod quorum;
-mod term_lease;
 
-pub use clock::{LeaseClock, Silence};
-pub use quorum::Quorums;
-pub use term_lease::TermLease;
+pub use arithmetic::Quorums;
+pub use clock::{LeaseClock, Silence, TermLease};
 
 #[cfg(test)]
 mod tests;

@@ -2,32 +2,17 @@
 //!
 //! From the bottom up:
 //!
-//! * `transport`: how bytes reach an address; `server/peer_client.rs` has that of production.
-//! * `sender`, `addresses`, `payload`: who sends, where the members are, how a payload is written.
-//! * `rpc_client`: one RPC to one peer.
-//! * `acknowledged`, `log_holds`, `snapshot_sender`: what is remembered of peers' logs, and how a peer
-//!   gets a snapshot.
-//! * `peer_disks`: what peers say of their disks.
-//! * `peer_clocks`: what their wall clocks show.
-//! * `candidacy`: since when this node asks its peers for votes.
-//! * `peer`: Raft's RPCs to one peer, and what their answers mean for the lease.
-//! * `factory`: [`Network`] makes the peers.
+//! * `transport`: how bytes reach an address (`server/peer/client.rs` has that of production), who sends them, where the
+//!   members are, and one RPC to one peer.
+//! * `peer_state`: what is remembered of the peers: their logs, disks and clocks, and since when this node asks for votes.
+//! * `snapshot_sender`: how a peer gets a snapshot.
+//! * `peer`: Raft's RPCs to one peer, what their answers mean for the lease, and [`Network`], which makes the peers.
 
-mod acknowledged;
-mod addresses;
-mod candidacy;
-mod factory;
-mod log_holds;
-pub(super) mod payload;
 mod peer;
-mod peer_clocks;
-mod peer_disks;
-mod rpc_client;
-mod sender;
+mod peer_state;
 mod snapshot_sender;
-mod transport;
+pub(super) mod transport;
 
-pub use factory::Network;
-pub use peer_clocks::ClockDistance;
-pub use sender::Sender;
-pub use transport::{MESSAGE_BYTES_MAX, RaftRpc, Transport};
+pub use peer::Network;
+pub use peer_state::ClockDistance;
+pub use transport::{MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};

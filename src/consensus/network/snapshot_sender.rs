@@ -13,10 +13,8 @@ use openraft::{
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    acknowledged::AcknowledgedIndexes,
-    log_holds::{LogHold, LogHolds},
-    payload,
-    rpc_client::RpcClient,
+    peer_state::{AcknowledgedIndexes, LogHold, LogHolds},
+    transport::{self, RpcClient},
 };
 use crate::{
     consensus::terms,
@@ -119,14 +117,15 @@ impl SnapshotSender {
         let started = Instant::now();
         let mut hold = LogHold::after(&self.log_holds, last.unwrap_or(0));
         let announcement: (Vote, SnapshotMeta) = (vote, snapshot.meta);
-        let announcement = payload::encode(&announcement).map_err(|e| refusal!(Internal, "{e}"))?;
+        let announcement =
+            transport::encode(&announcement).map_err(|e| refusal!(Internal, "{e}"))?;
         let first =
             SnapshotPart { header: Some(self.client.header.clone()), payload: announcement.into() };
         let (reply, bytes) = self.stream_parts(first, data).await?;
         hold.sent();
         let what = "the answer to a snapshot";
         let response: SnapshotResponse<Types> =
-            payload::decode(what, self.client.target, &reply.payload)
+            transport::decode(what, self.client.target, &reply.payload)
                 .map_err(|why| refusal!(Internal, "{why}"))?;
         let term = vote.leader_id.term;
         terms::check(term, response.vote.leader_id.term)

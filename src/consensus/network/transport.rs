@@ -1,20 +1,39 @@
-//! The trait through which a message reaches a peer. Tests and simulations bring a network of their own.
-//!
-//! Invariant: a transport delivers to the process that listens at an address, whichever that is. The
-//! receiver checks that the message is meant for it (the header of every message names the receiver).
+//! How a message reaches a peer: the trait that carries it, who sends it, where it goes, how it is written, and how an
+//! answer is waited for.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use openraft::errors::{NetworkError, RPCError, Unreachable};
+use parking_lot::Mutex;
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::proto::{
-    Refusal,
-    peer::{
-        AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
-        HelloResponse, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
+use crate::{
+    consensus::terms,
+    proto::{
+        Code, Refusal,
+        peer::{
+            AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, Header,
+            HelloRequest, HelloResponse, MemoryPart, MemoryReply, RaftMessage, RaftReply,
+            SnapshotPart,
+        },
+    },
+    sequence::{NodeId, SetId},
+    storage::{
+        LogId, Member, Store, StoredMembership, Types,
+        codec::{self, CodecError},
     },
 };
+
+// The trait through which a message reaches a peer. Tests and simulations bring a network of their own.
+//
+// Invariant: a transport delivers to the process that listens at an address, whichever that is. The
+// receiver checks that the message is meant for it (the header of every message names the receiver).
 
 /// The largest peer message, in bytes: a full batch of bumps or entries, with room to spare.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -68,5 +87,213 @@ pub trait Transport: Send + Sync + 'static {
     /// Tells where the members are now. Connections to other addresses need not be kept.
     fn keep(&self, addresses: BTreeSet<String>) {
         let _ = addresses;
+    }
+}
+
+// Who this node is, as the header of every message to a peer says.
+
+/// This node, as the sender of messages to peers.
+#[derive(Clone)]
+pub struct Sender {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The set.
+    pub set: SetId,
+    /// This node.
+    pub node: NodeId,
+    /// Knows this node's incarnation.
+    pub store: Arc<Store>,
+    /// How long a follower keeps out of elections, in milliseconds.
+    pub election_timeout_ms: u64,
+}
+
+impl Sender {
+    /// The header of a message to node `to`, which is `member`.
+    pub fn header(&self, to: NodeId, member: &Member) -> Header {
+        Header {
+            cluster: self.cluster.clone(),
+            set: self.set.into(),
+            from: self.node,
+            to,
+            to_incarnation: member.incarnation,
+            election_timeout_ms: self.election_timeout_ms,
+            from_incarnation: self.store.incarnation(),
+        }
+    }
+}
+
+// Where the members are. Raft keeps its client of a peer when the peer moves, so the client looks the
+// address up here for each message.
+
+/// The peer addresses of the members.
+#[derive(Default)]
+pub struct MemberAddresses(Mutex<Addresses>);
+
+#[derive(Default)]
+struct Addresses {
+    /// The log entry of the membership that the addresses come from.
+    membership: Option<LogId>,
+    /// Peer addresses by incarnation: a node with another data directory is another member.
+    by_incarnation: BTreeMap<u64, String>,
+}
+
+impl MemberAddresses {
+    /// Takes the addresses over from `membership`. Returns all of them if it is another membership than
+    /// before.
+    pub fn follow(&self, membership: &StoredMembership) -> Option<BTreeSet<String>> {
+        let mut addresses = self.0.lock();
+        if addresses.membership == *membership.log_id() {
+            return None;
+        }
+        let members = membership.membership().nodes();
+        *addresses = Addresses {
+            membership: *membership.log_id(),
+            by_incarnation: members
+                .map(|(_, member)| (member.incarnation, member.peer_address.clone()))
+                .collect(),
+        };
+        Some(addresses.by_incarnation.values().cloned().collect())
+    }
+
+    /// Where the member with the data directory `incarnation` is.
+    pub fn of(&self, incarnation: u64) -> Option<String> {
+        self.0.lock().by_incarnation.get(&incarnation).cloned()
+    }
+}
+
+// Encodes and decodes the payload of peer messages. An error names the node at the other end, because
+// the usual cause is that it runs another release.
+
+/// The bytes of `value`.
+///
+/// # Errors
+/// If `value` cannot be encoded.
+pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
+    codec::encode(value)
+}
+
+/// The value in `payload`. `what` names it in errors. `other_end` is the node that the reader of the
+/// error exchanged it with.
+///
+/// # Errors
+/// If `payload` is of another format version, or damaged: a text that says what to do.
+pub fn decode<T: DeserializeOwned>(
+    what: &str, other_end: NodeId, payload: &[u8],
+) -> Result<T, String> {
+    codec::decode(payload).map_err(|error| match error {
+        CodecError::Version(_) => format!(
+            "node {other_end} runs another release: {what} cannot be read: {error}; install \
+             the same release on all nodes"
+        ),
+        error @ (CodecError::Short(_)
+        | CodecError::Checksum { .. }
+        | CodecError::Trailing(_)
+        | CodecError::Format(_)) => format!(
+            "{what} between this node and node {other_end} cannot be read: {error}; install the \
+             same release on all nodes"
+        ),
+    })
+}
+
+// Sends one RPC to one peer, and reads the answer. What the answer means is decided above.
+
+/// The way to one peer.
+#[derive(Clone)]
+pub struct RpcClient {
+    /// Delivers the messages.
+    pub transport: Arc<dyn Transport>,
+    /// Where the members are now.
+    pub addresses: Arc<MemberAddresses>,
+    /// The peer.
+    pub target: NodeId,
+    /// Where the peer was when this client was made.
+    pub first_address: String,
+    /// The header of every message to the peer.
+    pub header: Header,
+}
+
+impl RpcClient {
+    /// Where the peer is now.
+    pub fn address(&self) -> String {
+        let now = self.addresses.of(self.header.to_incarnation);
+        now.unwrap_or_else(|| self.first_address.clone())
+    }
+
+    /// The message that carries `question`.
+    pub fn message<Q: Serialize>(&self, question: &Q) -> Result<RaftMessage, RPCError<Types>> {
+        let payload = encode(question).map_err(NetworkError::from_string)?;
+        Ok(RaftMessage { header: Some(self.header.clone()), payload: payload.into() })
+    }
+
+    /// Sends `message`, and waits for the answer.
+    pub async fn send(
+        &self, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
+    ) -> Result<RaftReply, RPCError<Types>> {
+        let address = self.address();
+        let sent = self.transport.raft(&address, rpc, message, timeout).await;
+        sent.map_err(|refusal| self.failed(rpc, &refusal))
+    }
+
+    /// Asks `question`, and reads the answer.
+    pub async fn call<Q: Serialize, A: DeserializeOwned>(
+        &self, rpc: RaftRpc, question: &Q, timeout: Duration,
+    ) -> Result<A, RPCError<Types>> {
+        let reply = self.send(rpc, self.message(question)?, timeout).await?;
+        self.read(rpc, &reply)
+    }
+
+    /// The answer in a reply.
+    pub fn read<A: DeserializeOwned>(
+        &self, rpc: RaftRpc, reply: &RaftReply,
+    ) -> Result<A, RPCError<Types>> {
+        let what = format!("the answer to {rpc:?}");
+        let answer = decode(&what, self.target, &reply.payload);
+        answer.map_err(|text| RPCError::Network(NetworkError::from_string(text)))
+    }
+
+    /// Sends a snapshot in parts, and waits until it is installed.
+    pub async fn install_snapshot(
+        &self, parts: BoxStream<'static, SnapshotPart>,
+    ) -> Result<RaftReply, Refusal> {
+        let address = self.address();
+        self.transport.install_snapshot(&address, parts).await
+    }
+
+    /// Sends a leader's memory in parts, and waits until all of it has arrived.
+    pub async fn send_memory(
+        &self, parts: BoxStream<'static, MemoryPart>,
+    ) -> Result<MemoryReply, Refusal> {
+        let address = self.address();
+        self.transport.send_memory(&address, parts).await
+    }
+
+    /// Refuses a term in an answer that no honest node has come to: Raft would adopt it.
+    pub fn check_term(&self, asked: u64, answered: u64) -> Result<(), RPCError<Types>> {
+        terms::check(asked, answered).map_err(|why| {
+            let text = format!(
+                "the answer of node {} at {} is refused: {why}",
+                self.target,
+                self.address()
+            );
+            tracing::error!("{text}");
+            RPCError::Unreachable(Unreachable::from_string(text))
+        })
+    }
+
+    fn failed(&self, rpc: RaftRpc, refusal: &Refusal) -> RPCError<Types> {
+        let (target, address) = (self.target, self.address());
+        let text = format!("{rpc:?} to node {target} at {address}: {}", refusal.message());
+        match refusal.code() {
+            Code::DeadlineExceeded | Code::Cancelled => {
+                RPCError::Network(NetworkError::from_string(text))
+            }
+            Code::FailedPrecondition => {
+                // Either the peer is not the node that this one takes it for, or the other way round.
+                tracing::warn!(peer = target, "{text}");
+                RPCError::Unreachable(Unreachable::from_string(text))
+            }
+            // The list of codes is the protocol's, not ours: all others mean the same here.
+            _ => RPCError::Unreachable(Unreachable::from_string(text)),
+        }
     }
 }

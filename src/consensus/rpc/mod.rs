@@ -2,17 +2,13 @@
 //!
 //! From the bottom up:
 //!
-//! * `wire`: reads payloads and writes answers.
-//! * `sender_check`: refuses messages that are not for this node, or not from a member.
-//! * `handler`: answers one Raft RPC.
-//! * `memory_transfer`: sends a leader's memory, and says from whom one is taken.
+//! * `sender_check`: reads payloads, and refuses messages that are not for this node, or not from a member.
+//! * `handler`: answers one Raft RPC; sends a leader's memory, and says from whom one is taken.
 //! * `snapshot_receiver`: takes in a snapshot, part by part.
 
 mod handler;
-mod memory_transfer;
 mod sender_check;
 mod snapshot_receiver;
-mod wire;
 
-pub use memory_transfer::MemoryOrigin;
+pub use handler::MemoryOrigin;
 pub use snapshot_receiver::ArrivingSnapshot;

@@ -15,10 +15,7 @@ use openraft::{
     raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse},
 };
 
-use super::{
-    sender_check::SenderRole,
-    wire::{read, stopped, write},
-};
+use super::sender_check::{SenderRole, read, stopped, write};
 use crate::{
     consensus::group::Group,
     proto::{Refusal, peer::SnapshotPart, refusal},

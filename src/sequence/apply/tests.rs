@@ -8,7 +8,7 @@ use crate::sequence::{
     Bequest, Chunk, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
     NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, Raise,
     RequestId, SectionKey, Take,
-    memory_table::{MemoryTable as Memory, bumps, releases, run, settles, trims},
+    tests::memory_table::{MemoryTable as Memory, bumps, releases, run, settles, trims},
 };
 
 fn bump(id: u64, numbers: u64) -> Bump {

@@ -1,12 +1,15 @@
 //! Namespaces are founded, changed, deleted and created again.
 
+#[cfg(test)]
+mod worker_leases;
+
 use proptest::prelude::*;
 
 use crate::sequence::{
     Bump, Bumped, Chunk, ClusterId, Command, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
     NamespaceId, NamespaceRefused, Outcome, Raise, SectionId, SectionKey, Trim, WorkerAct,
     WorkerAnswer, WorkerAsk, WorkerRecord,
-    memory_table::{MemoryTable, bumps, run, settles, trims},
+    tests::memory_table::{MemoryTable, bumps, run, settles, trims},
 };
 
 fn founded() -> MemoryTable {

@@ -2,22 +2,17 @@
 //! the names that these clients use to keys.
 //!
 //! From a request to a number: `leaf.rs`, `tinyid.rs` and `yuewen.rs` read a request (`parameters.rs`) and write the
-//! answer: a number, many (`listed.rs`), or a segment (`segment.rs`). `mapped.rs` finds the key, which the caller may say
-//! (`said.rs`), takes its numbers or ids (`mapped_id.rs`), and warns the operator (`warnings.rs`) where the settings fit no
+//! answer: a number, many (`tinyid.rs`), or a segment (`tinyid.rs`). `mapped.rs` finds the key, which the caller may say
+//! (`parameters.rs`), takes its numbers or ids (`mapped.rs`), and warns the operator (`mapped.rs`) where the settings fit no
 //! namespace.
 //!
 //! Invariant: no answer may be kept and given again. Each says so to proxies, and a request that takes numbers is never
 //! taken for one without effect (HEAD).
 
 mod leaf;
-mod listed;
 mod mapped;
-mod mapped_id;
 mod parameters;
-mod said;
-mod segment;
 mod tinyid;
-mod warnings;
 pub mod yuewen;
 
 use std::sync::Arc;
@@ -28,7 +23,7 @@ use axum::{
     routing::{MethodRouter, get},
 };
 
-use super::{no_route::other_method, serve::time};
+use super::{endpoints::time, problem::other_method};
 use crate::node::NodeContext;
 
 type Routes = Router<Arc<NodeContext>>;

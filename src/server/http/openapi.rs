@@ -1,16 +1,24 @@
 //! The description of the API, in OpenAPI 3.1: made from `proto`, but for the export, which is no JSON.
 
-mod from_proto;
-
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
+use prost::Message;
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet, MessageOptions,
+    field_descriptor_proto::{Label, Type},
+};
 use serde_json::{Value, json};
 
-use super::{addressed, export, problem};
+use super::{
+    endpoints::{ENDPOINTS, Endpoint, status},
+    export, problem,
+    request::{self, IDEMPOTENCY_KEY, describe_timeout},
+};
+use crate::proto::PUBLIC_DESCRIPTORS;
 
 /// What the API is, without its operations.
 fn head() -> Value {
@@ -39,15 +47,258 @@ fn head() -> Value {
 /// The description as it is sent.
 static JSON: LazyLock<String> = LazyLock::new(|| {
     let mut api = head();
-    from_proto::add_to(&mut api);
+    add_to(&mut api);
     api["paths"]["/v1/namespaces/{namespace}/export"] = json!({"get": export::describe()});
-    addressed::describe(&mut api);
+    request::describe(&mut api);
     api.to_string()
 });
 
 /// `GET /openapi.json`.
 pub async fn document() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], JSON.as_str()).into_response()
+}
+
+// What `proto` describes for HTTP, in OpenAPI: operations, and the messages that they carry. The comments are the
+// descriptions.
+
+/// The field that a header says instead.
+const TIMEOUT: &str = "timeout_ms";
+
+/// Adds it to a description.
+pub fn add_to(api: &mut Value) {
+    let mut proto = Proto::read();
+    for endpoint in ENDPOINTS {
+        let verb = endpoint.verb.to_lowercase();
+        api["paths"][endpoint.path][verb] = proto.operation(endpoint);
+    }
+    for (name, schema) in proto.schemas {
+        api["components"]["schemas"][name] = schema;
+    }
+}
+
+/// The public API as its descriptors have it.
+struct Proto {
+    messages: BTreeMap<String, DescriptorProto>,
+    enums: BTreeMap<String, EnumDescriptorProto>,
+    /// Of methods (`Service/Method`), messages and fields (`Message.field`).
+    comments: BTreeMap<String, String>,
+    /// The messages that were described.
+    schemas: BTreeMap<String, Value>,
+}
+
+impl Proto {
+    fn read() -> Self {
+        let files = FileDescriptorSet::decode(PUBLIC_DESCRIPTORS).expect("the build wrote them");
+        let (mut messages, mut enums) = (BTreeMap::new(), BTreeMap::new());
+        let mut comments = BTreeMap::new();
+        for file in files.file {
+            for location in file.source_code_info.iter().flat_map(|info| &info.location) {
+                let message = |at: i32| &file.message_type[at as usize];
+                let of = match location.path[..] {
+                    [4, at] => message(at).name().to_owned(),
+                    [4, at, 2, field] => {
+                        format!(
+                            "{}.{}",
+                            message(at).name(),
+                            message(at).field[field as usize].name()
+                        )
+                    }
+                    [6, at, 2, method] => {
+                        let service = &file.service[at as usize];
+                        format!("{}/{}", service.name(), service.method[method as usize].name())
+                    }
+                    _ => continue,
+                };
+                let lines = location.leading_comments().lines().map(str::trim);
+                comments.insert(of, lines.collect::<Vec<_>>().join(" "));
+            }
+            for one in file.message_type {
+                // What is nested is the entries of maps.
+                let entries = one.nested_type.iter().map(|of| (of.name().to_owned(), of.clone()));
+                messages.extend(entries.collect::<Vec<_>>());
+                messages.insert(one.name().to_owned(), one);
+            }
+            enums.extend(file.enum_type.into_iter().map(|one| (one.name().to_owned(), one)));
+        }
+        Proto { messages, enums, comments, schemas: BTreeMap::new() }
+    }
+
+    fn operation(&mut self, endpoint: &Endpoint) -> Value {
+        let Endpoint { service, rpc, request, answer, path, has_body, has_name, .. } = *endpoint;
+        let mut parameters = vec![describe_timeout()];
+        parameters.extend(has_name.then(describe_name));
+        for field in self.messages[request].field.clone() {
+            let is_in_path = is_in_path(path, &field);
+            if is_in_path || !has_body {
+                parameters.push(json!({
+                    "name": field.name(),
+                    "in": if is_in_path { "path" } else { "query" },
+                    "required": is_in_path,
+                    "schema": self.parameter(request, &field),
+                }));
+            }
+        }
+        let content = self.content(answer, None);
+        let answer = json!({"description": self.comments.get(answer), "content": content});
+        let body = has_body.then(|| self.content(request, Some(path)));
+        let tag = match service {
+            "Sequencer" => Some("numbers"),
+            "Ids" => Some("ids"),
+            _ => path.split(['/', ':']).nth(2),
+        };
+        json!({
+            // Methods of two services may have one name.
+            "operationId": request.strip_suffix("Request"),
+            "tags": [tag],
+            "description": self.comments.get(&format!("{service}/{rpc}")),
+            "parameters": parameters,
+            "requestBody": body.map(|content| json!({"required": true, "content": content})),
+            "responses": {status(rpc).as_str(): answer, "default": problem::describe_answer()},
+        })
+    }
+
+    /// A message in JSON, which is described: one that answers, or the body of a request to a path.
+    fn content(&mut self, message: &str, asks: Option<&str>) -> Value {
+        json!({"application/json": {"schema": self.message(message, asks)}})
+    }
+
+    fn message(&mut self, name: &str, asks: Option<&str>) -> Value {
+        let schema = match name {
+            "Key" => key(),
+            _ => self.schema(name, asks),
+        };
+        self.schemas.insert(name.to_owned(), schema);
+        json!({"$ref": format!("#/components/schemas/{name}")})
+    }
+
+    fn schema(&mut self, name: &str, asks: Option<&str>) -> Value {
+        let (mut properties, mut required) = (json!({}), Vec::new());
+        for field in self.messages[name].field.clone() {
+            if asks.is_none_or(|path| !is_in_path(path, &field) && field.name() != TIMEOUT) {
+                properties[field.name()] = self.value(name, &field, asks.is_some());
+                if asks.is_none() && !may_be_absent(&field) {
+                    required.push(field.name().to_owned());
+                }
+            }
+        }
+        json!({
+            "type": "object",
+            "description": self.comments.get(name),
+            "properties": properties,
+            "required": required,
+            "additionalProperties": asks.is_none(),
+        })
+    }
+
+    /// What may be given for a field in a path or a query.
+    fn parameter(&mut self, message: &str, field: &FieldDescriptorProto) -> Value {
+        match field.r#type() {
+            // A key, or bytes.
+            Type::Message | Type::Bytes => {
+                json!({"type": "string", "description": self.about(message, field)})
+            }
+            _ => self.value(message, field, false),
+        }
+    }
+
+    /// The comment on a field of a message.
+    fn about(&self, message: &str, field: &FieldDescriptorProto) -> Option<&String> {
+        self.comments.get(&format!("{message}.{}", field.name()))
+    }
+
+    /// The value of a field of a message: as it is written, or all that may be given for it.
+    fn value(&mut self, message: &str, field: &FieldDescriptorProto, is_given: bool) -> Value {
+        let of = field.type_name().rsplit('.').next().unwrap_or_default();
+        let entry = self
+            .messages
+            .get(of)
+            .filter(|of| of.options.as_ref().is_some_and(MessageOptions::map_entry));
+        let mut value = match entry.map(|entry| entry.field[1].clone()) {
+            Some(of_map) => {
+                let values = self.one_value(&of_map, is_given);
+                json!({"type": "object", "additionalProperties": values})
+            }
+            None if field.label() == Label::Repeated => {
+                json!({"type": "array", "items": self.one_value(field, is_given)})
+            }
+            None => self.one_value(field, is_given),
+        };
+        value["description"] = json!(self.about(message, field));
+        value
+    }
+
+    /// The value of a field, or one of its values.
+    fn one_value(&mut self, field: &FieldDescriptorProto, is_given: bool) -> Value {
+        let (kind, of) = (field.r#type(), field.type_name().rsplit('.').next().unwrap_or_default());
+        match kind {
+            Type::Message => return self.message(of, None),
+            Type::Bytes => return text(),
+            _ => {}
+        }
+        let (written, also_read) = match kind {
+            Type::Bool => ("boolean", None),
+            Type::Uint32 => ("integer", Some("string")),
+            Type::Uint64 | Type::Fixed64 | Type::Sint64 | Type::Enum => ("string", Some("integer")),
+            _ => ("string", None),
+        };
+        let mut types = vec![written];
+        if is_given {
+            types.extend(also_read);
+            types.extend(field.proto3_optional().then_some("null"));
+        }
+        let mut value = json!({"type": types});
+        if [Type::Uint32, Type::Uint64, Type::Fixed64].contains(&kind) {
+            value["minimum"] = json!(0);
+        }
+        if [Type::Uint64, Type::Fixed64].contains(&kind) {
+            value["pattern"] = json!("^[0-9]{1,20}$");
+        }
+        if kind == Type::Enum {
+            let values = &self.enums[of].value;
+            let numbers = values.iter().filter(|_| is_given).map(|value| json!(value.number()));
+            value["enum"] = values.iter().map(|value| json!(value.name())).chain(numbers).collect();
+        }
+        value
+    }
+}
+
+/// The header that names a request.
+fn describe_name() -> Value {
+    json!({
+        "name": IDEMPOTENCY_KEY,
+        "in": "header",
+        "description": "What the caller calls this request, which is its request_id: 1 to 64 bytes, for example a UUID. \
+                        Gapless namespaces alone know it. Quotes around it are not part of it.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[!-~]+$"},
+    })
+}
+
+/// A key, which has JSON of its own: a string may also be an id, in digits.
+fn key() -> Value {
+    let mut key = text();
+    key["description"] = json!("An id in digits, or a name. A name that is no text is in base64.");
+    key
+}
+
+/// Bytes, which have JSON of their own.
+fn text() -> Value {
+    let bytes = json!({"type": "string", "contentEncoding": "base64"});
+    json!({
+        "oneOf": [
+            {"type": "string"},
+            {"type": "object", "properties": {"base64": bytes}, "required": ["base64"]},
+        ],
+    })
+}
+
+/// True for what JSON leaves out where there is none: a message, or a field that is `optional`.
+fn may_be_absent(field: &FieldDescriptorProto) -> bool {
+    let is_message = field.r#type() == Type::Message && field.label() != Label::Repeated;
+    is_message || field.proto3_optional()
+}
+
+fn is_in_path(path: &str, field: &FieldDescriptorProto) -> bool {
+    path.contains(&format!("{{{}}}", field.name()))
 }
 
 #[cfg(test)]

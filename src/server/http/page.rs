@@ -5,7 +5,6 @@
 //!
 //! Invariant: what the page shows is gathered from memory and from the leader; no disk is read for it.
 
-mod chart;
 mod render;
 mod view;
 
@@ -24,7 +23,7 @@ use tokio::{
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
-use super::{body::uncacheable, problem::Problem};
+use super::{problem::Problem, request::uncacheable};
 use crate::node::{Kind, NodeContext};
 use view::View;
 

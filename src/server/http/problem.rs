@@ -2,15 +2,17 @@
 
 use axum::{
     Json,
-    http::{HeaderValue, StatusCode, header},
+    extract::Request,
+    http::{HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+use tonic::Status;
 
 use crate::{
     metrics::Label,
-    proto::{Code, Refusal, name_of_outcome, name_of_reason, v1::Reason},
+    proto::{Code, Refusal, name_of_outcome, name_of_reason, refusal, v1::Reason},
 };
 
 /// After how many milliseconds a caller may try again while no leader is known.
@@ -163,4 +165,21 @@ impl IntoResponse for Problem {
         }
         response
     }
+}
+
+// What is answered where nothing is, and to a method that a path does not take.
+
+/// Answers a request for a path where nothing is.
+pub async fn nothing_here(uri: Uri) -> Problem {
+    let path = uri.path();
+    let why = format!(
+        "{path} does not exist; numbers are taken with POST /v1/namespaces/book/keys/42:next"
+    );
+    Refusal::from(Status::not_found(why)).into()
+}
+
+/// Answers a request with a method that the path does not take.
+pub async fn other_method(request: Request) -> Problem {
+    let (method, path) = (request.method(), request.uri().path());
+    refusal!(Unsupported, "{path} does not take {method}").into()
 }

@@ -3,7 +3,10 @@
 
 use std::fmt::Write;
 
-use super::{reader::Command, refused::Refused, replies::Replies};
+use super::{
+    reader::Command,
+    replies::{Refused, Replies},
+};
 use crate::{
     node::{NodeContext, RespNode},
     proto::refusal,

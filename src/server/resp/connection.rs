@@ -17,14 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     reader::{CommandReader, Commands},
-    refused::Refused,
-    replies::Replies,
+    replies::{Refused, Replies},
     session::Session,
 };
 use crate::{
     node::{NodeContext, Reservation},
     proto::refusal,
-    server::{deadline::budget, places::Place},
+    server::{connections::places::Place, metadata::budget},
 };
 
 /// How many bytes are read at a time. An unfinished command of more is counted in the memory of requests.

@@ -1,4 +1,4 @@
-//! What the fuzz targets use of the door for Redis clients.
+//! What the fuzz targets use of the interface for Redis clients.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use tokio::time::Instant;
 pub use super::{
     key::written_key,
     reader::{ARGUMENTS_MAX, COMMAND_BYTES_MAX, Malformed},
-    refused::Refused,
+    replies::Refused,
 };
 use super::{
     reader::{Command, CommandReader, Commands},
     replies::Replies,
     session::Session,
 };
-use crate::{node::NodeContext, server::deadline::budget};
+use crate::{node::NodeContext, server::metadata::budget};
 
 /// The name of a command and its arguments.
 pub type Words = Vec<Vec<u8>>;

@@ -1,17 +1,24 @@
-//! Keys as Redis clients write them, namespace:key, and which numbers were handed out for them.
+//! What Redis clients ask of keys: their numbers, their floors, and ids of them.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
-use super::refused::Refused;
+use super::{
+    reader::Command,
+    replies::{Refused, Replies},
+};
 use crate::{
     metrics::Door,
-    node::{Asked, NodeContext, Origin, ROUTE_UNWANTED, to_key},
-    proto::v1::CurrentRequest,
-    sequence::{InvalidWrittenKey, OwnedKey, WrittenKey},
-    server::written::{self, shown},
+    node::{Asked, NodeContext, Origin, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at, to_key},
+    proto::{
+        refusal,
+        v1::{CurrentRequest, NextIdsRequest, NextManyRequest, NextManyResponse, RaiseRequest},
+    },
+    sequence::{InvalidWrittenKey, Key, KeyKind, OwnedKey, WrittenKey},
+    server::written::{self, integer, key as key_of, shown},
 };
 
 /// How many of a command's keys are asked for at a time.
@@ -65,4 +72,236 @@ pub async fn last_numbers(
     let answers = answers.buffered(READS_AT_ONCE).try_collect().await;
     context.metrics.request_seconds.of(Door::redis).observe(arrived.elapsed(), asked);
     answers
+}
+
+// SET: raises a key's floor. It goes upwards only.
+
+/// Raises the key that a command names to the value that it gives, by `deadline`.
+///
+/// # Errors
+/// If the command has options, the value is none or below the last number, or the node cannot raise the floor.
+pub async fn raise(
+    context: &Arc<NodeContext>, command: Command<'_>, deadline: Instant,
+) -> Result<(), Refused> {
+    let arrived = Instant::now();
+    if let Some(option) = command.at(3) {
+        return Err(Refused::invalid(format!(
+            "syntax error: SET has no option '{}' here; there is SET key value, which raises the key",
+            shown(option)
+        )));
+    }
+    let written = written_key(command.at(1).unwrap_or_default())?;
+    let value = command.at(2).unwrap_or_default();
+    let at_least = integer(value).ok_or_else(|| {
+        Refused::invalid(format!(
+            "value is not an integer or out of range: it is '{}'; give an integer from 1 on",
+            shown(value)
+        ))
+    })?;
+    let kind = context.leader.key_kind(written.namespace, deadline).await;
+    let key = written::key(kind?, written.namespace, written.key)?;
+    let message = RaiseRequest {
+        namespace: written.namespace.to_owned(),
+        key: to_key(&OwnedKey::from(key)),
+        at_least,
+        route_version: ROUTE_UNWANTED,
+        members_version: None,
+    };
+    let answered = context.leader.serve(&Asked::new(message)?, Origin::Client, deadline).await;
+    let spans = context.metrics.request_seconds.of(Door::redis);
+    spans.observe(arrived.elapsed(), 1);
+    let raised = answered?;
+    // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
+    // is no reason to refuse the second.
+    if raised.raised || raised.floor == at_least {
+        return Ok(());
+    }
+    let refused = refusal!(
+        WrongState,
+        "value {at_least} is below {}, up to which numbers are handed out; numbers only grow",
+        raised.floor
+    );
+    Err(refused.into())
+}
+
+// Ids with a shape for Redis clients: `INCR id:orders` makes one of the namespace `orders`, and `INCR id:room:42` one
+// of key 42 of the namespace `room`.
+
+/// What comes before the namespace.
+const ID: &str = "id";
+
+/// Whose ids a key stands for.
+#[derive(Debug, Clone, Copy)]
+pub struct IdsOf<'a> {
+    namespace: &'a str,
+    /// As it was written.
+    key: Option<&'a [u8]>,
+}
+
+/// Whose ids a key stands for. A namespace of the name `id` has keys of its own: then there are none.
+pub fn ids_of<'a>(context: &NodeContext, key: WrittenKey<'a>) -> Option<IdsOf<'a>> {
+    let namespaces = context.group.view().namespaces();
+    if key.namespace != ID || namespaces.by_name(ID).is_some() {
+        return None;
+    }
+    let of_key =
+        WrittenKey::parse(key.key).map(|of| IdsOf { namespace: of.namespace, key: Some(of.key) });
+    let of_all = || {
+        let namespace = std::str::from_utf8(key.key).ok()?;
+        Some(IdsOf { namespace, key: None })
+    };
+    of_key.ok().or_else(of_all)
+}
+
+/// The refusal of INCRBY.
+pub fn one_at_a_time() -> Refused {
+    Refused::invalid("INCRBY makes no ids, because they do not follow one another; INCR makes one")
+}
+
+/// Makes an id. One that is written as a number is a number, any other a text.
+///
+/// # Errors
+/// Whatever the node refuses it for.
+pub async fn next(
+    context: &Arc<NodeContext>, of: IdsOf<'_>, deadline: Instant, replies: &mut Replies,
+) -> Result<(), Refused> {
+    let arrived = Instant::now();
+    let key = match of.key {
+        Some(written) => {
+            let kind = context.leader.key_kind(of.namespace, deadline).await;
+            let key = written::key(kind?, of.namespace, written)?;
+            to_key(&OwnedKey::from(key))
+        }
+        None => None,
+    };
+    let request =
+        NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
+    let made = context.ids.next(&request, deadline).await;
+    let spans = context.metrics.request_seconds.of(Door::redis);
+    spans.observe(arrived.elapsed(), 1);
+    let (made, _reserved) = made?;
+    for text in made.texts() {
+        match text.parse() {
+            Ok(number) => replies.number(number),
+            Err(_) => replies.bulk(text),
+        }
+    }
+    Ok(())
+}
+
+// Commands that take numbers of one namespace and follow one another: one request to the node.
+
+/// Room for so many counts is kept.
+const COUNTS_KEPT: usize = 1_024;
+
+/// Commands that were not answered yet.
+pub struct Run {
+    context: Arc<NodeContext>,
+    namespace: String,
+    kind: KeyKind,
+    ids: Vec<u64>,
+    names: Vec<Bytes>,
+    /// How many numbers each wants.
+    counts: Vec<u64>,
+}
+
+impl Run {
+    /// An empty run of commands for the node.
+    pub fn new(context: Arc<NodeContext>) -> Self {
+        Run {
+            context,
+            namespace: String::new(),
+            kind: KeyKind::Id,
+            ids: Vec::new(),
+            names: Vec::new(),
+            counts: Vec::new(),
+        }
+    }
+
+    /// Adds the command, which wants `count` numbers of a key. Answers those before it if it cannot be one request with
+    /// them.
+    pub async fn add(
+        &mut self, command: Command<'_>, written: WrittenKey<'_>, count: u64, deadline: Instant,
+        replies: &mut Replies,
+    ) {
+        if self.namespace != written.namespace || self.counts.len() == REQUEST_KEYS_MAX {
+            self.finish(deadline, replies).await;
+        }
+        if self.counts.is_empty() {
+            let kind = self.context.leader.key_kind(written.namespace, deadline).await;
+            match kind.map_err(Refused::from) {
+                Ok(kind) => self.kind = kind,
+                Err(refused) => return replies.refuse(&refused, 1, &self.context.metrics),
+            }
+            self.namespace.clear();
+            self.namespace.push_str(written.namespace);
+        }
+        match key_of(self.kind, written.namespace, written.key) {
+            Ok(Key::Id(id)) => self.ids.push(id),
+            Ok(Key::Name(name)) => self.names.push(command.share(name)),
+            Err(refused) => {
+                self.finish(deadline, replies).await;
+                replies.refuse(&refused.into(), 1, &self.context.metrics);
+                return;
+            }
+        }
+        self.counts.push(count);
+    }
+
+    /// Takes the numbers and answers the commands, at the latest at `deadline`.
+    pub async fn finish(&mut self, deadline: Instant, replies: &mut Replies) {
+        if self.counts.is_empty() {
+            return;
+        }
+        let arrived = Instant::now();
+        let counts = std::mem::take(&mut self.counts);
+        let taken = self.take(&counts, deadline).await;
+        let metrics = &self.context.metrics;
+        metrics.request_seconds.of(Door::redis).observe(arrived.elapsed(), counts.len() as u64);
+        match taken {
+            Ok(ranges) => {
+                for (place, (first, count)) in ranges.firsts.iter().zip(&counts).enumerate() {
+                    match first {
+                        0 => {
+                            let why = refused_at(&ranges, place).cloned().map(Refused::from);
+                            replies.refuse(&why.unwrap_or_else(nothing_taken), 1, metrics);
+                        }
+                        first => replies.number(first + (count - 1) * ranges.increment),
+                    }
+                }
+            }
+            Err(refused) => replies.refuse(&refused, counts.len(), metrics),
+        }
+        self.counts = counts;
+        self.counts.clear();
+        self.counts.shrink_to(COUNTS_KEPT);
+    }
+
+    async fn take(
+        &mut self, counts: &[u64], deadline: Instant,
+    ) -> Result<NextManyResponse, Refused> {
+        let asked = counts.len();
+        let counts = match counts.iter().all(|count| *count == 1) {
+            true => Vec::new(),
+            false => counts.to_vec(),
+        };
+        let request = Asked::new(NextManyRequest {
+            namespace: self.namespace.clone(),
+            ids: std::mem::take(&mut self.ids),
+            names: std::mem::take(&mut self.names),
+            counts,
+            route_version: ROUTE_UNWANTED,
+            ..NextManyRequest::default()
+        })?;
+        let ranges = self.context.leader.serve(&request, Origin::Client, deadline).await?;
+        match ranges.firsts.len() == asked {
+            true => Ok(ranges),
+            // A reply to each command, or the client takes one for another.
+            false => Err(nothing_taken()),
+        }
+    }
+}
+
+fn nothing_taken() -> Refused {
+    Refused::from(refusal!(Internal, "the key got no number, and the node does not say why"))
 }

@@ -1,5 +1,5 @@
 //! What a connection's commands are answered. Those that take numbers of one namespace and follow one another are one
-//! request to the node (`run.rs`): it looks at the fence once for all of them.
+//! request to the node (`key.rs`): it looks at the fence once for all of them.
 //!
 //! Invariant: each command gets one reply, in the order of the commands.
 
@@ -9,14 +9,9 @@ use tokio::time::Instant;
 
 use super::{
     cluster,
-    ids::{self, IdsOf},
-    info,
-    key::{last_numbers, written_key},
+    key::{self, IdsOf, Run, last_numbers, written_key},
     reader::Command,
-    refused::Refused,
-    replies::{Replies, Version},
-    run::Run,
-    set,
+    replies::{Refused, Replies, Version},
     table::{self, Action},
 };
 use crate::{
@@ -63,7 +58,7 @@ impl Session {
             }
             Ok(Asked::Id(of)) => {
                 self.finish(deadline, replies).await;
-                ids::next(&self.context, of, deadline, replies).await
+                key::next(&self.context, of, deadline, replies).await
             }
             Ok(Asked::Other(action)) => {
                 self.finish(deadline, replies).await;
@@ -100,8 +95,8 @@ impl Session {
             other => return Ok(Asked::Other(other)),
         };
         let key = written_key(command.at(1).unwrap_or_default())?;
-        match ids::ids_of(&self.context, key) {
-            Some(_) if entry.action == Action::IncrBy => Err(ids::one_at_a_time()),
+        match key::ids_of(&self.context, key) {
+            Some(_) if entry.action == Action::IncrBy => Err(key::one_at_a_time()),
             Some(of) => Ok(Asked::Id(of)),
             None => Ok(Asked::Numbers(key, count)),
         }
@@ -129,7 +124,7 @@ impl Session {
                 return self.read(action, command, deadline, replies).await;
             }
             Action::Set => {
-                set::raise(&self.context, command, deadline).await?;
+                key::raise(&self.context, command, deadline).await?;
                 replies.simple("OK");
             }
             Action::Ping => match command.at(1) {
@@ -148,10 +143,10 @@ impl Session {
                 }
             },
             Action::Client => return self.client(command, replies),
-            Action::Command => return info::commands(command, replies),
+            Action::Command => return table::commands(command, replies),
             Action::Cluster => return cluster::answer(&self.context, command, replies),
             Action::ReadOnly => replies.simple("OK"),
-            Action::Info => replies.bulk(info::text(&self.context)),
+            Action::Info => replies.bulk(table::text(&self.context)),
             Action::Quit => {
                 self.ended = true;
                 replies.simple("OK");
@@ -223,7 +218,7 @@ impl Session {
             }
         }
         replies.version = version;
-        info::greet(self.id, replies);
+        table::greet(self.id, replies);
         Ok(())
     }
 

@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use openraft::{EntryPayload, entry::RaftEntry};
 use rocksdb::{Direction, IteratorMode};
 
-use super::{
-    lost_times::{LostTimes, timed_format_of},
-    margin::Known,
-};
+use super::margin::{Known, LostTimes, timed_format_of};
 use crate::{
     sequence::{
         ClusterId, Command, Ledger, NamespaceId, NamespaceTable, NamespaceTotals, SectionRecord,

@@ -12,8 +12,9 @@ use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::{
-    namespace_records::NamespaceRecords, namespaces::Namespaces, recent::RecentRecords,
-    records::Records,
+    generation::Namespaces,
+    recent::RecentRecords,
+    records::{NamespaceRecords, Records},
 };
 use crate::{
     sequence::{

@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     allocator::{
-        pending::{AboveAnswer, RaiseAnswer},
-        raised::{Floor, RaiseOf},
+        answer::{Floor, RaiseOf},
+        section::pending::{AboveAnswer, RaiseAnswer},
     },
     sequence::Chunk,
 };

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::allocator::{
-    hasher::SHARDS,
+    answer::{NotRaised, RaiseOf},
     held::Shortage,
-    pending::RaiseAnswer,
-    raised::{NotRaised, RaiseOf},
+    key_table::index::SHARDS,
+    section::pending::RaiseAnswer,
 };
 
 /// Far more new keys than may wait in the smallest memory.

@@ -1,7 +1,7 @@
 //! The hand that lets keys go, and its rounds.
 
 use super::*;
-use crate::allocator::hasher::SHARDS;
+use crate::allocator::key_table::index::SHARDS;
 
 #[tokio::test]
 async fn keys_are_let_go_of_all_shards_alike() {

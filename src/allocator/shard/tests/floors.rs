@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::allocator::{
-    changed_slots::Tracking,
-    own_keys::Swept,
-    pending::RaisedLater,
-    raised::{NotRaised, Raised},
+    answer::{NotRaised, Raised},
+    key_table::segments::Tracking,
+    section::pending::RaisedLater,
+    shard::own_keys::Swept,
 };
 
 fn world(section_size: u64) -> World {

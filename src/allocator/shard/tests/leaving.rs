@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    allocator::{own_keys::Swept, pending::RaisedLater},
+    allocator::{section::pending::RaisedLater, shard::own_keys::Swept},
     sequence::{Raise, SectionRecord, Trim},
 };
 

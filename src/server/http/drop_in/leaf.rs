@@ -12,15 +12,17 @@ use axum::{
 use ratchet_ids::Format;
 use serde::Serialize;
 
-use super::{mapped::Mapped, mapped_id::one_id, parameters::Parameters};
+use super::{
+    mapped::{Mapped, one_id},
+    parameters::Parameters,
+};
 use crate::{
     node::NodeContext,
     proto::{Refusal, refusal},
     server::{
         http::{
-            body::uncacheable,
             problem::Problem,
-            request::{Due, InPath, Node, in_path},
+            request::{Due, InPath, Node, in_path, uncacheable},
         },
         written::shown,
     },

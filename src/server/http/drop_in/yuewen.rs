@@ -14,7 +14,10 @@ use crate::{
     node::{Config, NodeContext},
     proto::{Code, refusal},
     server::{
-        http::{body::uncacheable, problem::Problem, request::Due},
+        http::{
+            problem::Problem,
+            request::{Due, uncacheable},
+        },
         written::shown,
     },
 };

@@ -1,0 +1,270 @@
+//! What calls for numbers are answered: numbers of many keys, a raised floor, or why there are none.
+
+use super::held::{Shortage, Taken};
+use crate::{
+    sequence::{Key, LostBy, OwnedKey},
+    storage::{LowDisk, StoreError},
+};
+
+/// Why a term handed out nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum NextError {
+    /// The term is over, or its lease has run out for now: ask the node that leads. Or the namespace was deleted or
+    /// replaced meanwhile: look for it again.
+    #[error("this node does not lead any more")]
+    NotLeading,
+    /// The namespace's `max` leaves too few numbers.
+    #[error("only {left} numbers are left below the namespace's max")]
+    Exhausted {
+        /// How many are left.
+        left: u64,
+    },
+    /// The key is new, and the namespace has as many keys as it may have.
+    #[error("the namespace has {keys_max} keys already")]
+    OverQuota {
+        /// The namespace's `keys_max`.
+        keys_max: u64,
+    },
+    /// The key is new to the term, and the memory has no room for it, nor for one more that waits. Nothing was taken of it.
+    #[error("the leader's memory of {max_mb} MB is full")]
+    MemoryFull {
+        /// How large the memory may be, in megabytes (2^20 bytes).
+        max_mb: u64,
+    },
+    /// The key's section is new, and the leader's disk is low. Nothing was taken of it.
+    #[error("{0}")]
+    LowDisk(LowDisk),
+    /// So many numbers of a gapless key may not be taken at once.
+    #[error("a call may take {count_max} numbers of a key")]
+    TooLarge {
+        /// The most that could be taken when they were asked for first.
+        count_max: u64,
+    },
+    /// A floor is to be raised above the namespace's `max`.
+    #[error("the floor is above the namespace's max")]
+    AboveMax,
+    /// The caller's deadline passed before the numbers were there.
+    #[error("the deadline passed")]
+    DeadlineExceeded,
+    /// Numbers of a gapless key were to be taken, and it is not known whether they were.
+    #[error("whether the numbers were taken is not known")]
+    Unknown,
+    /// The request id was used for another request.
+    #[error("the request id was used for {keys} other keys or counts")]
+    Reused {
+        /// How many keys it was used for.
+        keys: u64,
+        /// The first of them.
+        key: OwnedKey,
+        /// How many numbers of that key it was used for.
+        count: u64,
+    },
+    /// Nothing more can be remembered under request ids.
+    #[error("{bytes_max} bytes of request ids are remembered")]
+    IdsFull {
+        /// How many bytes may be.
+        bytes_max: u64,
+    },
+    /// The message was made so long ago that its request id may be forgotten, or later than now.
+    #[error("the message is older than its request id is remembered, or was made later than now")]
+    IdExpired {
+        /// When it was made, by the clock of request ids.
+        made_ms: u64,
+        /// What the clock of request ids shows.
+        clock_ms: u64,
+    },
+    /// The applied table cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl NextError {
+    /// Why numbers that were taken before this error count as skipped.
+    pub fn lost_by(&self) -> LostBy {
+        match self {
+            NextError::DeadlineExceeded => LostBy::Deadline,
+            NextError::NotLeading
+            | NextError::Exhausted { .. }
+            | NextError::Unknown
+            | NextError::Reused { .. }
+            | NextError::IdsFull { .. }
+            | NextError::IdExpired { .. }
+            | NextError::OverQuota { .. }
+            | NextError::MemoryFull { .. }
+            | NextError::LowDisk(_)
+            | NextError::TooLarge { .. }
+            | NextError::AboveMax
+            | NextError::Store(_) => LostBy::Fence,
+        }
+    }
+}
+
+impl From<Shortage> for NextError {
+    fn from(shortage: Shortage) -> Self {
+        match shortage {
+            Shortage::Exhausted { left } => NextError::Exhausted { left },
+            Shortage::OverQuota { keys_max } => NextError::OverQuota { keys_max },
+            Shortage::MemoryFull { max_mb } => NextError::MemoryFull { max_mb },
+            Shortage::LowDisk(low) => NextError::LowDisk(low),
+            Shortage::TooLarge { count_max } => NextError::TooLarge { count_max },
+        }
+    }
+}
+
+impl From<NotRaised> for NextError {
+    fn from(not: NotRaised) -> Self {
+        match not {
+            NotRaised::AboveMax => NextError::AboveMax,
+            NotRaised::OverQuota { keys_max } => NextError::OverQuota { keys_max },
+            NotRaised::MemoryFull { max_mb } => NextError::MemoryFull { max_mb },
+            NotRaised::LowDisk(low) => NextError::LowDisk(low),
+        }
+    }
+}
+
+// The answer to a message that asks for numbers of many keys.
+
+/// The answer to a message that asks for numbers of many keys.
+#[derive(Debug, Default)]
+pub struct NextMany {
+    /// The first number of each key, in the order of the keys. 0 for a key that got none.
+    pub firsts: Vec<u64>,
+    /// The places of the keys that got none because the namespace's numbers are used up, and how many
+    /// numbers each key has left.
+    pub exhausted: Vec<(usize, u64)>,
+    /// The places of the keys that got none because they are new and the namespace has as many keys as it may have.
+    pub over_quota: Vec<usize>,
+    /// The keys that got none because they are new to the term, and there is no room for them.
+    pub memory_full: MemoryFull,
+    /// The places of the keys that got none because their counts are too large, or were when an earlier try under the
+    /// message's id took the others. Gapless keys alone.
+    pub too_large: Vec<usize>,
+    /// The places of the keys that got none because the term was closed before their turn, or while they waited. The next
+    /// leader has their numbers.
+    pub late: Vec<usize>,
+    /// The places of the keys that got none because their sections are new and disks are low.
+    pub low_disk: Vec<(usize, LowDisk)>,
+}
+
+/// Keys for which the memory has no room.
+#[derive(Debug, Default)]
+pub struct MemoryFull {
+    /// Their places.
+    pub places: Vec<usize>,
+    /// How large the memory may be, in megabytes (2^20 bytes). 0 if there is room for all.
+    pub max_mb: u64,
+}
+
+impl NextMany {
+    /// How many of the keys got none.
+    pub(super) fn refused(&self) -> usize {
+        let others = self.over_quota.len() + self.memory_full.places.len() + self.low_disk.len();
+        self.exhausted.len() + others + self.too_large.len() + self.late.len()
+    }
+
+    /// Notes what the key at `place` got, and returns how many numbers that is. Inlined, as `Shard::take_fast`.
+    #[inline(always)]
+    pub(super) fn note(&mut self, place: usize, taken: Taken, count: u64) -> u64 {
+        match taken {
+            Ok(range) => {
+                self.firsts[place] = range.first;
+                count
+            }
+            Err(shortage) => {
+                self.note_shortage(place, shortage);
+                0
+            }
+        }
+    }
+
+    #[cold]
+    fn note_shortage(&mut self, place: usize, shortage: Shortage) {
+        match shortage {
+            Shortage::Exhausted { left } => self.exhausted.push((place, left)),
+            Shortage::OverQuota { .. } => self.over_quota.push(place),
+            Shortage::MemoryFull { max_mb } => {
+                self.memory_full.places.push(place);
+                self.memory_full.max_mb = max_mb;
+            }
+            Shortage::LowDisk(low) => self.low_disk.push((place, low)),
+            Shortage::TooLarge { .. } => self.too_large.push(place),
+        }
+    }
+}
+
+// What a call that raises a floor asks for, and its answer.
+
+/// What is raised.
+#[derive(Debug, Clone, Copy)]
+pub enum RaiseOf<'k> {
+    /// A key.
+    Key(Key<'k>),
+    /// All ids that share the section of this one.
+    SectionOf(u64),
+}
+
+/// How far a floor is raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Floor {
+    /// Every number that is handed out later is greater.
+    pub at_least: u64,
+    /// If a bump must bring the numbers up to the floor, it brings those up to here, too: soon they will be asked for. At
+    /// least `at_least`.
+    pub reach: u64,
+}
+
+impl From<u64> for Floor {
+    fn from(at_least: u64) -> Floor {
+        let reach = at_least;
+        Floor { at_least, reach }
+    }
+}
+
+/// Whose floor is raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FloorOf {
+    /// The key's own. Its neighbours stay where they are.
+    Key,
+    /// That of all ids that share the key's section.
+    Section,
+}
+
+impl RaiseOf<'_> {
+    /// The key, or one of the section's.
+    pub fn key(&self) -> Key<'_> {
+        match *self {
+            RaiseOf::Key(key) => key,
+            RaiseOf::SectionOf(id) => Key::Id(id),
+        }
+    }
+}
+
+/// What raising a floor did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Raised {
+    /// The floor in force: every number that is handed out later is greater.
+    pub floor: u64,
+    /// True if the floor was lower before.
+    pub is_higher: bool,
+    /// How many numbers were passed over. Nobody gets them.
+    pub passed: u64,
+}
+
+/// Why a floor was not raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotRaised {
+    /// It lies above the namespace's `max`.
+    AboveMax,
+    /// The key's section is new, and the namespace has as many keys as it may have.
+    OverQuota {
+        /// The namespace's `keys_max`.
+        keys_max: u64,
+    },
+    /// The key, or its section, is new to the term, and the memory has no room for it, nor for one more that waits.
+    MemoryFull {
+        /// How large the memory may be, in megabytes (2^20 bytes).
+        max_mb: u64,
+    },
+    /// The key's section is new, and the leader's disk is low.
+    LowDisk(LowDisk),
+}

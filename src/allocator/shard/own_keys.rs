@@ -1,0 +1,359 @@
+//! The keys of a shard that have a section of their own.
+//!
+//! A slot holds a key and its section (`section/cursor.rs`). Some sections do not fit their slots:
+//!
+//! - one whose bump is pending, with the calls that wait for it;
+//! - one that is exhausted;
+//! - one whose step has followed the load.
+//!
+//! Such a section is *expanded*: it is in a table beside the slots. Of its slot only the key and the cursor
+//! are then in use. It goes back into the slot as soon as it fits.
+
+mod changes;
+
+use std::time::Duration;
+
+use hashbrown::{HashMap, hash_map::Entry};
+
+use crate::{
+    allocator::{
+        answer::Floor,
+        key_table::{KeyTable, Slot, StoredKey, index::Hasher},
+        section::{
+            Section, StepChange,
+            cursor::{Cursor, Holding, OwnSlot, Owned, Used},
+            pending::{Answer, RaiseAnswer, Served, Waiters},
+            queued_section::{FirstWaiters, QueuedSection},
+            refill::BumpSize,
+        },
+    },
+    clock::Instant,
+    planted_bugs::{Bug, is_planted},
+    sequence::{
+        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range, SectionId,
+        SectionKey, Trim,
+    },
+};
+
+/// Room for this many expanded sections is not given back.
+const EXPANDED_KEPT: usize = 64;
+
+/// Keys that are stored as `K`, and their sections.
+#[derive(Debug)]
+pub struct OwnKeys<K> {
+    table: KeyTable<OwnSlot<K>>,
+    /// The expanded sections, by the numbers of their slots.
+    expanded: HashMap<u32, QueuedSection>,
+    first_waiters: FirstWaiters,
+    /// The slot that [`OwnKeys::let_go`] looks at next.
+    hand: u32,
+}
+
+impl<K> Default for OwnKeys<K> {
+    fn default() -> Self {
+        OwnKeys {
+            table: KeyTable::default(),
+            expanded: HashMap::new(),
+            first_waiters: FirstWaiters::default(),
+            hand: 0,
+        }
+    }
+}
+
+impl<K: StoredKey> OwnKeys<K> {
+    /// As [`OwnKeys::take`], within the key's fast limit. `None` if [`OwnKeys::take`] must be called: then nothing
+    /// was taken.
+    #[inline]
+    pub fn take_fast(
+        &mut self, hash: u64, namespace: &Namespace, key: &K::Target, count: u64,
+    ) -> Option<Range> {
+        let number = self.table.find(hash, namespace.id, key)?;
+        let slot = self.table.found_mut(number)?;
+        slot.cursor.take(&namespace.config, count)
+    }
+
+    /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the number of
+    /// the slot whose section must be bumped, if one must. `None` if the key was not asked for in this term.
+    pub fn take(
+        &mut self, hash: u64, namespace: &Namespace, key: &K::Target, count: u64,
+    ) -> Option<(Answer, Option<u32>)> {
+        let number = self.table.find(hash, namespace.id, key)?;
+        let config = &namespace.config;
+        if let Some(range) = self.table.found_mut(number)?.cursor.take(config, count) {
+            return Some((Answer::Taken(Ok(range)), None));
+        }
+        let (answer, bump) = self.with_section(number, config, |queued, cursor| {
+            queued.take(cursor, config, (hash, K::as_key(key)), count)
+        })?;
+        Some((answer, bump.then_some(number)))
+    }
+
+    /// As [`KeyTable::touch`].
+    pub fn touch(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        self.table.touch(hashes);
+    }
+
+    /// Moves a key above `floor`, or waits for that. Otherwise as [`OwnKeys::take`].
+    pub fn raise(
+        &mut self, hash: u64, namespace: &Namespace, key: &K::Target, floor: Floor,
+    ) -> Option<(RaiseAnswer, Option<u32>)> {
+        let number = self.table.find(hash, namespace.id, key)?;
+        let config = &namespace.config;
+        let (answer, bump) = self.with_section(number, config, |queued, cursor| {
+            queued.raise(cursor, config, (hash, K::as_key(key)), floor)
+        })?;
+        Some((answer, bump.then_some(number)))
+    }
+
+    /// Adds a key that was not asked for in this term. Returns the number of its slot.
+    pub fn insert(
+        &mut self, hasher: &Hasher, hash: u64, namespace: NamespaceId, key: &K::Target,
+    ) -> u32 {
+        let slot = OwnSlot::new(K::store(key), namespace);
+        self.table.add(hasher, hash, slot)
+    }
+
+    /// The identifier of the section in slot number `number`.
+    pub fn section_id(&self, number: u32) -> Option<SectionId> {
+        self.table.get(number).map(section_id)
+    }
+
+    /// As [`QueuedSection::propose_bump`], for the section in slot number `number`.
+    pub fn propose_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
+        self.with_section(number, &namespace.config, |queued, cursor| {
+            queued.propose_bump(cursor, namespace)
+        })?
+    }
+
+    /// As [`Section::grant`], for the section in slot number `number`.
+    pub fn grant(
+        &mut self, number: u32, chunk: Chunk, config: &NamespaceConfig, now: Instant,
+        bump_time: Duration,
+    ) -> Option<StepChange> {
+        self.with_section(number, config, |queued, cursor| {
+            let granted = queued.section.grant(chunk, config, now, bump_time);
+            if granted.keys_must_ask {
+                cursor.stop_fast_path();
+            }
+            granted.step_change
+        })?
+    }
+
+    /// As [`QueuedSection::is_quiet`], for the section in slot number `number`.
+    pub fn is_quiet(&self, number: u32) -> bool {
+        (self.expanded.get(&number)).is_none_or(|queued| queued.is_quiet())
+    }
+
+    /// Lets `act` work with the section in slot number `number`, if calls wait for it. Such a section is expanded.
+    pub fn with_waiters(&mut self, number: u32, act: impl FnOnce(&mut QueuedSection)) {
+        if let Some(queued) = self.expanded.get_mut(&number) {
+            self.first_waiters.watch(queued, act);
+        }
+    }
+
+    /// As [`QueuedSection::serve`], for the section in slot number `number`.
+    pub fn serve(
+        &mut self, number: u32, config: &NamespaceConfig, served: &mut Vec<Served>,
+    ) -> bool {
+        let again = self
+            .with_section(number, config, |queued, cursor| queued.serve(cursor, config, served));
+        again.unwrap_or(false)
+    }
+
+    /// What the term has of a key's section. `None` before the first chunk.
+    pub fn holding(&self, hash: u64, namespace: &Namespace, key: &K::Target) -> Option<Holding> {
+        let number = self.table.find(hash, namespace.id, key)?;
+        let (slot, progression) = (self.table.get(number)?, namespace.config.progression());
+        let owned = self.owned(number, slot, progression)?;
+        Some(Holding::new(&owned, Some(&slot.cursor), progression))
+    }
+
+    /// True if the term has a chunk of the section in slot number `number`.
+    pub fn has_chunk(&self, number: u32, config: &NamespaceConfig) -> bool {
+        let slot = self.table.get(number);
+        slot.is_some_and(|slot| self.owned(number, slot, config.progression()).is_some())
+    }
+
+    /// How many calls wait for keys of which the term has nothing yet.
+    pub fn first_waiters(&self) -> usize {
+        self.first_waiters.len()
+    }
+
+    /// How many keys there are. Each has a section.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// How many bytes they take, without the bytes of names.
+    pub fn bytes(&self) -> usize {
+        self.table.bytes() + self.expanded.allocation_size()
+    }
+
+    /// How many of these bytes are free for new keys.
+    pub fn vacant_bytes(&self) -> usize {
+        self.table.vacant_bytes()
+    }
+
+    /// The calls that wait, by section.
+    pub fn into_waiters(self) -> impl Iterator<Item = (SectionId, Waiters)> {
+        let OwnKeys { table, expanded, .. } = self;
+        expanded.into_iter().filter_map(move |(number, queued)| {
+            Some((section_id(table.get(number)?), queued.into_waiters()))
+        })
+    }
+
+    /// What was used of each section that got a chunk, but for namespaces without a known progression.
+    pub fn used(
+        &self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+    ) -> impl Iterator<Item = Used> {
+        (self.table.iter()).filter_map(move |(number, slot)| {
+            let progression = progression_of(slot.namespace)?;
+            let owned = self.owned(number, slot, progression)?;
+            let last = owned.current(Some(&slot.cursor), progression);
+            Some(Used { section: section_id(slot), last, lost: 0, has_left: last < owned.ceiling })
+        })
+    }
+
+    /// What the term owns of the section in slot number `number`.
+    fn owned(&self, number: u32, slot: &OwnSlot<K>, progression: Progression) -> Option<Owned> {
+        match self.expanded.get(&number) {
+            Some(queued) => queued.section.owned().copied(),
+            None => slot.owned(progression),
+        }
+    }
+
+    /// Lets `act` work with the section in slot number `number` and its key's cursor. The section is
+    /// expanded afterwards if it does not fit its slot.
+    pub fn with_section<R>(
+        &mut self, number: u32, config: &NamespaceConfig,
+        act: impl FnOnce(&mut QueuedSection, &mut Cursor) -> R,
+    ) -> Option<R> {
+        let slot = self.table.get_mut(number)?;
+        let progression = config.progression();
+        let fits = |queued: &QueuedSection, slot: &mut OwnSlot<K>| {
+            let section = &queued.section;
+            queued.is_quiet() && section.is_plain(config) && slot.put(section.owned(), progression)
+        };
+        let result = match self.expanded.entry(number) {
+            Entry::Occupied(mut entry) => {
+                let waiters = &mut self.first_waiters;
+                let result = waiters.watch(entry.get_mut(), |queued| act(queued, &mut slot.cursor));
+                if fits(entry.get(), slot) {
+                    entry.remove();
+                    self.shrink();
+                }
+                result
+            }
+            Entry::Vacant(entry) => {
+                let section = Section::new(config, slot.owned(progression));
+                let mut queued = QueuedSection::new(section);
+                let waiters = &mut self.first_waiters;
+                let result = waiters.watch(&mut queued, |queued| act(queued, &mut slot.cursor));
+                if !fits(&queued, slot) {
+                    entry.insert(queued);
+                }
+                result
+            }
+        };
+        Some(result)
+    }
+
+    /// Gives memory back once at most an eighth of it is in use.
+    fn shrink(&mut self) {
+        let room = (self.expanded.len() * 2).max(EXPANDED_KEPT);
+        if self.expanded.capacity() > room * 4 {
+            self.expanded.shrink_to(room);
+        }
+    }
+}
+
+fn section_id<K: StoredKey>(slot: &OwnSlot<K>) -> SectionId {
+    SectionId {
+        namespace: slot.namespace,
+        key: match K::as_key(slot.key()) {
+            Key::Id(id) => SectionKey::Id(id),
+            Key::Name(name) => SectionKey::Name(name.into()),
+        },
+    }
+}
+
+// Lets keys go that nobody asked for lately: the *clock* algorithm (Corbato, A Paging Experiment with the Multics
+// System, 1968). A hand goes around the slots. It takes the mark off a key that is in use, and lets a key without a
+// mark go.
+//
+// Invariant: the section of a key that is let go is quiet, so that nobody waits for it, and no bump of it is under way.
+
+/// What the hand has done.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// The sections that were let go, and the last number used of each.
+    pub released: Vec<Trim>,
+    /// How many keys were let go. One that got no chunk in this term has nothing to release; those of a shared section are
+    /// released with it.
+    pub keys: usize,
+    /// How many sections that keys share were let go.
+    pub shared_sections: usize,
+    /// How many slots the hand has passed.
+    pub slots: usize,
+}
+
+impl<K: StoredKey> OwnKeys<K> {
+    /// Moves the hand over `slots_max` slots at most, until `released_max` sections are let go, or to the end of the
+    /// slots. True at the end: the next call begins at the first slot. Tells `note_gone` the keys that are let go.
+    pub fn let_go(
+        &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
+        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+        mut note_gone: impl FnMut(u32, &K::Target), swept: &mut Swept,
+    ) -> bool {
+        let mut passed = 0;
+        while passed < slots_max && swept.released.len() < released_max {
+            let number = self.hand;
+            if number >= self.table.slots() {
+                self.hand = 0;
+                return true;
+            }
+            self.hand += 1;
+            passed += 1;
+            swept.slots += 1;
+            let Some(slot) = self.table.get_mut(number) else {
+                continue;
+            };
+            if slot.cursor.take_in_use() || !self.is_quiet(number) {
+                continue;
+            }
+            self.release(number, &progression_of, swept);
+            if self.expanded.remove(&number).is_some() {
+                self.shrink();
+            }
+            if let Some(gone) = self.table.remove(hasher, number) {
+                note_gone(number, gone.key());
+            }
+            swept.keys += 1;
+        }
+        false
+    }
+
+    /// Notes what was used of the section in slot number `number`, if the term has a chunk of it and there is its
+    /// namespace.
+    fn release(
+        &self, number: u32, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+        swept: &mut Swept,
+    ) {
+        let used = self.table.get(number).and_then(|slot| {
+            let progression = progression_of(slot.namespace())?;
+            let owned = self.owned(number, slot, progression)?;
+            Some(Trim {
+                section: section_id(slot),
+                used: match is_planted(Bug::ReleaseSkipsRest) {
+                    false => owned.current(Some(&slot.cursor), progression),
+                    true => owned.ceiling,
+                },
+                lost: 0,
+            })
+        });
+        swept.released.extend(used);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+//! The keys of a shard that share sections with their neighbours, and those sections.
+//!
+//! A key is in a slot of its own, or, if many of its neighbours are there, in a page with them (`pages.rs`, and
+//! `let_go.rs`, which makes pages).
+//!
+//! Sections that nobody asks for are let go with all their keys (`let_go.rs`).
+//!
+//! Invariant: each slot, and each page, has the number of its key's section, also while the term has nothing of the
+//! section.
+
+mod changes;
+mod let_go;
+mod pages;
+
+use std::time::Duration;
+
+use self::pages::{Hand, OfNamespace, Pages, SharedSection, SharedSlot};
+use crate::{
+    allocator::{
+        answer::{Floor, Raised},
+        key_table::{KeyTable, index::Hasher, segments::Numbered},
+        section::{
+            Section, StepChange,
+            cursor::{Cursor, Holding},
+            pending::{Answer, RaiseAnswer, Served, Waiters},
+            queued_section::{Cursors, FirstWaiters, QueuedSection},
+            refill::BumpSize,
+        },
+    },
+    clock::Instant,
+    planted_bugs::{Bug, is_planted},
+    sequence::{Chunk, Key, Namespace, NamespaceConfig, Range, SectionId, SectionKey},
+};
+
+/// Keys and the sections that they share.
+#[derive(Debug, Default)]
+pub struct SharedKeys {
+    keys: KeyTable<SharedSlot>,
+    /// Keys that are not in `keys`.
+    pages: Pages,
+    sections: Numbered<SharedSection>,
+    first_waiters: FirstWaiters,
+    hand: Hand,
+}
+
+impl SharedKeys {
+    /// As [`KeyTable::touch`].
+    pub fn touch(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        self.keys.touch(hashes);
+    }
+
+    /// As [`SharedKeys::take`], within the key's fast limit. `None` if [`SharedKeys::take`] must be called: then nothing
+    /// was taken.
+    #[inline]
+    pub fn take_fast(
+        &mut self, hash: u64, namespace: &Namespace, id: u64, count: u64,
+    ) -> Option<Range> {
+        let number = self.keys.find(hash, namespace.id, &id)?;
+        let slot = self.keys.found_mut(number)?;
+        slot.cursor.take(&namespace.config, count)
+    }
+
+    /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the number of
+    /// the section that must be bumped, if one must. `None` if the key was not asked for in this term.
+    pub fn take(
+        &mut self, hash: u64, namespace: &Namespace, id: u64, count: u64,
+    ) -> Option<(Answer, Option<u32>)> {
+        let Some(number) = self.keys.find(hash, namespace.id, &id) else {
+            return self.take_in_page(hash, namespace, id, count);
+        };
+        let slot = self.keys.found_mut(number)?;
+        if let Some(range) = slot.cursor.take(&namespace.config, count) {
+            return Some((Answer::Taken(Ok(range)), None));
+        }
+        let section = self.sections.get_mut(slot.section)?;
+        (section.is_in_use, section.has_fast_paths) = (true, true);
+        let key = (hash, Key::Id(id));
+        let (answer, bump) = (self.first_waiters).watch(&mut section.queued, |queued| {
+            queued.take(&mut slot.cursor, &namespace.config, key, count)
+        });
+        Some((answer, bump.then_some(slot.section)))
+    }
+
+    /// As [`SharedKeys::take`], for a key that has no slot.
+    fn take_in_page(
+        &mut self, hash: u64, namespace: &Namespace, id: u64, count: u64,
+    ) -> Option<(Answer, Option<u32>)> {
+        let (sections, waiters) = (&mut self.sections, &mut self.first_waiters);
+        self.pages.with(namespace, id, |number, cursor| {
+            let section = sections.get_mut(number)?;
+            section.is_in_use = true;
+            let key = (hash, Key::Id(id));
+            let (answer, bump) = waiters.watch(&mut section.queued, |queued| {
+                queued.take(cursor, &namespace.config, key, count)
+            });
+            Some((answer, bump.then_some(number)))
+        })?
+    }
+
+    /// Adds a key that was not asked for in this term, and its section, if it is the first of its keys.
+    /// Returns the number of the section, and whether the term has nothing of it, and nobody waits for it.
+    pub fn insert(
+        &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, id: u64,
+    ) -> (u32, bool) {
+        let (section, has_nothing) = self.insert_section(namespace, id);
+        if let Some(section) = self.sections.get_mut(section) {
+            section.has_slots = true;
+        }
+        let cursor = Cursor::new();
+        if !self.pages.insert(namespace, id, &cursor) {
+            let slot = SharedSlot { id, cursor, namespace: namespace.id, section };
+            self.keys.add(hasher, hash, slot);
+            self.gather(hasher, namespace, id, section);
+        }
+        (section, has_nothing)
+    }
+
+    /// Adds the section of a key, if it is not there. Otherwise as [`SharedKeys::insert`].
+    pub fn insert_section(&mut self, namespace: &Namespace, id: u64) -> (u32, bool) {
+        let section_id = namespace.section_of(Key::Id(id));
+        let known = self.sections.find(&section_id);
+        let number = known.unwrap_or_else(|| {
+            let queued = QueuedSection::new(Section::new(&namespace.config, None));
+            self.sections.add(SharedSection::new(section_id, queued))
+        });
+        let mut has_nothing = false;
+        if let Some(section) = self.sections.get_mut(number) {
+            section.is_in_use = true;
+            has_nothing = section.has_nothing();
+        }
+        (number, has_nothing)
+    }
+
+    /// True if the term has a chunk of section number `number`.
+    pub fn has_chunk(&self, number: u32) -> bool {
+        let section = self.sections.get(number);
+        section.is_some_and(|section| section.queued.section.owned().is_some())
+    }
+
+    /// The identifier of section number `number`.
+    pub fn section_id(&self, number: u32) -> Option<&SectionId> {
+        self.sections.get(number).map(|section| &section.id)
+    }
+
+    /// As [`QueuedSection::propose_bump`], for section number `number`.
+    pub fn propose_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
+        let queued = &mut self.sections.get_mut(number)?.queued;
+        let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
+        (self.first_waiters).watch(queued, |queued| queued.propose_bump(&mut cursors, namespace))
+    }
+
+    /// As [`Section::grant`], for section number `number`.
+    pub fn grant(
+        &mut self, number: u32, chunk: Chunk, config: &NamespaceConfig, now: Instant,
+        bump_time: Duration,
+    ) -> Option<StepChange> {
+        let section = self.sections.get_mut(number)?;
+        let granted = (self.first_waiters).watch(&mut section.queued, |queued| {
+            (queued.section).grant(chunk, config, now, bump_time)
+        });
+        if granted.keys_must_ask && std::mem::take(&mut section.has_fast_paths) {
+            self.stop_paths_of_slots(number);
+        }
+        granted.step_change
+    }
+
+    /// Lets `act` work with section number `number`.
+    pub fn with_section<R>(
+        &mut self, number: u32, act: impl FnOnce(&mut QueuedSection) -> R,
+    ) -> Option<R> {
+        let section = self.sections.get_mut(number)?;
+        Some(self.first_waiters.watch(&mut section.queued, act))
+    }
+
+    /// As [`QueuedSection::is_quiet`], for section number `number`.
+    pub fn is_quiet(&self, number: u32) -> bool {
+        let section = self.sections.get(number);
+        section.is_none_or(|section| section.queued.is_quiet())
+    }
+
+    /// As [`QueuedSection::serve`], for section number `number`.
+    pub fn serve(
+        &mut self, hasher: &Hasher, number: u32, namespace: &Namespace, served: &mut Vec<Served>,
+    ) -> bool {
+        let Some(section) = self.sections.get_mut(number) else {
+            return false;
+        };
+        let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
+        let (floor, before) = (section.floor(), served.len());
+        let bump = (self.first_waiters).watch(&mut section.queued, |queued| {
+            queued.serve(&mut cursors, &namespace.config, served)
+        });
+        let mut new = served[before..].iter();
+        section.has_fast_paths |= new.any(|one| matches!(one, Served::Numbers { .. }));
+        if section.floor() != floor {
+            self.stop_fast_paths(hasher, namespace, number);
+        }
+        bump
+    }
+
+    /// What the term has of a key's section. `None` before the first chunk.
+    pub fn holding(&self, hash: u64, namespace: &Namespace, id: u64) -> Option<Holding> {
+        let slot =
+            (self.keys.find(hash, namespace.id, &id)).and_then(|number| self.keys.get(number));
+        let (number, cursor) = match (slot, self.pages.find(namespace, id)) {
+            (Some(slot), _) => (slot.section, Some(slot.cursor)),
+            (None, Some(key)) => {
+                let is_known = !is_planted(Bug::CurrentOfPageAtFloor);
+                (key.section, is_known.then(|| Cursor::at(key.next)))
+            }
+            (None, None) => {
+                let section = self.sections.find(&namespace.section_of(Key::Id(id)));
+                (section?, None)
+            }
+        };
+        let section = &self.sections.get(number)?.queued.section;
+        let progression = namespace.config.progression();
+        (section.owned()).map(|owned| Holding::new(owned, cursor.as_ref(), progression))
+    }
+
+    /// True if the term has a chunk of the section of a key, which need not be there.
+    pub fn has_chunk_of(&self, namespace: &Namespace, id: u64) -> bool {
+        let number = self.sections.find(&namespace.section_of(Key::Id(id)));
+        number.is_some_and(|number| self.has_chunk(number))
+    }
+
+    /// How many calls wait for sections of which the term has nothing yet.
+    pub fn first_waiters(&self) -> usize {
+        self.first_waiters.len()
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.keys.len() + self.pages.len()
+    }
+
+    /// How many sections there are.
+    pub fn sections(&self) -> usize {
+        self.sections.len()
+    }
+
+    /// True if there are as many sections, with vacant numbers.
+    pub fn has_sections(&self, needed: u32) -> bool {
+        self.sections.slots() >= needed
+    }
+
+    /// How many bytes they take.
+    pub fn bytes(&self) -> usize {
+        self.keys.bytes() + self.pages.bytes() + self.sections.bytes()
+    }
+
+    /// How many of these bytes are free for new keys.
+    pub fn vacant_bytes(&self) -> usize {
+        self.keys.vacant_bytes() + self.pages.vacant_bytes() + self.sections.vacant_bytes()
+    }
+
+    /// The calls that wait, by section.
+    pub fn into_waiters(self) -> impl Iterator<Item = (SectionId, Waiters)> {
+        let sections = self.sections.into_numbered();
+        sections.map(|(_, section)| (section.id, section.queued.into_waiters()))
+    }
+}
+
+// Raises the floors of keys that share sections, one by one or all of a section.
+//
+// Invariant: a key whose section's floor was raised asks the section before it takes another number. The shard's lock
+// is held from the one to the other.
+
+/// To find a key costs as much as to pass over so many slots, more or less.
+const SLOTS_FOR_KEY: u64 = 8;
+
+impl SharedKeys {
+    /// Moves a key above `floor`, or waits for that. Its neighbours stay where they are. Otherwise as
+    /// [`SharedKeys::take`].
+    pub fn raise(
+        &mut self, hash: u64, namespace: &Namespace, id: u64, floor: Floor,
+    ) -> Option<(RaiseAnswer, Option<u32>)> {
+        let number = self.section_of(hash, namespace, id)?;
+        let section = self.sections.get_mut(number)?;
+        section.is_in_use = true;
+        let queued = &mut section.queued;
+        let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
+        let key = Key::Id(id);
+        let (answer, bump) = (self.first_waiters).watch(queued, |queued| {
+            cursors.with(hash, key, |cursor| {
+                queued.raise(cursor, &namespace.config, (hash, key), floor)
+            })
+        })?;
+        Some((answer, bump.then_some(number)))
+    }
+
+    /// The number of the section of a key that was asked for.
+    fn section_of(&self, hash: u64, namespace: &Namespace, id: u64) -> Option<u32> {
+        match self.keys.find(hash, namespace.id, &id) {
+            Some(number) => self.keys.get(number).map(|slot| slot.section),
+            None => self.pages.find(namespace, id).map(|key| key.section),
+        }
+    }
+
+    /// Moves all keys of a key's section above `at_least`, or waits for that. The key need not be there. `None` if its
+    /// section is not. Otherwise as [`SharedKeys::raise`].
+    pub fn raise_section(
+        &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, id: u64, at_least: u64,
+    ) -> Option<(RaiseAnswer, Option<u32>)> {
+        let key = Key::Id(id);
+        let number = self.sections.find(&namespace.section_of(key))?;
+        let section = self.sections.get_mut(number)?;
+        section.is_in_use = true;
+        let queued = &mut section.queued;
+        let (answer, bump) = (self.first_waiters)
+            .watch(queued, |queued| queued.raise_section(&namespace.config, (hash, key), at_least));
+        if let RaiseAnswer::Done(Ok(Raised { is_higher: true, .. })) = answer {
+            self.stop_fast_paths(hasher, namespace, number);
+        }
+        Some((answer, bump.then_some(number)))
+    }
+
+    /// Makes each key of section number `number` ask the section.
+    fn stop_fast_paths(&mut self, hasher: &Hasher, namespace: &Namespace, number: u32) {
+        if is_planted(Bug::SectionFloorLeavesFastPath) {
+            return;
+        }
+        let Some(section) = self.sections.get_mut(number) else {
+            return;
+        };
+        let SectionKey::Id(ids) = section.id.key else {
+            return;
+        };
+        if !std::mem::take(&mut section.has_fast_paths) {
+            return;
+        }
+        let (first, last) = namespace.ids_of_section(ids);
+        // The keys of a small section are looked up: the shard may have many slots, and many sections be raised.
+        let size = namespace.config.section_size;
+        if size > u64::from(self.keys.slots()) / SLOTS_FOR_KEY {
+            return self.stop_paths_of_slots(number);
+        }
+        for id in first..=last {
+            let hash = hasher.key(namespace.id, Key::Id(id));
+            let found = self.keys.find(hash, namespace.id, &id);
+            if let Some(slot) = found.and_then(|found| self.keys.get_mut_unnoted(found)) {
+                slot.cursor.stop_fast_path();
+            }
+        }
+    }
+
+    /// Makes each key of section number `number` that is in a slot ask the section. It is no change for a node that the
+    /// memory is sent to: there every key asks first.
+    fn stop_paths_of_slots(&mut self, number: u32) {
+        (self.keys.iter_mut_unnoted())
+            .filter(|slot| slot.section == number)
+            .for_each(|slot| slot.cursor.stop_fast_path());
+    }
+}

@@ -1,0 +1,201 @@
+//! Floors of keys: raised by callers, or by the time that ids hold.
+
+use tokio::time::Instant;
+
+use super::{NextError, Term};
+use crate::{
+    allocator::{
+        answer::{Floor, RaiseOf, Raised},
+        held::Held,
+        memory::KEYS_AT_ONCE,
+        section::pending::{AboveAnswer, Answer, RaiseAnswer, RaisedLater},
+    },
+    planted_bugs::{Bug, is_planted},
+    sequence::{Key, Namespace, Range},
+};
+
+// Raises the floors of keys, of one or of many, or of whole sections.
+//
+// Every number up to the floor is taken, for nobody, as if a caller had asked for it: *then* the fence, then the
+// answer. So what holds for a range that a caller got holds for them: whoever asks after the answer gets a greater
+// number, in this term, and in every later one, because the ceiling that is committed lies at the floor or above.
+
+/// To raise a section may cost a walk over all slots of its shard: it counts as so many keys.
+pub const SECTION_COUNTS: usize = KEYS_AT_ONCE / 16;
+
+impl Term {
+    /// Raises the floor of a key to `at_least` (at least 1), unless it is there or higher: every number that is handed
+    /// out later is greater.
+    ///
+    /// # Errors
+    /// [`NextError::AboveMax`] if `at_least` is above the namespace's `max`, [`NextError::OverQuota`] if the key is new and
+    /// beyond the quota; otherwise as [`Term::next`]. The floor may
+    /// be raised all the same.
+    pub async fn raise(
+        &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
+    ) -> Result<Raised, NextError> {
+        let _inside = self.enter()?;
+        let raised = match self.begin_to_raise(namespace, RaiseOf::Key(key), at_least) {
+            Ok(raised) => raised?,
+            Err(later) => Box::pin(self.raised_later(later, deadline)).await?,
+        };
+        // Not earlier, as in `next`.
+        let nothing = Held::new(self.memory.metrics(), 0);
+        self.pass_fence(namespace, nothing, 0, deadline).await?;
+        Ok(within_numbers(raised, namespace))
+    }
+
+    /// Raises many floors with one check of the fence. `ask` says for each place whose floor it is, and what
+    /// its floor is to be at least (at least 1). Answers the floors in force, in the order of the places.
+    ///
+    /// With [`RaiseOf::SectionOf`] all keys of a section, asked for or not, go on above the floor. The namespace must be one
+    /// of shared sections.
+    ///
+    /// `may_wait` is asked as in [`Term::next_many`].
+    ///
+    /// # Errors
+    /// As [`Term::raise`], for all together, and that of `may_wait`. Some of the floors may be raised all the same.
+    pub async fn raise_many<'k, E: From<NextError>>(
+        &self, namespace: &Namespace, count: usize, ask: impl Fn(usize) -> (RaiseOf<'k>, u64),
+        mut may_wait: impl FnMut(usize) -> Result<(), E>, deadline: Instant,
+    ) -> Result<Vec<u64>, E> {
+        let _inside = self.enter()?;
+        let mut floors = vec![0; count];
+        let (mut waiting, mut work, mut told) = (Vec::new(), 0, 0);
+        let mut full = None;
+        for (place, floor) in floors.iter_mut().enumerate() {
+            let (of, at_least) = ask(place);
+            match self.begin_to_raise(namespace, of, at_least) {
+                Ok(Err(NextError::MemoryFull { max_mb })) => {
+                    full = Some(NextError::MemoryFull { max_mb });
+                    break;
+                }
+                Ok(raised) => *floor = within_numbers(raised?, namespace).floor,
+                Err(later) => waiting.push((place, later)),
+            }
+            work += match of {
+                RaiseOf::Key(_) => 1,
+                RaiseOf::SectionOf(_) => SECTION_COUNTS,
+            };
+            if work >= KEYS_AT_ONCE {
+                work = 0;
+                may_wait(waiting.len() - told)?;
+                told = waiting.len();
+                tokio::task::yield_now().await;
+                // Whoever asks again raises the rest.
+                if self.memory.gate().is_closed() {
+                    return Err(NextError::NotLeading.into());
+                }
+            }
+        }
+        may_wait(waiting.len() - told)?;
+        for (place, later) in waiting {
+            match Box::pin(self.raised_later(later, deadline)).await {
+                Ok(raised) => floors[place] = within_numbers(raised, namespace).floor,
+                // There is no room for these either.
+                Err(NextError::DeadlineExceeded) if full.is_some() => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Not before the others are raised: who asks again gets further.
+        if let Some(full) = full {
+            return Err(full.into());
+        }
+        // Not earlier, as in `next`.
+        let nothing = Held::new(self.memory.metrics(), 0);
+        self.pass_fence(namespace, nothing, 0, deadline).await?;
+        Ok(floors)
+    }
+
+    /// Raises a floor if this term has the numbers, or waits for them behind the calls that came before.
+    fn begin_to_raise(
+        &self, namespace: &Namespace, of: RaiseOf<'_>, at_least: u64,
+    ) -> Result<Result<Raised, NextError>, RaisedLater> {
+        let (answer, need) = self.memory.raise(namespace, of, at_least);
+        if let Some(need) = need {
+            self.ask_for(need);
+        }
+        match answer {
+            RaiseAnswer::Done(raised) => Ok(raised.map_err(NextError::from)),
+            RaiseAnswer::Later(_) if is_planted(Bug::RaiseBeforeCommit) => {
+                Ok(Ok(Raised { floor: at_least, is_higher: true, passed: 0 }))
+            }
+            RaiseAnswer::Later(later) => Err(later),
+        }
+    }
+
+    /// Waits until a floor is raised.
+    async fn raised_later(
+        &self, later: RaisedLater, deadline: Instant,
+    ) -> Result<Raised, NextError> {
+        let raised = self.in_time(later, deadline).await?;
+        raised.map_err(NextError::from)
+    }
+}
+
+/// The floor as callers are told it: a ceiling that it comes from may lie above all numbers that could be handed out.
+fn within_numbers(raised: Raised, namespace: &Namespace) -> Raised {
+    Raised {
+        floor: raised.floor.min(namespace.greatest_number().max(namespace.config.max)),
+        ..raised
+    }
+}
+
+// Takes numbers above a floor that the caller's clock moves on: the numbers of ids that hold a time.
+
+/// What a call for numbers above a floor got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Above {
+    /// Numbers.
+    Numbers(Range),
+    /// None: `count_of` answered 0. Whether this node leads was not checked.
+    None {
+        /// The last number of the key that was handed out, or passed over.
+        last: u64,
+    },
+}
+
+impl Term {
+    /// Raises a key above `floor` (at least 1; it may reach further), and takes as many of its next numbers as `count_of` says, given the last
+    /// number before them. No other call takes numbers of the key in between. `count_of` may be asked several times; only
+    /// the numbers of the last time are taken.
+    ///
+    /// The numbers that are handed out lie further up than `count_of` was told if they come from a chunk that is not adjacent
+    /// to the one before, or the namespace begins further up.
+    ///
+    /// # Errors
+    /// As [`Term::next`], and [`NextError::AboveMax`] if `floor` is above the namespace's `max`. The floor may be raised all
+    /// the same.
+    pub async fn next_above(
+        &self, namespace: &Namespace, key: Key<'_>, floor: Floor, count_of: impl Fn(u64) -> u64,
+        deadline: Instant,
+    ) -> Result<Above, NextError> {
+        debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
+        let _inside = self.enter()?;
+        loop {
+            let (answer, need) = self.memory.take_above(namespace, key, floor, &count_of);
+            if let Some(need) = need {
+                self.ask_for(need);
+            }
+            let (count, answer) = match answer {
+                AboveAnswer::Later(later) => {
+                    Box::pin(self.raised_later(later, deadline)).await?;
+                    continue;
+                }
+                AboveAnswer::Refused(refused) => return Err(refused.into()),
+                AboveAnswer::None { last } => return Ok(Above::None { last }),
+                AboveAnswer::Numbers { count, answer } => (count, answer),
+            };
+            let taken = match answer {
+                Answer::Taken(taken) => taken,
+                Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
+            };
+            let held = Held::new(self.memory.metrics(), taken.map_or(0, |_| count));
+            // Not earlier, as in `next`.
+            self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
+            let range = taken?;
+            self.hot_keys.note(namespace, key, count);
+            return Ok(Above::Numbers(range));
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Gapless keys: one task for each term proposes what callers take. Calls that arrive while an entry is under way are
+//! collected into the next one, which does not wait for the others if it has many takes.
+//!
+//! # Why no fence is needed
+//!
+//! A call is proposed after it began, and answered after its entry was applied. So of two calls that follow one
+//! another the second one's numbers are taken later in the log, whichever leader proposed them, and the log's order is
+//! the order of the numbers. A deposed leader learns that its entry was committed, or nothing: it cannot answer out
+//! of order.
+//!
+//! # What may be asked again
+//!
+//! An entry whose outcome is not known may be applied later. It is never proposed again from here: without a request
+//! id, numbers would be committed that nobody is given.
+//!
+//! # The end of the term
+//!
+//! Once the gate is closed nothing more is proposed: a handover waits for the entries under way, and for no call behind
+//! them. These are told so, and ask the next leader.
+//!
+//! Invariant: each call is in one entry, and is told what it got, that it was not proposed, or that its outcome is not
+//! known.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    allocator::{
+        held::{Delivery, Shortage},
+        memory::Memory,
+    },
+    clock::{Clock, Instant},
+    consensus::{Group, ProposeError, TermLease},
+    metrics::Metrics,
+    planted_bugs::{Bug, is_planted},
+    sequence::{
+        Command, MessagePart, NoRoom, Outcome, PartTaken, Remembering, SectionId, Taken, Used,
+    },
+    storage::LowDisk,
+};
+
+/// An entry lets no further call in once it has so many takes. It then has some 250 KB; 1.4 MB with the longest names and
+/// ids.
+const ENTRY_TAKES_MAX: usize = 4_096;
+/// So many entries are under way at most. While one reaches the disks, another is sent to the peers, and a third one is
+/// applied.
+const ENTRIES_MAX: usize = 4;
+/// While entries are under way, the next one is proposed only once it has so many takes: an entry costs the leader as
+/// much CPU as some five takes.
+const ENTRY_TAKES_MIN: usize = 32;
+/// How many ids an entry forgets beyond two for each that it may add.
+const FORGET_MIN: u64 = 16;
+
+/// How request ids are remembered, and how much one call may take.
+#[derive(Debug, Clone, Copy)]
+pub struct GaplessLimits {
+    /// For how long ids are remembered whose messages state no retry window.
+    pub keep: Duration,
+    /// How many bytes of ids are remembered at most.
+    pub bytes_max: u64,
+    /// The most numbers of a key in one call. A namespace may allow fewer.
+    pub count_max: u64,
+}
+
+/// A call that takes numbers of one gapless key or of many.
+pub struct Call {
+    /// What it takes.
+    pub part: MessagePart,
+    /// Where it waits. An answer for each take, in order.
+    pub reply: oneshot::Sender<Result<Given, NotTaken>>,
+}
+
+/// What a call gets for each of its takes.
+pub type Given = Result<Vec<Delivery>, Refused>;
+
+/// Why a call was refused. It took nothing.
+#[derive(Debug)]
+pub enum Refused {
+    /// The request id was used for this.
+    Reused(Used),
+    /// So many bytes of request ids are remembered already.
+    IdsFull(u64),
+    /// The namespace is gone.
+    NoNamespace,
+    /// The message was made so long ago that its id may be forgotten, or later than now.
+    Expired {
+        /// When it was made.
+        made_ms: u64,
+        /// What the table's clock shows.
+        clock_ms: u64,
+    },
+}
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, Copy)]
+pub enum NotTaken {
+    /// Nothing was proposed, or the term may not write any more: nothing was taken.
+    NotProposed,
+    /// The entry may have been applied, or may still be.
+    Unknown,
+}
+
+/// What the task works with.
+pub struct Taker {
+    /// The memory of the term, which has its gate.
+    pub memory: Arc<Memory>,
+    /// Where it proposes.
+    pub group: Arc<Group>,
+    /// The lease of the term.
+    pub lease: Arc<TermLease>,
+    /// The node's clock.
+    pub clock: Arc<dyn Clock>,
+    /// The node's metrics.
+    pub metrics: Arc<Metrics>,
+    /// How request ids are remembered, and how much one call may take.
+    pub limits: GaplessLimits,
+}
+
+/// Serves one term's calls until the term is closed, dropped or lost.
+pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
+    // Up to when the term's time is part of the table's clock.
+    let mut counted = taker.clock.now();
+    let mut under_way = FuturesUnordered::new();
+    let mut next = Entry::default();
+    let mut closed = pin!(taker.memory.gate().closed());
+    loop {
+        tokio::select! {
+            biased;
+            () = taker.lease.wait_until(TermLease::is_void) => break,
+            () = &mut closed => break,
+            Some(answered) = under_way.next() => if taker.end_term_on_failure(answered) {
+                break;
+            },
+            call = calls.recv(), if next.takes < ENTRY_TAKES_MAX => match call {
+                Some(call) => next.add_all(call, &mut calls),
+                None => break,
+            },
+        }
+        let may_go = match under_way.len() {
+            0 => next.takes > 0,
+            under_way => under_way < ENTRIES_MAX && next.takes >= ENTRY_TAKES_MIN,
+        };
+        if may_go {
+            let (waiting, parts) = std::mem::take(&mut next).begin();
+            if !parts.is_empty() {
+                let remembering = taker.remembering(&mut counted, parts.len());
+                under_way.push(taker.take(waiting, remembering, parts));
+            }
+        }
+    }
+    // What waits is told at once, and may ask the next leader. What is under way may still be committed.
+    next.refuse();
+    refuse_waiting(&mut calls);
+    while let Some(answered) = under_way.next().await {
+        taker.end_term_on_failure(answered);
+    }
+}
+
+/// Where the answer of a call goes that waits for its entry.
+type Waiting = oneshot::Sender<Result<Given, NotTaken>>;
+
+/// Calls that are to be proposed together.
+#[derive(Default)]
+struct Entry {
+    calls: Vec<Call>,
+    /// How many takes they have.
+    takes: usize,
+}
+
+impl Entry {
+    /// Adds a call, and those that wait behind it, as long as there is room.
+    fn add_all(&mut self, first: Call, calls: &mut mpsc::UnboundedReceiver<Call>) {
+        let mut next = Some(first);
+        while let Some(call) = next {
+            self.takes += call.part.takes.len();
+            self.calls.push(call);
+            next = match self.takes < ENTRY_TAKES_MAX {
+                true => calls.try_recv().ok(),
+                false => None,
+            };
+        }
+    }
+
+    /// Who waits for an answer, and what each of them takes, in their order. A caller that has gone takes nothing.
+    fn begin(self) -> (Vec<Waiting>, Vec<MessagePart>) {
+        let there = self.calls.into_iter().filter(|call| !call.reply.is_closed());
+        there.map(|call| (call.reply, call.part)).unzip()
+    }
+
+    /// Tells the calls that nothing was proposed.
+    fn refuse(self) {
+        for call in self.calls {
+            // The caller may have gone.
+            let _ = call.reply.send(Err(NotTaken::NotProposed));
+        }
+    }
+}
+
+/// Tells the calls that wait that nothing was proposed, and lets no call in any more.
+fn refuse_waiting(calls: &mut mpsc::UnboundedReceiver<Call>) {
+    calls.close();
+    while let Ok(call) = calls.try_recv() {
+        // The caller may have gone.
+        let _ = call.reply.send(Err(NotTaken::NotProposed));
+    }
+}
+
+impl Taker {
+    /// Proposes an entry, and tells its calls what they got.
+    ///
+    /// # Errors
+    /// Why the term must end.
+    async fn take(
+        &self, calls: Vec<Waiting>, remembering: Remembering, parts: Vec<MessagePart>,
+    ) -> Result<(), String> {
+        if is_planted(Bug::GaplessAnsweredBeforeCommit) {
+            self.answer_before_commit(calls, &parts);
+            let _ = self.propose(remembering, parts).await;
+            return Ok(());
+        }
+        let proposed = self.propose(remembering, parts).await;
+        self.answer(calls, proposed)
+    }
+
+    /// If an entry failed, the term may not write: nobody can take numbers in it, and it ends, as in the bumper. True if so.
+    fn end_term_on_failure(&self, answered: Result<(), String>) -> bool {
+        let Err(why) = answered else {
+            return false;
+        };
+        tracing::info!(
+            term = self.lease.term(),
+            why,
+            "no more numbers of gapless keys in this term"
+        );
+        self.lease.void();
+        true
+    }
+
+    /// How ids are remembered in the next entry. Time is counted in whole milliseconds: the rest is left for the entry
+    /// that follows.
+    fn remembering(&self, counted: &mut Instant, parts: usize) -> Remembering {
+        let elapsed_ms = self.clock.now().since(*counted).as_millis() as u64;
+        *counted = counted.after(Duration::from_millis(elapsed_ms));
+        Remembering {
+            elapsed_ms,
+            keep_ms: match is_planted(Bug::RequestIdForgotten) {
+                false => self.limits.keep.as_millis() as u64,
+                true => 0,
+            },
+            bytes_max: self.limits.bytes_max,
+            forget_max: 2 * parts as u64 + FORGET_MIN,
+        }
+    }
+
+    #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = self.lease.term(), parts = parts.len()))]
+    async fn propose(
+        &self, remembering: Remembering, parts: Vec<MessagePart>,
+    ) -> Result<(Vec<MessagePart>, Outcome), ProposeError> {
+        let started = self.clock.now();
+        let low = self.group.view().free_space().refusal();
+        let no_room = low.map(|LowDisk { free_mb, reserve_mb, .. }| NoRoom { free_mb, reserve_mb });
+        let (parts_sent, now_ms) = (parts.clone(), self.clock.wall_ms());
+        let count_max = self.limits.count_max;
+        let command = Command::Take { remembering, parts: parts_sent, no_room, count_max, now_ms };
+        let outcome = self.group.propose(self.lease.term(), command).await?;
+        let took = self.clock.now().since(started);
+        self.metrics.take_seconds.observe(took, 1);
+        self.metrics.take_entries.inc();
+        let takes = parts.iter().map(|part| part.takes.len() as u64).sum();
+        self.metrics.takes.inc_by(takes);
+        Ok((parts, outcome))
+    }
+
+    /// Tells the calls of an entry what they got.
+    ///
+    /// # Errors
+    /// Why the term must end.
+    fn answer(
+        &self, calls: Vec<Waiting>, proposed: Result<(Vec<MessagePart>, Outcome), ProposeError>,
+    ) -> Result<(), String> {
+        let (not_taken, why) = match proposed {
+            Ok((parts, Outcome::Took(answers))) => {
+                debug_assert_eq!(parts.len(), answers.len(), "every part has an answer");
+                for (reply, (part, taken)) in calls.into_iter().zip(parts.iter().zip(answers)) {
+                    // If the caller has gone, what it was given comes back and counts as skipped.
+                    drop(reply.send(Ok(self.give(part, taken))));
+                }
+                return Ok(());
+            }
+            // The term may not write: the entry did nothing.
+            Ok((_, Outcome::Refused(refused))) => (NotTaken::NotProposed, refused.to_string()),
+            Ok((_, outcome)) => (NotTaken::Unknown, format!("the answer was {outcome:?}")),
+            Err(error @ ProposeError::NotLeader(_)) => (NotTaken::NotProposed, error.to_string()),
+            Err(error) => (NotTaken::Unknown, error.to_string()),
+        };
+        for reply in calls {
+            // The caller may have gone.
+            let _ = reply.send(Err(not_taken));
+        }
+        Err(why)
+    }
+
+    /// What a call is given for its part of a message.
+    fn give(&self, part: &MessagePart, taken: PartTaken) -> Given {
+        let taken = match taken {
+            PartTaken::Taken(taken) => taken,
+            PartTaken::Repeated(taken) => {
+                self.metrics.requests_repeated.inc();
+                return Ok(taken.into_iter().map(|taken| self.delivery(taken, 0)).collect());
+            }
+            PartTaken::NoNamespace => return Err(Refused::NoNamespace),
+            PartTaken::Reused(used) => return Err(Refused::Reused(used)),
+            PartTaken::IdsFull { bytes_max } => return Err(Refused::IdsFull(bytes_max)),
+            PartTaken::Expired { made_ms, clock_ms } => {
+                return Err(Refused::Expired { made_ms, clock_ms });
+            }
+        };
+        let given = part.takes.iter().zip(taken).map(|(take, taken)| {
+            // Numbers that were taken under a request id are handed out, whether or not this caller is still there:
+            // whoever asks again gets them.
+            let is_kept = part.id.is_some() && matches!(taken, Taken::Range(_));
+            self.metrics.numbers.inc_by(if is_kept { take.count } else { 0 });
+            self.delivery(taken, if is_kept { 0 } else { take.count })
+        });
+        Ok(given.collect())
+    }
+
+    /// The answer to a take, of which `count` numbers count as skipped if nobody accepts them.
+    fn delivery(&self, taken: Taken, count: u64) -> Delivery {
+        let taken = match taken {
+            Taken::Range(range) => Ok(range),
+            Taken::Exhausted { left } => Err(Shortage::Exhausted { left }),
+            Taken::NoRoom(NoRoom { free_mb, reserve_mb }) => {
+                // The entry says how much room there was, and not where.
+                let low = self.group.view().free_space().refusal();
+                let follower = low.and_then(|low| low.follower);
+                Err(Shortage::LowDisk(LowDisk { free_mb, reserve_mb, follower }))
+            }
+            Taken::OverQuota { keys_max } => Err(Shortage::OverQuota { keys_max }),
+            Taken::TooLarge { count_max } => Err(Shortage::TooLarge { count_max }),
+        };
+        Delivery::new(taken, count, self.metrics.clone())
+    }
+
+    /// A planted bug: answers what the entry will come to if nothing goes wrong.
+    fn answer_before_commit(&self, calls: Vec<Waiting>, parts: &[MessagePart]) {
+        let mut records = std::collections::BTreeMap::new();
+        let namespaces = self.group.view().namespaces();
+        let mut guess = |part: &MessagePart| {
+            let namespace = namespaces.by_id(part.namespace).ok_or(Refused::NoNamespace)?;
+            let progression = namespace.config.progression();
+            let taken = part.takes.iter().map(|take| {
+                let section = SectionId { namespace: part.namespace, key: take.section.clone() };
+                let read = || self.group.view().section(&section).unwrap_or_default();
+                let before = records.get(&section).copied().unwrap_or_else(read);
+                let taken = match before.take(progression, 0, take.count) {
+                    Ok((record, range)) => {
+                        records.insert(section, record);
+                        Taken::Range(range)
+                    }
+                    Err(left) => Taken::Exhausted { left },
+                };
+                self.delivery(taken, take.count)
+            });
+            Ok(taken.collect())
+        };
+        for (reply, part) in calls.into_iter().zip(parts) {
+            drop(reply.send(Ok(guess(part))));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Calls for numbers of gapless keys.
+//!
+//! A call is inside the term's gate while it waits. If its caller goes, its entry may still be under way when the gate
+//! is empty: it is applied before the term's last entry, or refused after it. Either way nothing is left to hand over.
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{
+    Term,
+    gapless::{Call, Given, NotTaken, Refused},
+};
+use crate::{
+    allocator::{
+        answer::{NextError, NextMany},
+        held::{Delivery, Held},
+    },
+    planted_bugs::{Bug, is_planted},
+    sequence::{Key, MessageId, MessagePart, Namespace, PartId, Range, SectionKey, Take},
+};
+
+/// How many keys of a message are taken by one entry. The next ones follow once those are answered.
+const PART_TAKES_MAX: usize = 1_024;
+
+impl Term {
+    /// Takes the next `count` (at least 1) numbers of a gapless key. If the message has an `id` that is known, answers the
+    /// numbers of its first try.
+    ///
+    /// # Errors
+    /// [`NextError::NotLeading`] if nothing was taken, [`NextError::Unknown`] or [`NextError::DeadlineExceeded`] if that
+    /// is not known, [`NextError::Exhausted`] if too few numbers are left, [`NextError::OverQuota`] for a key beyond the
+    /// quota, [`NextError::Reused`], [`NextError::IdsFull`] and [`NextError::IdExpired`] for the request id.
+    pub async fn next_gapless(
+        &self, namespace: &Namespace, key: Key<'_>, count: u64, id: Option<&MessageId>,
+        deadline: Instant,
+    ) -> Result<Range, NextError> {
+        let _inside = self.enter()?;
+        let takes = vec![Take { section: namespace.section_of(key).key, count }];
+        let part = message_part(namespace, id, 0, takes);
+        let mut given = self.take_gapless(part, deadline).await?;
+        let given = given.pop().ok_or(NextError::Unknown)?;
+        let (taken, numbers) = given.accept_counted();
+        let range = taken.map_err(NextError::from)?;
+        self.metrics().numbers.inc_by(numbers);
+        self.metrics().answers.inc();
+        self.hot_keys().note(namespace, key, count);
+        Ok(range)
+    }
+
+    /// Takes numbers of many gapless keys, as [`Term::next_many`] does of others: `ask` tells the key at a place and its
+    /// count. If the message has an `id`, each part of it that an earlier try took is answered as then.
+    ///
+    /// A handover waits for what was proposed. If the term ends meanwhile, a message without an id gets none of the keys whose
+    /// turn is still to come ([`NextMany::late`]): what the others were given would be a gap if nobody got it.
+    ///
+    /// # Errors
+    /// As [`Term::next_gapless`], for all keys together, but for exhausted keys. [`NextError::Unknown`] also if some keys
+    /// were given numbers. Without an id, these are lost then.
+    pub async fn next_many_gapless<'k>(
+        &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
+        id: Option<&MessageId>, deadline: Instant,
+    ) -> Result<NextMany, NextError> {
+        let _inside = self.enter()?;
+        let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
+        // If a later part fails, or the caller leaves, nobody gets these.
+        let mut held = Held::new(self.metrics(), 0);
+        let has_parts = id.is_some() && keys > PART_TAKES_MAX;
+        let whole = has_parts.then(|| checksum((0..keys).map(&ask)));
+        for (number, place) in (0..keys).step_by(PART_TAKES_MAX).enumerate() {
+            let places = place..keys.min(place + PART_TAKES_MAX);
+            let takes = places.clone().map(|place| {
+                let (key, count) = ask(place);
+                Take { section: namespace.section_of(key).key, count }
+            });
+            let part = message_part(namespace, id, number as u32, takes.collect());
+            let part = MessagePart { whole, ..part };
+            let given = match self.take_gapless(part, deadline).await {
+                // Nothing was taken of it. With an id, the next leader answers the parts before alike, and takes the others.
+                Err(NextError::NotLeading) if place > 0 && id.is_none() => {
+                    answer.late.extend(place..keys);
+                    break;
+                }
+                Err(NextError::DeadlineExceeded) => return Err(NextError::DeadlineExceeded),
+                // The parts before were taken. The id may also name an older message, whose first part is forgotten already:
+                // the rest will be soon.
+                Err(_) if place > 0 => return Err(NextError::Unknown),
+                given => given?,
+            };
+            for (place, given) in places.zip(given) {
+                let (taken, numbers) = given.accept_counted();
+                held.add(numbers);
+                answer.note(place, taken, ask(place).1);
+            }
+        }
+        let answered = keys - answer.refused();
+        self.metrics().numbers.inc_by(held.release());
+        self.metrics().answers.inc_by(answered as u64);
+        let taken = |place| (answer.firsts[place] > 0).then(|| ask(place));
+        self.hot_keys().note_many(namespace, keys, taken);
+        Ok(answer)
+    }
+
+    /// Has the term's task take numbers, and waits for its answers.
+    async fn take_gapless(
+        &self, part: MessagePart, deadline: Instant,
+    ) -> Result<Vec<Delivery>, NextError> {
+        let (reply, answer) = oneshot::channel();
+        self.gapless().send(Call { part, reply }).map_err(|_| NextError::NotLeading)?;
+        match tokio::time::timeout_at(deadline, answer).await {
+            Ok(Ok(Ok(given))) => given_or_refused(given),
+            Ok(Ok(Err(NotTaken::NotProposed))) => Err(NextError::NotLeading),
+            // The task has ended without a word: what it did is not known.
+            Ok(Ok(Err(NotTaken::Unknown)) | Err(_)) => Err(NextError::Unknown),
+            Err(_) => Err(NextError::DeadlineExceeded),
+        }
+    }
+}
+
+/// Tells apart messages with several parts that were given the same id. It is remembered: another release must come to the
+/// same.
+fn checksum<'k>(asked: impl Iterator<Item = (Key<'k>, u64)>) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    for (key, count) in asked {
+        match key {
+            Key::Id(id) => crc.update(&id.to_be_bytes()),
+            Key::Name(name) => crc.update(name),
+        }
+        crc.update(&count.to_be_bytes());
+    }
+    crc.finalize()
+}
+
+/// Part number `part` of a message, with what it takes.
+fn message_part(
+    namespace: &Namespace, id: Option<&MessageId>, part: u32, takes: Vec<Take>,
+) -> MessagePart {
+    let is_ignored =
+        |id: &&MessageId| id.lifetime.window_ms().is_some() && is_planted(Bug::RetryWindowIgnored);
+    let id = id.filter(|id| !is_ignored(id));
+    MessagePart {
+        namespace: namespace.id,
+        made_ms: id.and_then(|id| id.made_ms),
+        id: id.map(|id| PartId { request: id.id.clone(), part, lifetime: id.lifetime }),
+        whole: None,
+        takes,
+    }
+}
+
+fn given_or_refused(given: Given) -> Result<Vec<Delivery>, NextError> {
+    given.map_err(|refused| match refused {
+        Refused::Reused(used) => NextError::Reused {
+            keys: used.keys,
+            key: match used.first.section {
+                SectionKey::Id(id) => Key::Id(id).into(),
+                SectionKey::Name(name) => Key::Name(&name).into(),
+            },
+            count: used.first.count,
+        },
+        Refused::IdsFull(bytes_max) => NextError::IdsFull { bytes_max },
+        Refused::Expired { made_ms, clock_ms } => NextError::IdExpired { made_ms, clock_ms },
+        // Whoever asks again is told that it does not exist.
+        Refused::NoNamespace => NextError::NotLeading,
+    })
+}

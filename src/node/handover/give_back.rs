@@ -1,0 +1,143 @@
+//! A closed term, whose memory no successor takes, gives back what it has not used: the rest of its chunks, and its
+//! lift.
+//!
+//! Invariant: the lift is given back only if every section that the term touched is trimmed.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    allocator::Term,
+    node::{Config, services::Handovers},
+    sequence::{Bequest, Command, Outcome, Trim},
+};
+
+/// How many sections one log entry trims at most.
+const ENTRY_SECTIONS_MAX: usize = 8_192;
+
+/// It is not tried with more sections for each millisecond: two cores trim 200, and an attempt in vain costs some fifty bytes
+/// for each section.
+const SECTIONS_PER_MS_MAX: usize = 300;
+
+/// After so many entries it is known how long they take.
+const PACE_KNOWN_AFTER: u32 = 8;
+/// A sole voter, which keeps nobody waiting, breaks off after this part of its time at the earliest: a machine that is busy
+/// now may have time soon.
+const SOLE_VOTER_TRIES_FOR: u32 = 2;
+
+/// How long giving back may take, in milliseconds, and the setting that says so. Where this is the only voter, nobody waits
+/// for a successor meanwhile.
+fn limit(config: &Config, is_sole_voter: bool) -> (&'static str, u64) {
+    match is_sole_voter && config.handover_timeout_ms > config.shutdown_timeout_ms {
+        true => ("handover_timeout_ms", config.handover_timeout_ms),
+        false => ("shutdown_timeout_ms", config.shutdown_timeout_ms),
+    }
+}
+
+impl Handovers {
+    /// Lowers each ceiling of a closed term to the highest number used, and gives the term's lift back. Takes at most
+    /// `shutdown_timeout_ms`, or `handover_timeout_ms` where that is longer and this is the only voter, once it is
+    /// known what was used. False if not all was given back: the rest is skipped, as after a crash.
+    pub(in crate::node) async fn give_back(&self, term: &Arc<Term>) -> bool {
+        let term_number = term.term();
+        let (setting, limit_ms) = limit(&self.config, self.group.is_sole_voter());
+        let sections = term.footprint().sections;
+        if sections as u64 > limit_ms.saturating_mul(SECTIONS_PER_MS_MAX as u64) {
+            tracing::warn!(
+                term = term_number,
+                sections,
+                setting,
+                limit_ms,
+                "so many ceilings cannot be given back within this time; each of these sections may skip a step"
+            );
+            return false;
+        }
+        let Some(trims) = term.list_trims().await else {
+            return false;
+        };
+        let time = Duration::from_millis(limit_ms);
+        let logging = self.log_trims(term, &trims, Instant::now() + time);
+        let given_back = tokio::time::timeout(time, logging).await;
+        // There may be millions, each with a name.
+        let work = self.group.store().blocking();
+        work.run_detached(move || drop(trims));
+        given_back.unwrap_or_else(|_| {
+            tracing::warn!(
+                term = term_number,
+                setting,
+                limit_ms,
+                "not all ceilings could be given back in time; each of the other sections may skip a step"
+            );
+            false
+        })
+    }
+
+    /// Logs the trims, and that the lift is given back. Breaks off if it would not be done by `until`: half of it saves
+    /// no number.
+    async fn log_trims(&self, term: &Arc<Term>, trims: &[Trim], until: Instant) -> bool {
+        let (began, entries) = (Instant::now(), trims.chunks(ENTRY_SECTIONS_MAX));
+        let all_entries = entries.len() as u32;
+        let tries_until = match self.group.is_sole_voter() {
+            true => began + (until - began) / SOLE_VOTER_TRIES_FOR,
+            false => began,
+        };
+        for (done, entry) in (0..).zip(entries) {
+            let needed = began.elapsed() * all_entries / done.max(1);
+            if done >= PACE_KNOWN_AFTER && Instant::now() > tries_until && began + needed > until {
+                tracing::warn!(
+                    sections = trims.len(),
+                    needed_ms = needed.as_millis(),
+                    allowed_ms = (until - began).as_millis(),
+                    "giving the ceilings back would take longer than is allowed; each of these sections may skip a step"
+                );
+                return false;
+            }
+            let trim = Command::Trim { trims: entry.to_vec(), now_ms: self.led.clock.wall_ms() };
+            let all = Outcome::Trimmed(entry.len() as u64);
+            if let Err(why) = self.log_last(term, trim, &all).await {
+                tracing::warn!(why, "some ceilings could not be given back");
+                return false;
+            }
+        }
+        // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched, or their records
+        // say that they were released. If one
+        // were not trimmed, the next lift would give its chunk a second time.
+        if term.lease().is_void() {
+            tracing::info!(term = term.term(), "the term is lost; its lift is not given back");
+            return false;
+        }
+        let give_back = Command::Bequeath(Bequest::Lift);
+        let given_back = self.log_last(term, give_back, &Outcome::Bequeathed).await;
+        if let Err(why) = &given_back {
+            tracing::warn!(why, "the lift could not be given back; sections may skip a step");
+        }
+        given_back.is_ok()
+    }
+
+    /// Logs one of the last entries of a closed term. Tells why, if it did not come to `expected`.
+    pub(super) async fn log_last(
+        &self, term: &Term, command: Command, expected: &Outcome,
+    ) -> Result<(), String> {
+        match self.group.propose(term.term(), command).await {
+            Ok(outcome) if outcome == *expected => Ok(()),
+            Ok(outcome) => Err(format!("the answer was {outcome:?}, not {expected:?}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sole_voter_has_the_longer_of_two_times_and_another_one_does_not_keep_its_successor_waiting()
+     {
+        let mut config = Config::default();
+        assert_eq!(limit(&config, true), ("handover_timeout_ms", 30_000));
+        assert_eq!(limit(&config, false), ("shutdown_timeout_ms", 5_000));
+        config.handover_timeout_ms = 0;
+        assert_eq!(limit(&config, true), ("shutdown_timeout_ms", 5_000));
+    }
+}

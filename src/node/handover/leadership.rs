@@ -1,0 +1,270 @@
+//! Follows the leadership: an allocator for each term that this node leads, and until then the records that it will
+//! need.
+
+use std::{future, sync::Arc, time::Duration};
+
+use crate::{
+    allocator::{GaplessLimits, Inheritance, Term, TermOptions},
+    consensus::{Group, ProposeError, TermLease},
+    metrics::TermStart,
+    node::services::LedTerms,
+    planted_bugs::{Bug, is_planted},
+    random,
+    sequence::{
+        Bequest, ClusterId, Command, LedgerRefused, MemoryDigest, NamespaceConfig, NodeId, Outcome,
+    },
+    storage::{AppliedView, RecordsFill},
+};
+
+// Follows the leadership: an allocator for each term that this node leads.
+//
+// Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is
+// none.
+
+impl LedTerms {
+    /// Opens an allocator for each term that this node leads, and drops it when the term is over.
+    pub(in crate::node) async fn follow_leadership(self: Arc<Self>) {
+        let mut leadership = self.group.leadership();
+        let mut told = None;
+        loop {
+            let now = leadership.borrow_and_update().clone();
+            self.metrics.term.set(now.term.cast_signed());
+            self.metrics.leads.set(i64::from(now.own.is_some()));
+            let has_leader = i64::from(now.leader.is_some());
+            self.metrics.has_leader.set(has_leader);
+            let current = self.term.load().as_ref().map(|term| term.term());
+            match &now.own {
+                Some(lease) if current != Some(lease.term()) => {
+                    self.term.store(None);
+                    self.changes.send_modify(|n| *n += 1);
+                    if let Some((lift, inheritance)) = self.take_chunks(lease).await {
+                        if inheritance.is_none() && is_planted(Bug::TermOpensLate) {
+                            tokio::time::sleep(Duration::from_millis(1_500)).await;
+                        }
+                        self.create_first_namespaces(lease).await;
+                        self.name_cluster(lease).await;
+                        self.open(lease, lift, inheritance);
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    if let Some(term) = self.term.swap(None) {
+                        tracing::info!(term = term.term(), "not leading any more");
+                    }
+                }
+            }
+            self.inheritance.follow(&now, self.config.node_id);
+            let leader = now.leader.as_ref().map(|(leader, _)| (now.term, *leader));
+            if let Some((leader, member)) = &now.leader
+                && told != Some((now.term, *leader))
+            {
+                self.metrics.leader_changes.inc();
+                let address = &member.client_address;
+                tracing::info!(term = now.term, leader, address, "leader");
+            }
+            told = leader;
+            self.changes.send_modify(|n| *n += 1);
+            if leadership.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Opens the allocator of the term, whose lift has the number `lift`.
+    fn open(&self, lease: &Arc<TermLease>, lift: u64, inheritance: Option<Inheritance>) {
+        let start = match inheritance {
+            Some(_) => TermStart::inheritance,
+            None => TermStart::lift,
+        };
+        let term = Term::open(
+            self.group.clone(),
+            lease.clone(),
+            lift,
+            inheritance,
+            TermOptions {
+                fence: self.config.fence,
+                memory: self.config.memory_limits(),
+                gapless: GaplessLimits {
+                    keep: Duration::from_millis(self.config.request_id_keep_ms),
+                    bytes_max: self.config.request_ids_max_mb << 20,
+                    count_max: self.config.count_max,
+                },
+            },
+            self.clock.clone(),
+            self.metrics.clone(),
+        );
+        tracing::info!(term = lease.term(), "leading: numbers come from here");
+        self.metrics.terms_begun.add(start, 1);
+        self.show_takeover(lease);
+        self.term.store(Some(Arc::new(term)));
+    }
+
+    /// Gets the term its first chunks. Inherits what the last leader left, if it left it to this node. Otherwise a lift
+    /// gives the term a chunk of every live section. Returns the number of the lift, and the memory that was inherited.
+    /// `None` if the term got none, and must end.
+    async fn take_chunks(&self, lease: &TermLease) -> Option<(u64, Option<Inheritance>)> {
+        let held = self.inheritance.take(lease.term());
+        let held = held.map(|(memory, digest)| (memory, (self.config.node_id, digest)));
+        let (memory, claim) = match is_planted(Bug::StrangerInherits) {
+            false => held.unzip(),
+            true => (None, self.bequeathed()),
+        };
+        if let Some((heir, digest)) = claim {
+            let inherit = Command::Inherit { heir, digest };
+            match self.propose_first(lease, inherit).await? {
+                Ok(lift) => return Some((lift, memory)),
+                Err(refused) => tracing::info!(
+                    term = lease.term(),
+                    %refused,
+                    "the memory of the last term is of no use; this one begins with an empty memory"
+                ),
+            }
+        }
+        match self.propose_first(lease, Command::Lift).await? {
+            Ok(lift) => Some((lift, None)),
+            Err(refused) => self.end_without_chunks(lease, &refused.to_string()),
+        }
+    }
+
+    /// What the last leader left, and to whom. Only a planted bug asks for it.
+    fn bequeathed(&self) -> Option<(NodeId, MemoryDigest)> {
+        match self.group.view().ledger().ok()?.bequest? {
+            Bequest::Memory { heir, digest } => Some((heir, digest)),
+            Bequest::Lift => None,
+        }
+    }
+
+    /// Proposes an entry that gives the term its chunks. Returns the number of their lift, or why it gives none. `None`
+    /// if it is not known, or the term is lost: it must end.
+    async fn propose_first(
+        &self, lease: &TermLease, first: Command,
+    ) -> Option<Result<u64, LedgerRefused>> {
+        match self.propose_in(lease, first).await? {
+            Ok(Outcome::Holds(lift)) => Some(Ok(lift)),
+            Ok(Outcome::Refused(refused)) => Some(Err(refused)),
+            Ok(outcome) => self.end_without_chunks(lease, &format!("the answer was {outcome:?}")),
+            Err(error) => self.end_without_chunks(lease, &error.to_string()),
+        }
+    }
+
+    /// Proposes an entry of the term. `None` if the term is lost: a node that is cut off meanwhile would wait, and not
+    /// follow the leadership.
+    async fn propose_in(
+        &self, lease: &TermLease, command: Command,
+    ) -> Option<Result<Outcome, ProposeError>> {
+        tokio::select! {
+            biased;
+            proposed = self.group.propose(lease.term(), command) => Some(proposed),
+            () = lease.wait_until(TermLease::is_void) => None,
+        }
+    }
+
+    /// No number can be taken in this term. It must end.
+    fn end_without_chunks<T>(&self, lease: &TermLease, why: &str) -> Option<T> {
+        tracing::info!(term = lease.term(), why, "the term holds no chunks");
+        lease.void();
+        None
+    }
+
+    /// Creates the namespaces that a fresh cluster comes with, unless none are wanted. One entry does it, so that a later
+    /// leader, whatever it is set to, does not do it again.
+    async fn create_first_namespaces(&self, lease: &TermLease) {
+        match self.group.view().is_founded().await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(%error, "cannot read whether the cluster was founded");
+                return lease.void();
+            }
+        }
+        let namespaces = match self.config.no_default_namespaces {
+            true => Vec::new(),
+            false => NamespaceConfig::fresh_cluster().to_vec(),
+        };
+        let names: Vec<_> = namespaces.iter().map(|one| one.name.clone()).collect();
+        match self.propose_in(lease, Command::FoundNamespaces(namespaces)).await {
+            None => {}
+            Some(Ok(_)) => tracing::info!(?names, "the first namespaces are created"),
+            Some(Err(error)) => {
+                // This term must end: it would answer that the namespaces do not exist. The next term's leader creates
+                // them.
+                tracing::info!(%error, "the first namespaces are not created yet");
+                lease.void();
+            }
+        }
+    }
+
+    /// Gives the cluster its id, unless it has one: at its founding, and when the data comes from a release without ids.
+    async fn name_cluster(&self, lease: &TermLease) {
+        // The lift was applied here, and with it whatever was logged before it.
+        if self.group.view().cluster_id().is_some() || lease.is_void() {
+            return;
+        }
+        let drawn = u128::from(random::u64()) << 64 | u128::from(random::u64());
+        let id = ClusterId::from_random(drawn.to_be_bytes());
+        match self.propose_in(lease, Command::NameCluster(id)).await {
+            None => {}
+            Some(Ok(_)) => tracing::info!(%id, "the cluster has an id"),
+            Some(Err(error)) => {
+                // This term must end: callers would not learn which cluster answers. The next term's leader names it.
+                tracing::info!(%error, "the cluster has no id yet");
+                lease.void();
+            }
+        }
+    }
+}
+
+// Keeps the records of live sections in memory, for the state machine and for the moment in which this node becomes
+// leader.
+//
+// The state machine adds what it writes, with three gaps: what was written before the node was started, what came
+// with a snapshot, and what the node's own terms wrote. The gaps are filled from the table, in the background.
+//
+// Invariant: no batch of a fill begins while this node leads. Its term's memory has the keys.
+
+/// The pause before each batch of a fill. With it a million records take several seconds.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Fills the records in memory from the table when the node starts, after a snapshot was installed, and after
+/// each term of its own.
+pub(in crate::node) async fn fill_recent_records(group: Arc<Group>) {
+    let view = group.view();
+    let mut leadership = group.leadership();
+    let mut cleared = view.recent_records().cleared();
+    while leadership.wait_for(|now| now.own.is_none()).await.is_ok() {
+        drop(cleared.borrow_and_update());
+        let mut fill = Some(RecordsFill::new(view.clone()));
+        loop {
+            tokio::select! {
+                biased;
+                _ = leadership.wait_for(|now| now.own.is_some()) => break,
+                _ = cleared.changed() => break,
+                () = pause(fill.is_some()) => fill = go_on(fill, view).await,
+            }
+        }
+    }
+}
+
+/// Waits until the next batch is due: for ever if the fill is done.
+async fn pause(goes_on: bool) {
+    match goes_on {
+        true => tokio::time::sleep(PAUSE).await,
+        false => future::pending().await,
+    }
+}
+
+/// Reads the next batch, whatever happens meanwhile: if the disk hangs, one thread waits for it, and not more. `None`
+/// if the fill is done.
+async fn go_on(fill: Option<RecordsFill>, view: &AppliedView) -> Option<RecordsFill> {
+    let mut fill = fill?;
+    match fill.next_batch().await {
+        Ok(true) => return Some(fill),
+        Ok(false) => {
+            let records = view.recent_records().len();
+            tracing::debug!(records, "the records of sections are in memory");
+        }
+        // Whoever needs the record says what to do.
+        Err(error) => tracing::warn!(%error, "the records of sections cannot be read ahead"),
+    }
+    None
+}

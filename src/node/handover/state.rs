@@ -1,0 +1,179 @@
+//! What this node knows of the last change of the leadership: the handover under way, the memory that was sent here,
+//! the first answer.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use futures::future::{BoxFuture, FutureExt, Shared as Joined};
+use parking_lot::Mutex;
+
+use crate::{
+    allocator::Inheritance,
+    clock::Instant,
+    consensus::Leadership,
+    proto::{Refusal, refusal},
+    sequence::{MemoryDigest, NodeId},
+};
+
+/// What a handover comes to, for all callers that wait for it.
+pub type HandoverOutcome = Result<Leadership, Refusal>;
+
+/// The handover that is under way, or was last.
+#[derive(Default)]
+pub struct CurrentHandover(Mutex<Option<Handover>>);
+
+/// One term's handover.
+#[derive(Clone)]
+pub struct Handover {
+    term: u64,
+    /// `None`: the node stops, and nobody else can lead.
+    pub successor: Option<NodeId>,
+    outcome: Joined<BoxFuture<'static, HandoverOutcome>>,
+}
+
+impl CurrentHandover {
+    /// The handover of `term`: the one under way, or a new one to the node that `choose` names, which
+    /// `begin` starts.
+    ///
+    /// # Errors
+    /// Those of `choose`, if none is under way.
+    pub fn join_or_begin<F: Future<Output = HandoverOutcome> + Send + 'static>(
+        &self, term: u64, choose: impl FnOnce() -> Result<Option<NodeId>, Refusal>,
+        begin: impl FnOnce(Option<NodeId>) -> F,
+    ) -> Result<Handover, Refusal> {
+        let mut current = self.0.lock();
+        if let Some(handover) = current.as_ref().filter(|handover| handover.term == term) {
+            return Ok(handover.clone());
+        }
+        let successor = choose()?;
+        let handover = Handover { term, successor, outcome: begin(successor).boxed().shared() };
+        *current = Some(handover.clone());
+        Ok(handover)
+    }
+}
+
+impl Handover {
+    /// Waits for it until `deadline`. It goes on after that.
+    ///
+    /// # Errors
+    /// Its own, and DEADLINE_EXCEEDED.
+    pub async fn outcome(self, deadline: tokio::time::Instant) -> HandoverOutcome {
+        let late = |_| {
+            Err(refusal!(
+                DeadlineExceeded,
+                "the handover of term {} is under way and goes on; see ratchet status",
+                self.term
+            ))
+        };
+        let outcome = tokio::time::timeout_at(deadline, self.outcome).await;
+        outcome.unwrap_or_else(late)
+    }
+}
+
+// The memory that a leader has sent to this node, its successor. At most one is kept: the last that has arrived
+// whole. It is used by the next term that this node leads. It is dropped once another node leads, and `KEEP_TIMEOUTS`
+// after it arrived.
+//
+// Invariant: a memory leaves here once. Whether it may be used is decided by the state machine.
+
+/// The memory that this node holds for the next term that it leads.
+#[derive(Default)]
+pub struct HeldInheritance(Mutex<Holding>);
+
+#[derive(Default)]
+struct Holding {
+    /// How many have begun to arrive.
+    begun: u64,
+    whole: Option<(Inheritance, MemoryDigest)>,
+}
+
+impl HeldInheritance {
+    /// Another one begins to arrive: drops what is here. Returns its number.
+    pub(in crate::node) fn begin(&self) -> u64 {
+        let mut holding = self.0.lock();
+        holding.whole = None;
+        holding.begun += 1;
+        holding.begun
+    }
+
+    /// True if none has begun to arrive after number `number`.
+    pub(super) fn is_latest(&self, number: u64) -> bool {
+        self.0.lock().begun == number
+    }
+
+    /// Keeps number `number`, unless a later one has begun to arrive.
+    pub(super) fn keep(&self, number: u64, inheritance: Inheritance, digest: MemoryDigest) -> bool {
+        let mut holding = self.0.lock();
+        let is_latest = holding.begun == number;
+        if is_latest {
+            holding.whole = Some((inheritance, digest));
+        }
+        is_latest
+    }
+
+    /// Drops number `number`, if it is here.
+    pub(super) fn give_up(&self, number: u64) {
+        let mut holding = self.0.lock();
+        if holding.begun == number && holding.whole.take().is_some() {
+            tracing::warn!(
+                "no term has come to inherit the memory that the last leader sent; it is dropped"
+            );
+        }
+    }
+
+    /// Takes the memory of a term before `term`, to be inherited by that term.
+    pub(in crate::node) fn take(&self, term: u64) -> Option<(Inheritance, MemoryDigest)> {
+        let whole = self.0.lock().whole.take();
+        whole.filter(|(inheritance, _)| inheritance.term() < term)
+    }
+
+    /// Drops the memory if a node other than `me` leads a later term.
+    pub(in crate::node) fn follow(&self, now: &Leadership, me: NodeId) {
+        let mut holding = self.0.lock();
+        let leads_other = (now.leader.as_ref()).is_some_and(|(leader, _)| *leader != me);
+        if leads_other && holding.whole.as_ref().is_some_and(|(it, _)| it.term() < now.term) {
+            holding.whole = None;
+        }
+    }
+}
+
+// Knows whether the allocator that was opened last has answered a request.
+//
+// Invariant: the first answer after an opening is told from all later ones, once.
+
+/// When this node opened its allocator, until a request is answered from it.
+#[derive(Debug, Default)]
+pub struct AwaitedAnswer {
+    /// In nanoseconds; 0 if no answer is awaited.
+    open_since: AtomicU64,
+}
+
+impl AwaitedAnswer {
+    /// The allocator was opened at `opened`, and no request was answered yet.
+    pub fn begin(&self, opened: Instant) {
+        self.open_since.store(opened.as_nanos(), Relaxed);
+    }
+
+    /// When the allocator was opened, if this is its first answer. One atomic load for all later ones.
+    pub fn end(&self) -> Option<Instant> {
+        if self.open_since.load(Relaxed) == 0 {
+            return None;
+        }
+        let opened = self.open_since.swap(0, Relaxed);
+        (opened != 0).then_some(Instant::from_nanos(opened))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_answer_after_an_opening_ends_the_wait_for_it() {
+        let opened = Instant::from_nanos(5);
+        let awaited = AwaitedAnswer::default();
+        assert_eq!(awaited.end(), None);
+        awaited.begin(opened);
+        assert_eq!(awaited.end(), Some(opened));
+        assert_eq!(awaited.end(), None);
+    }
+}

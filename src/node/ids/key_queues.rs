@@ -1,0 +1,384 @@
+//! What ids of keys wait for: a later unit of time, and what was logged of times and dates.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    mem,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed},
+        },
+    },
+};
+
+use parking_lot::Mutex;
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    clock,
+    proto::{Refusal, peer::IdNumbers},
+    sequence::{NamespaceId, OwnedKey},
+};
+
+// Callers of this node that wait for a later unit of time of a key's ids, because those of the present one are used
+// up.
+//
+// They wait here, in the order of their arrival, and one task for each such key asks the leader for all of them
+// together. Otherwise each would ask for itself, time after time: the last to come might be served first, and one key
+// in demand would keep the leader, and the way to it, busy for all others.
+//
+// Invariant: numbers go only to callers that had joined before the leader was asked for them. One who joined later may
+// have been told of greater numbers by another node in between.
+
+/// So many callers may come before those that have gone are looked for.
+const SWEEP_MIN: usize = 1_024;
+
+/// Whose numbers are waited for. What a number stands for is the format's: a namespace that is created again has another
+/// line if its format is another one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// The namespace's name.
+    pub namespace: String,
+    /// Its format, in full.
+    pub format: String,
+    /// The key.
+    pub key: OwnedKey,
+}
+
+/// The lines in which callers of this node wait.
+#[derive(Default)]
+pub struct KeyQueues {
+    queues: Mutex<HashMap<Line, Queue>>,
+    /// False: nobody waits. Saves the lock.
+    is_any: AtomicBool,
+}
+
+/// The callers that wait in one line.
+struct Queue {
+    /// Those that came since the leader was asked last.
+    arrived: Vec<Waiter>,
+    /// Once they are so many, those that have gone are dropped.
+    sweep_at: usize,
+    state: Arc<State>,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Queue { arrived: Vec::new(), sweep_at: SWEEP_MIN, state: Arc::default() }
+    }
+}
+
+/// What is known of a line without its lock.
+#[derive(Default)]
+struct State {
+    /// How many ids all that have not gone wait for.
+    ids: AtomicU64,
+    asked_at: Mutex<Option<Instant>>,
+}
+
+/// What a caller still waits for.
+struct Demand {
+    /// How many numbers. 0: it was served, or has gone.
+    left: AtomicU32,
+    state: Arc<State>,
+}
+
+impl Demand {
+    fn left(&self) -> u32 {
+        self.left.load(Acquire)
+    }
+
+    /// Takes up to `count` off. Returns how many.
+    fn take_off(&self, count: u32) -> u32 {
+        let less = |left: u32| Some(left.saturating_sub(count));
+        let before = self.left.fetch_update(AcqRel, Acquire, less);
+        let part = before.unwrap_or_default().min(count);
+        self.state.ids.fetch_sub(part.into(), Relaxed);
+        part
+    }
+}
+
+/// A caller that waits, as the line knows it.
+struct Waiter {
+    demand: Arc<Demand>,
+    numbers: IdNumbers,
+    deadline: Instant,
+    answer: oneshot::Sender<Result<IdNumbers, Refusal>>,
+}
+
+/// A caller's place in a line. Whoever drops it has gone.
+pub struct Place {
+    /// Its numbers, all at once.
+    pub answer: oneshot::Receiver<Result<IdNumbers, Refusal>>,
+    /// It begins the line: it must see to it that somebody asks the leader.
+    pub is_first: bool,
+    demand: Arc<Demand>,
+}
+
+impl Place {
+    /// When the leader was asked, if it has not answered yet. Otherwise a later time is waited for.
+    pub fn asked_at(&self) -> Option<Instant> {
+        *self.demand.state.asked_at.lock()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.demand.take_off(u32::MAX);
+    }
+}
+
+impl KeyQueues {
+    /// Whether somebody waits in this line.
+    pub fn has(&self, line: &Line) -> bool {
+        self.is_any.load(Relaxed) && self.queues.lock().contains_key(line)
+    }
+
+    /// Adds a caller that waits for `left` numbers (at least 1) until `deadline`, and has `numbers` already, unless `may_come`
+    /// says no when it is told for how many ids all wait then.
+    ///
+    /// # Errors
+    /// That number, if it says no. Then nothing is changed.
+    pub fn join(
+        &self, line: &Line, left: u32, numbers: IdNumbers, deadline: Instant,
+        may_come: impl FnOnce(u64) -> bool,
+    ) -> Result<Place, u64> {
+        let mut queues = self.queues.lock();
+        let before = (queues.get(line)).map_or(0, |queue| queue.state.ids.load(Relaxed));
+        let ids = before + u64::from(left);
+        if !may_come(ids) {
+            return Err(ids);
+        }
+        let is_first = !queues.contains_key(line);
+        let queue = queues.entry(line.clone()).or_default();
+        if queue.arrived.len() >= queue.sweep_at {
+            queue.arrived.retain(|waiter| waiter.demand.left() > 0);
+            queue.sweep_at = SWEEP_MIN.max(2 * queue.arrived.len());
+        }
+        queue.state.ids.fetch_add(left.into(), Relaxed);
+        let demand = Arc::new(Demand { left: AtomicU32::new(left), state: queue.state.clone() });
+        let (sender, answer) = oneshot::channel();
+        queue.arrived.push(Waiter { demand: demand.clone(), numbers, deadline, answer: sender });
+        self.is_any.store(true, Relaxed);
+        Ok(Place { answer, is_first, demand })
+    }
+
+    /// Adds those who came meanwhile to `batch`, and drops who has gone. False: nobody waits, and the line is gone.
+    pub fn collect(&self, line: &Line, batch: &mut Batch) -> bool {
+        loop {
+            batch.drop_gone();
+            let mut queues = self.queues.lock();
+            let arrived = match queues.get_mut(line) {
+                Some(queue) => {
+                    batch.state = queue.state.clone();
+                    queue.sweep_at = SWEEP_MIN;
+                    mem::take(&mut queue.arrived)
+                }
+                None => Vec::new(),
+            };
+            if arrived.is_empty() && batch.waiters.is_empty() {
+                queues.remove(line);
+                self.is_any.store(!queues.is_empty(), Relaxed);
+                return false;
+            }
+            drop(queues);
+            batch.waiters.extend(arrived);
+            batch.drop_gone();
+            if !batch.waiters.is_empty() {
+                return true;
+            }
+        }
+    }
+}
+
+/// The callers for whom the leader is asked, in the order of their arrival.
+#[derive(Default)]
+pub struct Batch {
+    waiters: VecDeque<Waiter>,
+    state: Arc<State>,
+}
+
+impl Batch {
+    /// How many ids they wait for.
+    pub fn ids(&self) -> u64 {
+        let left = self.waiters.iter().map(|waiter| waiter.demand.left());
+        left.map(u64::from).sum()
+    }
+
+    /// Until when the last of them waits.
+    pub fn deadline(&self) -> Instant {
+        let deadlines = self.waiters.iter().map(|waiter| waiter.deadline);
+        deadlines.max().unwrap_or_else(Instant::now)
+    }
+
+    /// Notes when the leader was asked, or that it has answered.
+    pub fn set_asked_at(&self, asked_at: Option<Instant>) {
+        *self.state.asked_at.lock() = asked_at;
+    }
+
+    fn drop_gone(&mut self) {
+        self.waiters.retain(|waiter| waiter.demand.left() > 0);
+    }
+
+    /// Shares out what the leader took. What nobody waits for any more is skipped.
+    pub fn share(&mut self, taken: &IdNumbers) {
+        for (first, count) in taken.firsts.iter().zip(&taken.counts) {
+            let (mut first, mut count) = (*first, *count);
+            while count > 0
+                && let Some(waiter) = self.waiters.front_mut()
+            {
+                let part = waiter.demand.take_off(count);
+                if part > 0 {
+                    waiter.numbers.firsts.push(first);
+                    waiter.numbers.counts.push(part);
+                    (first, count) = (first + u64::from(part), count - part);
+                }
+                if waiter.demand.left() == 0
+                    && let Some(served) = self.waiters.pop_front()
+                {
+                    // Nobody hears it if the caller has gone.
+                    let _ = served.answer.send(Ok(served.numbers));
+                }
+            }
+        }
+    }
+
+    /// Tells all of them why they get nothing.
+    pub fn refuse(&mut self, refusal: &Refusal) {
+        for waiter in self.waiters.drain(..) {
+            waiter.demand.take_off(u32::MAX);
+            // As in `share`.
+            let _ = waiter.answer.send(Err(refusal.clone()));
+        }
+    }
+}
+
+// The times of namespaces whose ids of keys lie ahead of the leader's time: after a leader that crashed, and left what
+// it had not used, or after one with another clock. Such a namespace goes on from its ids at half speed, until the
+// leader's time has caught up. Other namespaces, and the leader's time itself, do not follow.
+
+/// The namespaces that are ahead. Times are in milliseconds since 1970.
+#[derive(Default)]
+pub struct KeyTimes {
+    ahead: Mutex<HashMap<NamespaceId, Ahead>>,
+    /// False: none is. Saves the lock.
+    is_any: AtomicBool,
+}
+
+/// From where a namespace goes on.
+#[derive(Debug, Clone, Copy)]
+struct Ahead {
+    since: clock::Instant,
+    from_ms: u64,
+}
+
+impl Ahead {
+    fn at(&self, now: clock::Instant) -> u64 {
+        let elapsed = now.as_nanos().saturating_sub(self.since.as_nanos());
+        self.from_ms.saturating_add(elapsed / 2_000_000)
+    }
+}
+
+impl KeyTimes {
+    /// The time of a namespace, when the leader's time is `leader_ms`.
+    pub fn time_of(&self, namespace: NamespaceId, now: clock::Instant, leader_ms: u64) -> u64 {
+        if !self.is_any.load(Relaxed) {
+            return leader_ms;
+        }
+        let mut all = self.ahead.lock();
+        match all.get(&namespace).map(|ahead| ahead.at(now)) {
+            Some(ahead_ms) if ahead_ms > leader_ms => ahead_ms,
+            Some(_) => {
+                all.remove(&namespace);
+                self.is_any.store(!all.is_empty(), Relaxed);
+                leader_ms
+            }
+            None => leader_ms,
+        }
+    }
+
+    /// Has a namespace go on from `from_ms`; false if it is there or later. Forgets those that the leader's time has caught up
+    /// with.
+    pub fn go_on_from(
+        &self, namespace: NamespaceId, from_ms: u64, now: clock::Instant, leader_ms: u64,
+    ) -> bool {
+        let mut all = self.ahead.lock();
+        all.retain(|_, ahead| ahead.at(now) > leader_ms);
+        let before = all.get(&namespace).map_or(leader_ms, |ahead| ahead.at(now));
+        let moves = before < from_ms;
+        if moves {
+            let since = now;
+            all.insert(namespace, Ahead { since, from_ms });
+        }
+        self.is_any.store(!all.is_empty(), Relaxed);
+        moves
+    }
+}
+
+// The dates in ids: a date of a namespace never goes back, whatever the clocks of its leaders show.
+//
+// A date is logged before it is used, once a day: as a lease of worker 0, which namespaces whose ids have a date do
+// not use otherwise. What holds for the times of worker ids holds for it: the log's order decides, and what was
+// answered once is never undercut. A new leader asks the log before it uses a date, and takes the date that was in
+// force if that is later than its own clock's.
+//
+// A date that lies years ahead, because a leader's clock was wrong, can be taken back (`crate::node::workers`).
+//
+// Invariant: a date that is known in a term is that of an entry of this term.
+
+/// The dates of namespaces that this node knows while it leads.
+#[derive(Default)]
+pub struct Dates {
+    known: Mutex<Known>,
+    asking: Mutex<HashMap<NamespaceId, Asking>>,
+}
+
+/// Held while the log is asked for a namespace: callers that come meanwhile wait for the answer.
+type Asking = Arc<tokio::sync::Mutex<()>>;
+
+#[derive(Default)]
+struct Known {
+    term: u64,
+    /// In milliseconds since 1970.
+    by_namespace: HashMap<NamespaceId, u64>,
+}
+
+impl Dates {
+    /// The date that is known in a term, if it is `from_ms` or later.
+    pub fn known(&self, term: u64, namespace: NamespaceId, from_ms: u64) -> Option<u64> {
+        let known = self.known.lock();
+        let date = (known.term == term).then(|| known.by_namespace.get(&namespace))??;
+        (*date >= from_ms).then_some(*date)
+    }
+
+    /// What a caller holds while it asks the log.
+    pub fn asking(&self, namespace: NamespaceId) -> Asking {
+        self.asking.lock().entry(namespace).or_default().clone()
+    }
+
+    /// Forgets the date of a namespace, because it is taken back.
+    pub fn forget(&self, namespace: NamespaceId) {
+        self.known.lock().by_namespace.remove(&namespace);
+    }
+
+    /// Notes the date that an entry of a term has brought, and forgets namespaces that do not exist.
+    pub fn learn(
+        &self, term: u64, namespace: NamespaceId, date_ms: u64,
+        exists: impl Fn(NamespaceId) -> bool,
+    ) {
+        self.asking.lock().retain(|id, _| exists(*id));
+        let mut known = self.known.lock();
+        if known.term < term {
+            *known = Known { term, ..Known::default() };
+        }
+        if known.term == term {
+            let date = known.by_namespace.entry(namespace).or_default();
+            *date = date_ms.max(*date);
+            known.by_namespace.retain(|id, _| exists(*id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

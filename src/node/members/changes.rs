@@ -1,0 +1,250 @@
+//! Changes of members, by the leader: each one is checked before it is proposed.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use tokio::time::Instant;
+
+use super::greeting::Purpose;
+use crate::{
+    allocator::Term,
+    clock,
+    consensus::MembershipChange,
+    node::{
+        numbers::leader_search::Attempt,
+        operations::{ANSWER_MARGIN, ByLeader},
+        seams::proposal_failed,
+        services::Members,
+    },
+    proto::{Refusal, refusal, v1},
+    sequence::NodeId,
+    storage::Member,
+};
+
+/// How soon the voters after a change are checked again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How many election timeouts a node is waited for that was not heard lately. One that is up is heard within a heartbeat or
+/// two, unless its machine is overloaded.
+const SILENCE_ELECTIONS: u64 = 5;
+
+impl ByLeader for v1::AddNodeRequest {
+    type Service = Members;
+
+    async fn carry_out(
+        self, members: &Members, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
+        let v1::AddNodeRequest { id, peer_address } = self;
+        if id == 0 {
+            return Err(refusal!(InvalidRequest, "id is 0; node ids start at 1").into());
+        }
+        if members.config.dev {
+            return Err(refusal!(
+                WrongState,
+                "this cluster is for trying (--dev): if its first node lost its data, it would found a cluster anew, and \
+                 numbers would begin at 1 again beside the other nodes. Found one that grows with: ratchet found"
+            )
+            .into());
+        }
+        let is_member = || {
+            refusal!(
+                NodeExists,
+                "node {id} is a member already; ratchet node promote {id} makes a learner a voter, \
+                 ratchet node update {id} takes in another address"
+            )
+        };
+        let known = members.group.nodes().into_iter().find(|node| node.id == id);
+        if known.as_ref().is_some_and(|known| known.voter || known.log_index.is_some()) {
+            return Err(is_member().into());
+        }
+        let member = members.introduce(id, &peer_address, Purpose::Add).await?;
+        let others = members.group.members().into_iter().map(|(id, (known, _))| (id, known));
+        check_reach(&others.chain([(id, member.clone())]).collect())?;
+        let known = known.map(|known| known.member.incarnation);
+        if known == Some(member.incarnation) {
+            return Err(is_member().into());
+        }
+        // If it is known, it was started again before this leader reached it. It has never voted.
+        let gone = known.map(|incarnation| MembershipChange::RemoveLearner(id, incarnation));
+        let changes = gone.into_iter().chain([MembershipChange::Add(id, member)]);
+        members.change(term, changes.collect(), None, deadline).await
+    }
+}
+
+impl ByLeader for v1::UpdateNodeRequest {
+    type Service = Members;
+
+    /// Records a member's new address. The member must listen there already, with the directory that the cluster
+    /// knows: a wrong address would take a voter away.
+    async fn carry_out(
+        self, members: &Members, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
+        let v1::UpdateNodeRequest { id, peer_address } = self;
+        let known = members.known(id)?;
+        let address = peer_address.as_ref().unwrap_or(&known.peer_address);
+        let member = members.find(id, &known, address).await?;
+        if member == known {
+            return Ok(members.membership());
+        }
+        members.change(term, vec![MembershipChange::Move(id, member)], None, deadline).await
+    }
+}
+
+impl ByLeader for v1::PromoteNodeRequest {
+    type Service = Members;
+
+    async fn carry_out(
+        self, members: &Members, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
+        members.known(self.id)?;
+        let change = MembershipChange::Promote(self.id);
+        members.change_voters(term, change, self.force, deadline).await
+    }
+}
+
+impl ByLeader for v1::RemoveNodeRequest {
+    type Service = Members;
+
+    async fn carry_out(
+        self, members: &Members, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
+        members.known(self.id)?;
+        if self.id == members.config.node_id {
+            return Err(refusal!(
+                WrongState,
+                "node {} leads; hand the leadership over first: ratchet transfer",
+                self.id
+            )
+            .into());
+        }
+        let change = MembershipChange::Remove(self.id);
+        members.change_voters(term, change, self.force, deadline).await
+    }
+}
+
+impl Members {
+    /// How long a node is waited for that was not heard lately.
+    pub(in crate::node) fn silence_patience(&self) -> Duration {
+        Duration::from_millis(SILENCE_ELECTIONS * self.config.election_timeout_ms)
+    }
+
+    /// Promotes or removes a node, once the voters after the change can go on.
+    async fn change_voters(
+        &self, term: &Term, change: MembershipChange, force: bool, deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
+        let (asked, asked_at) = (Instant::now(), self.group.now());
+        while let Err(unfit) = self.group.check_voters_after(term.term(), &change, asked_at) {
+            let patience = match unfit.silent {
+                true => asked + self.silence_patience(),
+                false => deadline,
+            };
+            if force {
+                tracing::warn!(?change, %unfit, "a membership change is forced");
+                break;
+            }
+            if Instant::now() + ANSWER_MARGIN >= patience.min(deadline) {
+                return Err(refusal!(WrongState, "{unfit}").into());
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        let unless_unfit = (!force).then_some(asked_at);
+        self.change(term, vec![change], unless_unfit, deadline).await
+    }
+
+    /// Carries changes out, one after the other. They go on when the deadline passes. With `unless_unfit` each is refused if
+    /// the voters after it could not go on, as heard since that moment.
+    async fn change(
+        &self, term: &Term, changes: Vec<MembershipChange>, unless_unfit: Option<clock::Instant>,
+        deadline: Instant,
+    ) -> Attempt<v1::MembershipResponse> {
+        let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let changing = self.group.change(term.term(), changes, unless_unfit);
+        let done = tokio::time::timeout_at(in_time, changing).await.map_err(|_| {
+            refusal!(
+                DeadlineExceeded,
+                "the membership change is not through yet, and goes on: a majority of its voters \
+                 must write it down; see ratchet status"
+            )
+            .ongoing()
+        })?;
+        done.map_err(proposal_failed)?;
+        Ok(self.membership())
+    }
+}
+
+// Whether the members of a cluster can reach each other at the addresses that they advertise.
+
+/// Refuses members of which some advertise an address of the loopback interface and others do not: a loopback address leads
+/// each node to itself.
+///
+/// # Errors
+/// FAILED_PRECONDITION; the text says what to set.
+pub fn check_reach(members: &BTreeMap<NodeId, Member>) -> Result<(), Refusal> {
+    let peers: fn(&Member) -> &str = |member| &member.peer_address;
+    let clients: fn(&Member) -> &str = |member| &member.client_address;
+    let kinds = [
+        (peers, "peers", "peer_listen and peer_advertise (or its entry in peers)"),
+        (clients, "clients", "listen and advertise"),
+    ];
+    for (address, of, settings) in kinds {
+        let at = |loopback: bool| {
+            members.iter().find(|(_, member)| is_loopback(address(member)) == loopback)
+        };
+        let (Some((here, hidden)), Some((there, open))) = (at(true), at(false)) else {
+            continue;
+        };
+        return Err(refusal!(
+            WrongState,
+            "node {here} tells {of} the address {}, which leads every other machine to itself, and node {there} at {} is on \
+             another one: set {settings} on node {here} to an address that all reach, start it again, and, if it is a member \
+             already, tell the others: ratchet node update {here} --peer-address HOST:PORT",
+            address(hidden),
+            address(open),
+        ));
+    }
+    Ok(())
+}
+
+/// True if an address, "host:port", leads each machine to itself.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>() {
+        Ok(ip) => ip.to_canonical().is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(peer_address: &str, client_address: &str) -> Member {
+        Member {
+            peer_address: peer_address.to_owned(),
+            client_address: client_address.to_owned(),
+            incarnation: 1,
+        }
+    }
+
+    #[test]
+    fn members_on_loopback_and_members_on_a_network_do_not_go_together() {
+        let check = |one: Member, two: Member| {
+            let checked = check_reach(&BTreeMap::from([(1, one), (2, two)]));
+            checked.map_err(|refusal| refusal.message().to_owned())
+        };
+        let open = || member("10.0.0.2:7601", "two.example:7600");
+        assert_eq!(check(open(), open()), Ok(()));
+        let hidden = || member("127.0.0.1:7601", "127.3.2.1:7600");
+        assert_eq!(check(hidden(), hidden()), Ok(()), "all on one machine");
+        for loopback in ["127.0.0.1:7601", "localhost:7601", "[::1]:7601", "[::ffff:127.0.0.1]:1"] {
+            let refused = check(member(loopback, "10.0.0.1:7600"), open()).unwrap_err();
+            for part in ["node 1 tells peers", loopback, "10.0.0.2:7601", "peer_advertise"] {
+                assert!(refused.contains(part), "{part:?} is not in {refused}");
+            }
+        }
+        let refused = check(open(), member("10.0.0.1:7601", "127.0.0.1:7600")).unwrap_err();
+        for part in ["node 2 tells clients", "two.example:7600", "listen and advertise"] {
+            assert!(refused.contains(part), "{part:?} is not in {refused}");
+        }
+    }
+}

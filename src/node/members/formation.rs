@@ -1,0 +1,254 @@
+//! Formation: a node without data waits until it is told to found a cluster, or is added to one.
+//!
+//! Invariant: a cluster is founded once. Nobody founds one because a directory is empty: its data may be lost. The node
+//! that an operator asks meets every node of `peers`, which says that it belongs to no cluster and never did. It greets itself
+//! at its own address, too: if another process answers there, the others would never reach this one. Then it claims them all,
+//! itself among them ([`FoundingClaim`](super::introductions)), and asks each once more, whether it is still the one that was
+//! met. The founder records which data directory each of them has, so that a node whose directory is wiped later is not taken
+//! for the same node.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{changes::check_reach, greeting::Purpose, introductions::Founder};
+use crate::{
+    node::{
+        operations::{ANSWER_MARGIN, ByAskedNode},
+        services::Founding,
+    },
+    proto::{Code, Refusal, refusal, v1},
+    sequence::{ClusterId, NodeId},
+    storage::Member,
+    tasks::Fault,
+};
+
+/// How soon a node that does not listen yet, or that another founder has claimed, is asked again.
+const RETRY: Duration = Duration::from_millis(100);
+
+impl ByAskedNode for v1::FoundRequest {
+    type Service = Arc<Founding>;
+
+    /// Founds a cluster of the nodes in `peers`, this one among them, and waits until it hands out numbers. It is founded
+    /// even if the caller does not wait for it. If this node belongs to a cluster already, nothing changes, and the answer says so.
+    async fn carry_out(
+        self, founding: &Arc<Founding>, deadline: Instant,
+    ) -> Result<v1::FoundResponse, Refusal> {
+        let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let node = founding.clone();
+        let founded = async move {
+            tokio::select! {
+                biased;
+                // What is stored must not be held for longer than the node runs.
+                () = node.leaving.cancelled() => Err(refusal!(NodeStopping, "the node stops")),
+                founded = node.found_once(latest) => founded,
+            }
+        };
+        let founded = tokio::spawn(founding.group.tasks().watched("founding", founded));
+        founded.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
+    }
+}
+
+impl Founding {
+    /// Says what a node without data waits for. A node of `ratchet start --dev` founds a cluster of one instead.
+    pub(in crate::node) async fn form(self: Arc<Self>) {
+        if self.group.is_formed() {
+            return;
+        }
+        if !self.config.dev {
+            return tracing::warn!(
+                node = self.config.node_id,
+                "this node waits: {}",
+                self.what_it_waits_for()
+            );
+        }
+        // It has no `peers`, so nobody is met, and nothing is waited for.
+        if let Err(refusal) = self.found_with_peers(Instant::now() + RETRY).await {
+            self.fail(format!("the cluster of --dev is not founded: {}", refusal.message()));
+        }
+    }
+
+    fn fail(&self, why: String) {
+        self.group.tasks().fail(Fault::CannotGoOn(why));
+    }
+
+    /// What a node without data waits for, and how an operator goes on.
+    pub(in crate::node) fn what_it_waits_for(&self) -> String {
+        format!(
+            "it holds no data and belongs to no cluster. If this cluster is new, found it, once: ratchet found --server \
+             {}. To add the node to a running cluster: ratchet node add {id} {}. If the node had data, do neither: look for \
+             its data directory, here {}",
+            self.members.advertised.client,
+            self.members.advertised.peer,
+            self.group.store().dir().display(),
+            id = self.config.node_id,
+        )
+    }
+
+    async fn found_once(self: &Arc<Self>, latest: Instant) -> Result<v1::FoundResponse, Refusal> {
+        let another = || refusal!(NotFounded, "another request to found the cluster is under way");
+        let turn = timeout_at(latest, self.turn.lock()).await;
+        let _one_at_a_time = turn.map_err(|_| another())?;
+        let founded = match self.group.is_formed() {
+            true => false,
+            false => self.found_with_peers(latest).await?,
+        };
+        let named = timeout_at(latest, self.group.view().until_named()).await;
+        let id = named.map_err(|_| self.no_leader_yet())?;
+        Ok(self.founded(id, founded))
+    }
+
+    fn founded(&self, id: ClusterId, founded: bool) -> v1::FoundResponse {
+        let members = self.group.members().into_iter();
+        v1::FoundResponse {
+            cluster: self.config.cluster.clone(),
+            cluster_id: id.to_string(),
+            founded,
+            voters: members.filter(|(_, (_, voter))| *voter).map(|(id, _)| id).collect(),
+        }
+    }
+
+    fn no_leader_yet(&self) -> Refusal {
+        refusal!(
+            DeadlineExceeded,
+            "node {} belongs to a cluster {:?} that no leader has answered for yet: a majority of its voters must run; see \
+             ratchet status, and ask again",
+            self.config.node_id,
+            self.config.cluster
+        )
+    }
+
+    /// Founds the cluster with the nodes of `peers`. False if another of them founds it with this one.
+    async fn found_with_peers(self: &Arc<Self>, latest: Instant) -> Result<bool, Refusal> {
+        self.check_is_of_peers()?;
+        let members = match self.claim_peers(latest).await {
+            Ok(members) => members,
+            Err(refusal)
+                if (self.claim.lock().await).is_held_by_another_founder(self.config.node_id) =>
+            {
+                // If that one founds the cluster, that is as good.
+                let named = timeout_at(latest, self.group.view().until_named()).await;
+                return named.map(|_| false).map_err(|_| refusal);
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        match self.group.found(members).await {
+            Ok(()) => {
+                tracing::info!(cluster = self.config.cluster, "cluster founded");
+                Ok(true)
+            }
+            Err(error) => {
+                self.fail(error.to_string());
+                Err(refusal!(Internal, "{error}"))
+            }
+        }
+    }
+
+    fn check_is_of_peers(&self) -> Result<(), Refusal> {
+        let (peers, me) = (&self.config.peers, self.config.node_id);
+        if peers.is_empty() || peers.contains_key(&me) {
+            return Ok(());
+        }
+        Err(refusal!(
+            WrongState,
+            "peers names the nodes {:?}, not this one (node_id {me}), so it founds nothing: ask one of them, or correct its peers; \
+             to add it to a running cluster: ratchet node add {me}",
+            peers.keys(),
+        ))
+    }
+
+    /// Meets and claims all founding members. Returns them, this node among them. After an error this node is free; what the
+    /// others were claimed for runs out, and a later attempt of this node may claim them at once.
+    async fn claim_peers(
+        self: &Arc<Self>, latest: Instant,
+    ) -> Result<BTreeMap<NodeId, Member>, Refusal> {
+        loop {
+            let incarnation = self.group.store().incarnation();
+            let founder = Founder { id: self.config.node_id, incarnation };
+            let members = self.meet_peers(founder, latest).await?;
+            check_reach(&members)?;
+            let claimed = timeout_at(latest, self.claim_twice(founder, &members)).await;
+            let why = match claimed {
+                Ok(Ok(())) => return Ok(members),
+                Ok(Err(refusal)) => refusal,
+                Err(_) => refusal!(NotFounded, "a node of peers gave no second answer"),
+            };
+            self.claim.lock().await.let_go(founder);
+            let may_change = why.code() == Code::Unavailable && !self.group.is_formed();
+            if !may_change || Instant::now() + RETRY >= latest {
+                return Err(why);
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Claims all members, in the order of their ids; then each again: one that was started again meanwhile, or whose earlier
+    /// claim has run out, is another one.
+    async fn claim_twice(
+        &self, founder: Founder, members: &BTreeMap<NodeId, Member>,
+    ) -> Result<(), Refusal> {
+        for (&id, met) in members.iter().chain(members) {
+            let member = if id == self.config.node_id {
+                self.take_part_in(founder, true).await?;
+                self.members.as_member()
+            } else {
+                let purpose = Purpose::Found(founder, true);
+                self.members.introduce(id, &met.peer_address, purpose).await?
+            };
+            if member != *met {
+                let why =
+                    format!("node {id} at {} has another incarnation meanwhile", met.peer_address);
+                return Err(refusal!(NotFounded, "{why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Meets each node of `peers`. Returns all members, this node among them.
+    async fn meet_peers(
+        &self, founder: Founder, latest: Instant,
+    ) -> Result<BTreeMap<NodeId, Member>, Refusal> {
+        let (me, mine) = (self.config.node_id, self.members.as_member());
+        self.take_part_in(founder, false).await?;
+        let mut members = BTreeMap::from([(me, mine.clone())]);
+        for (&id, address) in &self.config.peers {
+            let address = if id == me { &mine.peer_address } else { address };
+            members.insert(id, self.meet(founder, id, address, latest).await?);
+        }
+        if members[&me] != mine {
+            return Err(refusal!(
+                WrongState,
+                "nothing is founded: another node {me} answers at {}, where the other nodes look for this one; correct the \
+                 node_id of one of the two, or the address",
+                mine.peer_address
+            ));
+        }
+        Ok(members)
+    }
+
+    /// Waits until the fresh node `id` listens at `address`.
+    async fn meet(
+        &self, founder: Founder, id: NodeId, address: &str, latest: Instant,
+    ) -> Result<Member, Refusal> {
+        let purpose = Purpose::Found(founder, false);
+        let mut why = format!("node {id} at {address}: no answer yet");
+        loop {
+            match timeout_at(latest, self.members.introduce(id, address, purpose)).await {
+                Ok(Err(refusal)) if refusal.code() == Code::Unavailable => {
+                    if refusal.message() != why {
+                        tracing::info!("waiting for {}", refusal.message());
+                        why = refusal.message().to_owned();
+                    }
+                }
+                Ok(answer) => return answer,
+                Err(_) => {
+                    return Err(refusal!(
+                        NotFounded,
+                        "nothing is founded: all nodes of peers must run, and {why}; ask again when they do"
+                    ));
+                }
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The greeting between nodes: which node, of which cluster, with which data directory, listens there, which release it runs,
+//! and where its interfaces are. A node is greeted before it counts as a member, and a member that comes back greets its peers.
+//!
+//! A node greets every member until that member has answered. A node that was started again, as after an
+//! upgrade, remembers nothing and greets anew. So all know what each runs now.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::join_all;
+
+use super::introductions::{Founder, Introduction, this_build};
+use crate::{
+    node::{Config, config::check_address, services::Members},
+    ordered_watch,
+    proto::{
+        Code, Refusal,
+        peer::{Founding, HelloRequest},
+        refusal,
+    },
+    sequence::{ClusterId, NodeId},
+    storage::{Member, replacing},
+};
+
+/// How soon a member that did not answer is greeted again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// How long a greeting may take.
+pub const HELLO_TIMEOUT: Duration = Duration::from_millis(1_000);
+
+/// What a fresh node is greeted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To found a cluster with it, which is claimed if the flag says so.
+    Found(Founder, bool),
+    /// To add it to the cluster that this node leads.
+    Add,
+}
+
+impl HelloRequest {
+    /// A greeting of the node with this configuration to node `to`.
+    pub fn from_node(config: &Config, to: NodeId) -> HelloRequest {
+        HelloRequest {
+            cluster: config.cluster.clone(),
+            from: config.node_id,
+            to,
+            election_timeout_ms: config.election_timeout_ms,
+            build: Some(this_build()),
+            ..HelloRequest::default()
+        }
+    }
+}
+
+impl Members {
+    /// A greeting of this node to node `to`.
+    pub(super) fn greeting_to(&self, to: NodeId) -> HelloRequest {
+        HelloRequest {
+            resp_address: self.advertised.resp.clone(),
+            http_address: self.advertised.http.clone(),
+            cluster_id: id_bytes(self.cluster_id()),
+            ..HelloRequest::from_node(&self.config, to)
+        }
+    }
+
+    /// Notes what a request says that names `peer` as its sender, and logs it if that node runs another release.
+    pub(super) fn note_claim(&self, peer: NodeId, claimed: &Introduction) {
+        // A stranger may claim any id.
+        if self.group.members().contains_key(&peer) {
+            warn_of(peer, self.introductions.note_claim(peer, claimed));
+        }
+    }
+
+    /// Greets every member until it has answered, also members that are added later: after each of the `changes`.
+    pub(in crate::node) async fn greet_members(
+        self: Arc<Self>, mut changes: ordered_watch::Receiver<u64>,
+    ) {
+        loop {
+            changes.borrow_and_update();
+            let members = self.group.members().into_iter();
+            let unknown = members.filter(|(id, _)| self.introduction_of(*id).is_none());
+            let greeted = unknown.map(async |(id, (member, _))| {
+                let request = self.greeting_to(id);
+                match self.transport.hello(&member.peer_address, request, HELLO_TIMEOUT).await {
+                    Ok(hello) => {
+                        let (resp, http) = (&hello.resp_address, &hello.http_address);
+                        let told = Introduction::told(hello.build, resp, http);
+                        warn_of(id, self.introductions.note(id, told));
+                    }
+                    Err(refusal) => tracing::debug!(peer = id, %refusal, "no greeting"),
+                }
+            });
+            join_all(greeted).await;
+            tokio::select! {
+                biased;
+                changed = changes.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(RETRY) => {}
+            }
+        }
+    }
+
+    /// Asks who listens at `address`, expecting a fresh node `id`.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node, has other timings or refuses,
+    /// ALREADY_EXISTS if it belongs to a cluster.
+    pub(super) async fn introduce(
+        &self, id: NodeId, address: &str, purpose: Purpose,
+    ) -> Result<Member, Refusal> {
+        let founding = match purpose {
+            Purpose::Found(founder, claims) => Some(Founding {
+                founders: self.config.peers.clone(),
+                incarnation: founder.incarnation,
+                claims,
+            }),
+            Purpose::Add => None,
+        };
+        let adds = purpose == Purpose::Add;
+        let request = HelloRequest { founding, adds, ..self.greeting_to(id) };
+        let member = self.ask_who(id, address, request).await?;
+        // A member does not tell.
+        if member.incarnation == 0 {
+            return Err(refusal!(
+                NodeExists,
+                "node {id} at {address} belongs to a cluster already; {}",
+                match purpose {
+                    Purpose::Add =>
+                        "start it with an empty data_dir and an id that was never used, or \
+                         correct the address"
+                            .to_owned(),
+                    Purpose::Found(..) => format!(
+                        "if this node here lost its data directory, {}; if that node's directory is \
+                         left over from another cluster, empty it",
+                        replacing(self.config.node_id)
+                    ),
+                }
+            ));
+        }
+        Ok(member)
+    }
+
+    /// Asks whether the member `id`, with the data directory that `known` names, listens at `address`. Returns the
+    /// member with its addresses there.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
+    pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Refusal> {
+        let request = HelloRequest { to_incarnation: known.incarnation, ..self.greeting_to(id) };
+        let member = self.ask_who(id, address, request).await?;
+        Ok(Member { incarnation: known.incarnation, ..member })
+    }
+
+    /// Greets node `id` at `address`. Returns the member that it would be, with an incarnation of 0 if it is one.
+    async fn ask_who(
+        &self, id: NodeId, address: &str, request: HelloRequest,
+    ) -> Result<Member, Refusal> {
+        check_address("peer_address", address)
+            .map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
+        match self.transport.hello(address, request, HELLO_TIMEOUT).await {
+            Ok(hello) => Ok(Member {
+                peer_address: address.to_owned(),
+                client_address: hello.client_address,
+                incarnation: hello.incarnation,
+            }),
+            Err(refused) => {
+                let why = format!("node {id} at {address}: {refused}");
+                Err(match refused.code() {
+                    Code::FailedPrecondition | Code::InvalidArgument => refused.retold(why),
+                    _ => refusal!(NotHeardYet, "{why}"),
+                })
+            }
+        }
+    }
+}
+
+/// Logs that a member runs another release.
+fn warn_of(peer: NodeId, news: Option<String>) {
+    if let Some(text) = news {
+        tracing::warn!(peer, "{text}");
+    }
+}
+
+/// A cluster's id as a greeting carries it. Empty if it is not known.
+fn id_bytes(id: Option<ClusterId>) -> Bytes {
+    id.map(|id| Bytes::copy_from_slice(id.as_bytes())).unwrap_or_default()
+}

@@ -1,0 +1,255 @@
+//! The answer to a greeting: who greets may be a peer, a founder, a leader that adds this node, or a stranger.
+
+use tokio::time::Instant;
+
+use super::introductions::{Claim, Founder, Introduction, this_build};
+use crate::{
+    clock,
+    node::services::Founding,
+    proto::{
+        Refusal,
+        peer::{self, Acknowledged, HelloRequest, HelloResponse},
+        refusal,
+    },
+    sequence::{ClusterId, NodeId},
+    storage::replacing,
+    tasks::Fault,
+};
+
+impl Founding {
+    /// Answers a greeting. The caller may be a stranger: a fresh node tells the founding node, or the leader that
+    /// adds it, which data directory it has. A member tells nobody, since a stranger who knew it could speak to
+    /// this node as a member; its peers know it from the membership.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if the caller expects another node or directory, belongs to another cluster, or has another
+    /// election timeout.
+    /// DATA_LOSS if the caller's log is shorter than what it acknowledged, or another process answers with its data.
+    pub async fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Refusal> {
+        let config = &self.config;
+        if request.cluster != config.cluster || request.to != config.node_id {
+            return Err(refusal!(
+                WrongState,
+                "this is node {} of cluster {:?}, not node {} of cluster {:?}; check the address",
+                config.node_id,
+                config.cluster,
+                request.to,
+                request.cluster
+            ));
+        }
+        let known = (self.members.cluster_id(), ClusterId::from_bytes(&request.cluster_id));
+        if let (Some(mine), Some(theirs)) = known
+            && mine != theirs
+        {
+            return Err(refusal!(
+                WrongState,
+                "node {} belongs to the cluster {:?} with the id {mine}, and node {}, which asks, to one of that name with the \
+                 id {theirs}; check the address",
+                config.node_id,
+                config.cluster,
+                request.from
+            ));
+        }
+        if request.election_timeout_ms != config.election_timeout_ms {
+            return Err(refusal!(
+                WrongState,
+                "election_timeout_ms is {} on node {} and {} on node {}; all nodes must agree",
+                config.election_timeout_ms,
+                config.node_id,
+                request.election_timeout_ms,
+                request.from
+            ));
+        }
+        let own = self.group.store().incarnation();
+        if request.to_incarnation != 0 && request.to_incarnation != own {
+            return Err(refusal!(
+                WrongState,
+                "node {} has another data directory there than the one that the cluster knows; if \
+                 that one was lost, {}",
+                config.node_id,
+                replacing(config.node_id)
+            ));
+        }
+        if let Some(acknowledged) = &request.acknowledged {
+            self.check_acknowledged(request.from, acknowledged)?;
+        }
+        if !self.group.is_formed() {
+            self.be_claimed(request).await?;
+        }
+        // An entry of the cluster may have come meanwhile.
+        let formed = self.group.is_formed();
+        let told =
+            Introduction::told(request.build.clone(), &request.resp_address, &request.http_address);
+        self.members.note_claim(request.from, &told);
+        let me = self.members.as_member();
+        let leader = self.group.leadership().borrow().leader.clone();
+        let (leader, at) = leader.map(|(id, at)| (id, at.peer_address)).unwrap_or_default();
+        Ok(HelloResponse {
+            leader,
+            leader_address: at,
+            clock_ns: self.group.now().as_nanos(),
+            incarnation: if formed { 0 } else { me.incarnation },
+            formed,
+            client_address: me.client_address,
+            peer_address: me.peer_address,
+            build: Some(this_build()),
+            resp_address: self.members.advertised.resp.clone(),
+            http_address: self.members.advertised.http.clone(),
+        })
+    }
+
+    /// Lets this fresh node be met or claimed by a founder, or by the leader that is about to add it.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if the leader does not know its cluster's id yet. Else as [`Founding::be_met`] and
+    /// [`Founding::be_held_by`].
+    async fn be_claimed(&self, request: &HelloRequest) -> Result<(), Refusal> {
+        if request.adds {
+            let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {
+                refusal!(NotFounded, "node {} does not know its cluster's id yet", request.from)
+            })?;
+            return self.be_held_by(Claim::Cluster(cluster)).await;
+        }
+        match &request.founding {
+            Some(founding) => self.be_met(request.from, founding).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Answers the founder `from`.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if the founder's `peers` differs from this node's. Else as [`Founding::take_part_in`].
+    async fn be_met(&self, from: NodeId, founding: &peer::Founding) -> Result<(), Refusal> {
+        if founding.founders != self.config.peers {
+            return Err(refusal!(
+                WrongState,
+                "peers is {:?} on node {from} and {:?} on node {}; give all founding nodes the same peers",
+                founding.founders,
+                self.config.peers,
+                self.config.node_id,
+            ));
+        }
+        let founder = Founder { id: from, incarnation: founding.incarnation };
+        self.take_part_in(founder, founding.claims).await
+    }
+
+    /// Lets this fresh node be held by whoever makes `claim`. If an earlier claim has run out, the node takes another
+    /// incarnation first: whoever held it does not reach it any more. The claim counts once that is on the disk, and what has
+    /// begun goes on to its end even if the caller leaves.
+    ///
+    /// # Errors
+    /// As [`FoundingClaim::claim`]; FAILED_PRECONDITION if a message of a cluster has reached the node; INTERNAL if the disk
+    /// fails, and the node stops.
+    ///
+    /// [`FoundingClaim::claim`]: super::introductions::FoundingClaim::claim
+    async fn be_held_by(&self, claim: Claim) -> Result<(), Refusal> {
+        let mut held = self.claim.clone().lock_owned().await;
+        let (group, me) = (self.group.clone(), self.config.node_id);
+        let claiming = async move {
+            let mut claimed = held.clone();
+            let renews = claimed.claim(claim, me, Instant::now())?;
+            match group.be_claimed(renews).await {
+                Ok(true) => {
+                    *held = claimed;
+                    Ok(())
+                }
+                Ok(false) => Err(refusal!(
+                    WrongState,
+                    "a message of a cluster has reached node {me} already; see ratchet status there"
+                )),
+                Err(error) => {
+                    group.tasks().fail(Fault::CannotGoOn(error.to_string()));
+                    Err(refusal!(Internal, "{error}"))
+                }
+            }
+        };
+        let claiming = tokio::spawn(self.group.tasks().watched("a claim", claiming));
+        claiming.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
+    }
+
+    /// Lets the founder meet this fresh node, or claim it.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if a cluster of its name knows the node. Else as [`Founding::be_held_by`].
+    pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), Refusal> {
+        self.check_never_known()?;
+        if claims {
+            self.check_has_listened()?;
+            self.be_held_by(Claim::Founder(founder)).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses to found a cluster with this fresh node if a cluster of its name knows the node.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if a member took this node for one with another data directory.
+    fn check_never_known(&self) -> Result<(), Refusal> {
+        let Some(member) = self.group.taken_for_another_by() else {
+            return Ok(());
+        };
+        let me = self.config.node_id;
+        Err(refusal!(
+            WrongState,
+            "node {member} of cluster {:?} knows node {me} with another data directory, so this cluster was founded before: look \
+             for that directory, or {}. If node {member} is left over from a cluster that is gone for good, stop it, start node \
+             {me} again, and ask again",
+            self.config.cluster,
+            replacing(me)
+        ))
+    }
+
+    /// Refuses to found a cluster with a node that was started just now: members of an earlier cluster may not have sent it
+    /// anything yet.
+    ///
+    /// # Errors
+    /// UNAVAILABLE.
+    fn check_has_listened(&self) -> Result<(), Refusal> {
+        match Instant::now() < self.listens_until {
+            true => Err(refusal!(
+                NotFounded,
+                "node {} listens whether a cluster knows it",
+                self.config.node_id
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a peer that comes back with a shorter log than it acknowledged to this leader, or while another process
+    /// acknowledges this leader's messages in its place.
+    ///
+    /// # Errors
+    /// DATA_LOSS; the text says what to do.
+    fn check_acknowledged(&self, from: NodeId, told: &Acknowledged) -> Result<(), Refusal> {
+        let asked_first = clock::Instant::from_nanos(told.silent_since_ns);
+        let silent = self.group.now().since(asked_first);
+        let known = self.group.nodes().into_iter().find(|node| node.id == from);
+        let Some(known) = known.filter(|node| node.member.incarnation == told.incarnation) else {
+            return Ok(());
+        };
+        let before = known.log_index.unwrap_or(0);
+        if before > told.log_index {
+            return Err(refusal!(
+                DataLoss,
+                "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node {}: its data directory \
+                 is an older copy, or its disk lost what it had synced; {}",
+                told.log_index,
+                self.config.node_id,
+                replacing(from)
+            ));
+        }
+        let asks_again = told.silent_since_ns > 0;
+        match known.silence.filter(|heard| asks_again && heard.in_term && heard.lasts < silent) {
+            Some(heard) => Err(refusal!(
+                DataLoss,
+                "another process answers as node {from} with the same data: it acknowledged a message that node {} sent it \
+                 {} ms ago. One of the two data directories is a copy. Run the one that the other nodes know, never both; {}",
+                self.config.node_id,
+                heard.lasts.as_millis(),
+                replacing(from)
+            )),
+            None => Ok(()),
+        }
+    }
+}

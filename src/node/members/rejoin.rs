@@ -1,0 +1,211 @@
+//! How a node that starts finds its place among the members.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use tokio::time::Instant;
+
+use super::greeting::HELLO_TIMEOUT;
+use crate::{
+    consensus::Transport,
+    node::{Config, StartError, seams::FIRST_SET, services::Members},
+    planted_bugs::{Bug, is_planted},
+    proto::{
+        Code, Refusal,
+        peer::{Acknowledged, HelloRequest, HelloResponse},
+    },
+    sequence::NodeId,
+    storage::{AppliedTable, LogStore, Store, StoreError, replacing},
+    tasks::Fault,
+};
+
+// A restart: the node keeps silent for as long as a promise of its last run may bind it. Meanwhile it asks its peers,
+// and the leader that they name, whether its disk still holds everything that it acknowledged, and at last whether
+// another process answers with the same data.
+//
+// Invariant: a node whose log is known to be shorter than what it acknowledged takes no part in elections. The
+// directory may be an older copy, or the disk may have lost synced writes. Such a node could vote for a leader that
+// lacks a committed ceiling, and the next ceiling would be too low.
+//
+// A node without Raft state has promised nothing. If its directory is a copy from before its first vote, its peers
+// know it with another incarnation (`storage/identity.rs`).
+
+/// Peers, with their addresses, and what their clocks showed when they answered; 0 before that.
+type Peers = BTreeMap<NodeId, (String, u64)>;
+
+/// Waits out the promises of the last run, and records how long those of this run last. It does not wait if the
+/// node has no Raft state.
+///
+/// A promise lasts for `election_timeout_ms`, which may be lower now than it was in the last run. So its length is
+/// kept in the store.
+///
+/// # Errors
+/// [`StartError`] if a peer knows that this node's log was longer or that another process has its data, or if the store cannot
+/// be read or written.
+pub async fn rejoin(
+    store: &Arc<Store>, config: &Config, transport: &Arc<dyn Transport>,
+) -> Result<(), StartError> {
+    let promise_ms = config.election_timeout_ms;
+    let last_promise_ms = store.promise_ms(FIRST_SET)?;
+    if store.has_raft_state()? && !is_planted(Bug::NoVoteRefusal) {
+        let silence_ms = promise_ms.max(last_promise_ms.unwrap_or(0));
+        let silence = Duration::from_millis(silence_ms);
+        tracing::info!(
+            silence_ms,
+            "this node was a member before: it keeps out of elections until its promises have ended"
+        );
+        let began = Instant::now();
+        let mine = mine(store)?;
+        let (peers, until) = (peers(store, config)?, began + silence);
+        let asker = Asker { config, transport };
+        // At the same time. A peer that does not answer during the silence is not waited for.
+        let asked = asker.ask(&peers, mine, until);
+        let (answered, ()) = tokio::join!(asked, tokio::time::sleep_until(until));
+        // Whoever has acknowledged a message that they sent after they answered is not this process. Their own clocks tell:
+        // one of them may have stood still with its machine.
+        asker.ask(&answered?, mine, until + silence.min(HELLO_TIMEOUT)).await?;
+    }
+    // Before Raft starts, and with it this run's promises.
+    if last_promise_ms != Some(promise_ms) {
+        let recording = store.clone();
+        let recorded =
+            store.blocking().run(move || recording.record_promise_ms(FIRST_SET, promise_ms));
+        recorded.await.map_err(|e| StartError::Internal(e.to_string()))??;
+    }
+    Ok(())
+}
+
+/// What this node's disk holds.
+fn mine(store: &Arc<Store>) -> Result<Acknowledged, StoreError> {
+    Ok(Acknowledged {
+        incarnation: store.incarnation(),
+        // Opening purges a log that ends before the table, so that this covers what a snapshot brought as well.
+        log_index: LogStore::open(store, FIRST_SET)?.last_index()?,
+        silent_since_ns: 0,
+    })
+}
+
+/// Asks peers what they remember of this node.
+struct Asker<'a> {
+    config: &'a Config,
+    transport: &'a Arc<dyn Transport>,
+}
+
+impl Asker<'_> {
+    /// Asks `peers`, and leaders that they name, until `until`. Returns those that answered.
+    ///
+    /// # Errors
+    /// [`StartError`] if one of them refuses this node.
+    async fn ask(
+        &self, peers: &Peers, mine: Acknowledged, until: Instant,
+    ) -> Result<Peers, StartError> {
+        let asked = peers.iter().map(|(&id, (address, silent_since_ns))| async move {
+            let again = Acknowledged { silent_since_ns: *silent_since_ns, ..mine };
+            let answer = self.ask_one(id, address, again, until).await?;
+            let (leader, at) = (answer.leader, answer.leader_address);
+            let mut answered = vec![(id, (address.clone(), answer.clock_ns))];
+            // The peers that this node remembers may not lead any more, and the one that leads may be new.
+            let is_known = peers.contains_key(&leader) || leader == self.config.node_id;
+            if !at.is_empty() && !is_known {
+                let clock_ns = self.ask_one(leader, &at, mine, until).await?.clock_ns;
+                answered.push((leader, (at, clock_ns)));
+            }
+            Ok::<_, Refusal>(answered)
+        });
+        let mut answered = BTreeMap::new();
+        for one in join_all(asked).await {
+            match one {
+                Ok(peers) => answered.extend(peers),
+                Err(refusal) if refusal.code() == Code::DataLoss => {
+                    return Err(StoreError::Refused(refusal.message().to_owned()).into());
+                }
+                Err(refusal) => tracing::debug!(%refusal, "a peer does not answer"),
+            }
+        }
+        Ok(answered)
+    }
+
+    async fn ask_one(
+        &self, to: NodeId, address: &str, mine: Acknowledged, until: Instant,
+    ) -> Result<HelloResponse, Refusal> {
+        let request =
+            HelloRequest { acknowledged: Some(mine), ..HelloRequest::from_node(self.config, to) };
+        let left = until.saturating_duration_since(Instant::now());
+        self.transport.hello(address, request, left).await
+    }
+}
+
+/// The peers that the settings and the last known membership name.
+fn peers(store: &Arc<Store>, config: &Config) -> Result<Peers, StoreError> {
+    let mut peers = config.peers.clone();
+    let table = AppliedTable::open(store, FIRST_SET)?;
+    for (id, member) in table.meta().membership.membership().nodes() {
+        peers.insert(*id, member.peer_address.clone());
+    }
+    peers.remove(&config.node_id);
+    Ok(peers.into_iter().map(|(id, address)| (id, (address, 0))).collect())
+}
+
+// A fresh node that its cluster knows with another data directory: the files of that one were lost.
+//
+// Messages of its members say so, and so may any stranger's. Only the peers that the node itself was given are
+// believed.
+
+/// How soon the peers are asked again, and the log tells of it again.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+
+impl Members {
+    /// Stops this node if it belongs to no cluster and one of its peers belongs to one that knows it with another data
+    /// directory. Returns once it belongs to a cluster.
+    pub(in crate::node) async fn watch_for_lost_directory(&self) {
+        let mut taken = self.group.taken_for_another();
+        let mut is_news = self.group.taken_for_another_by().is_some();
+        while !self.group.is_formed() {
+            if !is_news && taken.changed().await.is_err() {
+                return;
+            }
+            is_news = false;
+            if self.group.is_formed() {
+                return;
+            }
+            let asked = Instant::now();
+            if let Some(peer) = self.peer_of_a_cluster().await {
+                return self.group.tasks().fail(Fault::CannotGoOn(self.lost_directory(peer)));
+            }
+            tracing::error!(
+                "a message for node {} of cluster {:?} is for another data directory than {}, and none of the peers in the \
+                 configuration belongs to a cluster; if the files of the other directory were lost, {}",
+                self.config.node_id,
+                self.config.cluster,
+                self.config.data_dir.display(),
+                replacing(self.config.node_id)
+            );
+            tokio::time::sleep_until(asked + ASK_EVERY).await;
+        }
+    }
+
+    /// A peer of the configuration that belongs to a cluster already.
+    async fn peer_of_a_cluster(&self) -> Option<NodeId> {
+        for (&id, address) in &self.config.peers {
+            let hello = self.greeting_to(id);
+            match self.transport.hello(address, hello, HELLO_TIMEOUT).await {
+                Ok(hello) if hello.formed => return Some(id),
+                Ok(_) => {}
+                Err(refusal) => tracing::debug!(peer = id, %refusal, "no greeting"),
+            }
+        }
+        None
+    }
+
+    fn lost_directory(&self, peer: NodeId) -> String {
+        let config = &self.config;
+        format!(
+            "node {peer} belongs to the cluster {:?}, which knows node {} with another data directory than {}: the one here \
+             is new. Put back the lost directory itself, not a backup; or {}",
+            config.cluster,
+            config.node_id,
+            config.data_dir.display(),
+            replacing(config.node_id)
+        )
+    }
+}

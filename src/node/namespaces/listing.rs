@@ -1,0 +1,362 @@
+//! What is known of the keys of a namespace: listed page by page, and exported as of one moment.
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use prost::Message;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    allocator::{self, Explained, Holding, ListedSection, Term, list_sections},
+    node::{
+        Reservation,
+        callers::Kind,
+        numbers::{
+            keys::{key_of, to_key},
+            leader_search::Attempt,
+            refused::{check_kind, failed, namespace_named, no_namespace},
+        },
+        operations::{ByLeader, NUMBERS_BYTES},
+        services::{Namespaces, NodeContext},
+    },
+    proto::{Refusal, refusal, v1},
+    sequence::{
+        KEY_NAME_BYTES_MAX, KeyKind, Namespace, OwnedKey, Progression, SectionKey, SectionRecord,
+    },
+    storage::{CEILINGS_HELD, Ceilings, CeilingsPart, PageAsked},
+};
+
+/// How many keys a page has, unless the caller asks for another number.
+const PAGE_KEYS: u32 = 100;
+/// The most keys of a page.
+const PAGE_KEYS_MAX: u32 = 1_000;
+
+impl ByLeader for v1::ListKeysRequest {
+    type Service = Namespaces;
+
+    async fn carry_out(
+        self, namespaces: &Namespaces, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::ListKeysResponse> {
+        let namespace = namespace_named(&namespaces.group, &self.namespace)?;
+        let asked = page_asked(&namespace, self)?;
+        let page = list_sections(term, &namespace, asked, deadline).await;
+        let page = page.map_err(|error| failed(error, &namespace, term, 0))?;
+        let sections = page.sections.into_iter();
+        let keys = sections.map(|section| listed(&namespace, section, page.lift));
+        let keys: Vec<_> = keys.collect();
+        let last = keys.last().filter(|_| page.more).and_then(|last| last.key.as_ref());
+        let next_page_token = last.map(page_token).unwrap_or_default();
+        Ok(v1::ListKeysResponse { keys, next_page_token, epoch: page.lift })
+    }
+
+    fn answer_bytes(&self, _: &Namespaces) -> usize {
+        let keys = match self.page_size {
+            0 => PAGE_KEYS,
+            // A greater one is refused.
+            limit => limit.min(PAGE_KEYS_MAX),
+        };
+        keys as usize * (size_of::<v1::ListedKey>() + 2 * (NUMBERS_BYTES + KEY_NAME_BYTES_MAX))
+    }
+}
+
+impl ByLeader for v1::ExplainRequest {
+    type Service = Namespaces;
+
+    async fn carry_out(
+        self, namespaces: &Namespaces, term: &Term, deadline: Instant,
+    ) -> Attempt<v1::Explanation> {
+        let namespace = namespace_named(&namespaces.group, &self.namespace)?;
+        let key = OwnedKey::from(key_of(&self.key)?);
+        check_kind(&namespace, key.as_key())?;
+        let explained = allocator::explain(term, &namespace, key.as_key(), deadline).await;
+        let explained = explained.map_err(|error| failed(error, &namespace, term, 0))?;
+        Ok(explanation(&namespace, &key, term.term(), &explained))
+    }
+}
+
+/// Which page a message asks for.
+fn page_asked(namespace: &Namespace, list: v1::ListKeysRequest) -> Result<PageAsked, Refusal> {
+    let limit = match list.page_size {
+        0 => PAGE_KEYS,
+        size if size <= PAGE_KEYS_MAX => size,
+        size => {
+            return Err(refusal!(
+                InvalidRequest,
+                "page_size is {size}; a page has at most {PAGE_KEYS_MAX} keys: ask for the next one with page_token"
+            ));
+        }
+    };
+    if namespace.config.key_kind == KeyKind::Id && !list.prefix.is_empty() {
+        return Err(refusal!(
+            InvalidRequest,
+            "namespace {:?} takes ids as keys, which have no prefix; give after to begin at an id; prefix is \"{}\"",
+            namespace.config.name,
+            list.prefix.escape_ascii()
+        ));
+    }
+    let after = match list.page_token.as_str() {
+        "" => list.after,
+        token => Some(last_key(token)?),
+    };
+    let after = after.is_some().then(|| {
+        let after = key_of(&after)?;
+        check_kind(namespace, after)?;
+        Ok::<_, Refusal>(namespace.section_of(after).key)
+    });
+    Ok(PageAsked {
+        namespace: namespace.id,
+        prefix: (&list.prefix[..]).into(),
+        after: after.transpose()?,
+        limit: limit as usize,
+    })
+}
+
+/// Where a page ends whose last key is `last`: the bytes of the key's message.
+fn page_token(last: &v1::Key) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(last.encode_to_vec())
+}
+
+/// The key that a [`page_token`] was made from.
+fn last_key(token: &str) -> Result<v1::Key, Refusal> {
+    let read = BASE64_URL_SAFE_NO_PAD.decode(token).ok();
+    let read = read.and_then(|bytes| v1::Key::decode(&*bytes).ok());
+    read.filter(|key| key.kind.is_some()).ok_or_else(|| {
+        refusal!(InvalidRequest, "page_token is not what an earlier page has as next_page_token")
+    })
+}
+
+fn listed(namespace: &Namespace, section: ListedSection, lift: u64) -> v1::ListedKey {
+    let ListedSection { key, record, held } = section;
+    let (key, last_id) = match key {
+        SectionKey::Name(name) => (OwnedKey::Name(Bytes::from_owner(name)), None),
+        SectionKey::Id(number) => {
+            let (first, last) = namespace.ids_of_section(number);
+            (OwnedKey::Id(first), (first < last).then_some(last))
+        }
+    };
+    let is_shared = last_id.is_some();
+    v1::ListedKey {
+        key: to_key(&key),
+        last_id,
+        ceiling: ceiling(namespace, &record, held.as_ref(), lift),
+        epoch: record.lift,
+        step: record.step,
+        last: held.filter(|_| !is_shared).map(|held| held.last.min(namespace.greatest_number())),
+    }
+}
+
+fn explanation(
+    namespace: &Namespace, key: &OwnedKey, term: u64, explained: &Explained,
+) -> v1::Explanation {
+    let Explained { record, held, lift, .. } = explained;
+    let (lift, progression) = (*lift, namespace.config.progression());
+    let ids = match namespace.section_of(key.as_key()).key {
+        SectionKey::Id(number) => Some(namespace.ids_of_section(number)),
+        SectionKey::Name(_) => None,
+    };
+    let floor = record.floor_at(lift, progression.increment);
+    let is_shared = ids.is_some_and(|(first, last)| first < last);
+    let ceiling = ceiling(namespace, record, held.as_ref(), lift);
+    let is_stored = *record != SectionRecord::default();
+    v1::Explanation {
+        namespace: namespace.config.name.clone(),
+        key: to_key(key),
+        first_id: ids.map(|(first, _)| first),
+        last_id: ids.map(|(_, last)| last),
+        increment: progression.increment,
+        term,
+        epoch: lift,
+        stored: is_stored.then(|| stored(record)),
+        ceiling,
+        floor: floor.min(namespace.greatest_number()),
+        live: record.lifted(progression, lift + 1).is_some(),
+        held: held.as_ref().map(|held| held_section(held, progression, explained.granted_ms_ago)),
+        accounts: (is_stored && !is_shared)
+            .then(|| accounts(record, progression, (lift, ceiling), held.as_ref())),
+    }
+}
+
+fn stored(record: &SectionRecord) -> v1::StoredSection {
+    v1::StoredSection {
+        ceiling: record.max_seq,
+        floor: record.floor,
+        epoch: record.lift,
+        step: record.step,
+        unused_max: record.unused_max,
+        skipped: record.skipped,
+        written_ms: Some(record.written_ms).filter(|ms| *ms > 0),
+    }
+}
+
+/// What became of the numbers up to `ceiling` of a key with a section of its own.
+fn accounts(
+    record: &SectionRecord, progression: Progression, (lift, ceiling): (u64, u64),
+    held: Option<&Holding>,
+) -> v1::Accounts {
+    let books = record.books_at(progression, lift);
+    let all = progression.unbounded();
+    // The leader knows what it has used. What lies at or below its floor is in the books of earlier tenures, or was used by
+    // the leader that left its memory to this one.
+    let handed_out = held.map_or(books.handed_out, |held| {
+        let used = all.count_between(0, held.last);
+        used.saturating_sub(books.skipped)
+    });
+    let known = handed_out + books.skipped;
+    v1::Accounts {
+        handed_out,
+        skipped: books.skipped,
+        left: all.count_between(0, ceiling).saturating_sub(known),
+    }
+}
+
+fn held_section(
+    held: &Holding, progression: Progression, granted_ms_ago: Option<u64>,
+) -> v1::HeldSection {
+    v1::HeldSection {
+        ceiling: held.ceiling,
+        last: held.last,
+        left: progression.count_between(held.last, held.ceiling),
+        granted_ms_ago,
+    }
+}
+
+/// The ceiling that is in force. A bump may have been applied between the reads of the table and of the memory.
+fn ceiling(
+    namespace: &Namespace, record: &SectionRecord, held: Option<&Holding>, lift: u64,
+) -> u64 {
+    let ceiling = record.ceiling_at(lift, namespace.config.increment);
+    let in_memory = held.map_or(0, |held| held.ceiling);
+    // A ceiling may lie above all numbers that could be handed out.
+    ceiling.max(in_memory).min(namespace.greatest_number())
+}
+
+// An export: every key of a namespace, or every section that ids share, and a number at or above all that were handed
+// out of it, as of one moment.
+//
+// Invariant: the fence is checked after the moment. If a successor had handed out numbers before it, nothing is
+// exported.
+
+/// What a number of an export is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exported {
+    /// A key.
+    Id(u64),
+    /// A key.
+    Name(Box<[u8]>),
+    /// All ids from the first to the last one: they share a section.
+    Section {
+        /// The first id.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
+}
+
+/// The keys of a namespace, or its sections, and their ceilings.
+pub struct Export {
+    namespace: Namespace,
+    ceilings: Ceilings,
+    leaving: CancellationToken,
+    /// For what is read ahead: nobody knows when its reader takes it.
+    _memory: Reservation,
+}
+
+impl Export {
+    /// True if ids share sections: then these are what is exported.
+    pub fn has_sections(&self) -> bool {
+        self.namespace.config.shares_sections()
+    }
+
+    /// The next keys or sections, and their ceilings; `None` after the last ones.
+    ///
+    /// # Errors
+    /// If the export breaks off. What came before is then a part of it.
+    pub async fn next(&mut self) -> Result<Option<Vec<(Exported, u64)>>, Refusal> {
+        let part = tokio::select! {
+            biased;
+            () = self.leaving.cancelled() => {
+                let why = "the node stops, and breaks the export off; export again from the next leader";
+                return Err(refusal!(NodeStopping, "{why}"));
+            }
+            part = self.ceilings.recv() => part,
+        };
+        match part {
+            Some(Ok(part)) if part.is_empty() => Ok(None),
+            Some(Ok(part)) => Ok(Some(self.exported(part))),
+            Some(Err(error)) => Err(refusal!(Internal, "{error}")),
+            None => Err(refusal!(
+                DeadlineExceeded,
+                "the export was not read for too long, or took too long"
+            )),
+        }
+    }
+
+    fn exported(&self, part: CeilingsPart) -> Vec<(Exported, u64)> {
+        let exported = |key| match key {
+            SectionKey::Name(name) => Exported::Name(name),
+            SectionKey::Id(number) if self.has_sections() => {
+                let (first, last) = self.namespace.ids_of_section(number);
+                Exported::Section { first, last }
+            }
+            SectionKey::Id(id) => Exported::Id(id),
+        };
+        let part = part.into_iter();
+        part.map(|(key, ceiling)| (exported(key), ceiling)).collect()
+    }
+}
+
+impl NodeContext {
+    /// Begins to export the namespace of this name, if this node leads.
+    ///
+    /// # Errors
+    /// UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory, NOT_FOUND if there is no
+    /// such namespace.
+    pub async fn export(&self, name: &str, deadline: Instant) -> Result<Export, Refusal> {
+        let not_leading = || {
+            let leader = self.group.leadership().borrow().leader.clone();
+            refusal!(
+                NoLeader,
+                "{}",
+                match leader {
+                    Some((id, member)) => {
+                        format!(
+                            "the leader alone exports: ask node {id} at {}",
+                            member.client_address
+                        )
+                    }
+                    None => "the leader alone exports, and none is known; ask again".to_owned(),
+                }
+            )
+        };
+        let allocator = self.led.term.load_full();
+        let term = allocator.as_deref().ok_or_else(not_leading)?;
+        let namespace = &namespace_named(&self.group, name)?;
+        let counted = self.callers.begin(Kind::Export, "exports under way")?;
+        let memory = self.request_memory.reserve(bytes_held(namespace))?;
+        // The table's reader counts as the export. The caller may hold what is read ahead for as long as it likes.
+        let ceilings = self.group.view().ceilings(namespace, counted).await;
+        // Not earlier: what this node has applied by then covers every number that was handed out before.
+        if !term.still_leads(deadline).await {
+            return Err(not_leading());
+        }
+        // What is read of it may have gone before it was looked at. Namespaces go before their records do.
+        if self.group.view().namespaces().by_id(namespace.id).is_none() {
+            return Err(no_namespace(name));
+        }
+        Ok(Export {
+            namespace: namespace.clone(),
+            ceilings,
+            leaving: self.led.leaving.clone(),
+            _memory: memory,
+        })
+    }
+}
+
+/// How many bytes are read ahead at most.
+fn bytes_held(namespace: &Namespace) -> usize {
+    let name = match namespace.config.key_kind {
+        KeyKind::Id => 0,
+        KeyKind::Name => KEY_NAME_BYTES_MAX,
+    };
+    CEILINGS_HELD * (size_of::<(SectionKey, u64)>() + name)
+}

@@ -1,0 +1,395 @@
+//! Serving a request: from this node's memory if it leads, from the leader's if it does not.
+//!
+//! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
+//! in [`super::RequestMemory`] from then on.
+//!
+//! Invariant: the term is loaded before the namespaces. So no term that began after a namespace was deleted is asked
+//! for its id.
+
+mod floors;
+pub(super) mod forward;
+pub(super) mod keys;
+pub(super) mod leader_search;
+pub(super) mod refused;
+pub(super) mod sequence_request;
+
+use std::{pin::pin, task::Poll, time::Duration};
+
+use prost::Message;
+use tokio::time::Instant;
+
+use self::{
+    keys::replaced,
+    leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
+    refused::{check_id, check_namespace, no_namespace, outcome_unknown},
+    sequence_request::{SequenceRequest, count_max, forwarded},
+};
+use super::{callers::Caller, ids::formats::hands_out_ids, services::Leader};
+use crate::{
+    allocator::Held,
+    planted_bugs::{Bug, is_planted},
+    proto::{
+        Refusal,
+        peer::{NotLeader, forward_reply::Reply},
+        refusal,
+        v1::Reason,
+    },
+    sequence::{MessageId, Namespace, NamespaceId, NodeId},
+    storage::Member,
+};
+
+impl Leader {
+    /// Answers a request before `deadline`, from here or from the leader.
+    ///
+    /// # Errors
+    /// [`Failure`]: a refusal that says what was wrong, or, for a peer's request, who leads instead.
+    pub async fn serve<Q: SequenceRequest>(
+        &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
+    ) -> Result<Q::Answer, Failure> {
+        let message = &asked.message;
+        message.check_counts(count_max(asked.id.is_some(), &self.config))?;
+        // What is taken under an id is not asked for again once the id may be forgotten.
+        let deadline = match &asked.id {
+            None => deadline,
+            Some(id) => {
+                let remembered_ms = id.lifetime.ms(self.config.request_id_keep_ms);
+                deadline.min(Instant::now() + Duration::from_millis(remembered_ms))
+            }
+        };
+        let (attempt, reserved) = {
+            let mut here = pin!(asked.serve_locally(self, origin, deadline));
+            match futures::poll!(&mut here) {
+                Poll::Ready(attempt) => (attempt, None),
+                // It waits: from here on it counts.
+                Poll::Pending => {
+                    let reserved = self.request_memory.reserve(message.bytes());
+                    // An entry that takes its numbers may be under way.
+                    let reserved =
+                        reserved.map_err(|refusal| match self.may_be_gapless(message) {
+                            true => outcome_unknown(&refusal.message(), message.namespace()),
+                            false => refusal,
+                        })?;
+                    (here.await, Some(reserved))
+                }
+            }
+        };
+        let given = match attempt {
+            Ok(given) => given,
+            Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
+            Err(NoAnswer::Mistaken) => return Err(self.mistaken().into()),
+            Err(lost @ (NoAnswer::Unanswered | NoAnswer::Unknown)) => {
+                let may_be_done = matches!(lost, NoAnswer::Unknown);
+                let _reserved = match reserved {
+                    Some(reserved) => reserved,
+                    None => self.request_memory.reserve(message.bytes())?,
+                };
+                // Before anything waits. Whether the namespace exists, only the leader knows.
+                check_namespace(message.namespace())?;
+                // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
+                Box::pin(self.serve_elsewhere(asked, origin, may_be_done, deadline)).await?
+            }
+        };
+        match rest_of(asked, origin, given) {
+            (answer, None) => Ok(answer),
+            (answer, Some(rest)) => {
+                Ok(Box::pin(self.complete(message, (answer, rest), deadline)).await)
+            }
+        }
+    }
+
+    /// Has the leader answer a request that this node does not. `may_be_done` says that an attempt before may have carried it
+    /// out.
+    async fn serve_elsewhere<Q: SequenceRequest>(
+        &self, asked: &Asked<Q>, origin: Origin, may_be_done: bool, deadline: Instant,
+    ) -> Result<Given<Q::Answer>, Failure> {
+        let routed = self.route_to_leader(asked, origin, may_be_done, deadline).await;
+        if let Err(Failure::Refused(_)) = &routed
+            && asked.id.is_some()
+            && let Some(known) = self.group.view().namespaces().by_name(asked.message.namespace())
+        {
+            // Without a leader the caller learns from here that its id means nothing.
+            check_id(known, true)?;
+        }
+        routed
+    }
+
+    /// Gets what an answer lacks, because a leader handed over, from the next leader. What cannot be got is refused.
+    async fn complete<Q: SequenceRequest>(
+        &self, message: &Q, (mut answer, mut rest): (Q::Answer, Asked<Q>), deadline: Instant,
+    ) -> Q::Answer {
+        loop {
+            let Ok(_reserved) = self.request_memory.reserve(rest.message.bytes()) else {
+                return answer;
+            };
+            // If the caller leaves meanwhile, nobody gets what it was given.
+            let held = Held::new(&*self.metrics, message.numbers_in(&answer));
+            let more = self.route_to_leader(&rest, Origin::Client, false, deadline).await;
+            held.release();
+            let mut more = match more {
+                Ok(given) => given.answer,
+                Err(Failure::Refused(why)) => {
+                    message.add_rest(&mut answer, Err(why));
+                    return answer;
+                }
+                // A client's request is never answered so.
+                Err(Failure::NotLeader(_)) => return answer,
+            };
+            if let Some(newer) = Q::route_in(&mut more).take() {
+                *Q::route_in(&mut answer) = Some(newer);
+            }
+            message.add_rest(&mut answer, Ok(more));
+            rest.message = match message.rest(&answer) {
+                Some(rest) => rest,
+                None => return answer,
+            };
+        }
+    }
+
+    /// True if a request takes numbers, and this node does not know for sure that the namespace has gaps.
+    fn may_be_gapless<Q: SequenceRequest>(&self, message: &Q) -> bool {
+        let namespaces = self.group.view().namespaces();
+        let known = namespaces.by_name(message.namespace());
+        message.numbers() > 0 && known.is_none_or(|known| known.config.gapless)
+    }
+}
+
+/// An answer, and what of the request is to be asked of the next leader. A peer sees to that itself.
+fn rest_of<Q: SequenceRequest>(
+    asked: &Asked<Q>, origin: Origin, given: Given<Q::Answer>,
+) -> (Q::Answer, Option<Asked<Q>>) {
+    let rest = match origin {
+        Origin::Client => asked.rest(&given.answer, given.namespace),
+        Origin::Peer { .. } => None,
+    };
+    (given.answer, rest)
+}
+
+/// An answer, and the namespace that it is of, if this node knows it.
+pub struct Given<A> {
+    answer: A,
+    namespace: Option<NamespaceId>,
+}
+
+impl<Q: SequenceRequest> ForLeader for Asked<Q> {
+    type Answer = Given<Q::Answer>;
+
+    /// What was taken by a node that lost its leadership is discarded: another one may be asked. Numbers of a gapless
+    /// key that nobody was given are a gap, so a request for them must have an id. A namespace that this node does not
+    /// know yet may be gapless. So may the one that has the name at the leader: that is asked again only if it is the same.
+    fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed {
+        if self.id.is_some() || self.message.numbers() == 0 {
+            return Assumed { namespace: None, may_be_asked_again: true };
+        }
+        let namespaces = here.group.view().namespaces();
+        let known = namespaces.by_name(self.message.namespace()).filter(|_| trusts_itself);
+        let namespace = self.meant.or(known.map(|known| known.id));
+        let is_sure = |known: &Namespace| !known.config.gapless && Some(known.id) == namespace;
+        Assumed { namespace, may_be_asked_again: known.is_some_and(is_sure) }
+    }
+
+    fn has_id(&self) -> bool {
+        self.id.is_some()
+    }
+
+    /// The hot path: this node leads and has the numbers.
+    async fn serve_locally(
+        &self, here: &Leader, origin: Origin, deadline: Instant,
+    ) -> Attempt<Self::Answer> {
+        let message = &self.message;
+        let allocator = here.led.term.load();
+        let Some(term) = &*allocator else {
+            return Err(NoAnswer::Unanswered);
+        };
+        let namespaces = here.group.view().namespaces();
+        let Some(namespace) = namespaces.by_name(message.namespace()) else {
+            // Another leader may know better than a deposed one.
+            if !term.still_leads(deadline).await {
+                return Err(NoAnswer::Unanswered);
+            }
+            return Err(no_namespace(message.namespace()).into());
+        };
+        if origin.mistakes(namespace.id) {
+            return Err(NoAnswer::Mistaken);
+        }
+        if self.meant.is_some_and(|meant| meant != namespace.id) {
+            return Err(replaced().into());
+        }
+        if let Some(format) = &namespace.config.format
+            && !message.fits_ids(format)
+        {
+            return Err(hands_out_ids(namespace, format).into());
+        }
+        let id = self.id.as_ref();
+        let mut answer = message.answer(id, term, namespace, here, deadline).await?;
+        here.led.show_first_answer();
+        *Q::route_in(&mut answer) = here.services.members.newer_route(message.known(), term.term());
+        Ok(Given { answer, namespace: Some(namespace.id) })
+    }
+
+    async fn serve_remotely(
+        &self, here: &Leader, (leader, member): (NodeId, &Member), assumed: Assumed,
+        deadline: Instant,
+    ) -> Attempt<Self::Answer> {
+        let caller = Caller::current().map(|caller| caller.network());
+        let sent = forwarded(&self.message, assumed.namespace, caller);
+        let has_id = self.id.is_some();
+        match here.forwarder.forward(leader, member, sent, deadline).await {
+            Ok(Reply::Error(failure)) if has_id && failure.reason() == Reason::OutcomeUnknown => {
+                Err(NoAnswer::Unknown)
+            }
+            Ok(Reply::Error(failure)) => Err(NoAnswer::Refused(failure.into())),
+            Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => {
+                Err(self.meant.map_or(NoAnswer::Mistaken, |_| replaced().into()))
+            }
+            Ok(Reply::NotLeader(_)) => Err(NoAnswer::Unanswered),
+            Ok(Reply::Answer(answer)) => {
+                let unreadable = |error| refusal!(Internal, "the answer of node {leader}: {error}");
+                let answer = Q::Answer::decode(answer).map_err(unreadable)?;
+                Ok(Given { answer, namespace: assumed.namespace })
+            }
+            Err(lost) => {
+                tracing::debug!(leader, %lost, "forwarding");
+                Err(match assumed.may_be_asked_again {
+                    true if has_id => NoAnswer::Unknown,
+                    true => NoAnswer::Unanswered,
+                    false if is_planted(Bug::LostCallAskedAgain) => NoAnswer::Unanswered,
+                    false => outcome_unknown(&lost, self.message.namespace()).into(),
+                })
+            }
+        }
+    }
+}
+
+// A checked message that asks for something of a sequence, and what only nodes know of it: its parsed request id, and
+// the namespace that is meant. The leader checks a message again that was forwarded.
+
+/// A message that was checked, but for what depends on this node's settings or on the namespace.
+#[derive(Debug, Clone)]
+pub struct Asked<Q> {
+    pub(super) message: Q,
+    /// What its caller calls it: numbers of a gapless key are taken once for it, however often it is carried out.
+    pub(super) id: Option<MessageId>,
+    /// The only namespace that may answer it, if that is not any that has the name: it has answered for the other keys of
+    /// the message that this is the rest of.
+    pub(super) meant: Option<NamespaceId>,
+}
+
+impl<Q: SequenceRequest> Asked<Q> {
+    /// Checks a message.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for keys, counts, floors or a request id outside of their limits.
+    pub fn new(message: Q) -> Result<Self, Refusal> {
+        let id = message.check()?;
+        Ok(Asked { message, id, meant: None })
+    }
+
+    /// The namespace's name.
+    pub fn namespace(&self) -> &str {
+        self.message.namespace()
+    }
+
+    /// How many keys it has.
+    pub fn keys(&self) -> usize {
+        self.message.keys()
+    }
+
+    /// What of it the leader has left to the next one, as `answer` says, which is of the namespace `of`. Nothing was done of
+    /// that. `None` also if it is not known which namespace has answered: all numbers of a message are of one.
+    #[inline]
+    pub(super) fn rest(&self, answer: &Q::Answer, of: Option<NamespaceId>) -> Option<Self> {
+        let message = self.message.rest(answer)?;
+        Some(Asked { message, id: None, meant: Some(of?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{
+        node::to_key,
+        proto::v1::{
+            CurrentManyRequest, CurrentRequest, NextManyRequest, NextRequest, RaiseManyRequest,
+            RaiseRequest, RaiseSectionsRequest,
+        },
+        sequence::{Lifetime, OwnedKey},
+    };
+
+    fn refused<Q: SequenceRequest>(message: Q) -> String {
+        let refused = Asked::new(message).err().expect("a refusal");
+        assert_eq!(refused.code(), crate::proto::Code::InvalidArgument);
+        refused.message().to_owned()
+    }
+
+    fn many(ids: Vec<u64>, names: Vec<Bytes>, counts: Vec<u64>) -> NextManyRequest {
+        NextManyRequest { ids, names, counts, ..NextManyRequest::default() }
+    }
+
+    #[test]
+    fn a_message_whose_keys_are_none_is_refused_with_what_is_wrong() {
+        let name = || vec![Bytes::from_static(b"k")];
+        assert!(refused(many(vec![1], name(), vec![])).contains("1 ids and 1 names"));
+        assert!(refused(many(vec![], vec![], vec![])).contains("has 0 keys"));
+        assert!(refused(many(vec![0; 65_537], vec![], vec![])).contains("has 65537 keys"));
+        assert!(refused(many(vec![1, 2], vec![], vec![1])).contains("2 keys and 1 counts"));
+        let second_is_empty = vec![name().remove(0), Bytes::new()];
+        let why = refused(many(vec![], second_is_empty, vec![]));
+        assert!(why.contains("place 1: the key is empty"), "{why}");
+        assert!(refused(CurrentManyRequest::default()).contains("has 0 keys"));
+        assert!(refused(RaiseManyRequest::default()).contains("has 0 keys"));
+        assert!(refused(RaiseSectionsRequest::default()).contains("has 0 keys"));
+        assert!(refused(NextRequest::default()).contains("the key is missing"));
+        assert!(refused(CurrentRequest::default()).contains("the key is missing"));
+        let key = to_key(&OwnedKey::Name(vec![7; 257].into()));
+        assert!(refused(RaiseRequest { key, ..Default::default() }).contains("has 257 bytes"));
+        for good in [many(vec![0; 65_536], vec![], vec![]), many(vec![], name(), vec![3])] {
+            let asked = Asked::new(good).expect("a request");
+            assert!(asked.id.is_none() && asked.meant.is_none());
+        }
+    }
+
+    #[test]
+    fn a_message_that_raises_many_needs_a_floor_for_each_key() {
+        let (ids, at_least) = (vec![1, 2], vec![5]);
+        let keys = RaiseManyRequest {
+            ids: ids.clone(),
+            at_least: at_least.clone(),
+            ..RaiseManyRequest::default()
+        };
+        assert!(refused(keys).contains("2 keys and 1 floors"));
+        let sections = RaiseSectionsRequest { ids, at_least, ..RaiseSectionsRequest::default() };
+        assert!(refused(sections).contains("2 keys and 1 floors"));
+    }
+
+    #[test]
+    fn a_message_has_the_id_that_its_caller_gives_for_as_long_as_it_says() {
+        let named = |id: &[u8], retry_window_ms, made_ms| NextRequest {
+            key: to_key(&OwnedKey::Id(1)),
+            request_id: Some(id.to_vec().into()),
+            retry_window_ms,
+            made_ms,
+            ..NextRequest::default()
+        };
+        let asked = Asked::new(named(b"order-7", Some(9_000), Some(7))).expect("a request");
+        let id = asked.id.expect("an id");
+        assert_eq!((id.id.as_bytes(), id.made_ms), (&b"order-7"[..], Some(7)));
+        assert_eq!(id.lifetime, Lifetime::of_window_ms(16_000));
+        let configured = Asked::new(named(b"order-7", None, None)).expect("a request");
+        assert_eq!(configured.id.expect("an id").lifetime, Lifetime::CONFIGURED);
+        for (message, why) in [
+            (named(b"", None, None), "the request id is empty"),
+            (named(&[7; 65], None, None), "has 65 bytes"),
+            (named(b"a", Some(1), None), "made_ms is missing"),
+            (named(b"a", Some(60_001), Some(1)), "at most 60000"),
+            (NextRequest { request_id: None, ..named(b"", Some(1), None) }, "goes with"),
+            (NextRequest { request_id: None, ..named(b"", None, Some(1)) }, "goes with"),
+        ] {
+            let told = refused(message);
+            assert!(told.contains(why), "{told}");
+        }
+        let many = many(vec![1], vec![], vec![]);
+        assert!(refused(NextManyRequest { made_ms: Some(1), ..many }).contains("goes with"));
+    }
+}

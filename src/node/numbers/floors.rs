@@ -1,0 +1,246 @@
+//! Requests that raise the floors of keys: how they are checked, answered out of a term's memory, and carried.
+//!
+//! Invariant: all of a request is checked before any floor is raised.
+
+use tokio::time::Instant;
+
+use super::{
+    keys::{Keys, WaitingKeys, heap_bytes, key_of},
+    leader_search::Attempt,
+    refused::{check_kind, failed},
+    sequence_request::{SequenceRequest, of_namespace},
+};
+use crate::{
+    allocator::{FloorOf, RaiseOf, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
+    node::{ids::formats::counts_orders, members::KnownRoute, services::Leader},
+    proto::{
+        Refusal, refusal,
+        v1::{
+            CurrentManyRequest, CurrentManyResponse, RaiseManyRequest, RaiseManyResponse,
+            RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route,
+        },
+    },
+    sequence::{Key, MessageId, Namespace},
+};
+
+/// How many bytes a message of many keys holds while it waits, with the copy that is forwarded.
+fn bytes_of_many<R>(namespace: &str, keys: Keys<'_>) -> usize {
+    // What is asked of each key, or which keys are looked up in the table, and the answers.
+    let each = 2 * size_of::<u64>();
+    2 * (size_of::<R>() + namespace.len() + keys.bytes()) + keys.len() * each
+}
+
+/// Refuses a gapless namespace: a floor passes over numbers.
+fn check_gaps(namespace: &Namespace) -> Result<(), Refusal> {
+    let config = &namespace.config;
+    match config.gapless {
+        false => Ok(()),
+        true => Err(refusal!(
+            WrongState,
+            "namespace {:?} is gapless, and a raised floor leaves a gap; create the namespace with a start above the \
+             numbers that are in use",
+            config.name
+        )),
+    }
+}
+
+/// Refuses to raise sections of a namespace whose keys do not share them.
+fn check_sections(namespace: &Namespace, of: FloorOf) -> Result<(), Refusal> {
+    let config = &namespace.config;
+    match of {
+        FloorOf::Section if !config.shares_sections() => Err(no_sections(&config.name)),
+        FloorOf::Section | FloorOf::Key => Ok(()),
+    }
+}
+
+/// Why no section of a namespace is raised whose keys do not share them. Names never do.
+fn no_sections(namespace: &str) -> Refusal {
+    refusal!(
+        WrongState,
+        "each key of namespace {namespace:?} has a section of its own (section_size 1); raise the keys instead"
+    )
+}
+
+/// Why a key's floor cannot be `at_least`, if it cannot.
+fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(), String> {
+    let config = &namespace.config;
+    if (1..=config.max).contains(&at_least) {
+        return Ok(());
+    }
+    Err(format!(
+        "the floor of key {key} is {at_least}; it must lie between 1 and {}, the max of namespace {:?}",
+        config.max, config.name
+    ))
+}
+
+impl SequenceRequest for RaiseRequest {
+    of_namespace!();
+
+    fn numbers(&self) -> u64 {
+        0
+    }
+
+    fn check(&self) -> Result<Option<MessageId>, Refusal> {
+        key_of(&self.key).map(|_| None)
+    }
+
+    fn fits_ids(&self, format: &str) -> bool {
+        counts_orders(format)
+    }
+
+    fn bytes(&self) -> usize {
+        2 * (size_of::<Self>() + self.namespace.len() + heap_bytes(&self.key)) + WAITING_KEY_BYTES
+    }
+
+    async fn answer(
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &Leader,
+        deadline: Instant,
+    ) -> Attempt<RaiseResponse> {
+        let key = key_of(&self.key)?;
+        check_kind(namespace, key)?;
+        check_gaps(namespace)?;
+        check_floor(namespace, key, self.at_least)
+            .map_err(|why| refusal!(NumbersExhausted, "{why}"))?;
+        let raised = term.raise(namespace, key, self.at_least, deadline).await;
+        let raised = raised.map_err(|error| failed(error, namespace, term, 0))?;
+        Ok(RaiseResponse { floor: raised.floor, raised: raised.is_higher, route: None })
+    }
+}
+
+/// The floors that a message asks for.
+#[derive(Clone, Copy)]
+struct Floors<'a> {
+    keys: Keys<'a>,
+    at_least: &'a [u64],
+    of: FloorOf,
+}
+
+impl Floors<'_> {
+    /// Checks that there is one for each key.
+    fn check(self) -> Result<(), Refusal> {
+        let (asked, given) = (self.keys.len(), self.at_least.len());
+        match asked == given {
+            true => Ok(()),
+            false => Err(refusal!(
+                InvalidRequest,
+                "the message has {asked} keys and {given} floors (at_least); give one for each key"
+            )),
+        }
+    }
+
+    /// Raises each of the keys, or of their sections, to the number at its place.
+    async fn raise(
+        self, term: &Term, namespace: &Namespace, here: &Leader, deadline: Instant,
+    ) -> Attempt<RaiseManyResponse> {
+        // All are of one kind.
+        check_kind(namespace, self.keys.at(0))?;
+        check_gaps(namespace)?;
+        check_sections(namespace, self.of)?;
+        for (place, at_least) in self.at_least.iter().enumerate() {
+            check_floor(namespace, self.keys.at(place), *at_least)
+                .map_err(|why| refusal!(NumbersExhausted, "place {place}: {why}"))?;
+        }
+        let of = |place: usize| match (self.of, self.keys.at(place)) {
+            (FloorOf::Section, Key::Id(id)) => RaiseOf::SectionOf(id),
+            // Names share no sections: they were refused.
+            (FloorOf::Key, key) | (FloorOf::Section, key @ Key::Name(_)) => RaiseOf::Key(key),
+        };
+        let ask = |place: usize| (of(place), self.at_least[place]);
+        let mut waiting = WaitingKeys::new(&here.request_memory, self.keys);
+        let may_wait = |keys| waiting.add(keys);
+        let raised = term.raise_many(namespace, self.keys.len(), ask, may_wait, deadline);
+        let failed = |error| failed(error, namespace, term, 0);
+        let floors = raised.await.map_err(|error| error.no_answer(failed))?;
+        Ok(RaiseManyResponse { floors, route: None })
+    }
+}
+
+/// The messages that raise many keys, or sections: what has their names, and whose floors they raise. Sections are ids, and
+/// have a message of their own: a leader that does not raise sections must not take their ids for keys.
+macro_rules! raise_many {
+    ($($message:ident, $of:ident, |$self:ident| $names:expr;)*) => {
+        $(impl SequenceRequest for $message {
+            of_namespace!();
+
+            fn numbers(&self) -> u64 {
+                0
+            }
+
+            fn check(&$self) -> Result<Option<MessageId>, Refusal> {
+                let keys = Keys::checked(&$self.ids, $names)?;
+                Floors { keys, at_least: &$self.at_least, of: FloorOf::$of }.check()?;
+                Ok(None)
+            }
+
+            fn keys(&$self) -> usize {
+                Keys::of(&$self.ids, $names).len()
+            }
+
+            fn cost(&$self) -> usize {
+                match FloorOf::$of {
+                    FloorOf::Key => $self.keys(),
+                    FloorOf::Section => SECTION_COUNTS * $self.keys(),
+                }
+            }
+
+            fn fits_ids(&self, format: &str) -> bool {
+                counts_orders(format)
+            }
+
+            fn bytes(&$self) -> usize {
+                bytes_of_many::<Self>(&$self.namespace, Keys::of(&$self.ids, $names))
+            }
+
+            async fn answer(
+                &$self, _: Option<&MessageId>, term: &Term, namespace: &Namespace,
+                here: &Leader, deadline: Instant,
+            ) -> Attempt<RaiseManyResponse> {
+                let keys = Keys::of(&$self.ids, $names);
+                let floors = Floors { keys, at_least: &$self.at_least, of: FloorOf::$of };
+                floors.raise(term, namespace, here, deadline).await
+            }
+        })*
+    };
+}
+
+raise_many! {
+    RaiseManyRequest, Key, |self| &self.names;
+    RaiseSectionsRequest, Section, |self| &[];
+}
+
+impl SequenceRequest for CurrentManyRequest {
+    of_namespace!();
+
+    fn numbers(&self) -> u64 {
+        0
+    }
+
+    fn check(&self) -> Result<Option<MessageId>, Refusal> {
+        Keys::checked(&self.ids, &self.names).map(|_| None)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+
+    fn keys(&self) -> usize {
+        Keys::of(&self.ids, &self.names).len()
+    }
+
+    fn bytes(&self) -> usize {
+        bytes_of_many::<Self>(&self.namespace, Keys::of(&self.ids, &self.names))
+    }
+
+    async fn answer(
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &Leader,
+        deadline: Instant,
+    ) -> Attempt<CurrentManyResponse> {
+        let keys = Keys::of(&self.ids, &self.names);
+        // All are of one kind.
+        check_kind(namespace, keys.at(0))?;
+        let key = |place: usize| keys.at(place);
+        let read = term.current_many(namespace, keys.len(), key, deadline);
+        let last = read.await.map_err(|error| failed(error, namespace, term, 0))?;
+        Ok(CurrentManyResponse { last, route: None })
+    }
+}

@@ -1,0 +1,389 @@
+//! Forwards requests to the leader: one stream for each peer, shared by all requests.
+//!
+//! Requests that arrive while a message is being sent form the next message; there is no timer. Invariant: every
+//! request gets one answer, or learns that its answer is lost.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::{
+    allocator::Held,
+    consensus::{Sender, Transport},
+    metrics::Metrics,
+    proto::{
+        Code, Refusal,
+        peer::{
+            AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
+            ForwardRequests, NotLeader, forward_reply::Reply,
+        },
+    },
+    sequence::{NamespaceId, NodeId},
+    storage::Member,
+};
+
+/// How many requests one message carries at most, and how many wait for the next one at most.
+const MESSAGE_REQUESTS_MAX: usize = 4_096;
+/// How many bytes a message has when no further request joins it. It is far below what a peer takes, since one
+/// request may be as large.
+pub const MERGED_BYTES_MAX: usize = 1 << 20;
+
+/// Why no answer came back.
+#[derive(Debug, thiserror::Error)]
+pub enum NoReply {
+    /// The stream broke. The request may have been answered, and the answer lost.
+    #[error("the stream to node {0} broke")]
+    Broken(NodeId),
+    /// The deadline passed.
+    #[error("node {0} did not answer before the deadline")]
+    Late(NodeId),
+}
+
+/// Keeps a stream to each node that it has forwarded to.
+pub struct Forwarder {
+    sender: Arc<Sender>,
+    transport: Arc<dyn Transport>,
+    metrics: Arc<Metrics>,
+    links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<Pending>>>,
+}
+
+/// A request, as it is forwarded.
+pub struct Forwarded {
+    /// Service and method, as in the path of a gRPC call.
+    pub method: &'static str,
+    /// The message.
+    pub message: Bytes,
+    /// The namespace that the leader is to compare with its own.
+    pub namespace: Option<NamespaceId>,
+    /// What names the address of its caller, if it is a client's.
+    pub caller: Option<u64>,
+    /// What is lost with the reply.
+    pub lost: Lost,
+}
+
+/// What is lost with the reply to a request.
+pub struct Lost {
+    /// How many numbers of each key, or one of each if there are no counts. `None`: nothing.
+    pub counts: Option<Vec<u64>>,
+    /// How many numbers an answer brings of keys with such counts.
+    pub numbers_of: fn(&Bytes, &[u64]) -> u64,
+}
+
+struct Pending {
+    sent: Forwarded,
+    deadline: Instant,
+    reply: oneshot::Sender<HeldReply>,
+}
+
+/// A reply on the way to its caller. If that has gone, the numbers that the reply brings count as skipped.
+struct HeldReply {
+    reply: Option<Reply>,
+    lost: Lost,
+    metrics: Arc<Metrics>,
+}
+
+impl HeldReply {
+    fn take(mut self) -> Reply {
+        self.reply.take().unwrap_or_else(nothing_done)
+    }
+}
+
+impl Drop for HeldReply {
+    fn drop(&mut self) {
+        if let (Some(Reply::Answer(answer)), Some(counts)) = (&self.reply, &self.lost.counts) {
+            let numbers = (self.lost.numbers_of)(answer, counts);
+            drop(Held::new(&*self.metrics, numbers));
+        }
+    }
+}
+
+impl Forwarder {
+    /// A forwarder that says who `sender` is.
+    pub fn new(sender: Arc<Sender>, transport: Arc<dyn Transport>, metrics: Arc<Metrics>) -> Self {
+        Forwarder { sender, transport, metrics, links: Mutex::default() }
+    }
+
+    /// Asks the `leader` to carry an operation out, and waits for its answer for at most `left`.
+    ///
+    /// # Errors
+    /// Those of the transport, and what a node of a release without such messages refuses.
+    pub async fn administer(
+        &self, leader: NodeId, member: &Member, mut message: AdministerRequest, left: Duration,
+    ) -> Result<AdministerReply, Refusal> {
+        message.header = Some(self.sender.header(leader, member));
+        self.transport.administer(&member.peer_address, message, left).await
+    }
+
+    /// Forwards one request to `leader`, and waits for its answer.
+    ///
+    /// # Errors
+    /// [`NoReply`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
+    #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
+    pub async fn forward(
+        &self, leader: NodeId, member: &Member, sent: Forwarded, deadline: Instant,
+    ) -> Result<Reply, NoReply> {
+        let started = std::time::Instant::now();
+        let (reply, answer) = oneshot::channel();
+        let pending = Pending { sent, deadline, reply };
+        let exchange = async {
+            let link = self.link(leader, member);
+            link.send(pending).await.map_err(|_| NoReply::Broken(leader))?;
+            answer.await.map_err(|_| NoReply::Broken(leader))
+        };
+        let reply = tokio::time::timeout_at(deadline, exchange).await;
+        let reply = reply.map_err(|_| NoReply::Late(leader))??.take();
+        self.metrics.forwards.inc();
+        self.metrics.forward_seconds.observe(started.elapsed(), 1);
+        Ok(reply)
+    }
+
+    fn link(&self, leader: NodeId, member: &Member) -> mpsc::Sender<Pending> {
+        let mut links = self.links.lock();
+        let key = (leader, member.incarnation, member.peer_address.clone());
+        if let Some(link) = links.get(&key)
+            && !link.is_closed()
+        {
+            return link.clone();
+        }
+        links.retain(|_, link| !link.is_closed());
+        let (link, waiting) = mpsc::channel(MESSAGE_REQUESTS_MAX);
+        let serving = Link {
+            sender: self.sender.clone(),
+            transport: self.transport.clone(),
+            metrics: self.metrics.clone(),
+            leader,
+            member: member.clone(),
+        };
+        tokio::spawn(serving.serve(waiting));
+        links.insert(key, link.clone());
+        link
+    }
+}
+
+struct Link {
+    sender: Arc<Sender>,
+    transport: Arc<dyn Transport>,
+    metrics: Arc<Metrics>,
+    leader: NodeId,
+    member: Member,
+}
+
+impl Link {
+    /// Serves until the stream breaks. Dropping the pending requests tells their callers.
+    async fn serve(self, mut waiting: mpsc::Receiver<Pending>) {
+        let mut unsent = VecDeque::new();
+        self.exchange(&mut waiting, &mut unsent).await;
+        // These were not sent: their callers may ask again, whatever they ask for.
+        waiting.close();
+        while let Ok(one) = waiting.try_recv() {
+            unsent.push_back(one);
+        }
+        for one in unsent {
+            // The caller may have given up.
+            let (reply, lost, metrics) = (None, one.sent.lost, self.metrics.clone());
+            let _ = one.reply.send(HeldReply { reply, lost, metrics });
+        }
+    }
+
+    /// Exchanges messages until the stream breaks. What does not fit the next message waits in `batch`.
+    async fn exchange(&self, waiting: &mut mpsc::Receiver<Pending>, batch: &mut VecDeque<Pending>) {
+        let (messages, stream) = mpsc::channel(1);
+        let address = &self.member.peer_address;
+        let opened = self.transport.forward(address, ReceiverStream::new(stream).boxed()).await;
+        let mut replies = match opened {
+            Ok(replies) => replies,
+            Err(refusal) => {
+                let (leader, why) = (self.leader, refusal.message());
+                tracing::debug!(leader, address, why, "no stream to forward on");
+                return;
+            }
+        };
+        let mut pending: BTreeMap<u64, Waiting> = BTreeMap::new();
+        let mut next_id = 0u64;
+        let mut arrived = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                message = replies.next() => if !self.deliver_all(message, &mut pending) {
+                    return;
+                },
+                // First a place for a message: while one is on its way, requests collect.
+                place = messages.reserve() => {
+                    let Ok(place) = place else { return };
+                    let taken = tokio::select! {
+                        biased;
+                        // What did not fit the last message goes first.
+                        () = std::future::ready(()), if !batch.is_empty() => batch.len(),
+                        taken = waiting.recv_many(&mut arrived, MESSAGE_REQUESTS_MAX) => taken,
+                        message = replies.next() => match self.deliver_all(message, &mut pending) {
+                            true => continue,
+                            false => return,
+                        },
+                    };
+                    if taken == 0 {
+                        return;
+                    }
+                    batch.extend(arrived.drain(..));
+                    let message = self.message(batch, &mut pending, &mut next_id);
+                    if !message.requests.is_empty() {
+                        self.metrics.forward_batches.inc();
+                        place.send(message);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Passes the replies in a message on to their callers. False if the stream has ended or broken.
+    fn deliver_all(
+        &self, message: Option<Result<ForwardReplies, Refusal>>,
+        pending: &mut BTreeMap<u64, Waiting>,
+    ) -> bool {
+        match message {
+            Some(Ok(ForwardReplies { replies })) => {
+                for reply in replies {
+                    deliver(pending, reply, &self.metrics);
+                }
+                true
+            }
+            Some(Err(refusal)) => {
+                tracing::debug!(leader = self.leader, %refusal, "the stream broke");
+                // Another node, or none of this cluster, has the leader's address: it refuses the header, which all messages
+                // have in common, so nothing was done.
+                while refusal.code() == Code::FailedPrecondition
+                    && let Some((&id, _)) = pending.first_key_value()
+                {
+                    deliver(pending, ForwardReply { id, reply: None }, &self.metrics);
+                }
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// The next message: as many of the requests in `batch` as it takes.
+    fn message(
+        &self, batch: &mut VecDeque<Pending>, pending: &mut BTreeMap<u64, Waiting>,
+        next_id: &mut u64,
+    ) -> ForwardRequests {
+        let (now, mut bytes) = (Instant::now(), 0);
+        let mut requests = Vec::with_capacity(batch.len());
+        while bytes < MERGED_BYTES_MAX
+            && let Some(one) = batch.pop_front()
+        {
+            let budget_ms = millis(one.deadline.saturating_duration_since(now));
+            // Nobody waits for this answer any more: the leader would take numbers in vain.
+            if budget_ms == 0 || one.reply.is_closed() {
+                continue;
+            }
+            let id = *next_id;
+            *next_id += 1;
+            let Forwarded { method, message, namespace, caller, lost } = one.sent;
+            pending.insert(id, Waiting { reply: one.reply, lost });
+            bytes += message.len();
+            requests.push(ForwardRequest {
+                id,
+                budget_ms,
+                method: Bytes::from_static(method.as_bytes()),
+                message,
+                namespace_id: namespace.map(|id| id.0),
+                caller,
+            });
+        }
+        ForwardRequests { header: Some(self.sender.header(self.leader, &self.member)), requests }
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A forwarded request's caller, which waits for the answer.
+struct Waiting {
+    reply: oneshot::Sender<HeldReply>,
+    lost: Lost,
+}
+
+/// Passes a reply on to its caller. If the caller gave up, the numbers that it brings are skipped.
+fn deliver(pending: &mut BTreeMap<u64, Waiting>, reply: ForwardReply, metrics: &Arc<Metrics>) {
+    if let Some(Waiting { reply: caller, lost }) = pending.remove(&reply.id) {
+        // If the caller gave up, this drops what is held for it.
+        let _ = caller.send(HeldReply { reply: reply.reply, lost, metrics: metrics.clone() });
+    }
+}
+
+fn nothing_done() -> Reply {
+    Reply::NotLeader(NotLeader::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+    use crate::{
+        metrics::SkipCause,
+        node::numbers::sequence_request::{SequenceRequest, forwarded},
+        proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
+    };
+
+    /// How many numbers are skipped when `reply` comes after the caller of `request` has gone, or has not looked at it.
+    fn skipped<Q: SequenceRequest>(request: &Q, reply: &Reply) -> u64 {
+        let metrics = Metrics::new();
+        let deliver = |gives_up_before: bool| {
+            let (sender, mut caller) = oneshot::channel();
+            let waiting = Waiting { reply: sender, lost: forwarded(request, None, None).lost };
+            let mut pending = BTreeMap::from([(3, waiting)]);
+            if gives_up_before {
+                caller.close();
+            }
+            deliver(&mut pending, ForwardReply { id: 3, reply: Some(reply.clone()) }, &metrics);
+            assert!(pending.is_empty());
+            drop(caller);
+            metrics.skipped(SkipCause::cancelled)
+        };
+        let once = deliver(true);
+        assert_eq!(deliver(false), 2 * once, "before, and then as many again");
+        once
+    }
+
+    fn answer(answer: &impl Message) -> Reply {
+        Reply::Answer(answer.encode_to_vec().into())
+    }
+
+    #[test]
+    fn a_reply_that_comes_too_late_skips_the_numbers_that_it_brings_and_no_others() {
+        let many = |counts: Vec<u64>| NextManyRequest {
+            ids: vec![1, 2, 3],
+            counts,
+            ..NextManyRequest::default()
+        };
+        let firsts = |firsts| answer(&NextManyResponse { firsts, ..Default::default() });
+        assert_eq!(skipped(&many(vec![2, 30, 4]), &firsts(vec![7, 0, 9])), 6);
+        assert_eq!(skipped(&many(vec![]), &firsts(vec![7, 0, 9])), 2);
+        assert_eq!(skipped(&many(vec![2, 30, 4]), &firsts(vec![])), 0, "all of it failed");
+        let next = NextRequest { count: Some(5), ..Default::default() };
+        let range = answer(&NextResponse { first: 1, last: 5, increment: 1, route: None });
+        assert_eq!(skipped(&next, &range), 5);
+        assert_eq!(skipped(&next, &nothing_done()), 0);
+    }
+
+    #[test]
+    fn a_reply_that_comes_too_late_skips_nothing_that_was_taken_under_a_request_id() {
+        let request_id = Some(bytes::Bytes::from_static(b"order-7"));
+        let next = NextRequest { request_id, ..Default::default() };
+        let range = answer(&NextResponse { first: 1, last: 1, increment: 1, route: None });
+        assert_eq!(skipped(&next, &range), 0);
+    }
+}

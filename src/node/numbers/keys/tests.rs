@@ -1,0 +1,121 @@
+use super::*;
+use crate::{
+    metrics::Metrics,
+    node::{
+        Config, REQUEST_KEYS_MAX,
+        numbers::{Asked, refused::refused_at},
+    },
+    sequence::NamespaceId,
+};
+
+/// The namespace that has answered.
+const BOOK: Option<NamespaceId> = Some(NamespaceId(7));
+
+fn refused_keys(places: &[u32], why: Refusal) -> RefusedKeys {
+    RefusedKeys { places: places.to_vec(), failure: Some(why.into()) }
+}
+
+fn used_up(places: &[u32], left: &[u64]) -> Option<Exhausted> {
+    let failure = Some(refusal!(NumbersExhausted, "used up").into());
+    Some(Exhausted { places: places.to_vec(), left: left.to_vec(), failure })
+}
+
+/// A request whose keys are ten times their places, and whose third and fifth are late.
+fn request() -> (Asked<NextManyRequest>, NextManyResponse) {
+    let message = NextManyRequest {
+        namespace: "book".into(),
+        ids: (0..6).map(|place| place * 10).collect(),
+        counts: (1..=6).collect(),
+        route_version: 3,
+        members_version: Some(4),
+        ..NextManyRequest::default()
+    };
+    let answer = NextManyResponse {
+        firsts: vec![7, 7, 0, 0, 0, 0],
+        increment: 1,
+        exhausted: used_up(&[5], &[2]),
+        refused: vec![
+            refused_keys(&[3], refusal!(KeysMaxReached, "too many keys")),
+            refused_keys(&[2, 4], refusal!(Busy, "handed over").retry_after(100)),
+        ],
+        ..NextManyResponse::default()
+    };
+    (Asked::new(message).unwrap(), answer)
+}
+
+#[test]
+fn late_keys_are_asked_for_again_and_their_answer_goes_to_their_places() {
+    let (request, mut answer) = request();
+    let late = request.rest(&answer, BOOK).expect("two are late");
+    assert_eq!((&late.message.ids[..], &late.message.counts[..]), (&[20, 40][..], &[3, 5][..]));
+    assert_eq!((late.message.route_version, late.message.members_version), (3, Some(4)));
+    assert_eq!((late.meant, late.id.is_none()), (BOOK, true));
+    add_late(
+        &mut answer,
+        Ok(NextManyResponse {
+            firsts: vec![0, 9],
+            increment: 1,
+            exhausted: used_up(&[0], &[1]),
+            ..NextManyResponse::default()
+        }),
+    );
+    assert_eq!(answer.firsts, [7, 7, 0, 0, 9, 0]);
+    let exhausted = answer.exhausted.as_ref().expect("two are used up");
+    assert_eq!((&exhausted.places[..], &exhausted.left[..]), (&[2, 5][..], &[1, 2][..]));
+    assert!(refused_at(&answer, 3).is_some() && refused_at(&answer, 4).is_none());
+    assert!(request.rest(&answer, BOOK).is_none());
+}
+
+#[test]
+fn late_keys_that_nobody_answers_for_are_refused_and_the_others_keep_their_numbers() {
+    let (request, mut answer) = request();
+    add_late(&mut answer, Err(refusal!(NoLeader, "nobody leads")));
+    assert_eq!(answer.firsts, [7, 7, 0, 0, 0, 0]);
+    assert!([2, 4].iter().all(|place| {
+        refused_at(&answer, *place).is_some_and(|why| why.message == "nobody leads")
+    }));
+    assert!(request.rest(&answer, BOOK).is_none());
+}
+
+#[test]
+fn late_keys_are_not_asked_for_again_if_it_is_not_known_which_namespace_has_answered() {
+    let (request, answer) = request();
+    assert!(request.rest(&answer, None).is_none());
+}
+
+#[test]
+fn late_keys_of_a_message_with_an_id_are_not_asked_for_again() {
+    let (request, answer) = request();
+    let request_id = Some(bytes::Bytes::from_static(b"order-7"));
+    let named = Asked::new(NextManyRequest { request_id, ..request.message }).unwrap();
+    assert!(named.id.is_some() && named.rest(&answer, BOOK).is_none());
+}
+
+#[test]
+fn keys_that_wait_are_reserved_until_the_request_ends() {
+    let metrics = Metrics::new();
+    let memory = RequestMemory::new(&Config::default(), &metrics);
+    let mut waiting = WaitingKeys::new(&memory, Keys::Ids(&[1; 10]));
+    assert!(waiting.add(0).is_ok());
+    assert_eq!(metrics.request_bytes.get(), 0);
+    assert!(waiting.add(4).is_ok() && waiting.add(6).is_ok());
+    let ten = 10 * WAITING_KEY_BYTES as i64;
+    assert_eq!(metrics.request_bytes.get(), ten);
+    drop(waiting);
+    assert_eq!(metrics.request_bytes.get(), 0);
+    let names = vec![vec![b'a'; 100].into(); 10];
+    let mut waiting = WaitingKeys::new(&memory, Keys::Names(&names));
+    assert!(waiting.add(10).is_ok());
+    assert!(metrics.request_bytes.get() >= ten + 2 * 1_000);
+}
+
+#[test]
+fn a_whole_message_of_new_keys_may_wait_by_default() {
+    let memory = RequestMemory::new(&Config::default(), &Metrics::new());
+    let messages = (0..8).map(|_| {
+        let mut waiting = WaitingKeys::new(&memory, Keys::Ids(&[1]));
+        waiting.add(REQUEST_KEYS_MAX).is_ok().then_some(waiting)
+    });
+    let waiting: Option<Vec<_>> = messages.collect();
+    assert!(waiting.is_some(), "eight of them");
+}

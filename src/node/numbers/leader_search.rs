@@ -1,0 +1,310 @@
+//! The search for the leader: a request that this node cannot answer goes to the leader, as often as need
+//! be, until its deadline.
+//!
+//! Invariant: a request that came from a peer is never forwarded again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{
+    consensus::Leadership,
+    node::services::Leader,
+    ordered_watch,
+    proto::{Code, Refusal, refusal, v1::Reason},
+    sequence::{NamespaceId, NodeId},
+    storage::Member,
+};
+
+/// How soon numbers are taken again after the fence failed under a valid lease.
+const FENCE_RETRY: Duration = Duration::from_millis(50);
+/// How soon a leader that did not answer, or says that it does not lead, is asked again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// How long the answer of a deposed leader is still waited for: its numbers passed the fence before.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A client: it may be forwarded.
+    Client,
+    /// A peer that took this node for the leader: it may not.
+    Peer {
+        /// The namespace that it takes the name for, if the leader is to compare.
+        namespace: Option<NamespaceId>,
+    },
+}
+
+impl Origin {
+    /// True if a peer takes the `namespace` that this node has for another one.
+    pub fn mistakes(self, namespace: NamespaceId) -> bool {
+        match self {
+            Origin::Client => false,
+            Origin::Peer { namespace: taken_for } => taken_for.is_some_and(|id| id != namespace),
+        }
+    }
+}
+
+/// What a node takes for granted of a request that it sends to the leader. It may know an old configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Assumed {
+    /// The namespace that it takes the request's name for. If the leader's namespace of that name is another one, the leader
+    /// does nothing. `None`: the leader is not to compare.
+    pub namespace: Option<NamespaceId>,
+    /// Whether another leader is asked while one that is deposed still owes the answer; for numbers, also if the answer is lost.
+    /// What a lost answer comes to is up to the request.
+    pub may_be_asked_again: bool,
+}
+
+/// What one attempt to have a request answered came to, here or at another node.
+pub type Attempt<A> = Result<A, NoAnswer>;
+
+/// Why an attempt brought no answer.
+#[derive(Debug)]
+pub enum NoAnswer {
+    /// The leader refuses the request: another attempt would come to the same.
+    Refused(Refusal),
+    /// The node does not lead, or its answer is lost: ask the leader, whichever node that is by now.
+    Unanswered,
+    /// As `Unanswered`, and the request may have been carried out: from here on, no refusal that libraries repeat is passed on.
+    /// Asking another leader does no harm.
+    Unknown,
+    /// Whoever sent the request took the namespace for another one. Nothing was done.
+    Mistaken,
+}
+
+impl From<Refusal> for NoAnswer {
+    fn from(refusal: Refusal) -> Self {
+        NoAnswer::Refused(refusal)
+    }
+}
+
+/// Why a request was not answered.
+#[derive(Debug)]
+pub enum Failure {
+    /// It is refused, or was not answered in time.
+    Refused(Refusal),
+    /// It came from a peer, and nothing was done.
+    NotLeader(NotLed),
+}
+
+/// Why a peer's request was not carried out.
+#[derive(Debug)]
+pub struct NotLed {
+    /// Who leads.
+    pub now: Leadership,
+    /// The peer took the namespace for another one. Otherwise another node leads.
+    pub other_namespace: bool,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(refusal) => refusal,
+            // Only a peer's request fails so. Others are forwarded.
+            Failure::NotLeader(_) => refusal!(NoLeader, "no leader is known"),
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Failure::Refused(refusal)
+    }
+}
+
+impl From<NotLed> for Failure {
+    fn from(not_led: NotLed) -> Self {
+        Failure::NotLeader(not_led)
+    }
+}
+
+/// A request that the leader answers, whichever node it was sent to.
+pub trait ForLeader: Sync {
+    /// What it is answered with.
+    type Answer: Send;
+
+    /// What the node takes for granted, whose way to the leader is `here`, when it sends the request. With `trusts_itself` false
+    /// the leader has said that the node was mistaken.
+    fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed;
+
+    /// Answers it if this node leads.
+    fn serve_locally(
+        &self, here: &Leader, origin: Origin, deadline: Instant,
+    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+
+    /// Has the `leader` answer it.
+    fn serve_remotely(
+        &self, here: &Leader, leader: (NodeId, &Member), assumed: Assumed, deadline: Instant,
+    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+
+    /// True if the caller has given it an id, under which it is carried out once however often it is asked for.
+    fn has_id(&self) -> bool {
+        false
+    }
+
+    /// The answer while no leader answers; `None` if only a leader has one.
+    fn serve_without_leader(&self, _here: &Leader) -> Option<Self::Answer> {
+        None
+    }
+}
+
+impl Leader {
+    /// Has the leader answer a request, and looks for it until `deadline`. `may_be_done` says that an attempt before may
+    /// have carried it out.
+    ///
+    /// # Errors
+    /// [`Failure::NotLeader`] for a peer's request if another node leads, or the peer takes the namespace for another one. A
+    /// status if the leader refuses the request. UNAVAILABLE if no leader answers in time; UNKNOWN if one did that may have
+    /// carried the request out.
+    #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
+    pub(in crate::node) async fn route_to_leader<R: ForLeader>(
+        &self, request: &R, origin: Origin, mut may_be_done: bool, deadline: Instant,
+    ) -> Result<R::Answer, Failure> {
+        let mut changes = self.led.changes.subscribe();
+        let mut trusts_itself = true;
+        loop {
+            // Marked as seen before anything is read: what changes from here on wakes us below.
+            changes.borrow_and_update();
+            let mut attempt = request.serve_locally(self, origin, deadline).await;
+            may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
+            let now = self.group.leadership().borrow().clone();
+            let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);
+            let mut rest_until = deadline;
+            if matches!(attempt, Err(NoAnswer::Unanswered | NoAnswer::Unknown))
+                && let Some((leader, member)) = elsewhere
+            {
+                if origin != Origin::Client {
+                    return Err(match may_be_done {
+                        true => outcome_unknown().into(),
+                        false => NotLed { now, other_namespace: false }.into(),
+                    });
+                }
+                // Once for each attempt: the leader compares what decides here whether there may be another one.
+                let assumed = request.assume(self, trusts_itself);
+                tokio::select! {
+                    biased;
+                    remote = request.serve_remotely(self, (leader, &member), assumed, deadline) => {
+                        attempt = remote;
+                    }
+                    () = deposed(&mut changes), if assumed.may_be_asked_again => {
+                        may_be_done |= request.has_id();
+                        continue;
+                    }
+                }
+                if matches!(attempt, Err(NoAnswer::Mistaken)) && trusts_itself {
+                    trusts_itself = false;
+                    continue;
+                }
+                may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
+                // This leader did not answer, or leads no more, and no other is known: try again soon.
+                rest_until = deadline.min(Instant::now() + RETRY);
+            }
+            match attempt {
+                Ok(answer) => return Ok(answer),
+                // The attempt before may have taken numbers under the id, or carried out what libraries would now repeat.
+                Err(NoAnswer::Refused(refusal))
+                    if may_be_done && (request.has_id() || is_repeated(&refusal)) =>
+                {
+                    return Err(outcome_unknown().into());
+                }
+                Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
+                Err(NoAnswer::Mistaken) if origin != Origin::Client => {
+                    return Err(self.mistaken().into());
+                }
+                // Of a client's request nothing is assumed any more, so `Mistaken` is no answer.
+                Err(NoAnswer::Unanswered | NoAnswer::Unknown | NoAnswer::Mistaken) => {}
+            }
+            if let Some(answer) = request.serve_without_leader(self) {
+                return Ok(answer);
+            }
+            tokio::select! {
+                biased;
+                _ = changes.changed() => {}
+                () = self.rest(rest_until) => if Instant::now() >= deadline {
+                    return Err(match may_be_done {
+                        true => outcome_unknown().into(),
+                        false => self.no_leader_answered().into(),
+                    });
+                },
+            }
+        }
+    }
+
+    /// What a peer is told that takes a namespace for another one.
+    pub(super) fn mistaken(&self) -> NotLed {
+        NotLed { now: self.group.leadership().borrow().clone(), other_namespace: true }
+    }
+
+    /// Waits before the next attempt, until `latest` at most.
+    async fn rest(&self, latest: Instant) {
+        let Some(term) = self.led.serving() else {
+            return tokio::time::sleep_until(latest).await;
+        };
+        if term.lease().is_valid(self.led.clock.now()) {
+            // The lease is valid, but the confirmation round failed. Each attempt burns its numbers, so pause.
+            return tokio::time::sleep_until(latest.min(Instant::now() + FENCE_RETRY)).await;
+        }
+        // We lead, and have not heard of a majority for a lease.
+        let valid_or_void = (term.lease())
+            .wait_until(|lease| lease.is_void() || lease.is_valid(self.led.clock.now()));
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(latest) => {}
+            () = valid_or_void => {}
+        }
+    }
+
+    fn no_leader_answered(&self) -> Refusal {
+        let now = self.group.leadership().borrow().clone();
+        let known = match &now.leader {
+            Some((leader, _)) if *leader == self.config.node_id => {
+                format!("this node leads term {} and hears from no majority", now.term)
+            }
+            Some((leader, member)) => format!(
+                "node {leader} at {} leads term {} and does not answer",
+                member.client_address, now.term
+            ),
+            None if !self.group.is_formed() => {
+                "the cluster is not founded yet, or this node not added to it".to_owned()
+            }
+            None => format!("no leader is known in term {}", now.term),
+        };
+        let reason = match self.group.is_formed() {
+            true => Reason::NoLeader,
+            false => Reason::NotFounded,
+        };
+        let why = format!(
+            "node {}: no leader answered before the deadline: {known}; see ratchet status",
+            self.config.node_id
+        );
+        Refusal::new(reason, why)
+    }
+}
+
+/// True if libraries repeat a call by themselves that is answered so.
+fn is_repeated(refusal: &Refusal) -> bool {
+    matches!(refusal.code(), Code::Unavailable | Code::ResourceExhausted)
+}
+
+/// UNKNOWN for a request that may have been carried out.
+fn outcome_unknown() -> Refusal {
+    let why = "a leader that was asked may have carried the request out, and none says so: ask again with the same request \
+               id, or look before you ask again";
+    refusal!(OutcomeUnknown, "{why}")
+}
+
+/// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until
+/// then. A leader that hands over answers in that time, and no number is lost. One that is paused does not,
+/// and a newer one is asked.
+async fn deposed(changes: &mut ordered_watch::Receiver<u64>) {
+    if changes.changed().await.is_ok() {
+        tokio::time::sleep(LAST_WORDS).await;
+    }
+}
+
+/// The leader's id, if a leader is known.
+pub fn leader_of(leadership: &Leadership) -> Option<NodeId> {
+    leadership.leader.as_ref().map(|(leader, _)| *leader)
+}

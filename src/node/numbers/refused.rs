@@ -1,0 +1,371 @@
+//! Which requests, and which keys of a request, get no numbers, and what their callers are told.
+
+use super::leader_search::NoAnswer;
+use crate::{
+    allocator::{NextError, NextMany as Taken, Term},
+    consensus::Group,
+    node::Config,
+    proto::{
+        Refusal, refusal,
+        v1::{Exhausted, Failure, NextManyResponse, Reason, RefusedKeys},
+    },
+    sequence::{Key, KeyKind, Namespace, NamespaceConfig, NamespaceRefused, check_name},
+    storage::LowDisk,
+};
+
+/// How soon to ask again while nothing more can be remembered under request ids: ids that are old enough are forgotten all the
+/// time.
+const IDS_RETRY_AFTER_MS: u64 = 1_000;
+
+/// Refuses a key that is not of the namespace's kind.
+///
+/// # Errors
+/// INVALID_ARGUMENT, with what to give instead.
+pub(in crate::node) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Refusal> {
+    if key.kind() == namespace.config.key_kind {
+        return Ok(());
+    }
+    let give = match namespace.config.key_kind {
+        KeyKind::Id => "give an id (key.id)",
+        KeyKind::Name => "give a name (key.name, ratchet next --name)",
+    };
+    Err(refusal!(
+        KeyKindMismatch,
+        "namespace {:?} takes keys of kind {}; {key} is of kind {}: {give}",
+        namespace.config.name,
+        namespace.config.key_kind,
+        key.kind()
+    ))
+}
+
+/// Why a term did not answer a request for `count` numbers, or that another node is to be asked.
+pub(in crate::node) fn failed(
+    error: NextError, namespace: &Namespace, term: &Term, count: u64,
+) -> NoAnswer {
+    NoAnswer::Refused(match error {
+        NextError::NotLeading => return NoAnswer::Unanswered,
+        NextError::Exhausted { left } => refusal!(
+            NumbersExhausted,
+            "count is {count}: only {left} numbers are left below {}",
+            end_of(namespace)
+        ),
+        NextError::Unknown => outcome_unknown(&error, &namespace.config.name),
+        NextError::DeadlineExceeded if namespace.config.gapless && count > 0 => {
+            outcome_unknown(&error, &namespace.config.name)
+        }
+        NextError::Reused { keys, key, count: used } => {
+            let others = match keys.saturating_sub(1) {
+                0 => String::new(),
+                others => format!(", and for {others} other keys"),
+            };
+            refusal!(
+                RequestIdReused,
+                "the request id was used for {used} numbers of key {} of namespace {:?}{others}; give another request \
+                 another id",
+                key.as_key(),
+                namespace.config.name
+            )
+        }
+        NextError::IdsFull { bytes_max } => refusal!(
+            RequestIdsFull,
+            "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
+            bytes_max >> 20
+        )
+        .retry_after(IDS_RETRY_AFTER_MS),
+        NextError::IdExpired { made_ms, clock_ms } => refusal!(
+            RequestIdExpired,
+            "made_ms is {made_ms}, and the clock of request ids shows {clock_ms}: the message was made later than now, or so \
+             long ago that its request id may be forgotten. It took nothing. If it was not sent before, send it with made_ms \
+             {clock_ms}; otherwise an earlier copy may have taken its numbers: look before you ask again"
+        )
+        .at_request_clock(clock_ms),
+        NextError::OverQuota { .. } => over_quota(namespace),
+        NextError::TooLarge { count_max } => too_large(namespace, count, count_max),
+        NextError::MemoryFull { max_mb } => memory_full(max_mb),
+        NextError::LowDisk(low) => low_disk(low),
+        // It was checked before, so `max` was lowered meanwhile.
+        NextError::AboveMax => refusal!(
+            NumbersExhausted,
+            "a floor is above max {} of namespace {:?}, which was lowered meanwhile; raise it with: ratchet namespace \
+             update {} --max N",
+            namespace.config.max,
+            namespace.config.name,
+            namespace.config.name
+        ),
+        NextError::DeadlineExceeded => refusal!(
+            DeadlineExceeded,
+            "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",
+            namespace.config.name,
+            term.term()
+        ),
+        NextError::Store(error) => refusal!(Internal, "{error}"),
+    })
+}
+
+/// What a caller is told that may have taken numbers of a gapless key.
+pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal {
+    refusal!(
+        OutcomeUnknown,
+        "{why}: namespace {namespace:?} is gapless, and the numbers may be taken; with a request id it is safe to \
+             ask again"
+    )
+}
+
+/// Refuses a request id where none is known, and a request without one where it could leave a gap.
+///
+/// # Errors
+/// FAILED_PRECONDITION, with what to do.
+pub(super) fn check_id(namespace: &Namespace, has_id: bool) -> Result<(), Refusal> {
+    let config = &namespace.config;
+    let name = &config.name;
+    match (config.gapless, has_id) {
+        (false, true) => Err(refusal!(
+            RequestIdUnsupported,
+            "namespace {name:?} is not gapless, and knows no request ids: ask without one; a retry takes new numbers, \
+                 which costs nothing there"
+        )),
+        (true, false) if !config.request_id_optional => Err(refusal!(
+            RequestIdRequired,
+            "namespace {name:?} is gapless: give a request id (request_id, Idempotency-Key, --request-id), so that \
+                 asking again after a lost answer leaves no gap; or allow such requests with: ratchet namespace update \
+                 {name} --request-id-optional true"
+        )),
+        (false, false) | (true, _) => Ok(()),
+    }
+}
+
+// Which keys of a request get no numbers while the others do, and what their callers are told.
+
+/// The places whose counts are within the namespace's `count_max`, `None` if all are; and the others, refused. The leader
+/// alone knows `count_max`. A client may have made one message of what several callers asked for, so a count that is too
+/// large does not refuse the others.
+pub fn within_count_max(
+    counts: &[u64], namespace: &Namespace, config: &Config,
+) -> (Option<Vec<usize>>, Vec<RefusedKeys>) {
+    let too_large = |count: u64| check_count_of(namespace, config, count).err();
+    let Some(why) = counts.iter().find_map(|&count| too_large(count)) else {
+        return (None, Vec::new());
+    };
+    let (places, given): (Vec<usize>, Vec<usize>) =
+        (0..counts.len()).partition(|&place| too_large(counts[place]).is_some());
+    (Some(given), vec![refused(places, why)])
+}
+
+/// What is told of the keys at `places`, which get no numbers for one reason.
+pub fn refused(places: impl IntoIterator<Item = usize>, why: Refusal) -> RefusedKeys {
+    let places = places.into_iter().map(|place| place as u32).collect();
+    RefusedKeys { places, failure: Some(why.into()) }
+}
+
+/// Why the key at `place` got no numbers, if the answer says that.
+pub fn refused_at(answer: &NextManyResponse, place: usize) -> Option<&Failure> {
+    let place = u32::try_from(place).ok()?;
+    // Places grow.
+    let refused = |places: &[u32]| places.binary_search(&place).is_ok();
+    let exhausted = answer.exhausted.iter().find(|one| refused(&one.places));
+    let why = exhausted.map(|exhausted| &exhausted.failure);
+    why.or_else(|| Some(&answer.refused.iter().find(|one| refused(&one.places))?.failure))?.as_ref()
+}
+
+/// The answer to a message of `keys` keys. `at` is the place in it of each key that numbers were taken of.
+pub fn many_ranges(
+    namespace: &Namespace, taken: Taken, keys: usize, at: impl Fn(usize) -> usize,
+    mut others: Vec<RefusedKeys>,
+) -> NextManyResponse {
+    let all = taken.exhausted.iter().map(|(place, left)| (at(*place), *left));
+    let exhausted = exhausted(namespace, &all.collect::<Vec<_>>());
+    let mut refuse = |places: &[usize], why: &dyn Fn() -> Refusal| {
+        if !places.is_empty() {
+            others.push(refused(places.iter().map(|place| at(*place)), why()));
+        }
+    };
+    refuse(&taken.over_quota, &|| over_quota(namespace));
+    refuse(&taken.memory_full.places, &|| memory_full(taken.memory_full.max_mb));
+    refuse(&taken.late, &too_late);
+    if let Some((_, low)) = taken.low_disk.first() {
+        let places: Vec<usize> = taken.low_disk.iter().map(|(place, _)| *place).collect();
+        refuse(&places, &|| low_disk(*low));
+    }
+    let mut firsts = taken.firsts;
+    if firsts.len() < keys {
+        let mut all = vec![0; keys];
+        for (place, first) in firsts.into_iter().enumerate() {
+            all[at(place)] = first;
+        }
+        firsts = all;
+    }
+    let NamespaceConfig { increment, gapless, .. } = namespace.config;
+    NextManyResponse {
+        firsts,
+        increment,
+        exhausted,
+        refused: others,
+        gapless,
+        ..NextManyResponse::default()
+    }
+}
+
+/// Refuses a count of 0, or above the namespace's `count_max` or the node's.
+///
+/// # Errors
+/// INVALID_ARGUMENT.
+pub fn check_count_of(namespace: &Namespace, config: &Config, count: u64) -> Result<(), Refusal> {
+    let most = namespace.config.count_max.unwrap_or(u64::MAX).min(config.count_max);
+    match (1..=most).contains(&count) {
+        true => Ok(()),
+        false => Err(too_large(namespace, count, most)),
+    }
+}
+
+/// Why a count is refused of which the namespace's `count_max` and the node's allow `most`.
+pub fn too_large(namespace: &Namespace, count: u64, most: u64) -> Refusal {
+    match namespace.config.count_max {
+        Some(own) if own <= most && count > 0 => refusal!(
+            CountTooLarge,
+            "count is {count}; namespace {:?} gives between 1 and {most} numbers of a key in one request (its \
+             count_max)",
+            namespace.config.name
+        ),
+        _ => not_within(count, most),
+    }
+}
+
+/// Refuses a count of 0, and one above `most`.
+///
+/// # Errors
+/// INVALID_ARGUMENT.
+pub fn check_count(count: u64, most: u64) -> Result<(), Refusal> {
+    match (1..=most).contains(&count) {
+        true => Ok(()),
+        false => Err(not_within(count, most)),
+    }
+}
+
+fn not_within(count: u64, most: u64) -> Refusal {
+    let reason = if count == 0 { Reason::InvalidRequest } else { Reason::CountTooLarge };
+    Refusal::new(reason, format!("count is {count}; it must lie between 1 and {most}"))
+}
+
+/// Why a new key gets no numbers.
+pub fn over_quota(namespace: &Namespace) -> Refusal {
+    let name = &namespace.config.name;
+    let keys_max = namespace.config.keys_max.unwrap_or_default();
+    refusal!(
+        KeysMaxReached,
+        "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new one \
+         gets none; raise it with: ratchet namespace update {name} --keys-max N"
+    )
+}
+
+/// How soon to ask again for a key that the leader's memory has no room for.
+const MEMORY_RETRY_AFTER_MS: u64 = 100;
+
+/// Why a key that is new to the leader's term gets no numbers now.
+pub fn memory_full(max_mb: u64) -> Refusal {
+    refusal!(
+        MemoryFull,
+        "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \
+         are in use go on; try again in {MEMORY_RETRY_AFTER_MS} ms, and if this lasts, raise memory_max_mb on all nodes"
+    )
+    .retry_after(MEMORY_RETRY_AFTER_MS)
+}
+
+/// How soon to ask again for keys whose turn would have come after the leader had begun to hand over.
+const NEXT_LEADER_RETRY_AFTER_MS: u64 = 100;
+
+/// Why keys of a message get no numbers from a leader that hands over, while the others do. The node that the caller asked
+/// gets them from the next leader (`keys.rs`).
+fn too_late() -> Refusal {
+    refusal!(
+        Busy,
+        "the leader handed over before it was this key's turn, and took nothing of it; ask again in \
+         {NEXT_LEADER_RETRY_AFTER_MS} ms"
+    )
+    .retry_after(NEXT_LEADER_RETRY_AFTER_MS)
+}
+
+/// How soon to ask again for what the disks have no room for: somebody has to make room.
+const DISK_RETRY_AFTER_MS: u64 = 5_000;
+
+/// Why a key that never got a number gets none now, and no namespace is created.
+pub fn low_disk(low: LowDisk) -> Refusal {
+    refusal!(
+        DiskReserve,
+        "{}: {low}. Keys that have numbers go on; new keys and namespaces are refused until a quarter more than the \
+         reserve is free: make room on the disks of all nodes",
+        match low.follower {
+            None => "the disk of the leader is nearly full",
+            Some(_) =>
+                "disks are nearly full, and the voters whose disks have room are no majority",
+        }
+    )
+    .retry_after(DISK_RETRY_AFTER_MS)
+}
+
+/// The places of a request whose numbers are used up, and how many numbers each has left.
+fn exhausted(namespace: &Namespace, exhausted: &[(usize, u64)]) -> Option<Exhausted> {
+    if exhausted.is_empty() {
+        return None;
+    }
+    let why = refusal!(
+        NumbersExhausted,
+        "fewer numbers than were asked for are left below {}",
+        end_of(namespace)
+    );
+    Some(Exhausted {
+        places: exhausted.iter().map(|(place, _)| *place as u32).collect(),
+        left: exhausted.iter().map(|(_, left)| *left).collect(),
+        failure: Some(why.into()),
+    })
+}
+
+/// Where a namespace's numbers end, and what to do.
+pub fn end_of(namespace: &Namespace) -> String {
+    let config = &namespace.config;
+    format!(
+        "max {} of namespace {:?}; ask for fewer, or raise it with: ratchet namespace update {} --max N",
+        config.max, config.name, config.name
+    )
+}
+
+// What callers are told of requests that several files refuse: one text each.
+
+/// Checks a namespace's name.
+///
+/// # Errors
+/// INVALID_ARGUMENT if no namespace can have it.
+pub(in crate::node) fn check_namespace(name: &str) -> Result<(), Refusal> {
+    check_name(name).map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))
+}
+
+/// NOT_FOUND for a namespace's name; INVALID_ARGUMENT if no namespace can have it. So a text never holds a long one.
+pub(in crate::node) fn no_namespace(name: &str) -> Refusal {
+    let not_found = || NamespaceRefused::NotFound(name.to_owned()).to_string();
+    check_namespace(name)
+        .map_or_else(|refused| refused, |()| refusal!(NamespaceNotFound, "{}", not_found()))
+}
+
+/// A namespace, for a request that only reads.
+///
+/// # Errors
+/// NOT_FOUND if there is none of that name.
+pub(in crate::node) fn namespace_named(group: &Group, name: &str) -> Result<Namespace, Refusal> {
+    let namespaces = group.view().namespaces();
+    (namespaces.by_name(name).cloned()).ok_or_else(|| no_namespace(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::Code;
+
+    #[test]
+    fn a_name_that_no_namespace_can_have_is_malformed_and_not_repeated_if_it_is_long() {
+        assert_eq!(no_namespace("film").code(), Code::NotFound);
+        for name in ["", "a b", "film/1", &"x".repeat(1 << 20)] {
+            let refused = no_namespace(name);
+            assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+            assert!(refused.message().len() < 300);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! What a request of a sequence must tell of itself; and `Next`, `NextMany` and `Current`. `floors.rs` has the others. A request
+//! is a message of the public API, and so is its answer.
+
+use bytes::Bytes;
+use prost::Message;
+use tokio::time::Instant;
+
+use super::{
+    forward::{Forwarded, Lost},
+    keys::{Keys, WaitingKeys, add_late, heap_bytes, key_of, late, message_id},
+    leader_search::{Attempt, NoAnswer},
+    refused::{
+        check_count, check_count_of, check_id, check_kind, failed, many_ranges, refused,
+        within_count_max,
+    },
+};
+use crate::{
+    allocator::{NextError, Term, WAITING_KEY_BYTES},
+    node::{Config, members::KnownRoute, services::Leader, settings::COUNT_MAX_MAX},
+    proto::{
+        Operation, Refusal, refusal,
+        v1::{
+            CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest,
+            NextResponse, Route,
+        },
+    },
+    sequence::{MessageId, Namespace, NamespaceId},
+};
+
+/// A message that is answered out of the sequences of one namespace.
+pub trait SequenceRequest: Operation {
+    /// Checks all of it that depends neither on settings nor on the namespace. Returns what its caller calls it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for keys, counts, floors or a request id outside of their limits.
+    fn check(&self) -> Result<Option<MessageId>, Refusal>;
+
+    /// Checks the counts, if it has any, of which this node allows `most`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if a count is 0, or greater than `most`.
+    fn check_counts(&self, _most: u64) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// The namespace's name.
+    fn namespace(&self) -> &str;
+
+    /// The route that the caller knows.
+    fn known(&self) -> KnownRoute;
+
+    /// How many numbers it asks for. What asks for none is asked again if its answer is lost.
+    fn numbers(&self) -> u64;
+
+    /// How many keys it has.
+    fn keys(&self) -> usize {
+        1
+    }
+
+    /// What it costs the leader, in keys.
+    fn cost(&self) -> usize {
+        self.keys()
+    }
+
+    /// True if it takes no number and raises no floor.
+    fn only_reads(&self) -> bool {
+        false
+    }
+
+    /// True if it may be made of a namespace whose ids have this format.
+    fn fits_ids(&self, _format: &str) -> bool {
+        self.only_reads()
+    }
+
+    /// How many bytes it holds while it waits, with the copy that is forwarded; without what many keys hold that wait in a
+    /// term's memory.
+    fn bytes(&self) -> usize;
+
+    /// Answers it from a term's memory, on the `node` that leads. `id` is what its caller calls it. What many keys hold that
+    /// have to wait is reserved there.
+    ///
+    /// # Errors
+    /// What the request comes to otherwise.
+    fn answer(
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, here: &Leader,
+        deadline: Instant,
+    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+
+    /// What of it the leader has left to the next one, as its answer says. Nothing was done of that.
+    fn rest(&self, _answer: &Self::Answer) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Completes an answer with that to its rest, or with why there is none.
+    fn add_rest(&self, _answer: &mut Self::Answer, _rest: Result<Self::Answer, Refusal>) {}
+
+    /// How many numbers an answer that leaves a rest gives.
+    fn numbers_in(&self, _answer: &Self::Answer) -> u64 {
+        0
+    }
+
+    /// Where an answer tells the route.
+    fn route_in(answer: &mut Self::Answer) -> &mut Option<Route>;
+
+    /// How many numbers of each key are lost with its answer, or one of each if there are no counts. `None`: none, since what
+    /// was taken under a request id is given to whoever asks again.
+    fn counts_to_lose(&self) -> Option<Vec<u64>> {
+        None
+    }
+
+    /// The first number of each key in an answer, 0 for a key without any.
+    fn firsts(_answer: &Self::Answer) -> &[u64] {
+        &[]
+    }
+}
+
+/// What all messages have alike.
+macro_rules! of_namespace {
+    () => {
+        fn namespace(&self) -> &str {
+            &self.namespace
+        }
+
+        fn known(&self) -> KnownRoute {
+            KnownRoute { version: self.route_version, members_version: self.members_version }
+        }
+
+        fn route_in(answer: &mut Self::Answer) -> &mut Option<Route> {
+            &mut answer.route
+        }
+    };
+}
+pub(in crate::node) use of_namespace;
+
+/// How many numbers a message for one key asks for.
+fn count_of(message: &NextRequest) -> u64 {
+    message.count.unwrap_or(1)
+}
+
+impl SequenceRequest for NextRequest {
+    of_namespace!();
+
+    fn check(&self) -> Result<Option<MessageId>, Refusal> {
+        key_of(&self.key)?;
+        message_id(self.request_id.as_deref(), self.retry_window_ms, self.made_ms)
+    }
+
+    fn check_counts(&self, most: u64) -> Result<(), Refusal> {
+        check_count(count_of(self), most)
+    }
+
+    fn numbers(&self) -> u64 {
+        count_of(self)
+    }
+
+    fn bytes(&self) -> usize {
+        let id = bytes_of(self.request_id.as_deref());
+        let others = self.namespace.len() + heap_bytes(&self.key) + id;
+        2 * (size_of::<Self>() + others) + WAITING_KEY_BYTES
+    }
+
+    async fn answer(
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, here: &Leader,
+        deadline: Instant,
+    ) -> Attempt<NextResponse> {
+        let (key, count) = (key_of(&self.key)?, count_of(self));
+        check_kind(namespace, key)?;
+        check_id(namespace, id.is_some())?;
+        if id.is_none() {
+            check_count_of(namespace, &here.config, count)?;
+        }
+        let taken = match namespace.config.gapless {
+            false => term.next(namespace, key, count, deadline).await,
+            // Boxed, as is every way that is seldom gone.
+            true => Box::pin(term.next_gapless(namespace, key, count, id, deadline)).await,
+        };
+        let range = taken.map_err(|error| match error {
+            // The next leader knows.
+            NextError::Unknown if id.is_some() => NoAnswer::Unknown,
+            error => failed(error, namespace, term, count),
+        })?;
+        let (first, last, increment) = (range.first, range.last, range.increment);
+        Ok(NextResponse { first, last, increment, route: None })
+    }
+
+    fn counts_to_lose(&self) -> Option<Vec<u64>> {
+        self.request_id.is_none().then(|| vec![count_of(self)])
+    }
+
+    fn firsts(answer: &NextResponse) -> &[u64] {
+        std::slice::from_ref(&answer.first)
+    }
+}
+
+impl SequenceRequest for CurrentRequest {
+    of_namespace!();
+
+    fn numbers(&self) -> u64 {
+        0
+    }
+
+    fn check(&self) -> Result<Option<MessageId>, Refusal> {
+        key_of(&self.key).map(|_| None)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self) -> usize {
+        2 * (size_of::<Self>() + self.namespace.len() + heap_bytes(&self.key))
+    }
+
+    async fn answer(
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &Leader,
+        deadline: Instant,
+    ) -> Attempt<CurrentResponse> {
+        let key = key_of(&self.key)?;
+        check_kind(namespace, key)?;
+        let read = term.current(namespace, key, deadline).await;
+        let last = read.map_err(|error| failed(error, namespace, term, 0))?;
+        Ok(CurrentResponse { last, route: None })
+    }
+}
+
+/// The keys of a message that was checked.
+fn keys_of(message: &NextManyRequest) -> Keys<'_> {
+    Keys::of(&message.ids, &message.names)
+}
+
+impl SequenceRequest for NextManyRequest {
+    of_namespace!();
+
+    fn check(&self) -> Result<Option<MessageId>, Refusal> {
+        let keys = Keys::checked(&self.ids, &self.names)?.len();
+        let counted = self.counts.len();
+        if counted != 0 && counted != keys {
+            return Err(refusal!(
+                InvalidRequest,
+                "the message has {keys} keys and {counted} counts; give a count for each key, or none at \
+                 all for one number of each"
+            ));
+        }
+        message_id(self.request_id.as_deref(), self.retry_window_ms, self.made_ms)
+    }
+
+    fn check_counts(&self, most: u64) -> Result<(), Refusal> {
+        self.counts.iter().try_for_each(|&count| check_count(count, most))
+    }
+
+    fn numbers(&self) -> u64 {
+        match self.counts.is_empty() {
+            true => self.keys() as u64,
+            false => self.counts.iter().sum(),
+        }
+    }
+
+    fn keys(&self) -> usize {
+        keys_of(self).len()
+    }
+
+    fn bytes(&self) -> usize {
+        let (counts, id) = (size_of_val(&self.counts[..]), bytes_of(self.request_id.as_deref()));
+        let others = self.namespace.len() + keys_of(self).bytes() + id;
+        // The counts wait for the reply as well.
+        2 * (size_of::<Self>() + others + counts) + counts
+    }
+
+    async fn answer(
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, here: &Leader,
+        deadline: Instant,
+    ) -> Attempt<NextManyResponse> {
+        let all = keys_of(self);
+        // All are of one kind.
+        check_kind(namespace, all.at(0))?;
+        check_id(namespace, id.is_some())?;
+        if namespace.config.gapless {
+            return Box::pin(answer_gapless(self, id, term, namespace, here, deadline)).await;
+        }
+        let count = |place| self.counts.get(place).copied().unwrap_or(1);
+        let (given, refused) = within_count_max(&self.counts, namespace, &here.config);
+        let at = |place: usize| given.as_ref().map_or(place, |given| given[place]);
+        let keys = given.as_ref().map_or(all.len(), Vec::len);
+        let ask = |place| (all.at(at(place)), count(at(place)));
+        let mut waiting = WaitingKeys::new(&here.request_memory, all);
+        let may_wait = |keys| waiting.add(keys);
+        let taken = term.next_many(namespace, keys, ask, may_wait, deadline).await;
+        let failed = |error| failed(error, namespace, term, self.numbers());
+        let taken = taken.map_err(|error| error.no_answer(failed))?;
+        Ok(many_ranges(namespace, taken, all.len(), at, refused))
+    }
+
+    #[inline]
+    fn rest(&self, answer: &NextManyResponse) -> Option<NextManyRequest> {
+        match answer.refused.is_empty() {
+            true => None,
+            false => late(self, answer),
+        }
+    }
+
+    fn add_rest(&self, answer: &mut NextManyResponse, rest: Result<NextManyResponse, Refusal>) {
+        add_late(answer, rest);
+    }
+
+    fn numbers_in(&self, answer: &NextManyResponse) -> u64 {
+        numbers_of(&answer.firsts, &self.counts)
+    }
+
+    fn counts_to_lose(&self) -> Option<Vec<u64>> {
+        self.request_id.is_none().then(|| self.counts.clone())
+    }
+
+    fn firsts(answer: &NextManyResponse) -> &[u64] {
+        &answer.firsts
+    }
+}
+
+/// A request as it is forwarded to the leader, which is to compare the `namespace` with its own. `caller` names the address of a
+/// client.
+pub(super) fn forwarded<Q: SequenceRequest>(
+    request: &Q, namespace: Option<NamespaceId>, caller: Option<u64>,
+) -> Forwarded {
+    let message = request.encode_to_vec().into();
+    let lost = Lost { counts: request.counts_to_lose(), numbers_of: numbers_of_answer::<Q> };
+    Forwarded { method: Q::METHOD, message, namespace, caller, lost }
+}
+
+fn numbers_of_answer<Q: SequenceRequest>(answer: &Bytes, counts: &[u64]) -> u64 {
+    // One that cannot be read says nothing.
+    Q::Answer::decode(answer.clone()).map_or(0, |answer| numbers_of(Q::firsts(&answer), counts))
+}
+
+/// How many numbers the keys have together whose first numbers are `firsts`, 0 for a key without any. Each has as many as
+/// `counts` says at its place, or one if there are no counts.
+fn numbers_of(firsts: &[u64], counts: &[u64]) -> u64 {
+    let given = firsts.iter().enumerate().filter(|(_, first)| **first > 0);
+    given.map(|(place, _)| counts.get(place).copied().unwrap_or(1)).sum()
+}
+
+/// As [`SequenceRequest::answer`], of a gapless namespace. The entry that takes the numbers refuses counts that are too
+/// large, unless an earlier try took them.
+async fn answer_gapless(
+    message: &NextManyRequest, id: Option<&MessageId>, term: &Term, namespace: &Namespace,
+    here: &Leader, deadline: Instant,
+) -> Attempt<NextManyResponse> {
+    let all = keys_of(message);
+    let ask = |place| (all.at(place), message.counts.get(place).copied().unwrap_or(1));
+    let why = |place| check_count_of(namespace, &here.config, ask(place).1).err();
+    match term.next_many_gapless(namespace, all.len(), ask, id, deadline).await {
+        Ok(taken) => {
+            let (now, before): (Vec<usize>, Vec<usize>) =
+                taken.too_large.iter().partition(|place| why(**place).is_some());
+            let mut too_large = Vec::new();
+            for places in [before, now].into_iter().filter(|places| !places.is_empty()) {
+                let why = why(places[0]).unwrap_or_else(left_out);
+                too_large.push(refused(places, why));
+            }
+            Ok(many_ranges(namespace, taken, all.len(), |place| place, too_large))
+        }
+        Err(NextError::Unknown) if id.is_some() => Err(NoAnswer::Unknown),
+        Err(error) => Err(failed(error, namespace, term, message.numbers())),
+    }
+}
+
+/// Why a key gets nothing although its count is allowed by now.
+fn left_out() -> Refusal {
+    refusal!(
+        CountTooLarge,
+        "the try that took the numbers left the key out, because its count was above count_max then; ask for this key with \
+         another request id"
+    )
+}
+
+/// The most numbers of a key that a request may ask this node for. What was taken under an id is answered with it whatever the
+/// limit is now: the entry that takes the numbers checks that.
+pub(in crate::node) fn count_max(has_id: bool, config: &Config) -> u64 {
+    if has_id { COUNT_MAX_MAX } else { config.count_max }
+}
+
+fn bytes_of(request_id: Option<&[u8]>) -> usize {
+    request_id.map_or(0, <[u8]>::len)
+}

@@ -1,0 +1,367 @@
+//! Where leases of worker ids are asked for: one task proposes what callers ask. Asks that arrive while an entry is
+//! under way are collected into the next one.
+//!
+//! Invariant: an answer is what the caller's own entry did. Nothing is answered from the table, which is read only to
+//! choose a worker id that is free.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::ids_time::IdsTime;
+use crate::{
+    consensus::{Group, TermLease},
+    metrics::Metrics,
+    proto::Refusal,
+    sequence::{
+        AHEAD_MAX_MS, Command, NamespaceId, Outcome, WorkerAct, WorkerAnswer, WorkerAsk,
+        WorkerRecord,
+    },
+    storage::read_workers,
+};
+
+/// How far a lease reaches above the leader's time, in milliseconds. So long a worker id is not free after its holder
+/// is gone, and so long a holder goes on while no leader answers.
+pub const AHEAD_MS: u64 = 10_000;
+const _: () = assert!(AHEAD_MS <= AHEAD_MAX_MS);
+
+/// An entry has so many asks at most: some 100 KB, and 500 KB with the longest names of holders.
+const ENTRY_ASKS_MAX: usize = 4_096;
+
+/// Who leases worker 0 of a namespace whose ids have a date.
+const DATE_HOLDER: &str = "date";
+
+/// Takes asks for worker ids.
+pub struct WorkerDesk {
+    calls: mpsc::UnboundedSender<Call>,
+}
+
+/// What a caller wants.
+#[derive(Debug)]
+pub enum Wanted {
+    /// A lease of any worker id that is free.
+    Lease {
+        /// Who asks.
+        holder: String,
+        /// How many worker ids the namespace has.
+        workers: u32,
+        /// Whether the holder has one already: then half of them stay free.
+        is_further: bool,
+    },
+    /// A later ceiling.
+    Renew {
+        /// The worker id.
+        worker: u32,
+        /// The lease's token.
+        token: u64,
+    },
+    /// A time that no later answer lies below: the record of worker 0 of a namespace whose format has no worker.
+    Date {
+        /// Milliseconds since 1970.
+        from_ms: u64,
+    },
+    /// To give a worker id back.
+    Release {
+        /// The worker id.
+        worker: u32,
+        /// The lease's token.
+        token: u64,
+        /// The greatest time that was used.
+        used_ms: u64,
+    },
+    /// To end a lease that reaches too far ahead.
+    TakeBack {
+        /// The worker id.
+        worker: u32,
+        /// The lease's ceiling.
+        ceiling_ms: u64,
+        /// Where it is to end.
+        to_ms: u64,
+    },
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Served {
+    /// The caller's entry did this to this worker id.
+    Done(u32, WorkerAnswer),
+    /// No worker id is free. The first one may be in so many milliseconds.
+    NoneFree {
+        /// From 1 on.
+        in_ms: u64,
+    },
+    /// A further worker id is not leased: too few are free.
+    NoneToSpare,
+    /// It was not proposed, or the outcome is not known. Asking again is safe: a lease that nobody was told of is nobody's.
+    Unknown,
+    /// The table cannot be read. The text says why.
+    Unreadable(String),
+    /// The leader's clock is not believed.
+    Refused(Refusal),
+}
+
+/// What a caller wants in a term, and where it waits.
+struct Call {
+    lease: Arc<TermLease>,
+    namespace: NamespaceId,
+    wanted: Wanted,
+    reply: oneshot::Sender<Served>,
+}
+
+impl WorkerDesk {
+    /// Opens the desk. Its task ends with it.
+    pub fn open(group: Arc<Group>, time: IdsTime, metrics: Arc<Metrics>) -> Self {
+        let (calls, receiver) = mpsc::unbounded_channel();
+        let tasks = group.tasks().clone();
+        let clerk = Clerk { group, time, metrics };
+        tasks.spawn("worker ids", clerk.run(receiver));
+        WorkerDesk { calls }
+    }
+
+    /// Has what a caller wants done in the term of `lease`.
+    pub async fn ask(
+        &self, lease: &Arc<TermLease>, namespace: NamespaceId, wanted: Wanted,
+    ) -> Served {
+        let (reply, answer) = oneshot::channel();
+        let call = Call { lease: lease.clone(), namespace, wanted, reply };
+        match self.calls.send(call) {
+            // The task drops a call when the node stops.
+            Ok(()) => answer.await.unwrap_or(Served::Unknown),
+            Err(_) => Served::Unknown,
+        }
+    }
+}
+
+/// Does what is asked at the desk.
+struct Clerk {
+    group: Arc<Group>,
+    time: IdsTime,
+    metrics: Arc<Metrics>,
+}
+
+/// Asks that are proposed together.
+#[derive(Default)]
+struct Entry {
+    asks: Vec<WorkerAsk>,
+    /// Where the caller of each ask waits.
+    replies: Vec<oneshot::Sender<Served>>,
+}
+
+impl Entry {
+    fn add(&mut self, ask: WorkerAsk, reply: oneshot::Sender<Served>) {
+        self.asks.push(ask);
+        self.replies.push(reply);
+    }
+
+    /// The worker ids of a namespace that are asked for.
+    fn busy(&self, namespace: NamespaceId) -> BTreeSet<u32> {
+        let asks = self.asks.iter().filter(|ask| ask.namespace == namespace);
+        asks.map(|ask| ask.worker).collect()
+    }
+}
+
+impl Clerk {
+    async fn run(self, mut calls: mpsc::UnboundedReceiver<Call>) {
+        while let Some(first) = calls.recv().await {
+            let mut waiting = vec![first];
+            while waiting.len() < ENTRY_ASKS_MAX
+                && let Ok(call) = calls.try_recv()
+            {
+                waiting.push(call);
+            }
+            self.serve(waiting).await;
+        }
+    }
+
+    /// Serves the calls of the latest term. Those of earlier terms, and of callers that have gone, are dropped.
+    async fn serve(&self, calls: Vec<Call>) {
+        let Some(lease) = (calls.iter().map(|call| &call.lease)).max_by_key(|lease| lease.term())
+        else {
+            return;
+        };
+        let lease = lease.clone();
+        let in_term = |call: &Call| call.lease.term() == lease.term() && !call.reply.is_closed();
+        let calls: Vec<Call> = calls.into_iter().filter(in_term).collect();
+        let now_ms = match self.time.now_ms(lease.term()) {
+            Ok(now_ms) => now_ms,
+            Err(why) => return refuse(calls, &why),
+        };
+        let Entry { asks, replies } = self.entry_of(calls, now_ms).await;
+        if asks.is_empty() {
+            return;
+        }
+        let workers: Vec<u32> = asks.iter().map(|ask| ask.worker).collect();
+        let command = Command::Workers { asks, now_ms };
+        let proposed = tokio::select! {
+            biased;
+            proposed = self.group.propose(lease.term(), command) => proposed,
+            // A leader that is cut off would wait, and keep the calls of its next term waiting.
+            () = lease.wait_until(TermLease::is_void) => return,
+        };
+        match proposed {
+            Ok(Outcome::Workers(answers)) => {
+                debug_assert_eq!(answers.len(), replies.len(), "every ask has an answer");
+                self.metrics.worker_entries.inc();
+                for ((reply, worker), answer) in replies.into_iter().zip(workers).zip(answers) {
+                    // The caller may have gone. Nobody uses its lease then.
+                    let _ = reply.send(Served::Done(worker, answer));
+                }
+            }
+            // The callers see that nobody answers, and look for the leader.
+            Ok(outcome) => {
+                tracing::error!(?outcome, "worker ids: not the outcome of such an entry")
+            }
+            Err(error) => tracing::info!(%error, "an entry for worker ids"),
+        }
+    }
+
+    /// The entry that does what is wanted. Renewals and releases come first, so that nobody is given what they name.
+    async fn entry_of(&self, calls: Vec<Call>, now_ms: u64) -> Entry {
+        let up_to_ms = now_ms.saturating_add(AHEAD_MS);
+        let (mut entry, mut leases) = (Entry::default(), BTreeMap::new());
+        for call in calls {
+            let (worker, act) = match call.wanted {
+                Wanted::Lease { holder, workers, is_further } => {
+                    let of_namespace = leases.entry((call.namespace, workers));
+                    let of_namespace: &mut Vec<_> = of_namespace.or_default();
+                    of_namespace.push((holder, is_further, call.reply));
+                    continue;
+                }
+                Wanted::Renew { worker, token } => (worker, WorkerAct::Renew { token, up_to_ms }),
+                Wanted::Date { from_ms } => {
+                    let holder = DATE_HOLDER.to_owned();
+                    let up_to_ms = from_ms;
+                    (0, WorkerAct::Lease { holder, up_to_ms })
+                }
+                Wanted::Release { worker, token, used_ms } => {
+                    (worker, WorkerAct::Release { token, used_ms })
+                }
+                Wanted::TakeBack { worker, ceiling_ms, to_ms } => {
+                    (worker, WorkerAct::TakeBack { ceiling_ms, to_ms })
+                }
+            };
+            let namespace = call.namespace;
+            let ask = WorkerAsk { namespace, worker, act };
+            entry.add(ask, call.reply);
+        }
+        for ((namespace, workers), leases) in leases {
+            let mut free = match read_workers(self.group.view(), namespace).await {
+                Ok(last) => FreeWorkers::new(workers, &last, &entry.busy(namespace), now_ms),
+                Err(error) => {
+                    for (_, _, reply) in leases {
+                        // The caller may have gone.
+                        let _ = reply.send(Served::Unreadable(error.to_string()));
+                    }
+                    continue;
+                }
+            };
+            for (holder, is_further, reply) in leases {
+                if is_further && !free.has_to_spare() {
+                    // As above.
+                    let _ = reply.send(Served::NoneToSpare);
+                    continue;
+                }
+                match free.choose(&holder) {
+                    Ok(worker) => {
+                        let act = WorkerAct::Lease { holder, up_to_ms };
+                        let ask = WorkerAsk { namespace, worker, act };
+                        entry.add(ask, reply);
+                    }
+                    Err(until_ms) => {
+                        let until_ms = until_ms.unwrap_or(up_to_ms);
+                        let in_ms = until_ms.saturating_sub(now_ms).saturating_add(1);
+                        // As above.
+                        let _ = reply.send(Served::NoneFree { in_ms });
+                    }
+                }
+            }
+        }
+        entry
+    }
+}
+
+/// Tells all callers why nothing is done.
+fn refuse(calls: Vec<Call>, why: &Refusal) {
+    for call in calls {
+        // The caller may have gone.
+        let _ = call.reply.send(Served::Refused(why.clone()));
+    }
+}
+
+// Which worker id a new lease gets.
+
+/// The ceiling of the last lease of a worker id, if there was one, and the worker id.
+type Place = (Option<u64>, u32);
+
+/// The worker ids of a namespace that are free, as one log entry gives them away.
+pub struct FreeWorkers {
+    /// How many worker ids the namespace has.
+    workers: u32,
+    /// In the order in which they are given away.
+    free: BTreeSet<Place>,
+    /// Those that were leased before, by their last holder.
+    by_holder: BTreeMap<String, BTreeSet<Place>>,
+    /// The least ceiling of the others.
+    held_until_ms: Option<u64>,
+}
+
+impl FreeWorkers {
+    /// Those of the worker ids from 0 up to `workers` that are free at `now_ms`, but for the `busy` ones. `last` has the last
+    /// lease of each.
+    pub fn new(
+        workers: u32, last: &BTreeMap<u32, WorkerRecord>, busy: &BTreeSet<u32>, now_ms: u64,
+    ) -> Self {
+        let mut found = FreeWorkers {
+            workers,
+            free: BTreeSet::new(),
+            by_holder: BTreeMap::new(),
+            held_until_ms: None,
+        };
+        for worker in (0..workers).filter(|worker| !busy.contains(worker)) {
+            match last.get(&worker) {
+                None => drop(found.free.insert((None, worker))),
+                Some(lease) if lease.is_free(now_ms) => {
+                    let place = (Some(lease.ceiling_ms), worker);
+                    found.free.insert(place);
+                    let of_holder = found.by_holder.entry(lease.holder.clone());
+                    of_holder.or_default().insert(place);
+                }
+                Some(lease) => {
+                    let until_ms = found.held_until_ms.unwrap_or(u64::MAX);
+                    found.held_until_ms = Some(until_ms.min(lease.ceiling_ms));
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether a holder that has a worker id may have a further one: half of them stay free, for holders that have none.
+    pub fn has_to_spare(&self) -> bool {
+        2 * self.free.len() > self.workers as usize
+    }
+
+    /// Gives a worker id away: the one that this holder had last, or one that was never leased, or whose last lease ended
+    /// first.
+    ///
+    /// # Errors
+    /// The least ceiling of those that are held, if none is free and it is known.
+    pub fn choose(&mut self, holder: &str) -> Result<u32, Option<u64>> {
+        let own = self.by_holder.get_mut(holder).and_then(|own| {
+            // Others may have got them meanwhile.
+            while let Some(place) = own.pop_last() {
+                if self.free.remove(&place) {
+                    return Some(place);
+                }
+            }
+            None
+        });
+        let chosen = own.or_else(|| self.free.pop_first());
+        chosen.map(|(_, worker)| worker).ok_or(self.held_until_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests;

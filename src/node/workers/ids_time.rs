@@ -1,0 +1,338 @@
+//! The time by which this node leases worker ids and makes ids of keys when it leads, and which it tells to makers of
+//! ids: the wall clock's, without its jumps, and only if the clocks of a majority agree.
+//!
+//! No promise rests on it: it decides when a worker id is free again, and which times are in ids. But what is logged
+//! once is not taken back: a leader that believed a clock that is wrong by years would spoil ids for as long.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use ratchet_ids::{DateTime, Observed, Offset, SteadyTime};
+
+use crate::{
+    clock::{Clock, Instant},
+    consensus::{ClockDistance, Group},
+    metrics::Metrics,
+    planted_bugs::{Bug, is_planted},
+    proto::{Refusal, refusal},
+    sequence::NodeId,
+};
+
+/// What is known of the voters' clocks.
+pub trait Witnesses: Send + Sync {
+    /// As [`Group::clock_distance`].
+    fn distance(&self, time_ms: u64, now: Instant, own_ms: u64) -> Option<ClockDistance>;
+    /// True if this node is the only voter: nobody else can say what time it is.
+    fn are_none(&self) -> bool;
+}
+
+impl Witnesses for Group {
+    fn distance(&self, time_ms: u64, now: Instant, own_ms: u64) -> Option<ClockDistance> {
+        self.clock_distance(time_ms, now, own_ms)
+    }
+
+    fn are_none(&self) -> bool {
+        self.is_sole_voter()
+    }
+}
+
+/// The time of ids. Clones show the same.
+#[derive(Clone)]
+pub struct IdsTime {
+    node: NodeId,
+    clock: Arc<dyn Clock>,
+    witnesses: Arc<dyn Witnesses>,
+    apart_max_ms: u64,
+    state: Arc<Mutex<State>>,
+    metrics: Arc<Metrics>,
+}
+
+struct State {
+    time: BelievedTime,
+    /// What was last said of the wall clock, and in which term.
+    said: Option<(u64, Said)>,
+}
+
+/// What is said of a leader's wall clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Agreed,
+    RunsOn,
+    Doubted,
+}
+
+impl IdsTime {
+    /// The time that `clock` shows on `node`, believed as far as `witnesses` agree within `apart_max_ms`.
+    pub fn new(
+        node: NodeId, clock: Arc<dyn Clock>, witnesses: Arc<dyn Witnesses>, apart_max_ms: u64,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let time = BelievedTime::new(readings(&*clock));
+        let state = Arc::new(Mutex::new(State { time, said: None }));
+        IdsTime { node, clock, witnesses, apart_max_ms, state, metrics }
+    }
+
+    /// Milliseconds since 1970, for what this node logs and answers as leader of `term`.
+    ///
+    /// # Errors
+    /// UNAVAILABLE with the reason CLOCK_DOUBTED if a majority's clocks do not agree: nothing may be made of this node's time.
+    pub fn now_ms(&self, term: u64) -> Result<u64, Refusal> {
+        match self.look(term) {
+            Belief::Agreed { time_ms, .. } | Belief::RunsOn { time_ms, .. } => Ok(time_ms),
+            Belief::Doubted(doubt) => {
+                self.metrics.clock_refusals.inc();
+                Err(self.refusal(doubt))
+            }
+        }
+    }
+
+    /// Whether the time of this node, which leads `term`, is believed.
+    pub fn look(&self, term: u64) -> Belief {
+        let mut state = self.state.lock();
+        let (now, at) = (readings(&*self.clock), self.clock.now());
+        let distance = |time_ms| self.witnesses.distance(time_ms, at, now.wall_ms);
+        let belief = state.time.lead(term, now, self.apart_max_ms, distance);
+        if let Belief::Agreed { observed, .. } = belief {
+            self.note(observed, "the wall clock");
+        }
+        self.say(&mut state, term, belief, now.wall_ms);
+        belief
+    }
+
+    /// Milliseconds since 1970, for answers that tell the time beside what was done. Nothing is logged that is made of it.
+    pub fn shown_ms(&self) -> u64 {
+        self.state.lock().time.shown_ms(self.clock.now().as_nanos())
+    }
+
+    /// Looks at the wall clock of a node that does not lead.
+    pub fn follow(&self) {
+        let mut state = self.state.lock();
+        let observed = state.time.follow(readings(&*self.clock));
+        if state.said.take().is_some() {
+            self.metrics.clock_doubted.set(0);
+        }
+        self.note(observed, "the wall clock");
+    }
+
+    /// Another node, which leads, has told its time. This node goes on from there if it leads later.
+    pub fn told(&self, leader_ms: u64) {
+        let now = self.clock.now().as_nanos();
+        self.note(self.state.lock().time.told(now, leader_ms), "the leader's clock");
+    }
+
+    fn refusal(&self, doubt: ClockDoubt) -> Refusal {
+        let node = self.node;
+        refusal!(
+            ClockDoubted,
+            "node {node} leads, and makes no ids of a time, because its wall clock is not believed: {doubt}; set the clock \
+                 of its machine, or have another node lead: ratchet transfer"
+        )
+    }
+
+    fn note(&self, observed: Observed, after: &'static str) {
+        if let Observed::Followed { step_ms } = observed {
+            self.metrics.clock_steps.inc();
+            tracing::warn!(
+                step_ms,
+                after,
+                "the time of ids follows a clock that differs; check the machines' clocks"
+            );
+        }
+    }
+
+    /// Logs what has changed since it was last said.
+    fn say(&self, state: &mut State, term: u64, belief: Belief, wall_ms: u64) {
+        let now = match belief {
+            Belief::Agreed { .. } => Said::Agreed,
+            Belief::RunsOn { .. } => Said::RunsOn,
+            Belief::Doubted(_) => Said::Doubted,
+        };
+        let before = state.said.replace((term, now));
+        if before == Some((term, now)) {
+            return;
+        }
+        self.metrics.clock_doubted.set(i64::from(now != Said::Agreed));
+        match belief {
+            Belief::Agreed { .. } if self.witnesses.are_none() => tracing::info!(
+                shows = %DateTime::new(wall_ms, Offset::default()),
+                "this node is the only voter: ids of a time go by its own wall clock, whatever it shows"
+            ),
+            Belief::Agreed { .. } if before.is_some_and(|(_, said)| said != Said::Agreed) => {
+                tracing::info!(
+                    "a majority's clocks agree with this node's wall clock: it is believed"
+                );
+            }
+            Belief::Agreed { .. } => {}
+            Belief::RunsOn { doubt, .. } => tracing::error!(
+                "this node's wall clock is not believed: {doubt}; the time of ids goes on without it. Set the clock of its machine"
+            ),
+            Belief::Doubted(doubt) => tracing::error!(
+                "this node leads, and makes no ids of a time, because its wall clock is not believed: {doubt}. Set the clock of \
+                 its machine, or have another node lead"
+            ),
+        }
+    }
+}
+
+fn readings(clock: &dyn Clock) -> Readings {
+    Readings { mono_ns: clock.now().as_nanos(), wall_ms: clock.wall_ms() }
+}
+
+// Which time a leader believes, for ids of a time.
+//
+// A node begins to lead with what its wall clock shows, and only if the clocks of a majority agree. From then on the
+// time runs on by the clock that never jumps. It follows the wall clock only while a majority agrees with what that
+// shows.
+//
+// Invariant: a time that is answered in a term lay within the bound of a majority's clocks when it was first answered.
+// Later ones run on from it, or follow a wall clock with which a majority agrees.
+
+/// For so long a majority's agreement need not be looked for again, while the wall clock does not jump.
+const FRESH_NS: u64 = 100_000_000;
+/// What counts as a jump of the wall clock.
+const JUMP_MS: u64 = 1_000;
+
+/// The time of ids, and the term in which it is believed.
+pub struct BelievedTime {
+    time: SteadyTime,
+    term: Option<u64>,
+    /// The last readings with which a majority agreed.
+    agreed: Option<Readings>,
+}
+
+/// What the clocks of a node show at a moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Readings {
+    /// The clock that never jumps.
+    pub mono_ns: u64,
+    /// The wall clock, in milliseconds since 1970.
+    pub wall_ms: u64,
+}
+
+/// Whether a node's time is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Belief {
+    /// A majority agrees with its wall clock.
+    Agreed {
+        /// The time, in milliseconds since 1970.
+        time_ms: u64,
+        /// What the look at the clock showed.
+        observed: Observed,
+    },
+    /// It does not, but it agrees with the time that was believed before, which runs on.
+    RunsOn {
+        /// The time, in milliseconds since 1970.
+        time_ms: u64,
+        /// What is wrong with the wall clock.
+        doubt: ClockDoubt,
+    },
+    /// It does not agree. There is no time for ids.
+    Doubted(ClockDoubt),
+}
+
+/// Why a wall clock is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockDoubt {
+    /// What it shows, in milliseconds since 1970.
+    pub wall_ms: u64,
+    /// The distance within which a majority's clocks lie. `None`: they are not known.
+    pub distance: Option<ClockDistance>,
+    /// What it may be.
+    pub apart_max_ms: u64,
+}
+
+impl fmt::Display for ClockDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shows = DateTime::new(self.wall_ms, Offset::default());
+        let Some(ClockDistance { ms, is_ahead }) = self.distance else {
+            return write!(
+                f,
+                "it shows {shows}, and what a majority's clocks show is not known yet"
+            );
+        };
+        let way = if is_ahead { "ahead of" } else { "behind" };
+        write!(
+            f,
+            "it shows {shows}, which is {}.{:03} s {way} what a majority's clocks show (clock_apart_max_ms is {})",
+            ms / 1_000,
+            ms % 1_000,
+            self.apart_max_ms
+        )
+    }
+}
+
+impl BelievedTime {
+    /// A time that is not believed in any term yet.
+    pub fn new(now: Readings) -> Self {
+        BelievedTime { time: SteadyTime::new(now.mono_ns, now.wall_ms), term: None, agreed: None }
+    }
+
+    /// The time, believed or not.
+    pub fn shown_ms(&self, mono_ns: u64) -> u64 {
+        self.time.now_ms(mono_ns)
+    }
+
+    /// A node that does not lead looks at its wall clock: it may lead next.
+    pub fn follow(&mut self, now: Readings) -> Observed {
+        self.time.observe(now.mono_ns, now.wall_ms)
+    }
+
+    /// Another node, which leads, has told its time.
+    pub fn told(&mut self, mono_ns: u64, leader_ms: u64) -> Observed {
+        self.time.told(mono_ns, leader_ms)
+    }
+
+    /// The time of the leader of `term`. `distance` tells how far a time lies from a majority's clocks at this moment, and
+    /// `apart_max_ms` how far it may.
+    pub fn lead(
+        &mut self, term: u64, now: Readings, apart_max_ms: u64,
+        distance: impl Fn(u64) -> Option<ClockDistance>,
+    ) -> Belief {
+        let agrees = |distance: Option<ClockDistance>| {
+            distance.is_some_and(|distance| distance.ms <= apart_max_ms)
+                || is_planted(Bug::ClockBelievedAtStart)
+        };
+        if self.term == Some(term) && self.is_fresh(now) {
+            return self.agreed(now);
+        }
+        let of_wall = distance(now.wall_ms);
+        if agrees(of_wall) {
+            self.agreed = Some(now);
+            let begins = self.term.replace(term) != Some(term);
+            let before_ms = self.time.now_ms(now.mono_ns);
+            if begins && !agrees(distance(before_ms)) {
+                // What it came from was believed in no term, or in another one.
+                self.time = SteadyTime::new(now.mono_ns, now.wall_ms);
+                let step_ms = ClockDistance::of(now.wall_ms, before_ms).signed_ms();
+                let observed = Observed::Followed { step_ms };
+                return Belief::Agreed { time_ms: now.wall_ms, observed };
+            }
+            return self.agreed(now);
+        }
+        self.agreed = None;
+        let doubt = ClockDoubt { wall_ms: now.wall_ms, distance: of_wall, apart_max_ms };
+        let time_ms = self.time.now_ms(now.mono_ns);
+        if self.term == Some(term) && agrees(distance(time_ms)) {
+            return Belief::RunsOn { time_ms, doubt };
+        }
+        self.term = None;
+        Belief::Doubted(doubt)
+    }
+
+    /// True if a majority agreed a moment ago, and the wall clock has not jumped since.
+    fn is_fresh(&self, now: Readings) -> bool {
+        self.agreed.is_some_and(|agreed| {
+            let elapsed_ns = now.mono_ns.saturating_sub(agreed.mono_ns);
+            let due_ms = agreed.wall_ms.saturating_add(elapsed_ns / 1_000_000);
+            elapsed_ns < FRESH_NS && due_ms.abs_diff(now.wall_ms) <= JUMP_MS
+        })
+    }
+
+    fn agreed(&mut self, now: Readings) -> Belief {
+        let observed = self.time.observe(now.mono_ns, now.wall_ms);
+        Belief::Agreed { time_ms: self.time.now_ms(now.mono_ns), observed }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! A table in memory, for tests of what commands do.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    convert::Infallible,
+};
+
+use crate::sequence::{
+    Bump, ClusterId, Command, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable,
+    NamespaceTotals, Outcome, PartId, Place, QueuedId, Remembered, RequestBook, RequestId,
+    RequestTable, SectionId, SectionRecord, Table, Tombstone, Trim, WorkerRecord, WorkerTable,
+    apply,
+};
+
+/// A table in memory.
+#[derive(Default)]
+pub struct MemoryTable {
+    pub ledger: Ledger,
+    pub sections: HashMap<SectionId, SectionRecord>,
+    pub namespaces: BTreeMap<NamespaceId, Namespace>,
+    pub days: BTreeMap<(NamespaceId, u32), DayBooks>,
+    pub totals: BTreeMap<NamespaceId, NamespaceTotals>,
+    pub tombstones: BTreeMap<String, Tombstone>,
+    pub next_id: Option<NamespaceId>,
+    pub cluster_id: Option<ClusterId>,
+    pub book: RequestBook,
+    pub places: BTreeMap<Place, QueuedId>,
+    pub ids: BTreeMap<(NamespaceId, RequestId, u32), Remembered>,
+    pub workers: BTreeMap<(NamespaceId, u32), WorkerRecord>,
+    pub skipped: u64,
+}
+
+/// A command that was proposed at no known time.
+pub fn bumps(bumps: Vec<Bump>) -> Command {
+    Command::Bump { bumps, lost: vec![], now_ms: 0 }
+}
+
+/// As [`bumps`].
+pub fn trims(trims: Vec<Trim>) -> Command {
+    Command::Trim { trims, now_ms: 0 }
+}
+
+/// As [`bumps`].
+pub fn settles(sections: Vec<SectionId>) -> Command {
+    Command::Settle { sections, now_ms: 0 }
+}
+
+/// As [`bumps`].
+pub fn releases(released: Vec<Trim>) -> Command {
+    Command::Release { released, now_ms: 0 }
+}
+
+/// Applies a command of `term`.
+pub fn run(table: &mut MemoryTable, term: u64, command: Command) -> Outcome {
+    let Ok(outcome) = apply(table, term, &command);
+    outcome
+}
+
+impl Table for MemoryTable {
+    fn ledger(&self) -> Result<Ledger, Infallible> {
+        Ok(self.ledger)
+    }
+    fn put_ledger(&mut self, ledger: Ledger) {
+        self.ledger = ledger;
+    }
+    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Infallible> {
+        let record = self.sections.get(id).copied().unwrap_or_default();
+        // Nothing may depend on the floor of an older record.
+        let floor = match record.lift < lift {
+            true => record.max_seq,
+            false => record.floor,
+        };
+        Ok(SectionRecord { floor, ..record })
+    }
+    fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
+        self.sections.insert(id.clone(), record);
+    }
+    fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Infallible> {
+        Ok(self.days.get(&(id, day)).copied())
+    }
+    fn note_skipped(&mut self, numbers: u64) {
+        self.skipped += numbers;
+    }
+    fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks) {
+        self.days.insert((id, day), books);
+    }
+    fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Infallible> {
+        Ok(self.days.keys().filter(|of| of.0 == id).map(|of| of.1).collect())
+    }
+    fn remove_day_books(&mut self, id: NamespaceId, day: u32) {
+        self.days.remove(&(id, day));
+    }
+}
+
+impl NamespaceTable for MemoryTable {
+    type Error = Infallible;
+
+    fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
+        self.namespaces.get(&id)
+    }
+    fn namespace_named(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.values().find(|n| n.config.name == name)
+    }
+    fn namespace_count(&self) -> usize {
+        self.namespaces.len()
+    }
+    fn put_namespace(&mut self, namespace: Namespace) {
+        self.namespaces.insert(namespace.id, namespace);
+    }
+    fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), Infallible> {
+        self.sections.retain(|section, _| section.namespace != id);
+        self.days.retain(|of, _| of.0 != id);
+        self.workers.retain(|of, _| of.0 != id);
+        self.totals.remove(&id);
+        self.namespaces.remove(&id);
+        Ok(())
+    }
+    fn next_namespace_id(&self) -> Result<Option<NamespaceId>, Infallible> {
+        Ok(self.next_id)
+    }
+    fn put_next_namespace_id(&mut self, id: NamespaceId) {
+        self.next_id = Some(id);
+    }
+    fn cluster_id(&self) -> Result<Option<ClusterId>, Infallible> {
+        Ok(self.cluster_id)
+    }
+    fn put_cluster_id(&mut self, id: ClusterId) {
+        self.cluster_id = Some(id);
+    }
+    fn totals(&mut self, id: NamespaceId) -> Result<&mut NamespaceTotals, Infallible> {
+        Ok(self.totals.entry(id).or_default())
+    }
+    fn tombstone(&self, name: &str) -> Result<Option<Tombstone>, Infallible> {
+        Ok(self.tombstones.get(name).copied())
+    }
+    fn put_tombstone(&mut self, name: &str, tombstone: Option<Tombstone>) {
+        match tombstone {
+            Some(tombstone) => self.tombstones.insert(name.to_owned(), tombstone),
+            None => self.tombstones.remove(name),
+        };
+    }
+}
+
+impl WorkerTable for MemoryTable {
+    fn worker(&self, id: NamespaceId, worker: u32) -> Result<Option<WorkerRecord>, Infallible> {
+        Ok(self.workers.get(&(id, worker)).cloned())
+    }
+    fn put_worker(&mut self, id: NamespaceId, worker: u32, record: WorkerRecord) {
+        self.workers.insert((id, worker), record);
+    }
+}
+
+impl RequestTable for MemoryTable {
+    type ReadError = Infallible;
+
+    fn request_book(&self) -> Result<RequestBook, Infallible> {
+        Ok(self.book)
+    }
+    fn put_request_book(&mut self, book: RequestBook) {
+        self.book = book;
+    }
+    fn remembered(
+        &self, namespace: NamespaceId, id: &PartId,
+    ) -> Result<Option<Remembered>, Infallible> {
+        Ok(self.ids.get(&(namespace, id.request.clone(), id.part)).cloned())
+    }
+    fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, Infallible> {
+        Ok(self.places.get(&place).cloned())
+    }
+    fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered) {
+        let id = (queued.namespace, queued.id.request.clone(), queued.id.part);
+        self.ids.insert(id, remembered);
+        self.places.insert(place, queued);
+    }
+    fn forget(&mut self, place: Place, queued: &QueuedId) {
+        self.ids.remove(&(queued.namespace, queued.id.request.clone(), queued.id.part));
+        self.places.remove(&place);
+    }
+}

@@ -1,0 +1,343 @@
+//! Connections whose other end is slow or silent: they are read and written in time, or end, and hold nothing
+//! meanwhile.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use hyper::{
+    rt::Executor,
+    server::conn::http1::{Builder, Parts},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{Instant, Sleep, sleep, sleep_until, timeout},
+};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::{
+    calls::{ANSWER, Answering, Calls, SHUTDOWN_TIME_MAX, Unsent, answered},
+    places::Place,
+};
+use crate::node::Caller;
+
+// A socket whose other end must read answers, and must send the head of a request in time once it has begun one. A
+// protocol waits for as long as the other end likes, and meanwhile asks nothing of the answer that it sends: what that
+// answer holds would be held, and a node could not stop.
+//
+// Hyper's own time for a head counts from the end of the last answer. It would end the connections of callers that
+// pause, or that read a long answer slowly.
+//
+// Invariant: a write waits for at most the patience that it was given, and once the node stops, for a second. A head
+// arrives in the time that it was given, or the read fails.
+
+/// How long a write may wait once the node stops.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a connection waits for its other end.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// For the next request, and for an answer to be read on.
+    pub idle: Duration,
+    /// For the head of a request from its first byte on, and for the first byte of a new connection where places are short.
+    pub head: Duration,
+    /// Without a call, until it becomes a mere socket; up to twice as long.
+    pub rest_after: Duration,
+}
+
+impl Times {
+    /// With `idle`, and what is usual for the others.
+    pub fn with_idle(idle: Duration) -> Times {
+        let usual = Duration::from_secs(5);
+        Times { idle, head: usual.min(idle), rest_after: usual.min(idle) }
+    }
+}
+
+/// A socket whose other end must read, and must end what it begins.
+pub struct PatientSocket {
+    stream: TcpStream,
+    times: Times,
+    calls: Arc<Calls>,
+    stop: CancellationToken,
+    /// The write that waits, if one does.
+    waiting: Option<Waiting>,
+    /// The head that is arriving, if one is.
+    head: Option<Head>,
+}
+
+struct Head {
+    /// How many calls had begun before.
+    after: u64,
+    until: Instant,
+    /// `None` until the rest of it is waited for.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+struct Waiting {
+    until: Pin<Box<Sleep>>,
+    /// `None` once the node stops.
+    stopped: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+impl PatientSocket {
+    /// A socket whose writes wait for at most `times.idle`, each anew, and for a second after `stop`; a head of a request,
+    /// which ends when a call begins, for `times.head`.
+    pub fn new(
+        stream: TcpStream, times: Times, calls: Arc<Calls>, stop: CancellationToken,
+    ) -> Self {
+        PatientSocket { stream, times, calls, stop, waiting: None, head: None }
+    }
+
+    /// The socket.
+    pub fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+
+    /// What a write came to. One that must wait fails once it has waited for too long.
+    fn bound<T>(
+        &mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.waiting = None;
+            return written;
+        }
+        let waiting = self.waiting.get_or_insert_with(|| Waiting {
+            until: Box::pin(sleep(self.times.idle)),
+            stopped: Some(Box::pin(self.stop.clone().cancelled_owned())),
+        });
+        if let Some(stopped) = &mut waiting.stopped
+            && stopped.as_mut().poll(cx).is_ready()
+        {
+            waiting.stopped = None;
+            let last = Instant::now() + LAST_PATIENCE;
+            if last < waiting.until.deadline() {
+                waiting.until.as_mut().reset(last);
+            }
+        }
+        ready!(waiting.until.as_mut().poll(cx));
+        late("the other end does not read")
+    }
+
+    /// What a read came to that brought bytes, or none. One that must wait for the rest of a head fails if that takes too
+    /// long.
+    fn bound_head(
+        &mut self, cx: &mut Context<'_>, brought_bytes: bool, read: Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        let begun = self.calls.begun();
+        if self.head.as_ref().is_some_and(|head| head.after != begun) {
+            self.head = None;
+        }
+        // Otherwise they are the body's of a call that is under way.
+        if brought_bytes && self.head.is_none() && self.calls.are_none() {
+            let until = Instant::now() + self.times.head;
+            self.head = Some(Head { after: begun, until, timer: None });
+        }
+        match &mut self.head {
+            Some(head) if read.is_pending() => {
+                let until = head.until;
+                let timer = head.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
+                ready!(timer.as_mut().poll(cx));
+                late("the head of a request does not end")
+            }
+            _ => read,
+        }
+    }
+}
+
+fn late<T>(why: &str) -> Poll<io::Result<T>> {
+    Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
+}
+
+impl AsyncRead for PatientSocket {
+    fn poll_read(
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let brought_bytes = buffer.filled().len() > before;
+        self.bound_head(cx, brought_bytes, read)
+    }
+}
+
+impl AsyncWrite for PatientSocket {
+    fn poll_write(
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.bound(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.bound(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+// One HTTP/1 connection. While nobody uses it, it is a socket and nothing else: the buffers of the protocol, some 20
+// kB, are made anew for the next request.
+//
+// Invariant: a silent connection is closed within the limits below.
+
+/// The most bytes of the head of a request.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Serves a connection with `service` until its other end closes it, it takes longer than `times` says, or the node stops.
+///
+/// # Errors
+/// A text if the other end sends nothing in time, does not speak HTTP/1, or breaks off.
+pub async fn serve<S: Answering>(
+    mut stream: TcpStream, service: S, place: Arc<Place>, times: Times, stop: CancellationToken,
+) -> Result<(), String> {
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let mut is_new = true;
+    loop {
+        let mut first = [0];
+        let waiting = async {
+            let first = stream.peek(&mut first);
+            match std::mem::take(&mut is_new) {
+                true => place.greeted(first, times.head, times.idle).await,
+                false => timeout(times.idle, first).await.map_err(|_| "no further request".into()),
+            }
+        };
+        let arrived = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            arrived = waiting => arrived?,
+        };
+        if arrived.map_err(|error| error.to_string())? == 0 {
+            return Ok(());
+        }
+        let serving = serve_until_rest(stream, service.clone(), &place, times, &stop);
+        // In a box, so that a socket that rests is small.
+        match Box::pin(serving).await? {
+            Some(rests) => stream = rests,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Serves requests until none comes for a while. Returns the socket then; `None` if the connection has ended.
+async fn serve_until_rest<S: Answering>(
+    stream: TcpStream, service: S, place: &Arc<Place>, times: Times, stop: &CancellationToken,
+) -> Result<Option<TcpStream>, String> {
+    let Times { idle, rest_after, .. } = times;
+    let (calls, of_connection) = (place.calls(), place.clone());
+    let service = service_fn(move |request| {
+        let call = of_connection.begin_call();
+        Box::pin(answered(call, service.clone().call(request)))
+    });
+    let mut builder = Builder::new();
+    builder.timer(TokioTimer::new()).max_buf_size(HEAD_BYTES_MAX).header_read_timeout(idle);
+    let stream = PatientSocket::new(stream, times, calls.clone(), stop.clone());
+    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        biased;
+        ended = &mut connection => {
+            return ended.map(|()| None).map_err(|error| error.to_string());
+        }
+        () = stop.cancelled() => {
+            // Tells the other end to begin no further calls. Those in progress are answered.
+            connection.as_mut().graceful_shutdown();
+            return tokio::select! {
+                ended = &mut connection => ended.map(|()| None).map_err(|error| error.to_string()),
+                () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(None),
+            };
+        }
+        () = calls.idle_for(rest_after) => {}
+    }
+    // No call is in progress: this ends the protocol without a word to the other end, once all answers are sent. If a part
+    // of a request has arrived, the rest is waited for, and that request is the last one.
+    connection.as_mut().graceful_shutdown();
+    let resting = timeout(idle, Pin::into_inner(connection).without_shutdown());
+    let stopping = async {
+        stop.cancelled().await;
+        calls.idle_for(SHUTDOWN_TIME_MAX).await;
+    };
+    let rested = tokio::select! {
+        biased;
+        rested = resting => rested.map_err(|_| "the other end neither sends nor reads")?,
+        () = stopping => return Ok(None),
+    };
+    let Parts { io, read_buf, .. } = rested.map_err(|error| error.to_string())?;
+    match read_buf.is_empty() {
+        true => Ok(Some(io.into_inner().into_inner())),
+        false => Err("more was sent after the last request".to_owned()),
+    }
+}
+
+// Gives up calls over HTTP/2 whose answers nobody reads, one by one: the other calls of their connection go on.
+//
+// HTTP/2 lets a caller read a connection and yet not one of its calls. The library waits for that for as long as the
+// connection lives, with what the answer holds. When the task of a call is dropped, it resets the call.
+//
+// Invariant: a call of which there is more to send than the caller wants is reset once nothing of it was sent for the
+// patience that it was given, or for up to twice as long.
+
+/// Runs the calls of a connection, each in a task.
+#[derive(Clone)]
+pub struct ReadInTime {
+    /// How long nothing of an answer may be read.
+    pub patience: Duration,
+    /// Whose connection it is.
+    pub place: Arc<Place>,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ReadInTime {
+    fn execute(&self, call: F) {
+        let call = read_in_time(call, self.place.clone(), self.patience);
+        tokio::spawn(Caller::scope(self.place.caller(), call));
+    }
+}
+
+/// Runs a call until it is answered, or given up. Its connection keeps its `place` until then.
+async fn read_in_time(call: impl Future<Output = ()>, _place: Arc<Place>, patience: Duration) {
+    let answer = Arc::new(OnceLock::<Arc<Unsent>>::new());
+    let mut call = pin!(ANSWER.scope(answer.clone(), call));
+    let mut waiting = None;
+    poll_fn(|cx| {
+        if call.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let Some(unsent) = answer.get().filter(|unsent| unsent.waits_for_reader()) else {
+            waiting = None;
+            return Poll::Pending;
+        };
+        let (timer, sent) =
+            waiting.get_or_insert_with(|| (Box::pin(sleep(patience)), unsent.bytes_sent()));
+        while timer.as_mut().poll(cx).is_ready() {
+            let before = std::mem::replace(sent, unsent.bytes_sent());
+            if before == *sent {
+                tracing::debug!("a call is given up: its answer is not read");
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(Instant::now() + patience);
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests;

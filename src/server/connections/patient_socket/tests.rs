@@ -1,0 +1,134 @@
+mod unread;
+
+use super::*;
+use crate::server::connections::places::{Places, WhenFull};
+use std::{convert::Infallible, time::Duration};
+
+use hyper::{Request, Response, body::Incoming};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+use tonic::body::Body;
+use tower::service_fn as service;
+
+/// How many bytes a long answer has: more than the sockets hold.
+const LONG: usize = 32 << 20;
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Serves one connection that rests after a millisecond: answers a path with itself, and "/long" with a long answer.
+async fn connect(
+    idle: Duration, stop: CancellationToken,
+) -> (TcpStream, tokio::task::JoinHandle<Result<(), String>>) {
+    connect_with(Times { idle, head: HOUR, rest_after: Duration::from_millis(1) }, stop).await
+}
+
+async fn connect_with(
+    times: Times, stop: CancellationToken,
+) -> (TcpStream, tokio::task::JoinHandle<Result<(), String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let client = TcpStream::connect(listener.local_addr().expect("its address"));
+    let (client, accepted) = tokio::join!(client, listener.accept());
+    let (stream, _) = accepted.expect("a connection");
+    let answer = service(async |request: Request<Incoming>| {
+        let body = match request.uri().path() {
+            "/long" => "x".repeat(LONG),
+            path => path.to_owned(),
+        };
+        Ok::<_, Infallible>(Response::new(Body::new(body)))
+    });
+    let mut places = Places::new(WhenFull::RefuseNew);
+    let served = serve(stream, answer, places.enter(None).expect("room"), times, stop);
+    (client.expect("a connection"), tokio::spawn(served))
+}
+
+fn request(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").into_bytes()
+}
+
+/// Reads an answer, whose body is `body`.
+async fn read(client: &mut TcpStream, body: &str) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(client.read_u8().await.expect("an answer"));
+    }
+    let mut read = vec![0; body.len()];
+    client.read_exact(&mut read).await.expect("a body");
+    assert_eq!(String::from_utf8_lossy(&read), body);
+}
+
+#[tokio::test]
+async fn a_connection_that_rested_answers_as_before() {
+    let (mut client, served) = connect(HOUR, CancellationToken::new()).await;
+    for round in 0..100 {
+        let paths = [format!("/{round}"), format!("/{round}/again")];
+        let together: Vec<u8> = paths.iter().flat_map(|path| request(path)).collect();
+        client.write_all(&together).await.expect("sent");
+        for path in &paths {
+            read(&mut client, path).await;
+        }
+        // Long enough to rest, in some rounds.
+        tokio::time::sleep(Duration::from_millis(round % 5)).await;
+    }
+    drop(client);
+    served.await.expect("no panic").expect("an end as usual");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_yet_is_sent_in_full_before_the_connection_rests() {
+    let (mut client, served) = connect(HOUR, CancellationToken::new()).await;
+    client.write_all(&request("/long")).await.expect("sent");
+    client.readable().await.expect("an answer");
+    // The call has ended: its answer is in the buffer.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    read(&mut client, &"x".repeat(LONG)).await;
+    client.write_all(&request("/next")).await.expect("sent");
+    read(&mut client, "/next").await;
+    drop(client);
+    served.await.expect("no panic").expect("an end as usual");
+}
+
+#[tokio::test]
+async fn a_request_that_arrives_in_parts_is_answered() {
+    let (mut client, served) = connect(HOUR, CancellationToken::new()).await;
+    let request = request("/parts");
+    client.write_all(&request[..10]).await.expect("sent");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    client.write_all(&request[10..]).await.expect("sent");
+    read(&mut client, "/parts").await;
+    drop(client);
+    served.await.expect("no panic").expect("an end as usual");
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_ends_the_connection_also_after_other_requests() {
+    for rests in [HOUR, Duration::from_millis(1)] {
+        for requests in 0..3 {
+            let times = Times { idle: HOUR, head: Duration::from_millis(100), rest_after: rests };
+            let (mut client, served) = connect_with(times, CancellationToken::new()).await;
+            for _ in 0..requests {
+                client.write_all(&request("/before")).await.expect("sent");
+                read(&mut client, "/before").await;
+            }
+            client.write_all(b"GET /half HTTP/1.1\r\nHost:").await.expect("sent");
+            let ended = timeout(Duration::from_secs(30), served).await;
+            ended.expect("in time").expect("no panic").expect_err("it says why");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_is_given_up_when_the_node_stops_or_time_is_over() {
+    for idle in [HOUR, Duration::from_millis(200)] {
+        let stop = CancellationToken::new();
+        let (mut client, served) = connect(idle, stop.clone()).await;
+        client.write_all(&request("/long")).await.expect("sent");
+        client.readable().await.expect("an answer");
+        if idle == HOUR {
+            stop.cancel();
+        }
+        let ended = timeout(Duration::from_secs(30), served).await;
+        // Whoever notices first, the writer or the end of the calls, says how it ended.
+        let (Ok(()) | Err(_)) = ended.expect("in time").expect("no panic");
+    }
+}

@@ -1,0 +1,65 @@
+use crate::server::connections::{
+    calls::{Calls, answered},
+    patient_socket::*,
+    places::{Places, WhenFull},
+};
+use std::future::pending;
+
+use bytes::Buf;
+use hyper::body::Body as _;
+use tokio::sync::mpsc;
+use tonic::codegen::http::Response;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn place() -> Arc<Place> {
+    Places::new(WhenFull::RefuseNew).enter(None).expect("room")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_given_up_once_nothing_of_its_answer_is_read_for_too_long() {
+    let (connection, mut parts) = mpsc::unbounded_channel();
+    let calls = Arc::new(Calls::default());
+    let begun = calls.begin();
+    // As a connection whose caller opens no window.
+    let call = async move {
+        let body = tonic::body::Body::new("x".repeat(100));
+        let answer = answered(begun, async { Ok(Response::new(body)) }).await;
+        let mut body = pin!(answer.expect("an answer").into_body());
+        let first = poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
+        let part = first.expect("a part").expect("no error").into_data();
+        connection.send(part.ok().expect("data")).expect("it is waited for");
+        pending::<()>().await;
+    };
+    let task = tokio::spawn(read_in_time(call, place(), SECOND));
+    let mut part = parts.recv().await.expect("a part");
+    for _ in 0..10 {
+        sleep(SECOND * 9 / 10).await;
+        part.advance(1);
+        assert!(!task.is_finished());
+    }
+    let since = Instant::now();
+    task.await.expect("it ends");
+    assert!(since.elapsed() <= 2 * SECOND, "{:?}", since.elapsed());
+    assert!(!calls.are_none(), "a part is unsent");
+    drop(part);
+    assert!(calls.are_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_nothing_to_say_is_not_given_up() {
+    let (asks, says) = mpsc::unbounded_channel::<Result<bytes::Bytes, std::io::Error>>();
+    let stream = tokio_stream::wrappers::UnboundedReceiverStream::new(says);
+    let body = tonic::body::Body::new(axum::body::Body::from_stream(stream));
+    let begun = Arc::new(Calls::default()).begin();
+    let call = async move {
+        let answer = answered(begun, async { Ok(Response::new(body)) }).await;
+        let mut body = pin!(answer.expect("an answer").into_body());
+        while poll_fn(|cx| body.as_mut().poll_frame(cx)).await.is_some() {}
+    };
+    let task = tokio::spawn(read_in_time(call, place(), SECOND));
+    sleep(100 * SECOND).await;
+    assert!(!task.is_finished());
+    drop(asks);
+    task.await.expect("it ends");
+}

@@ -1,0 +1,379 @@
+//! The places of a port's connections: how many there are, who gets one, and which connection ends when all are taken.
+
+use std::{
+    collections::VecDeque,
+    future::pending,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{Instant, timeout_at},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::calls::{Call, Calls};
+use crate::{
+    clock::whole_ms,
+    node::{Caller, Callers, Guest},
+};
+
+// The places of a port's connections, and which of them ends when all are taken and another one comes.
+//
+// Anybody can open a connection and say nothing. Where a peer or a probe must get in, such connections make room for
+// it.
+
+/// How long a call of a scraper or a probe may take before its connection may end for another one's sake.
+const CALL_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How many connections a port may have, and which one ends when it has as many, and another one comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The new one. The callers of all such ports are counted together (`Callers::connect`).
+    RefuseNew,
+    /// The oldest one without a call under way. If all have one, the oldest one whose call takes longer than
+    /// [`CALL_TIME_MAX`].
+    EndIdle(u64),
+    /// The oldest one over which no member has spoken.
+    EndStrangers(u64),
+}
+
+/// A connection's place among those of its port.
+#[derive(Debug)]
+pub struct Place {
+    calls: Arc<Calls>,
+    since: Instant,
+    /// How many milliseconds after `since` its last call began. Known where a connection may end for that.
+    last_call_ms: Option<AtomicU64>,
+    is_members: AtomicBool,
+    /// Whose it is, if it is a client's.
+    guest: Option<Guest>,
+    /// `None` if no other connection can need the place.
+    needed: Option<CancellationToken>,
+}
+
+impl Place {
+    fn new(when_full: WhenFull, guest: Option<Guest>) -> Arc<Place> {
+        Arc::new(Place {
+            calls: Arc::default(),
+            since: Instant::now(),
+            last_call_ms: matches!(when_full, WhenFull::EndIdle(_)).then(AtomicU64::default),
+            is_members: AtomicBool::new(false),
+            guest,
+            needed: (when_full != WhenFull::RefuseNew).then(CancellationToken::new),
+        })
+    }
+
+    /// The connection's calls.
+    pub fn calls(&self) -> &Arc<Calls> {
+        &self.calls
+    }
+
+    /// Counts a call as begun. It ends when the returned value is dropped.
+    pub fn begin_call(&self) -> Call {
+        if let Some(last_call_ms) = &self.last_call_ms {
+            last_call_ms.store(self.age_ms(), Relaxed);
+        }
+        self.calls.begin()
+    }
+
+    fn age_ms(&self) -> u64 {
+        whole_ms(self.since.elapsed())
+    }
+
+    /// Whose it is; `None` if it is no client's.
+    pub fn guest(&self) -> Option<&Guest> {
+        self.guest.as_ref()
+    }
+
+    /// The caller whose it is.
+    pub fn caller(&self) -> Option<Arc<Caller>> {
+        self.guest().map(|guest| guest.caller().clone())
+    }
+
+    /// Keeps the place: a member has spoken over the connection.
+    pub fn keep_for_member(&self) {
+        self.is_members.store(true, Relaxed);
+    }
+
+    /// Returns when another connection needs the place.
+    pub async fn is_needed(&self) {
+        match &self.needed {
+            Some(needed) => needed.cancelled().await,
+            None => pending().await,
+        }
+    }
+
+    /// What a new connection says `first`. The pools of some clients open connections before they need them: it may be silent
+    /// for `idle`, as any other, while there are places enough, and for `greeting` otherwise.
+    ///
+    /// # Errors
+    /// A text if it says nothing in time.
+    pub async fn greeted<T>(
+        &self, first: impl Future<Output = T>, greeting: Duration, idle: Duration,
+    ) -> Result<T, String> {
+        let end = self.since + idle;
+        let mut first = pin!(first);
+        let mut look = self.since;
+        while look < end {
+            look = end.min(look + greeting);
+            match timeout_at(look, first.as_mut()).await {
+                Ok(said) => return Ok(said),
+                Err(_) if self.guest().is_some_and(Guest::is_crowded) => break,
+                Err(_) => {}
+            }
+        }
+        Err("the other end sent nothing in time".to_owned())
+    }
+
+    fn may_end(&self, when_full: WhenFull) -> bool {
+        match when_full {
+            WhenFull::RefuseNew => false,
+            WhenFull::EndIdle(_) => self.calls.are_none(),
+            WhenFull::EndStrangers(_) => !self.is_members.load(Relaxed),
+        }
+    }
+}
+
+/// The places of a port, the oldest one first.
+pub struct Places {
+    when_full: WhenFull,
+    /// Empty if no connection ends for another one.
+    taken: VecDeque<Arc<Place>>,
+}
+
+impl Places {
+    /// No place is taken yet.
+    pub fn new(when_full: WhenFull) -> Places {
+        Places { when_full, taken: VecDeque::new() }
+    }
+
+    /// A place for a further connection; `None` if all are taken and none of them may end.
+    pub fn enter(&mut self, guest: Option<Guest>) -> Option<Arc<Place>> {
+        let place = Place::new(self.when_full, guest);
+        let (WhenFull::EndIdle(max) | WhenFull::EndStrangers(max)) = self.when_full else {
+            return Some(place);
+        };
+        // The connections that have ended hold theirs no more.
+        self.taken.retain(|place| Arc::strong_count(place) > 1);
+        if self.taken.len() as u64 >= max {
+            let oldest = self.taken.remove(self.first_to_end()?)?;
+            oldest.needed.as_ref()?.cancel();
+        }
+        self.taken.push_back(place.clone());
+        Some(place)
+    }
+
+    fn first_to_end(&self) -> Option<usize> {
+        let first = self.taken.iter().position(|place| place.may_end(self.when_full));
+        first.or_else(|| {
+            let longest = whole_ms(CALL_TIME_MAX);
+            self.taken.iter().position(|place| {
+                let last_call_ms = place.last_call_ms.as_ref().map(|ms| ms.load(Relaxed));
+                last_call_ms.is_some_and(|ms| place.age_ms().saturating_sub(ms) > longest)
+            })
+        })
+    }
+}
+
+// Accepts the connections of a port up to a limit, and waits for them when the node stops.
+//
+// Invariant: no connection delays the accepting of the next one, and all interfaces for clients share one limit. Whoever
+// holds connections of the ports for peers and probes without using them keeps no peer and no probe out.
+
+/// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
+/// at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// At most one warning about refused connections is logged in this time.
+const WARNING_EVERY: Duration = Duration::from_secs(10);
+
+/// The limits for the connections of a port, and their metrics.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The port's name, for the log.
+    pub port: &'static str,
+    /// How many connections may be open at a time, and which one ends when there are as many, and another one comes.
+    pub when_full: WhenFull,
+    /// How long a connection that is not used is kept; it may be kept up to twice as long.
+    pub idle: Duration,
+    /// How many connections of this port are open.
+    pub connections: Gauge,
+    /// How many connections were refused because of the limit.
+    pub refused: Counter,
+    /// What callers may hold, in all ports for clients; `None` if the port is not for clients.
+    pub callers: Option<Arc<Callers>>,
+}
+
+/// Has `serve` serve the connections of `listener` until `stop`. Then it accepts no more, and returns once all are
+/// served.
+pub async fn accept<F>(
+    listener: TcpListener, limits: Limits, stop: CancellationToken,
+    serve: impl Fn(TcpStream, Arc<Place>) -> F,
+) where
+    F: Future<Output = Result<(), String>> + Send + 'static,
+{
+    let serving = TaskTracker::new();
+    let mut places = Places::new(limits.when_full);
+    let mut warned: Option<Instant> = None;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let why = match accepted {
+            Ok((stream, from)) => match enter(&mut places, &limits, from) {
+                Ok((place, open)) => {
+                    let (port, served) = (limits.port, Box::pin(serve(stream, place.clone())));
+                    serving.spawn(async move {
+                        let _open = open;
+                        if let Err(error) = in_place(&place, served).await {
+                            tracing::debug!(port, %from, error, "a connection failed");
+                        }
+                    });
+                    continue;
+                }
+                Err(why) => refuse(&limits, from, &why),
+            },
+            Err(error) if is_callers_fault(&error) => continue,
+            Err(error) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                format!("cannot accept connections: {error}")
+            }
+        };
+        if warned.is_none_or(|at: Instant| at.elapsed() > WARNING_EVERY) {
+            warned = Some(Instant::now());
+            tracing::warn!(port = limits.port, "{why}");
+        }
+    }
+    drop(listener);
+    serving.close();
+    serving.wait().await;
+}
+
+/// Room for a further connection.
+///
+/// # Errors
+/// A text if there is none, or `from` has its share.
+fn enter(
+    places: &mut Places, limits: &Limits, from: SocketAddr,
+) -> Result<(Arc<Place>, Open), String> {
+    let callers = limits.callers.as_ref();
+    let guest = callers.map(|callers| callers.connect(from.ip())).transpose()?;
+    // The one that ends for it leaves a moment later.
+    let place = places.enter(guest);
+    let place = place.ok_or("all connections are used that this port may have")?;
+    limits.connections.inc();
+    Ok((place, Open(limits.connections.clone())))
+}
+
+/// Serves a connection until it ends, or another one needs its place. The memory that is reserved in doing so is its caller's.
+async fn in_place(
+    place: &Place, served: Pin<Box<impl Future<Output = Result<(), String>>>>,
+) -> Result<(), String> {
+    let served = Caller::scope(place.caller(), served);
+    tokio::select! {
+        biased;
+        () = place.is_needed() => Err("it made room for another connection".to_owned()),
+        served = served => served,
+    }
+}
+
+/// Counts a refused connection. Returns the warning for the log.
+fn refuse(limits: &Limits, from: SocketAddr, why: &str) -> String {
+    limits.refused.inc();
+    format!("refused a connection from {from}: {why}")
+}
+
+/// True if an accept failed because of the other end; then the next accept needs no pause.
+fn is_callers_fault(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
+}
+
+/// A connection that counts as open until this is dropped.
+struct Open(Gauge);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    use crate::{
+        metrics::Metrics,
+        node::{Callers, Config},
+    };
+
+    fn is_needed(place: &Place) -> bool {
+        place.is_needed().now_or_never().is_some()
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_ends_the_oldest_one_over_which_no_member_has_spoken() {
+        let mut places = Places::new(WhenFull::EndStrangers(3));
+        let [first, second, third] = std::array::from_fn(|_| places.enter(None).expect("room"));
+        first.keep_for_member();
+        let fourth = places.enter(None).expect("the second one's place");
+        assert_eq!([&first, &second, &third].map(|place| is_needed(place)), [false, true, false]);
+        third.keep_for_member();
+        fourth.keep_for_member();
+        assert!(places.enter(None).is_none(), "all are members'");
+        drop(first);
+        places.enter(None).expect("the first one's place, which has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_connection_ends_the_oldest_one_without_a_call_or_else_one_with_a_long_call() {
+        let mut places = Places::new(WhenFull::EndIdle(2));
+        let [first, second] = std::array::from_fn(|_| places.enter(None).expect("room"));
+        // Old connections, whose calls are new.
+        tokio::time::advance(2 * CALL_TIME_MAX).await;
+        let call = first.begin_call();
+        let third = places.enter(None).expect("the second one's place");
+        assert_eq!([&first, &second].map(|place| is_needed(place)), [false, true]);
+        let _long = third.begin_call();
+        assert!(places.enter(None).is_none(), "both have a call under way");
+        tokio::time::advance(2 * CALL_TIME_MAX).await;
+        drop(call);
+        let _next = first.begin_call();
+        places.enter(None).expect("the third one's place: its call takes too long");
+        assert_eq!([&first, &third].map(|place| is_needed(place)), [false, true]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_connection_stays_as_long_as_an_idle_one_unless_places_are_short() {
+        const GREETING: Duration = Duration::from_secs(5);
+        const IDLE: Duration = Duration::from_secs(600);
+        let config = Config { client_connections_max: 4, ..Config::default() };
+        let callers = Callers::new(&config, &Metrics::new());
+        let enter = || {
+            let guest = callers.connect([10, 0, 0, 1].into()).expect("a connection");
+            Places::new(WhenFull::RefuseNew).enter(Some(guest)).expect("room")
+        };
+        let silent = async |place: Arc<Place>| {
+            let began = Instant::now();
+            let ended = place.greeted(pending::<()>(), GREETING, IDLE).await;
+            ended.expect_err("it says nothing");
+            began.elapsed()
+        };
+        assert_eq!(silent(enter()).await, IDLE);
+        let late = tokio::time::sleep(IDLE / 2);
+        enter().greeted(late, GREETING, IDLE).await.expect("it speaks in time");
+        let _other = enter();
+        assert_eq!(silent(enter()).await, GREETING);
+    }
+}

@@ -1,0 +1,157 @@
+//! The services of gRPC: what they share, how their failures are told, and the node's health.
+
+pub(super) mod ids;
+mod next_many;
+mod sequencer;
+
+use std::sync::Arc;
+
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Request, Response, Status, codegen::http::HeaderMap};
+use tonic_health::pb::{
+    HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
+    health_server::Health,
+};
+use tower::util::MapResponseLayer;
+
+use crate::{
+    metrics::{Door, Metrics},
+    node::{Asked, Failure, NodeContext, Origin, Reservation, SequenceRequest},
+    proto::{Refusal, v1::NextManyResponse},
+};
+
+/// The services of a node.
+#[derive(Clone)]
+pub struct Services {
+    /// The node.
+    pub context: Arc<NodeContext>,
+    /// Ports and streams end at this.
+    pub stop: CancellationToken,
+}
+
+/// The answer to a message, if that could be checked. Also returns the memory that is reserved for it. Only borrows the
+/// message: a future that is given a value holds it twice.
+///
+/// # Errors
+/// [`Failure`]: a refusal if the message is malformed or the request fails, or who leads instead.
+pub async fn answer<Q: SequenceRequest>(
+    context: &Arc<NodeContext>, asked: &Result<Asked<Q>, Refusal>, origin: Origin,
+    deadline: Instant,
+) -> Result<(Q::Answer, Option<Reservation>), Failure> {
+    let asked = asked.as_ref().map_err(Refusal::clone)?;
+    let reserved = context.request_memory.reserve_for_answer(asked.keys())?;
+    let answer = context.leader.serve(asked, origin, deadline).await?;
+    Ok((answer, reserved))
+}
+
+// The errors that clients get: their gRPC status, and their count.
+//
+// Invariant: each error is counted once, by the node that sends it to the client. A node that a request was
+// forwarded to does not count it.
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        Refusal::from(failure).into()
+    }
+}
+
+/// A layer that counts the calls that fail before a response begins, whether a service or a layer below
+/// this one refused them.
+pub fn counting<B>(
+    metrics: Arc<Metrics>,
+) -> MapResponseLayer<impl Fn(hyper::Response<B>) -> hyper::Response<B> + Clone> {
+    MapResponseLayer::new(move |response: hyper::Response<B>| {
+        count_call(&metrics, response.headers());
+        response
+    })
+}
+
+/// Counts the error that ends a stream after its headers were sent: [`counting`] does not see it.
+pub fn count_stream_error(metrics: &Metrics, status: &Status) {
+    count(metrics, Door::grpc, status.code(), 1);
+}
+
+/// Counts a call whose response is an error. Such a response consists of headers alone, and the code is in
+/// them.
+fn count_call(metrics: &Metrics, headers: &HeaderMap) {
+    if let Some(code) = headers.get("grpc-status") {
+        count(metrics, Door::grpc, Code::from_bytes(code.as_bytes()), 1);
+    }
+}
+
+/// Counts the errors inside one response of a stream: that of the whole request, and one for each key that is exhausted
+/// or refused.
+pub fn count_response_errors(metrics: &Metrics, door: Door, answer: &NextManyResponse) {
+    if let Some(failure) = &answer.failure {
+        count(metrics, door, Code::from_i32(failure.code), 1);
+    }
+    if let Some(exhausted) = &answer.exhausted {
+        let keys = exhausted.places.len() as u64;
+        count(metrics, door, Code::OutOfRange, keys);
+    }
+    for refused in &answer.refused {
+        let code = refused.failure.as_ref().map_or(0, |failure| failure.code);
+        count(metrics, door, Code::from_i32(code), refused.places.len() as u64);
+    }
+}
+
+fn count(metrics: &Metrics, door: Door, code: Code, n: u64) {
+    if code != Code::Ok {
+        metrics.errors.of(door).add(code, n);
+    }
+}
+
+// `grpc.health.v1.Health`: the node's readiness over gRPC.
+
+/// The services whose health can be asked for. The empty name means the whole node. They share one state: all
+/// are ready, or none.
+const SERVICES: [&str; 4] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin", "ratchet.v1.Ids"];
+
+#[tonic::async_trait]
+impl Health for Services {
+    type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
+
+    async fn check(
+        &self, request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        check_service(&request.get_ref().service)?;
+        Ok(Response::new(serving(self.context.readiness.check().is_ok())))
+    }
+
+    async fn watch(
+        &self, request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        check_service(&request.get_ref().service)?;
+        let ready = self.context.readiness.watch();
+        // The state is what was said last: only a change is said.
+        let said = stream::unfold((ready, None), |(mut ready, last)| async move {
+            let fits = |now: &bool| Some(*now) != last;
+            let now = ready.wait_for(fits).await.ok()?;
+            Some((Ok(serving(now)), (ready, Some(now))))
+        });
+        let stop = self.stop.clone().cancelled_owned();
+        Ok(Response::new(said.take_until(stop).boxed()))
+    }
+}
+
+fn serving(is_ready: bool) -> HealthCheckResponse {
+    let status = match is_ready {
+        true => ServingStatus::Serving,
+        false => ServingStatus::NotServing,
+    };
+    HealthCheckResponse { status: status.into() }
+}
+
+fn check_service(name: &str) -> Result<(), Status> {
+    if SERVICES.contains(&name) {
+        return Ok(());
+    }
+    Err(Status::not_found(format!(
+        "there is no service {name:?} on this port; ask for one of {SERVICES:?}"
+    )))
+}

@@ -1,0 +1,198 @@
+//! What any node answers over gRPC: ids, which it makes, and operations, whose bytes it passes on.
+
+use std::{
+    sync::Arc,
+    task::{Poll, ready},
+};
+
+use axum::{Router, body::Body, routing::post};
+use bytes::{Buf, BufMut, Bytes};
+use futures::{
+    StreamExt,
+    stream::{BoxStream, poll_fn},
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::{
+    Request, Response, Status, Streaming,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    server::Grpc,
+};
+use tower::service_fn;
+
+use super::Services;
+use crate::{
+    metrics::Door,
+    node::{IdList, MadeIds, NodeContext, OPERATIONS, Origin, Reservation, Served},
+    proto::{
+        Refusal,
+        v1::{NextIdsRequest, NextIdsResponse, ids_server::Ids},
+    },
+    server::{
+        connections::{calls::response, unfinished::CLIENT_MESSAGE_BYTES_MAX},
+        metadata::{budget, budget_of},
+    },
+};
+
+#[tonic::async_trait]
+impl Ids for Services {
+    async fn next(
+        &self, request: Request<NextIdsRequest>,
+    ) -> Result<Response<NextIdsResponse>, Status> {
+        next(&self.context, request).await
+    }
+
+    type NextManyStream = Answers;
+
+    async fn next_many(
+        &self, messages: Request<Streaming<NextIdsRequest>>,
+    ) -> Result<Response<Self::NextManyStream>, Status> {
+        let (context, stop) = (self.context.clone(), self.stop.clone());
+        let answers = next_many(context, stop, messages.into_inner());
+        Ok(Response::new(answers))
+    }
+}
+
+// `Next` and `NextMany` of `ratchet.v1.Ids`: ids, as messages.
+
+/// Answers of a stream, in the order of its messages.
+pub type Answers = BoxStream<'static, Result<NextIdsResponse, Status>>;
+
+/// Makes the ids that a call asks for. The memory of the answer is held until it is sent.
+///
+/// # Errors
+/// Those of `Ids::next`.
+pub async fn next(
+    context: &Arc<NodeContext>, request: Request<NextIdsRequest>,
+) -> Result<Response<NextIdsResponse>, Status> {
+    let deadline = Instant::now() + budget_of(&request, &context.config);
+    let (answer, reserved) = make(context, request.into_inner(), deadline).await?;
+    Ok(response(answer, Some(reserved)))
+}
+
+/// Makes the ids that the messages of a stream ask for. None is read before the one before is answered, and none after
+/// `stop`.
+pub fn next_many(
+    context: Arc<NodeContext>, stop: CancellationToken, messages: Streaming<NextIdsRequest>,
+) -> Answers {
+    let messages = messages.take_until(stop.cancelled_owned());
+    let answers = messages.then(move |message| {
+        let context = context.clone();
+        async move {
+            let deadline = Instant::now() + budget(None, &context.config);
+            let made = make(&context, message?, deadline).await;
+            let made = made.map(|(answer, reserved)| (answer, Some(reserved)));
+            Ok::<_, Status>(made.unwrap_or_else(|refusal| {
+                let errors = context.metrics.errors.of(Door::grpc);
+                errors.add(refusal.code(), 1);
+                let error = Some(refusal.into());
+                (NextIdsResponse { error, ..NextIdsResponse::default() }, None)
+            }))
+        }
+    });
+    let mut answers = answers.boxed();
+    // The memory of the last answer, until the next one is asked for. By then little of it is unsent (`CallBody`).
+    let mut unsent = None;
+    let answers = poll_fn(move |cx| {
+        drop(unsent.take());
+        let next = ready!(answers.poll_next_unpin(cx)).transpose()?;
+        Poll::Ready(next.map(|(answer, reserved)| {
+            unsent = reserved;
+            Ok(answer)
+        }))
+    });
+    answers.boxed()
+}
+
+async fn make(
+    context: &Arc<NodeContext>, message: NextIdsRequest, deadline: Instant,
+) -> Result<(NextIdsResponse, Reservation), Refusal> {
+    let arrived = Instant::now();
+    let made = context.ids.next(&message, deadline).await;
+    let spans = context.metrics.request_seconds.of(Door::grpc);
+    spans.observe(arrived.elapsed(), 1);
+    let (made, reserved) = made?;
+    Ok((answer(made, message.as_text), reserved))
+}
+
+/// Ids that fit 64 bits are numbers, unless the caller wants them as text.
+pub fn answer(made: MadeIds, as_text: bool) -> NextIdsResponse {
+    match made.ids {
+        IdList::Short(numbers) if !as_text => {
+            NextIdsResponse { numbers, ..NextIdsResponse::default() }
+        }
+        _ => NextIdsResponse { texts: made.texts().collect(), ..NextIdsResponse::default() },
+    }
+}
+
+// Operations over gRPC: the bytes of a message come, and the node answers them. Nothing here knows their fields.
+
+/// The package whose operations clients may ask for.
+const PUBLIC: &str = "ratchet.v1.";
+
+/// The routes of the operations of the public API.
+pub fn routes(context: &Arc<NodeContext>) -> Router {
+    let public = OPERATIONS.iter().filter(|operation| operation.method.starts_with(PUBLIC));
+    public.fold(Router::new(), |routes, operation| {
+        let context = context.clone();
+        let serving = move |call: axum::extract::Request<Body>| {
+            let context = context.clone();
+            let service = service_fn(move |call| answer_bytes(context.clone(), operation, call));
+            let grpc = Grpc::new(Raw);
+            let mut grpc = grpc.apply_max_message_size_config(Some(CLIENT_MESSAGE_BYTES_MAX), None);
+            async move { grpc.unary(service, call).await }
+        };
+        routes.route(&format!("/{}", operation.method), post(serving))
+    })
+}
+
+async fn answer_bytes(
+    context: Arc<NodeContext>, operation: &'static Served, call: tonic::Request<Bytes>,
+) -> Result<Response<Bytes>, Status> {
+    let deadline = Instant::now() + budget_of(&call, &context.config);
+    let calling = context.leader.call(operation, call.into_inner(), Origin::Client, deadline);
+    let (answer, mut reserved) = calling.await?;
+    if let Some(reserved) = &mut reserved {
+        // With the copy that is sent.
+        reserved.resize(2 * answer.len());
+    }
+    Ok(response(answer, reserved))
+}
+
+/// The codec of a caller or a server that leaves messages as they are: bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Raw;
+    type Decoder = Raw;
+
+    fn encoder(&mut self) -> Raw {
+        Raw
+    }
+
+    fn decoder(&mut self) -> Raw {
+        Raw
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}

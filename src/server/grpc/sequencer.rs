@@ -1,0 +1,141 @@
+//! `ratchet.v1.Sequencer`: numbers, and which node leads. `NextMany` is in [`super::next_many`].
+
+use futures::{
+    Stream, StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
+use tokio::time::Instant;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Services, answer, next_many::ResponseStream};
+use crate::{
+    metrics::Door,
+    node::{Asked, Export, Exported, Origin, SequenceRequest},
+    proto::{
+        Refusal,
+        v1::{
+            CurrentManyRequest, CurrentManyResponse, CurrentRequest, CurrentResponse,
+            ExportRequest, ExportResponse, NextManyRequest, NextRequest, NextResponse,
+            RaiseManyRequest, RaiseManyResponse, RaiseRequest, RaiseResponse, RaiseSectionsRequest,
+            Route, WatchRouteRequest, sequencer_server::Sequencer,
+        },
+    },
+    server::{connections::calls::response, metadata::budget_of},
+};
+
+impl Services {
+    /// Serves a call of one request and one answer: has the node answer within the caller's timeout, and records how long it
+    /// took.
+    async fn serve<Q: SequenceRequest>(
+        &self, message: Request<Q>,
+    ) -> Result<Response<Q::Answer>, Status> {
+        let arrived = Instant::now();
+        let deadline = arrived + budget_of(&message, &self.context.config);
+        let asked = Asked::new(message.into_inner());
+        let answered = answer(&self.context, &asked, Origin::Client, deadline).await;
+        let spans = self.context.metrics.request_seconds.of(Door::grpc);
+        spans.observe(arrived.elapsed(), 1);
+        let (answer, reserved) = answered?;
+        Ok(response(answer, reserved))
+    }
+}
+
+#[tonic::async_trait]
+impl Sequencer for Services {
+    async fn next(&self, request: Request<NextRequest>) -> Result<Response<NextResponse>, Status> {
+        self.serve(request).await
+    }
+
+    type NextManyStream = ResponseStream<Streaming<NextManyRequest>>;
+
+    async fn next_many(
+        &self, requests: Request<Streaming<NextManyRequest>>,
+    ) -> Result<Response<Self::NextManyStream>, Status> {
+        let stop = self.stop.clone().cancelled_owned();
+        let answers = ResponseStream::new(self.context.clone(), stop, requests.into_inner());
+        Ok(Response::new(answers))
+    }
+
+    async fn current(
+        &self, request: Request<CurrentRequest>,
+    ) -> Result<Response<CurrentResponse>, Status> {
+        self.serve(request).await
+    }
+
+    async fn raise(
+        &self, request: Request<RaiseRequest>,
+    ) -> Result<Response<RaiseResponse>, Status> {
+        self.serve(request).await
+    }
+
+    async fn raise_many(
+        &self, request: Request<RaiseManyRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        self.serve(request).await
+    }
+
+    async fn raise_sections(
+        &self, request: Request<RaiseSectionsRequest>,
+    ) -> Result<Response<RaiseManyResponse>, Status> {
+        self.serve(request).await
+    }
+
+    async fn current_many(
+        &self, request: Request<CurrentManyRequest>,
+    ) -> Result<Response<CurrentManyResponse>, Status> {
+        self.serve(request).await
+    }
+
+    type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
+
+    async fn export(
+        &self, request: Request<ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        let deadline = Instant::now() + budget_of(&request, &self.context.config);
+        let name = request.into_inner().namespace;
+        let export = self.context.export(&name, deadline).await?;
+        Ok(Response::new(messages(export).map_err(Status::from).boxed()))
+    }
+
+    type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
+
+    async fn watch_route(
+        &self, _request: Request<WatchRouteRequest>,
+    ) -> Result<Response<Self::WatchRouteStream>, Status> {
+        let stop = self.stop.clone().cancelled_owned();
+        let routes = self.context.services.members.clone().watch_route().take_until(stop);
+        Ok(Response::new(routes.map(Ok).boxed()))
+    }
+}
+
+// An export as a stream of messages.
+
+/// The messages of an export. The last one tells how many keys or sections there were.
+pub fn messages(export: Export) -> impl Stream<Item = Result<ExportResponse, Refusal>> + Send {
+    stream::unfold(Some((export, 0u64)), async |state| {
+        let (mut export, rows) = state?;
+        Some(match export.next().await {
+            Err(status) => (Err(status), None),
+            Ok(None) => {
+                let last = ExportResponse { rows: Some(rows), ..ExportResponse::default() };
+                (Ok(last), None)
+            }
+            Ok(Some(part)) => {
+                let rows = rows + part.len() as u64;
+                let mut message = ExportResponse::default();
+                for (exported, number) in part {
+                    match exported {
+                        Exported::Id(id) => message.ids.push(id),
+                        Exported::Name(name) => message.names.push(name.into_vec().into()),
+                        Exported::Section { first, last } => {
+                            message.first_ids.push(first);
+                            message.last_ids.push(last);
+                        }
+                    }
+                    message.numbers.push(number);
+                }
+                (Ok(message), Some((export, rows)))
+            }
+        })
+    })
+}

@@ -1,0 +1,239 @@
+//! What comes with a call beside its message: which cluster it is meant for, which members its caller knows, and its
+//! deadline.
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Either, ready},
+};
+use hyper::{HeaderMap, Request, Response, body::Incoming};
+use prost::Message;
+use tokio::time::Instant;
+use tonic::{
+    Status,
+    body::Body,
+    codegen::Service,
+    metadata::{MetadataMap, MetadataValue},
+};
+
+use super::{
+    connections::calls::Answering,
+    written::{integer, shown},
+};
+use crate::{
+    node::{Config, NodeContext},
+    proto::{Refusal, refusal, v1::Reason},
+    sequence::ClusterId,
+};
+
+// What comes with a call beside its message: which cluster it is meant for, and which members its caller knows.
+//
+// A call that is meant for another cluster is refused before anything is done, whatever it asks for: its caller was
+// led here by an address that was another node's before. A caller that knows older members is told the route with the
+// answer.
+//
+// Invariant: a call that says neither costs two looks into its headers.
+
+/// The cluster that a call is meant for; in a refusal, and over HTTP in every answer, the one that answers.
+pub const CLUSTER_ID: &str = "ratchet-cluster-id";
+/// The version of the members that the caller knows; 0 for none. Absent: it does not want to be told.
+const MEMBERS_VERSION: &str = "ratchet-members-version";
+/// The route, with an answer.
+const ROUTE: &str = "ratchet-route-bin";
+
+/// Checks which cluster a call is meant for, if its headers say so.
+///
+/// # Errors
+/// FAILED_PRECONDITION with the id of this cluster if it is another one, UNAVAILABLE if this node does not know its own,
+/// INVALID_ARGUMENT if the header is no id.
+pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(written) = headers.get(CLUSTER_ID) else {
+        return Ok(());
+    };
+    let (meant, own) =
+        (ClusterId::parse(written.as_bytes()), context.services.members.cluster_id());
+    match meant.is_some() && meant == own {
+        true => Ok(()),
+        false => Err(not_meant(written.as_bytes(), meant, own, context.config.node_id)),
+    }
+}
+
+#[cold]
+fn not_meant(
+    written: &[u8], meant: Option<ClusterId>, own: Option<ClusterId>, node: u64,
+) -> Refusal {
+    let (Some(meant), Some(own)) = (meant, own) else {
+        return match meant {
+            None => refusal!(
+                InvalidRequest,
+                "{CLUSTER_ID} is '{}'; give the id of a cluster, a UUID, as ratchet status shows it",
+                shown(written)
+            ),
+            Some(meant) => refusal!(
+                NotFounded,
+                "the call is meant for cluster {meant}; node {node} belongs to none yet, or has not heard of which: ask \
+                 another node"
+            ),
+        };
+    };
+    refusal!(
+        ClusterMismatch,
+        "the call is meant for cluster {meant}, and node {node} belongs to cluster {own}: correct the address, or the id"
+    )
+}
+
+/// Routes that answer what is meant for this cluster alone.
+#[derive(Clone)]
+pub struct Addressed<S> {
+    routes: S,
+    context: Arc<NodeContext>,
+}
+
+impl<S> Addressed<S> {
+    /// Lets those calls through to `routes` that are meant for the cluster of the node of `context`.
+    pub fn new(routes: S, context: Arc<NodeContext>) -> Self {
+        Addressed { routes, context }
+    }
+}
+
+impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Response<Body>, Infallible>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.routes.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: Request<Incoming>) -> Self::Future {
+        if let Err(refusal) = check(&self.context, call.headers()) {
+            let is_another = refusal.reason() == Reason::ClusterMismatch;
+            let own = self.context.services.members.cluster_id().filter(|_| is_another);
+            let mut status = Status::from(refusal);
+            if let Some(Ok(own)) = own.map(|own| MetadataValue::try_from(own.to_string())) {
+                status.metadata_mut().insert(CLUSTER_ID, own);
+            }
+            return Either::Right(ready(Ok(status.into_http())).boxed());
+        }
+        let Some(known) = call.headers().get(MEMBERS_VERSION) else {
+            return Either::Left(self.routes.call(call));
+        };
+        let Some(known) = integer(known.as_bytes()) else {
+            let refusal = refusal!(
+                InvalidRequest,
+                "{MEMBERS_VERSION} is '{}'; give a version from a route, or 0",
+                shown(known.as_bytes())
+            );
+            return Either::Right(ready(Ok(Status::from(refusal).into_http())).boxed());
+        };
+        let (answering, context) = (self.routes.call(call), self.context.clone());
+        let answering = async move {
+            let mut answer = answering.await?;
+            tell_route(&context, known, answer.headers_mut());
+            Ok(answer)
+        };
+        Either::Right(answering.boxed())
+    }
+}
+
+/// Adds the route to an answer, if the members that its caller knows are older.
+fn tell_route(context: &NodeContext, known: u64, headers: &mut HeaderMap) {
+    if let Some(route) = context.services.members.route_after(known) {
+        let route = route.encode_to_vec();
+        let mut told = MetadataMap::new();
+        told.insert_bin(ROUTE, MetadataValue::from_bytes(&route));
+        headers.extend(told.into_headers());
+    }
+}
+
+// A request's deadline: from the `grpc-timeout` header or a message's `timeout_ms` of a client, or from the
+// `budget_ms` of a follower.
+
+/// The answer must be sent before the caller stops waiting. 1/`MARGIN_PART` of the caller's timeout, and at
+/// most `MARGIN_MAX`, is reserved for sending it.
+const MARGIN_PART: u32 = 10;
+const MARGIN_MAX: Duration = Duration::from_millis(100);
+
+/// How long this node may work on `request`, by its `grpc-timeout` header.
+pub fn budget_of<T>(request: &tonic::Request<T>, config: &Config) -> Duration {
+    budget(timeout_in(request.metadata()), config)
+}
+
+/// How long this node may work on a request whose caller waits for `patience`. Without a timeout of the
+/// caller it is `request_timeout_ms`. It is never more than `request_timeout_max_ms`.
+pub fn budget(patience: Option<Duration>, config: &Config) -> Duration {
+    let default = Duration::from_millis(config.request_timeout_ms);
+    let longest = Duration::from_millis(config.request_timeout_max_ms);
+    let patience = patience.unwrap_or(default).min(longest);
+    patience - (patience / MARGIN_PART).min(MARGIN_MAX)
+}
+
+/// The deadline of a request that a follower forwarded with `budget_ms` left. The follower has subtracted
+/// the margin already.
+pub fn deadline_in(budget_ms: u64, config: &Config) -> Instant {
+    Instant::now() + Duration::from_millis(budget_ms.min(config.request_timeout_max_ms))
+}
+
+/// Parses the `grpc-timeout` header: 1 to 8 digits and a unit. `None` if it is missing or malformed.
+fn timeout_in(metadata: &MetadataMap) -> Option<Duration> {
+    let value = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let amount: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(amount * 3_600),
+        "M" => Duration::from_secs(amount * 60),
+        "S" => Duration::from_secs(amount),
+        "m" => Duration::from_millis(amount),
+        "u" => Duration::from_micros(amount),
+        "n" => Duration::from_nanos(amount),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(value: &str) -> Option<Duration> {
+        let mut metadata = MetadataMap::new();
+        metadata.insert("grpc-timeout", value.parse().unwrap());
+        timeout_in(&metadata)
+    }
+
+    #[test]
+    fn a_timeout_header_is_parsed_and_a_malformed_one_is_ignored() {
+        assert_eq!(parsed("250m"), Some(Duration::from_millis(250)));
+        assert_eq!(parsed("99999999H"), Some(Duration::from_secs(99_999_999 * 3_600)));
+        assert_eq!(parsed("5u"), Some(Duration::from_micros(5)));
+        for garbage in ["", "m", "5", "-5m", "123456789m", "5x", "5.0S"] {
+            assert_eq!(parsed(garbage), None, "{garbage}");
+        }
+    }
+
+    #[test]
+    fn the_budget_is_shorter_than_the_callers_timeout() {
+        let millis = |patience: Option<u64>| {
+            let patience = patience.map(Duration::from_millis);
+            budget(patience, &Config::default()).as_millis()
+        };
+        assert_eq!(millis(Some(2_000)), 1_900);
+        assert_eq!(millis(Some(100)), 90);
+        assert_eq!(millis(None), 4_900);
+    }
+
+    #[test]
+    fn the_budget_never_exceeds_the_configured_maximum() {
+        let config = Config { request_timeout_max_ms: 30_000, ..Config::default() };
+        let longest = budget(Some(Duration::MAX), &config);
+        assert_eq!(longest, Duration::from_millis(29_900));
+    }
+}

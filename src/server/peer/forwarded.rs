@@ -1,0 +1,250 @@
+//! Answers the requests that followers forward: a stream of sequence requests from each follower, and single
+//! operations.
+//!
+//! Invariant: a forwarded request is never forwarded again. If this node does not lead, the reply says who
+//! does.
+
+use std::{collections::VecDeque, mem, sync::Arc};
+
+use bytes::Bytes;
+use futures::{
+    FutureExt, Stream, StreamExt, TryStreamExt,
+    future::{self, BoxFuture},
+    stream::{BoxStream, FuturesUnordered},
+};
+use prost::{DecodeError, Message};
+use tokio::{sync::mpsc, time::Instant};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tonic::Status;
+
+use crate::{
+    allocator::KEYS_AT_ONCE,
+    node::{
+        Asked, Caller, Failure, MERGED_BYTES_MAX, NodeContext, NotLed, Origin, Reservation,
+        SequenceRequest, Served, leader_of,
+    },
+    proto::{
+        peer::{
+            AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
+            ForwardRequests, NotLeader, administer_reply, forward_reply,
+        },
+        refusal,
+    },
+    sequence::NamespaceId,
+    server::{grpc::answer, metadata::deadline_in},
+};
+
+/// A reply, and the memory reserved for it until it is sent.
+struct MeteredReply {
+    reply: ForwardReply,
+    reservation: Option<Reservation>,
+}
+
+/// The replies that travel in one message, and the memory reserved for them until it is sent.
+#[derive(Default)]
+struct ReplyBatch {
+    replies: Vec<ForwardReply>,
+    _reservations: Vec<Reservation>,
+}
+
+/// Answers a stream of forwarded requests until it ends or `stop` does. A task of its own does the work: it goes
+/// on while the follower does not read the replies.
+pub fn answer_stream(
+    context: Arc<NodeContext>, stop: CancellationToken,
+    requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin + 'static,
+) -> BoxStream<'static, Result<ForwardReplies, Status>> {
+    let (replies, stream) = mpsc::channel(16);
+    let serving = answer_requests(context, requests, replies);
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = serving => {}
+        }
+    });
+    let sent = ReceiverStream::new(stream);
+    sent.map_ok(|ReplyBatch { replies, .. }| ForwardReplies { replies }).boxed()
+}
+
+/// Has an operation carried out for a follower. The memory that the reply holds until it is sent comes with it.
+///
+/// # Errors
+/// UNIMPLEMENTED if this node knows no such operation of a leader's, and the group's error if the sender is refused. An
+/// operation that fails is a reply.
+pub async fn administer(
+    context: &Arc<NodeContext>, message: AdministerRequest,
+) -> Result<(AdministerReply, Option<Reservation>), Status> {
+    use administer_reply::Reply;
+    context.group.check_header(message.header.as_ref())?;
+    let operation = Served::by_leader(&message.method).ok_or_else(|| {
+        refusal!(Unsupported, "no leader of this release carries out {:?}", message.method)
+    })?;
+    let deadline = deadline_in(message.budget_ms, &context.config);
+    let origin = Origin::Peer { namespace: None };
+    let caller = message.caller.map(|network| context.callers.caller(network));
+    let calling = context.leader.call(operation, message.message, origin, deadline);
+    let (reply, mut reserved) = match Caller::scope(caller, calling).await {
+        Ok((answer, reserved)) => (Reply::Answer(answer), reserved),
+        Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),
+        Err(Failure::NotLeader(why)) => (Reply::NotLeader(not_leader(&why)), None),
+    };
+    let reply = AdministerReply { reply: Some(reply) };
+    if let Some(reserved) = &mut reserved {
+        reserved.resize(2 * reply.encoded_len());
+    }
+    Ok((reply, reserved))
+}
+
+/// Answers the requests of one follower as they arrive, in any order. Replies that are ready at the same time
+/// travel in one message.
+///
+/// A request that has to wait continues in a task of its own: this function polls nothing while the follower
+/// does not read, and numbers that were taken must not wait for that.
+async fn answer_requests(
+    context: Arc<NodeContext>,
+    mut requests: impl Stream<Item = Result<ForwardRequests, Status>> + Send + Unpin,
+    replies: mpsc::Sender<Result<ReplyBatch, Status>>,
+) {
+    let mut working: FuturesUnordered<AbortOnDropHandle<MeteredReply>> = FuturesUnordered::new();
+    let mut ready = VecDeque::new();
+    // Requests of one caller often follow one another, in many messages.
+    let mut caller: Option<Arc<Caller>> = None;
+    loop {
+        while let Some(Some(done)) = working.next().now_or_never() {
+            match done {
+                Ok(reply) => ready.push_back(reply),
+                // The task panicked. The follower loses the stream, and forwards its requests anew.
+                Err(error) => return tracing::error!(%error, "a forwarded request failed"),
+            }
+        }
+        if !ready.is_empty() {
+            let batch = Ok(next_batch(&mut ready));
+            if replies.send(batch).await.is_err() {
+                return;
+            }
+            continue;
+        }
+        tokio::select! {
+            biased;
+            Some(done) = working.next(), if !working.is_empty() => match done {
+                Ok(reply) => ready.push_back(reply),
+                Err(error) => return tracing::error!(%error, "a forwarded request failed"),
+            },
+            message = requests.next() => {
+                let Some(Ok(message)) = message else { return };
+                if let Err(status) = context.group.check_header(message.header.as_ref()) {
+                    // Fails only if the follower has closed the stream.
+                    let _ = replies.send(Err(status.into())).await;
+                    return;
+                }
+                let mut keys = 0;
+                for request in message.requests {
+                    if caller.as_ref().map(|known| known.network()) != request.caller {
+                        caller = request.caller.map(|network| context.callers.caller(network));
+                    }
+                    let (cost, mut answering) = answering(&context, caller.clone(), request);
+                    keys += cost;
+                    match (&mut answering).now_or_never() {
+                        Some(reply) => ready.push_back(reply),
+                        None => working.push(AbortOnDropHandle::new(tokio::spawn(answering))),
+                    }
+                    if keys >= KEYS_AT_ONCE {
+                        keys = 0;
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Takes as many ready replies as fit one message.
+fn next_batch(ready: &mut VecDeque<MeteredReply>) -> ReplyBatch {
+    let mut batch = ReplyBatch::default();
+    let mut bytes = 0;
+    while bytes < MERGED_BYTES_MAX
+        && let Some(MeteredReply { reply, reservation }) = ready.pop_front()
+    {
+        bytes += reply.encoded_len();
+        batch.replies.push(reply);
+        batch._reservations.extend(reservation);
+    }
+    batch
+}
+
+/// How a request of one kind is answered.
+struct Answering {
+    method: &'static str,
+    answer: Answer,
+}
+
+/// Finds what a request costs, in keys, and what answers it.
+type Answer = fn(Arc<NodeContext>, Option<Arc<Caller>>, ForwardRequest) -> (usize, ReplyFuture);
+
+type ReplyFuture = BoxFuture<'static, MeteredReply>;
+
+/// All kinds.
+static SEQUENCES: &[Answering] = include!(concat!(env!("OUT_DIR"), "/sequences.rs"));
+
+const fn sequence<Q: SequenceRequest>() -> Answering {
+    Answering {
+        method: Q::METHOD,
+        answer: |context, caller, mut request| {
+            // The bytes are a part of the frame in which others came, too: a request that waits must not keep it.
+            let message = Q::decode(mem::take(&mut request.message));
+            let cost = message.as_ref().map_or(1, SequenceRequest::cost);
+            let answering = answer_request(context, message, request);
+            (cost, Caller::scope(caller, answering).boxed())
+        },
+    }
+}
+
+/// What answers a request, and what that costs, in keys.
+fn answering(
+    context: &Arc<NodeContext>, caller: Option<Arc<Caller>>, request: ForwardRequest,
+) -> (usize, ReplyFuture) {
+    let kind = SEQUENCES.iter().find(|kind| kind.method.as_bytes() == &request.method[..]);
+    match kind {
+        Some(kind) => (kind.answer)(context.clone(), caller, request),
+        None => {
+            let method = request.method.escape_ascii();
+            let refusal = refusal!(Unsupported, "no leader of this release answers {method}");
+            let reply = reply_of(request.id, Err(refusal.into()));
+            (1, future::ready(reply).boxed())
+        }
+    }
+}
+
+/// Answers one forwarded request, and records how long it took.
+#[tracing::instrument(level = "debug", name = "forwarded", skip_all, fields(id = request.id))]
+async fn answer_request<Q: SequenceRequest>(
+    context: Arc<NodeContext>, message: Result<Q, DecodeError>, request: ForwardRequest,
+) -> MeteredReply {
+    let arrived = Instant::now();
+    let deadline = deadline_in(request.budget_ms, &context.config);
+    let origin = Origin::Peer { namespace: request.namespace_id.map(NamespaceId) };
+    let answered = match message {
+        Ok(message) => answer(&context, &Asked::new(message), origin, deadline).await,
+        Err(error) => Err(refusal!(InvalidRequest, "{}: {error}", Q::METHOD).into()),
+    };
+    let spans = &context.metrics.forwarded_request_seconds;
+    spans.observe(arrived.elapsed(), 1);
+    let answered = answered.map(|(answer, reserved)| (answer.encode_to_vec().into(), reserved));
+    reply_of(request.id, answered)
+}
+
+fn reply_of(id: u64, answered: Result<(Bytes, Option<Reservation>), Failure>) -> MeteredReply {
+    use forward_reply::Reply;
+    let (reply, reservation) = match answered {
+        Ok((answer, reservation)) => (Reply::Answer(answer), reservation),
+        Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),
+        Err(Failure::NotLeader(why)) => (Reply::NotLeader(not_leader(&why)), None),
+    };
+    MeteredReply { reply: ForwardReply { id, reply: Some(reply) }, reservation }
+}
+
+/// Tells the follower who leads, and whether it takes the namespace for another one.
+fn not_leader(NotLed { now, other_namespace }: &NotLed) -> NotLeader {
+    NotLeader { term: now.term, leader: leader_of(now), other_namespace: *other_namespace }
+}
