@@ -101,6 +101,47 @@ pub struct Footprint {
     pub vacant_bytes: usize,
 }
 
+/// Runs `$act` with the keys among which a key of a namespace is, with the key as they know it, and with what makes a place of
+/// the number of its section there. They have the same methods.
+macro_rules! among_keys {
+    (($($by:tt)+) $shard:ident, $namespace:ident, $key:expr, |$keys:ident, $one:pat, $at:pat_param| $act:expr) => {
+        match $key {
+            Key::Id(id) if $namespace.config.shares_sections() => {
+                let ($keys, $one, $at) = ($($by)+ $shard.shared, &id, SectionPlace::Shared);
+                $act
+            }
+            Key::Id(id) => {
+                let ($keys, $one, $at) = ($($by)+ $shard.ids, &id, SectionPlace::Id);
+                $act
+            }
+            Key::Name(name) => {
+                let ($keys, $one, $at) = ($($by)+ $shard.names, name, SectionPlace::Name);
+                $act
+            }
+        }
+    };
+}
+
+/// Runs `$act` with the keys that have the section at a place, and its number there. They have the same methods.
+macro_rules! at_place {
+    (($($by:tt)+) $shard:ident, $place:expr, |$keys:ident, $number:ident| $act:expr) => {
+        match $place {
+            SectionPlace::Id($number) => {
+                let $keys = $($by)+ $shard.ids;
+                $act
+            }
+            SectionPlace::Name($number) => {
+                let $keys = $($by)+ $shard.names;
+                $act
+            }
+            SectionPlace::Shared($number) => {
+                let $keys = $($by)+ $shard.shared;
+                $act
+            }
+        }
+    };
+}
+
 impl Shard {
     /// As [`Shard::take`], within the key's fast limit. `None` if [`Shard::take`] must be called: then nothing was taken.
     ///
@@ -110,13 +151,9 @@ impl Shard {
     pub fn take_fast(
         &mut self, hash: u64, namespace: &Namespace, key: Key<'_>, count: u64,
     ) -> Option<Range> {
-        match key {
-            Key::Id(id) if namespace.config.shares_sections() => {
-                self.shared.take_fast(hash, namespace, id, count)
-            }
-            Key::Id(id) => self.ids.take_fast(hash, namespace, &id, count),
-            Key::Name(name) => self.names.take_fast(hash, namespace, name, count),
-        }
+        among_keys!((&mut) self, namespace, key, |keys, one, _| {
+            keys.take_fast(hash, namespace, one, count)
+        })
     }
 
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the place of
@@ -125,14 +162,8 @@ impl Shard {
     pub fn take(
         &mut self, hash: u64, namespace: &Namespace, key: Key<'_>, count: u64,
     ) -> Option<(Answer, Option<SectionPlace>)> {
-        Some(match key {
-            Key::Id(id) if namespace.config.shares_sections() => {
-                placed(self.shared.take(hash, namespace, id, count)?, SectionPlace::Shared)
-            }
-            Key::Id(id) => placed(self.ids.take(hash, namespace, &id, count)?, SectionPlace::Id),
-            Key::Name(name) => {
-                placed(self.names.take(hash, namespace, name, count)?, SectionPlace::Name)
-            }
+        among_keys!((&mut) self, namespace, key, |keys, one, at| {
+            Some(placed(keys.take(hash, namespace, one, count)?, at))
         })
     }
 
@@ -140,14 +171,8 @@ impl Shard {
     pub fn raise(
         &mut self, hash: u64, namespace: &Namespace, key: Key<'_>, floor: Floor,
     ) -> Option<(RaiseAnswer, Option<SectionPlace>)> {
-        Some(match key {
-            Key::Id(id) if namespace.config.shares_sections() => {
-                placed(self.shared.raise(hash, namespace, id, floor)?, SectionPlace::Shared)
-            }
-            Key::Id(id) => placed(self.ids.raise(hash, namespace, &id, floor)?, SectionPlace::Id),
-            Key::Name(name) => {
-                placed(self.names.raise(hash, namespace, name, floor)?, SectionPlace::Name)
-            }
+        among_keys!((&mut) self, namespace, key, |keys, one, at| {
+            Some(placed(keys.raise(hash, namespace, one, floor)?, at))
         })
     }
 
@@ -167,11 +192,7 @@ impl Shard {
     pub fn touch(
         &self, namespace: &Namespace, like: Key<'_>, hashes: impl Iterator<Item = u64> + Clone,
     ) {
-        match like {
-            Key::Id(_) if namespace.config.shares_sections() => self.shared.touch(hashes),
-            Key::Id(_) => self.ids.touch(hashes),
-            Key::Name(_) => self.names.touch(hashes),
-        }
+        among_keys!((&) self, namespace, like, |keys, _, _| keys.touch(hashes));
     }
 
     /// Adds a key that was not asked for in this term. Returns the place of its section, and whether the term has nothing of
@@ -180,21 +201,13 @@ impl Shard {
     pub fn insert(
         &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, key: Key<'_>,
     ) -> (SectionPlace, bool) {
-        match key {
-            Key::Id(id) if namespace.config.shares_sections() => {
-                let (number, is_new) = self.shared.insert(hasher, hash, namespace, id);
-                (SectionPlace::Shared(number), is_new)
-            }
-            Key::Id(id) => {
-                let number = self.ids.insert(hasher, hash, namespace.id, &id);
-                (SectionPlace::Id(number), true)
-            }
-            Key::Name(name) => {
-                self.name_bytes += name.len();
-                let number = self.names.insert(hasher, hash, namespace.id, name);
-                (SectionPlace::Name(number), true)
-            }
+        if let Key::Name(name) = key {
+            self.name_bytes += name.len();
         }
+        among_keys!((&mut) self, namespace, key, |keys, one, at| {
+            let (number, has_nothing) = keys.insert(hasher, hash, namespace, one);
+            (at(number), has_nothing)
+        })
     }
 
     /// Adds the section of an id that shares it, if it was not asked for in this term. Otherwise as [`Shard::insert`].
@@ -228,11 +241,7 @@ impl Shard {
 
     /// True if this term has a chunk of the section at `place`.
     pub fn has_chunk(&self, place: SectionPlace, config: &NamespaceConfig) -> bool {
-        match place {
-            SectionPlace::Id(number) => self.ids.has_chunk(number, config),
-            SectionPlace::Name(number) => self.names.has_chunk(number, config),
-            SectionPlace::Shared(number) => self.shared.has_chunk(number),
-        }
+        at_place!((&) self, place, |keys, number| keys.has_chunk(number, config))
     }
 
     /// How many numbers a bump fills the section at `place` up to.
@@ -244,30 +253,18 @@ impl Shard {
 
     /// True if no bump of the section at `place` is pending.
     pub fn is_quiet(&self, place: SectionPlace) -> bool {
-        match place {
-            SectionPlace::Id(number) => self.ids.is_quiet(number),
-            SectionPlace::Name(number) => self.names.is_quiet(number),
-            SectionPlace::Shared(number) => self.shared.is_quiet(number),
-        }
+        at_place!((&) self, place, |keys, number| keys.is_quiet(number))
     }
 
     /// The identifier of the section at `place`.
     pub fn section_id(&self, place: SectionPlace) -> Option<SectionId> {
-        match place {
-            SectionPlace::Id(number) => self.ids.section_id(number),
-            SectionPlace::Name(number) => self.names.section_id(number),
-            SectionPlace::Shared(number) => self.shared.section_id(number).cloned(),
-        }
+        at_place!((&) self, place, |keys, number| keys.section_id(number))
     }
 
     /// By how much the section at `place` is to be bumped now: enough for a refill that was asked for,
     /// and for all calls that wait. `None` if nobody wants the bump any more.
     pub fn propose_bump(&mut self, place: SectionPlace, namespace: &Namespace) -> Option<BumpSize> {
-        match place {
-            SectionPlace::Id(number) => self.ids.propose_bump(number, namespace),
-            SectionPlace::Name(number) => self.names.propose_bump(number, namespace),
-            SectionPlace::Shared(number) => self.shared.propose_bump(number, namespace),
-        }
+        at_place!((&mut) self, place, |keys, number| keys.propose_bump(number, namespace))
     }
 
     /// Adds a chunk that the term was given at `now` to the section at `place`. Tells whether the
@@ -276,13 +273,9 @@ impl Shard {
         &mut self, place: SectionPlace, chunk: Chunk, config: &NamespaceConfig, now: Instant,
         bump_time: Duration,
     ) -> Option<StepChange> {
-        match place {
-            SectionPlace::Id(number) => self.ids.grant(number, chunk, config, now, bump_time),
-            SectionPlace::Name(number) => self.names.grant(number, chunk, config, now, bump_time),
-            SectionPlace::Shared(number) => {
-                self.shared.grant(number, chunk, config, now, bump_time)
-            }
-        }
+        at_place!((&mut) self, place, |keys, number| {
+            keys.grant(number, chunk, config, now, bump_time)
+        })
     }
 
     /// Notes that the bump of the section at `place` found no number under `max`.
@@ -311,22 +304,12 @@ impl Shard {
         &mut self, place: SectionPlace, config: &NamespaceConfig,
         act: impl FnOnce(&mut QueuedSection) -> R,
     ) -> Option<R> {
-        match place {
-            SectionPlace::Id(number) => self.ids.with_section(number, config, |one, _| act(one)),
-            SectionPlace::Name(number) => {
-                self.names.with_section(number, config, |one, _| act(one))
-            }
-            SectionPlace::Shared(number) => self.shared.with_section(number, act),
-        }
+        at_place!((&mut) self, place, |keys, number| keys.with_section(number, config, act))
     }
 
     /// Lets `act` work with the section at `place`, if calls wait for it.
     fn with_waiters(&mut self, place: SectionPlace, act: impl FnOnce(&mut QueuedSection)) {
-        match place {
-            SectionPlace::Id(number) => self.ids.with_waiters(number, act),
-            SectionPlace::Name(number) => self.names.with_waiters(number, act),
-            SectionPlace::Shared(number) => drop(self.shared.with_section(number, act)),
-        }
+        at_place!((&mut) self, place, |keys, number| keys.with_waiters(number, act));
     }
 
     /// Serves the calls that waited for a bump of the section at `place`, in their order, and adds them
@@ -335,23 +318,15 @@ impl Shard {
         &mut self, hasher: &Hasher, place: SectionPlace, namespace: &Namespace,
         served: &mut Vec<Served>,
     ) -> bool {
-        match place {
-            SectionPlace::Id(number) => self.ids.serve(number, &namespace.config, served),
-            SectionPlace::Name(number) => self.names.serve(number, &namespace.config, served),
-            SectionPlace::Shared(number) => self.shared.serve(hasher, number, namespace, served),
-        }
+        at_place!((&mut) self, place, |keys, number| keys.serve(hasher, number, namespace, served))
     }
 
     /// What the term has of a key's section, or had when it let it go, until the log says so. `None` before the first
     /// chunk.
     pub fn holding(&self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<Holding> {
-        let held = match key {
-            Key::Id(id) if namespace.config.shares_sections() => {
-                self.shared.holding(hash, namespace, id)
-            }
-            Key::Id(id) => self.ids.holding(hash, namespace, &id),
-            Key::Name(name) => self.names.holding(hash, namespace, name),
-        };
+        let held = among_keys!((&) self, namespace, key, |keys, one, _| {
+            keys.holding(hash, namespace, one)
+        });
         held.or_else(|| self.last_of_leaving(namespace, key).map(Holding::gone))
     }
 

@@ -82,7 +82,7 @@ impl<K: StoredKey> OwnKeys<K> {
         if let Some(range) = self.table.found_mut(number)?.cursor.take(config, count) {
             return Some((Answer::Taken(Ok(range)), None));
         }
-        let (answer, bump) = self.with_section(number, config, |queued, cursor| {
+        let (answer, bump) = self.with_slot(number, config, |queued, cursor| {
             queued.take(cursor, config, (hash, K::as_key(key)), count)
         })?;
         Some((answer, bump.then_some(number)))
@@ -99,18 +99,19 @@ impl<K: StoredKey> OwnKeys<K> {
     ) -> Option<(RaiseAnswer, Option<u32>)> {
         let number = self.table.find(hash, namespace.id, key)?;
         let config = &namespace.config;
-        let (answer, bump) = self.with_section(number, config, |queued, cursor| {
+        let (answer, bump) = self.with_slot(number, config, |queued, cursor| {
             queued.raise(cursor, config, (hash, K::as_key(key)), floor)
         })?;
         Some((answer, bump.then_some(number)))
     }
 
-    /// Adds a key that was not asked for in this term. Returns the number of its slot.
+    /// Adds a key that was not asked for in this term. Returns the number of its slot, and that the term has nothing of its
+    /// section.
     pub fn insert(
-        &mut self, hasher: &Hasher, hash: u64, namespace: NamespaceId, key: &K::Target,
-    ) -> u32 {
-        let slot = OwnSlot::new(K::store(key), namespace);
-        self.table.add(hasher, hash, slot)
+        &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, key: &K::Target,
+    ) -> (u32, bool) {
+        let slot = OwnSlot::new(K::store(key), namespace.id);
+        (self.table.add(hasher, hash, slot), true)
     }
 
     /// The identifier of the section in slot number `number`.
@@ -120,7 +121,7 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// As [`QueuedSection::propose_bump`], for the section in slot number `number`.
     pub fn propose_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
-        self.with_section(number, &namespace.config, |queued, cursor| {
+        self.with_slot(number, &namespace.config, |queued, cursor| {
             queued.propose_bump(cursor, namespace)
         })?
     }
@@ -130,7 +131,7 @@ impl<K: StoredKey> OwnKeys<K> {
         &mut self, number: u32, chunk: Chunk, config: &NamespaceConfig, now: Instant,
         bump_time: Duration,
     ) -> Option<StepChange> {
-        self.with_section(number, config, |queued, cursor| {
+        self.with_slot(number, config, |queued, cursor| {
             let granted = queued.section.grant(chunk, config, now, bump_time);
             if granted.keys_must_ask {
                 cursor.stop_fast_path();
@@ -153,10 +154,11 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// As [`QueuedSection::serve`], for the section in slot number `number`.
     pub fn serve(
-        &mut self, number: u32, config: &NamespaceConfig, served: &mut Vec<Served>,
+        &mut self, _: &Hasher, number: u32, namespace: &Namespace, served: &mut Vec<Served>,
     ) -> bool {
-        let again = self
-            .with_section(number, config, |queued, cursor| queued.serve(cursor, config, served));
+        let config = &namespace.config;
+        let again =
+            self.with_slot(number, config, |queued, cursor| queued.serve(cursor, config, served));
         again.unwrap_or(false)
     }
 
@@ -222,9 +224,16 @@ impl<K: StoredKey> OwnKeys<K> {
         }
     }
 
+    /// Lets `act` work with the section in slot number `number`.
+    pub fn with_section<R>(
+        &mut self, number: u32, config: &NamespaceConfig, act: impl FnOnce(&mut QueuedSection) -> R,
+    ) -> Option<R> {
+        self.with_slot(number, config, |queued, _| act(queued))
+    }
+
     /// Lets `act` work with the section in slot number `number` and its key's cursor. The section is
     /// expanded afterwards if it does not fit its slot.
-    pub fn with_section<R>(
+    fn with_slot<R>(
         &mut self, number: u32, config: &NamespaceConfig,
         act: impl FnOnce(&mut QueuedSection, &mut Cursor) -> R,
     ) -> Option<R> {

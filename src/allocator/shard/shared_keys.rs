@@ -53,7 +53,7 @@ impl SharedKeys {
     /// was taken.
     #[inline]
     pub fn take_fast(
-        &mut self, hash: u64, namespace: &Namespace, id: u64, count: u64,
+        &mut self, hash: u64, namespace: &Namespace, &id: &u64, count: u64,
     ) -> Option<Range> {
         let number = self.keys.find(hash, namespace.id, &id)?;
         let slot = self.keys.found_mut(number)?;
@@ -63,7 +63,7 @@ impl SharedKeys {
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the number of
     /// the section that must be bumped, if one must. `None` if the key was not asked for in this term.
     pub fn take(
-        &mut self, hash: u64, namespace: &Namespace, id: u64, count: u64,
+        &mut self, hash: u64, namespace: &Namespace, &id: &u64, count: u64,
     ) -> Option<(Answer, Option<u32>)> {
         let Some(number) = self.keys.find(hash, namespace.id, &id) else {
             return self.take_in_page(hash, namespace, id, count);
@@ -100,7 +100,7 @@ impl SharedKeys {
     /// Adds a key that was not asked for in this term, and its section, if it is the first of its keys.
     /// Returns the number of the section, and whether the term has nothing of it, and nobody waits for it.
     pub fn insert(
-        &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, id: u64,
+        &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, &id: &u64,
     ) -> (u32, bool) {
         let (section, has_nothing) = self.insert_section(namespace, id);
         if let Some(section) = self.sections.get_mut(section) {
@@ -132,14 +132,14 @@ impl SharedKeys {
     }
 
     /// True if the term has a chunk of section number `number`.
-    pub fn has_chunk(&self, number: u32) -> bool {
+    pub fn has_chunk(&self, number: u32, _: &NamespaceConfig) -> bool {
         let section = self.sections.get(number);
         section.is_some_and(|section| section.queued.section.owned().is_some())
     }
 
     /// The identifier of section number `number`.
-    pub fn section_id(&self, number: u32) -> Option<&SectionId> {
-        self.sections.get(number).map(|section| &section.id)
+    pub fn section_id(&self, number: u32) -> Option<SectionId> {
+        self.sections.get(number).map(|section| section.id.clone())
     }
 
     /// As [`QueuedSection::propose_bump`], for section number `number`.
@@ -166,10 +166,17 @@ impl SharedKeys {
 
     /// Lets `act` work with section number `number`.
     pub fn with_section<R>(
-        &mut self, number: u32, act: impl FnOnce(&mut QueuedSection) -> R,
+        &mut self, number: u32, _: &NamespaceConfig, act: impl FnOnce(&mut QueuedSection) -> R,
     ) -> Option<R> {
         let section = self.sections.get_mut(number)?;
         Some(self.first_waiters.watch(&mut section.queued, act))
+    }
+
+    /// Lets `act` work with section number `number`, for the calls that wait for it.
+    pub fn with_waiters(&mut self, number: u32, act: impl FnOnce(&mut QueuedSection)) {
+        if let Some(section) = self.sections.get_mut(number) {
+            self.first_waiters.watch(&mut section.queued, act);
+        }
     }
 
     /// As [`QueuedSection::is_quiet`], for section number `number`.
@@ -199,7 +206,7 @@ impl SharedKeys {
     }
 
     /// What the term has of a key's section. `None` before the first chunk.
-    pub fn holding(&self, hash: u64, namespace: &Namespace, id: u64) -> Option<Holding> {
+    pub fn holding(&self, hash: u64, namespace: &Namespace, &id: &u64) -> Option<Holding> {
         let slot =
             (self.keys.find(hash, namespace.id, &id)).and_then(|number| self.keys.get(number));
         let (number, cursor) = match (slot, self.pages.find(namespace, id)) {
@@ -221,7 +228,7 @@ impl SharedKeys {
     /// True if the term has a chunk of the section of a key, which need not be there.
     pub fn has_chunk_of(&self, namespace: &Namespace, id: u64) -> bool {
         let number = self.sections.find(&namespace.section_of(Key::Id(id)));
-        number.is_some_and(|number| self.has_chunk(number))
+        number.is_some_and(|number| self.has_chunk(number, &namespace.config))
     }
 
     /// How many calls wait for sections of which the term has nothing yet.
@@ -273,7 +280,7 @@ impl SharedKeys {
     /// Moves a key above `floor`, or waits for that. Its neighbours stay where they are. Otherwise as
     /// [`SharedKeys::take`].
     pub fn raise(
-        &mut self, hash: u64, namespace: &Namespace, id: u64, floor: Floor,
+        &mut self, hash: u64, namespace: &Namespace, &id: &u64, floor: Floor,
     ) -> Option<(RaiseAnswer, Option<u32>)> {
         let number = self.section_of(hash, namespace, id)?;
         let section = self.sections.get_mut(number)?;

@@ -25,7 +25,7 @@ impl World {
         if self.keys.holding(hash, &self.namespace, &id).is_none()
             && self.keys.table.find(hash, self.namespace.id, &id).is_none()
         {
-            self.keys.insert(&self.hasher, hash, self.namespace.id, &id);
+            self.keys.insert(&self.hasher, hash, &self.namespace, &id);
         }
         let taken = self.keys.take(hash, &self.namespace, &id, count);
         taken.unwrap().0
@@ -37,7 +37,7 @@ impl World {
         let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
         self.keys.grant(number, chunk, config, now, bump_time);
         let mut served = Vec::new();
-        self.keys.serve(number, config, &mut served);
+        self.keys.serve(&self.hasher, number, &self.namespace, &mut served);
         served.len()
     }
 
@@ -77,7 +77,7 @@ fn an_exhausted_section_and_one_with_a_step_of_its_own_stay_expanded() {
     world.grant(0, 0, 50);
     assert_eq!(world.expanded(), 0);
     let config = &world.namespace.config;
-    world.keys.with_section(0, config, |queued, _| queued.section.exhaust(50));
+    world.keys.with_section(0, config, |queued| queued.section.exhaust(50));
     assert_eq!(world.expanded(), 1);
     world.namespace.config.max = 1_000;
     world.grant(0, 50, 150);
@@ -88,7 +88,7 @@ fn an_exhausted_section_and_one_with_a_step_of_its_own_stay_expanded() {
 fn a_chunk_may_be_granted_to_a_section_that_was_not_bumped_and_while_its_bump_is_pending() {
     let mut world = World::new("step=100");
     let hash = world.hasher.key(NamespaceId(1), Key::Id(7));
-    let number = (world.keys).insert(&world.hasher, hash, NamespaceId(1), &7);
+    let (number, _) = world.keys.insert(&world.hasher, hash, &world.namespace, &7);
     assert_eq!(world.grant(number, 500, 600), 0);
     let Answer::Taken(Ok(range)) = world.take(7, 1) else {
         panic!("the chunk was granted");
