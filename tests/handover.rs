@@ -101,7 +101,11 @@ async fn a_transfer_waits_for_a_node_that_was_not_heard_lately() {
     let (cluster, leader, silent) = with_a_silent_node().await;
     let shared = cluster.nodes[&leader].context();
     let mut transfer = pin!(
-        shared.services.handovers.hand_over(Some(silent), tokio::time::Instant::now() + PATIENCE)
+        shared
+            .services
+            .of_group
+            .handovers
+            .hand_over(Some(silent), tokio::time::Instant::now() + PATIENCE)
     );
     assert!((&mut transfer).now_or_never().is_none(), "it waits");
     cluster.mend();
@@ -118,7 +122,11 @@ async fn a_transfer_that_waits_while_the_term_is_lost_says_so() {
     let shared = cluster.nodes[&leader].context();
     let own = shared.group.leadership().borrow().own.clone();
     let mut transfer = pin!(
-        shared.services.handovers.hand_over(Some(silent), tokio::time::Instant::now() + PATIENCE)
+        shared
+            .services
+            .of_group
+            .handovers
+            .hand_over(Some(silent), tokio::time::Instant::now() + PATIENCE)
     );
     assert!((&mut transfer).now_or_never().is_none(), "it waits");
     own.expect("it leads").void();
@@ -175,8 +183,8 @@ async fn two_handovers_asked_for_at_once_become_one_and_leave_no_gap() {
     let shared = cluster.nodes[&leader].context();
     let deadline = tokio::time::Instant::now() + 2 * PATIENCE;
     let (transferred, stopped) = tokio::join!(
-        shared.services.handovers.hand_over(Some(to), deadline),
-        shared.services.handovers.hand_over_to_anyone(deadline)
+        shared.services.of_group.handovers.hand_over(Some(to), deadline),
+        shared.services.of_group.handovers.hand_over_to_anyone(deadline)
     );
     let leader = transferred.expect("a transfer").leader;
     assert_eq!(leader.map(|(id, _)| id), Some(to));
@@ -195,7 +203,8 @@ async fn a_handover_whose_caller_hangs_up_goes_on_and_leaves_no_gap() {
     let before = shared.group.leadership().borrow().term;
     {
         let deadline = tokio::time::Instant::now() + PATIENCE;
-        let asking = std::pin::pin!(shared.services.handovers.hand_over(Some(to), deadline));
+        let asking =
+            std::pin::pin!(shared.services.of_group.handovers.hand_over(Some(to), deadline));
         assert!(futures::poll!(asking).is_pending(), "under way");
     }
     let mut leadership = shared.group.leadership();

@@ -121,7 +121,7 @@ impl Section {
             _ => return Take::TooFew,
         };
         let last = cursor.next() + (count - 1) * config.increment;
-        debug_assert!(last > owned.floor && last <= owned.ceiling && last <= config.max);
+        assert!(last > owned.floor && last <= owned.ceiling.min(config.max), "{last} of {owned:?}");
         let range = cursor.advance(last, config.increment);
         let is_low = last > owned.refill_at;
         cursor.set_fast_limit(match is_low {
@@ -327,7 +327,7 @@ impl Section {
         if let Some(owned) = self.owned_mut() {
             owned.granted_at = GrantTime::UNKNOWN;
             if last <= owned.ceiling {
-                debug_assert!(owned.floor < last, "{last} is above {owned:?}");
+                assert!(owned.floor < last, "{last} is above {owned:?}");
                 return Pass::Now { last, owned };
             }
         }

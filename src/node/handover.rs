@@ -232,11 +232,11 @@ impl Handovers {
             };
             let persistence = match self.bequeath(term, heir).await {
                 MemoryFate::Left => {
-                    self.metrics.handovers.add(HandoverEnd::memory, 1);
+                    self.led.metrics.handovers.add(HandoverEnd::memory, 1);
                     return successor;
                 }
                 MemoryFate::Lost => {
-                    self.metrics.handovers.add(HandoverEnd::skipped, 1);
+                    self.led.metrics.handovers.add(HandoverEnd::skipped, 1);
                     return successor;
                 }
                 MemoryFate::Kept(persistence) => persistence,
@@ -259,7 +259,7 @@ impl Handovers {
             true => HandoverEnd::given_back,
             false => HandoverEnd::skipped,
         };
-        self.metrics.handovers.add(end, 1);
+        self.led.metrics.handovers.add(end, 1);
         successor
     }
 

@@ -88,7 +88,8 @@ impl Node {
             running: TaskTracker::new(),
             addresses,
         };
-        let (led, services) = (context.led.clone(), context.services.clone());
+        let services = context.services.clone();
+        let led = services.of_group.led.clone();
         let watchdog = context.group.clone().watch_disk(led.clock.clone());
         node.run_until_stopped("watchdog of the disk", watchdog);
         let bounding = consensus::log_limit::watch(context.group.clone());
@@ -159,9 +160,9 @@ impl Node {
 
     /// The first half of [`Node::stop`]: hands the leadership over. What that takes is bounded by the settings.
     pub async fn hand_over(&self) {
-        let handovers = &self.context.services.handovers;
+        let handovers = &self.context.services.of_group.handovers;
         // First, so that load balancers send no further requests here.
-        self.context.led.leaving.cancel();
+        self.context.services.of_group.led.leaving.cancel();
         self.context.group.retire();
         let deadline = tokio::time::Instant::now() + handovers.handover_max();
         self.context.ids.give_workers_back().await;
@@ -183,9 +184,9 @@ impl Node {
 
     async fn drain(self, limit: Duration) {
         self.context.group.retire();
-        self.context.led.leaving.cancel();
+        self.context.services.of_group.led.leaving.cancel();
         self.stop.cancel();
-        self.context.led.term.store(None);
+        self.context.services.of_group.led.term.store(None);
         self.running.close();
         if tokio::time::timeout(limit, self.running.wait()).await.is_err() {
             tracing::warn!("some requests were cut off");

@@ -76,10 +76,10 @@ pub(super) trait ByAskedNode: Operation {
 
 /// The services that operations name, and where they are.
 macro_rules! services {
-    ($($service:ty: $part:ident,)*) => {
+    ($($service:ty: $($part:ident).+,)*) => {
         $(impl AsRef<$service> for OperationServices {
             fn as_ref(&self) -> &$service {
-                &self.$part
+                &self.$($part).+
             }
         })*
     };
@@ -88,9 +88,9 @@ macro_rules! services {
 services! {
     Members: members,
     Arc<Founding>: founding,
-    Arc<Handovers>: handovers,
-    LeaderIds: leader_ids,
-    Namespaces: namespaces,
+    Arc<Handovers>: of_group.handovers,
+    LeaderIds: of_group.leader_ids,
+    Namespaces: of_group.namespaces,
     Arc<Status>: status,
 }
 

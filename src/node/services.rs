@@ -77,7 +77,6 @@ pub struct LedTerms {
 pub struct Handovers {
     pub(super) config: Arc<Config>,
     pub(super) group: Arc<Group>,
-    pub(super) metrics: Arc<Metrics>,
     pub(super) led: Arc<LedTerms>,
     pub(super) members: Arc<Members>,
     /// The one that is under way, or was last.
@@ -86,10 +85,7 @@ pub struct Handovers {
 
 /// What the leader of a Raft group does for ids.
 pub struct LeaderIds {
-    pub(super) config: Arc<Config>,
-    pub(super) group: Arc<Group>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) metrics: Arc<Metrics>,
+    pub(super) led: Arc<LedTerms>,
     /// The time by which worker ids are leased, and ids of keys are made.
     pub(super) time: IdsTime,
     /// Where worker ids are leased, and dates are logged.
@@ -111,7 +107,6 @@ pub struct Namespaces {
 pub struct Status {
     pub(super) config: Arc<Config>,
     pub(super) group: Arc<Group>,
-    pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) led: Arc<LedTerms>,
     pub(super) members: Arc<Members>,
@@ -132,18 +127,26 @@ pub struct Readiness {
     pub(super) last: ordered_watch::Sender<bool>,
 }
 
+/// What belongs to one Raft group: a node with several has several of these.
+pub struct GroupServices {
+    /// The terms that this node leads.
+    pub led: Arc<LedTerms>,
+    /// Transfers of the leadership.
+    pub handovers: Arc<Handovers>,
+    /// Worker ids, and the numbers of ids.
+    pub leader_ids: LeaderIds,
+    /// The namespaces and their keys.
+    pub namespaces: Namespaces,
+}
+
 /// The services that carry operations out.
 pub struct OperationServices {
     /// Those of members.
     pub members: Arc<Members>,
     /// The founding of the cluster.
     pub founding: Arc<Founding>,
-    /// Transfers of the leadership.
-    pub handovers: Arc<Handovers>,
-    /// Those of worker ids, and of the numbers of ids.
-    pub leader_ids: LeaderIds,
-    /// Those of namespaces and their keys.
-    pub namespaces: Namespaces,
+    /// Those of the Raft group.
+    pub of_group: GroupServices,
     /// The status.
     pub status: Arc<Status>,
 }
@@ -187,8 +190,6 @@ pub struct NodeContext {
     pub request_memory: Arc<RequestMemory>,
     /// What the callers of each address hold.
     pub callers: Arc<Callers>,
-    /// The terms that this node leads.
-    pub led: Arc<LedTerms>,
     /// Who answers requests for numbers, and operations.
     pub leader: Arc<Leader>,
     /// The ids that this node makes.
@@ -225,7 +226,6 @@ impl Handovers {
         Handovers {
             config: led.config.clone(),
             group: led.group.clone(),
-            metrics: led.metrics.clone(),
             led,
             members,
             current: CurrentHandover::default(),
@@ -234,16 +234,13 @@ impl Handovers {
 }
 
 impl LeaderIds {
-    fn new(led: &LedTerms, time: IdsTime) -> Self {
+    fn new(led: Arc<LedTerms>, time: IdsTime) -> Self {
         LeaderIds {
-            config: led.config.clone(),
-            group: led.group.clone(),
-            clock: led.clock.clone(),
-            metrics: led.metrics.clone(),
             desk: WorkerDesk::open(led.group.clone(), time.clone(), led.metrics.clone()),
             dates: Dates::default(),
             key_times: KeyTimes::default(),
             time,
+            led,
         }
     }
 }
@@ -253,7 +250,6 @@ impl Status {
         Status {
             config: led.config.clone(),
             group: led.group.clone(),
-            clock: led.clock.clone(),
             metrics: led.metrics.clone(),
             led,
             members,
@@ -302,10 +298,14 @@ impl NodeContext {
             inheritance: HeldInheritance::default(),
             leaving,
         });
-        let services = Arc::new(OperationServices {
+        let of_group = GroupServices {
             handovers: Arc::new(Handovers::new(led.clone(), members.clone())),
-            leader_ids: LeaderIds::new(&led, time.clone()),
+            leader_ids: LeaderIds::new(led.clone(), time.clone()),
             namespaces: Namespaces { group: group.clone(), time: time.clone() },
+            led: led.clone(),
+        };
+        let services = Arc::new(OperationServices {
+            of_group,
             status: Arc::new(Status::new(led.clone(), members.clone(), time.clone())),
             founding: founding.clone(),
             members,
@@ -335,7 +335,7 @@ impl NodeContext {
         NodeContext {
             callers: Callers::new(&config, &metrics),
             readiness: Arc::new(Readiness {
-                led: led.clone(),
+                led,
                 founding,
                 last: ordered_watch::Sender::default(),
             }),
@@ -343,7 +343,6 @@ impl NodeContext {
             group,
             metrics,
             request_memory,
-            led,
             leader,
             ids,
             services,

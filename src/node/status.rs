@@ -57,7 +57,7 @@ impl Status {
             .find(|node| node.id == self.config.node_id)
             .and_then(|node| node.log_index);
         let leads = leader_of(&now) == Some(self.config.node_id);
-        let serving = now.own.as_ref().is_some_and(|own| own.is_valid(self.clock.now()));
+        let serving = now.own.as_ref().is_some_and(|own| own.is_valid(self.led.clock.now()));
         let missing_after = Duration::from_millis(self.config.election_timeout_ms);
         let lag = |node: &NodeState| {
             let behind = own_log.unwrap_or(0).saturating_sub(node.log_index.unwrap_or(0));
@@ -145,7 +145,7 @@ impl Status {
         };
         let distance = doubt.and_then(|ClockDoubt { distance, .. }| distance);
         Some(v1::ClockStatus {
-            wall_ms: self.clock.wall_ms(),
+            wall_ms: self.led.clock.wall_ms(),
             believed: doubt.is_none(),
             makes_ids,
             ahead_ms: distance.map(|distance| distance.signed_ms()),

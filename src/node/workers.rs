@@ -51,8 +51,8 @@ impl ByLeader for v1::LeaseWorkerRequest {
         let served = leader.ask_for_worker(term, &ids, wanted, deadline).await;
         if let Ok(Served::Done(worker, WorkerAnswer::Leased(lease))) = served {
             match is_renewal {
-                true => leader.metrics.worker_renewals.inc(),
-                false => leader.metrics.worker_leases.inc(),
+                true => leader.led.metrics.worker_renewals.inc(),
+                false => leader.led.metrics.worker_leases.inc(),
             };
             return Ok(leader.granted(worker, lease, ids.format));
         }
@@ -60,7 +60,7 @@ impl ByLeader for v1::LeaseWorkerRequest {
             Served::NoneFree { .. } | Served::NoneToSpare | Served::Done(_, WorkerAnswer::Lost),
         ) = served
         {
-            leader.metrics.worker_leases_refused.inc();
+            leader.led.metrics.worker_leases_refused.inc();
         }
         Err(not_served(served, &ids, self.renew.map_or(0, |held| held.token)))
     }
@@ -97,8 +97,8 @@ impl ByLeader for v1::ListWorkersRequest {
     async fn carry_out(
         self, leader: &LeaderIds, _: &Term, deadline: Instant,
     ) -> Attempt<v1::ListWorkersResponse> {
-        let ids = namespace_named(&leader.group, &self.namespace).and_then(leases_of)?;
-        let reading = timeout_at(deadline, read_workers(leader.group.view(), ids.namespace));
+        let ids = namespace_named(&leader.led.group, &self.namespace).and_then(leases_of)?;
+        let reading = timeout_at(deadline, read_workers(leader.led.group.view(), ids.namespace));
         let workers = reading.await.map_err(|_| {
             refusal!(DeadlineExceeded, "the worker ids were not read before the deadline")
         })?;
@@ -117,7 +117,7 @@ impl ByLeader for v1::ListWorkersRequest {
 
 impl LeaderIds {
     fn worker_ids(&self, namespace: &str) -> Result<WorkerIds, Refusal> {
-        namespace_named(&self.group, namespace).and_then(worker_ids)
+        namespace_named(&self.led.group, namespace).and_then(worker_ids)
     }
 
     /// Has the desk do what is wanted.
@@ -242,7 +242,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
     async fn carry_out(
         self, leader: &LeaderIds, term: &Term, deadline: Instant,
     ) -> Attempt<v1::TakeWorkerBackResponse> {
-        let ids = leases_of(namespace_named(&leader.group, &self.namespace)?)?;
+        let ids = leases_of(namespace_named(&leader.led.group, &self.namespace)?)?;
         check_worker(self.worker, &ids)?;
         let to_ms = leader.end_of_lease(term, &ids, &self)?;
         let (worker, ceiling_ms) = (self.worker, self.ceiling_ms);
@@ -295,7 +295,7 @@ impl LeaderIds {
             ));
         }
         let now_ms = self.time.now_ms(term.term())?;
-        let apart_ms = self.config.clock_apart_max_ms;
+        let apart_ms = self.led.config.clock_apart_max_ms;
         // Two leaders whose clocks are believed are at most so far from one another.
         let right_ms = now_ms.saturating_add(apart_ms.saturating_mul(2));
         let (to_ms, least_ms) = match &ids.date {

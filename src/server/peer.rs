@@ -80,7 +80,7 @@ impl Services {
     pub async fn receive_memory(
         &self, parts: impl Stream<Item = Result<MemoryPart, Status>> + Send + Unpin,
     ) -> Result<MemoryReply, Status> {
-        Ok(self.context.led.take_memory(parts.map_err(Refusal::from)).await?)
+        Ok(self.context.services.of_group.led.take_memory(parts.map_err(Refusal::from)).await?)
     }
 
     /// Answers a stream of forwarded requests.

@@ -56,7 +56,7 @@ impl Cursor {
     #[inline]
     pub fn advance(&mut self, last: u64, increment: u64) -> Range {
         let first = self.next;
-        debug_assert!(first <= last, "a cursor only moves up: {first} to {last}");
+        assert!(first <= last, "a cursor only moves up: {first} to {last}");
         debug_assert!((last - first).is_multiple_of(increment));
         // Both are at most 2^63 - 1.
         self.next = last + increment;
@@ -87,7 +87,7 @@ impl Cursor {
 
     /// Lets the key take numbers up to `limit` without asking the section.
     pub fn set_fast_limit(&mut self, limit: u64) {
-        debug_assert!(limit < IN_USE, "{limit} is no number");
+        assert!(limit < IN_USE, "{limit} is no number");
         self.fast_limit = limit | self.fast_limit & IN_USE;
     }
 

@@ -256,7 +256,7 @@ impl TermLease {
         if self.deadline.swap(VOID, Ordering::AcqRel) != VOID {
             tracing::info!(term = self.term, "the lease of this term is void");
         }
-        debug_assert!(self.is_void(), "a void lease was extended");
+        assert!(self.is_void(), "a void lease was extended");
         self.changed.notify_waiters();
     }
 

@@ -51,7 +51,7 @@ impl ByLeader for TakeIdNumbersRequest {
     async fn carry_out(
         self, leader: &LeaderIds, term: &Term, deadline: Instant,
     ) -> Attempt<IdNumbers> {
-        let namespace = namespace_named(&leader.group, &self.namespace)?;
+        let namespace = namespace_named(&leader.led.group, &self.namespace)?;
         let format = id_format(&namespace)?;
         if namespace.config.format.as_ref() != Some(&self.format) {
             return Err(created_again(&self.namespace).into());
@@ -103,7 +103,7 @@ impl LeaderIds {
     async fn take_in_unit(&self, of: &OfKey<'_>, left: u64) -> Attempt<Taken> {
         loop {
             let leader_ms = self.time.now_ms(of.term.term())?;
-            let now_ms = (self.key_times).time_of(of.namespace.id, self.clock.now(), leader_ms);
+            let now_ms = (self.key_times).time_of(of.namespace.id, self.led.clock.now(), leader_ms);
             let floor = match floor_at(of, now_ms, leader_ms) {
                 Ok(floor) => floor,
                 Err(error) => return Ok(Taken::Never(error)),
@@ -135,9 +135,9 @@ impl LeaderIds {
 
     /// Has the namespace of a key that is far ahead go on from `from_ms`.
     fn go_on_ahead(&self, of: &OfKey<'_>, from_ms: u64, ahead_ms: u64) {
-        let (now, leader_ms) = (self.clock.now(), self.time.shown_ms());
+        let (now, leader_ms) = (self.led.clock.now(), self.time.shown_ms());
         if (self.key_times).go_on_from(of.namespace.id, from_ms, now, leader_ms) {
-            self.metrics.id_times_ahead.inc();
+            self.led.metrics.id_times_ahead.inc();
             tracing::info!(
                 namespace = of.namespace.config.name,
                 ahead_ms,
@@ -213,7 +213,7 @@ impl LeaderIds {
                 Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
                 _ => return Err(NoAnswer::Unanswered),
             };
-            let namespaces = self.group.view().namespaces();
+            let namespaces = self.led.group.view().namespaces();
             let exists = |id: NamespaceId| namespaces.by_id(id).is_some();
             self.dates.learn(term.term(), namespace.id, date, exists);
             Ok(date)

@@ -328,7 +328,8 @@ impl NodeContext {
                 }
             )
         };
-        let allocator = self.led.term.load_full();
+        let led = &self.services.of_group.led;
+        let allocator = led.term.load_full();
         let term = allocator.as_deref().ok_or_else(not_leading)?;
         let namespace = &namespace_named(&self.group, name)?;
         let counted = self.callers.begin(Kind::Export, "exports under way")?;
@@ -346,7 +347,7 @@ impl NodeContext {
         Ok(Export {
             namespace: namespace.clone(),
             ceilings,
-            leaving: self.led.leaving.clone(),
+            leaving: led.leaving.clone(),
             _memory: memory,
         })
     }

@@ -48,7 +48,7 @@ impl Status {
         let own = self.group.leadership().borrow().own.clone();
         let (remaining, age) = match own {
             Some(lease) => {
-                let now = self.clock.now().as_nanos() as f64 / 1e9;
+                let now = self.led.clock.now().as_nanos() as f64 / 1e9;
                 let deadline = lease.deadline();
                 if deadline == crate::clock::Instant::NEVER {
                     // A sole voter's lease never ends.

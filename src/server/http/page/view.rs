@@ -52,7 +52,8 @@ impl View {
             let name = SkipCause::VALUES[cause.place()];
             (name, context.metrics.skipped(*cause))
         };
-        let (namespaces, namespaces_count) = context.services.namespaces.first(NAMESPACES_MAX);
+        let (namespaces, namespaces_count) =
+            context.services.of_group.namespaces.first(NAMESPACES_MAX);
         View {
             node: context.config.node_id,
             pages: status.nodes.iter().map(page).collect(),
