@@ -45,7 +45,7 @@ fn commit() -> Result<String, Box<dyn Error>> {
 fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    // What the reflection service shows, and what the door for HTTP is made from: the public API alone.
+    // What the reflection service shows, and what the interface for HTTP is made from: the public API alone.
     let mut public = protox::Compiler::new(["proto"])?;
     public.include_imports(true).include_source_info(true).open_files(PUBLIC)?;
     fs::write(out.join("ratchet.v1.bin"), public.encode_file_descriptor_set())?;
@@ -156,7 +156,7 @@ fn over_http(api: &DescriptorPool) -> Result<String, Box<dyn Error>> {
             let (verb, has_body) = (verb.name().to_uppercase(), !body.is_empty());
             let path = path.as_str().ok_or("a path is no text")?;
             let by = served.iter().find(|one| one.method == method).map(|one| one.served);
-            // The function of `server/http/serve.rs` that answers it.
+            // The function of `server/http/endpoints.rs` that answers it.
             let answered_by = match by {
                 Some("sequence") if method.is_client_streaming() => "one_of_stream",
                 Some("sequence") => "sequence",
@@ -167,12 +167,17 @@ fn over_http(api: &DescriptorPool) -> Result<String, Box<dyn Error>> {
             let service = method.parent_service();
             let named = |name: &str| fields(&asked, |field| field.name() == name);
             let in_path = fields(&asked, |field| path.contains(&format!("{{{}}}", field.name())));
+            // `ids` checks a message before it waits for the kind of its key.
             let keys = fields(&asked, |field| {
-                field.kind().as_message().is_some_and(|of| of.name() == "Key")
+                answered_by != "ids"
+                    && field.kind().as_message().is_some_and(|of| of.name() == "Key")
             });
+            // The router cannot tell apart what follows the last field.
+            let (route, action) =
+                path.split_at(path.find("}:").map_or(path.len(), |place| place + 1));
             rows += &format!(
-                "    {verb} {path:?} {has_body} {answered_by} {} {rpc} {} {{ in_path: {in_path}; \
-                 keys: {keys}; request_id: {}; route: {} }} {};\n",
+                "    {verb} {path:?} {route:?} {action:?} {has_body} {answered_by} {} {rpc} {} {{ \
+                 in_path: {in_path}; keys: {keys}; request_id: {}; route_version: {} }} {};\n",
                 service.name(),
                 asked.name(),
                 named("request_id"),

@@ -37,13 +37,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 #[cfg(feature = "json")]
 fn with_own_json(made: String) -> Result<String, &'static str> {
     let made = made.replace("::pbjson::private::BytesDeserialize", "crate::json::Text");
+    let made = made.replace("::pbjson::private::NumberDeserialize", "crate::json::Number");
+    let of_map = "<std::collections::HashMap<_, crate::json::Number<u64>>>()?";
+    let made = made.replace(of_map, "<crate::json::Numbers>()?.0");
     let made = replaced_to_end(&made, "pbjson::private::base64::encode(&", ").as_str()", |bytes| {
         format!("&crate::json::Text(&{bytes})")
     });
     let made = made.replace("pbjson::private::base64::encode", "crate::json::Text");
     let unknown = ".map_err(|_| serde::ser::Error::custom(format!(\"Invalid variant {}\", ";
     let made = replaced_to_end(&made, unknown, ")))?", |_| ".unwrap_or_default()".to_owned());
-    match made.contains("base64") || made.contains("ser::Error") || !made.contains("json::Text(") {
+    match made.contains("base64")
+        || made.contains("::pbjson")
+        || made.contains("ser::Error")
+        || !made.contains("json::Text(")
+    {
         true => Err("pbjson makes other code than client/build.rs knows; look at with_own_json"),
         false => Ok(made),
     }

@@ -42,9 +42,9 @@ pub enum Bug {
     NameChangesNotSent,
     /// The last number of a key in a page is told to be the floor of its section.
     CurrentOfPageAtFloor,
-    /// What was used of a section is not logged when its key is let go from the memory.
+    /// What was used of a section is not logged when its key is evicted from the memory.
     ReleaseNotLogged,
-    /// What was left of a section is used up, without a word, when its key is let go from the memory.
+    /// What was left of a section is used up, without a word, when its key is evicted from the memory.
     ReleaseSkipsRest,
     /// A namespace hands out numbers of more keys than its `keys_max`.
     QuotaIgnored,

@@ -17,7 +17,7 @@ use crate::common::{
 };
 use futures::future::join_all;
 use ratchet::{
-    metrics::Door,
+    metrics::Interface,
     proto::v1::{CreateNamespaceRequest, KeyKind},
 };
 use ratchet_client::{Error, Key};
@@ -28,7 +28,7 @@ async fn a_thousand_tasks_send_few_messages_and_no_number_is_lost_or_repeated() 
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = cluster.nodes[&leader].context().metrics.request_seconds.of(Door::grpc);
+    let requests = cluster.nodes[&leader].context().metrics.request_seconds.of(Interface::grpc);
     let before = requests.count();
     let all = take(&client, 1_000, 20, 10).await;
     assert_no_repeats(&all);
@@ -51,7 +51,7 @@ async fn requests_that_wait_together_for_one_key_get_one_range_in_the_order_of_a
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         // From now on the client runs here, and knows what kind of namespace it is.
         runtime.block_on(client.next("book", 6)).expect("a number");
-        let requests = context.metrics.request_seconds.of(Door::grpc);
+        let requests = context.metrics.request_seconds.of(Interface::grpc);
         let before = requests.count();
         let asked = (0..500u64).map(|n| client.next_range("book", 5, 1 + n % 3));
         let answers = runtime.block_on(tokio::task::unconstrained(join_all(asked)));
@@ -155,7 +155,7 @@ async fn segments_are_disjoint_and_most_of_their_numbers_cost_no_request() {
     let cluster = Cluster::start(1, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
-    let requests = cluster.nodes[&leader].context().metrics.request_seconds.of(Door::grpc);
+    let requests = cluster.nodes[&leader].context().metrics.request_seconds.of(Interface::grpc);
     let before = requests.count();
     let segments = [(); 2].map(|()| client.segment("book", 3, 100));
     let mut seen = BTreeSet::new();

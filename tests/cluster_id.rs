@@ -162,6 +162,9 @@ async fn over_http_a_request_may_say_for_which_cluster_it_is_and_every_answer_sa
         assert!(refused.body.contains(part), "{part}: {}", refused.body);
     }
     assert!(refused.head.contains(&named), "{}", refused.head);
+    let twice = format!("{named}\r\nratchet-cluster-id: {other}\r\n");
+    let refused = http(address, next, &twice, "").await;
+    assert_eq!(refused.status, 409, "each of them must be meant: {}", refused.body);
     let malformed = http(address, next, "ratchet-cluster-id: prod\r\n", "").await;
     assert_eq!(malformed.status, 400, "{}", malformed.body);
     let taken = http(address, next, &format!("{named}\r\n"), "").await;

@@ -13,7 +13,7 @@ use crate::common::{
     processes::{Process, Processes},
     until,
 };
-use ratchet::{metrics::Door, proto::v1::NextManyRequest};
+use ratchet::{metrics::Interface, proto::v1::NextManyRequest};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -67,7 +67,7 @@ async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay()
     for stream in silent {
         ended(stream).await;
     }
-    let others_are_gone = || shared.metrics.client_connections.of(Door::grpc).get() <= 1;
+    let others_are_gone = || shared.metrics.client_connections.of(Interface::grpc).get() <= 1;
     until("places are free again", others_are_gone).await;
     messages.send(request).await.unwrap();
     let second = in_time("an answer", answers.message()).await;
@@ -86,12 +86,12 @@ async fn clients_beyond_the_limit_are_refused_until_one_leaves() {
     let mut client = cluster.client(1);
     client.next(1).await.unwrap();
     let mut held = Vec::new();
-    while metrics.client_connections.of(Door::grpc).get() < 4 {
+    while metrics.client_connections.of(Interface::grpc).get() < 4 {
         held.push(connection(address, PREFACE).await);
         tokio::task::yield_now().await;
     }
     ended(connection(address, b"").await).await;
-    assert!(metrics.client_connections_refused.get(Door::grpc) > 0);
+    assert!(metrics.client_connections_refused.get(Interface::grpc) > 0);
     client.next(1).await.expect("who is connected does not notice");
     drop(held);
     cluster.client(1).next_at_last(1).await;

@@ -6,7 +6,7 @@ use crate::common::{
     Page, cluster::Cluster, eventually, http, in_time, other_than, unhurried, until, with_http,
     with_metrics,
 };
-use ratchet::{metrics::Door, node::Config};
+use ratchet::{metrics::Interface, node::Config};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -233,7 +233,7 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
     let cluster = start(1, |config| config.count_max = 1_000).await;
     let key = "/v1/namespaces/book/keys/42";
     let large = format!(r#"{{"names": ["{}"]}}"#, "1".repeat(1 << 20));
-    let errors = cluster.nodes[&1].context().metrics.errors.of(Door::http);
+    let errors = cluster.nodes[&1].context().metrics.errors.of(Interface::http);
     let invalid = tonic::Code::InvalidArgument;
     for (what, body, status, code, says) in [
         (format!("POST {key}:next?count=0"), "", 400, "INVALID_ARGUMENT", "count is 0"),
@@ -244,6 +244,14 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
         (format!("POST {key}:next?size=1"), "", 400, "INVALID_ARGUMENT", "unknown field `size`"),
         (format!("POST {key}:next?numbers=number"), "", 400, "INVALID_ARGUMENT", "`numbers`"),
         (format!("POST {key}"), "", 405, "UNIMPLEMENTED", "it must end with ':next' or ':raise'"),
+        (
+            format!("POST {key}%3Anext"),
+            "",
+            405,
+            "UNIMPLEMENTED",
+            "ends with '42:next'; here it must",
+        ),
+        (format!("POST {key}:next?count=%2B5"), "", 400, "INVALID_ARGUMENT", "count: "),
         ("POST /v1/namespaces/book/keys/x:next".to_owned(), "", 400, "INVALID_ARGUMENT", "not 'x'"),
         ("POST /v1/namespaces/book/keys/%FF:next".to_owned(), "", 400, "INVALID_ARGUMENT", "UTF-8"),
         (format!("GET {key}?count=5"), "", 400, "INVALID_ARGUMENT", "unknown field `count`"),
@@ -275,6 +283,20 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
             400,
             "INVALID_ARGUMENT",
             "ids[0]: ",
+        ),
+        (
+            "POST /v1/namespaces/none/ids:next".to_owned(),
+            "{\"parameters\":{\"a\":1,\"a\":1}}",
+            400,
+            "INVALID_ARGUMENT",
+            "\"a\" is given twice",
+        ),
+        (
+            "POST /v1/namespaces/none/ids:next".to_owned(),
+            "{\"key\":1,\"count\":10001}",
+            400,
+            "INVALID_ARGUMENT",
+            "count is 10001",
         ),
         (
             "POST /v1/namespaces/book:next?count=2".to_owned(),
@@ -359,6 +381,10 @@ async fn a_request_is_answered_within_the_time_that_its_header_says() {
         assert_eq!(page.status, 400, "{}", page.body);
         assert!(page.body.contains(&format!("ratchet-timeout-ms is '{value}'")), "{}", page.body);
     }
+    let twice = "ratchet-timeout-ms: 100\r\nratchet-timeout-ms: 200\r\n";
+    let page = http(address, what, twice, "").await;
+    assert_eq!(page.status, 400, "{}", page.body);
+    assert!(page.body.contains("ratchet-timeout-ms is '200'"), "{}", page.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Keys that nobody asks for are let go from the leader's memory, and go on where they stood: nothing is skipped, repeated
+//! Keys that nobody asks for are evicted from the leader's memory, and go on where they stood: nothing is skipped, repeated
 //! or answered out of order.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ fn memory(cluster: &Cluster, leader: u64) -> Footprint {
 
 async fn until_idle_keys_are_gone(cluster: &Cluster, leader: u64) {
     let gone = || memory(cluster, leader).keys == 0;
-    until("all keys are let go", gone).await;
+    until("all keys are evicted", gone).await;
 }
 
 /// As [`until_idle_keys_are_gone`], and the log says what was used of them all.
@@ -37,7 +37,7 @@ async fn until_idle_keys_are_released(cluster: &Cluster, leader: u64) {
     until("all are released", released).await;
 }
 
-/// A cluster that lets keys go soon, and its leader.
+/// A cluster that evicts keys soon, and its leader.
 async fn forgetful(change: impl Fn(&mut Config)) -> (Cluster, u64) {
     let cluster = Cluster::start(3, |config| {
         config.key_idle_ms = 20;
@@ -67,7 +67,7 @@ fn skipped(cluster: &Cluster) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_was_let_go_goes_on_with_its_next_number() {
+async fn a_key_that_was_evicted_goes_on_with_its_next_number() {
     let (cluster, leader) = forgetful(|_| {}).await;
     let mut client = cluster.client(leader);
     let names = CreateNamespaceRequest {
@@ -105,7 +105,7 @@ async fn create_members(client: &mut Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shared_section_that_was_let_go_goes_on_above_the_highest_number_of_its_keys() {
+async fn a_shared_section_that_was_evicted_goes_on_above_the_highest_number_of_its_keys() {
     let (cluster, leader) = forgetful(|_| {}).await;
     let mut client = cluster.client(leader);
     create_members(&mut client).await;
@@ -138,7 +138,7 @@ async fn a_shared_section_that_was_let_go_goes_on_above_the_highest_number_of_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shared_section_that_was_let_go_skips_nothing_when_the_leader_is_lost() {
+async fn a_shared_section_that_was_evicted_skips_nothing_when_the_leader_is_lost() {
     let (cluster, leader) = forgetful(|_| {}).await;
     let mut client = cluster.client(leader);
     create_members(&mut client).await;
@@ -185,11 +185,11 @@ async fn keys_of_shared_sections_that_come_and_go_under_load_and_through_handove
         caller.await.expect("no panic");
     }
     let gone = (1..=3).map(|node| metrics(&cluster, node).released_shared_sections.get());
-    assert!(gone.sum::<u64>() > 10, "too few sections were let go to show anything");
+    assert!(gone.sum::<u64>() > 10, "too few sections were evicted to show anything");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_was_let_go_skips_nothing_when_the_leader_is_lost() {
+async fn a_key_that_was_evicted_skips_nothing_when_the_leader_is_lost() {
     let (cluster, leader) = forgetful(|_| {}).await;
     assert_eq!(take_of_each(&mut cluster.client(leader)).await, vec![1; KEYS as usize]);
     until_idle_keys_are_released(&cluster, leader).await;
@@ -237,7 +237,7 @@ async fn keys_that_come_and_go_under_load_and_through_handovers_have_no_gap() {
     assert!(missing <= skipped(&cluster), "{missing} numbers are missing, and not counted");
     let released =
         (1..=3).map(|node| metrics(&cluster, node).released_keys.get(ReleaseCause::idle));
-    assert!(released.sum::<u64>() > 100, "too few keys were let go to show anything");
+    assert!(released.sum::<u64>() > 100, "too few keys were evicted to show anything");
 }
 
 #[tokio::test(flavor = "multi_thread")]

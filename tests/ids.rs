@@ -26,7 +26,7 @@ use tokio::{
     net::TcpStream,
 };
 
-fn doors(config: &mut Config) {
+fn interfaces(config: &mut Config) {
     unhurried(config);
     with_http(config);
     with_resp(config);
@@ -204,8 +204,8 @@ fn body(page: &Page) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_door_makes_ids_and_takes_them_apart() {
-    let cluster = Cluster::start(3, doors).await;
+async fn every_interface_makes_ids_and_takes_them_apart() {
+    let cluster = Cluster::start(3, interfaces).await;
     let node = other_than(cluster.leader().await);
     let client = rust_client::client_of(&cluster, &[node]);
     create(&client, "orders", "snowflake").await;
@@ -260,7 +260,7 @@ async fn every_door_makes_ids_and_takes_them_apart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_counter_of_each_yuewen_type_runs_on_over_the_seconds() {
-    let cluster = Cluster::start(1, doors).await;
+    let cluster = Cluster::start(1, interfaces).await;
     let client = rust_client::client_of(&cluster, &[1]);
     create(&client, "route", "yuewen-route").await;
     let at = cluster.nodes[&1].addresses().http.expect("a port");

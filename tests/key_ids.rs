@@ -155,8 +155,8 @@ async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_wait_for_one_key_hold_up_neither_other_keys_nor_leases_nor_administration() {
-    // More than a connection has streams. All are served within their 60 s: each wants 2 ids of a key that has 100 a second, which
-    // takes half a minute.
+    // More than a connection has streams. All are served within their 60 s: each wants 2 ids of a key that has 100 a
+    // second, which takes half a minute.
     const CALLERS: u64 = 1_500;
     const BUSY: &str = "digits epoch=2020-01-01 time-s:10 sequence:2 key:3";
     let cluster = Cluster::start(3, unhurried).await;
@@ -287,7 +287,7 @@ async fn a_random_field_of_ids_of_a_key_is_random() {
     assert_eq!(values.len(), 5, "{values:?}");
 }
 
-fn doors(config: &mut Config) {
+fn interfaces(config: &mut Config) {
     unhurried(config);
     with_http(config);
     with_resp(config);
@@ -296,8 +296,8 @@ fn doors(config: &mut Config) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_door_makes_ids_of_a_key() {
-    let cluster = Cluster::start(3, doors).await;
+async fn every_interface_makes_ids_of_a_key() {
+    let cluster = Cluster::start(3, interfaces).await;
     let node = other_than(cluster.leader().await);
     let client = rust_client::client_of(&cluster, &[node]);
     create_with_format(&client, "chat", SLOW).await;

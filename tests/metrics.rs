@@ -198,7 +198,7 @@ async fn errors_are_counted_by_code_where_the_caller_asked() {
 
     let after = metrics(&cluster, follower).await;
     let grown = |code: &str| {
-        let sample = format!("ratchet_errors_total{{door=\"grpc\",code=\"{code}\"}}");
+        let sample = format!("ratchet_errors_total{{interface=\"grpc\",code=\"{code}\"}}");
         value(&after, &sample) - value(&before, &sample)
     };
     assert_eq!(grown("INVALID_ARGUMENT"), 1.0);

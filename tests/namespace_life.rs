@@ -290,7 +290,7 @@ async fn what_orders_numbers_changes_until_the_first_one_and_is_refused_with_rea
     let mut client = cluster.client(1);
     let create_draft = CreateNamespaceRequest {
         name: "draft".to_owned(),
-        description: "to be decided".to_owned(),
+        description: Some("to be decided".to_owned()),
         ..CreateNamespaceRequest::default()
     };
     create(&mut client, create_draft).await;

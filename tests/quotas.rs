@@ -7,7 +7,7 @@ use crate::common::{
     unhurried, with_http, with_resp,
 };
 use ratchet::{
-    metrics::Door,
+    metrics::Interface,
     node::Config,
     proto::{
         Refusal, retry_after_ms,
@@ -52,7 +52,7 @@ fn refused(cluster: &Cluster) -> u64 {
     let nodes = cluster.nodes.values();
     nodes
         .map(|node| {
-            let errors = node.context().metrics.errors.of(Door::grpc);
+            let errors = node.context().metrics.errors.of(Interface::grpc);
             errors.get(tonic::Code::FailedPrecondition)
         })
         .sum()

@@ -138,9 +138,9 @@ async fn a_transfer_goes_on(fence: FenceKind) {
     })
     .await;
     let leader = cluster.leader().await;
-    let heir = other_than(leader);
+    let successor = other_than(leader);
     let mut streams = stall(cluster.address(leader), STREAMS).await;
-    streams.extend(stall(cluster.address(heir), CONNECTION_STREAMS).await);
+    streams.extend(stall(cluster.address(successor), CONNECTION_STREAMS).await);
     let metrics = &cluster.nodes[&leader].context().metrics;
     at_rest(async || metrics.numbers.get()).await;
 
@@ -148,9 +148,9 @@ async fn a_transfer_goes_on(fence: FenceKind) {
     load.answers(200).await;
     let mut client = cluster.client(leader);
     let started = Instant::now();
-    let now = client.transfer(heir).await;
+    let now = client.transfer(successor).await;
     let took = started.elapsed();
-    assert_eq!(now.expect("a transfer").leader, heir);
+    assert_eq!(now.expect("a transfer").leader, successor);
     load.answers(200).await;
     let history = load.finish().await;
     println!("{fence:?}: transfer in {took:?}, longest call {:?}", longest_call(&history, started));

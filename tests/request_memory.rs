@@ -139,7 +139,7 @@ async fn requests_for_ids_that_no_namespace_fits_wait_for_no_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_for_ids_that_wait_are_counted_at_every_door() {
+async fn requests_for_ids_that_wait_are_counted_at_every_interface() {
     let (cluster, shared) = alone().await;
     let bytes = || shared.metrics.request_bytes.get();
     let mut client = IdsClient::new(channel(cluster.address(2)));
@@ -340,7 +340,7 @@ async fn with_namespaces(change: impl Fn(&mut Config)) -> Cluster {
     for i in 0..100 {
         let create = CreateNamespaceRequest {
             name: format!("namespace-{i}"),
-            description: "d".repeat(256),
+            description: Some("d".repeat(256)),
             ..CreateNamespaceRequest::default()
         };
         cluster.client(1).admin.create_namespace(create).await.expect("a namespace");

@@ -8,7 +8,7 @@ use crate::common::{
     unhurried, until, with_resp,
 };
 use ratchet::{
-    metrics::Door,
+    metrics::Interface,
     node::Config,
     proto::v1::{CreateNamespaceRequest, KeyKind},
 };
@@ -317,7 +317,8 @@ async fn a_client_that_does_not_read_is_not_read_either_and_one_that_does_nothin
     let mut half = half;
     half.send("*2\r\n$4\r\nINCR\r\n").await;
     assert_eq!(half.line().await, None, "half a command, then silence");
-    until("places are free again", || metrics.client_connections.of(Door::redis).get() <= 1).await;
+    until("places are free again", || metrics.client_connections.of(Interface::redis).get() <= 1)
+        .await;
     assert_eq!(metrics.request_bytes.get(), 0, "nothing is held for those who left");
 }
 

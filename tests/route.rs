@@ -15,7 +15,7 @@ use crate::common::{
     rust_client::{builder, client, client_of, create_with_format},
 };
 use parking_lot::Mutex;
-use ratchet::{metrics::Door, proto::v1::WatchRouteRequest};
+use ratchet::{metrics::Interface, proto::v1::WatchRouteRequest};
 use ratchet_client::Client;
 use tokio::task::JoinSet;
 
@@ -170,7 +170,7 @@ async fn calls_of_a_client_that_does_not_follow_the_leader_go_round_the_servers_
     let servers: Vec<_> = (1..=3).map(|node| cluster.address(node)).collect();
     let client = builder(&servers).follow_leader(false).build().expect("a client");
     let asked = |cluster: &Cluster, node: u64| {
-        cluster.nodes[&node].context().metrics.request_seconds.of(Door::grpc).count()
+        cluster.nodes[&node].context().metrics.request_seconds.of(Interface::grpc).count()
     };
     let before: Vec<u64> = (1..=3).map(|node| asked(&cluster, node)).collect();
     for _ in 0..6 {

@@ -1,7 +1,7 @@
 //! Callers of one address cannot take what all callers need: connections, calls and memory.
 
 use crate::common::{channel, cluster::Cluster, eventually, http2, in_time, with_http};
-use ratchet::{metrics::Door, node::Config, proto::v1::NextManyRequest};
+use ratchet::{metrics::Interface, node::Config, proto::v1::NextManyRequest};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -21,7 +21,7 @@ const NEXT: &str = "/ratchet.v1.Sequencer/Next";
 async fn callers_of_one_address_leave_connections_to_others() {
     let cluster = start(|config| config.client_connections_max = 16).await;
     let metrics = cluster.nodes[&1].context().metrics.clone();
-    let refused = || metrics.client_connections_refused.get(Door::grpc);
+    let refused = || metrics.client_connections_refused.get(Interface::grpc);
     let mut held = Vec::new();
     while refused() == 0 {
         held.push(http2::connect_from_elsewhere(cluster.address(1)).await);

@@ -74,9 +74,9 @@ impl Slow {
 
     /// Hands over, which leaves the memory to the successor.
     async fn transfer(&self) {
-        let heir = other_than(self.leader);
-        let transferred = self.cluster.client(self.leader).transfer(heir).await;
-        assert_eq!(transferred.expect("a transfer").leader, heir);
+        let successor = other_than(self.leader);
+        let transferred = self.cluster.client(self.leader).transfer(successor).await;
+        assert_eq!(transferred.expect("a transfer").leader, successor);
         let metrics = &self.node().context().metrics;
         let closing = metrics.handover_seconds.of(HandoverPhase::close).get();
         println!("the calls left within {closing} s");

@@ -183,8 +183,8 @@ fn commands() -> Vec<Command> {
         bump_of(NamespaceId(8)),
         Command::DeleteNamespace { name: "doomed".to_owned(), forget: false },
         Command::Trim { trims: vec![trim(named(BOX, b"alice \xff"), 60)], now_ms: NOW_MS },
-        Command::Bequeath(Bequest::Memory { heir: 1, digest }),
-        Command::Inherit { heir: 1, digest },
+        Command::Bequeath(Bequest::Memory { successor: 1, digest }),
+        Command::Inherit { successor: 1, digest },
         Command::Bequeath(Bequest::Lift),
     ]
 }

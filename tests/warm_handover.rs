@@ -82,18 +82,18 @@ async fn transfer(cluster: &Cluster) -> u64 {
     to
 }
 
-/// Cuts the leader off until `heir` leads. The third node cannot reach the heir, so that it is not elected.
-async fn lose_the_leader_to(cluster: &Cluster, heir: u64) {
+/// Cuts the leader off until `successor` leads. The third node cannot reach the successor, so that it is not elected.
+async fn lose_the_leader_to(cluster: &Cluster, successor: u64) {
     let deposed = cluster.leader().await;
     let group = &cluster.nodes[&deposed].context().group;
     // Otherwise the third node may not vote for it.
-    assert!(group.has_whole_log(heir, PATIENCE).await, "the heir lags");
-    let third = 1 + 2 + 3 - deposed - heir;
-    let heir_address = cluster.configs[&heir].peer_listen.to_string();
-    cluster.links.cut(third, heir_address);
+    assert!(group.has_whole_log(successor, PATIENCE).await, "the successor lags");
+    let third = 1 + 2 + 3 - deposed - successor;
+    let successor_address = cluster.configs[&successor].peer_listen.to_string();
+    cluster.links.cut(third, successor_address);
     cluster.cut_off(deposed);
-    cluster.leader_seen_by(heir, |new| new == heir).await;
-    cluster.client(heir).next_at_last(u64::MAX).await;
+    cluster.leader_seen_by(successor, |new| new == successor).await;
+    cluster.client(successor).next_at_last(u64::MAX).await;
     cluster.mend();
 }
 
@@ -147,12 +147,12 @@ async fn a_leader_that_is_told_to_send_no_memory_gives_the_numbers_back_to_the_w
 async fn a_successor_that_is_cut_off_meanwhile_costs_no_key_of_its_own_section_a_gap() {
     let (cluster, expected) = cluster_in_use(|_| {}).await;
     let leader = cluster.leader().await;
-    let heir = other_than(leader);
-    let heir_address = cluster.configs[&heir].peer_listen.to_string();
+    let successor = other_than(leader);
+    let successor_address = cluster.configs[&successor].peer_listen.to_string();
     // The leader heard of it a moment ago, so that it chooses it.
-    cluster.links.cut(leader, heir_address);
-    let _ = cluster.client(leader).transfer(heir).await;
-    let new = cluster.leader_seen_by(heir, |new| new != leader).await;
+    cluster.links.cut(leader, successor_address);
+    let _ = cluster.client(leader).transfer(successor).await;
+    let new = cluster.leader_seen_by(successor, |new| new != leader).await;
     cluster.mend();
     let firsts = take_of_each(&mut cluster.client(new)).await;
     assert_no_gap_in_own_sections(&firsts, &expected);
@@ -162,19 +162,19 @@ async fn a_successor_that_is_cut_off_meanwhile_costs_no_key_of_its_own_section_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_heir_that_holds_no_memory_any_more_begins_above_what_was_used() {
+async fn a_successor_that_holds_no_memory_any_more_begins_above_what_was_used() {
     let (cluster, _) = cluster_in_use(|_| {}).await;
     let leader = cluster.leader().await;
-    let heir = other_than(leader);
+    let successor = other_than(leader);
     let digest = MemoryDigest { parts: 3, checksum: 7 };
-    // As if the heir had been restarted since.
+    // As if the successor had been restarted since.
     let group = &cluster.nodes[&leader].context().group;
     let term = group.leadership().borrow().term;
-    let bequest = Command::Bequeath(Bequest::Memory { heir, digest });
+    let bequest = Command::Bequeath(Bequest::Memory { successor, digest });
     let bequeathed = group.propose(term, bequest).await.expect("logged");
     assert_eq!(bequeathed, Outcome::Bequeathed);
-    lose_the_leader_to(&cluster, heir).await;
-    let number = cluster.client(heir).next_at_last(1).await;
+    lose_the_leader_to(&cluster, successor).await;
+    let number = cluster.client(successor).next_at_last(1).await;
     assert!(number > STEP, "{number}: the old term may have used its chunk to the end");
 }
 
@@ -182,14 +182,14 @@ async fn an_heir_that_holds_no_memory_any_more_begins_above_what_was_used() {
 async fn a_memory_that_was_sent_and_not_bequeathed_is_not_inherited() {
     let (cluster, _) = cluster_in_use(|_| {}).await;
     let leader = cluster.leader().await;
-    let heir = other_than(leader);
+    let successor = other_than(leader);
     let group = &cluster.nodes[&leader].context().group;
     let term = group.leadership().borrow().term;
     // An empty memory. If it were inherited, each key would begin anew.
     let header = MemoryHeader { term, seed: 1, format: MEMORY_FORMAT };
-    let sent = group.send_memory(term, heir, header, stream::empty()).await;
+    let sent = group.send_memory(term, successor, header, stream::empty()).await;
     assert_eq!(sent.expect("it has arrived").parts, 0);
-    lose_the_leader_to(&cluster, heir).await;
-    let number = cluster.client(heir).next_at_last(1).await;
+    lose_the_leader_to(&cluster, successor).await;
+    let number = cluster.client(successor).next_at_last(1).await;
     assert!(number > STEP, "{number}");
 }

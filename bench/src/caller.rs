@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     http_connection::HttpConnection,
     load::Load,
-    options::Door,
+    options::Interface,
     peers::{Etcd, TsOracle},
     redis::Redis,
     target::{NAMESPACE, Protocol, Target},
@@ -87,7 +87,7 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
     let each = |caller: Caller, times: usize| std::iter::repeat_n(caller, times);
     let calls = load.connections * load.in_flight;
     Ok(match target.protocol {
-        Protocol::Ratchet(Door::Client) => {
+        Protocol::Ratchet(Interface::Client) => {
             let client = Client::builder()
                 .servers(&target.addresses)
                 .timeout(Duration::from_secs(10))
@@ -95,7 +95,7 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
                 .build()?;
             each(Caller::Client(client), load.tasks).collect()
         }
-        Protocol::Ratchet(Door::Http) => {
+        Protocol::Ratchet(Interface::Http) => {
             let mut callers = Vec::with_capacity(calls);
             for server in target.addresses.iter().take(1).cycle().take(calls) {
                 let connection = HttpConnection::connect(server).await?;
@@ -103,7 +103,7 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
             }
             callers
         }
-        Protocol::Redis | Protocol::Ratchet(Door::Redis) => {
+        Protocol::Redis | Protocol::Ratchet(Interface::Redis) => {
             let mut callers = Vec::with_capacity(calls);
             for server in target.addresses.iter().take(1).cycle().take(calls) {
                 let connection = Redis::connect(server).await?;
@@ -121,7 +121,7 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
             let callers = channels.into_iter().map(|c| Caller::TsOracle(TsOracle::new(c)));
             callers.flat_map(|caller| each(caller, load.in_flight)).collect()
         }
-        Protocol::Ratchet(Door::Unary | Door::Stream) | Protocol::Ids => {
+        Protocol::Ratchet(Interface::Unary | Interface::Stream) | Protocol::Ids => {
             let connections = target.connections(load.connections)?;
             let callers = connections.into_iter().map(Caller::Unary);
             callers.flat_map(|caller| each(caller, load.in_flight)).collect()

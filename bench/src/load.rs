@@ -5,13 +5,13 @@ use std::time::Duration;
 /// What the callers of a round request, and how.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Connections (all doors but client).
+    /// Connections (all interfaces but client).
     pub connections: usize,
-    /// Requests in flight on each connection; over the doors http and redis each has a connection of its own.
+    /// Requests in flight on each connection; over the interfaces http and redis each has a connection of its own.
     pub in_flight: usize,
-    /// Tasks that share one client (door client).
+    /// Tasks that share one client (interface client).
     pub tasks: usize,
-    /// Keys in each message (door stream).
+    /// Keys in each message (interface stream).
     pub batch: usize,
     /// Keys to draw from.
     pub keys: u64,

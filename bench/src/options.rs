@@ -28,7 +28,7 @@ impl Fence {
 
 /// How numbers are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Door {
+pub enum Interface {
     /// One gRPC call per number
     Unary,
     /// One bidirectional gRPC stream per connection
@@ -41,15 +41,15 @@ pub enum Door {
     Redis,
 }
 
-impl Door {
-    /// The value of `--door`.
+impl Interface {
+    /// The value of `--interface`.
     pub fn name(self) -> &'static str {
         match self {
-            Door::Unary => "unary",
-            Door::Stream => "stream",
-            Door::Client => "client",
-            Door::Http => "http",
-            Door::Redis => "redis",
+            Interface::Unary => "unary",
+            Interface::Stream => "stream",
+            Interface::Client => "client",
+            Interface::Http => "http",
+            Interface::Redis => "redis",
         }
     }
 }
@@ -67,19 +67,19 @@ pub enum Via {
 #[derive(Debug, Args)]
 pub struct LoadOptions {
     /// How numbers are requested
-    #[arg(long, value_enum, default_value_t = Door::Unary)]
-    pub door: Door,
-    /// Number of connections (all doors but client)
+    #[arg(long, value_enum, default_value_t = Interface::Unary)]
+    pub interface: Interface,
+    /// Number of connections (all interfaces but client)
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub connections: u32,
-    /// Number of requests in flight on each connection (all doors but client). Over the doors http and redis each
+    /// Number of requests in flight on each connection (all interfaces but client). Over the interfaces http and redis each
     /// of them has a connection of its own: there are `connections` x `in-flight` connections
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub in_flight: u32,
-    /// Number of tasks that share one client, each with one request in flight (door client)
+    /// Number of tasks that share one client, each with one request in flight (interface client)
     #[arg(long, default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub tasks: u32,
-    /// Number of keys in each message (door stream)
+    /// Number of keys in each message (interface stream)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch: u32,
     /// Number of keys, from which each request draws at random
@@ -107,9 +107,9 @@ impl LoadOptions {
     /// # Errors
     /// The text, if the options contradict each other.
     pub fn load(&self, overload: Overload) -> Result<Load, String> {
-        if self.door != Door::Stream && self.batch > 1 {
+        if self.interface != Interface::Stream && self.batch > 1 {
             return Err(format!(
-                "--batch {} needs --door stream; the other doors ask for one key at a time",
+                "--batch {} needs --interface stream; the other interfaces ask for one key at a time",
                 self.batch
             ));
         }
@@ -129,7 +129,7 @@ impl LoadOptions {
     /// The options for a report in JSON.
     pub fn to_json(&self) -> Value {
         json!({
-            "door": self.door.name(),
+            "interface": self.interface.name(),
             "via": format!("{:?}", self.via).to_lowercase(),
             "connections": self.connections,
             "in_flight": self.in_flight,
@@ -144,18 +144,18 @@ impl LoadOptions {
 
     /// The load in a few words, for a title.
     pub fn to_text(&self) -> String {
-        let how = match self.door {
-            Door::Client => format!("{} tasks", self.tasks),
-            Door::Unary | Door::Stream => {
+        let how = match self.interface {
+            Interface::Client => format!("{} tasks", self.tasks),
+            Interface::Unary | Interface::Stream => {
                 format!("{} x {} in flight", self.connections, self.in_flight)
             }
-            Door::Http | Door::Redis => {
+            Interface::Http | Interface::Redis => {
                 format!("{} connections", self.connections * self.in_flight)
             }
         };
         let rate = self.rate.map(|rate| format!(", {rate} requests/s"));
         let rate = rate.unwrap_or_default();
-        format!("{:?}, {how}, {} keys{rate}", self.door, self.keys)
+        format!("{:?}, {how}, {} keys{rate}", self.interface, self.keys)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     child::{Process, cpu_nanos},
     connection::{Connection, connect},
     error::Error,
-    options::{Door, Via},
+    options::{Interface, Via},
 };
 
 /// The namespace whose numbers are used up.
@@ -29,17 +29,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that runs elsewhere, and is known to have one door.
+    /// A server that runs elsewhere, and is known to have one interface.
     pub fn new(id: u64, address: String) -> Server {
         Server { id, address, http: None, redis: None, metrics: None, process: None }
     }
 
-    /// Where it is asked through `door`; `None` if it does not have that one.
-    pub fn address_of(&self, door: Door) -> Option<&String> {
-        match door {
-            Door::Unary | Door::Stream | Door::Client => Some(&self.address),
-            Door::Http => self.http.as_ref(),
-            Door::Redis => self.redis.as_ref(),
+    /// Where it is asked through `interface`; `None` if it does not have that one.
+    pub fn address_of(&self, interface: Interface) -> Option<&String> {
+        match interface {
+            Interface::Unary | Interface::Stream | Interface::Client => Some(&self.address),
+            Interface::Http => self.http.as_ref(),
+            Interface::Redis => self.redis.as_ref(),
         }
     }
 }
@@ -47,7 +47,7 @@ impl Server {
 /// The protocol by which a target is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    Ratchet(Door),
+    Ratchet(Interface),
     /// The stream of ids that have a format.
     Ids,
     Redis,
@@ -74,10 +74,10 @@ impl Target {
     pub fn new(name: &'static str, servers: Vec<Server>, leader: u64) -> Target {
         Target {
             name,
-            addresses: addresses(&servers, leader, Door::Unary, Via::Leader),
+            addresses: addresses(&servers, leader, Interface::Unary, Via::Leader),
             servers,
             leader,
-            protocol: Protocol::Ratchet(Door::Unary),
+            protocol: Protocol::Ratchet(Interface::Unary),
             follow_leader: true,
             is_checked: name != "echo",
         }
@@ -97,21 +97,21 @@ impl Target {
     /// Chooses how numbers are requested, and from which node.
     ///
     /// # Errors
-    /// If the cluster has no such node, or its nodes no such door.
-    pub fn choose(&mut self, door: Door, via: Via) -> Result<(), Error> {
+    /// If the cluster has no such node, or its nodes no such interface.
+    pub fn choose(&mut self, interface: Interface, via: Via) -> Result<(), Error> {
         if via == Via::Follower && self.servers.len() < 2 {
             return Err(Error::other("a cluster of one node has no follower"));
         }
-        let addresses = addresses(&self.servers, self.leader, door, via);
+        let addresses = addresses(&self.servers, self.leader, interface, via);
         if addresses.is_empty() {
             return Err(Error::config(format!(
-                "door {} of {} is not known; a cluster that is started for the run has all doors, one that --server \
+                "interface {} of {} is not known; a cluster that is started for the run has all interfaces, one that --server \
                  names unary, stream and client, the echo unary, stream and http",
-                door.name(),
+                interface.name(),
                 self.name
             )));
         }
-        self.protocol = Protocol::Ratchet(door);
+        self.protocol = Protocol::Ratchet(interface);
         self.follow_leader = via == Via::Leader;
         self.addresses = addresses;
         Ok(())
@@ -128,10 +128,10 @@ impl Target {
     /// The id of the server that is asked first, if it is a follower.
     pub fn first_follower(&self) -> Option<u64> {
         let first = self.addresses.first();
-        let Protocol::Ratchet(door) = self.protocol else {
+        let Protocol::Ratchet(interface) = self.protocol else {
             return None;
         };
-        let first = (self.servers.iter()).find(|server| server.address_of(door) == first);
+        let first = (self.servers.iter()).find(|server| server.address_of(interface) == first);
         first.map(|first| first.id).filter(|id| *id != self.leader)
     }
 
@@ -168,11 +168,11 @@ impl Target {
     }
 }
 
-/// Where `servers` are asked through `door`: the leader first, or last. Servers without the door are left out.
-fn addresses(servers: &[Server], leader: u64, door: Door, via: Via) -> Vec<String> {
+/// Where `servers` are asked through `interface`: the leader first, or last. Servers without the interface are left out.
+fn addresses(servers: &[Server], leader: u64, interface: Interface, via: Via) -> Vec<String> {
     let mut servers: Vec<&Server> = servers.iter().collect();
     servers.sort_by_key(|server| (server.id == leader) != (via == Via::Leader));
-    let addresses = servers.iter().filter_map(|server| server.address_of(door));
+    let addresses = servers.iter().filter_map(|server| server.address_of(interface));
     addresses.cloned().collect()
 }
 
@@ -190,22 +190,22 @@ mod tests {
 
     #[test]
     fn the_chosen_server_is_asked_first_and_the_others_if_it_fails() {
-        let asked = |door, via| {
+        let asked = |interface, via| {
             let mut target = target();
-            target.choose(door, via).expect("there is one");
+            target.choose(interface, via).expect("there is one");
             (target.addresses.join(" "), target.follow_leader)
         };
         let leader_first = "node-2:7600 node-1:7600 node-3:7600".to_owned();
-        assert_eq!(asked(Door::Unary, Via::Leader), (leader_first, true));
+        assert_eq!(asked(Interface::Unary, Via::Leader), (leader_first, true));
         let leader_last = "node-1:7600 node-3:7600 node-2:7600".to_owned();
-        assert_eq!(asked(Door::Unary, Via::Follower), (leader_last, false));
+        assert_eq!(asked(Interface::Unary, Via::Follower), (leader_last, false));
         let over_http = "node-2:7603 node-1:7603 node-3:7603".to_owned();
-        assert_eq!(asked(Door::Http, Via::Leader), (over_http, true));
+        assert_eq!(asked(Interface::Http, Via::Leader), (over_http, true));
     }
 
     #[test]
-    fn a_door_whose_address_is_not_known_is_refused() {
-        let refused = target().choose(Door::Redis, Via::Leader);
+    fn an_interface_whose_address_is_not_known_is_refused() {
+        let refused = target().choose(Interface::Redis, Via::Leader);
         assert!(refused.is_err());
     }
 }

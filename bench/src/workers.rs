@@ -14,7 +14,7 @@ use crate::{
     error::Error,
     id_stream,
     load::Load,
-    options::Door,
+    options::Interface,
     recorder::{Recorder, Records},
     stream,
     target::{Protocol, Target},
@@ -92,7 +92,7 @@ impl Drop for Workers {
 async fn start(target: &Target, recorder: &Arc<Recorder>) -> Result<JoinSet<()>, Error> {
     let load = &recorder.load;
     let mut workers = JoinSet::new();
-    if target.protocol == Protocol::Ratchet(Door::Stream) {
+    if target.protocol == Protocol::Ratchet(Interface::Stream) {
         stream::start(target.connections(load.connections)?, recorder, &mut workers);
         return Ok(workers);
     }

@@ -54,19 +54,19 @@ fn a_comparison_with_the_echo_is_reported_in_json_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn every_door_is_measured_in_a_closed_and_in_an_open_loop() {
+fn every_interface_is_measured_in_a_closed_and_in_an_open_loop() {
     let dir = TempDir::new().unwrap();
     let few = ["--nodes", "1", "--seconds", "0.5", "--keys", "50", "--json"];
-    for door in ["unary", "stream", "client", "http", "redis"] {
+    for interface in ["unary", "stream", "client", "http", "redis"] {
         for rate in [&[][..], &["--rate", "500"]] {
-            let args = [&few[..], &["--door", door, "--tasks", "8"], rate].concat();
+            let args = [&few[..], &["--interface", interface, "--tasks", "8"], rate].concat();
             let report = report(&bench(dir.path(), "run", &args));
-            assert_eq!(report["door"], door);
+            assert_eq!(report["interface"], interface);
             assert_eq!(report["ratchet"]["errors"], 0, "{report}");
             assert_eq!(report["against"], Value::Null);
         }
     }
-    let batch = ["--door", "stream", "--batch", "100"];
+    let batch = ["--interface", "stream", "--batch", "100"];
     let report = report(&bench(dir.path(), "run", &[&few[..], &batch].concat()));
     let of = |field| report["ratchet"][field].as_f64().unwrap();
     let each = of("numbers_per_second") / of("requests_per_second");
@@ -77,7 +77,7 @@ fn every_door_is_measured_in_a_closed_and_in_an_open_loop() {
 fn http_is_compared_with_a_server_whose_handler_is_empty() {
     let dir = TempDir::new().unwrap();
     let few = ["--nodes", "1", "--seconds", "2", "--rounds", "2", "--json"];
-    let http = ["--door", "http", "--against", "echo"];
+    let http = ["--interface", "http", "--against", "echo"];
     let report = report(&bench(dir.path(), "run", &[&few[..], &http].concat()));
     for (side, name) in [("ratchet", "ratchet"), ("against", "echo")] {
         let side = &report[side];
@@ -95,7 +95,7 @@ fn the_leader_is_compared_with_a_follower_and_with_another_fence() {
     let dir = TempDir::new().unwrap();
     for against in ["follower", "quorum"] {
         let few = ["--seconds", "1", "--rounds", "1", "--keys", "50", "--json"];
-        let args = [&few[..], &["--door", "client", "--against", against]].concat();
+        let args = [&few[..], &["--interface", "client", "--against", against]].concat();
         let report = report(&bench(dir.path(), "run", &args));
         assert_eq!(report["against"]["name"], against);
         assert_eq!(report["against"]["errors"], 0, "{report}");
@@ -154,13 +154,13 @@ fn options_that_cannot_be_carried_out_are_refused_with_the_reason() {
     };
     refused(&["--against", "nothing"], "nothing");
     refused(&["--seconds", "0"], "0.5");
-    refused(&["--batch", "10"], "--door stream");
+    refused(&["--batch", "10"], "--interface stream");
     refused(&["--server", "a:1", "--fence", "quorum"], "--fence");
     refused(&["--server", "a:1", "--against", "quorum"], "--server");
-    let echo = ["--door", "client", "--against", "echo", "--against-door", "client"];
-    refused(&echo, "--against-door unary");
-    let redis = ["--nodes", "1", "--door", "redis", "--against", "echo"];
-    refused(&redis, "door redis of echo is not known");
+    let echo = ["--interface", "client", "--against", "echo", "--against-interface", "client"];
+    refused(&echo, "--against-interface unary");
+    let redis = ["--nodes", "1", "--interface", "redis", "--against", "echo"];
+    refused(&redis, "interface redis of echo is not known");
     refused(&["--binary", "/no/such/program"], "/no/such/program");
     let missing = {
         let mut command = command(dir.path(), "run");

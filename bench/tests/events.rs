@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// A short load with few keys.
 const SHORT: [&str; 9] =
     ["--keys", "50", "--tasks", "8", "--at", "2", "--seconds", "4.5", "--json"];
-const CLIENT: [&str; 2] = ["--door", "client"];
+const CLIENT: [&str; 2] = ["--interface", "client"];
 
 fn number(value: &Value, field: &str) -> f64 {
     let number = value[field].as_f64();
@@ -72,14 +72,14 @@ fn a_failover_is_reported_with_its_silence_and_its_skips_and_leaves_nothing_behi
 }
 
 #[test]
-fn the_callers_of_every_door_go_on_after_the_leader_was_killed() {
+fn the_callers_of_every_interface_go_on_after_the_leader_was_killed() {
     let dir = TempDir::new().unwrap();
-    for door in ["unary", "stream"] {
+    for interface in ["unary", "stream"] {
         for via in ["leader", "follower"] {
-            let more = ["--door", door, "--via", via, "--in-flight", "4"];
+            let more = ["--interface", interface, "--via", via, "--in-flight", "4"];
             let args = [&SHORT[..], &more].concat();
             let report = report(&bench(dir.path(), "failover", &args));
-            assert_eq!(report["door"], door);
+            assert_eq!(report["interface"], interface);
             check_event(&report["ratchet"]["events"][0]);
         }
     }
@@ -88,8 +88,8 @@ fn the_callers_of_every_door_go_on_after_the_leader_was_killed() {
 #[test]
 fn an_open_loop_waits_out_a_failover() {
     let dir = TempDir::new().unwrap();
-    for door in ["stream", "client"] {
-        let args = [&SHORT[..], &["--door", door, "--rate", "2000"]].concat();
+    for interface in ["stream", "client"] {
+        let args = [&SHORT[..], &["--interface", interface, "--rate", "2000"]].concat();
         let report = report(&bench(dir.path(), "failover", &args));
         check_event(&report["ratchet"]["events"][0]);
     }
@@ -151,8 +151,8 @@ fn options_of_events_that_cannot_be_carried_out_are_refused_with_the_reason() {
     refused("failover", &["--at", "1"], "at least 2 seconds");
     refused("handover", &["--at", "5", "--seconds", "6"], "at least 2");
     refused("handover", &["--by", "prayer"], "prayer");
-    refused("failover", &["--batch", "10"], "--door stream");
-    refused("failover", &["--door", "http"], "unary, stream or client");
+    refused("failover", &["--batch", "10"], "--interface stream");
+    refused("failover", &["--interface", "http"], "unary, stream or client");
     let missing = ["--against-binary", "/no/such/program"];
     refused("failover", &missing, "/no/such/program");
 }

@@ -12,16 +12,16 @@ use tempfile::TempDir;
 const FEW: [&str; 6] = ["--nodes", "1", "--seconds", "0.5", "--rounds", "2"];
 
 #[test]
-fn idle_connections_at_every_door_are_reported_in_json_and_leave_nothing_behind() {
+fn idle_connections_at_every_interface_are_reported_in_json_and_leave_nothing_behind() {
     let _ = node();
     let dir = TempDir::new().unwrap();
     let args = [&FEW[..], &["--connections", "600", "--json"]].concat();
     let report = report(&bench(dir.path(), "idle", &args));
     assert_eq!(report["connections"], 600);
-    for (door, connections) in [("grpc", 200), ("http", 200), ("redis", 200)] {
-        let door = &report["doors"][door];
-        assert_eq!(door["connections"], connections);
-        assert!(door["memory_bytes_per_connection"].is_u64());
+    for (interface, connections) in [("grpc", 200), ("http", 200), ("redis", 200)] {
+        let interface = &report["interfaces"][interface];
+        assert_eq!(interface["connections"], connections);
+        assert!(interface["memory_bytes_per_connection"].is_u64());
     }
     let of = |side: &str, field: &str| report[side][field].as_f64().expect(field);
     for side in ["with", "without"] {

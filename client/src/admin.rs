@@ -5,6 +5,7 @@ use crate::{
     client::Client,
     error::Error,
     key::Key,
+    unary_call::ask,
 };
 
 impl Client {
@@ -22,13 +23,7 @@ impl Client {
             route_version: u64::MAX,
             members_version: None,
         };
-        let answer: v1::CurrentResponse = self
-            .pool()
-            .call(false, request, async |connection, request| {
-                SequencerClient::new(connection).current(request).await
-            })
-            .await?;
-        Ok(answer.last)
+        Ok(ask!(self, false, SequencerClient::current, request).await?.last)
     }
 
     /// All namespaces.
@@ -36,12 +31,8 @@ impl Client {
     /// # Errors
     /// [`Error::Server`] if no server answers in time.
     pub async fn list_namespaces(&self) -> Result<Vec<v1::Namespace>, Error> {
-        self.pool()
-            .call(false, v1::ListNamespacesRequest {}, async |connection, request| {
-                AdminClient::new(connection).list_namespaces(request).await
-            })
-            .await
-            .map(|all: v1::ListNamespacesResponse| all.namespaces)
+        let asked = v1::ListNamespacesRequest {};
+        Ok(ask!(self, false, AdminClient::list_namespaces, asked).await?.namespaces)
     }
 }
 
@@ -55,10 +46,7 @@ macro_rules! calls {
             /// # Errors
             /// [`Error::Server`] if the cluster refuses the request or does not answer in time.
             pub async fn $name(&self, $($arg: $type),*) -> Result<v1::$answer, Error> {
-                self.pool().call($changes, $request, async |connection, request| {
-                    AdminClient::new(connection).$method(request).await
-                })
-                .await
+                ask!(self, $changes, AdminClient::$method, $request).await
             })*
         }
     };
@@ -98,10 +86,10 @@ calls! {
     list_keys(request: v1::ListKeysRequest) -> ListKeysResponse: request => list_keys, changes: false;
     /// What the cluster knows of a key.
     explain(namespace: String, key: Key) -> Explanation:
-        v1::ExplainRequest { namespace: namespace.clone(), key: Some(key.clone().into()) } => explain,
+        v1::ExplainRequest { namespace, key: Some(key.into()) } => explain,
         changes: false;
     /// How many numbers of a namespace were handed out and skipped on each of the last `days` days, 31 at most. With 0,
     /// on all days whose books are kept.
     gaps(namespace: String, days: u32) -> GapsResponse:
-        v1::GapsRequest { namespace: namespace.clone(), days } => gaps, changes: false;
+        v1::GapsRequest { namespace, days } => gaps, changes: false;
 }

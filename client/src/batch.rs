@@ -332,7 +332,8 @@ impl Batch {
         Leftover { retry: self.requests, mode: Some(mode), ..Leftover::default() }
     }
 
-    /// Ends a batch that took nothing, or whose numbers nobody misses: each request is answered with the failure, or sent again.
+    /// Ends a batch that took nothing, or whose numbers nobody misses: each request is answered with the failure, or sent
+    /// again.
     fn fail_all(self, status: Status, server: &str, now: Instant) -> Leftover {
         let is_shared = self.requests.len() > 1;
         match status.code() {

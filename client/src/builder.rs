@@ -68,8 +68,8 @@ impl Builder {
     /// default is true.
     ///
     /// With false, the client asks only the servers that it was given, and they forward its requests. Numbers are asked of
-    /// one of them, and each other call of the next one. Use this if the nodes' own addresses cannot be reached from the client. Give several servers: when all
-    /// of them are gone, requests fail although other members run.
+    /// one of them, and each other call of the next one. Use this if the nodes' own addresses cannot be reached from the
+    /// client. Give several servers: when all of them are gone, requests fail although other members run.
     pub fn follow_leader(mut self, follow: bool) -> Self {
         self.follow_leader = follow;
         self

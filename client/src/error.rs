@@ -137,103 +137,69 @@ impl OtherCluster {
     }
 }
 
-/// The kind of a failure: the standard gRPC codes that a cluster uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Code {
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident $text:literal $is_retryable:literal $($of:ident)+;)*) => {
+        /// The kind of a failure: the standard gRPC codes that a cluster uses.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Code {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Code {
+            /// See [`Error::is_retryable`].
+            pub fn is_retryable(self) -> bool {
+                match self {
+                    $(Code::$name => $is_retryable,)*
+                }
+            }
+
+            /// The kind of failure that a gRPC status stands for.
+            pub(crate) fn of(status: &Status) -> Self {
+                match status.code() {
+                    $($(tonic::Code::$of)|+ => Code::$name,)*
+                }
+            }
+        }
+
+        impl fmt::Display for Code {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Code::$name => $text,)*
+                })
+            }
+        }
+    };
+}
+
+// The name and the text of each, whether the same request may succeed later, and the codes of gRPC that it stands for.
+codes! {
     /// An argument is outside its limits.
-    InvalidArgument,
+    InvalidArgument "INVALID_ARGUMENT" false InvalidArgument;
     /// There is no such namespace, or no such node.
-    NotFound,
+    NotFound "NOT_FOUND" false NotFound;
     /// The thing to be created exists already.
-    AlreadyExists,
+    AlreadyExists "ALREADY_EXISTS" false AlreadyExists;
     /// The cluster is not in the state for this request; the text says what to do first.
-    FailedPrecondition,
+    FailedPrecondition "FAILED_PRECONDITION" false FailedPrecondition;
     /// The numbers of the key are used up: it has reached the `max` of its namespace.
-    OutOfRange,
+    OutOfRange "OUT_OF_RANGE" false OutOfRange;
     /// Too many requests wait at the server, or the key is new to the leader and its memory is full: try again a little later.
-    ResourceExhausted,
+    ResourceExhausted "RESOURCE_EXHAUSTED" true ResourceExhausted;
     /// No server answers, or there is no leader at the moment.
-    Unavailable,
-    /// No answer came in time.
-    DeadlineExceeded,
+    Unavailable "UNAVAILABLE" true Unavailable;
+    /// No answer came in time. A server cancels a request that took too long.
+    DeadlineExceeded "DEADLINE_EXCEEDED" true DeadlineExceeded Cancelled;
     /// Another change was in progress; try again.
-    Aborted,
+    Aborted "ABORTED" true Aborted;
     /// The server does not know the request: it runs another release.
-    Unimplemented,
+    Unimplemented "UNIMPLEMENTED" false Unimplemented;
     /// The data of a node is damaged or missing.
-    DataLoss,
+    DataLoss "DATA_LOSS" false DataLoss;
     /// A bug in the server.
-    Internal,
+    Internal "INTERNAL" false Internal;
     /// Any other kind; the text says more.
-    Other,
-}
-
-impl Code {
-    /// See [`Error::is_retryable`].
-    pub fn is_retryable(self) -> bool {
-        match self {
-            Code::ResourceExhausted
-            | Code::Unavailable
-            | Code::DeadlineExceeded
-            | Code::Aborted => true,
-            Code::InvalidArgument
-            | Code::NotFound
-            | Code::AlreadyExists
-            | Code::FailedPrecondition
-            | Code::OutOfRange
-            | Code::Unimplemented
-            | Code::DataLoss
-            | Code::Internal
-            | Code::Other => false,
-        }
-    }
-}
-
-impl Code {
-    /// The kind of failure that a gRPC status stands for.
-    pub(crate) fn of(status: &Status) -> Self {
-        match status.code() {
-            tonic::Code::InvalidArgument => Code::InvalidArgument,
-            tonic::Code::NotFound => Code::NotFound,
-            tonic::Code::AlreadyExists => Code::AlreadyExists,
-            tonic::Code::FailedPrecondition => Code::FailedPrecondition,
-            tonic::Code::OutOfRange => Code::OutOfRange,
-            tonic::Code::ResourceExhausted => Code::ResourceExhausted,
-            tonic::Code::Unavailable => Code::Unavailable,
-            // A server cancels a request that took too long.
-            tonic::Code::DeadlineExceeded | tonic::Code::Cancelled => Code::DeadlineExceeded,
-            tonic::Code::Aborted => Code::Aborted,
-            tonic::Code::Internal => Code::Internal,
-            tonic::Code::Unimplemented => Code::Unimplemented,
-            tonic::Code::DataLoss => Code::DataLoss,
-            tonic::Code::Ok
-            | tonic::Code::Unknown
-            | tonic::Code::PermissionDenied
-            | tonic::Code::Unauthenticated => Code::Other,
-        }
-    }
-}
-
-impl fmt::Display for Code {
-    /// Writes the code as gRPC spells it: `NOT_FOUND`; [`Code::Other`] is `UNKNOWN`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Code::InvalidArgument => "INVALID_ARGUMENT",
-            Code::NotFound => "NOT_FOUND",
-            Code::AlreadyExists => "ALREADY_EXISTS",
-            Code::FailedPrecondition => "FAILED_PRECONDITION",
-            Code::OutOfRange => "OUT_OF_RANGE",
-            Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-            Code::Unavailable => "UNAVAILABLE",
-            Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-            Code::Aborted => "ABORTED",
-            Code::Unimplemented => "UNIMPLEMENTED",
-            Code::DataLoss => "DATA_LOSS",
-            Code::Internal => "INTERNAL",
-            Code::Other => "UNKNOWN",
-        })
-    }
+    Other "UNKNOWN" false Ok Unknown PermissionDenied Unauthenticated;
 }
 
 #[cfg(test)]

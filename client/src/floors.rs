@@ -7,6 +7,7 @@ use crate::{
     client::Client,
     error::Error,
     key::Key,
+    unary_call::ask,
 };
 
 /// What raising a key's floor did.
@@ -35,8 +36,7 @@ impl Client {
             route_version: u64::MAX,
             members_version: None,
         };
-        let ask = async |connection, request| SequencerClient::new(connection).raise(request).await;
-        let answer: v1::RaiseResponse = self.pool().call(false, request, ask).await?;
+        let answer = ask!(self, false, SequencerClient::raise, request).await?;
         Ok(Raised { floor: answer.floor, is_higher: answer.raised })
     }
 
@@ -59,9 +59,7 @@ impl Client {
             route_version: u64::MAX,
             members_version: None,
         };
-        let ask =
-            async |connection, request| SequencerClient::new(connection).raise_many(request).await;
-        let answer: v1::RaiseManyResponse = self.pool().call(false, request, ask).await?;
+        let answer = ask!(self, false, SequencerClient::raise_many, request).await?;
         Ok(answer.floors)
     }
 
@@ -82,10 +80,7 @@ impl Client {
             route_version: u64::MAX,
             members_version: None,
         };
-        let ask = async |connection, request| {
-            SequencerClient::new(connection).raise_sections(request).await
-        };
-        let answer: v1::RaiseManyResponse = self.pool().call(false, request, ask).await?;
+        let answer = ask!(self, false, SequencerClient::raise_sections, request).await?;
         Ok(answer.floors)
     }
 
@@ -104,12 +99,8 @@ impl Client {
             route_version: u64::MAX,
             members_version: None,
         };
-        let ask = async |connection, request| {
-            SequencerClient::new(connection).current_many(request).await
-        };
-        let answer: v1::CurrentManyResponse = self.pool().call(false, request, ask).await?;
-        let last = answer.last.into_iter();
-        Ok(last.map(|last| (last > 0).then_some(last)).collect())
+        let answer = ask!(self, false, SequencerClient::current_many, request).await?;
+        Ok(answer.last.into_iter().map(|last| (last > 0).then_some(last)).collect())
     }
 }
 

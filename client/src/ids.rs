@@ -19,6 +19,7 @@ use crate::{
     client::Client,
     error::{Code, Error},
     key::Key,
+    unary_call::ask,
 };
 
 /// Room for so many ids is made at once.
@@ -91,11 +92,7 @@ impl Client {
             as_text: true,
             key: key.map(v1::Key::from),
         };
-        let making = self.pool().call(false, request, async |connection, request| {
-            IdsClient::new(connection).next(request).await
-        });
-        let made: v1::NextIdsResponse = making.await?;
-        Ok(made.texts)
+        Ok(ask!(self, false, IdsClient::next, request).await?.texts)
     }
 }
 

@@ -1,14 +1,19 @@
-//! Keys and bytes in JSON. All else has proto's own mapping, which the build makes.
+//! Keys, bytes and numbers in JSON. All else has proto's own mapping, which the build makes.
 //!
 //! An id is a string of digits. Bytes are a string, as people write names; where they are no text, they are `{"base64": ".."}`.
 //! Proto's own mapping would have them in base64 always. A name that somebody wrote as it is could then be read as another one.
 
-use std::{fmt, marker::PhantomData};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fmt::{self, Display},
+    str::FromStr,
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{Error, MapAccess, Visitor},
+    de::{Error, IntoDeserializer, MapAccess, Visitor},
     ser::SerializeMap,
 };
 
@@ -37,26 +42,48 @@ impl<T: AsRef<[u8]>> Serialize for Text<T> {
 
 impl<'de, T: From<Vec<u8>>> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(WrittenText(PhantomData))
+        let bytes = match deserializer.deserialize_any(Written)? {
+            Said::Text(text) => text.into_owned().into_bytes(),
+            Said::Bytes(bytes) => bytes,
+            Said::Number(_) => {
+                return Err(Error::custom("a number is neither a string nor base64"));
+            }
+        };
+        Ok(Text(bytes.into()))
     }
 }
 
-/// What may be written for bytes.
-struct WrittenText<T>(PhantomData<T>);
+/// What stands for bytes, a number or a key.
+enum Said<'de> {
+    Number(u64),
+    Text(Cow<'de, str>),
+    Bytes(Vec<u8>),
+}
 
-impl<'de, T: From<Vec<u8>>> Visitor<'de> for WrittenText<T> {
-    type Value = Text<T>;
+/// What may be written for them.
+struct Written;
+
+impl<'de> Visitor<'de> for Written {
+    type Value = Said<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string, or {\"base64\": \"..\"}")
+        f.write_str("a string, a number from 0 to 2^64 - 1, or {\"base64\": \"..\"}")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Text<T>, E> {
-        Ok(Text(text.as_bytes().to_vec().into()))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Said<'de>, E> {
+        Ok(Said::Number(number))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Text<T>, A::Error> {
-        from_base64(object).map(|bytes| Text(bytes.into()))
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Said<'de>, E> {
+        Ok(Said::Text(text.into()))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Said<'de>, E> {
+        Ok(Said::Text(text.to_owned().into()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Said<'de>, A::Error> {
+        from_base64(object).map(Said::Bytes)
     }
 }
 
@@ -73,6 +100,49 @@ fn from_base64<'de, A: MapAccess<'de>>(mut object: A) -> Result<Vec<u8>, A::Erro
     }
 }
 
+/// A number in JSON: as it is, or in a string. Digits alone: `+5` is none.
+#[derive(Debug)]
+pub struct Number<T>(pub T);
+
+impl<'de, T: FromStr<Err: Display> + Deserialize<'de>> Deserialize<'de> for Number<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_any(Written)? {
+            Said::Number(number) => T::deserialize(number.into_deserializer()).map(Number),
+            Said::Text(text) if !text.starts_with('+') => {
+                text.parse().map(Number).map_err(Error::custom)
+            }
+            Said::Text(_) | Said::Bytes(_) => Err(Error::custom("a number is digits alone")),
+        }
+    }
+}
+
+/// Numbers by name, each of them once.
+#[derive(Debug)]
+pub struct Numbers(pub HashMap<String, Number<u64>>);
+
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Numbers(HashMap::new()))
+    }
+}
+
+impl<'de> Visitor<'de> for Numbers {
+    type Value = Numbers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of numbers")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut object: A) -> Result<Numbers, A::Error> {
+        while let Some((name, number)) = object.next_entry::<String, _>()? {
+            if self.0.insert(name.clone(), number).is_some() {
+                return Err(Error::custom(format!("{name:?} is given twice")));
+            }
+        }
+        Ok(self)
+    }
+}
+
 impl Serialize for Key {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.kind {
@@ -86,39 +156,22 @@ impl Serialize for Key {
 /// A string that is written as an id is written is an id. It may be meant as a name: the namespace's kind decides.
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let kind = deserializer.deserialize_any(Written)?;
+        let kind = match deserializer.deserialize_any(Written)? {
+            Said::Number(id) => Kind::Id(id),
+            Said::Bytes(name) => Kind::Name(name.into()),
+            Said::Text(text) => match text.parse::<u64>() {
+                Ok(id) if id.to_string() == text => Kind::Id(id),
+                Ok(_) | Err(_) => Kind::Name(text.into_owned().into()),
+            },
+        };
         Ok(Key { kind: Some(kind) })
-    }
-}
-
-/// What may be written for a key.
-struct Written;
-
-impl<'de> Visitor<'de> for Written {
-    type Value = Kind;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key: a string, a number from 0 to 2^64 - 1, or {\"base64\": \"..\"}")
-    }
-
-    fn visit_u64<E: Error>(self, id: u64) -> Result<Kind, E> {
-        Ok(Kind::Id(id))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Kind, E> {
-        let id = text.parse::<u64>().ok().filter(|id| id.to_string() == text);
-        Ok(id.map_or_else(|| Kind::Name(text.as_bytes().to_vec().into()), Kind::Id))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Kind, A::Error> {
-        from_base64(object).map(|name| Kind::Name(name.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Failure, NextManyRequest};
+    use crate::api::{Failure, NextIdsRequest, NextManyRequest};
 
     #[test]
     fn a_key_is_a_string_and_a_name_that_is_no_text_is_in_base64() {
@@ -160,6 +213,32 @@ mod tests {
         }
         for none in [r#"{"names":[1]}"#, r#"{"names":[null]}"#, r#"{"names":[{"x":""}]}"#] {
             serde_json::from_str::<NextManyRequest>(none).expect_err(none);
+        }
+    }
+
+    #[test]
+    fn a_number_is_digits_alone_and_no_name_stands_twice() {
+        let read = |json: &str| serde_json::from_str::<NextIdsRequest>(json);
+        for json in [
+            r#"{"count":5,"parameters":{"type":"1","database":18446744073709551615}}"#,
+            r#"{"count":"5","parameters":{"database":"18446744073709551615","type":1}}"#,
+        ] {
+            let asked = read(json).expect(json);
+            assert_eq!((asked.count, asked.parameters["type"]), (Some(5), 1));
+            assert_eq!(asked.parameters["database"], u64::MAX);
+        }
+        for none in [
+            r#"{"count":"+5"}"#,
+            r#"{"count":" 5"}"#,
+            r#"{"count":""}"#,
+            r#"{"count":-5}"#,
+            r#"{"count":5.5}"#,
+            r#"{"count":4294967296}"#,
+            r#"{"parameters":{"type":"1","type":"1"}}"#,
+            r#"{"parameters":{"type":"+1"}}"#,
+            r#"{"parameters":[]}"#,
+        ] {
+            read(none).expect_err(none);
         }
     }
 

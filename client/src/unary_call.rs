@@ -14,6 +14,17 @@ use crate::{
     server_pool::ServerPool,
 };
 
+/// Has a server answer a request of a unary call: `ask!(client, changes, SequencerClient::raise, request)`.
+macro_rules! ask {
+    ($client:expr, $changes:expr, $service:ident::$method:ident, $request:expr) => {
+        $client.pool().call($changes, $request, async |connection, request| {
+            $service::new(connection).$method(request).await
+        })
+    };
+}
+
+pub(crate) use ask;
+
 impl ServerPool {
     /// Asks one server after the other until one answers or refuses, or the time is up. A silent server
     /// costs its share of the time. A call that `changes` something has all the time at one server, and

@@ -4,6 +4,7 @@ use crate::{
     api::{self as v1, ids_client::IdsClient},
     client::Client,
     error::Error,
+    unary_call::ask,
 };
 
 impl Client {
@@ -17,14 +18,8 @@ impl Client {
     pub async fn lease_worker(
         &self, namespace: &str, holder: &str,
     ) -> Result<v1::WorkerLease, Error> {
-        let request = v1::LeaseWorkerRequest {
-            namespace: namespace.to_owned(),
-            holder: holder.to_owned(),
-            renew: None,
-            further: false,
-        };
         // Carried out twice, it would keep a second worker id from others for some seconds.
-        self.ask_for_worker(true, request).await
+        self.ask_for_worker(true, namespace, holder, None).await
     }
 
     /// Raises the ceiling of a lease.
@@ -36,22 +31,19 @@ impl Client {
     pub async fn renew_worker(
         &self, namespace: &str, holder: &str, held: v1::HeldWorker,
     ) -> Result<v1::WorkerLease, Error> {
-        let request = v1::LeaseWorkerRequest {
-            namespace: namespace.to_owned(),
-            holder: holder.to_owned(),
-            renew: Some(held),
-            further: false,
-        };
-        self.ask_for_worker(false, request).await
+        self.ask_for_worker(false, namespace, holder, Some(held)).await
     }
 
     async fn ask_for_worker(
-        &self, changes: bool, request: v1::LeaseWorkerRequest,
+        &self, changes: bool, namespace: &str, holder: &str, renew: Option<v1::HeldWorker>,
     ) -> Result<v1::WorkerLease, Error> {
-        let asking = self.pool().call(changes, request, async |connection, request| {
-            IdsClient::new(connection).lease_worker(request).await
-        });
-        asking.await
+        let request = v1::LeaseWorkerRequest {
+            namespace: namespace.to_owned(),
+            holder: holder.to_owned(),
+            renew,
+            further: false,
+        };
+        ask!(self, changes, IdsClient::lease_worker, request).await
     }
 
     /// Gives a worker id back. `used_ms` is the greatest time in an id that was made under the lease, or 0. No further id
@@ -66,11 +58,7 @@ impl Client {
         let request =
             v1::ReleaseWorkerRequest { namespace: namespace.to_owned(), held: Some(held), used_ms };
         // Carried out twice, it does the same.
-        let releasing = self.pool().call(false, request, async |connection, request| {
-            IdsClient::new(connection).release_worker(request).await
-        });
-        let released: v1::ReleaseWorkerResponse = releasing.await?;
-        Ok(released.released)
+        Ok(ask!(self, false, IdsClient::release_worker, request).await?.released)
     }
 
     /// The worker ids of a namespace that were ever leased, and their last leases.
@@ -79,10 +67,7 @@ impl Client {
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time.
     pub async fn list_workers(&self, namespace: String) -> Result<v1::ListWorkersResponse, Error> {
         let request = v1::ListWorkersRequest { namespace };
-        let listing = self.pool().call(false, request, async |connection, request| {
-            IdsClient::new(connection).list_workers(request).await
-        });
-        listing.await
+        ask!(self, false, IdsClient::list_workers, request).await
     }
 
     /// Ends a lease that reaches too far ahead, because a leader's wall clock was wrong. `ceiling_ms` is its ceiling, as
@@ -98,9 +83,6 @@ impl Client {
     ) -> Result<v1::TakeWorkerBackResponse, Error> {
         let namespace = namespace.to_owned();
         let request = v1::TakeWorkerBackRequest { namespace, worker, ceiling_ms, vouched };
-        let taking = self.pool().call(true, request, async |channel, request| {
-            IdsClient::new(channel).take_worker_back(request).await
-        });
-        taking.await
+        ask!(self, true, IdsClient::take_worker_back, request).await
     }
 }

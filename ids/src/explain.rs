@@ -55,8 +55,8 @@ impl Explanation<'_> {
         facts
     }
 
-    /// How many ids there are in a second: for each counter of a worker, or each key. `None` for a format with a date, which does not
-    /// count the ids of a time.
+    /// How many ids there are in a second: for each counter of a worker, or each key. `None` for a format with a date,
+    /// which does not count the ids of a time.
     pub fn ids_per_second(&self) -> Option<u128> {
         match self.format.tick_ms() {
             DAY_MS => None,

@@ -1,8 +1,9 @@
 //! Proves Ratchet's promise from outside: real processes under faults, recorded histories, and a checker.
 //!
 //! A run goes through these modules: [`run`] starts a [`cluster`] on a [`network`] and [`disk`]s of its own;
-//! a [`workload`] asks for numbers through all [`doors`] of the nodes while a [`nemesis`] injects faults; [`verdict`] decides on the
-//! [`history`]; [`report`] shows the run, and [`export`] writes the history for other checkers.
+//! a [`workload`] asks for numbers through all interfaces of the nodes ([`connections`]) while a [`nemesis`] injects
+//! faults; [`verdict`] decides on the [`history`]; [`report`] shows the run, and [`export`] writes the history for other
+//! checkers.
 //!
 //! Invariant: the crate knows the public API, the Rust client and the command line, and no code of the node.
 
@@ -13,8 +14,8 @@ pub mod checker;
 pub mod client;
 pub mod clock;
 pub mod cluster;
+pub mod connections;
 pub mod disk;
-pub mod doors;
 pub mod export;
 pub mod exported;
 pub mod final_reads;

@@ -186,7 +186,7 @@ impl Monitor {
         self.counted(SKIPPED)
     }
 
-    /// How many keys the nodes let go from the memory. Otherwise as [`Monitor::fence_skips`].
+    /// How many keys the nodes evicted from the memory. Otherwise as [`Monitor::fence_skips`].
     pub fn released_keys(&self) -> u64 {
         self.counted(RELEASED).values().sum()
     }

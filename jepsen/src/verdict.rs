@@ -167,7 +167,7 @@ pub struct Criteria {
     pub keys_min: u64,
     /// How many leader changes there must be.
     pub changes_min: u64,
-    /// How many keys must be let go from the memory.
+    /// How many keys must be evicted from the memory.
     pub released_min: u64,
     /// How many were.
     pub released: u64,
@@ -283,7 +283,7 @@ fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec
     let keys = history.keys() as u64;
     require(keys, criteria.keys_min, "keys were answered for");
     require(criteria.changes, criteria.changes_min, "leader changes were seen");
-    require(criteria.released, criteria.released_min, "keys were let go from the memory");
+    require(criteria.released, criteria.released_min, "keys were evicted from the memory");
     let injected: BTreeSet<Nemesis> = faults.iter().map(|fault| fault.nemesis).collect();
     if injected.is_empty() && criteria.nemesis != Nemesis::None {
         missing.push(format!("{:?} was never injected", criteria.nemesis));

@@ -13,36 +13,9 @@ pub enum NextError {
     /// replaced meanwhile: look for it again.
     #[error("this node does not lead any more")]
     NotLeading,
-    /// The namespace's `max` leaves too few numbers.
-    #[error("only {left} numbers are left below the namespace's max")]
-    Exhausted {
-        /// How many are left.
-        left: u64,
-    },
-    /// The key is new, and the namespace has as many keys as it may have.
-    #[error("the namespace has {keys_max} keys already")]
-    OverQuota {
-        /// The namespace's `keys_max`.
-        keys_max: u64,
-    },
-    /// The key is new to the term, and the memory has no room for it, nor for one more that waits. Nothing was taken of it.
-    #[error("the leader's memory of {max_mb} MB is full")]
-    MemoryFull {
-        /// How large the memory may be, in megabytes (2^20 bytes).
-        max_mb: u64,
-    },
-    /// The key's section is new, and the leader's disk is low. Nothing was taken of it.
-    #[error("{0}")]
-    LowDisk(LowDisk),
-    /// So many numbers of a gapless key may not be taken at once.
-    #[error("a call may take {count_max} numbers of a key")]
-    TooLarge {
-        /// The most that could be taken when they were asked for first.
-        count_max: u64,
-    },
-    /// A floor is to be raised above the namespace's `max`.
-    #[error("the floor is above the namespace's max")]
-    AboveMax,
+    /// There are none for the key.
+    #[error(transparent)]
+    Short(#[from] Shortage),
     /// The caller's deadline passed before the numbers were there.
     #[error("the deadline passed")]
     DeadlineExceeded,
@@ -84,45 +57,15 @@ impl NextError {
         match self {
             NextError::DeadlineExceeded => LostBy::Deadline,
             NextError::NotLeading
-            | NextError::Exhausted { .. }
+            | NextError::Short(_)
             | NextError::Unknown
             | NextError::Reused { .. }
             | NextError::IdsFull { .. }
             | NextError::IdExpired { .. }
-            | NextError::OverQuota { .. }
-            | NextError::MemoryFull { .. }
-            | NextError::LowDisk(_)
-            | NextError::TooLarge { .. }
-            | NextError::AboveMax
             | NextError::Store(_) => LostBy::Fence,
         }
     }
 }
-
-impl From<Shortage> for NextError {
-    fn from(shortage: Shortage) -> Self {
-        match shortage {
-            Shortage::Exhausted { left } => NextError::Exhausted { left },
-            Shortage::OverQuota { keys_max } => NextError::OverQuota { keys_max },
-            Shortage::MemoryFull { max_mb } => NextError::MemoryFull { max_mb },
-            Shortage::LowDisk(low) => NextError::LowDisk(low),
-            Shortage::TooLarge { count_max } => NextError::TooLarge { count_max },
-        }
-    }
-}
-
-impl From<NotRaised> for NextError {
-    fn from(not: NotRaised) -> Self {
-        match not {
-            NotRaised::AboveMax => NextError::AboveMax,
-            NotRaised::OverQuota { keys_max } => NextError::OverQuota { keys_max },
-            NotRaised::MemoryFull { max_mb } => NextError::MemoryFull { max_mb },
-            NotRaised::LowDisk(low) => NextError::LowDisk(low),
-        }
-    }
-}
-
-// The answer to a message that asks for numbers of many keys.
 
 /// The answer to a message that asks for numbers of many keys.
 #[derive(Debug, Default)]
@@ -188,6 +131,8 @@ impl NextMany {
             }
             Shortage::LowDisk(low) => self.low_disk.push((place, low)),
             Shortage::TooLarge { .. } => self.too_large.push(place),
+            // Floors alone are refused so.
+            Shortage::AboveMax => self.exhausted.push((place, 0)),
         }
     }
 }
@@ -248,23 +193,4 @@ pub struct Raised {
     pub is_higher: bool,
     /// How many numbers were passed over. Nobody gets them.
     pub passed: u64,
-}
-
-/// Why a floor was not raised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotRaised {
-    /// It lies above the namespace's `max`.
-    AboveMax,
-    /// The key's section is new, and the namespace has as many keys as it may have.
-    OverQuota {
-        /// The namespace's `keys_max`.
-        keys_max: u64,
-    },
-    /// The key, or its section, is new to the term, and the memory has no room for it, nor for one more that waits.
-    MemoryFull {
-        /// How large the memory may be, in megabytes (2^20 bytes).
-        max_mb: u64,
-    },
-    /// The key's section is new, and the leader's disk is low.
-    LowDisk(LowDisk),
 }

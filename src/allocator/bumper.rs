@@ -106,7 +106,7 @@ async fn bump(
     {
         let namespaces = group.view().namespaces();
         places.retain(|&place| {
-            let bump = memory.propose_bump(place, &namespaces);
+            let bump = memory.next_bump(place, &namespaces);
             bump.map(|bump| bumps.push(bump)).is_some()
         });
     }

@@ -18,31 +18,39 @@ use crate::{
 /// Numbers, or why there are none.
 pub type Taken = Result<Range, Shortage>;
 
-/// Why a key gets no numbers while its term goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why a key gets no numbers, or its floor is not raised, while its term goes on. Nothing was taken of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Shortage {
     /// Too few are left under the namespace's `max`.
+    #[error("only {left} numbers are left below the namespace's max")]
     Exhausted {
         /// How many are left.
         left: u64,
     },
     /// The key's section is new, and the namespace has as many keys as it may have.
+    #[error("the namespace has {keys_max} keys already")]
     OverQuota {
         /// The namespace's `keys_max`.
         keys_max: u64,
     },
     /// The key is new to the term, and the memory has no room for it, nor for one more that waits.
+    #[error("the leader's memory of {max_mb} MB is full")]
     MemoryFull {
         /// How large the memory may be, in megabytes (2^20 bytes).
         max_mb: u64,
     },
     /// The key's section is new, and the leader's disk is low.
+    #[error("{0}")]
     LowDisk(LowDisk),
     /// So many numbers may not be taken at once. Gapless keys alone.
+    #[error("a call may take {count_max} numbers of a key")]
     TooLarge {
         /// The most that could be when they were asked for first.
         count_max: u64,
     },
+    /// The floor lies above the namespace's `max`.
+    #[error("the floor is above the namespace's max")]
+    AboveMax,
 }
 
 /// How many numbers a call has taken. If it is dropped before they are answered, for example because the

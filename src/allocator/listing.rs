@@ -81,7 +81,7 @@ pub async fn explain(
     term: &Term, namespace: &Namespace, key: Key<'_>, deadline: Instant,
 ) -> Result<Explained, NextError> {
     let memory = term.memory();
-    // If the section is let go meanwhile, the record may be older than that.
+    // If the section is evicted meanwhile, the record may be older than that.
     let earlier = memory.holding(namespace, key);
     let read = memory.view().read_sections(vec![namespace.section_of(key)]);
     let records = timeout_at(deadline, read).await;

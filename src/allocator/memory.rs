@@ -100,7 +100,7 @@ pub struct Memory {
     untold: Untold,
     /// Whether there is room for more keys.
     room: Arc<Room>,
-    /// The round of the hand of [`Memory::let_go`].
+    /// The round of the hand of [`Memory::evict`].
     round: Mutex<Round>,
 }
 
@@ -220,10 +220,10 @@ impl Memory {
     /// is closed.
     ///
     /// The section is the one that asked, although a place may go from one to another. A section that has asked for a bump,
-    /// or for its record, is not quiet until whoever carries that out has ended it, and only a quiet section is let go. Each
+    /// or for its record, is not quiet until whoever carries that out has ended it, and only a quiet section is evicted. Each
     /// section has one such request under way at most: who comes later waits for it. While the section leaves there is none;
     /// who waits then is noted, and [`Memory::released`] asks.
-    pub fn propose_bump(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
+    pub fn next_bump(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
         if self.is_abandoned() {
             // A call that was inside the gate asks. The term has lost track of what it used: another chunk would only
@@ -233,7 +233,7 @@ impl Memory {
             return None;
         }
         let section = shard.section_id(place.section)?;
-        // A bump before its release would bring numbers that the release takes back. Whoever lets it go asks once more.
+        // A bump before its release would bring numbers that the release takes back. Whoever evicts it asks once more.
         if shard.is_leaving(&section) {
             return None;
         }
@@ -242,8 +242,7 @@ impl Memory {
             return None;
         };
         debug_assert!(!shard.is_quiet(place.section), "{section:?} has not asked for a bump");
-        let BumpSize { numbers, unused_max, up_to } =
-            shard.propose_bump(place.section, namespace)?;
+        let BumpSize { numbers, unused_max, up_to } = shard.next_bump(place.section, namespace)?;
         let step = match numbers {
             // For floors alone.
             0 => 0,

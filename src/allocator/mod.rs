@@ -39,8 +39,8 @@
 //!
 //! # Keys that nobody asks for
 //!
-//! The releaser (`releaser.rs`) lets them go: when the memory is nearly full, and when nobody asked for a key for long
-//! (`shard/own_keys.rs`, `shard/shared_keys/let_go.rs`). It logs what was used of their sections. Until that is applied,
+//! The releaser (`releaser.rs`) evicts them: when the memory is nearly full, and when nobody asked for a key for long
+//! (`shard/own_keys.rs`, `shard/shared_keys/evict.rs`). It logs what was used of their sections. Until that is applied,
 //! a section is *leaving* (`shard/leaving.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory
 //! is full.
 //!
@@ -58,7 +58,7 @@
 //!
 //! # Limits
 //!
-//! - Keys of a shared section are let go together, once none of them is asked for. They rise to the highest number among
+//! - Keys of a shared section are evicted together, once none of them is asked for. They rise to the highest number among
 //!   them.
 //! - All numbers of a set come from one leader. Its shards share the load of its cores; one key has one
 //!   lock.
@@ -87,7 +87,7 @@ mod term;
 
 pub use answer::{Floor, FloorOf, NextError, NextMany, RaiseOf, Raised};
 pub use fence::FenceKind;
-pub use held::Held;
+pub use held::{Held, Shortage};
 pub use hot_keys::{HotKey, HotKeys};
 pub use inheritance::{Inheritance, MemoryReader, NotInherited, NotSent};
 pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections, read_books};

@@ -70,7 +70,7 @@ pub async fn run(
 
 /// Reads the records of the sections at `places`.
 async fn read(memory: &Memory, places: Vec<Place>) -> Result<Read, StoreError> {
-    // Keys that are new to the term come this way when the memory is full: they wait until others were let go.
+    // Keys that are new to the term come this way when the memory is full: they wait until others were evicted.
     memory.room().wait().await;
     if memory.gate().is_deserted() {
         // Nobody waits for a record any more, and nobody will: reads must not keep the disk from a handover.

@@ -1,14 +1,13 @@
-//! The releaser: lets keys go that nobody asked for lately, so that the memory stays within its bound, and so that what a
+//! The releaser: evicts keys that nobody asked for lately, so that the memory stays within its bound, and so that what a
 //! handover sends, and what a crash can skip, is what is in use.
 //!
-//! What was used of a section is logged when it is let go: its next chunk begins right above. Keys are let go
+//! What was used of a section is logged when it is evicted: its next chunk begins right above. Keys are evicted
 //!
 //! - when the memory is nearly full: as many as there must be room for;
-//! - when they were not asked for in a whole idle time, or up to two of them: the hand that takes the marks off comes
-//!   around once in an idle time.
+//! - when nobody asked for them for one to two idle times: the CLOCK hand passes every slot once in an idle time.
 //!
-//! A section that keys share is let go with all of them, if none was asked for (`shard/shared_keys/let_go.rs`). They rise to the
-//! highest number of the section, and what they lose is counted.
+//! A section that keys share is evicted with all of them, if none was asked for (`shard/shared_keys/evict.rs`). They rise
+//! to the highest number of the section, and what they lose is counted.
 //!
 //! Invariant: a section is touched again only after the log says what was used of it (`shard/leaving.rs`).
 
@@ -35,13 +34,13 @@ use crate::{
 const ENTRY_SECTIONS_MAX: usize = 8_192;
 /// The most sections in an entry otherwise, so that a bump behind it does not wait for long.
 const IDLE_ENTRY_SECTIONS_MAX: usize = 512;
-/// Keys are let go while the memory uses more than so many sixteenths of its bound.
-const LET_GO_ABOVE: usize = 14;
-/// Then they are let go until it uses no more than so many sixteenths.
-const LET_GO_TO: usize = 13;
+/// Keys are evicted while the memory uses more than so many sixteenths of its bound.
+const EVICT_ABOVE: usize = 14;
+/// Then they are evicted until it uses no more than so many sixteenths.
+const EVICT_TO: usize = 13;
 /// Above so many sixteenths there is no room for new keys. The rest is for calls that wait.
 const FULL_ABOVE: usize = 15;
-const _: () = assert!(LET_GO_TO < LET_GO_ABOVE && LET_GO_ABOVE < FULL_ABOVE && FULL_ABOVE < 16);
+const _: () = assert!(EVICT_TO < EVICT_ABOVE && EVICT_ABOVE < FULL_ABOVE && FULL_ABOVE < 16);
 /// How many slots the hand passes before others get the thread.
 const SLOTS: usize = 64 * 1_024;
 /// The pause between two parts of a round of the hand, unless keys wait for room.
@@ -52,18 +51,18 @@ const PACE: Duration = Duration::from_millis(10);
 pub struct MemoryLimits {
     /// How many bytes.
     pub bytes_max: usize,
-    /// After how long a key that nobody asks for is let go. `None`: never.
+    /// After how long a key that nobody asks for is evicted. `None`: never.
     pub idle: Option<Duration>,
 }
 
-/// No bound, and no key is let go.
+/// No bound, and no key is evicted.
 impl Default for MemoryLimits {
     fn default() -> Self {
         MemoryLimits { bytes_max: usize::MAX, idle: None }
     }
 }
 
-/// Lets keys of a term go until the term is dropped, closed or lost.
+/// Evicts keys of a term until the term is dropped, closed or lost.
 pub async fn run(
     group: Arc<Group>, memory: Weak<Memory>, room: Arc<Room>, lease: Arc<TermLease>,
     limits: MemoryLimits, bumper: mpsc::UnboundedSender<Request>,
@@ -104,7 +103,7 @@ pub async fn run(
     room.give_up();
 }
 
-/// What lets keys of one term go.
+/// What evicts keys of one term.
 struct Releaser {
     group: Arc<Group>,
     lease: Arc<TermLease>,
@@ -114,23 +113,23 @@ struct Releaser {
 
 /// What one part of the hand's way came to.
 struct Part {
-    /// How many keys were let go.
+    /// How many keys were evicted.
     keys: usize,
     /// True if the hand has come around.
     is_around: bool,
 }
 
 impl Releaser {
-    /// Lets keys go while the memory is nearly full.
+    /// Evicts keys while the memory is nearly full.
     async fn make_room(&self, memory: &Arc<Memory>) -> ControlFlow<()> {
         let max = self.limits.bytes_max;
         let mut used = measure(memory, max);
-        if used <= sixteenths(max, LET_GO_ABOVE) {
+        if used <= sixteenths(max, EVICT_ABOVE) {
             return ControlFlow::Continue(());
         }
         let mut rounds_in_vain = 0;
-        // The first round takes the marks off.
-        while used > sixteenths(max, LET_GO_TO) && rounds_in_vain < 3 {
+        // The first round clears the reference bits.
+        while used > sixteenths(max, EVICT_TO) && rounds_in_vain < 3 {
             let part = self.release(memory, ENTRY_SECTIONS_MAX, ReleaseCause::room).await?;
             rounds_in_vain = match part.keys {
                 0 => rounds_in_vain + usize::from(part.is_around),
@@ -151,7 +150,7 @@ impl Releaser {
         }
     }
 
-    /// Moves the hand on, and logs what was used of the sections that are let go. Breaks off if the term is closed or
+    /// Moves the hand on, and logs what was used of the sections that are evicted. Breaks off if the term is closed or
     /// lost.
     async fn release(
         &self, memory: &Arc<Memory>, sections_max: usize, cause: ReleaseCause,
@@ -162,7 +161,7 @@ impl Releaser {
         };
         let sweeping = memory.clone();
         let work = self.group.store().blocking();
-        let swept = work.run(move || sweeping.let_go(SLOTS, sections_max)).await;
+        let swept = work.run(move || sweeping.evict(SLOTS, sections_max)).await;
         let logged = match swept {
             Ok((swept, is_around)) => {
                 let released = self.log(memory, &swept.released).await;
@@ -185,7 +184,7 @@ impl Releaser {
                 tracing::info!(
                     term = memory.term(),
                     why,
-                    "no keys are let go any more in this term"
+                    "no keys are evicted any more in this term"
                 );
                 // What the log does not know may be taken a second time by nobody: the term must end.
                 self.lease.void();
@@ -202,11 +201,7 @@ impl Releaser {
         }
         let release = Command::Release { released: released.to_vec(), now_ms: memory.wall_ms() };
         let all = Outcome::Released(released.len() as u64);
-        match self.group.propose(memory.term(), release).await {
-            Ok(outcome) if outcome == all => Ok(()),
-            Ok(outcome) => Err(format!("the answer was {outcome:?}, not {all:?}")),
-            Err(error) => Err(error.to_string()),
-        }
+        self.group.propose_for(memory.term(), release, &all).await
     }
 }
 

@@ -17,7 +17,7 @@ use self::{
     cursor::{Cursor, GrantTime, Owned, unbounded},
     refill::BumpSize,
 };
-use super::answer::{NotRaised, Raised};
+use super::{answer::Raised, held::Shortage};
 use crate::{
     clock::Instant,
     planted_bugs::{Bug, is_planted},
@@ -36,16 +36,8 @@ pub enum Take {
     },
     /// Too few numbers are left; a bump may bring more.
     TooFew,
-    /// Too few numbers are left under the namespace's `max`.
-    Exhausted {
-        /// How many are left.
-        left: u64,
-    },
-    /// The section is new, and the namespace has as many keys as it may have.
-    OverQuota {
-        /// The namespace's `keys_max`.
-        keys_max: u64,
-    },
+    /// A bump brings no more.
+    Refused(Shortage),
 }
 
 /// The result of granting a chunk.
@@ -114,9 +106,11 @@ impl Section {
         let left = self.left(cursor, config);
         let owned = match self.owned() {
             Some(owned) if left >= count => owned,
-            _ if self.is_exhausted(config.max) => return Take::Exhausted { left },
+            _ if self.is_exhausted(config.max) => {
+                return Take::Refused(Shortage::Exhausted { left });
+            }
             _ if let Some(keys_max) = self.over_quota_of(config) => {
-                return Take::OverQuota { keys_max };
+                return Take::Refused(Shortage::OverQuota { keys_max });
             }
             _ => return Take::TooFew,
         };
@@ -128,7 +122,8 @@ impl Section {
             false => owned.refill_at,
             true => owned.ceiling,
         });
-        let wants_bump = is_low && !self.is_exhausted(config.max);
+        // Numbers of ids come with a floor, which reaches further.
+        let wants_bump = is_low && config.format.is_none() && !self.is_exhausted(config.max);
         let refill = wants_bump.then(|| BumpSize::fill(self.step, left - count));
         Take::Range { range, refill }
     }
@@ -255,7 +250,7 @@ enum Pass<'o> {
         owned: &'o mut Owned,
     },
     /// There is nothing to pass over, or the floor is refused.
-    Ended(Result<Raised, NotRaised>),
+    Ended(Result<Raised, Shortage>),
     /// A bump must bring them first.
     AfterBump,
 }
@@ -265,7 +260,7 @@ impl Section {
     /// `None` if a bump must bring them first.
     pub fn raise(
         &mut self, cursor: &mut Cursor, config: &NamespaceConfig, at_least: u64,
-    ) -> Option<Result<Raised, NotRaised>> {
+    ) -> Option<Result<Raised, Shortage>> {
         self.left(cursor, config);
         let progression = config.progression();
         let before = self.owned().map(|o| o.current(Some(cursor), progression));
@@ -287,7 +282,7 @@ impl Section {
     /// of a key that was not asked for. It is also such a key's numbers that are counted as passed over.
     pub fn raise_section(
         &mut self, config: &NamespaceConfig, at_least: u64,
-    ) -> Option<Result<Raised, NotRaised>> {
+    ) -> Option<Result<Raised, Shortage>> {
         let before = self.owned().map(|owned| owned.floor);
         let (last, owned) = match self.pass(config, at_least, before) {
             Pass::Now { last, owned } => (last, owned),
@@ -307,10 +302,10 @@ impl Section {
     /// numbers are taken.
     fn pass(&mut self, config: &NamespaceConfig, at_least: u64, before: Option<u64>) -> Pass<'_> {
         if at_least > config.max {
-            return Pass::Ended(Err(NotRaised::AboveMax));
+            return Pass::Ended(Err(Shortage::AboveMax));
         }
         if let Some(keys_max) = self.over_quota_of(config) {
-            return Pass::Ended(Err(NotRaised::OverQuota { keys_max }));
+            return Pass::Ended(Err(Shortage::OverQuota { keys_max }));
         }
         let last = unbounded(config.progression()).last_at_or_below(at_least);
         let unchanged = |floor: u64| {

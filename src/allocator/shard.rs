@@ -5,7 +5,7 @@
 //! one table. The section, which knows the rest, is asked where the key's fast limit is reached: once or twice in a
 //! step.
 //!
-//! Invariant: a key and its section are in the same shard, and a place belongs to one section until that is let go, or
+//! Invariant: a key and its section are in the same shard, and a place belongs to one section until that is evicted, or
 //! the shard is emptied for good.
 
 mod leaving;
@@ -45,16 +45,16 @@ pub struct Shard {
     /// The length of all names together.
     name_bytes: usize,
     shared: SharedKeys,
-    /// The sections that the term got by its lift, as far as [`Shard::take_unsettled`] has not answered them.
+    /// The sections whose lift chunk this term uses, and which [`Shard::take_unsettled`] has not answered yet.
     unsettled: Vec<SectionPlace>,
     /// How many of them, from the front, were sent to a successor.
     unsettled_sent: usize,
     /// Who reads the shard's changes; `None` while they are not tracked.
     tracking: Option<Tracking>,
-    /// The sections that were let go, until the log says what was used of them.
+    /// The sections that were evicted, until the log says what was used of them.
     leaving: HashMap<SectionId, Leaving>,
-    /// How often a section was let go, or its release was applied.
-    let_goes: u64,
+    /// How often a section was evicted, or its release was applied.
+    evictions: u64,
     /// Which keys the hand goes around.
     hand: HandIsAt,
 }
@@ -79,7 +79,7 @@ pub enum SectionPlace {
     Shared(u32),
 }
 
-/// A section that was let go, and of which the log does not say yet what was used.
+/// A section that was evicted, and of which the log does not say yet what was used.
 #[derive(Debug)]
 struct Leaving {
     /// The last number used of it.
@@ -101,8 +101,8 @@ pub struct Footprint {
     pub vacant_bytes: usize,
 }
 
-/// Runs `$act` with the keys among which a key of a namespace is, with the key as they know it, and with what makes a place of
-/// the number of its section there. They have the same methods.
+/// Picks the table that a key of a namespace is in: ids, names or shared. Runs `$act` with the table, with the key as that
+/// table stores it, and with the constructor of [`SectionPlace`] for it. All tables have the same methods.
 macro_rules! among_keys {
     (($($by:tt)+) $shard:ident, $namespace:ident, $key:expr, |$keys:ident, $one:pat, $at:pat_param| $act:expr) => {
         match $key {
@@ -122,7 +122,7 @@ macro_rules! among_keys {
     };
 }
 
-/// Runs `$act` with the keys that have the section at a place, and its number there. They have the same methods.
+/// Picks the table that has the section at a place. Runs `$act` with the table, and with the section's number in it.
 macro_rules! at_place {
     (($($by:tt)+) $shard:ident, $place:expr, |$keys:ident, $number:ident| $act:expr) => {
         match $place {
@@ -263,8 +263,8 @@ impl Shard {
 
     /// By how much the section at `place` is to be bumped now: enough for a refill that was asked for,
     /// and for all calls that wait. `None` if nobody wants the bump any more.
-    pub fn propose_bump(&mut self, place: SectionPlace, namespace: &Namespace) -> Option<BumpSize> {
-        at_place!((&mut) self, place, |keys, number| keys.propose_bump(number, namespace))
+    pub fn next_bump(&mut self, place: SectionPlace, namespace: &Namespace) -> Option<BumpSize> {
+        at_place!((&mut) self, place, |keys, number| keys.next_bump(number, namespace))
     }
 
     /// Adds a chunk that the term was given at `now` to the section at `place`. Tells whether the
@@ -321,7 +321,7 @@ impl Shard {
         at_place!((&mut) self, place, |keys, number| keys.serve(hasher, number, namespace, served))
     }
 
-    /// What the term has of a key's section, or had when it let it go, until the log says so. `None` before the first
+    /// What the term has of a key's section, or had when it was evicted, until the log says so. `None` before the first
     /// chunk.
     pub fn holding(&self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<Holding> {
         let held = among_keys!((&) self, namespace, key, |keys, one, _| {

@@ -5,6 +5,37 @@ use std::time::Duration;
 use clap::Args;
 use ratchet_client::Client;
 
+use super::output::CommandError;
+
+/// A subcommand that asks a cluster, with the flags that say which one.
+#[derive(Debug, Args)]
+pub struct Asking<C: Args> {
+    #[command(flatten)]
+    command: C,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// What such a subcommand does.
+pub trait Ask {
+    /// Asks, and prints the result.
+    ///
+    /// # Errors
+    /// If the cluster refuses or does not answer, or the result cannot be printed.
+    async fn run(self, connection: &Connection) -> Result<(), CommandError>;
+}
+
+impl<C: Args + Ask> Asking<C> {
+    /// Runs the subcommand.
+    ///
+    /// # Errors
+    /// The subcommand's, to be told as JSON if that is asked for.
+    pub async fn run(self) -> Result<(), CommandError> {
+        let Asking { command, connection } = self;
+        command.run(&connection).await.map_err(|error| error.in_json(connection.json))
+    }
+}
+
 /// Which servers to ask, how long to wait, and whether to print JSON. Subcommands of a subcommand have the flags, too.
 #[derive(Debug, Args)]
 pub struct Connection {

@@ -12,7 +12,7 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 
 use super::{
-    connection::Connection,
+    connection::{Ask, Connection},
     output::{self, CommandError},
 };
 
@@ -36,13 +36,11 @@ pub struct Export {
     /// leader is asked for each key. Not where keys share sections
     #[arg(long)]
     exact: bool,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
-impl Export {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.client()?;
+impl Ask for Export {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let client = connection.client()?;
         let namespace = client.get_namespace(self.namespace.clone()).await?;
         let has_sections = namespace.section_size > 1;
         if self.exact && has_sections {
@@ -69,7 +67,7 @@ impl Export {
         let rows = write_rows(header, parts, &mut file, &shown).await?;
         file.persist(path).map_err(|error| failed(error.error))?;
         let text = format!("{rows} rows in {shown}");
-        output::result(self.connection.json, &json!({"rows": rows}), &text)
+        output::result(connection.json, &json!({"rows": rows}), &text)
     }
 }
 

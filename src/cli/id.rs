@@ -5,7 +5,7 @@ use ratchet_ids::{Format, Source};
 use serde_json::{Map, Value, json};
 
 use super::{
-    connection::Connection,
+    connection::{Ask, Asking, Connection},
     numbers::key_of,
     output::{self, CommandError},
 };
@@ -20,7 +20,7 @@ pub struct Id {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Make the next ids of a namespace that has a format
-    Next(Next),
+    Next(Asking<Next>),
     /// Take an id apart: show its time and its other fields
     Decode {
         /// The format: the name of a built-in one, or its text
@@ -66,8 +66,6 @@ struct Next {
     /// A parameter of the format, for example type=3. Give one for each
     #[arg(long = "parameter", value_name = "NAME=VALUE", value_parser = parameter)]
     parameters: Vec<(String, u64)>,
-    #[command(flatten)]
-    connection: Connection,
 }
 
 fn parameter(text: &str) -> Result<(String, u64), String> {
@@ -79,35 +77,28 @@ fn parameter(text: &str) -> Result<(String, u64), String> {
 }
 
 impl Id {
-    pub(super) fn wants_json(&self) -> bool {
-        match &self.command {
-            Command::Next(next) => next.connection.json,
-            Command::Decode { shown, .. }
-            | Command::Explain { shown, .. }
-            | Command::Formats { shown } => shown.json,
-        }
-    }
-
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        match self.command {
-            Command::Next(next) => next.run().await,
-            Command::Decode { format, id, shown } => decode(&format, &id, shown.json),
-            Command::Explain { format, shown } => explain(&parsed(&format)?, shown.json),
-            Command::Formats { shown } => formats(shown.json),
-        }
+        let (done, json) = match self.command {
+            Command::Next(next) => return next.run().await,
+            Command::Decode { format, id, shown } => (decode(&format, &id), shown.json),
+            Command::Explain { format, shown } => (explain(&format), shown.json),
+            Command::Formats { shown } => (Ok(formats()), shown.json),
+        };
+        let shown = done.and_then(|(value, text)| output::result(json, &value, &text));
+        shown.map_err(|error| error.in_json(json))
     }
 }
 
-impl Next {
-    async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.client()?;
+impl Ask for Next {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let client = connection.client()?;
         let parameters = self.parameters.iter();
         let parameters: Vec<_> = parameters.map(|(name, value)| (&name[..], *value)).collect();
         let key = self.key.as_deref().map(|key| key_of(key, self.name));
         let made = client.next_ids(&self.namespace, key, self.count, &parameters);
         let texts = made.await?;
         let value = json!({ "ids": texts });
-        output::result(self.connection.json, &value, &texts.join("\n"))
+        output::result(connection.json, &value, &texts.join("\n"))
     }
 }
 
@@ -115,7 +106,8 @@ fn parsed(format: &str) -> Result<Format, CommandError> {
     Format::parse(format).map_err(|invalid| CommandError::refused(invalid.to_string()))
 }
 
-fn decode(format: &str, id: &str, json: bool) -> Result<(), CommandError> {
+/// What is in an id, as JSON and as text.
+fn decode(format: &str, id: &str) -> Result<(Value, String), CommandError> {
     let format = parsed(format)?;
     let decoded = format.decode(id);
     let decoded = decoded.map_err(|error| CommandError::refused(format!("{id:?}: {error}")))?;
@@ -127,10 +119,11 @@ fn decode(format: &str, id: &str, json: bool) -> Result<(), CommandError> {
     rows.extend(
         (decoded.fields()).map(|(field, value)| vec![field.name().to_owned(), value.to_string()]),
     );
-    output::result(json, &value, &output::table(&rows))
+    Ok((value, output::table(&rows)))
 }
 
-fn explain(format: &Format, json: bool) -> Result<(), CommandError> {
+fn explain(format: &str) -> Result<(Value, String), CommandError> {
+    let format = parsed(format)?;
     let explanation = format.explain();
     let fields = format.fields().iter();
     let fields: Vec<Value> = fields
@@ -151,15 +144,15 @@ fn explain(format: &Format, json: bool) -> Result<(), CommandError> {
         "first": explanation.first().to_string(),
         "last": explanation.last().to_string(),
     });
-    output::result(json, &value, explanation.to_string().trim_end())
+    Ok((value, explanation.to_string().trim_end().to_owned()))
 }
 
-fn formats(json: bool) -> Result<(), CommandError> {
+fn formats() -> (Value, String) {
     let all = Format::built_in().map(|(name, text)| json!({"name": name, "format": text}));
     let value = json!({"formats": all.collect::<Vec<_>>()});
     let rows: Vec<Vec<String>> =
         Format::built_in().map(|(name, text)| vec![name.to_owned(), text.to_owned()]).collect();
-    output::result(json, &value, &output::table(&rows))
+    (value, output::table(&rows))
 }
 
 #[cfg(test)]

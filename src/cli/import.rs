@@ -31,7 +31,7 @@ use self::{
     send::{Import as Sending, Progress},
 };
 use super::{
-    connection::Connection,
+    connection::{Ask, Connection},
     output::{self, CommandError},
 };
 
@@ -51,31 +51,29 @@ pub struct Import {
     /// leaf_alloc or of Tinyid's tiny_id_info, as mysql --batch prints them
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
-impl Import {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.patient_client(MESSAGE_TIME)?;
+impl Ask for Import {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let client = connection.patient_client(MESSAGE_TIME)?;
         let namespace = client.get_namespace(self.namespace.clone()).await?;
         let expected = Expected::new(&namespace)?;
         let is_stdin = self.file.as_os_str() == "-";
+        let shown = self.file.display().to_string();
         let mut file = match is_stdin {
             true => spool().map_err(|error| cannot_read("standard input", &error))?,
-            false => File::open(&self.file).map_err(|error| self.cannot_read(&error))?,
+            false => File::open(&self.file).map_err(|error| cannot_read(&shown, &error))?,
         };
-        let bytes = file.metadata().map_err(|error| self.cannot_read(&error))?.len();
-        let bar = self.bar("checking", bytes);
+        let bytes = file.metadata().map_err(|error| cannot_read(&shown, &error))?.len();
+        let bar = progress_bar(connection, "checking", bytes);
         let checked = check(&mut file, self.format, &expected, &bar)
-            .map_err(|error| self.cannot_read(&error))?;
+            .map_err(|error| cannot_read(&shown, &error))?;
         bar.finish_and_clear();
         if checked.faults > 0 {
             return Err(self.refused(&checked.shown, checked.faults));
         }
         if let Some(why) = expected.beyond_quota(checked.sections) {
-            let file = self.file.display();
-            return Err(CommandError::refused(format!("{file}: {why}")));
+            return Err(CommandError::refused(format!("{shown}: {why}")));
         }
         let beside = (!is_stdin).then(|| send::beside(&self.file));
         let cluster = client.status().await?.cluster;
@@ -97,16 +95,16 @@ impl Import {
             expected: &expected,
             checked: &checked,
         };
-        let bar = self.bar("raising", checked.rows);
-        rewind(&mut file).map_err(|error| self.cannot_read(&error))?;
+        let bar = progress_bar(connection, "raising", checked.rows);
+        rewind(&mut file).map_err(|error| cannot_read(&shown, &error))?;
         let note = |rows_done| match &beside {
             Some(path) => send::write(path, &Progress { rows_done, ..record.clone() }),
             None => Ok(()),
         };
         sending.raise(&mut file, done, &bar, note).await?;
         bar.finish_and_clear();
-        let bar = self.bar("reading back", checked.rows);
-        rewind(&mut file).map_err(|error| self.cannot_read(&error))?;
+        let bar = progress_bar(connection, "reading back", checked.rows);
+        rewind(&mut file).map_err(|error| cannot_read(&shown, &error))?;
         let lower = sending.read_back(&mut file, &bar).await?;
         bar.finish_and_clear();
         // Also if keys are lower: it claims that they are raised, and the next import must not skip them.
@@ -121,27 +119,11 @@ impl Import {
             true => "every key, and the first and the last id of every section,",
         };
         let text = format!("{} rows: {read} is at its number or above", checked.rows);
-        output::result(self.connection.json, &value, &text)
+        output::result(connection.json, &value, &text)
     }
+}
 
-    /// A bar on standard error, if that is a terminal.
-    fn bar(&self, what: &'static str, total: u64) -> ProgressBar {
-        if self.connection.json {
-            return ProgressBar::hidden();
-        }
-        let template = "{msg:12} [{bar:40}] {percent}% {per_sec}, {eta} left";
-        let style = ProgressStyle::with_template(template);
-        let bar = ProgressBar::new(total).with_message(what);
-        match style {
-            Ok(style) => bar.with_style(style.progress_chars("=> ")),
-            Err(_) => bar,
-        }
-    }
-
-    fn cannot_read(&self, error: &io::Error) -> CommandError {
-        cannot_read(&self.file.display().to_string(), error)
-    }
-
+impl Import {
     fn refused(&self, shown: &[String], all: u64) -> CommandError {
         let mut text =
             format!("{}: {all} rows are wrong, and nothing was raised:", self.file.display());
@@ -153,6 +135,20 @@ impl Import {
             text.push_str(&format!("\n  and {} more", all - shown.len() as u64));
         }
         CommandError::refused(text)
+    }
+}
+
+/// A bar on standard error, if that is a terminal.
+fn progress_bar(connection: &Connection, what: &'static str, total: u64) -> ProgressBar {
+    if connection.json {
+        return ProgressBar::hidden();
+    }
+    let template = "{msg:12} [{bar:40}] {percent}% {per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(template);
+    let bar = ProgressBar::new(total).with_message(what);
+    match style {
+        Ok(style) => bar.with_style(style.progress_chars("=> ")),
+        Err(_) => bar,
     }
 }
 

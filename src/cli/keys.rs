@@ -4,7 +4,7 @@ use clap::Args;
 use ratchet_client::api::{self as v1, key::Kind};
 
 use super::{
-    connection::Connection,
+    connection::{Ask, Connection},
     numbers::{self, KeyArgs},
     output::{self, CommandError},
 };
@@ -29,12 +29,10 @@ pub struct Keys {
     /// How many keys to show
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
-impl Keys {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
+impl Ask for Keys {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let after = self.after.as_ref().map(|after| numbers::key_of(after, self.name));
         let request = v1::ListKeysRequest {
             namespace: self.namespace,
@@ -43,8 +41,8 @@ impl Keys {
             page_size: self.limit,
             page_token: self.page_token,
         };
-        let page = self.connection.client()?.list_keys(request).await?;
-        output::result(self.connection.json, &page, &self::page(&page))
+        let page = connection.client()?.list_keys(request).await?;
+        output::result(connection.json, &page, &self::page(&page))
     }
 }
 
@@ -53,16 +51,14 @@ impl Keys {
 pub struct Explain {
     #[command(flatten)]
     key: KeyArgs,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
-impl Explain {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.client()?;
+impl Ask for Explain {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let client = connection.client()?;
         let explanation = (client.explain(self.key.namespace.clone(), self.key.key())).await?;
         let text = self::explanation(&explanation);
-        output::result(self.connection.json, &explanation, &text)
+        output::result(connection.json, &explanation, &text)
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod connection;
 mod export;
+mod flags;
 mod id;
 mod import;
 mod keys;
@@ -31,6 +32,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::version;
+use connection::Asking;
 use output::CommandError;
 
 /// The command line of `ratchet`.
@@ -48,37 +50,37 @@ enum Subcommands {
     Start(Box<start::Start>),
     /// Found a cluster of running nodes that hold no data: the one that is asked, and those in its --peers. Once in a
     /// cluster's life; asked again, it changes nothing
-    Found(node::Found),
+    Found(Asking<node::Found>),
     /// Take the next numbers of a key
-    Next(numbers::Next),
+    Next(Asking<numbers::Next>),
     /// Show the last number handed out for a key
-    Current(numbers::Current),
+    Current(Asking<numbers::Current>),
     /// Raise the floor of a key: the numbers handed out later are greater
-    Raise(numbers::Raise),
+    Raise(Asking<numbers::Raise>),
     /// Raise many keys to the numbers in a file
-    Import(import::Import),
+    Import(Asking<import::Import>),
     /// Write all keys of a namespace and their numbers, as import reads them
-    Export(export::Export),
+    Export(Asking<export::Export>),
     /// List the keys of a namespace that got numbers, page by page
-    Keys(keys::Keys),
+    Keys(Asking<keys::Keys>),
     /// Tell what became of a key's numbers: its ceiling, what is stored of it, what was skipped, and what the leader has in
     /// memory
-    Explain(keys::Explain),
+    Explain(Asking<keys::Explain>),
     /// Show how many numbers of a namespace were handed out and skipped, by cause, on each day of the last month. Days are
     /// in UTC. Numbers skipped by FENCE, DEADLINE and FLOOR are among those handed out; LEADER CHANGE is an upper bound
-    Gaps(namespace::Gaps),
+    Gaps(Asking<namespace::Gaps>),
     /// Make ids of a namespace that has a format, take ids apart, and tell what formats are made of
     Id(id::Id),
     /// Create, show, list, change and delete namespaces
-    Namespace(namespace::Namespace),
+    Namespace(Asking<namespace::Namespace>),
     /// Show who holds which worker id of a namespace
-    Worker(worker::Worker),
+    Worker(Asking<worker::Worker>),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
-    Status(status::Status),
+    Status(Asking<status::Status>),
     /// Transfer the leadership to another node; no number is skipped if it takes the memory
-    Transfer(node::Transfer),
+    Transfer(Asking<node::Transfer>),
     /// Add, promote, move and remove nodes
-    Node(node::Node),
+    Node(Asking<node::Node>),
     /// Make a cluster of one from the data directory of a stopped node, after its cluster lost its
     /// majority for good
     Recover(recover::Recover),
@@ -90,28 +92,6 @@ enum Subcommands {
 }
 
 impl Subcommands {
-    fn wants_json(&self) -> bool {
-        match self {
-            Subcommands::Found(found) => found.connection.json,
-            Subcommands::Next(next) => next.connection.json,
-            Subcommands::Current(current) => current.connection.json,
-            Subcommands::Raise(raise) => raise.connection.json,
-            Subcommands::Import(import) => import.connection.json,
-            Subcommands::Export(export) => export.connection.json,
-            Subcommands::Keys(keys) => keys.connection.json,
-            Subcommands::Explain(explain) => explain.connection.json,
-            Subcommands::Gaps(gaps) => gaps.connection.json,
-            Subcommands::Id(id) => id.wants_json(),
-            Subcommands::Namespace(namespace) => namespace.connection.json,
-            Subcommands::Worker(worker) => worker.connection.json,
-            Subcommands::Status(status) => status.connection.json,
-            Subcommands::Transfer(transfer) => transfer.connection.json,
-            Subcommands::Node(node) => node.connection.json,
-            Subcommands::Recover(recover) => recover.json,
-            Subcommands::Start(_) | Subcommands::Completions { .. } => false,
-        }
-    }
-
     async fn run(self) -> Result<(), CommandError> {
         match self {
             Subcommands::Start(start) => start.run().await,
@@ -143,7 +123,6 @@ impl Subcommands {
 /// Parses the process's command line and runs it. Returns the process's exit code.
 pub fn run() -> ExitCode {
     let Cli { command } = Cli::parse();
-    let json = command.wants_json();
     let mut runtime = if matches!(command, Subcommands::Start(_)) {
         tokio::runtime::Builder::new_multi_thread()
     } else {
@@ -155,7 +134,7 @@ pub fn run() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failed) => failed.report(json),
+        Err(failed) => failed.report(),
     }
 }
 

@@ -4,7 +4,8 @@ use clap::{Args, Subcommand};
 use ratchet_client::api as v1;
 
 use super::{
-    connection::Connection,
+    connection::{Ask, Connection},
+    flags::Flags,
     output::{self, CommandError},
 };
 
@@ -13,15 +14,13 @@ use super::{
 pub struct Transfer {
     /// The id of the node that is to lead [default: the voter with the longest log]
     to: Option<u64>,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
-impl Transfer {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let now = self.connection.client()?.transfer(self.to).await?;
+impl Ask for Transfer {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let now = connection.client()?.transfer(self.to).await?;
         let text = format!("node {} leads, term {}", now.leader, now.term);
-        output::result(self.connection.json, &now, &text)
+        output::result(connection.json, &now, &text)
     }
 }
 
@@ -30,8 +29,6 @@ impl Transfer {
 pub struct Node {
     #[command(subcommand)]
     command: Command,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
 #[derive(Debug, Subcommand)]
@@ -47,47 +44,26 @@ enum Command {
         voter: bool,
     },
     /// Make a learner a voter, once it has caught up
-    Promote {
-        /// The node's id
-        id: u64,
-        /// Promote it even if it, or a majority of the voters, does not answer or lags behind. If
-        /// these do not come back, the cluster hands out no numbers until ratchet recover makes a new one
-        #[arg(long)]
-        force: bool,
-    },
+    Promote(Flags<v1::PromoteNodeRequest>),
     /// Remove a node
-    Remove {
-        /// The node's id
-        id: u64,
-        /// Remove it even if a majority of the remaining voters does not answer or lags behind. If
-        /// these do not come back, the cluster hands out no numbers until ratchet recover makes a new one
-        #[arg(long)]
-        force: bool,
-    },
+    Remove(Flags<v1::RemoveNodeRequest>),
     /// Record the new addresses of a member that has moved
-    Update {
-        /// The node's id
-        id: u64,
-        /// Its new address for peers, "host:port" [default: unchanged]. The node itself is asked for its
-        /// address for clients
-        #[arg(long)]
-        peer_address: Option<String>,
-    },
+    Update(Flags<v1::UpdateNodeRequest>),
 }
 
-impl Node {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.client()?;
+impl Ask for Node {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let client = connection.client()?;
         let members = match self.command {
             Command::Add { id, peer_address, voter } => {
                 let added = client.add_node(id, peer_address).await?;
                 if voter { client.promote_node(id, false).await? } else { added }
             }
-            Command::Promote { id, force } => client.promote_node(id, force).await?,
-            Command::Remove { id, force } => client.remove_node(id, force).await?,
-            Command::Update { id, peer_address } => client.update_node(id, peer_address).await?,
+            Command::Promote(Flags(node)) => client.promote_node(node.id, node.force).await?,
+            Command::Remove(Flags(node)) => client.remove_node(node.id, node.force).await?,
+            Command::Update(Flags(node)) => client.update_node(node.id, node.peer_address).await?,
         };
-        output::result(self.connection.json, &members, &to_text(&members))
+        output::result(connection.json, &members, &to_text(&members))
     }
 }
 
@@ -103,15 +79,12 @@ fn to_text(members: &v1::MembershipResponse) -> String {
 
 /// `ratchet found`.
 #[derive(Debug, Args)]
-pub struct Found {
-    #[command(flatten)]
-    pub(super) connection: Connection,
-}
+pub struct Found {}
 
-impl Found {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let answer = self.connection.client()?.found().await?;
-        output::result(self.connection.json, &answer, &founded_to_text(&answer))
+impl Ask for Found {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let answer = connection.client()?.found().await?;
+        output::result(connection.json, &answer, &founded_to_text(&answer))
     }
 }
 

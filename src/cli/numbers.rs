@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{
-    connection::Connection,
+    connection::{Ask, Connection},
     output::{self, CommandError},
 };
 use ratchet_client::{Key, Numbers};
@@ -30,8 +30,9 @@ impl KeyArgs {
 
 /// The key that a text stands for: an id if it looks like one, unless it is said to be a name.
 pub fn key_of(text: &str, is_name: bool) -> Key {
+    let is_id = !is_name && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
-        Ok(id) if !is_name => Key::Id(id),
+        Ok(id) if is_id => Key::Id(id),
         Ok(_) | Err(_) => Key::from(text),
     }
 }
@@ -48,13 +49,11 @@ pub struct Next {
     /// numbers are printed, as long as the id is remembered
     #[arg(long)]
     request_id: Option<String>,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
-impl Next {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.client()?;
+impl Ask for Next {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let client = connection.client()?;
         let key = self.key.key();
         let (namespace, count) = (&self.key.namespace, self.count);
         let answer = match self.request_id {
@@ -68,7 +67,7 @@ impl Next {
         } else {
             format!("{first} .. {last} (increment {increment})")
         };
-        output::result(self.connection.json, &value, &text)
+        output::result(connection.json, &value, &text)
     }
 }
 
@@ -77,16 +76,14 @@ impl Next {
 pub struct Current {
     #[command(flatten)]
     key: KeyArgs,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
-impl Current {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.client()?;
+impl Ask for Current {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let client = connection.client()?;
         let last = client.current(&self.key.namespace, self.key.key()).await?;
         let text = last.map_or("none yet".to_owned(), |last| last.to_string());
-        output::result(self.connection.json, &json!({"last": last}), &text)
+        output::result(connection.json, &json!({"last": last}), &text)
     }
 }
 
@@ -98,13 +95,11 @@ pub struct Raise {
     /// The numbers handed out later are greater than this one
     #[arg(long)]
     at_least: u64,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
-impl Raise {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.client()?;
+impl Ask for Raise {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let client = connection.client()?;
         let raising = client.raise(&self.key.namespace, self.key.key(), self.at_least);
         let raised = raising.await?;
         let value = json!({"floor": raised.floor, "raised": raised.is_higher});
@@ -112,7 +107,7 @@ impl Raise {
             true => raised.floor.to_string(),
             false => format!("{} (unchanged: it was not below {})", raised.floor, self.at_least),
         };
-        output::result(self.connection.json, &value, &text)
+        output::result(connection.json, &value, &text)
     }
 }
 

@@ -128,11 +128,13 @@ pub struct CommandError {
     exit: u8,
     code: String,
     message: String,
+    /// Whether it is told as JSON.
+    json: bool,
 }
 
 impl CommandError {
     fn new(exit: u8, code: impl ToString, message: impl Into<String>) -> Self {
-        CommandError { exit, code: code.to_string(), message: message.into() }
+        CommandError { exit, code: code.to_string(), message: message.into(), json: false }
     }
 
     /// An error without an exit code of its own.
@@ -143,6 +145,11 @@ impl CommandError {
     /// What was given is refused, before the cluster is asked.
     pub fn refused(message: impl Into<String>) -> Self {
         CommandError::new(REFUSED, Code::InvalidArgument, message)
+    }
+
+    /// The error, which is told as JSON if `json`.
+    pub fn in_json(self, json: bool) -> Self {
+        CommandError { json, ..self }
     }
 
     /// The error, with `more` told after it.
@@ -174,9 +181,9 @@ impl CommandError {
 
     /// Prints the error to standard error and returns its exit code. A reader that stalls is not waited for long: whoever
     /// started the process waits for its end.
-    pub fn report(self, json: bool) -> ExitCode {
+    pub fn report(self) -> ExitCode {
         let exit = ExitCode::from(self.exit);
-        self.print_in_time(json);
+        self.print_in_time();
         exit
     }
 
@@ -184,15 +191,15 @@ impl CommandError {
     /// before.
     pub fn end(self, last: impl FnOnce()) -> ! {
         let exit = self.exit;
-        self.print_in_time(false);
+        self.print_in_time();
         last();
         process::exit(exit.into())
     }
 
-    fn print_in_time(self, json: bool) {
+    fn print_in_time(self) {
         let (done, printed) = mpsc::channel();
         let printing = move || {
-            self.print(json);
+            self.print();
             // Whoever waited may have given up.
             let _ = done.send(());
         };
@@ -203,8 +210,8 @@ impl CommandError {
     }
 
     /// Prints the error to standard error. If that is closed, nobody is there to be told.
-    pub fn print(&self, json: bool) {
-        let text = match json {
+    pub fn print(&self) {
+        let text = match self.json {
             true => json!({"error": {"code": self.code, "message": self.message}}).to_string(),
             false => format!("error: {}", self.message),
         };
@@ -222,7 +229,7 @@ impl From<Error> for CommandError {
             Error::Disorder { .. } => (OTHER, "DATA_LOSS".to_owned()),
             _ => (OTHER, Code::Internal.to_string()),
         };
-        CommandError { exit, code, message: error.to_string() }
+        CommandError::new(exit, code, error.to_string())
     }
 }
 

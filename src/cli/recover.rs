@@ -52,7 +52,9 @@ impl Recover {
             steps_by_namespace: BTreeMap::from_iter(self.margins),
         };
         let (dir, dry_run) = (self.data_dir, self.dry_run);
-        let done = node::recover(&dir, &margin, dry_run).map_err(node::StartError::from)?;
+        let done = node::recover(&dir, &margin, dry_run);
+        let failed = |error| CommandError::from(node::StartError::from(error)).in_json(self.json);
+        let done = done.map_err(failed)?;
         let value = json!({"dry_run": dry_run, "recovery": done});
         output::result(self.json, &value, &to_text(&done, dry_run))
     }

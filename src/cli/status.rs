@@ -10,7 +10,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use ratchet_client::{Client, Error, api as v1};
 
 use super::{
-    connection::Connection,
+    connection::{Ask, Connection},
     output::{self, CommandError, date_and_time},
 };
 
@@ -25,71 +25,71 @@ pub struct Status {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     watch: Option<u32>,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
-impl Status {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let client = self.connection.client()?;
+impl Ask for Status {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let client = connection.client()?;
         if let Some(seconds) = self.watch {
             let pause = Duration::from_secs(seconds.into());
             return tokio::select! {
                 biased;
                 interrupted = tokio::signal::ctrl_c() => interrupted
                     .map_err(|error| CommandError::other(format!("cannot wait for Ctrl-C: {error}"))),
-                watched = self.watch(&client, pause) => watched,
+                watched = watch(connection, &client, pause) => watched,
             };
         }
-        let status = self.ask(&client).await?;
-        output::result(self.connection.json, &status, &to_text(&status))?;
+        let status = ask(connection, &client).await?;
+        output::result(connection.json, &status, &to_text(&status))?;
         verdict(&status)
     }
+}
 
-    /// Shows the status again and again until the reader closes standard output. Goes on if the cluster does not
-    /// answer.
-    async fn watch(&self, client: &Client, pause: Duration) -> Result<(), CommandError> {
-        let json = self.connection.json;
-        let redraw = stdout().is_terminal() && !json;
-        loop {
-            let (text, failed) = match self.ask(client).await {
-                Ok(status) if json => (output::json(&status)?, verdict(&status).err()),
-                Ok(status) => (format!("{}\n\n", to_text(&status)), verdict(&status).err()),
-                Err(error) => (String::new(), Some(CommandError::from(error))),
-            };
-            let start = if redraw { REDRAW } else { "" };
-            if !output::write_if_read(format!("{start}{text}").as_bytes())? {
-                return Ok(());
-            }
-            if let Some(failed) = failed {
-                failed.print(json);
-            }
-            tokio::time::sleep(pause).await;
+/// Shows the status again and again until the reader closes standard output. Goes on if the cluster does not
+/// answer.
+async fn watch(
+    connection: &Connection, client: &Client, pause: Duration,
+) -> Result<(), CommandError> {
+    let json = connection.json;
+    let redraw = stdout().is_terminal() && !json;
+    loop {
+        let (text, failed) = match ask(connection, client).await {
+            Ok(status) if json => (output::json(&status)?, verdict(&status).err()),
+            Ok(status) => (format!("{}\n\n", to_text(&status)), verdict(&status).err()),
+            Err(error) => (String::new(), Some(CommandError::from(error))),
+        };
+        let start = if redraw { REDRAW } else { "" };
+        if !output::write_if_read(format!("{start}{text}").as_bytes())? {
+            return Ok(());
+        }
+        if let Some(failed) = failed {
+            failed.in_json(json).print();
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Asks the first server that answers. If it knows no serving leader, asks all servers: one of them may be on
+/// the leader's side of a partition.
+async fn ask(connection: &Connection, client: &Client) -> Result<v1::StatusResponse, Error> {
+    let first = client.status().await?;
+    if first.serving || connection.server.len() == 1 {
+        return Ok(first);
+    }
+    let patience = Duration::from_millis(connection.timeout_ms);
+    let each = connection.server.iter().map(|server| async move {
+        let client = Client::builder().servers([server]).timeout(patience).build()?;
+        client.status().await
+    });
+    let mut answers: FuturesUnordered<_> = each.collect();
+    while let Some(answer) = answers.next().await {
+        if let Ok(status) = answer
+            && status.serving
+        {
+            return Ok(status);
         }
     }
-
-    /// Asks the first server that answers. If it knows no serving leader, asks all servers: one of them may be on
-    /// the leader's side of a partition.
-    async fn ask(&self, client: &Client) -> Result<v1::StatusResponse, Error> {
-        let first = client.status().await?;
-        if first.serving || self.connection.server.len() == 1 {
-            return Ok(first);
-        }
-        let patience = Duration::from_millis(self.connection.timeout_ms);
-        let each = self.connection.server.iter().map(|server| async move {
-            let client = Client::builder().servers([server]).timeout(patience).build()?;
-            client.status().await
-        });
-        let mut answers: FuturesUnordered<_> = each.collect();
-        while let Some(answer) = answers.next().await {
-            if let Ok(status) = answer
-                && status.serving
-            {
-                return Ok(status);
-            }
-        }
-        Ok(first)
-    }
+    Ok(first)
 }
 
 /// Checks the status for the exit code: an error if no leader serves, or if a voter is missing.

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use ratchet_client::api as v1;
 
 use super::{
-    connection::Connection,
+    connection::{Ask, Connection},
     output::{self, CommandError, date_and_time},
 };
 
@@ -16,8 +16,6 @@ const FAR_MS: u64 = 600_000;
 pub struct Worker {
     #[command(subcommand)]
     command: Command,
-    #[command(flatten)]
-    pub(super) connection: Connection,
 }
 
 #[derive(Debug, Subcommand)]
@@ -46,9 +44,9 @@ enum Command {
     },
 }
 
-impl Worker {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
-        let (client, json) = (self.connection.client()?, self.connection.json);
+impl Ask for Worker {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let (client, json) = (connection.client()?, connection.json);
         match self.command {
             Command::List { namespace } => {
                 let list = client.list_workers(namespace).await?;

@@ -27,8 +27,8 @@ pub use histogram::{Histogram, Reading};
 pub use process::PROCESS;
 
 label! {
-    /// The door through which a client came.
-    Door as "door" {
+    /// The interface through which a client came.
+    Interface as "interface" {
         /// The public API: gRPC.
         grpc,
         /// JSON over HTTP.
@@ -45,7 +45,7 @@ label! {
         /// and what waiting calls had asked for beyond it. Counted when an entry writes the section again, as an upper
         /// bound: nobody knows how much of a chunk was used that no entry tells of.
         leader_change,
-        /// The fence failed after the numbers were taken.
+        /// The fence failed after the numbers were taken, or a call for several keys ended early for another reason.
         fence,
         /// The caller asked for several keys at once, and its deadline passed while some of them waited.
         deadline,
@@ -146,11 +146,11 @@ metrics! {
         answers: Counter,
         /// Numbers skipped, by cause; for leader_change an upper bound.
         numbers_skipped: Counters<SkipCause>,
-        /// Requests of clients that ended in an error, by door and gRPC code. In a NextMany call, each message
+        /// Requests of clients that ended in an error, by interface and gRPC code. In a NextMany call, each message
         /// that failed as a whole and each key whose numbers are used up count as one.
-        errors: PairCounters<Door, Code>,
-        /// Time from a client's request's arrival to its answer, by door.
-        request_seconds: By<Door, Histogram>,
+        errors: PairCounters<Interface, Code>,
+        /// Time from a client's request's arrival to its answer, by interface.
+        request_seconds: By<Interface, Histogram>,
 
         /// Ceilings raised by this node as leader.
         bumps: Counter,
@@ -190,10 +190,11 @@ metrics! {
         /// Corrections of the time of ids by more than a second: one for the node's own view, and one for each namespace whose
         /// ids it makes.
         clock_steps: Counter,
-        /// 1 while this node leads and its wall clock is further from those of a majority than clock_apart_max_ms, or theirs are
-        /// not known.
+        /// 1 while this node leads and its wall clock is further from those of a majority than clock_apart_max_ms, or
+        /// theirs are not known.
         clock_doubted: Gauge,
-        /// Calls for ids of a time, and for worker ids, that this node as leader refused because its wall clock is not believed.
+        /// Calls for ids of a time, and for worker ids, that this node as leader refused because its wall clock is not
+        /// believed.
         clock_refusals: Counter,
         /// How often the ids of a namespace's keys went on ahead of the leader's time.
         id_times_ahead: Counter,
@@ -273,10 +274,10 @@ metrics! {
         /// Size of the last snapshot that this node sent.
         snapshot_bytes: Gauge,
 
-        /// Open connections of clients, by door.
-        client_connections: By<Door, Gauge>,
-        /// Connections of clients that were refused because there were too many, by door.
-        client_connections_refused: Counters<Door>,
+        /// Open connections of clients, by interface.
+        client_connections: By<Interface, Gauge>,
+        /// Connections of clients that were refused because there were too many, by interface.
+        client_connections_refused: Counters<Interface>,
         /// NextMany calls in progress.
         streams: Gauge,
         /// Memory held by waiting requests and by answers that are not sent yet.

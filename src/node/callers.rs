@@ -25,7 +25,7 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::Config;
 use crate::{
-    metrics::{Door, Metrics},
+    metrics::{Interface, Metrics},
     proto::{Code, Refusal, refusal},
 };
 
@@ -106,7 +106,7 @@ impl Callers {
     }
 
     fn with_shares(shares: [Share; KINDS], metrics: &Metrics) -> Arc<Callers> {
-        let refused = metrics.errors.of(Door::grpc).of(Code::ResourceExhausted).clone();
+        let refused = metrics.errors.of(Interface::grpc).of(Code::ResourceExhausted).clone();
         Arc::new(Callers {
             shares,
             refused,

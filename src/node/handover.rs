@@ -227,10 +227,10 @@ impl Handovers {
             _ => ATTEMPTS,
         };
         for _ in 0..attempts {
-            let Some(heir) = successor else {
+            let Some(next) = successor else {
                 break;
             };
-            let persistence = match self.bequeath(term, heir).await {
+            let persistence = match self.bequeath(term, next).await {
                 MemoryFate::Left => {
                     self.led.metrics.handovers.add(HandoverEnd::memory, 1);
                     return successor;
@@ -247,8 +247,8 @@ impl Handovers {
             };
             // It may have gone meanwhile, or be about to stop.
             successor = Some(match persistence {
-                Persistence::Transient => self.group.another_successor(term.term(), heir),
-                Persistence::Final => self.fit_successor(term, heir),
+                Persistence::Transient => self.group.another_successor(term.term(), next),
+                Persistence::Final => self.fit_successor(term, next),
             });
             if closed || persistence == Persistence::Final {
                 break;

@@ -1,10 +1,10 @@
 //! One node: it starts, serves, hands over and stops; and it takes a request to the leader.
 //!
-//! Uses the allocator and the modules below it. The interfaces (`server`) use it. Invariant: the allocator in use belongs to the
-//! term that Raft last said this node leads, or there is none.
+//! Uses the allocator and the modules below it. The interfaces (`server`) use it. Invariant: the allocator in use belongs
+//! to the term that Raft last said this node leads, or there is none.
 //!
-//! A request for numbers comes in through `Leader::serve` (`numbers`), and every other one through `call` or `ask`
-//! (`operations`). `serve` answers it from the term's allocator if this node leads, and otherwise hands it to
+//! A request for numbers comes in through `Leader::serve` (`numbers`), one for ids through `Ids::next` (`ids`), and every
+//! other one but an export through `call` or `ask` (`operations`). `serve` answers it from the term's allocator if this node leads, and otherwise hands it to
 //! `numbers/leader_search`, the loop that forwards it (`numbers/forward`) until a leader answers.
 //!
 //! `services` says what each service of a node owns. What it does stands in the folder of its name: `numbers`, `ids` (made
@@ -29,7 +29,11 @@ mod workers;
 
 pub use callers::{Caller, Callers, Counted, Guest, Kind};
 pub use config::Config;
-pub use ids::{MadeIds, formats::id_format, request::IdList};
+pub use ids::{
+    MadeIds,
+    formats::id_format,
+    request::{IdList, check as check_ids},
+};
 pub use lifecycle::{Node, recover};
 pub use members::{ROUTE_UNWANTED, RespNode, introductions::Introduction};
 pub use namespaces::listing::{Export, Exported};

@@ -79,7 +79,7 @@ impl ByLeader for v1::CreateNamespaceRequest {
         check_steps(self.step, self.step_min, self.step_max).map_err(invalid)?;
         check_limits(self.count_max, self.keys_max, 1).map_err(invalid)?;
         check_section_size(self.section_size).map_err(invalid)?;
-        check_description(Some(&self.description)).map_err(invalid)?;
+        check_description(self.description.as_deref()).map_err(invalid)?;
         // Its epoch must have begun.
         let now_ms = match self.format {
             Some(_) => namespaces.time.now_ms(term.term())?,
@@ -243,7 +243,7 @@ fn namespace_config(
         section_size: create.section_size.unwrap_or(defaults.section_size),
         gapless: create.gapless,
         request_id_optional: create.request_id_optional,
-        description: create.description,
+        description: create.description.unwrap_or_default(),
         count_max: create.count_max,
         keys_max: create.keys_max,
         format: format.map(|format| format.text),

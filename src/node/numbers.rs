@@ -174,8 +174,9 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
     type Answer = Given<Q::Answer>;
 
     /// What was taken by a node that lost its leadership is discarded: another one may be asked. Numbers of a gapless
-    /// key that nobody was given are a gap, so a request for them must have an id. A namespace that this node does not
-    /// know yet may be gapless. So may the one that has the name at the leader: that is asked again only if it is the same.
+    /// key that nobody was given are a gap, so a request for them must have an id. If this node does not know the namespace,
+    /// or the leader has another one under the name, it may be gapless: the request is repeated only if both mean the same
+    /// namespace, and that has gaps.
     fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed {
         if self.id.is_some() || self.message.numbers() == 0 {
             return Assumed { namespace: None, may_be_asked_again: true };
@@ -269,8 +270,7 @@ pub struct Asked<Q> {
     pub(super) message: Q,
     /// What its caller calls it: numbers of a gapless key are taken once for it, however often it is carried out.
     pub(super) id: Option<MessageId>,
-    /// The only namespace that may answer it, if that is not any that has the name: it has answered for the other keys of
-    /// the message that this is the rest of.
+    /// Set for the rest of a message: the namespace that answered the first part. It alone may answer the rest.
     pub(super) meant: Option<NamespaceId>,
 }
 

@@ -128,10 +128,10 @@ macro_rules! for_each_setting {
             "RATCHET_RECENT_RECORDS_MB" [] =>
                 recent_records_mb: u64 as u64 = 64, 0..=1 << 20;
             /// How much memory this node as leader has for keys, in MB (2^20 bytes), some 50 bytes a key; above
-            /// 7/8 of it the keys that were idle longest are let go, those of a shared section together, and above
+            /// 7/8 of it the keys that were idle longest are evicted, those of a shared section together, and above
             /// 15/16 new keys wait; the same on all nodes [default: 2048]
             "RATCHET_MEMORY_MAX_MB" [] => memory_max_mb: u64 as u64 = 2_048, 0..=1 << 20;
-            /// After how long a key that nobody asks for, or a whole shared section, is let go from the leader's
+            /// After how long a key that nobody asks for, or a whole shared section, is evicted from the leader's
             /// memory, in milliseconds, or up to twice as long; 0: not before the memory is full [default: 600000]
             "RATCHET_KEY_IDLE_MS" [] => key_idle_ms: u64 as u64 = 600_000, 0..=86_400_000;
             /// How long a leader that hands over may go on serving while it sends its memory to its successor, in

@@ -191,63 +191,51 @@ pub fn reason_of(status: &Status) -> (Reason, Outcome) {
 
 /// The code of each reason.
 fn code_of(reason: Reason) -> Code {
+    use Reason::*;
     match reason {
-        Reason::InvalidRequest | Reason::KeyKindMismatch | Reason::CountTooLarge => {
-            Code::InvalidArgument
+        InvalidRequest | KeyKindMismatch | CountTooLarge => Code::InvalidArgument,
+        RequestIdReused | RequestIdRequired | RequestIdUnsupported | RequestIdExpired
+        | KeysMaxReached | WrongState | LeaseLost | ClusterMismatch => Code::FailedPrecondition,
+        NamespaceNotFound | NodeNotFound => Code::NotFound,
+        NamespaceExists | NodeExists => Code::AlreadyExists,
+        HandoverLost => Code::Aborted,
+        NumbersExhausted | FormatEnded => Code::OutOfRange,
+        Busy | MemoryFull | DiskReserve | RequestIdsFull | WorkersHeld | IdsUsedUp => {
+            Code::ResourceExhausted
         }
-        Reason::RequestIdReused
-        | Reason::RequestIdRequired
-        | Reason::RequestIdUnsupported
-        | Reason::RequestIdExpired
-        | Reason::KeysMaxReached
-        | Reason::WrongState
-        | Reason::LeaseLost
-        | Reason::ClusterMismatch => Code::FailedPrecondition,
-        Reason::NamespaceNotFound | Reason::NodeNotFound => Code::NotFound,
-        Reason::NamespaceExists | Reason::NodeExists => Code::AlreadyExists,
-        Reason::HandoverLost => Code::Aborted,
-        Reason::NumbersExhausted | Reason::FormatEnded => Code::OutOfRange,
-        Reason::Busy
-        | Reason::MemoryFull
-        | Reason::DiskReserve
-        | Reason::RequestIdsFull
-        | Reason::WorkersHeld
-        | Reason::IdsUsedUp => Code::ResourceExhausted,
-        Reason::NoLeader
-        | Reason::NodeStopping
-        | Reason::NotFounded
-        | Reason::NotHeardYet
-        | Reason::ClockDoubted => Code::Unavailable,
-        Reason::OutcomeUnknown | Reason::Unspecified => Code::Unknown,
-        Reason::DeadlineExceeded => Code::DeadlineExceeded,
-        Reason::Unauthenticated => Code::Unauthenticated,
-        Reason::PermissionDenied => Code::PermissionDenied,
-        Reason::Unsupported => Code::Unimplemented,
-        Reason::Internal => Code::Internal,
-        Reason::DataLoss => Code::DataLoss,
+        NoLeader | NodeStopping | NotFounded | NotHeardYet | ClockDoubted => Code::Unavailable,
+        OutcomeUnknown | Unspecified => Code::Unknown,
+        DeadlineExceeded => Code::DeadlineExceeded,
+        Unauthenticated => Code::Unauthenticated,
+        PermissionDenied => Code::PermissionDenied,
+        Unsupported => Code::Unimplemented,
+        Internal => Code::Internal,
+        DataLoss => Code::DataLoss,
     }
 }
 
 fn outcome_of(reason: Reason) -> Outcome {
+    use Reason::*;
     match reason {
-        Reason::OutcomeUnknown | Reason::DeadlineExceeded => Outcome::Unknown,
-        Reason::Internal | Reason::DataLoss | Reason::Unspecified => Outcome::Unspecified,
+        OutcomeUnknown | DeadlineExceeded => Outcome::Unknown,
+        Internal | DataLoss | Unspecified => Outcome::Unspecified,
         _ => Outcome::NotDone,
     }
 }
 
 /// The reason of a status that carries none.
 fn by_code(code: Code) -> (Reason, Outcome) {
+    use Reason::*;
     let reason = match code {
-        Code::InvalidArgument => Reason::InvalidRequest,
-        Code::FailedPrecondition => Reason::WrongState,
-        Code::OutOfRange => Reason::NumbersExhausted,
-        Code::DeadlineExceeded | Code::Cancelled => Reason::DeadlineExceeded,
-        Code::Unimplemented => Reason::Unsupported,
-        Code::Internal => Reason::Internal,
-        Code::DataLoss => Reason::DataLoss,
-        Code::Unknown => Reason::OutcomeUnknown,
-        _ => Reason::Unspecified,
+        Code::InvalidArgument => InvalidRequest,
+        Code::FailedPrecondition => WrongState,
+        Code::OutOfRange => NumbersExhausted,
+        Code::DeadlineExceeded | Code::Cancelled => DeadlineExceeded,
+        Code::Unimplemented => Unsupported,
+        Code::Internal => Internal,
+        Code::DataLoss => DataLoss,
+        Code::Unknown => OutcomeUnknown,
+        _ => Unspecified,
     };
     let refuses = [Code::NotFound, Code::AlreadyExists, Code::Aborted, Code::ResourceExhausted];
     match refuses.contains(&code) {

@@ -98,9 +98,9 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             })
         }
         Command::Lift => change_ledger(table, |ledger| ledger.lift(term).map(Outcome::Holds)),
-        Command::Inherit { heir, digest } => {
-            change_ledger(table, |ledger| ledger.inherit(term, *heir, *digest).map(Outcome::Holds))
-        }
+        Command::Inherit { successor, digest } => change_ledger(table, |ledger| {
+            ledger.inherit(term, *successor, *digest).map(Outcome::Holds)
+        }),
         Command::Bequeath(bequest) => change_ledger(table, |ledger| {
             let done = ledger.bequeath(term, *bequest);
             done.map(|()| Outcome::Bequeathed)
@@ -199,7 +199,7 @@ fn change_ledger<T: Table>(
     }
 }
 
-/// Counts for how many of `items` `apply` wrote a record.
+/// Counts the `items` for which `apply` answers true.
 fn apply_each<I, E>(items: &[I], mut apply: impl FnMut(&I) -> Result<bool, E>) -> Result<u64, E> {
     let mut written = 0;
     for item in items {

@@ -20,8 +20,8 @@ use crate::planted_bugs::{Bug, is_planted};
 //
 // Invariant: a namespace has the books of at most `DAYS_KEPT` days.
 
-/// The books of so many days on which something was booked are kept. The log's entries mean something else with another value: a change of it is a change
-/// of format.
+/// The books of so many days on which something was booked are kept. The log's entries mean something else with another
+/// value: a change of it is a change of format.
 pub const DAYS_KEPT: u32 = 31;
 
 /// The milliseconds of a day.
@@ -60,7 +60,7 @@ pub struct Lost {
 /// Why nobody got numbers that were taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LostBy {
-    /// The fence failed.
+    /// The fence failed, or the call ended early for another reason, such as a handover.
     Fence,
     /// The deadline of a message of several keys passed.
     Deadline,
@@ -144,7 +144,7 @@ pub struct NamespaceTotals {
     pub ceiling_max: u64,
     /// The greatest step that a record ever had.
     pub step_max: u64,
-    /// What no lease of a worker id went beyond.
+    /// No worker id was leased beyond this.
     pub leased: LeaseFloor,
 }
 
@@ -155,7 +155,7 @@ pub struct Tombstone {
     pub floor: u64,
     /// How far the greatest step of a section reached. `ratchet recover` counts its margin in it.
     pub step_width: u64,
-    /// No lease of a worker id went beyond this under the name.
+    /// No worker id was leased beyond this under the name.
     pub leased: LeaseFloor,
 }
 

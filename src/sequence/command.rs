@@ -30,7 +30,7 @@ pub enum Command {
         now_ms: u64,
     },
     /// Lower the ceilings of many sections to what their tenure used. Proposed at the end of a tenure that
-    /// has no heir.
+    /// has no successor.
     Trim {
         /// The trims.
         trims: Vec<Trim>,
@@ -67,11 +67,11 @@ pub enum Command {
     /// one's memory.
     Inherit {
         /// The node that leads the entry's term.
-        heir: NodeId,
+        successor: NodeId,
         /// The memory that it holds.
         digest: MemoryDigest,
     },
-    /// Lower the ceilings of many sections to what the term used, because its leader lets them go from its memory while
+    /// Lower the ceilings of many sections to what the term used, because its leader evicts them from its memory while
     /// it goes on leading.
     Release {
         /// What was used of the sections.
@@ -138,9 +138,11 @@ impl fmt::Display for Command {
             Command::DeleteNamespace { name, .. } => write!(f, "delete namespace {name:?}"),
             Command::Lift => write!(f, "lift"),
             Command::Settle { sections, .. } => write!(f, "settle {} sections", sections.len()),
-            Command::Bequeath(Bequest::Memory { heir, .. }) => write!(f, "bequeath to node {heir}"),
+            Command::Bequeath(Bequest::Memory { successor, .. }) => {
+                write!(f, "bequeath to node {successor}")
+            }
             Command::Bequeath(Bequest::Lift) => write!(f, "give the lift back"),
-            Command::Inherit { heir, .. } => write!(f, "inherit by node {heir}"),
+            Command::Inherit { successor, .. } => write!(f, "inherit by node {successor}"),
             Command::Release { released, .. } => write!(f, "release {} sections", released.len()),
             Command::Take { parts, .. } => {
                 let takes: usize = parts.iter().map(|part| part.takes.len()).sum();
@@ -177,7 +179,7 @@ pub struct Trim {
 /// The outcome of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// The entry was blank or a change of members.
+    /// The entry has no other outcome: it is blank, changes the members, or founds the cluster.
     None,
     /// An answer for each bump, in order.
     Bumped(Vec<Bumped>),

@@ -1,6 +1,6 @@
 //! The ledger of a set: which term may write sections, how many lifts were spent, and what the last writer left.
 //!
-//! A *tenure* is a lift and everything up to the next one: the term that lifted, and its heirs. The chunks of the
+//! A *tenure* is a lift and everything up to the next one: the term that lifted, and its successors. The chunks of the
 //! set's sections belong to tenures.
 //!
 //! Invariant: a term writes sections only between its own lift or inheritance and its bequest, or the next term's
@@ -27,7 +27,7 @@ pub enum Bequest {
     /// Its memory, which it has sent to one node. Everything that it was entitled to is that node's.
     Memory {
         /// The node that was sent the memory.
-        heir: NodeId,
+        successor: NodeId,
         /// What was sent.
         digest: MemoryDigest,
     },
@@ -63,8 +63,8 @@ pub enum LedgerRefused {
     #[error("term {0} has left its chunks to the next term")]
     Left(u64),
     /// Nothing was left to this node, something else was, or a lift came between.
-    #[error("node {0} is not the heir of the memory that it named")]
-    NotHeir(NodeId),
+    #[error("node {0} is not the successor of the memory that it named")]
+    NotSuccessor(NodeId),
 }
 
 impl Ledger {
@@ -85,15 +85,15 @@ impl Ledger {
         Ok(self.lift)
     }
 
-    /// Gives `term`, led by `heir`, what was left to that node. Returns the number of the lift that goes on.
+    /// Gives `term`, led by `successor`, what was left to that node. Returns the number of the lift that goes on.
     ///
     /// # Errors
-    /// [`LedgerRefused::NotHeir`] if the last entry of the last holder did not leave this memory to this node.
+    /// [`LedgerRefused::NotSuccessor`] if the last entry of the last holder did not leave this memory to this node.
     pub fn inherit(
-        &mut self, term: u64, heir: NodeId, digest: MemoryDigest,
+        &mut self, term: u64, successor: NodeId, digest: MemoryDigest,
     ) -> Result<u64, LedgerRefused> {
-        if self.bequest != Some(Bequest::Memory { heir, digest }) {
-            return Err(LedgerRefused::NotHeir(heir));
+        if self.bequest != Some(Bequest::Memory { successor, digest }) {
+            return Err(LedgerRefused::NotSuccessor(successor));
         }
         self.bequest = None;
         self.holder = term;

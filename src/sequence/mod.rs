@@ -6,7 +6,8 @@
 //! its holder may lower to what it used.
 //!
 //! Which file uses which: `ids` and `progression` use no other; `ledger`, `request_id`, `section` and `workers`
-//! come next, then `namespace`, `books` and `request_book`, then `namespace_limits`, `command`, `namespace_life`, and last `apply`.
+//! come next, then `namespace`, `books` and `request_book`, then `namespace_limits`, `command`, `namespace_life`, and last
+//! `apply`.
 
 pub(super) mod apply;
 mod books;

@@ -61,7 +61,7 @@ pub struct Namespace {
     /// Numbers up to here may have been handed out by a deleted namespace of this name. 0 if there was none, or it was
     /// forgotten.
     pub floor: u64,
-    /// What no lease of a worker id went beyond that a deleted namespace of this name gave.
+    /// No worker id of a deleted namespace of this name was leased beyond this.
     pub lease_floor: LeaseFloor,
 }
 

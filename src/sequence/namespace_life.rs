@@ -64,7 +64,7 @@ pub trait NamespaceTable {
     fn put_tombstone(&mut self, name: &str, tombstone: Option<Tombstone>);
 }
 
-/// What a refusal or a namespace became of an entry.
+/// What became of an entry: a value, or a refusal.
 type Refusable<T, E> = Result<Result<T, NamespaceRefused>, E>;
 
 /// Creates the namespaces of a fresh cluster, all in one entry. Changes nothing if the cluster was founded before:

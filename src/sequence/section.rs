@@ -89,7 +89,7 @@ pub struct Chunk {
 /// By how much a bump raises a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Raise {
-    /// By how many numbers. At least 1.
+    /// By how many numbers. 0, for floors alone, counts as 1.
     pub numbers: u64,
     /// How many numbers of the section are unused at most once the bump is in force: one step, and what
     /// calls that wait have asked for beyond it.
@@ -112,7 +112,7 @@ impl SectionRecord {
     }
 
     /// True if nobody owned numbers of the section once the record was written: a trim, a release or a recovery wrote it.
-    pub fn was_let_go(&self) -> bool {
+    pub fn was_evicted(&self) -> bool {
         self.floor == self.max_seq && self.unused_max == 0
     }
 

@@ -179,8 +179,8 @@ impl WorkerRecord {
         })
     }
 
-    /// The lease taken back: nobody has it, and the next one begins at `to_ms`. `None` unless its ceiling is `ceiling_ms`, above
-    /// that. Its token is a new one, so that its holder renews and releases nothing.
+    /// The lease taken back: nobody has it, and the next one begins at `to_ms`. `None` unless its ceiling is `ceiling_ms`,
+    /// above that. Its token is a new one, so that its holder renews and releases nothing.
     pub fn take_back(self, ceiling_ms: u64, to_ms: u64, now_ms: u64) -> Option<WorkerRecord> {
         (self.ceiling_ms == ceiling_ms && to_ms < ceiling_ms).then(|| WorkerRecord {
             holder: TAKEN_BACK.to_owned(),

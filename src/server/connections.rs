@@ -104,8 +104,8 @@ pub async fn serve<S: Answering>(
     }
 }
 
-/// The settings of HTTP/2, with these bounds of calls and headers, and these windows of a call and of the connection. Nothing of
-/// an answer may be unread for `patience`.
+/// The settings of HTTP/2, with these bounds of calls and headers, and these windows of a call and of the connection.
+/// Nothing of an answer may be unread for `patience`.
 fn http2(
     ([calls, headers], [of_call, of_connection]): ([u32; 2], [u32; 2]), patience: Duration,
     place: &Arc<Place>,

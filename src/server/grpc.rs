@@ -20,7 +20,7 @@ use tonic_health::pb::{
 use tower::util::MapResponseLayer;
 
 use crate::{
-    metrics::{Door, Metrics},
+    metrics::{Interface, Metrics},
     node::{Asked, Failure, NodeContext, Origin, Reservation, SequenceRequest},
     proto::{Refusal, v1::NextManyResponse},
 };
@@ -73,36 +73,36 @@ pub fn counting<B>(
 
 /// Counts the error that ends a stream after its headers were sent: [`counting`] does not see it.
 pub fn count_stream_error(metrics: &Metrics, status: &Status) {
-    count(metrics, Door::grpc, status.code(), 1);
+    count(metrics, Interface::grpc, status.code(), 1);
 }
 
 /// Counts a call whose response is an error. Such a response consists of headers alone, and the code is in
 /// them.
 fn count_call(metrics: &Metrics, headers: &HeaderMap) {
     if let Some(code) = headers.get("grpc-status") {
-        count(metrics, Door::grpc, Code::from_bytes(code.as_bytes()), 1);
+        count(metrics, Interface::grpc, Code::from_bytes(code.as_bytes()), 1);
     }
 }
 
 /// Counts the errors inside one response of a stream: that of the whole request, and one for each key that is exhausted
 /// or refused.
-pub fn count_response_errors(metrics: &Metrics, door: Door, answer: &NextManyResponse) {
+pub fn count_response_errors(metrics: &Metrics, interface: Interface, answer: &NextManyResponse) {
     if let Some(failure) = &answer.failure {
-        count(metrics, door, Code::from_i32(failure.code), 1);
+        count(metrics, interface, Code::from_i32(failure.code), 1);
     }
     if let Some(exhausted) = &answer.exhausted {
         let keys = exhausted.places.len() as u64;
-        count(metrics, door, Code::OutOfRange, keys);
+        count(metrics, interface, Code::OutOfRange, keys);
     }
     for refused in &answer.refused {
         let code = refused.failure.as_ref().map_or(0, |failure| failure.code);
-        count(metrics, door, Code::from_i32(code), refused.places.len() as u64);
+        count(metrics, interface, Code::from_i32(code), refused.places.len() as u64);
     }
 }
 
-fn count(metrics: &Metrics, door: Door, code: Code, n: u64) {
+fn count(metrics: &Metrics, interface: Interface, code: Code, n: u64) {
     if code != Code::Ok {
-        metrics.errors.of(door).add(code, n);
+        metrics.errors.of(interface).add(code, n);
     }
 }
 

@@ -53,15 +53,15 @@ const ROUTE: &str = "ratchet-route-bin";
 /// FAILED_PRECONDITION with the id of this cluster if it is another one, UNAVAILABLE if this node does not know its own,
 /// INVALID_ARGUMENT if the header is no id.
 pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), Refusal> {
-    let Some(written) = headers.get(CLUSTER_ID) else {
-        return Ok(());
-    };
-    let (meant, own) =
-        (ClusterId::parse(written.as_bytes()), context.services.members.cluster_id());
-    match meant.is_some() && meant == own {
-        true => Ok(()),
-        false => Err(not_meant(written.as_bytes(), meant, own, context.config.node_id)),
-    }
+    // A proxy may have added one.
+    headers.get_all(CLUSTER_ID).iter().try_for_each(|written| {
+        let (meant, own) =
+            (ClusterId::parse(written.as_bytes()), context.services.members.cluster_id());
+        match meant.is_some() && meant == own {
+            true => Ok(()),
+            false => Err(not_meant(written.as_bytes(), meant, own, context.config.node_id)),
+        }
+    })
 }
 
 #[cold]

@@ -38,7 +38,7 @@ use tower::Layer;
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
-    metrics::Door,
+    metrics::Interface,
     node::{Config, Node, Seams, StartError},
     proto::{
         PUBLIC_DESCRIPTORS,
@@ -103,7 +103,7 @@ impl Services {
                 return self.context.fail(format!("cannot create the reflection service: {error}"));
             }
         };
-        let limits = self.client_limits("client", Door::grpc);
+        let limits = self.client_limits("client", Interface::grpc);
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
         let routes = metered(routes, self.context.request_memory.clone(), patience);
         let routes = Addressed::new(routes, self.context.clone());
@@ -113,7 +113,7 @@ impl Services {
 
     /// Serves the port for HTTP.
     async fn serve_http(self, listener: TcpListener) {
-        let limits = self.client_limits("http", Door::http);
+        let limits = self.client_limits("http", Interface::http);
         let live = http::Live::new(self.stop.clone());
         let routes = http::routes(self.context.clone(), live.clone());
         let rendering = live.run(self.context.clone());
@@ -126,7 +126,7 @@ impl Services {
 
     /// Serves the port for Redis clients.
     async fn serve_resp(self, listener: TcpListener) {
-        let limits = self.client_limits("redis", Door::redis);
+        let limits = self.client_limits("redis", Interface::redis);
         resp::serve(listener, self.context, limits, self.stop).await;
     }
 
@@ -187,12 +187,12 @@ impl Services {
     }
 
     /// The limits of a port for clients. All of these together have `client_connections_max` connections (`Callers::connect`).
-    fn client_limits(&self, port: &'static str, door: Door) -> Limits {
+    fn client_limits(&self, port: &'static str, interface: Interface) -> Limits {
         let metrics = &self.context.metrics;
         Limits {
             callers: Some(self.context.callers.clone()),
-            connections: metrics.client_connections.of(door).clone(),
-            refused: metrics.client_connections_refused.of(door).clone(),
+            connections: metrics.client_connections.of(interface).clone(),
+            refused: metrics.client_connections_refused.of(interface).clone(),
             ..self.limits(port, WhenFull::RefuseNew)
         }
     }

@@ -1,9 +1,11 @@
 //! What callers write as text, over HTTP and as Redis clients: integers and keys.
 
+use tokio::time::Instant;
+
 use crate::{
-    node::invalid_key,
+    node::{NodeContext, invalid_key},
     proto::{Refusal, refusal},
-    sequence::{Key, KeyKind},
+    sequence::{Key, KeyKind, OwnedKey},
 };
 
 /// How many bytes of what a caller wrote an error shows.
@@ -25,6 +27,17 @@ pub fn key<'a>(kind: KeyKind, namespace: &str, written: &'a [u8]) -> Result<Key<
         KeyKind::Name => Key::name(written).map_err(invalid_key),
         KeyKind::Id => id(namespace, written).map(Key::Id),
     }
+}
+
+/// As [`key`]. The leader says which kind the namespace has, before `deadline`, if this node does not know it.
+///
+/// # Errors
+/// Also if there is no such namespace, or no leader says so in time.
+pub async fn key_in(
+    context: &NodeContext, namespace: &str, written: &[u8], deadline: Instant,
+) -> Result<OwnedKey, Refusal> {
+    let kind = context.leader.key_kind(namespace, deadline).await?;
+    key(kind, namespace, written).map(OwnedKey::from)
 }
 
 /// A key of a namespace of ids, as it was written.

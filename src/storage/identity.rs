@@ -26,8 +26,8 @@ use crate::{random, sequence::NodeId, version};
 
 /// The marker's file.
 const MARKER: &str = "NODE";
-/// The version of the format of the whole directory.
-const FORMAT_VERSION: u32 = 6;
+/// The version of the format of the whole directory. It rises with that of the records, which began five versions earlier.
+const FORMAT_VERSION: u32 = codec::VERSION as u32 - 5;
 
 /// Whose data directory it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -50,9 +50,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Refused`] if the directory is in use by another process, belongs to another node
-    /// or cluster, was created with another [`StoreOptions::dev`], lost a part, holds other files, or its recovery was cut short;
-    /// [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read;
-    /// [`StoreError::Io`] or [`StoreError::Database`] if the disk fails.
+    /// or cluster, was created with another [`StoreOptions::dev`], lost a part, holds other files, or its recovery was cut
+    /// short; [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read; [`StoreError::Io`] or
+    /// [`StoreError::Database`] if the disk fails.
     pub fn open(
         dir: &Path, cluster: &str, node: NodeId, options: StoreOptions,
     ) -> Result<Arc<Store>, StoreError> {

@@ -99,8 +99,8 @@ impl DiskHealth {
     }
 }
 
-/// The writer's handle. Dropping it waits for the thread, which first writes everything that was sent; not for long, as its disk
-/// may hang. A task is not waited for: it ends by itself after it has written everything.
+/// The writer's handle. Dropping it waits for the thread, which first writes everything that was sent; not for long, as its
+/// disk may hang. A task is not waited for: it ends by itself after it has written everything.
 pub struct Writer {
     writes: Option<mpsc::UnboundedSender<Write>>,
     thread: Option<WriterThread>,

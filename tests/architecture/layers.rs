@@ -13,8 +13,8 @@ const ALL_MAY_USE: [&str; 8] =
     ["clock", "metrics", "planted_bugs", "proto", "random", "tasks", "version", "ordered_watch"];
 
 /// Where messages and statuses of gRPC may be used.
-const WIRE: [&str; 6] =
-    ["metrics", "server", "node", "consensus/network", "consensus/rpc", "proto"];
+const WIRE: [&str; 7] =
+    ["metrics", "cli/flags", "server", "node", "consensus/network", "consensus/rpc", "proto"];
 
 /// What may be used in some modules alone, and those modules: directories, or files without `.rs`.
 const KEPT_IN_MODULES: [(&str, &[&str]); 7] = [

@@ -1,6 +1,6 @@
 //! Failures, in the form that each client knows.
 
-use ratchet::metrics::Door;
+use ratchet::metrics::Interface;
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -11,7 +11,8 @@ use crate::common::{cluster::Cluster, http, http_get};
 async fn a_failure_has_the_form_that_the_client_knows_and_is_counted() {
     let cluster = start(1).await;
     let asked = address(&cluster, 1);
-    let errors = cluster.nodes[&1].context().metrics.errors.of(Door::http);
+    let metrics = &cluster.nodes[&1].context().metrics;
+    let errors = metrics.errors.of(Interface::http);
     let long = "x".repeat(5_000);
     let unknown = "{\"data\":null,\"code\":5,\"message\":\"there is no such bizType, or the token is not one of its \
                    tokens\"}";
@@ -51,6 +52,7 @@ async fn a_failure_has_the_form_that_the_client_knows_and_is_counted() {
                 (yuewen("type=9"), bad),
                 (yuewen("type=01"), bad),
                 (yuewen("type=%FF"), bad),
+                (yuewen("type=6&name=%B5%C0"), bad),
                 (yuewen("type=1&type=1"), bad),
                 (yuewen(&format!("type={long}")), bad),
                 (of_test("batchSize=x"), "batchSize is 'x'"),
@@ -96,10 +98,12 @@ async fn a_failure_has_the_form_that_the_client_knows_and_is_counted() {
     ] {
         for (path, says) in paths {
             let before = errors.get(code);
+            let taken = metrics.numbers.get();
             let page = http_get(asked, &path).await;
             let shown = format!("{}: {}", &path[..path.len().min(100)], page.body);
             assert_eq!(page.status, status, "{shown}");
             assert_eq!(errors.get(code) - before, 1, "{shown}");
+            assert_eq!(metrics.numbers.get(), taken, "{shown}");
             assert!(page.body.len() < 1_200, "{shown}");
             let head = page.head.to_lowercase();
             assert!(head.contains("cache-control: no-store"), "{head}");

@@ -297,17 +297,18 @@ async fn a_method_that_takes_no_numbers_is_refused_and_takes_none() {
     let cluster = start(1).await;
     let asked = address(&cluster, 1);
     let next = format!("/tinyid/id/nextId?bizType=test&token={TOKEN}");
-    for what in [
-        "HEAD /api/segment/get/order",
-        "PUT /api/segment/get/order",
-        "DELETE /api/segment/get/order",
-        "HEAD /?type=1",
-        "POST /?type=1",
-        &format!("HEAD {next}"),
-        &format!("PUT {next}"),
+    for (what, takes) in [
+        ("HEAD /api/segment/get/order", "GET, POST"),
+        ("PUT /api/segment/get/order", ""),
+        ("DELETE /api/segment/get/order", ""),
+        ("HEAD /?type=1", "GET"),
+        ("POST /?type=1", ""),
+        (&format!("HEAD {next}"), "GET, POST"),
+        (&format!("PUT {next}"), ""),
     ] {
         let page = http(asked, what, "", "").await;
         assert_eq!(page.status, 405, "{what}: {}", page.body);
+        assert!(page.head.contains(&format!("allow: {takes}")), "{what}: {}", page.head);
     }
     assert_eq!(http_get(asked, "/api/segment/get/order").await.body, "1001");
     let page = http_get(asked, "/?type=1").await;

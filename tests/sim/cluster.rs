@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::{self, NodeClock},
     disk::Disk,
-    network::{Doors, Host, Network},
+    network::{Answering, Host, Network},
     trace::Trace,
     transport::{SimTransport, peer_address},
 };
@@ -210,18 +210,18 @@ impl World {
     /// Serves until the node fails, or has stopped because it was told to.
     async fn serve(self: Arc<Self>, id: Host, node: Node) -> String {
         self.counted.lock().expect("metrics").push(node.context().metrics.clone());
-        let doors = Doors {
+        let answering = Answering {
             shared: node.context().clone(),
             peers: Services { context: node.context().clone(), stop: node.stopping() },
         };
         let mut messages = self.network.open(id);
         self.trace.event(clock::now(), "start", format!("node {id} is up"));
-        tokio::spawn(self.clone().watch_leadership(id, doors.clone()));
+        tokio::spawn(self.clone().watch_leadership(id, answering.clone()));
         if id <= self.founders {
-            tokio::spawn(self.clone().found(id, doors.shared.clone()));
+            tokio::spawn(self.clone().found(id, answering.shared.clone()));
         }
         let told_to_stop = self.with(id, |machine| machine.told_to_stop.clone());
-        let mut delivering = std::pin::pin!(self.network.deliver(id, &mut messages, &doors));
+        let mut delivering = std::pin::pin!(self.network.deliver(id, &mut messages, &answering));
         tokio::select! {
             biased;
             fault = node.failed() => return fault.to_string(),
@@ -256,8 +256,8 @@ impl World {
         }
     }
 
-    async fn watch_leadership(self: Arc<Self>, id: Host, doors: Doors) {
-        let mut leadership = doors.shared.group.leadership();
+    async fn watch_leadership(self: Arc<Self>, id: Host, answering: Answering) {
+        let mut leadership = answering.shared.group.leadership();
         let mut begun = (0, 0);
         loop {
             let own = leadership.borrow_and_update().own.clone();
@@ -273,7 +273,7 @@ impl World {
             let changed = tokio::select! {
                 biased;
                 changed = leadership.changed() => changed,
-                never = self.note_term(id, &doors.shared.metrics, &mut begun), if leads.is_some() => match never {},
+                never = self.note_term(id, &answering.shared.metrics, &mut begun), if leads.is_some() => match never {},
             };
             if changed.is_err() {
                 return;
@@ -281,7 +281,7 @@ impl World {
         }
     }
 
-    /// Notes how a term begins, and that it lets shared sections go.
+    /// Notes how a term begins, and that it evicts shared sections.
     async fn note_term(
         &self, id: Host, metrics: &Metrics, begun: &mut (u64, u64),
     ) -> std::convert::Infallible {
@@ -292,7 +292,7 @@ impl World {
             let now = metrics.released_shared_sections.get();
             if std::mem::replace(&mut gone, now) != now {
                 let text = format!("node {id}");
-                self.trace.event(clock::now(), "shared section let go", text);
+                self.trace.event(clock::now(), "shared section evicted", text);
             }
         }
     }

@@ -17,16 +17,16 @@ pub enum DelayedFault {
 }
 
 impl DelayedFault {
-    /// What hits the handover of `leader` to `heir`, one of `members`.
+    /// What hits the handover of `leader` to `successor`, one of `members`.
     pub fn to_handover(
-        rng: &mut StdRng, leader: Host, heir: Host, members: &[Host],
+        rng: &mut StdRng, leader: Host, successor: Host, members: &[Host],
     ) -> DelayedFault {
         match rng.random_range(0..10) {
             0..3 => DelayedFault::Crash(leader),
-            3..6 => DelayedFault::Crash(heir),
-            6..8 => DelayedFault::Cut(leader, heir),
-            8 => DelayedFault::Transfer(*members.choose(rng).unwrap_or(&heir)),
-            _ => DelayedFault::Stop(heir),
+            3..6 => DelayedFault::Crash(successor),
+            6..8 => DelayedFault::Cut(leader, successor),
+            8 => DelayedFault::Transfer(*members.choose(rng).unwrap_or(&successor)),
+            _ => DelayedFault::Stop(successor),
         }
     }
 

@@ -300,18 +300,18 @@ impl Faults {
             }
             Fault::HitHandover => {
                 let running = Vec::from_iter(&others_of(leader) & &world.running());
-                let heir = running.choose(&mut self.rng);
-                let (Some(leader), Some(&heir)) = (world.leader(), heir) else {
+                let successor = running.choose(&mut self.rng);
+                let (Some(leader), Some(&successor)) = (world.leader(), successor) else {
                     return;
                 };
                 match self.rng.random_bool(0.3) {
                     true => cluster.world.stop(leader, now),
-                    false => self.have_done(Job::Transfer { asked: leader, to: Some(heir) }),
+                    false => self.have_done(Job::Transfer { asked: leader, to: Some(successor) }),
                 }
                 world.trace.event(now, "handover to hit", format!("of {leader}"));
-                let then = DelayedFault::to_handover(&mut self.rng, leader, heir, &list);
+                let then = DelayedFault::to_handover(&mut self.rng, leader, successor, &list);
                 let after = Duration::from_millis(DelayedFault::after_ms(&mut self.rng));
-                told = format!("{told} of {leader} to {heir}: {then:?} after {after:?}");
+                told = format!("{told} of {leader} to {successor}: {then:?} after {after:?}");
                 self.delayed.push((now + after, then));
             }
             Fault::Stop => {

@@ -152,7 +152,7 @@ fn many_seeds() {
         "memory",
         "inheritance",
         "lift",
-        "shared section let go",
+        "shared section evicted",
         "section raised",
         "handover to hit",
         "namespace deleted",

@@ -33,7 +33,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(1_000);
 
 /// What a node answers messages with.
 #[derive(Clone)]
-pub struct Doors {
+pub struct Answering {
     pub shared: Arc<NodeContext>,
     pub peers: Services,
 }
@@ -42,7 +42,7 @@ pub struct Doors {
 pub struct Message {
     from: Host,
     at: Duration,
-    arrive: Box<dyn FnOnce(Doors) -> BoxFuture<'static, ()> + Send>,
+    arrive: Box<dyn FnOnce(Answering) -> BoxFuture<'static, ()> + Send>,
 }
 
 /// How the network does.
@@ -192,7 +192,9 @@ impl Network {
     }
 
     /// Has what arrives at `host` done, each message in a task of its own.
-    pub async fn deliver(&self, host: Host, messages: &mut UnboundedReceiver<Message>, to: &Doors) {
+    pub async fn deliver(
+        &self, host: Host, messages: &mut UnboundedReceiver<Message>, to: &Answering,
+    ) {
         while let Some(message) = messages.recv().await {
             let (network, to) = (self.clone(), to.clone());
             tokio::spawn(async move {
@@ -207,7 +209,7 @@ impl Network {
     /// Asks `to` and waits for the answer, at most `timeout`.
     pub async fn call<Q, A>(
         &self, (from, to): (Host, Host), delivery: Delivery, timeout: Duration, question: Q,
-        answer: impl Fn(Doors, Q) -> BoxFuture<'static, Result<A, Status>> + Clone + Send + 'static,
+        answer: impl Fn(Answering, Q) -> BoxFuture<'static, Result<A, Status>> + Clone + Send + 'static,
     ) -> Result<A, Status>
     where
         Q: Clone + Send + 'static,
@@ -218,8 +220,8 @@ impl Network {
             for at in self.arrivals(from, to, delivery) {
                 let (network, answers) = (self.clone(), answers.clone());
                 let (question, answer) = (question.clone(), answer.clone());
-                let arrive = move |doors: Doors| {
-                    let answered = answer(doors, question);
+                let arrive = move |answering: Answering| {
+                    let answered = answer(answering, question);
                     let reply: BoxFuture<'static, ()> = Box::pin(async move {
                         let answered = answered.await;
                         let back = match delivery {
@@ -259,7 +261,7 @@ impl Network {
     pub fn open_stream<Q: Send + 'static, A: Send + 'static>(
         &self, (from, to): (Host, Host), questions: BoxStream<'static, Q>,
         serve: impl FnOnce(
-            Doors,
+            Answering,
             BoxStream<'static, Result<Q, Status>>,
         ) -> BoxStream<'static, Result<A, Status>>
         + Send
@@ -269,8 +271,8 @@ impl Network {
         let (back, returning) = mpsc::unbounded_channel();
         let arriving = self.pipe((from, to), arriving);
         let network = self.clone();
-        let arrive = move |doors: Doors| {
-            let answers = serve(doors, arriving.boxed());
+        let arrive = move |answering: Answering| {
+            let answers = serve(answering, arriving.boxed());
             let pump = network.pump((to, from), answers, back);
             let pump: BoxFuture<'static, ()> = Box::pin(pump);
             pump

@@ -94,13 +94,13 @@ struct Script {
 
 /// A way in which a time is asked for.
 #[derive(Debug, Clone, Copy)]
-enum Door {
+enum TimeOf {
     Lease,
     Timed,
     Dated,
 }
 
-const DOORS: [Door; 3] = [Door::Lease, Door::Timed, Door::Dated];
+const TIMES: [TimeOf; 3] = [TimeOf::Lease, TimeOf::Timed, TimeOf::Dated];
 
 impl Script {
     async fn play(mut self) -> Result<usize, String> {
@@ -149,12 +149,12 @@ impl Script {
 
     /// Asks through all interfaces until each has given a time, and for numbers.
     async fn until_all_are_made(&mut self) -> Result<(), String> {
-        for door in DOORS {
+        for of in TIMES {
             let until = clock::now() + LIMIT;
-            while let Err(status) = self.ask(door).await? {
+            while let Err(status) = self.ask(of).await? {
                 if clock::now() > until {
                     let why = self.world.legible(&status);
-                    return Err(format!("{door:?}: no time is given: {why}"));
+                    return Err(format!("{of:?}: no time is given: {why}"));
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -164,16 +164,16 @@ impl Script {
 
     /// Asks through all interfaces until each has refused because the leader's clock is not believed, and for numbers.
     async fn until_all_are_refused(&mut self) -> Result<(), String> {
-        for door in DOORS {
+        for of in TIMES {
             let until = clock::now() + LIMIT;
             loop {
-                let refused = self.ask(door).await?.err();
+                let refused = self.ask(of).await?.err();
                 let reason = refused.as_ref().map(|status| reason_of(status).0);
                 if reason == Some(Reason::ClockDoubted) {
                     break;
                 }
                 if clock::now() > until {
-                    return Err(format!("{door:?} does not refuse a wrong clock: {reason:?}"));
+                    return Err(format!("{of:?} does not refuse a wrong clock: {reason:?}"));
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -204,7 +204,7 @@ impl Script {
     }
 
     /// Asks some node for a time. What it is given must be near the truth.
-    async fn ask(&mut self, door: Door) -> Result<Result<(), Status>, String> {
+    async fn ask(&mut self, of: TimeOf) -> Result<Result<(), Status>, String> {
         let node = self.rng.random_range(1..=FOUNDERS);
         let take = |(namespace, format): (&str, &str)| {
             let take = TakeIdNumbersRequest {
@@ -216,8 +216,8 @@ impl Script {
             administer(&self.world, node, take, PATIENCE)
         };
         let format = Format::parse(TIMED.1).map_err(|error| error.to_string())?;
-        let told = match door {
-            Door::Lease => {
+        let told = match of {
+            TimeOf::Lease => {
                 let lease = workers::lease("wrong clock");
                 let lease = administer(&self.world, node, lease, PATIENCE).await;
                 if let Ok(lease) = &lease {
@@ -227,11 +227,11 @@ impl Script {
                 }
                 lease.map(|lease| (lease.ceiling_ms, FAR_MS))
             }
-            Door::Timed => take(TIMED).await.map(|numbers| {
+            TimeOf::Timed => take(TIMED).await.map(|numbers| {
                 let number = numbers.firsts.first().copied().unwrap_or_default();
                 (format.parts_of_number(number, 0).time_ms, FAR_MS)
             }),
-            Door::Dated => take(DATED).await.map(|numbers| (numbers.date_ms, DAY_MS + FAR_MS)),
+            TimeOf::Dated => take(DATED).await.map(|numbers| (numbers.date_ms, DAY_MS + FAR_MS)),
         };
         let (time_ms, may_be_off_ms) = match told {
             Ok(told) => told,
@@ -245,7 +245,7 @@ impl Script {
         let true_ms = clock::true_wall_ms();
         match time_ms.abs_diff(true_ms) <= may_be_off_ms {
             true => Ok(Ok(())),
-            false => Err(format!("{door:?} gives the time {time_ms}, and it is {true_ms}")),
+            false => Err(format!("{of:?} gives the time {time_ms}, and it is {true_ms}")),
         }
     }
 }

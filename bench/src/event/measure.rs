@@ -21,7 +21,7 @@ use crate::{
     cluster,
     error::Error,
     load::{Load, Overload},
-    options::{ClusterOptions, Door},
+    options::{ClusterOptions, Interface},
     output::Printed,
     target::Target,
     warm,
@@ -56,10 +56,10 @@ impl HandoverOptions {
 
 async fn measure(event: Event, options: &EventOptions) -> Result<Printed, Error> {
     let load = options.load.load(Overload::Wait).map_err(Error::config)?;
-    if matches!(options.load.door, Door::Http | Door::Redis) {
+    if matches!(options.load.interface, Interface::Http | Interface::Redis) {
         return Err(Error::config(format!(
-            "--door {}: callers of this door stay with a connection that has failed; use unary, stream or client",
-            options.load.door.name()
+            "--interface {}: callers of this interface stay with a connection that has failed; use unary, stream or client",
+            options.load.interface.name()
         )));
     }
     if options.at < PART_MIN || options.seconds < options.at + PART_MIN {
@@ -127,7 +127,7 @@ impl Measured {
     ) -> Result<(), Error> {
         let name = self.side.name;
         let mut asked = self.cluster.without_processes(name);
-        asked.choose(options.load.door, options.load.via)?;
+        asked.choose(options.load.interface, options.load.via)?;
         // If it led afterwards, before and after could not be compared.
         let asked_follower = asked.first_follower();
         let leaders = LeaderWatch::start(&self.cluster);

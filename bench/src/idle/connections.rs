@@ -1,4 +1,4 @@
-//! Idle connections to the doors of a server.
+//! Idle connections to the interfaces of a server.
 //!
 //! Invariant: each has been served once, so that the server holds all that it keeps for a connection.
 
@@ -6,44 +6,46 @@ use h2::Ping;
 use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{
-    error::Error, http_connection::HttpConnection, options::Door, redis::Redis, target::Server,
+    error::Error, http_connection::HttpConnection, options::Interface, redis::Redis, target::Server,
 };
 
-/// The doors that idle connections are opened to, and their names in reports.
-pub const DOORS: [(&str, Door); 3] =
-    [("grpc", Door::Unary), ("http", Door::Http), ("redis", Door::Redis)];
+/// The interfaces that idle connections are opened to, and their names in reports.
+pub const INTERFACES: [(&str, Interface); 3] =
+    [("grpc", Interface::Unary), ("http", Interface::Http), ("redis", Interface::Redis)];
 
 /// Idle connections. They are closed when this is dropped.
 #[derive(Default)]
 pub struct Connections(JoinSet<()>);
 
 impl Connections {
-    /// Opens one more to `door` of `server`.
+    /// Opens one more to `interface` of `server`.
     ///
     /// # Errors
     /// If it cannot be opened, or is not served.
-    pub async fn open(&mut self, server: &Server, door: Door) -> Result<(), Error> {
-        let (nth, name) = (self.0.len() + 1, door.name());
-        let opened = match server.address_of(door) {
-            Some(address) => self.open_at(address, door).await,
-            None => Err(Error::other("the server has no such door")),
+    pub async fn open(&mut self, server: &Server, interface: Interface) -> Result<(), Error> {
+        let (nth, name) = (self.0.len() + 1, interface.name());
+        let opened = match server.address_of(interface) {
+            Some(address) => self.open_at(address, interface).await,
+            None => Err(Error::other("the server has no such interface")),
         };
-        opened.map_err(|error| error.within(&format!("idle connection {nth}, to the door {name}")))
+        opened.map_err(|error| {
+            error.within(&format!("idle connection {nth}, to the interface {name}"))
+        })
     }
 
-    async fn open_at(&mut self, address: &str, door: Door) -> Result<(), Error> {
-        match door {
-            Door::Http => {
+    async fn open_at(&mut self, address: &str, interface: Interface) -> Result<(), Error> {
+        match interface {
+            Interface::Http => {
                 let mut connection = HttpConnection::connect(address).await?;
                 connection.next(0).await.map_err(Error::other)?;
                 self.hold(connection);
             }
-            Door::Redis => {
+            Interface::Redis => {
                 let mut connection = Redis::connect(address).await?;
                 connection.ping().await.map_err(Error::other)?;
                 self.hold(connection);
             }
-            Door::Unary | Door::Stream | Door::Client => {
+            Interface::Unary | Interface::Stream | Interface::Client => {
                 let opened = self.open_http2(address).await;
                 opened.map_err(|error| Error::other(format!("grpc at {address}: {error}")))?;
             }

@@ -11,7 +11,7 @@ use crate::{
 
 /// How long the leader may take to notice that other connections were closed.
 const CLOSED_MAX: Duration = Duration::from_secs(30);
-/// The metric with the number of open client connections, one line for each door.
+/// The metric with the number of open client connections, one line for each interface.
 const OPEN: &str = "ratchet_client_connections{";
 
 /// The leader of a cluster that was started for the run.
@@ -93,8 +93,8 @@ impl Leader<'_> {
         };
         let text = http::get(self.metrics, "/metrics").await;
         let text = text.map_err(|error| failed(&error.to_string()))?;
-        let doors = text.lines().filter(|line| line.starts_with(OPEN));
-        let counts = doors.map(|line| line.rsplit(' ').next()?.parse().ok());
+        let interfaces = text.lines().filter(|line| line.starts_with(OPEN));
+        let counts = interfaces.map(|line| line.rsplit(' ').next()?.parse().ok());
         let counts: Option<Vec<u64>> = counts.collect();
         let counts = counts.filter(|counts| !counts.is_empty());
         let counts = counts.ok_or_else(|| failed("there is no ratchet_client_connections"))?;

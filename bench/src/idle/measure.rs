@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    connections::{Connections, DOORS},
+    connections::{Connections, INTERFACES},
     leader::Leader,
     options::IdleOptions,
-    report::{DoorCost, Half, Report},
+    report::{Half, InterfaceCost, Report},
 };
 use crate::{
     child::Directory, cluster, error::Error, files, load::Load, options::ClusterOptions,
@@ -50,7 +50,7 @@ impl IdleOptions {
         for nth in 0..self.rounds {
             let without = self.half(nth, "without", target, &leader, &load).await?;
             leader.until_connections(0).await?;
-            let (idle, doors) = self.open(&leader).await?;
+            let (idle, interfaces) = self.open(&leader).await?;
             let with = self.half(nth, "with idle", target, &leader, &load).await?;
             leader.until_connections(self.connections).await?;
             drop(idle);
@@ -62,7 +62,7 @@ impl IdleOptions {
                     target.leader
                 )));
             }
-            report.add_round(with, without, doors);
+            report.add_round(with, without, interfaces);
         }
         Ok(report)
     }
@@ -77,18 +77,19 @@ impl IdleOptions {
         Ok(Half { quiet_cpu, memory, load: round::drive(target, load, self.time(), tell).await? })
     }
 
-    /// Opens the idle connections, door by door.
-    async fn open(&self, leader: &Leader<'_>) -> Result<(Connections, Vec<DoorCost>), Error> {
+    /// Opens the idle connections, interface by interface.
+    async fn open(&self, leader: &Leader<'_>) -> Result<(Connections, Vec<InterfaceCost>), Error> {
         let mut idle = Connections::default();
         let mut costs = Vec::new();
-        let doors = DOORS.len() as u64;
-        for (nth, (name, door)) in (0..).zip(DOORS) {
-            let connections = self.connections / doors + u64::from(nth < self.connections % doors);
+        let interfaces = INTERFACES.len() as u64;
+        for (nth, (name, interface)) in (0..).zip(INTERFACES) {
+            let connections =
+                self.connections / interfaces + u64::from(nth < self.connections % interfaces);
             let before = leader.memory()?;
             for _ in 0..connections {
-                idle.open(leader.server, door).await?;
+                idle.open(leader.server, interface).await?;
             }
-            costs.push(DoorCost {
+            costs.push(InterfaceCost {
                 name,
                 connections,
                 bytes: leader.memory()?.saturating_sub(before),

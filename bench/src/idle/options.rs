@@ -14,7 +14,7 @@ const KEYS: u64 = 1_000;
 /// The options of `ratchet-bench idle`.
 #[derive(Debug, Args)]
 pub struct IdleOptions {
-    /// Number of idle connections, a third of them at each of the leader's doors: gRPC, HTTP and Redis
+    /// Number of idle connections, a third of them at each of the leader's interfaces: gRPC, HTTP and Redis
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(3..=60_000))]
     pub connections: u64,
     /// Number of other callers, whose latency is measured. Each has a connection of its own, and makes one unary gRPC

@@ -19,8 +19,8 @@ pub struct Half {
     pub load: RoundResult,
 }
 
-/// What the idle connections to a door cost.
-pub struct DoorCost {
+/// What the idle connections to an interface cost.
+pub struct InterfaceCost {
     pub name: &'static str,
     pub connections: u64,
     /// By how much the leader's memory grew while they were opened.
@@ -54,7 +54,7 @@ pub struct Report {
     sides: Sides,
     costs: [Costs; 2],
     /// Of the first round.
-    doors: Vec<DoorCost>,
+    interfaces: Vec<InterfaceCost>,
 }
 
 impl Report {
@@ -70,20 +70,20 @@ impl Report {
             connections: options.connections,
             sides: Sides(["with idle", "without"].map(Side::new).into()),
             costs: Default::default(),
-            doors: Vec::new(),
+            interfaces: Vec::new(),
         }
     }
 
     /// Adds a round.
-    pub fn add_round(&mut self, with: Half, without: Half, doors: Vec<DoorCost>) {
+    pub fn add_round(&mut self, with: Half, without: Half, interfaces: Vec<InterfaceCost>) {
         let sides = self.sides.0.iter_mut().zip(&mut self.costs);
         for ((side, costs), half) in sides.zip([with, without]) {
             costs.quiet_cpu.push(half.quiet_cpu);
             costs.memory.push(half.memory);
             side.rounds.push(half.load);
         }
-        if self.doors.is_empty() {
-            self.doors = doors;
+        if self.interfaces.is_empty() {
+            self.interfaces = interfaces;
         }
     }
 
@@ -106,10 +106,10 @@ impl Report {
         add_fields(&mut value, self.sides.ratios_to_json());
         value["memory_more_bytes"] = json!(self.memory_more());
         value["memory_bytes_per_connection"] = json!(self.memory_more() / self.connections);
-        for door in &self.doors {
-            value["doors"][door.name] = json!({
-                "connections": door.connections,
-                "memory_bytes_per_connection": door.bytes / door.connections,
+        for interface in &self.interfaces {
+            value["interfaces"][interface.name] = json!({
+                "connections": interface.connections,
+                "memory_bytes_per_connection": interface.bytes / interface.connections,
             });
         }
         value
@@ -120,11 +120,11 @@ impl Report {
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
         let kilobytes = |bytes: u64, count: u64| bytes as f64 / 1e3 / count as f64;
         let [with, without] = &self.costs;
-        let doors = self.doors.iter().map(|door| {
-            let each = kilobytes(door.bytes, door.connections);
-            format!("{} {each:.1} kB", door.name)
+        let interfaces = self.interfaces.iter().map(|interface| {
+            let each = kilobytes(interface.bytes, interface.connections);
+            format!("{} {each:.1} kB", interface.name)
         });
-        let doors: Vec<String> = doors.collect();
+        let interfaces: Vec<String> = interfaces.collect();
         format!(
             "{}\n{}\nmemory of the leader: {:.1} MB without, {:.1} MB with them: {:.1} MB more, {:.1} kB each ({})\n\
              CPU time of the leader without callers: {:.1} ms a second without, {:.1} ms with them",
@@ -134,7 +134,7 @@ impl Report {
             megabytes(with.memory()),
             megabytes(self.memory_more()),
             kilobytes(self.memory_more(), self.connections),
-            doors.join(", "),
+            interfaces.join(", "),
             without.cpu() / 1e6,
             with.cpu() / 1e6,
         )

@@ -12,7 +12,7 @@ use crate::{
     cluster, echo,
     error::Error,
     load::{Load, Overload},
-    options::{ClusterOptions, Door, Fence, Via},
+    options::{ClusterOptions, Fence, Interface, Via},
     output::Printed,
     peers,
     round::{self, RoundResult},
@@ -73,7 +73,7 @@ impl RunOptions {
         } else {
             cluster::running(&self.server).await?
         };
-        target.choose(self.load.door, self.load.via)?;
+        target.choose(self.load.interface, self.load.via)?;
         warm::touch_all(&target, load, load.keys).await?;
         Ok(target)
     }
@@ -84,14 +84,14 @@ impl RunOptions {
         let Some(against) = self.against else {
             return Ok(None);
         };
-        let door = self.against_door.unwrap_or(match (against, self.load.door) {
+        let interface = self.against_interface.unwrap_or(match (against, self.load.interface) {
             // The client library checks that numbers grow, and an echo's do not.
-            (Against::Echo, Door::Client) => Door::Unary,
-            (_, door) => door,
+            (Against::Echo, Interface::Client) => Interface::Unary,
+            (_, interface) => interface,
         });
-        if against == Against::Echo && door == Door::Client {
+        if against == Against::Echo && interface == Interface::Client {
             return Err(Error::config(
-                "an echo hands out no growing numbers, and the client library would report that; use --against-door unary"
+                "an echo hands out no growing numbers, and the client library would report that; use --against-interface unary"
                     .to_owned(),
             ));
         }
@@ -103,14 +103,14 @@ impl RunOptions {
             Against::Follower => ours.without_processes("follower"),
             Against::Quorum => {
                 let mut cluster = self.start(directory, "quorum", Fence::Quorum).await?;
-                cluster.choose(door, self.load.via)?;
+                cluster.choose(interface, self.load.via)?;
                 warm::touch_all(&cluster, load, load.keys).await?;
                 cluster
             }
         };
         match against {
-            Against::Follower => target.choose(door, Via::Follower)?,
-            Against::Echo => target.choose(door, Via::Leader)?,
+            Against::Follower => target.choose(interface, Via::Follower)?,
+            Against::Echo => target.choose(interface, Via::Leader)?,
             // These have one way to be asked, or have chosen above.
             Against::Redis | Against::Etcd | Against::TsOracle | Against::Quorum => {}
         }

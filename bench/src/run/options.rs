@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::options::{ClusterOptions, Door, LoadOptions, seconds};
+use crate::options::{ClusterOptions, Interface, LoadOptions, seconds};
 
 /// The other side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -37,7 +37,7 @@ pub struct RunOptions {
     pub against: Option<Against>,
     /// How numbers are requested from the other side [default: as from the cluster]
     #[arg(long, value_enum, requires = "against")]
-    pub against_door: Option<Door>,
+    pub against_interface: Option<Interface>,
     /// Duration of all rounds together, in seconds
     #[arg(long, default_value_t = 20.0, value_parser = seconds)]
     pub seconds: f64,

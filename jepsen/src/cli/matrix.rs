@@ -17,7 +17,7 @@ use super::{
 
 /// How many keys the runs with many keys have.
 const MANY_KEYS: u64 = 200_000;
-/// The keys of a workload under a limit: enough of them for some to be let go in a short run.
+/// The keys of a workload under a limit: enough of them for some to be evicted in a short run.
 const LIMITED_KEYS: u64 = 20_000;
 /// The nemeses that run with many keys, too: what a leader change costs depends on their number, and may skip
 /// nothing if it was graceful.
@@ -195,7 +195,8 @@ impl Matrix {
     }
 }
 
-/// The runs of a nemesis under limits of the leader's memory. Keys are let go once nobody asked for them for 50 ms, or at once.
+/// The runs of a nemesis under limits of the leader's memory. Keys are evicted once nobody asked for them for 50 ms, or at
+/// once.
 fn limited(nemesis: Nemesis) -> impl Iterator<Item = Row> {
     let limits: &[(Option<Workload>, &'static str)] = match nemesis {
         Nemesis::KillLeader => {

@@ -36,7 +36,7 @@ pub struct Arguments {
     /// The fence that the nodes use.
     #[arg(long, value_enum, default_value = "lease")]
     pub fence: Fence,
-    /// After how many milliseconds a key that nobody asks for is let go from the leader's memory; by default as usual.
+    /// After how many milliseconds a key that nobody asks for is evicted from the leader's memory; by default as usual.
     #[arg(long)]
     pub key_idle_ms: Option<u64>,
     /// How many megabytes of keys the leader's memory holds; by default as usual.

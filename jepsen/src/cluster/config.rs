@@ -58,7 +58,7 @@ pub struct ClusterConfig {
     pub bug: Option<String>,
     /// How many bytes of the applied log are kept.
     pub log_keep_bytes: u64,
-    /// After how many milliseconds a key that nobody asks for is let go from the leader's memory; `None`: as usual.
+    /// After how many milliseconds a key that nobody asks for is evicted from the leader's memory; `None`: as usual.
     pub key_idle_ms: Option<u64>,
     /// How many megabytes of keys the leader's memory holds; `None`: as usual.
     pub memory_max_mb: Option<u64>,

@@ -28,7 +28,7 @@ const WITH_CLIENT: u64 = 3;
 /// How long the clients wait for an answer. One outlasts the faults, so that none of its callers is told that an outcome is
 /// not known; the other one gives up in the middle of them.
 const PATIENCE: [Duration; 2] = [Duration::from_secs(30), DEADLINE];
-/// The doors of the callers that give no ids.
+/// The interfaces of the callers that give no ids.
 const UNNAMED: [Interface; 4] =
     [Interface::Unary, Interface::Stream, Interface::Http, Interface::Resp];
 /// How long a healed cluster may take to answer each caller's last request.
@@ -66,7 +66,7 @@ impl GaplessCallers {
         }
         for interface in UNNAMED {
             let (shared, keys) = (shared.clone(), tickets);
-            all.spawn(unnamed::Caller { shared, interface, keys, rng: rng(), door: None });
+            all.spawn(unnamed::Caller { shared, interface, keys, rng: rng(), connection: None });
         }
         all.spawn(recreated::Caller { shared, rng: rng(), last: 0, goes_on: false });
         all

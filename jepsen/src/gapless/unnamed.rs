@@ -1,4 +1,4 @@
-//! Callers that give no ids, in a namespace that allows it: through every door, one key or two in a message.
+//! Callers that give no ids, in a namespace that allows it: through every interface, one key or two in a message.
 //!
 //! A call that was not answered may have taken its numbers, unless nothing was sent or the node said that nothing was taken.
 
@@ -9,7 +9,7 @@ use super::{
     asked::{self, Shared, pause},
 };
 use crate::{
-    doors::Door,
+    connections::Connection,
     history::{Action, Interface},
     target::Target,
 };
@@ -24,24 +24,24 @@ pub(super) struct Caller {
     pub keys: u64,
     pub rng: StdRng,
     /// The node that it asks now.
-    pub door: Option<(u64, Door)>,
+    pub connection: Option<(u64, Connection)>,
 }
 
 impl asked::Caller for Caller {
     async fn call(&mut self, number: u64) {
         if number.is_multiple_of(CALLS_PER_NODE) {
-            self.door = None;
+            self.connection = None;
         }
         let (interface, count) = (self.interface, self.rng.random_range(1..4));
         let calls = self.targets().map(|target| self.shared.begin(target, count));
         let calls = Vec::from_iter(calls);
         let targets: Vec<Target> = calls.iter().map(|call| call.target.clone()).collect();
         let shared = self.shared.clone();
-        let (node, door) = self.door.get_or_insert_with(|| {
+        let (node, connection) = self.connection.get_or_insert_with(|| {
             let (node, address) = shared.any_node(&mut self.rng);
-            (node, Door::new(interface, address))
+            (node, Connection::new(interface, address))
         });
-        let answers = door.ask(&targets, Action::Next { count }).await;
+        let answers = connection.ask(&targets, Action::Next { count }).await;
         let node = *node;
         let mut all_answered = true;
         for (call, answer) in calls.iter().zip(answers) {
@@ -56,7 +56,7 @@ impl asked::Caller for Caller {
             }
         }
         if !all_answered {
-            self.door = None;
+            self.connection = None;
         }
         pause(&mut self.rng, 1..8).await;
     }

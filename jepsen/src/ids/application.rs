@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    doors::IdDoor,
+    connection::IdInterface,
     namespace::{SCARCE, with_worker},
     seen::{Arrived, Seen},
     taken::{Maker, Said},
@@ -35,13 +35,13 @@ pub(super) fn live(seen: &Seen, rng: &mut StdRng, stopped: &watch::Receiver<bool
         Ok(runtime) => runtime,
         Err(error) => {
             let why = format!("no runtime: {error}");
-            return seen.failed(IdDoor::Application, "the harness", why);
+            return seen.failed(IdInterface::Application, "the harness", why);
         }
     };
     runtime.block_on(async {
         // The last clone of the `Ids` goes before the runtime does, and what gives it back is never run.
         if let Err((namespace, error)) = make_ids(seen, rng, stopped).await {
-            seen.failed(IdDoor::Application, namespace, error.to_string());
+            seen.failed(IdInterface::Application, namespace, error.to_string());
             sleep(Duration::from_millis(rng.random_range(20..100))).await;
         }
     });
@@ -67,7 +67,7 @@ async fn make_ids(
         seen.hold_back().await;
         let wish = Wish::of(place, rng);
         if let Err(error) = make(seen, &ids, maker, &wish).await {
-            seen.failed(IdDoor::Application, namespace, error.to_string());
+            seen.failed(IdInterface::Application, namespace, error.to_string());
         }
         sleep(Duration::from_millis(rng.random_range(1..20))).await;
     }
@@ -105,8 +105,8 @@ async fn make(seen: &Seen, ids: &Ids, maker: Maker, wish: &Wish) -> Result<(), E
             Ok(()) => wish.count as usize,
             Err(_) => said.len(),
         };
-        let (door, process) = (IdDoor::Application, None);
-        let arrived = Arrived { door, maker, process, invoked_ns, asked, ids: said };
+        let (interface, process) = (IdInterface::Application, None);
+        let arrived = Arrived { interface, maker, process, invoked_ns, asked, ids: said };
         seen.take(wish, arrived);
     }
     result

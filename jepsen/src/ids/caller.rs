@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::{
-    doors::{IdDoor, Way},
+    connection::{IdConnection, IdInterface},
     seen::{Arrived, Seen},
     taken::Maker,
     wish::Wish,
@@ -17,21 +17,21 @@ const CALLS_PER_NODE: u64 = 8;
 /// A caller: one call at a time.
 pub(super) struct Caller {
     seen: Arc<Seen>,
-    door: IdDoor,
+    interface: IdInterface,
     /// Its place among the callers. It stays at one node if that is odd.
     place: usize,
     /// The node that it asks now.
-    way: Option<(u64, Way)>,
+    way: Option<(u64, IdConnection)>,
     rng: StdRng,
     calls: u64,
 }
 
 impl Caller {
-    /// A caller that has not asked yet. Its place decides through which door it asks.
+    /// A caller that has not asked yet. Its place decides through which interface it asks.
     pub fn new(seen: Arc<Seen>, place: usize, seed: u64) -> Caller {
         Caller {
             seen,
-            door: IdDoor::OF_NODE[place / 2 % IdDoor::OF_NODE.len()],
+            interface: IdInterface::OF_NODE[place / 2 % IdInterface::OF_NODE.len()],
             place,
             way: None,
             rng: StdRng::seed_from_u64(seed.wrapping_add(2_000 + place as u64)),
@@ -42,15 +42,15 @@ impl Caller {
     /// Makes one call, as soon as the bound of the history allows.
     pub async fn call(&mut self) {
         self.seen.hold_back().await;
-        let wish = match self.door {
-            IdDoor::Resp => Wish::plain(),
+        let wish = match self.interface {
+            IdInterface::Resp => Wish::plain(),
             _ => Wish::draw(&mut self.rng),
         };
         let (node, address) = self.choose_node();
         self.calls += 1;
         let mut way = match self.way.take() {
             Some((current, way)) if current == node => way,
-            Some(_) | None => Way::new(self.door, address),
+            Some(_) | None => IdConnection::new(self.interface, address),
         };
         let process = self.seen.starts.process_of(node);
         let invoked_ns = self.seen.recorder.now();
@@ -59,7 +59,7 @@ impl Caller {
         match answer {
             Ok(ids) => {
                 let arrived = Arrived {
-                    door: self.door,
+                    interface: self.interface,
                     maker: Maker::Node(node),
                     // Otherwise it may have been either of two.
                     process: (self.seen.starts.process_of(node) == process).then_some(process),
@@ -70,7 +70,7 @@ impl Caller {
                 self.seen.take(&wish, arrived);
             }
             Err(failure) => {
-                self.seen.failed(self.door, wish.namespace.name, failure.note);
+                self.seen.failed(self.interface, wish.namespace.name, failure.note);
                 // A node that is down refuses thousands of times a second. That would only use up the CPU.
                 let pause_ms = self.rng.random_range(5..20);
                 tokio::time::sleep(Duration::from_millis(pause_ms)).await;

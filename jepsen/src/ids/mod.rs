@@ -1,15 +1,15 @@
 //! Ids with a shape: callers that take them beside a run's other callers, and a checker of their own.
 //!
 //! From below to above: `namespace` lists the formats, `taken` is what a call was answered, `order` and `distance` are rules,
-//! `checker` judges all that was taken. `wish` is what is asked for, `doors` carry it, `caller` and `application` ask, `seen`
-//! is what they share, and `callers` runs them.
+//! `checker` judges all that was taken. `wish` is what is asked for, `connection` carries it, `caller` and `application`
+//! ask, `seen` is what they share, and `callers` runs them.
 
 mod application;
 mod caller;
 mod callers;
 mod checker;
+mod connection;
 mod distance;
-mod doors;
 mod namespace;
 mod order;
 mod seen;

@@ -15,7 +15,7 @@ pub struct IdNamespace {
     pub count_max: u32,
 }
 
-/// What callers of any door ask for: no parameters, and at most 64 bits.
+/// What callers of any interface ask for: no parameters, and at most 64 bits.
 pub const PLAIN: &str = "ids-snowflake";
 
 /// Few worker ids: makers wait for one another, and get what others had. Its counters begin anew each second: makers that have

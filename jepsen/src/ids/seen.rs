@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use super::{
     checker::{Checker, Rule},
+    connection::IdInterface,
     distance::Distance,
-    doors::IdDoor,
     namespace::ALL,
     taken::{Maker, Said, Taken},
     wish::Wish,
@@ -36,11 +36,11 @@ pub struct Seen {
     per_second_max: u64,
     ids: AtomicU64,
     applications: AtomicU64,
-    used: Mutex<BTreeMap<IdDoor, Used>>,
+    used: Mutex<BTreeMap<IdInterface, Used>>,
     last_errors: Mutex<BTreeMap<&'static str, String>>,
 }
 
-/// How a door was used.
+/// How an interface was used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
     /// Calls that were answered.
@@ -54,8 +54,8 @@ pub struct Used {
 pub struct Figures {
     /// How many different ids were taken of each namespace.
     pub ids: BTreeMap<&'static str, usize>,
-    /// How each door was used.
-    pub calls: BTreeMap<IdDoor, Used>,
+    /// How each interface was used.
+    pub calls: BTreeMap<IdInterface, Used>,
     /// How often the product's client leased a worker id.
     pub applications: u64,
     /// How often each rule was broken.
@@ -72,8 +72,8 @@ impl fmt::Display for Figures {
             write!(f, " {name} {count}")?;
         }
         write!(f, "\nthrough")?;
-        for (door, Used { answered, failed }) in &self.calls {
-            write!(f, " {door:?} {answered} ({failed} failed)")?;
+        for (interface, Used { answered, failed }) in &self.calls {
+            write!(f, " {interface:?} {answered} ({failed} failed)")?;
         }
         let (applications, farthest_ms) = (self.applications, self.farthest_ms);
         write!(f, "; {applications} applications; times of ids at most {farthest_ms} ms off")?;
@@ -95,7 +95,7 @@ pub struct Findings {
 
 /// Ids that arrived, and when they were asked for.
 pub(super) struct Arrived {
-    pub door: IdDoor,
+    pub interface: IdInterface,
     pub maker: Maker,
     pub process: Option<u64>,
     pub invoked_ns: u64,
@@ -130,9 +130,9 @@ impl Seen {
 
     /// Judges ids that arrived just now.
     pub(super) fn take(&self, wish: &Wish, arrived: Arrived) {
-        let Arrived { door, maker, process, invoked_ns, asked, ids } = arrived;
+        let Arrived { interface, maker, process, invoked_ns, asked, ids } = arrived;
         self.ids.fetch_add(ids.len() as u64, Ordering::Relaxed);
-        self.used.lock().entry(door).or_default().answered += 1;
+        self.used.lock().entry(interface).or_default().answered += 1;
         self.checker.lock().add(&Taken {
             namespace: wish.place,
             key: wish.key,
@@ -147,8 +147,8 @@ impl Seen {
     }
 
     /// Notes a call that was not answered.
-    pub(super) fn failed(&self, door: IdDoor, namespace: &'static str, why: String) {
-        self.used.lock().entry(door).or_default().failed += 1;
+    pub(super) fn failed(&self, interface: IdInterface, namespace: &'static str, why: String) {
+        self.used.lock().entry(interface).or_default().failed += 1;
         self.last_errors.lock().insert(namespace, why);
     }
 
@@ -196,7 +196,8 @@ impl Seen {
             format!("no id of {name} was taken; the last error was: {error}")
         });
         let unanswered = calls.iter().filter(|(_, used)| used.answered == 0);
-        let unanswered = unanswered.map(|(door, _)| format!("no ids came through {door:?}"));
+        let unanswered =
+            unanswered.map(|(interface, _)| format!("no ids came through {interface:?}"));
         Findings {
             violations: self.checker.lock().violations(),
             shortcomings: none_taken.chain(unanswered).collect(),

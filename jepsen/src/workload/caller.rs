@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     client::Answer,
-    doors::{Door, Failure},
+    connections::{Connection, Failure},
     history::{Action, Interface, Outcome},
     nodes::KnownNodes,
     record::Recorder,
@@ -34,7 +34,7 @@ pub struct Caller {
     /// Its place among the callers. It stays at one node if that is odd.
     place: usize,
     /// The node that it asks now.
-    door: Option<(u64, Door)>,
+    connection: Option<(u64, Connection)>,
     rng: StdRng,
     calls: u64,
     /// The last numbers of keys whose floors it raises, as it was answered.
@@ -55,7 +55,7 @@ impl Caller {
             product,
             processes: processes.map(|_| recorder.new_process()).collect(),
             place,
-            door: None,
+            connection: None,
             rng: StdRng::seed_from_u64(config.seed.wrapping_add(place as u64)),
             calls: 0,
             seen: HashMap::new(),
@@ -110,10 +110,10 @@ impl Caller {
             let answers = self.product.ask(targets, action).await;
             return (PRODUCT_CLIENT_NODE, invoked_ns, answers);
         }
-        let (node, mut door) = self.connect();
+        let (node, mut connection) = self.connect();
         let invoked_ns = self.recorder.now();
-        let answers = door.ask(targets, action).await;
-        self.door = Some((node, door));
+        let answers = connection.ask(targets, action).await;
+        self.connection = Some((node, connection));
         (node, invoked_ns, answers)
     }
 
@@ -147,7 +147,7 @@ impl Caller {
         if self.place % 2 == 1 {
             return nodes[self.place / 2 % nodes.len()];
         }
-        if let Some((current, _)) = &self.door
+        if let Some((current, _)) = &self.connection
             && !self.calls.is_multiple_of(CALLS_PER_NODE)
             && let Some(node) = nodes.iter().find(|node| node.0 == *current)
         {
@@ -156,13 +156,13 @@ impl Caller {
         nodes[self.rng.random_range(0..nodes.len())]
     }
 
-    /// A node to ask, and the door to it.
-    fn connect(&mut self) -> (u64, Door) {
+    /// A node to ask, and the connection to it.
+    fn connect(&mut self) -> (u64, Connection) {
         let (node, address) = self.choose_node();
         self.calls += 1;
-        match self.door.take() {
-            Some((current, door)) if current == node => (node, door),
-            Some(_) | None => (node, Door::new(self.interface, address)),
+        match self.connection.take() {
+            Some((current, connection)) if current == node => (node, connection),
+            Some(_) | None => (node, Connection::new(self.interface, address)),
         }
     }
 }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_with_a_stream_reads_by_calls_and_the_other_doors_read_themselves() {
+    fn a_caller_with_a_stream_reads_by_calls_and_the_other_interfaces_read_themselves() {
         let read = |interface| interface_for(interface, Action::Current);
         assert_eq!(read(Interface::Stream), Interface::Unary);
         assert_eq!(read(Interface::ProductClient), Interface::Unary);

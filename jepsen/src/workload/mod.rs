@@ -1,4 +1,4 @@
-//! What callers ask for: which keys, how many numbers, through which doors of which nodes.
+//! What callers ask for: which keys, how many numbers, through which interfaces of which nodes.
 
 mod caller;
 mod callers;

@@ -7,7 +7,7 @@ use ratchet_client::Error;
 
 use crate::{
     client::{self, Answer},
-    doors::Failure,
+    connections::Failure,
     history::Action,
     nodes::{KnownNodes, NodeAddresses},
     target::Target,

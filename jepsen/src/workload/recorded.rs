@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Answer, Client},
-    doors::Failure,
+    connections::Failure,
     history::{Action, Interface, Op, Outcome},
     record::Recorder,
     target::Target,

@@ -54,7 +54,7 @@ impl Rules {
             Close(n) => self.close(state, n),
             Leave(n) => self.leave(state, n),
             Send(n, to) => self.send(state, n, to),
-            Bequeath(n, heir) => self.bequeath(state, n, heir),
+            Bequeath(n, successor) => self.bequeath(state, n, successor),
             Trim(n) => self.trim(state, n),
             GiveBack(n) => self.give_back(state, n),
             Reopen(n) => self.reopen(state, n),
@@ -93,7 +93,7 @@ impl Rules {
         let held = state.nodes[n].received;
         let leads = state.leads(n)?;
         leads.memory = held.flatten();
-        if self.check == Check::Happens(Event::HeirWentOn) {
+        if self.check == Check::Happens(Event::SuccessorWentOn) {
             leads.inherited = leads.memory.map_or(0, |chunk| chunk.ceiling);
         }
         let claimed = match held {
@@ -103,7 +103,7 @@ impl Rules {
         if self.keep(MemoryUsedOnce) {
             state.nodes[n].received = None;
         }
-        let entry = claimed.map_or(Entry::Lift, |digest| Entry::Inherit { heir: n, digest });
+        let entry = claimed.map_or(Entry::Lift, |digest| Entry::Inherit { successor: n, digest });
         self.log(state, n, entry)
     }
 
@@ -293,18 +293,18 @@ impl Rules {
         Some(())
     }
 
-    /// A leader names its heir.
-    fn bequeath(&self, state: &mut State, n: usize, heir: usize) -> Option<()> {
-        let received = state.nodes[heir].received;
+    /// A leader names its successor.
+    fn bequeath(&self, state: &mut State, n: usize, successor: usize) -> Option<()> {
+        let received = state.nodes[successor].received;
         let leads = state.leads(n)?;
         let digest = leads.memory;
         possible(received == Some(digest) || !self.keep(SentWhole))?;
-        let trimmed = leads.stage == Stage::Trimmed && !self.keep(TrimsOrHeir);
+        let trimmed = leads.stage == Stage::Trimmed && !self.keep(TrimsOrSuccessor);
         let lost = leads.is_abandoned() && !self.keep(AbandonedBequeathsNothing);
         possible(leads.stage == Stage::Closed || trimmed || lost || self.ends_again(leads))?;
         possible(!leads.inside || !self.keep(EmptyToBequeath))?;
-        let heir = Some(heir);
-        self.end(state, n, Bequest { heir, digest })
+        let successor = Some(successor);
+        self.end(state, n, Bequest { successor, digest })
     }
 
     /// A leader that has trimmed all that it touched gives its lift back.
@@ -320,8 +320,8 @@ impl Rules {
         let untouched = (leads.stage == Stage::Closed || lost) && needs_no_trim;
         possible(trimmed || untouched || self.ends_again(leads))?;
         possible(!leads.inside || !self.keep(EmptyToTrim))?;
-        let (heir, digest) = (None, None);
-        self.end(state, n, Bequest { heir, digest })
+        let (successor, digest) = (None, None);
+        self.end(state, n, Bequest { successor, digest })
     }
 
     fn ends_again(&self, leads: &Term) -> bool {

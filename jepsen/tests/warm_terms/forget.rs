@@ -84,8 +84,8 @@ impl State {
         let mut nodes = order.iter().map(|&n| self.nodes[n].clone());
         self.nodes = std::array::from_fn(|_| nodes.next().unwrap_or_default());
         let bequest = self.table.ledger.bequest.as_mut();
-        if let Some(heir) = bequest.and_then(|bequest| bequest.heir.as_mut()) {
-            *heir = order.iter().position(|n| n == heir).unwrap_or(*heir);
+        if let Some(successor) = bequest.and_then(|bequest| bequest.successor.as_mut()) {
+            *successor = order.iter().position(|n| n == successor).unwrap_or(*successor);
         }
     }
 }

@@ -27,7 +27,7 @@ impl State {
                     self.happened |= 1 << leads.lift;
                 }
             }
-            Check::Happens(Event::HeirWentOn) => {
+            Check::Happens(Event::SuccessorWentOn) => {
                 self.happened |= u8::from(number <= leads.inherited)
             }
             Check::Happens(Event::TakenOnceAbandoned) => {

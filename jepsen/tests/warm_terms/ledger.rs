@@ -21,7 +21,7 @@ pub struct Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bequest {
     /// `None`: the term trimmed what it had touched, and gives its lift back.
-    pub heir: Option<usize>,
+    pub successor: Option<usize>,
     /// The digest is the memory itself: digests do not collide.
     pub digest: Memory,
 }
@@ -38,7 +38,7 @@ pub struct Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
     Lift,
-    Inherit { heir: usize, digest: Memory },
+    Inherit { successor: usize, digest: Memory },
     Bequeath(Bequest),
     Bump { numbers: u8, step: u8 },
     Settle,
@@ -70,7 +70,9 @@ impl Table {
     pub fn apply(&mut self, rules: &Rules, term: u8, entry: Entry) -> Outcome {
         let outcome = match entry {
             Entry::Lift => self.ledger.lift(rules, term),
-            Entry::Inherit { heir, digest } => self.ledger.inherit(rules, term, heir, digest),
+            Entry::Inherit { successor, digest } => {
+                self.ledger.inherit(rules, term, successor, digest)
+            }
             Entry::Bequeath(bequest) => self.ledger.bequeath(rules, term, bequest),
             Entry::Bump { .. }
             | Entry::Settle
@@ -143,8 +145,8 @@ impl Ledger {
             return None;
         }
         let kept = match self.bequest {
-            Some(Bequest { heir: None, .. }) => true,
-            Some(Bequest { heir: Some(_), .. }) => !rules.keep(LiftAfterBequestCounts),
+            Some(Bequest { successor: None, .. }) => true,
+            Some(Bequest { successor: Some(_), .. }) => !rules.keep(LiftAfterBequestCounts),
             None => false,
         };
         if !kept {
@@ -157,10 +159,12 @@ impl Ledger {
         Some(Outcome::Begun(self.lift))
     }
 
-    fn inherit(&mut self, rules: &Rules, term: u8, heir: usize, digest: Memory) -> Option<Outcome> {
+    fn inherit(
+        &mut self, rules: &Rules, term: u8, successor: usize, digest: Memory,
+    ) -> Option<Outcome> {
         let bequest = self.bequest?;
-        let named = bequest.heir?;
-        let is_named = named == heir || !rules.keep(NamedHeir);
+        let named = bequest.successor?;
+        let is_named = named == successor || !rules.keep(NamedSuccessor);
         let is_whole = bequest.digest == digest || !rules.keep(Digest);
         if !(is_named && is_whole) {
             return None;

@@ -1,4 +1,4 @@
-//! A model of warm terms that is searched exhaustively: lifts, settles, trims, bequests and heirs, and apart from one
+//! A model of warm terms that is searched exhaustively: lifts, settles, trims, bequests and successors, and apart from one
 //! another releases, floors, deletions, records in memory and gapless keys.
 //!
 //! Every order of events within the bounds is tried. With all margins kept, no order breaks a promise;
@@ -12,7 +12,7 @@
 //! deposed leader hands out what its memory holds, and reads records, at any time. Order follows as well:
 //! the fence, which the other model proves, refuses a number of a term once a later term has answered.
 //! `Check::Gap`: since the last number that was handed out, at most one step is skipped for each lift that
-//! was counted, and nothing where none was (an heir, a lift that was given back). A section that nobody
+//! was counted, and nothing where none was (a successor, a lift that was given back). A section that nobody
 //! touches loses at most K steps and the rest of its last chunk: K + 1 steps in all, and no fewer
 //! (`an_idle_section_...`). `Current` is answered with each read: not less than what was handed out before,
 //! and less than what is handed out later.
@@ -28,7 +28,7 @@
 //! under way. What is left looks like a memory that has touched nothing.
 //!
 //! **Parts** are modelled in searches of their own (`Part`, `parts.rs`), since each adds states to all others:
-//! * `Releases`: a section is let go while its term goes on, twice at most. Its release is logged, and answered late or
+//! * `Releases`: a section is evicted while its term goes on, twice at most. Its release is logged, and answered late or
 //!   never.
 //! * `Floors`: a leader raises the key's floor by a bump that brings nothing else; all of it is passed over. The floor
 //!   counts as answered when the leader of the last term learns of it.
@@ -102,16 +102,16 @@
 //! | `TrimAboveFloor` | nothing: a leader asks for no less than it used. A second guard | `a_trim_never_asks_...` |
 //! | `TrimStaysLive` | nothing: with `s := S` instead of `S - 1` each section costs a bump after a give-back. For speed | `a_trim_that_counts_...` |
 //! | `HolderWrites` | nothing: Raft's leader proposes for its own term alone, and only after its first entry is applied. A second guard | `a_term_that_logs_...` |
-//! | `NoWriteAfterBequest`, `EndsOnce` | each is the other's second guard; without both, a bequest to an heir becomes a give-back of a lift that was used | `a_leader_that_ends_once_...`, `a_bequest_that_closes_...`, `a_second_bequest_...` |
+//! | `NoWriteAfterBequest`, `EndsOnce` | each is the other's second guard; without both, a bequest to a successor becomes a give-back of a lift that was used | `a_leader_that_ends_once_...`, `a_bequest_that_closes_...`, `a_second_bequest_...` |
 //! | `LiftAfterBequestCounts` | the lift's chunk is handed out again | `a_lift_that_is_not_counted_...` |
-//! | `LiftClearsBequest` | an heir one term late takes the other term's lift, or goes on below its numbers | `an_heir_one_term_late_...` |
-//! | `InheritClearsBequest`, `MemoryUsedOnce` | each is the other's second guard; without both, the heir starts again where it began | `a_memory_that_...`, `a_bequest_that_is_used_...`, `a_bequest_used_twice_...` |
-//! | `NamedHeir` | nothing, as long as the digest is checked. Without both, a node with an older memory inherits | `a_digest_alone_...`, `an_heir_that_was_not_named_...` |
-//! | `Digest`, `SentWhole` | each is the other's second guard; without both, the heir lacks what was handed out since | `a_name_alone_...`, `a_digest_would_do_...`, `an_heir_that_lacks_...` |
-//! | `InheritsWhatItHolds` | a restarted heir takes the lift's chunk from its start | `an_heir_that_lost_...` |
+//! | `LiftClearsBequest` | a successor one term late takes the other term's lift, or goes on below its numbers | `a_successor_one_term_late_...` |
+//! | `InheritClearsBequest`, `MemoryUsedOnce` | each is the other's second guard; without both, the successor starts again where it began | `a_memory_that_...`, `a_bequest_that_is_used_...`, `a_bequest_used_twice_...` |
+//! | `NamedSuccessor` | nothing, as long as the digest is checked. Without both, a node with an older memory inherits | `a_digest_alone_...`, `a_successor_that_was_not_named_...` |
+//! | `Digest`, `SentWhole` | each is the other's second guard; without both, the successor lacks what was handed out since | `a_name_alone_...`, `a_digest_would_do_...`, `a_successor_that_lacks_...` |
+//! | `InheritsWhatItHolds` | a restarted successor takes the lift's chunk from its start | `a_successor_that_lost_...` |
 //! | `EmptyToBequeath`, `EmptyToTrim` | a call inside takes a number that the successor has as well | `a_bequest_before_...`, `a_trim_before_...` |
 //! | `BumpsAwaited`, `WritesEndBeforeTrims` | the chunk of a bump that was under way, or of a settle or bump that is logged after the trim, is skipped in a graceful change. Safe | `a_bequest_with_...`, `a_write_after_...` |
-//! | `TrimsOrHeir` | the heir's chunk reaches above the trimmed section's next one, if it is longer than a step (with bumps of one step, nothing) | `a_trim_and_an_heir_...` |
+//! | `TrimsOrSuccessor` | the successor's chunk reaches above the trimmed section's next one, if it is longer than a step (with bumps of one step, nothing) | `a_trim_and_a_successor_...` |
 //! | `TrimsBeforeGiveBack` | the next term takes the same lift's chunk | `a_lift_given_back_...` |
 //! | `UsedUpIsTrimmed` | the same: a chunk of which nothing is left needs its trim too, or the section looks untouched | `a_chunk_that_is_used_up_...` |
 //! | `ClosedForGood` | the old leader hands out what it bequeathed | `a_gate_opened_again_...` |
@@ -119,10 +119,10 @@
 //! | `AbandonedAnswersNoCurrent` | the record says where the tenure began: below what the term handed out | `a_current_of_a_memory_...` |
 //! | `AbandonedBumpsNothing` | the rest of the chunk and a whole step beyond it are skipped: two steps in one change. Safe | `a_bump_once_the_memory_...` |
 //! | `AbandonedTrimsNothing` | the trim goes down to the floor: below what was handed out | `a_trim_once_the_memory_...` |
-//! | `AbandonedBequeathsNothing` | the heir has a memory from before the first touch, and the digest of nothing fits | `a_bequest_once_the_memory_...` |
+//! | `AbandonedBequeathsNothing` | the successor has a memory from before the first touch, and the digest of nothing fits | `a_bequest_once_the_memory_...` |
 //! | `AbandonedGivesNothingBack` | the section looks untouched: the next term takes the same lift's chunk | `a_lift_given_back_once_...` |
 //! | `NothingTakenWhileLeaving` | a call takes a number that the release takes back | `a_call_that_takes_while_...` |
-//! | `ReleaseAwaited` | the heir has numbers that the release took back, and a bump gives them again | `a_bequest_with_a_release_...` |
+//! | `ReleaseAwaited` | the successor has numbers that the release took back, and a bump gives them again | `a_bequest_with_a_release_...` |
 //! | `ReleaseToWhatWasUsed` | the ceiling falls below what was handed out | `a_release_that_does_not_say_...` |
 //! | `FloorGivesNoStep` | lifts give chunks of a key that nobody uses, which are skipped | `a_floor_that_gives_a_step_...` |
 //! | `RaisedOnceCommitted` | the next leader hands out numbers below the floor | `a_floor_that_is_answered_...` |

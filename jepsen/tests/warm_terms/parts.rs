@@ -8,11 +8,11 @@ use crate::{
     state::*,
 };
 
-/// How often the section is let go. Each release can be followed by a bump of the same numbers, time after time.
+/// How often the section is evicted. Each release can be followed by a bump of the same numbers, time after time.
 const RELEASES_MAX: u8 = 2;
 
 impl Rules {
-    /// A leader lets its section go: it logs what was used of it. Nothing else is under way.
+    /// A leader evicts its section: it logs what was used of it. Nothing else is under way.
     pub fn release(&self, state: &mut State, n: usize) -> Option<()> {
         possible(self.has(Part::Releases) && state.releases < RELEASES_MAX)?;
         possible(!state.nodes[n].awaits(|answer| !matches!(answer, Outcome::Begun(_))))?;

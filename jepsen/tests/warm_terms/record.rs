@@ -118,7 +118,7 @@ impl Record {
         (Record { max_seq: number, floor: number, lift, step }, number)
     }
 
-    /// Lowers the ceiling to what was used of a section that is let go. The next chunk comes from a bump.
+    /// Lowers the ceiling to what was used of a section that is evicted. The next chunk comes from a bump.
     pub fn release(self, rules: &Rules, lift: u8, used: u8) -> Option<Self> {
         let used = if rules.keep(ReleaseToWhatWasUsed) { used } else { 0 };
         Some(Record { lift, ..self.trim(rules, lift, used)? })

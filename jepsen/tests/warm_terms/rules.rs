@@ -27,7 +27,7 @@ pub struct Rules {
 /// A part of the protocol that most searches leave out: each adds states.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Part {
-    /// A section that nobody asks for is let go, while its term goes on.
+    /// A section that nobody asks for is evicted, while its term goes on.
     Releases,
     /// Floors are raised, by bumps that bring nothing else.
     Floors,
@@ -60,8 +60,8 @@ pub enum Check {
 pub enum Event {
     /// Numbers of the lifts' chunks were taken under two lifts.
     LiftChunksUsed,
-    /// An heir took a number of a chunk that it inherited.
-    HeirWentOn,
+    /// A successor took a number of a chunk that it inherited.
+    SuccessorWentOn,
     /// A section that was not live any more was bumped.
     BumpedBeyondK,
     Settled,
@@ -69,7 +69,7 @@ pub enum Event {
     GiveBackUsed,
     /// A call inside took a number of a bump that was under way when the memory was lost.
     TakenOnceAbandoned,
-    /// A section that had been let go was bumped in the same term.
+    /// A section that had been evicted was bumped in the same term.
     BumpedOnceReleased,
     /// A floor was raised under two lifts.
     RaisedUnderTwoLifts,
@@ -102,7 +102,7 @@ pub enum Margin {
     LiftAfterBequestCounts,
     LiftClearsBequest,
     InheritClearsBequest,
-    NamedHeir,
+    NamedSuccessor,
     Digest,
     // The end of a term.
     EmptyToBequeath,
@@ -111,7 +111,7 @@ pub enum Margin {
     WritesEndBeforeTrims,
     SentWhole,
     EndsOnce,
-    TrimsOrHeir,
+    TrimsOrSuccessor,
     TrimsBeforeGiveBack,
     UsedUpIsTrimmed,
     ClosedForGood,
@@ -122,7 +122,7 @@ pub enum Margin {
     AbandonedTrimsNothing,
     AbandonedBequeathsNothing,
     AbandonedGivesNothingBack,
-    // The heir.
+    // The successor.
     InheritsWhatItHolds,
     MemoryUsedOnce,
     // `Part::Releases`.

@@ -16,7 +16,7 @@ pub struct State {
     /// The last term that has a leader.
     pub term: u8,
     pub handed_out: HandedOut,
-    /// How often the section was let go.
+    /// How often the section was evicted.
     pub releases: u8,
     pub broken: bool,
     /// The lifts under which the event that is looked for happened, as bits.
@@ -76,11 +76,11 @@ pub struct Term {
     /// The lift whose chunks it holds. 0: its first entry is not applied yet.
     pub lift: u8,
     pub memory: Memory,
-    /// The section is let go, and the answer to its release has not arrived.
+    /// The section is evicted, and the answer to its release has not arrived.
     pub leaving: bool,
     /// The section's record was read, and is not used yet.
     pub read: Option<Record>,
-    /// The ceiling of what it inherited. Kept for `Event::HeirWentOn`.
+    /// The ceiling of what it inherited. Kept for `Event::SuccessorWentOn`.
     pub inherited: u8,
     /// The greatest number that this term and earlier ones handed out.
     pub seen: u8,

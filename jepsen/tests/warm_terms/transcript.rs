@@ -56,7 +56,7 @@ impl Told for Rules {
             Abandon(n) => format!("node {n} loses its memory, and closes its gate"),
             Restart(n) => format!("node {n} crashes and restarts"),
             RaiseMax => "the namespace's max is raised".to_owned(),
-            Release(n) => format!("node {n} lets the section go, and logs a release: {logged}"),
+            Release(n) => format!("node {n} evicts the section, and logs a release: {logged}"),
             Raise(n) => format!("node {n} raises a floor: {logged}; its memory: {}", memory(n)),
             Delete(n) => {
                 format!("node {n} has the namespace deleted and created again: {logged}")

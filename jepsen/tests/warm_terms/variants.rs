@@ -72,22 +72,22 @@ searches! {
     an_idle_section_loses_k_steps_and_the_rest_of_its_last_chunk: breaks(Rules { check: Gap, idle_steps: 2, steps: &[2], numbers: 9, ..K2 });
 
     chunks_of_two_lifts_are_used: happens(LiftChunksUsed);
-    an_heir_goes_on_in_the_chunk_that_it_inherited: happens(HeirWentOn);
+    a_successor_goes_on_in_the_chunk_that_it_inherited: happens(SuccessorWentOn);
     a_section_that_is_not_live_any_more_is_bumped: happens(BumpedBeyondK);
     a_section_is_settled: happens(Settled);
     a_lift_that_was_given_back_is_used_again: happens(GiveBackUsed);
     a_bump_that_was_under_way_when_the_memory_was_lost_is_used: happens(TakenOnceAbandoned);
 
-    numbers_are_unique_and_ordered_if_sections_are_let_go: holds(RELEASES);
+    numbers_are_unique_and_ordered_if_sections_are_evicted: holds(RELEASES);
     they_are_so_if_floors_are_raised: holds(FLOORS);
     they_are_so_if_the_namespace_is_deleted_and_created_again: holds(DELETIONS);
     they_are_so_if_records_are_found_in_memory: holds(RECENT);
     they_are_so_if_those_stay_live_for_two_lifts: holds(Rules { live_lifts: 2, ..RECENT });
     gapless_numbers_are_unique_and_ordered: holds(GAPLESS);
     gapless_numbers_are_not_skipped: holds(Rules { check: Gap, terms: 5, numbers: 5, ..GAPLESS });
-    a_section_that_is_let_go_skips_one_step_at_most: holds(Rules { check: Gap, ..RELEASES });
+    a_section_that_is_evicted_skips_one_step_at_most: holds(Rules { check: Gap, ..RELEASES });
     a_key_that_is_raised_alone_skips_nothing_beyond_the_floor: holds(FLOORS_ALONE);
-    a_section_that_was_let_go_is_bumped_again: happens_with((BumpedOnceReleased, RELEASES));
+    a_section_that_was_evicted_is_bumped_again: happens_with((BumpedOnceReleased, RELEASES));
     floors_are_raised_under_two_lifts: happens_with((RaisedUnderTwoLifts, FLOORS));
     a_key_is_bumped_once_its_namespace_was_created_again: happens_with((BumpedOnceDeleted, DELETIONS));
     a_lifts_chunk_is_found_in_memory: happens_with((RecentRecordUsed, RECENT));
@@ -124,19 +124,19 @@ searches! {
     a_leader_that_ends_once_needs_no_check_of_the_bequest: holds(Rules { without: &[NoWriteAfterBequest], ..FEW });
     a_bequest_that_closes_the_ledger_needs_no_leader_that_ends_once: holds(Rules { without: &[EndsOnce], ..FEW });
     a_second_bequest_gives_back_what_was_used: breaks(Rules { without: &[NoWriteAfterBequest, EndsOnce], ..TWICE });
-    a_lift_that_is_not_counted_after_a_bequest_to_an_heir_is_used_twice: breaks(Rules { without: &[LiftAfterBequestCounts], ..TWICE });
-    an_heir_one_term_late_takes_the_chunk_of_another_terms_lift: breaks(Rules { without: &[LiftClearsBequest], terms: 4, ..TWICE });
-    an_heir_one_term_late_is_out_of_order: breaks(Rules { without: &[LiftClearsBequest], check: Order, ..TWICE });
+    a_lift_that_is_not_counted_after_a_bequest_to_a_successor_is_used_twice: breaks(Rules { without: &[LiftAfterBequestCounts], ..TWICE });
+    a_successor_one_term_late_takes_the_chunk_of_another_terms_lift: breaks(Rules { without: &[LiftClearsBequest], terms: 4, ..TWICE });
+    a_successor_one_term_late_is_out_of_order: breaks(Rules { without: &[LiftClearsBequest], check: Order, ..TWICE });
     a_memory_that_is_used_once_needs_no_bequest_that_is_used_once: holds(Rules { without: &[InheritClearsBequest], ..FEW });
     a_bequest_that_is_used_once_needs_no_memory_that_is_used_once: holds(Rules { without: &[MemoryUsedOnce], ..FEW });
     a_bequest_used_twice_hands_out_the_memory_twice: breaks(Rules { without: &[InheritClearsBequest, MemoryUsedOnce], ..TWICE });
 
-    an_heir_that_was_not_named_has_an_older_memory: breaks(Rules { without: &[NamedHeir, Digest], nodes: 3, ..TWICE });
-    a_digest_alone_names_the_memory: holds(Rules { without: &[NamedHeir], nodes: 3, terms: 3, numbers: 4, ..K1 });
-    a_name_alone_would_do_if_the_heir_has_all: holds(Rules { without: &[Digest], ..FEW });
-    a_digest_would_do_if_the_heir_lacks_the_difference: holds(Rules { without: &[SentWhole], ..FEW });
-    an_heir_that_lacks_the_difference_repeats_it: breaks(Rules { without: &[SentWhole, Digest], ..TWICE });
-    an_heir_that_lost_its_memory_starts_the_lifts_chunk_again: breaks(Rules { without: &[InheritsWhatItHolds], ..TWICE });
+    a_successor_that_was_not_named_has_an_older_memory: breaks(Rules { without: &[NamedSuccessor, Digest], nodes: 3, ..TWICE });
+    a_digest_alone_names_the_memory: holds(Rules { without: &[NamedSuccessor], nodes: 3, terms: 3, numbers: 4, ..K1 });
+    a_name_alone_would_do_if_the_successor_has_all: holds(Rules { without: &[Digest], ..FEW });
+    a_digest_would_do_if_the_successor_lacks_the_difference: holds(Rules { without: &[SentWhole], ..FEW });
+    a_successor_that_lacks_the_difference_repeats_it: breaks(Rules { without: &[SentWhole, Digest], ..TWICE });
+    a_successor_that_lost_its_memory_starts_the_lifts_chunk_again: breaks(Rules { without: &[InheritsWhatItHolds], ..TWICE });
 
     a_bequest_before_the_gate_is_empty_is_overtaken_by_a_call: breaks(Rules { without: &[EmptyToBequeath], ..TWICE });
     a_trim_before_the_gate_is_empty_is_overtaken_by_a_call: breaks(Rules { without: &[EmptyToTrim], ..TWICE });
@@ -144,8 +144,8 @@ searches! {
     a_bequest_with_a_bump_under_way_skips_its_chunk: breaks(Rules { without: &[BumpsAwaited], ..GAPS });
     a_write_after_the_trim_is_safe: holds(Rules { without: &[WritesEndBeforeTrims], ..FEW });
     a_write_after_the_trim_skips_its_chunk: breaks(Rules { without: &[WritesEndBeforeTrims], ..GAPS });
-    a_trim_and_an_heir_hand_out_the_same_numbers: breaks(Rules { without: &[TrimsOrHeir], extra: 2, ..TWICE });
-    a_trim_and_an_heir_agree_if_a_chunk_never_exceeds_a_step: holds(Rules { without: &[TrimsOrHeir], ..FEW });
+    a_trim_and_a_successor_hand_out_the_same_numbers: breaks(Rules { without: &[TrimsOrSuccessor], extra: 2, ..TWICE });
+    a_trim_and_a_successor_agree_if_a_chunk_never_exceeds_a_step: holds(Rules { without: &[TrimsOrSuccessor], ..FEW });
     a_lift_given_back_without_trims_is_used_twice: breaks(Rules { without: &[TrimsBeforeGiveBack], ..TWICE });
     a_chunk_that_is_used_up_must_be_trimmed_too: breaks(Rules { without: &[UsedUpIsTrimmed], ..TWICE });
     a_gate_opened_again_hands_out_what_was_bequeathed: breaks(Rules { without: &[ClosedForGood], ..TWICE });

@@ -109,8 +109,8 @@ impl World {
         assert!(current.is_some_and(|current| current + 2 > at_least));
     }
 
-    /// Moves the hand of each shard, and logs what was used of the sections that are let go.
-    fn let_go(&mut self, shards: &Shards, slots: usize) {
+    /// Moves the hand of each shard, and logs what was used of the sections that are evicted.
+    fn evict(&mut self, shards: &Shards, slots: usize) {
         for mut shard in shards.each() {
             let mut swept = Swept::default();
             let progression_of = |id: NamespaceId| {
@@ -118,7 +118,7 @@ impl World {
                 Some(namespace.config.progression())
             };
             let limits = (slots, usize::MAX);
-            let _ = shard.let_go(shards.hasher(), limits, progression_of, &mut swept);
+            let _ = shard.evict(shards.hasher(), limits, progression_of, &mut swept);
             for Trim { section, used, .. } in swept.released {
                 assert_eq!(shard.end_leaving(&section), None);
                 self.ceilings.insert(section, used);
@@ -140,7 +140,7 @@ fn bump_section(
     place: SectionPlace, namespace: &Namespace, served: &mut Vec<Served>,
 ) -> bool {
     let id = shard.section_id(place).expect("a section");
-    let Some(size) = shard.propose_bump(place, namespace) else {
+    let Some(size) = shard.next_bump(place, namespace) else {
         return false;
     };
     let progression = namespace.config.progression();
@@ -174,9 +174,9 @@ enum Event {
         key: u64,
         by: u64,
     },
-    /// The hand passes so many slots of each shard. What it lets go is logged at once. Nothing happens while the memory
+    /// The hand passes so many slots of each shard. What it evicts is logged at once. Nothing happens while the memory
     /// is sent.
-    LetGo(usize),
+    Evict(usize),
     Send,
     /// The reader is given up while a read of it is under way, and another one begins.
     SendAnew,
@@ -190,7 +190,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         16 => take.prop_map(|(of, key, count)| Event::Take { of, key: spread(of, key), count }),
         1 => take_each.prop_map(|(from, count)| Event::TakeEach { from, count }),
         2 => raise.prop_map(|(of, key, by)| Event::RaiseSection { of, key: spread(of, key), by }),
-        4 => (1..6usize).prop_map(Event::LetGo),
+        4 => (1..6usize).prop_map(Event::Evict),
         4 => Just(Event::Send),
         1 => Just(Event::SendAnew),
     ];
@@ -281,7 +281,7 @@ proptest! {
         };
         for event in &before {
             match event {
-                Event::LetGo(slots) => world.let_go(&shards, *slots),
+                Event::Evict(slots) => world.evict(&shards, *slots),
                 event => take(&mut world, event),
             }
         }
@@ -291,7 +291,7 @@ proptest! {
                 Event::Take { .. } | Event::TakeEach { .. } | Event::RaiseSection { .. } => {
                     take(&mut world, &event);
                 }
-                Event::LetGo(slots) => world.let_go(&shards, slots),
+                Event::Evict(slots) => world.evict(&shards, slots),
                 Event::Send => drop(sending.send()),
                 Event::SendAnew => {
                     let given_up = std::mem::replace(&mut sending, Sending::begin(&shards));
@@ -307,18 +307,18 @@ proptest! {
         }
         prop_assert!(!sending.send(), "nothing changes any more");
         prop_assert_eq!(sending.to.digest().expect("whole"), sending.digest.value());
-        let heir = sending.to.into_shards();
-        let (here, there) = (shards.footprint(), heir.footprint());
+        let successor = sending.to.into_shards();
+        let (here, there) = (shards.footprint(), successor.footprint());
         prop_assert_eq!((here.keys, here.sections), (there.keys, there.sections));
         for &(of, key) in &used {
             let here = with_key(of, key, |key| world.current(&shards, of, key));
-            prop_assert_eq!(here, with_key(of, key, |key| world.current(&heir, of, key)));
+            prop_assert_eq!(here, with_key(of, key, |key| world.current(&successor, of, key)));
         }
         // As many numbers are left, too.
         let mut other = world.clone();
         for &(of, key) in &used {
             let here = with_key(of, key, |key| world.take(&shards, of, key, 3));
-            let there = with_key(of, key, |key| other.take(&heir, of, key, 3));
+            let there = with_key(of, key, |key| other.take(&successor, of, key, 3));
             prop_assert_eq!(here, there);
         }
     }
@@ -345,8 +345,8 @@ fn a_section_that_is_used_up_while_its_bump_is_under_way_is_taken_in() {
         let mut sending = Sending::begin(&shards);
         while sending.send() {}
         assert_eq!(sending.to.digest().expect("whole"), sending.digest.value());
-        let heir = sending.to.into_shards();
-        let current = with_key(of, 7, |key| world.current(&heir, of, key));
+        let successor = sending.to.into_shards();
+        let current = with_key(of, 7, |key| world.current(&successor, of, key));
         assert_eq!(current, Some(last));
     }
 }

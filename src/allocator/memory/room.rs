@@ -1,5 +1,5 @@
-//! Whether a memory has room for more keys. While it has not, keys that are new to the term wait until others were let
-//! go, unless they share a section of which the term has numbers. What waits takes room itself: so once as many wait
+//! Whether a memory has room for more keys. While it has not, keys that are new to the term wait until others were
+//! evicted, unless they share a section of which the term has numbers. What waits takes room itself: so once as many wait
 //! as may, a key that is new to the term is refused.
 
 use std::sync::atomic::{
@@ -51,8 +51,9 @@ impl Room {
         }
     }
 
-    /// Whether one more call for a new key may wait in a shard where so many do. While there is room for keys, it may;
-    /// otherwise only if what waits in all shards stays within the last sixteenth of the bound.
+    /// Admits one more call for a new key to a shard where `shard_waiters` wait, while the memory has room. When it is full,
+    /// what waits in all shards must fit into the last sixteenth of the bound; each shard admits [`SHARD_WAITERS_MIN`] in
+    /// any case.
     ///
     /// # Errors
     /// The bound, in megabytes (2^20 bytes), if it may not.
@@ -100,13 +101,13 @@ impl Room {
         self.changed.notify_waiters();
     }
 
-    /// Nobody lets keys go any more.
+    /// Nobody evicts keys any more.
     pub fn give_up(&self) {
         self.set_full(false);
         self.wake_releaser();
     }
 
-    /// Returns once there is room, or once the releaser has found nothing more to let go.
+    /// Returns once there is room, or once the releaser has found nothing more to evict.
     pub async fn wait(&self) {
         let changed = self.changed.notified();
         if self.is_full() {
@@ -116,7 +117,7 @@ impl Room {
     }
 }
 
-// A round of the hand that lets keys go.
+// A round of the hand that evicts keys.
 
 const _: () = assert!(SHARDS == u64::BITS, "a round has a bit for each shard");
 

@@ -1,4 +1,4 @@
-//! What happens to the sections of a memory beside the calls that take numbers: the first touch, settling, letting go,
+//! What happens to the sections of a memory beside the calls that take numbers: the first touch, settling, eviction,
 //! raised floors.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
@@ -8,7 +8,8 @@ use tokio::sync::{MutexGuard, Notify};
 use super::{Memory, Need, Place};
 use crate::{
     allocator::{
-        answer::{Floor, NotRaised, RaiseOf},
+        answer::{Floor, RaiseOf},
+        held::Shortage,
         key_table::index::{SHARDS, shard_of},
         section::pending::{AboveAnswer, RaiseAnswer},
         shard::{SectionPlace, Shard, own_keys::Swept},
@@ -20,23 +21,24 @@ use crate::{
 
 impl Memory {
     /// The identifier of the section at `place`, whose record is to be read, and, if nobody waits for the section, what its
-    /// shard counts of sections that are let go. `None` if nobody wants the record: the memory was abandoned, or the
+    /// shard counts of sections that are evicted. `None` if nobody wants the record: the memory was abandoned, or the
     /// section is leaving.
     ///
-    /// While calls wait for the section, it is not let go, and they wait until the record was read: no other request of the
+    /// While calls wait for the section, it is not evicted, and they wait until the record was read: no other request of the
     /// section is under way. So its record stays as it is read.
     pub fn begin_read(&self, place: Place) -> Option<(SectionId, Option<u64>)> {
         let shard = self.shards.lock(place.shard);
         let id = shard.section_id(place.section)?;
-        let let_goes = shard.is_quiet(place.section).then(|| shard.let_goes());
-        (!shard.is_leaving(&id)).then_some((id, let_goes))
+        let evictions = shard.is_quiet(place.section).then(|| shard.evictions());
+        (!shard.is_leaving(&id)).then_some((id, evictions))
     }
 
     /// Takes in the record of the section at `place`, and serves the calls that waited for it. Says what the section needs
-    /// now. If it is a new section and the disks are low, they are refused. `let_goes` is what [`Memory::begin_read`] noted: if the shard counts more, the section may have been let go since, and
+    /// now. If it is a new section and the disks are low, they are refused. `evictions` is what [`Memory::begin_read`]
+    /// noted: if the shard counts more, the section may have been evicted since, and
     /// the record is read again.
     pub fn record_read(
-        &self, place: Place, (id, let_goes): &(SectionId, Option<u64>), record: SectionRecord,
+        &self, place: Place, (id, evictions): &(SectionId, Option<u64>), record: SectionRecord,
         namespace: &Namespace,
     ) -> Option<Need> {
         let mut read_again = false;
@@ -46,11 +48,11 @@ impl Memory {
             if shard.has_chunk(place.section, config) || self.is_abandoned() {
                 return true;
             }
-            // Whoever lets it go asks for the bump.
+            // Whoever evicts it asks for the bump.
             if shard.is_leaving(id) {
                 return false;
             }
-            read_again = let_goes.is_some_and(|noted| noted != shard.let_goes());
+            read_again = evictions.is_some_and(|noted| noted != shard.evictions());
             if read_again {
                 return false;
             }
@@ -147,18 +149,18 @@ impl Memory {
     }
 }
 
-// Which keys of a memory are let go, and what happens when the log says what was used of their sections.
+// Which keys of a memory are evicted, and what happens when the log says what was used of their sections.
 
 /// How many slots of a shard the hand passes before it passes as many of the next one. It does so under one lock, which a
-/// call that needs the shard waits for: some tens of microseconds. When shared sections are let go, all slots of the shard
-/// are read under that lock as well (`shard/shared_keys/let_go.rs`).
+/// call that needs the shard waits for: some tens of microseconds. When shared sections are evicted, all slots of the shard
+/// are read under that lock as well (`shard/shared_keys/evict.rs`).
 const TURN_SLOTS: usize = 256;
 
 impl Memory {
-    /// Moves the hand over `slots` slots, or until `sections` sections are let go, or to the end of its round. The log
+    /// Moves the hand over `slots` slots, or until `sections` sections are evicted, or to the end of its round. The log
     /// must be told what was used of them, and then [`Memory::released`]. True at the end of the round. Blocks for some
     /// milliseconds.
-    pub fn let_go(&self, slots: usize, sections: usize) -> (Swept, bool) {
+    pub fn evict(&self, slots: usize, sections: usize) -> (Swept, bool) {
         let namespaces = self.view.namespaces();
         let progression_of = |id| Some(namespaces.by_id(id)?.config.progression());
         let mut swept = Swept::default();
@@ -168,7 +170,7 @@ impl Memory {
             let number = round.next_turn();
             let limits = (TURN_SLOTS, sections - swept.released.len());
             let mut shard = self.shards.lock(number);
-            let at_end = shard.let_go(self.shards.hasher(), limits, progression_of, &mut swept);
+            let at_end = shard.evict(self.shards.hasher(), limits, progression_of, &mut swept);
             if at_end && round.end_shard(number) {
                 return (swept, true);
             }
@@ -232,7 +234,7 @@ impl Memory {
         let added = match added {
             Ok(added) => added,
             Err(max_mb) => {
-                let full = NotRaised::MemoryFull { max_mb };
+                let full = Shortage::MemoryFull { max_mb };
                 return (RaiseAnswer::Done(Err(full)), None);
             }
         };

@@ -44,8 +44,8 @@ impl Memory {
     /// The record of a key's section, if it is in memory. The section's shard must be locked, and the section not be
     /// leaving: then what was released of it is in the record.
     pub(super) fn find_record(&self, namespace: &Namespace, key: Key<'_>) -> Option<SectionRecord> {
-        // The hand lets a section of a namespace that is gone go without a word in the log: its record says nothing then. It
-        // looked under the lock of the key's shard, as this does.
+        // A section of a namespace that is gone is evicted without a word in the log: its record says nothing then. The
+        // hand looked under the lock of the key's shard, as this does.
         self.view.namespaces().by_id(namespace.id)?;
         let records = self.view.recent_records();
         records.find(&namespace.section_of(key), self.lift)
@@ -142,9 +142,9 @@ impl Memory {
         }
     }
 
-    /// What the section of a key, at `place`, needs, which has just asked for a bump. Do not call it otherwise: a request of
-    /// a section that wants nothing could reach the section that has the place next ([`Memory::propose_bump`]). If it has no chunk yet, its record must be read
-    /// first. `None` if it is leaving: whoever lets it go asks for the bump, once the log says what was used of it.
+    /// Says what the section of a key, at `place`, needs after it asked for a bump: a read of its record if it has no chunk
+    /// yet, otherwise the bump. `None` while the section is leaving: the releaser asks once the release is applied. Call
+    /// this only for a section that has asked: later another section may have the place ([`Memory::next_bump`]).
     #[cold]
     fn need_of(
         &self, shard: &mut Shard, place: SectionPlace, namespace: &Namespace, key: Key<'_>,
@@ -196,8 +196,8 @@ struct Unknown {
     place: usize,
     /// The record of its section, if it is in memory.
     record: Option<SectionRecord>,
-    /// What the shard counted of sections that are let go, before the record was looked up.
-    let_goes: u64,
+    /// What the shard counted of sections that are evicted, before the record was looked up.
+    evictions: u64,
 }
 
 impl Memory {
@@ -286,7 +286,7 @@ impl Memory {
                     hash,
                     place,
                     record: None,
-                    let_goes: locked.let_goes(),
+                    evictions: locked.evictions(),
                 }),
             }
         }
@@ -296,7 +296,7 @@ impl Memory {
     /// Takes the numbers of keys that were not asked for in this term before; those of a shard follow one another. The
     /// records of all are looked up together, so that these cache misses overlap, too.
     ///
-    /// No shard is locked meanwhile. What was found changes only if this term gets a key of the section and lets it go
+    /// No shard is locked meanwhile. What was found changes only if this term gets a key of the section and evicts it
     /// again. Then it is looked up once more.
     #[cold]
     fn take_unknown<'k, F: Fn(usize) -> (Key<'k>, u64)>(
@@ -313,11 +313,11 @@ impl Memory {
         for of_shard in keys.chunk_by(|one, next| one.shard == next.shard) {
             let shard = of_shard[0].shard;
             let mut locked = self.shards.lock(shard);
-            for &Unknown { hash, place, record, let_goes, .. } in of_shard {
+            for &Unknown { hash, place, record, evictions, .. } in of_shard {
                 let (key, count) = (asked.ask)(place);
                 // It is known if it came before in this message, or in another one meanwhile.
                 let taken = self.take_known(&mut locked, (hash, key), namespace, count);
-                let is_current = locked.let_goes() == let_goes;
+                let is_current = locked.evictions() == evictions;
                 let find = || match is_current {
                     // Of a namespace that is gone the record says nothing, as in `find_record`.
                     true => self.view.namespaces().by_id(namespace.id).and(record),

@@ -138,7 +138,7 @@ async fn an_abandoned_memory_gives_no_chunk_a_second_time_and_does_not_say_what_
     let _ = memory.record_read(place, &noted, record, &book);
     assert_eq!(memory.current(&book, Key::Id(7)), None);
     // Nor does it bump anything: that chunk would be skipped, too. The call ends.
-    assert!(memory.propose_bump(place, &memory.view().namespaces()).is_none());
+    assert!(memory.next_bump(place, &memory.view().namespaces()).is_none());
     let Answer::Later(mut later) = answer else {
         panic!("{answer:?}");
     };

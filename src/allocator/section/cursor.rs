@@ -1,5 +1,4 @@
-//! Where a key stands, which numbers a term owns of its section, and the slot that holds both. Every number goes
-//! through [`Cursor::take`]. Pure.
+//! Where a key stands, which numbers a term owns of its section, and the slot that holds both. Pure.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -9,7 +8,7 @@ use crate::{
     sequence::{NamespaceConfig, NamespaceId, Progression, Range, SectionId},
 };
 
-// Where one key stands. Every number goes through `Cursor::take`.
+// Where one key stands.
 //
 // A cursor hands out numbers by itself up to its fast limit; beyond it, the section decides. It also knows whether its
 // key was asked for lately.
@@ -220,7 +219,7 @@ impl Holding {
         }
     }
 
-    /// What a term has of a section that it let go after number `last`.
+    /// What a term has of a section that it evicted after number `last`.
     pub fn gone(last: u64) -> Self {
         Holding { ceiling: last, last, granted_at: GrantTime::UNKNOWN }
     }

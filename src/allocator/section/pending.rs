@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::refill::BumpSize;
 use crate::{
     allocator::{
-        answer::{Floor, FloorOf, NotRaised, Raised},
+        answer::{Floor, FloorOf, Raised},
         held::{Delivery, Shortage, Taken},
     },
     metrics::Metrics,
@@ -32,7 +32,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub enum RaiseAnswer {
     /// It is raised, or refused.
-    Done(Result<Raised, NotRaised>),
+    Done(Result<Raised, Shortage>),
     /// It is raised later. The sender is dropped if the term is lost.
     Later(RaisedLater),
 }
@@ -43,7 +43,7 @@ pub enum AboveAnswer {
     /// The floor is raised later. Then the call is to be made again.
     Later(RaisedLater),
     /// The floor is refused.
-    Refused(NotRaised),
+    Refused(Shortage),
     /// The floor is raised, and no number was wanted.
     None {
         /// The last number of the key that is handed out, or passed over.
@@ -59,7 +59,7 @@ pub enum AboveAnswer {
 }
 
 /// A floor that is raised later.
-pub type RaisedLater = oneshot::Receiver<Result<Raised, NotRaised>>;
+pub type RaisedLater = oneshot::Receiver<Result<Raised, Shortage>>;
 
 /// A call that waits for a bump.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ pub enum Want {
         /// How far.
         floor: Floor,
         /// Who waits until it is done.
-        reply: oneshot::Sender<Result<Raised, NotRaised>>,
+        reply: oneshot::Sender<Result<Raised, Shortage>>,
     },
 }
 
@@ -109,7 +109,7 @@ impl Waiter {
                 Served::Numbers { count, taken: Err(Shortage::LowDisk(low)), reply }
             }
             Want::Floor { reply, .. } => {
-                Served::Floor { raised: Err(NotRaised::LowDisk(low)), reply }
+                Served::Floor { raised: Err(Shortage::LowDisk(low)), reply }
             }
         }
     }
@@ -133,9 +133,9 @@ pub enum Served {
     /// A floor.
     Floor {
         /// What came of it.
-        raised: Result<Raised, NotRaised>,
+        raised: Result<Raised, Shortage>,
         /// Who waits for it.
-        reply: oneshot::Sender<Result<Raised, NotRaised>>,
+        reply: oneshot::Sender<Result<Raised, Shortage>>,
     },
 }
 

@@ -12,10 +12,7 @@ use super::{
     refill::BumpSize,
 };
 use crate::{
-    allocator::{
-        answer::{Floor, FloorOf},
-        held::Shortage,
-    },
+    allocator::answer::{Floor, FloorOf},
     sequence::{Key, Namespace, NamespaceConfig, OwnedKey},
     storage::LowDisk,
 };
@@ -60,15 +57,10 @@ impl QueuedSection {
         };
         match take {
             Take::Range { range, refill } => {
-                // Those of ids come with a floor, which reaches further.
-                let refill = refill.filter(|_| config.format.is_none());
                 let bump = refill.is_some_and(|size| self.pending.refill(size));
                 (Answer::Taken(Ok(range)), bump)
             }
-            Take::Exhausted { left } => (Answer::Taken(Err(Shortage::Exhausted { left })), false),
-            Take::OverQuota { keys_max } => {
-                (Answer::Taken(Err(Shortage::OverQuota { keys_max })), false)
-            }
+            Take::Refused(shortage) => (Answer::Taken(Err(shortage)), false),
             Take::TooFew => {
                 let (reply, later) = oneshot::channel();
                 let bump = self.wait(cursor, (hash, key), Want::Numbers { count, reply });
@@ -127,7 +119,7 @@ impl QueuedSection {
 
     /// By how much the section is to be bumped now: enough for a refill that was asked for, and for all
     /// calls that wait. `None` if nobody wants the bump any more.
-    pub fn propose_bump(
+    pub fn next_bump(
         &mut self, cursors: &mut impl Cursors, namespace: &Namespace,
     ) -> Option<BumpSize> {
         let config = &namespace.config;
@@ -149,9 +141,9 @@ impl QueuedSection {
                     let unused = counts.max(self.section.step_within_bounds(config));
                     BumpSize::fill(unused, left)
                 }
-                // Whose floor is raised passes over all that it brings, but for what reaches beyond, and for the one number
-                // that a bump brings at least. A key's neighbours in its section do not move. Calls that wait behind it
-                // ask for a further bump.
+                // A raised floor uses up the bump's numbers up to `at_least`. What lies between that and `reach` stays
+                // unused, and one number at least. A key's neighbours in its section do not move. Calls that wait behind
+                // it ask for a further bump.
                 Want::Floor { of, floor, .. } => {
                     let all_pass = is_one_key || of == FloorOf::Section;
                     let beyond = (floor.reach - floor.at_least).max(1);
@@ -189,7 +181,6 @@ impl QueuedSection {
                 }
                 None => continue,
             };
-            let refill = refill.filter(|_| config.format.is_none());
             bump |= refill.is_some_and(|size| self.pending.refill(size));
             served.push(done);
         }
@@ -247,8 +238,7 @@ fn serve_one(
             let take = |cursor: &mut Cursor| section.take(cursor, config, count);
             let (taken, refill) = match cursors.with(hash, key, take)? {
                 Take::Range { range, refill } => (Ok(range), refill),
-                Take::Exhausted { left } => (Err(Shortage::Exhausted { left }), None),
-                Take::OverQuota { keys_max } => (Err(Shortage::OverQuota { keys_max }), None),
+                Take::Refused(shortage) => (Err(shortage), None),
                 Take::TooFew => return Some(Err(Want::Numbers { count, reply })),
             };
             let served = Served::Numbers { count, taken, reply };
@@ -272,7 +262,7 @@ fn serve_one(
 
 // Counts the calls that wait for sections of which the term has nothing yet.
 //
-// A section that a call waits for is not let go before that call is served, also if its caller has gone.
+// A section that a call waits for is not evicted before that call is served, also if its caller has gone.
 
 /// How many of them wait, in a part of the memory.
 #[derive(Debug, Default)]

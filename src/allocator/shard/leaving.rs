@@ -1,4 +1,4 @@
-//! What leaves a shard: sections that are let go, and keys that are sent to another node.
+//! What leaves a shard: sections that are evicted, and keys that are sent to another node.
 
 use std::collections::HashSet;
 
@@ -11,15 +11,15 @@ use crate::{
     sequence::{Key, Namespace, NamespaceId, Progression, SectionId},
 };
 
-// Sections that were let go and are *leaving*: the log does not say yet what was used of them.
+// Sections that were evicted and are *leaving*: the log does not say yet what was used of them.
 //
 // Invariant: no number of a section that is leaving is taken, and its record is not read. Otherwise its lift's chunk
 // could be taken a second time.
 
 impl Shard {
-    /// Moves the hand over `slots_max` slots at most, and lets `released_max` sections go at most. Nothing goes while
+    /// Moves the hand over `slots_max` slots at most, and evicts `released_max` sections at most. Nothing goes while
     /// changes are tracked. True if the hand came to the end of the shard.
-    pub fn let_go(
+    pub fn evict(
         &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
         progression_of: impl Fn(NamespaceId) -> Option<Progression>, swept: &mut Swept,
     ) -> bool {
@@ -32,7 +32,7 @@ impl Shard {
         if self.hand == HandIsAt::Ids {
             let ids = &mut self.ids;
             let note_gone = |number: u32, _: &u64| gone.push(SectionPlace::Id(number));
-            if ids.let_go(hasher, limits, &progression_of, note_gone, swept) {
+            if ids.evict(hasher, limits, &progression_of, note_gone, swept) {
                 self.hand = HandIsAt::Names;
             }
         }
@@ -42,19 +42,19 @@ impl Shard {
                 *name_bytes -= name.len();
                 gone.push(SectionPlace::Name(number));
             };
-            if (self.names).let_go(hasher, limits, &progression_of, note_gone, swept) {
+            if (self.names).evict(hasher, limits, &progression_of, note_gone, swept) {
                 self.hand = HandIsAt::Shared;
             }
         }
         let mut at_end = false;
         if self.hand == HandIsAt::Shared {
             let note_gone = |number: u32| gone.push(SectionPlace::Shared(number));
-            at_end = (self.shared).let_go(hasher, limits, &progression_of, note_gone, swept);
+            at_end = (self.shared).evict(hasher, limits, &progression_of, note_gone, swept);
             if at_end {
                 self.hand = HandIsAt::Ids;
             }
         }
-        self.let_goes += (swept.keys - keys + gone.len()) as u64;
+        self.evictions += (swept.keys - keys + gone.len()) as u64;
         self.forget_unsettled(&gone);
         for released in &swept.released[from..] {
             let leaving = Leaving { used: released.used, wanted: None };
@@ -73,10 +73,10 @@ impl Shard {
         self.unsettled_sent = 0;
     }
 
-    /// Counts how often a section was let go, and how often its release was applied. What was read of a section without
+    /// Counts how often a section was evicted, and how often its release was applied. What was read of a section without
     /// the shard's lock may be old if this has changed since.
-    pub fn let_goes(&self) -> u64 {
-        self.let_goes
+    pub fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     /// True if the log does not say yet what was used of the section.
@@ -93,7 +93,7 @@ impl Shard {
 
     /// The log says what was used of the section. Returns where it is now, if a call waits for it.
     pub fn end_leaving(&mut self, id: &SectionId) -> Option<SectionPlace> {
-        self.let_goes += 1;
+        self.evictions += 1;
         let wanted = self.leaving.remove(id)?.wanted;
         if self.leaving.is_empty() {
             self.leaving = super::HashMap::new();

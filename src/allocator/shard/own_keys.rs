@@ -45,7 +45,7 @@ pub struct OwnKeys<K> {
     /// The expanded sections, by the numbers of their slots.
     expanded: HashMap<u32, QueuedSection>,
     first_waiters: FirstWaiters,
-    /// The slot that [`OwnKeys::let_go`] looks at next.
+    /// The slot that [`OwnKeys::evict`] looks at next.
     hand: u32,
 }
 
@@ -119,10 +119,10 @@ impl<K: StoredKey> OwnKeys<K> {
         self.table.get(number).map(section_id)
     }
 
-    /// As [`QueuedSection::propose_bump`], for the section in slot number `number`.
-    pub fn propose_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
+    /// As [`QueuedSection::next_bump`], for the section in slot number `number`.
+    pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
         self.with_slot(number, &namespace.config, |queued, cursor| {
-            queued.propose_bump(cursor, namespace)
+            queued.next_bump(cursor, namespace)
         })?
     }
 
@@ -286,30 +286,30 @@ fn section_id<K: StoredKey>(slot: &OwnSlot<K>) -> SectionId {
     }
 }
 
-// Lets keys go that nobody asked for lately: the *clock* algorithm (Corbato, A Paging Experiment with the Multics
-// System, 1968). A hand goes around the slots. It takes the mark off a key that is in use, and lets a key without a
-// mark go.
+// Evicts keys that nobody asked for lately: the *clock* algorithm (Corbato, A Paging Experiment with the Multics
+// System, 1968). A hand goes around the slots. It clears the reference bit of a key that is in use, and evicts a key whose
+// bit is clear.
 //
-// Invariant: the section of a key that is let go is quiet, so that nobody waits for it, and no bump of it is under way.
+// Invariant: the section of a key that is evicted is quiet, so that nobody waits for it, and no bump of it is under way.
 
 /// What the hand has done.
 #[derive(Debug, Default)]
 pub struct Swept {
-    /// The sections that were let go, and the last number used of each.
+    /// The sections that were evicted, and the last number used of each.
     pub released: Vec<Trim>,
-    /// How many keys were let go. One that got no chunk in this term has nothing to release; those of a shared section are
+    /// How many keys were evicted. One that got no chunk in this term has nothing to release; those of a shared section are
     /// released with it.
     pub keys: usize,
-    /// How many sections that keys share were let go.
+    /// How many sections that keys share were evicted.
     pub shared_sections: usize,
     /// How many slots the hand has passed.
     pub slots: usize,
 }
 
 impl<K: StoredKey> OwnKeys<K> {
-    /// Moves the hand over `slots_max` slots at most, until `released_max` sections are let go, or to the end of the
-    /// slots. True at the end: the next call begins at the first slot. Tells `note_gone` the keys that are let go.
-    pub fn let_go(
+    /// Moves the hand over `slots_max` slots at most, until `released_max` sections are evicted, or to the end of the
+    /// slots. True at the end: the next call begins at the first slot. Tells `note_gone` the keys that are evicted.
+    pub fn evict(
         &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,
         mut note_gone: impl FnMut(u32, &K::Target), swept: &mut Swept,

@@ -1,15 +1,15 @@
 //! The keys of a shard that share sections with their neighbours, and those sections.
 //!
 //! A key is in a slot of its own, or, if many of its neighbours are there, in a page with them (`pages.rs`, and
-//! `let_go.rs`, which makes pages).
+//! `evict.rs`, which makes pages).
 //!
-//! Sections that nobody asks for are let go with all their keys (`let_go.rs`).
+//! Sections that nobody asks for are evicted with all their keys (`evict.rs`).
 //!
 //! Invariant: each slot, and each page, has the number of its key's section, also while the term has nothing of the
 //! section.
 
 mod changes;
-mod let_go;
+mod evict;
 mod pages;
 
 use std::time::Duration;
@@ -142,11 +142,11 @@ impl SharedKeys {
         self.sections.get(number).map(|section| section.id.clone())
     }
 
-    /// As [`QueuedSection::propose_bump`], for section number `number`.
-    pub fn propose_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
+    /// As [`QueuedSection::next_bump`], for section number `number`.
+    pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
         let queued = &mut self.sections.get_mut(number)?.queued;
         let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
-        (self.first_waiters).watch(queued, |queued| queued.propose_bump(&mut cursors, namespace))
+        (self.first_waiters).watch(queued, |queued| queued.next_bump(&mut cursors, namespace))
     }
 
     /// As [`Section::grant`], for section number `number`.

@@ -99,7 +99,7 @@ impl World {
 
     fn propose(&mut self, key: Key<'_>) -> String {
         let place = self.place(key);
-        match self.shard.propose_bump(place, &self.namespace) {
+        match self.shard.next_bump(place, &self.namespace) {
             Some(size) => format!("bump {}, at most {} unused", size.numbers, size.unused_max),
             None => "nobody wants it".into(),
         }
@@ -218,6 +218,7 @@ fn show_taken(taken: Taken) -> String {
         Err(Shortage::LowDisk(low)) => low.to_string(),
         Err(Shortage::MemoryFull { max_mb }) => format!("no room in {max_mb} MB"),
         Err(Shortage::TooLarge { count_max }) => format!("at most {count_max}"),
+        Err(Shortage::AboveMax) => "above max".to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ use super::{NextError, Term};
 use crate::{
     allocator::{
         answer::{Floor, RaiseOf, Raised},
-        held::Held,
+        held::{Held, Shortage},
         memory::KEYS_AT_ONCE,
         section::pending::{AboveAnswer, Answer, RaiseAnswer, RaisedLater},
     },
@@ -28,9 +28,8 @@ impl Term {
     /// out later is greater.
     ///
     /// # Errors
-    /// [`NextError::AboveMax`] if `at_least` is above the namespace's `max`, [`NextError::OverQuota`] if the key is new and
-    /// beyond the quota; otherwise as [`Term::next`]. The floor may
-    /// be raised all the same.
+    /// [`Shortage::AboveMax`] if `at_least` is above the namespace's `max`, [`Shortage::OverQuota`] if the key is new and
+    /// beyond the quota; otherwise as [`Term::next`]. The floor may be raised all the same.
     pub async fn raise(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
     ) -> Result<Raised, NextError> {
@@ -66,11 +65,14 @@ impl Term {
         for (place, floor) in floors.iter_mut().enumerate() {
             let (of, at_least) = ask(place);
             match self.begin_to_raise(namespace, of, at_least) {
-                Ok(Err(NextError::MemoryFull { max_mb })) => {
-                    full = Some(NextError::MemoryFull { max_mb });
+                Ok(Err(error @ Shortage::MemoryFull { .. })) => {
+                    full = Some(NextError::from(error));
                     break;
                 }
-                Ok(raised) => *floor = within_numbers(raised?, namespace).floor,
+                Ok(raised) => {
+                    let raised = raised.map_err(NextError::from)?;
+                    *floor = within_numbers(raised, namespace).floor;
+                }
                 Err(later) => waiting.push((place, later)),
             }
             work += match of {
@@ -110,13 +112,13 @@ impl Term {
     /// Raises a floor if this term has the numbers, or waits for them behind the calls that came before.
     fn begin_to_raise(
         &self, namespace: &Namespace, of: RaiseOf<'_>, at_least: u64,
-    ) -> Result<Result<Raised, NextError>, RaisedLater> {
+    ) -> Result<Result<Raised, Shortage>, RaisedLater> {
         let (answer, need) = self.memory.raise(namespace, of, at_least);
         if let Some(need) = need {
             self.ask_for(need);
         }
         match answer {
-            RaiseAnswer::Done(raised) => Ok(raised.map_err(NextError::from)),
+            RaiseAnswer::Done(raised) => Ok(raised),
             RaiseAnswer::Later(_) if is_planted(Bug::RaiseBeforeCommit) => {
                 Ok(Ok(Raised { floor: at_least, is_higher: true, passed: 0 }))
             }
@@ -156,15 +158,15 @@ pub enum Above {
 }
 
 impl Term {
-    /// Raises a key above `floor` (at least 1; it may reach further), and takes as many of its next numbers as `count_of` says, given the last
-    /// number before them. No other call takes numbers of the key in between. `count_of` may be asked several times; only
-    /// the numbers of the last time are taken.
+    /// Raises a key above `floor` (at least 1; it may reach further), and takes as many of its next numbers as `count_of`
+    /// says, given the last number before them. No other call takes numbers of the key in between. `count_of` may be asked
+    /// several times; only the numbers of the last time are taken.
     ///
     /// The numbers that are handed out lie further up than `count_of` was told if they come from a chunk that is not adjacent
     /// to the one before, or the namespace begins further up.
     ///
     /// # Errors
-    /// As [`Term::next`], and [`NextError::AboveMax`] if `floor` is above the namespace's `max`. The floor may be raised all
+    /// As [`Term::next`], and [`Shortage::AboveMax`] if `floor` is above the namespace's `max`. The floor may be raised all
     /// the same.
     pub async fn next_above(
         &self, namespace: &Namespace, key: Key<'_>, floor: Floor, count_of: impl Fn(u64) -> u64,

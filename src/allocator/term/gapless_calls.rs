@@ -27,7 +27,7 @@ impl Term {
     ///
     /// # Errors
     /// [`NextError::NotLeading`] if nothing was taken, [`NextError::Unknown`] or [`NextError::DeadlineExceeded`] if that
-    /// is not known, [`NextError::Exhausted`] if too few numbers are left, [`NextError::OverQuota`] for a key beyond the
+    /// is not known, [`Shortage::Exhausted`] if too few numbers are left, [`Shortage::OverQuota`] for a key beyond the
     /// quota, [`NextError::Reused`], [`NextError::IdsFull`] and [`NextError::IdExpired`] for the request id.
     pub async fn next_gapless(
         &self, namespace: &Namespace, key: Key<'_>, count: u64, id: Option<&MessageId>,

@@ -18,7 +18,8 @@ use crate::{
 
 // Numbers of many keys, in slices, with one check of the fence.
 //
-// Invariant: what such a call was given is answered, or counted as skipped; a handover skips none of it.
+// Invariant: what such a call was given is answered, or counted as skipped. A handover skips of it only what a key that
+// comes twice got out of order.
 
 impl Term {
     /// Hands out the next numbers of many keys with one check of the fence. `ask` says for each place
@@ -54,7 +55,7 @@ impl Term {
         //   returned: either order is right. That holds for messages of the same stream as well.
         // - A key that comes again in a later slice gets greater numbers: the place before took its own, and what it took
         //   them from only goes on; or it waits, and the later one stands behind it.
-        // - The key is let go. The log says what was used of it before it is taken again. If its namespace was deleted
+        // - The key is evicted. The log says what was used of it before it is taken again. If its namespace was deleted
         //   meanwhile, the log says nothing, and nothing is taken again (`take_unknown`).
         // - The gate closes. The next leader has the numbers of the keys that are left. The handover waits for this call, which
         //   waits `STAY_MAX` at most for numbers that are not there (`in_time`).

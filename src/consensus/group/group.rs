@@ -220,6 +220,20 @@ impl Group {
         outcome
     }
 
+    /// As [`Group::propose`], for a command that comes to one outcome.
+    ///
+    /// # Errors
+    /// A text that says why it did not come to `expected`.
+    pub async fn propose_for(
+        &self, term: u64, command: Command, expected: &Outcome,
+    ) -> Result<(), String> {
+        match self.propose(term, command).await {
+            Ok(outcome) if outcome == *expected => Ok(()),
+            Ok(outcome) => Err(format!("the answer was {outcome:?}, not {expected:?}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     async fn try_propose(&self, term: u64, command: Command) -> Result<Outcome, ProposeError> {
         let (responder, answer) =
             ProgressResponder::<Types, ClientWriteResult<Types>>::complete_only();
@@ -302,7 +316,7 @@ pub enum ProposeError {
     /// Raft has stopped on this node.
     #[error("Raft has stopped on this node: {0}")]
     Stopped(String),
-    /// The membership cannot change in this way now.
+    /// The proposal is refused: the membership cannot change in this way now, or the outcome is none of its kind.
     #[error("{0}")]
     Refused(String),
 }

@@ -105,8 +105,8 @@ fn not_started(error: impl std::fmt::Display) -> StoreError {
 
 impl Group {
     /// Gives the leadership up when the log's disk hangs, until Raft stops. Heartbeats do not touch the disk: without this,
-    /// followers would follow a leader that can log nothing. The term of a sole voter is never ended, because no other node could
-    /// take over.
+    /// followers would follow a leader that can log nothing. The term of a sole voter is never ended, because no other node
+    /// could take over.
     ///
     /// A write that takes longer than twice the election timeout counts as a hang:
     /// in that time another node would have been elected if this one had died.

@@ -48,17 +48,17 @@ pub(super) enum MemoryFate {
 }
 
 impl Handovers {
-    /// Sends the memory of `term` to `heir`, closes the term, and bequeaths the memory.
-    pub(super) async fn bequeath(&self, term: &Arc<Term>, heir: NodeId) -> MemoryFate {
+    /// Sends the memory of `term` to `successor`, closes the term, and bequeaths the memory.
+    pub(super) async fn bequeath(&self, term: &Arc<Term>, successor: NodeId) -> MemoryFate {
         let not_sent = |why: &SendFailed| {
             let term = term.term();
-            tracing::warn!(term, heir, %why, "the successor does not get this term's memory");
+            tracing::warn!(term, successor, %why, "the successor does not get this term's memory");
         };
         for phase in [Phase::send, Phase::close, Phase::last_changes, Phase::bequest] {
             self.led.metrics.handover_seconds.set(phase, 0.0);
         }
         let began = Instant::now();
-        let stream = match self.send_memory(term, heir).await {
+        let stream = match self.send_memory(term, successor).await {
             Ok(stream) => stream,
             Err(why) => {
                 not_sent(&why);
@@ -82,39 +82,43 @@ impl Handovers {
         self.show_phase(Phase::last_changes, closed);
         tracing::info!(
             term = term.term(),
-            heir,
+            successor,
             changes = sent,
             sending_ms = (closing - began).as_millis(),
             closed_ms = closing.elapsed().as_millis(),
             "the successor has the memory"
         );
-        self.log_bequest(term, heir, digest).await
+        self.log_bequest(term, successor, digest).await
     }
 
-    /// Opens the stream, and sends the memory while the term serves. Then checks that the heir can still take over, and
+    /// Opens the stream, and sends the memory while the term serves. Then checks that the successor can still take over, and
     /// has the log.
-    async fn send_memory(&self, term: &Term, heir: NodeId) -> Result<MemoryStream, SendFailed> {
+    async fn send_memory(
+        &self, term: &Term, successor: NodeId,
+    ) -> Result<MemoryStream, SendFailed> {
         let stall_max = self.election_timeouts(STALL_TIMEOUTS);
-        let mut stream = MemoryStream::open(&self.group, term, heir, stall_max);
+        let mut stream = MemoryStream::open(&self.group, term, successor, stall_max);
         let limit = Duration::from_millis(self.config.handover_timeout_ms);
         stream.send_while_serving(limit).await?;
-        let unfit = self.group.successor(term.term(), Some(heir)).err();
+        let unfit = self.group.successor(term.term(), Some(successor)).err();
         if let Some(unfit) = unfit {
             return Err(refusal!(NotHeardYet, "{unfit}").into());
         }
         // Raft transfers to a node that has the whole log, or to none. The election that follows may be another's, who
         // did not get the memory.
-        match self.group.has_whole_log(heir, self.election_timeouts(1)).await {
+        match self.group.has_whole_log(successor, self.election_timeouts(1)).await {
             true => Ok(stream),
-            false => Err(refusal!(NotHeardYet, "the log of node {heir} is behind").into()),
+            false => Err(refusal!(NotHeardYet, "the log of node {successor} is behind").into()),
         }
     }
 
-    /// Logs the term's last entry, which leaves the memory to `heir`.
-    async fn log_bequest(&self, term: &Term, heir: NodeId, digest: MemoryDigest) -> MemoryFate {
+    /// Logs the term's last entry, which leaves the memory to `successor`.
+    async fn log_bequest(
+        &self, term: &Term, successor: NodeId, digest: MemoryDigest,
+    ) -> MemoryFate {
         let began = Instant::now();
-        let bequest = Command::Bequeath(Bequest::Memory { heir, digest });
-        let logging = self.log_last(term, bequest, &Outcome::Bequeathed);
+        let bequest = Command::Bequeath(Bequest::Memory { successor, digest });
+        let logging = self.group.propose_for(term.term(), bequest, &Outcome::Bequeathed);
         let limit = self.election_timeouts(BEQUEST_TIMEOUTS);
         let logged = timeout(limit, logging).await;
         if let Err(why) = logged.unwrap_or_else(|_| Err(format!("it takes longer than {limit:?}")))
@@ -209,14 +213,14 @@ impl SendFailed {
 }
 
 impl MemoryStream {
-    /// Opens a stream for the memory of `term` to `heir`, which is given up if it takes no part for `stall_max`.
-    pub fn open(group: &Arc<Group>, term: &Term, heir: NodeId, stall_max: Duration) -> Self {
+    /// Opens a stream for the memory of `term` to `successor`, which is given up if it takes no part for `stall_max`.
+    pub fn open(group: &Arc<Group>, term: &Term, successor: NodeId, stall_max: Duration) -> Self {
         let memory = term.read_memory();
         let (parts, queue) = mpsc::channel(QUEUE);
         let (group, header, number) = (group.clone(), memory.header(), term.term());
         let sending = async move {
             let parts = ReceiverStream::new(queue);
-            group.send_memory(number, heir, header, parts).await
+            group.send_memory(number, successor, header, parts).await
         };
         MemoryStream {
             memory,

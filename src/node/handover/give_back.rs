@@ -95,7 +95,7 @@ impl Handovers {
             }
             let trim = Command::Trim { trims: entry.to_vec(), now_ms: self.led.clock.wall_ms() };
             let all = Outcome::Trimmed(entry.len() as u64);
-            if let Err(why) = self.log_last(term, trim, &all).await {
+            if let Err(why) = self.group.propose_for(term.term(), trim, &all).await {
                 tracing::warn!(why, "some ceilings could not be given back");
                 return false;
             }
@@ -108,22 +108,11 @@ impl Handovers {
             return false;
         }
         let give_back = Command::Bequeath(Bequest::Lift);
-        let given_back = self.log_last(term, give_back, &Outcome::Bequeathed).await;
+        let given_back = self.group.propose_for(term.term(), give_back, &Outcome::Bequeathed).await;
         if let Err(why) = &given_back {
             tracing::warn!(why, "the lift could not be given back; sections may skip a step");
         }
         given_back.is_ok()
-    }
-
-    /// Logs one of the last entries of a closed term. Tells why, if it did not come to `expected`.
-    pub(super) async fn log_last(
-        &self, term: &Term, command: Command, expected: &Outcome,
-    ) -> Result<(), String> {
-        match self.group.propose(term.term(), command).await {
-            Ok(outcome) if outcome == *expected => Ok(()),
-            Ok(outcome) => Err(format!("the answer was {outcome:?}, not {expected:?}")),
-            Err(error) => Err(error.to_string()),
-        }
     }
 }
 

@@ -109,8 +109,8 @@ impl LedTerms {
             false => held.unzip(),
             true => (None, self.bequeathed()),
         };
-        if let Some((heir, digest)) = claim {
-            let inherit = Command::Inherit { heir, digest };
+        if let Some((successor, digest)) = claim {
+            let inherit = Command::Inherit { successor, digest };
             match self.propose_first(lease, inherit).await? {
                 Ok(lift) => return Some((lift, memory)),
                 Err(refused) => tracing::info!(
@@ -129,7 +129,7 @@ impl LedTerms {
     /// What the last leader left, and to whom. Only a planted bug asks for it.
     fn bequeathed(&self) -> Option<(NodeId, MemoryDigest)> {
         match self.group.view().ledger().ok()?.bequest? {
-            Bequest::Memory { heir, digest } => Some((heir, digest)),
+            Bequest::Memory { successor, digest } => Some((successor, digest)),
             Bequest::Lift => None,
         }
     }

@@ -19,7 +19,7 @@ use super::{
     request::IDS_MAX,
 };
 use crate::{
-    allocator::{Above, Floor, NextError, Term},
+    allocator::{Above, Floor, NextError, Shortage, Term},
     node::{
         numbers::{
             keys::key_of,
@@ -39,7 +39,8 @@ use crate::{
     sequence::{Key, Namespace, NamespaceId, Range, WorkerAnswer},
 };
 
-/// How far a key may be ahead, beyond a unit of time, in milliseconds. If it is further ahead, its namespace goes on from there.
+/// How far a key may be ahead, beyond a unit of time, in milliseconds. If it is further ahead, its namespace goes on from
+/// there.
 pub const AHEAD_MAX_MS: u64 = 100;
 /// For how long the leader itself waits in a call for later units of time, in milliseconds. Where they are short, the way to it
 /// would take longer than they.
@@ -115,7 +116,7 @@ impl LeaderIds {
                 Ok(Above::Numbers(range)) => return Ok(Taken::Numbers(range)),
                 Ok(Above::None { last }) => last,
                 // A recovery moves keys beyond the end of a format that ends soon.
-                Err(NextError::Exhausted { .. } | NextError::AboveMax) => {
+                Err(NextError::Short(Shortage::Exhausted { .. } | Shortage::AboveMax)) => {
                     return Ok(Taken::Never(after_the_end(of.format)));
                 }
                 Err(error) => return Err(failed(error, of.namespace, of.term, left)),
@@ -164,7 +165,9 @@ impl LeaderIds {
                 add(&mut numbers, range);
                 Ok(numbers)
             }
-            Err(NextError::Exhausted { left }) => Err(too_few_orders(of, left).into()),
+            Err(NextError::Short(Shortage::Exhausted { left })) => {
+                Err(too_few_orders(of, left).into())
+            }
             Err(error) => Err(failed(error, of.namespace, of.term, count)),
         }
     }

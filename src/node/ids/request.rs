@@ -39,7 +39,7 @@ pub(super) fn parameters_of(request: &NextIdsRequest) -> Vec<(&str, u64)> {
 ///
 /// # Errors
 /// INVALID_ARGUMENT for the key, the namespace's name, the count, the number of parameters or a parameter's name.
-pub(in crate::node) fn check(request: &NextIdsRequest) -> Result<(), Refusal> {
+pub fn check(request: &NextIdsRequest) -> Result<(), Refusal> {
     if request.key.is_some() {
         key_of(&request.key)?;
     }

@@ -30,7 +30,8 @@ impl ByAskedNode for v1::FoundRequest {
     type Service = Arc<Founding>;
 
     /// Founds a cluster of the nodes in `peers`, this one among them, and waits until it hands out numbers. It is founded
-    /// even if the caller does not wait for it. If this node belongs to a cluster already, nothing changes, and the answer says so.
+    /// even if the caller does not wait for it. If this node belongs to a cluster already, nothing changes, and the answer
+    /// says so.
     async fn carry_out(
         self, founding: &Arc<Founding>, deadline: Instant,
     ) -> Result<v1::FoundResponse, Refusal> {
@@ -173,7 +174,7 @@ impl Founding {
                 Ok(Err(refusal)) => refusal,
                 Err(_) => refusal!(NotFounded, "a node of peers gave no second answer"),
             };
-            self.claim.lock().await.let_go(founder);
+            self.claim.lock().await.give_up(founder);
             let may_change = why.code() == Code::Unavailable && !self.group.is_formed();
             if !may_change || Instant::now() + RETRY >= latest {
                 return Err(why);

@@ -114,29 +114,29 @@ impl Advertised {
             name.clone().unwrap_or_else(|| address.to_string())
         };
         let client = advertised(&config.advertise, addresses.client);
-        let door = |at: SocketAddr| door_address(&client, addresses.client, at);
+        let interface = |at: SocketAddr| interface_address(&client, addresses.client, at);
         let peer = config.peer_advertise.clone().or(config.peers.get(&config.node_id).cloned());
         Advertised {
-            resp: addresses.resp.map(door).unwrap_or_default(),
-            http: addresses.http.map(door).unwrap_or_default(),
+            resp: addresses.resp.map(interface).unwrap_or_default(),
+            http: addresses.http.map(interface).unwrap_or_default(),
             peer: advertised(&peer, addresses.peer),
             client,
         }
     }
 }
 
-/// Where clients reach the interface that listens at `door`: at the host where they reach the one at `clients`, whose address is
-/// `client_address`, if both listen at the same address or the interface at all of them. Empty if the interface listens on loopback
-/// alone, and the other one does not.
-fn door_address(client_address: &str, clients: SocketAddr, door: SocketAddr) -> String {
-    if door.ip() == clients.ip() || door.ip().is_unspecified() {
+/// Where clients reach the interface that listens at `interface`: at the host where they reach the one at `clients`, whose
+/// address is `client_address`, if both listen at the same address or the interface at all of them. Empty if the interface
+/// listens on loopback alone, and the other one does not.
+fn interface_address(client_address: &str, clients: SocketAddr, interface: SocketAddr) -> String {
+    if interface.ip() == clients.ip() || interface.ip().is_unspecified() {
         let host = client_address.rsplit_once(':');
         let host = host.map_or(client_address, |(host, _)| host);
-        return format!("{host}:{}", door.port());
+        return format!("{host}:{}", interface.port());
     }
-    match door.ip().is_loopback() {
+    match interface.ip().is_loopback() {
         true => String::new(),
-        false => door.to_string(),
+        false => interface.to_string(),
     }
 }
 
@@ -165,7 +165,7 @@ fn name(build: &Build) -> String {
 // claimed.
 //
 // A founder claims all members, itself among them, asks each a second time, and founds the cluster then. Its claim of
-// itself does not run out: the founder lets it go when it gives up, and never once it has decided. So of two founders
+// itself does not run out: the founder takes it back when it gives up, and never once it has decided. So of two founders
 // of the same `peers` one at most decides, whatever ids they have: each needs the claim of every member. If members
 // were started again in between, or claims ran out, both may decide, but no member is then a member of both. All claim
 // in the order of ids, so no two wait for each other: whoever has the first member's claim goes on.
@@ -230,7 +230,7 @@ impl FoundingClaim {
     }
 
     /// The founder has given its attempt up.
-    pub fn let_go(&mut self, founder: Founder) {
+    pub fn give_up(&mut self, founder: Founder) {
         self.0.take_if(|(held, _)| *held == Claim::Founder(founder));
     }
 

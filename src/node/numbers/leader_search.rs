@@ -52,8 +52,8 @@ pub struct Assumed {
     /// The namespace that it takes the request's name for. If the leader's namespace of that name is another one, the leader
     /// does nothing. `None`: the leader is not to compare.
     pub namespace: Option<NamespaceId>,
-    /// Whether another leader is asked while one that is deposed still owes the answer; for numbers, also if the answer is lost.
-    /// What a lost answer comes to is up to the request.
+    /// Whether another leader may be asked while one that is deposed still owes the answer. A request for numbers may then
+    /// also be repeated after its answer was lost; what a lost answer of another request means is up to that.
     pub may_be_asked_again: bool,
 }
 
@@ -63,7 +63,7 @@ pub type Attempt<A> = Result<A, NoAnswer>;
 /// Why an attempt brought no answer.
 #[derive(Debug)]
 pub enum NoAnswer {
-    /// The leader refuses the request: another attempt would come to the same.
+    /// The request is refused, by the leader, or because it may not be sent again after a lost answer.
     Refused(Refusal),
     /// The node does not lead, or its answer is lost: ask the leader, whichever node that is by now.
     Unanswered,
@@ -125,8 +125,8 @@ pub trait ForLeader: Sync {
     /// What it is answered with.
     type Answer: Send;
 
-    /// What the node takes for granted, whose way to the leader is `here`, when it sends the request. With `trusts_itself` false
-    /// the leader has said that the node was mistaken.
+    /// What this node (`here`) assumes when it sends the request. `trusts_itself` is false once the leader has said that the
+    /// assumption was wrong.
     fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed;
 
     /// Answers it if this node leads.
@@ -156,8 +156,8 @@ impl Leader {
     ///
     /// # Errors
     /// [`Failure::NotLeader`] for a peer's request if another node leads, or the peer takes the namespace for another one. A
-    /// status if the leader refuses the request. UNAVAILABLE if no leader answers in time; UNKNOWN if one did that may have
-    /// carried the request out.
+    /// status if the leader refuses the request. UNAVAILABLE if no leader answers in time; UNKNOWN if one that was asked may
+    /// have carried the request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(in crate::node) async fn route_to_leader<R: ForLeader>(
         &self, request: &R, origin: Origin, mut may_be_done: bool, deadline: Instant,

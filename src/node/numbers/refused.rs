@@ -2,7 +2,7 @@
 
 use super::leader_search::NoAnswer;
 use crate::{
-    allocator::{NextError, NextMany as Taken, Term},
+    allocator::{NextError, NextMany as Taken, Shortage, Term},
     consensus::Group,
     node::Config,
     proto::{
@@ -44,7 +44,7 @@ pub(in crate::node) fn failed(
 ) -> NoAnswer {
     NoAnswer::Refused(match error {
         NextError::NotLeading => return NoAnswer::Unanswered,
-        NextError::Exhausted { left } => refusal!(
+        NextError::Short(Shortage::Exhausted { left }) => refusal!(
             NumbersExhausted,
             "count is {count}: only {left} numbers are left below {}",
             end_of(namespace)
@@ -79,12 +79,12 @@ pub(in crate::node) fn failed(
              {clock_ms}; otherwise an earlier copy may have taken its numbers: look before you ask again"
         )
         .at_request_clock(clock_ms),
-        NextError::OverQuota { .. } => over_quota(namespace),
-        NextError::TooLarge { count_max } => too_large(namespace, count, count_max),
-        NextError::MemoryFull { max_mb } => memory_full(max_mb),
-        NextError::LowDisk(low) => low_disk(low),
+        NextError::Short(Shortage::OverQuota { .. }) => over_quota(namespace),
+        NextError::Short(Shortage::TooLarge { count_max }) => too_large(namespace, count, count_max),
+        NextError::Short(Shortage::MemoryFull { max_mb }) => memory_full(max_mb),
+        NextError::Short(Shortage::LowDisk(low)) => low_disk(low),
         // It was checked before, so `max` was lowered meanwhile.
-        NextError::AboveMax => refusal!(
+        NextError::Short(Shortage::AboveMax) => refusal!(
             NumbersExhausted,
             "a floor is above max {} of namespace {:?}, which was lowered meanwhile; raise it with: ratchet namespace \
              update {} --max N",

@@ -1,5 +1,5 @@
-//! What a request of a sequence must tell of itself; and `Next`, `NextMany` and `Current`. `floors.rs` has the others. A request
-//! is a message of the public API, and so is its answer.
+//! What a request of a sequence must tell of itself; and `Next`, `NextMany` and `Current`. `floors.rs` has the others. A
+//! request is a message of the public API, and so is its answer.
 
 use bytes::Bytes;
 use prost::Message;
@@ -318,8 +318,8 @@ impl SequenceRequest for NextManyRequest {
     }
 }
 
-/// A request as it is forwarded to the leader, which is to compare the `namespace` with its own. `caller` names the address of a
-/// client.
+/// A request as it is forwarded to the leader, which is to compare the `namespace` with its own. `caller` names the address
+/// of a client.
 pub(super) fn forwarded<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, caller: Option<u64>,
 ) -> Forwarded {

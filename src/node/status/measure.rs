@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use super::recent_activity::Second;
 use crate::{
     allocator::{Footprint, HotKey},
-    metrics::{Door, PROCESS, Reading, whole},
+    metrics::{Interface, PROCESS, Reading, whole},
     node::services::Status,
     storage::{LowDisk, StoreError},
 };
@@ -178,8 +178,8 @@ impl Status {
     fn totals(&self) -> (u64, Reading) {
         let metrics = &self.metrics;
         let mut requests = Reading::default();
-        for door in Door::ALL {
-            requests.add(&metrics.request_seconds.of(*door).read());
+        for interface in Interface::ALL {
+            requests.add(&metrics.request_seconds.of(*interface).read());
         }
         (metrics.numbers.get(), requests)
     }

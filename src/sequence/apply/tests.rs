@@ -133,17 +133,17 @@ fn a_term_that_released_a_section_gets_its_next_chunk_right_above() {
 }
 
 #[test]
-fn what_a_term_left_is_written_by_the_heir_alone() {
+fn what_a_term_left_is_written_by_the_successor_alone() {
     let mut table = with_book();
     run(&mut table, 1, bumps(vec![bump(7, 10)]));
     let digest = MemoryDigest { parts: 1, checksum: 2 };
-    let bequest = Bequest::Memory { heir: 2, digest };
+    let bequest = Bequest::Memory { successor: 2, digest };
     let bequeath = Command::Bequeath(bequest);
     assert_eq!(run(&mut table, 1, bequeath), Outcome::Bequeathed);
     let left = Outcome::Refused(LedgerRefused::Left(1));
     assert_eq!(run(&mut table, 1, bumps(vec![bump(7, 10)])), left);
-    let inherit = |heir| Command::Inherit { heir, digest };
-    let refused = Outcome::Refused(LedgerRefused::NotHeir(3));
+    let inherit = |successor| Command::Inherit { successor, digest };
+    let refused = Outcome::Refused(LedgerRefused::NotSuccessor(3));
     assert_eq!(run(&mut table, 2, inherit(3)), refused);
     assert_eq!(run(&mut table, 2, inherit(2)), Outcome::Holds(1));
     let bumped = run(&mut table, 2, bumps(vec![bump(7, 10)]));

@@ -4,8 +4,8 @@ use super::*;
 
 const DIGEST: MemoryDigest = MemoryDigest { parts: 7, checksum: 0xC0FFEE };
 
-fn memory_for(heir: NodeId) -> Bequest {
-    Bequest::Memory { heir, digest: DIGEST }
+fn memory_for(successor: NodeId) -> Bequest {
+    Bequest::Memory { successor, digest: DIGEST }
 }
 
 #[test]
@@ -33,34 +33,34 @@ fn a_term_that_left_its_chunks_writes_nothing_any_more() {
 }
 
 #[test]
-fn the_heir_that_holds_the_memory_inherits_once_and_goes_on_under_the_same_lift() {
+fn the_successor_that_holds_the_memory_inherits_once_and_goes_on_under_the_same_lift() {
     let mut ledger = Ledger::default();
     ledger.lift(1).unwrap();
     ledger.bequeath(1, memory_for(2)).unwrap();
     let other = MemoryDigest { checksum: 1, ..DIGEST };
-    assert_eq!(ledger.inherit(2, 3, DIGEST), Err(LedgerRefused::NotHeir(3)));
-    assert_eq!(ledger.inherit(2, 2, other), Err(LedgerRefused::NotHeir(2)));
+    assert_eq!(ledger.inherit(2, 3, DIGEST), Err(LedgerRefused::NotSuccessor(3)));
+    assert_eq!(ledger.inherit(2, 2, other), Err(LedgerRefused::NotSuccessor(2)));
     // A term in which nothing was written comes between.
     assert_eq!(ledger.inherit(3, 2, DIGEST), Ok(1));
     assert_eq!(ledger.check_writer(3), Ok(()));
-    assert_eq!(ledger.inherit(4, 2, DIGEST), Err(LedgerRefused::NotHeir(2)));
+    assert_eq!(ledger.inherit(4, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
 }
 
 #[test]
-fn an_heir_that_comes_after_another_terms_lift_gets_nothing() {
+fn a_successor_that_comes_after_another_terms_lift_gets_nothing() {
     let mut ledger = Ledger::default();
     ledger.lift(1).unwrap();
     ledger.bequeath(1, memory_for(2)).unwrap();
     assert_eq!(ledger.lift(2), Ok(2));
-    assert_eq!(ledger.inherit(3, 2, DIGEST), Err(LedgerRefused::NotHeir(2)));
+    assert_eq!(ledger.inherit(3, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
 }
 
 #[test]
-fn a_lift_that_was_given_back_is_given_again_and_one_that_was_left_to_an_heir_is_not() {
+fn a_lift_that_was_given_back_is_given_again_and_one_that_was_left_to_a_successor_is_not() {
     let mut ledger = Ledger::default();
     ledger.lift(1).unwrap();
     ledger.bequeath(1, Bequest::Lift).unwrap();
-    assert_eq!(ledger.inherit(2, 2, DIGEST), Err(LedgerRefused::NotHeir(2)));
+    assert_eq!(ledger.inherit(2, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
     assert_eq!(ledger.lift(2), Ok(1));
     assert_eq!(ledger.bequest, None);
     ledger.bequeath(2, memory_for(3)).unwrap();

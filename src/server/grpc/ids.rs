@@ -22,7 +22,7 @@ use tower::service_fn;
 
 use super::Services;
 use crate::{
-    metrics::Door,
+    metrics::Interface,
     node::{IdList, MadeIds, NodeContext, OPERATIONS, Origin, Reservation, Served},
     proto::{
         Refusal,
@@ -83,7 +83,7 @@ pub fn next_many(
             let made = make(&context, message?, deadline).await;
             let made = made.map(|(answer, reserved)| (answer, Some(reserved)));
             Ok::<_, Status>(made.unwrap_or_else(|refusal| {
-                let errors = context.metrics.errors.of(Door::grpc);
+                let errors = context.metrics.errors.of(Interface::grpc);
                 errors.add(refusal.code(), 1);
                 let error = Some(refusal.into());
                 (NextIdsResponse { error, ..NextIdsResponse::default() }, None)
@@ -109,7 +109,7 @@ async fn make(
 ) -> Result<(NextIdsResponse, Reservation), Refusal> {
     let arrived = Instant::now();
     let made = context.ids.next(&message, deadline).await;
-    let spans = context.metrics.request_seconds.of(Door::grpc);
+    let spans = context.metrics.request_seconds.of(Interface::grpc);
     spans.observe(arrived.elapsed(), 1);
     let (made, reserved) = made?;
     Ok((answer(made, message.as_text), reserved))

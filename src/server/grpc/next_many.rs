@@ -30,7 +30,7 @@ use tonic::Status;
 use super::{count_response_errors, count_stream_error};
 use crate::{
     allocator::KEYS_AT_ONCE,
-    metrics::Door,
+    metrics::Interface,
     node::{Asked, Caller, Failure, NodeContext, Origin, Reservation},
     proto::{
         Refusal,
@@ -112,7 +112,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
     /// Records how long the requests took that were answered at once.
     fn observe_immediate(&mut self) {
         if let Some(arrived) = self.immediate_since.take() {
-            let spans = self.node.context.metrics.request_seconds.of(Door::grpc);
+            let spans = self.node.context.metrics.request_seconds.of(Interface::grpc);
             spans.observe(arrived.elapsed(), mem::take(&mut self.immediate));
         }
     }
@@ -186,7 +186,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             let node = self.node.clone();
             let task = tokio::spawn(Caller::go_on(async move {
                 let answered = reply.await;
-                let spans = node.context.metrics.request_seconds.of(Door::grpc);
+                let spans = node.context.metrics.request_seconds.of(Interface::grpc);
                 spans.observe(arrived.elapsed(), 1);
                 answered
             }));
@@ -209,8 +209,8 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let stream = &mut *self;
         stream.unsent = None;
-        // The last answer used the turn up. Nothing is polled now: `end_turn` has the stream polled again, and `Pending` has the
-        // answers so far sent.
+        // The last answer used the turn up. Nothing is polled now: `end_turn` has the stream polled again, and `Pending`
+        // has the answers so far sent.
         if stream.turn_keys >= KEYS_AT_ONCE {
             stream.end_turn(cx);
             return Poll::Pending;
@@ -261,7 +261,7 @@ fn answer(
         let answered = grpc::answer(context, &asked, Origin::Client, deadline).await;
         let (mut answer, reservation) = answered.unwrap_or_else(|failure| (failed(failure), None));
         answer.id = id;
-        count_response_errors(&context.metrics, Door::grpc, &answer);
+        count_response_errors(&context.metrics, Interface::grpc, &answer);
         Reply { answer, keys, reservation }
     }
 }

@@ -7,9 +7,9 @@ use futures::{
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Services, answer, next_many::ResponseStream};
+use super::{Services, answer, count_stream_error, next_many::ResponseStream};
 use crate::{
-    metrics::Door,
+    metrics::Interface,
     node::{Asked, Export, Exported, Origin, SequenceRequest},
     proto::{
         Refusal,
@@ -33,7 +33,7 @@ impl Services {
         let deadline = arrived + budget_of(&message, &self.context.config);
         let asked = Asked::new(message.into_inner());
         let answered = answer(&self.context, &asked, Origin::Client, deadline).await;
-        let spans = self.context.metrics.request_seconds.of(Door::grpc);
+        let spans = self.context.metrics.request_seconds.of(Interface::grpc);
         spans.observe(arrived.elapsed(), 1);
         let (answer, reserved) = answered?;
         Ok(response(answer, reserved))
@@ -94,7 +94,10 @@ impl Sequencer for Services {
         let deadline = Instant::now() + budget_of(&request, &self.context.config);
         let name = request.into_inner().namespace;
         let export = self.context.export(&name, deadline).await?;
-        Ok(Response::new(messages(export).map_err(Status::from).boxed()))
+        let metrics = self.context.metrics.clone();
+        let messages = messages(export).map_err(Status::from);
+        let messages = messages.inspect_err(move |status| count_stream_error(&metrics, status));
+        Ok(Response::new(messages.boxed()))
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;

@@ -19,11 +19,12 @@ use std::sync::Arc;
 
 use axum::{
     Router,
+    extract::Request,
     middleware::from_fn_with_state,
     routing::{MethodRouter, get},
 };
 
-use super::{endpoints::time, problem::other_method};
+use super::{endpoints::time, problem::takes_only};
 use crate::node::NodeContext;
 
 type Routes = Router<Arc<NodeContext>>;
@@ -33,7 +34,10 @@ pub fn routes(context: &Arc<NodeContext>) -> Routes {
     let config = &context.config;
     let timed = from_fn_with_state(context.clone(), time);
     // HEAD, which GET would answer, is refused.
-    let numbers = |route: MethodRouter<_>| route.route_layer(timed.clone()).head(other_method);
+    let numbers = |route: MethodRouter<_>| {
+        let no_head = async |request: Request| takes_only(&request, Some("GET, POST"));
+        route.route_layer(timed.clone()).head(no_head)
+    };
     let mut routes = Router::new();
     if !config.leaf_tags.is_empty() {
         let next = get(leaf::next).post(leaf::next);

@@ -7,7 +7,7 @@ use axum::{
     extract::{Request, State},
     http::{HeaderValue, StatusCode},
     middleware::Next,
-    response::{IntoResponse, Response},
+    response::Response,
     routing::{MethodFilter, on},
 };
 use futures::{FutureExt, future::BoxFuture};
@@ -16,11 +16,11 @@ use tokio::time::Instant;
 
 use super::{
     problem::Problem,
-    request::{self, Due, InPath, Node, Received, in_path, of_kind, take_request_id},
+    request::{self, Due, InPath, Node, Received, in_path, of_kind, take_request_id, uncacheable},
 };
 use crate::{
-    metrics::Door,
-    node::{Asked, NodeContext, Origin, ROUTE_UNWANTED, Reservation, SequenceRequest},
+    metrics::Interface,
+    node::{Asked, NodeContext, Origin, ROUTE_UNWANTED, Reservation, SequenceRequest, check_ids},
     proto::{
         Code, Operation, Refusal, refusal,
         v1::{self, NextIdsRequest, NextIdsResponse, NextManyRequest, NextManyResponse},
@@ -42,6 +42,10 @@ pub struct Endpoint {
     pub verb: &'static str,
     /// The path, with the names of fields in braces.
     pub path: &'static str,
+    /// The path up to its last field: the router cannot tell actions apart.
+    route: &'static str,
+    /// What follows that field: the action, as in `/v1/nodes/{id}:promote`.
+    action: &'static str,
     /// Whether the other fields stand in the body; if not, they follow the question mark.
     pub has_body: bool,
     /// Whether a header may name the request.
@@ -71,28 +75,23 @@ pub fn status(rpc: &str) -> StatusCode {
 }
 
 impl Endpoint {
-    /// The path up to its last field, and what follows that: the action, as in `/v1/nodes/{id}:promote`. The router cannot tell
-    /// actions apart.
-    fn route(&self) -> (&'static str, &'static str) {
-        let field_ends = self.path.find("}:");
-        self.path.split_at(field_ends.map_or(self.path.len(), |place| place + 1))
-    }
-
     /// Those that the router cannot tell from this one, itself among them.
     fn alike(&self) -> impl Iterator<Item = &'static Endpoint> {
-        let is_alike = |one: &&Endpoint| (one.route().0, one.verb) == (self.route().0, self.verb);
+        let is_alike = |one: &&Endpoint| (one.route, one.verb) == (self.route, self.verb);
         ENDPOINTS.iter().filter(is_alike)
     }
 }
 
 macro_rules! endpoints {
-    ($($verb:ident $path:literal $has_body:literal $answered_by:ident $service:ident $rpc:ident $request:ident {
-        in_path: $($in_path:ident)*; keys: $($key:ident)*; request_id: $($id:ident)?; route: $($route:ident)?
+    ($($verb:ident $path:literal $route:literal $action:literal $has_body:literal $answered_by:ident $service:ident $rpc:ident $request:ident {
+        in_path: $($in_path:ident)*; keys: $($key:ident)*; request_id: $($id:ident)?; route_version: $($version:ident)?
     } $answer:ident;)*) => {
         /// All of them.
         pub const ENDPOINTS: &[Endpoint] = &[$(Endpoint {
             verb: stringify!($verb),
             path: $path,
+            route: $route,
+            action: $action,
             has_body: $has_body,
             has_name: !stringify!($($id)?).is_empty(),
             service: stringify!($service),
@@ -116,8 +115,8 @@ macro_rules! endpoints {
                 let (mut message, _held): (v1::$request, _) = received.message($has_body, merge).await?;
                 $(take_request_id(&mut message.$id, id)?;)?
                 // A caller that knows no route wants none: it has no other way to the leader.
-                $(if message.$route == 0 {
-                    message.$route = ROUTE_UNWANTED;
+                $(if message.$version == 0 {
+                    message.$version = ROUTE_UNWANTED;
                 })?
                 $(message.$key =
                     of_kind(&context, &message.namespace, message.$key.take(), due).await?;)*
@@ -136,20 +135,22 @@ pub fn routes() -> Router<Arc<NodeContext>> {
         |one: &&Endpoint| one.alike().next().is_some_and(|first| first.request == one.request);
     ENDPOINTS.iter().filter(is_first).fold(Router::new(), |routes, first| {
         let alike: Arc<[&Endpoint]> = first.alike().collect();
-        let serve = move |State(context): Node, due: Due, path, request: Request| async move {
-            answer(&alike, context, due, path, request).await.into_response()
+        let serve = move |State(context): Node, due, path, request: Request| async move {
+            // Nobody may give the answer again: the next one is another.
+            uncacheable(answer(&alike, context, due, path, request).await)
         };
-        routes.route(first.route().0, on(first.filter, serve))
+        routes.route(first.route, on(first.filter, serve))
     })
 }
 
 /// Answers a request to one of those that are `alike`.
 async fn answer(
-    alike: &[&'static Endpoint], context: Arc<NodeContext>, due: Due,
+    alike: &[&'static Endpoint], context: Arc<NodeContext>, due: Result<Due, Problem>,
     path: InPath<Vec<(String, String)>>, request: Request,
 ) -> Result<Response, Problem> {
+    let due = due?;
     let mut path = in_path(path)?;
-    let endpoint = named_by(alike, &mut path)?;
+    let endpoint = named_by(alike, request.uri().path(), &mut path)?;
     let answering = (endpoint.serve)(Received::new(context.clone(), due, path, request));
     match endpoint.is_timed {
         true => timed(&context, answering).await,
@@ -157,42 +158,42 @@ async fn answer(
     }
 }
 
-/// Which one of those that are alike a path names. The name is taken off the path's last field.
+/// Which one of those that are alike a path names, as it was `sent`. The name is taken off the path's last field. A colon that
+/// is escaped belongs to the field.
 ///
 /// # Errors
 /// UNIMPLEMENTED if it names none.
 fn named_by(
-    alike: &[&'static Endpoint], path: &mut [(String, String)],
+    alike: &[&'static Endpoint], sent: &str, path: &mut [(String, String)],
 ) -> Result<&'static Endpoint, Problem> {
     let mut empty = String::new();
     let last = path.last_mut().map_or(&mut empty, |(_, value)| value);
-    let named = alike.iter().filter(|one| last.ends_with(one.route().1));
-    let named = named.max_by_key(|one| one.route().1.len());
+    let named = alike.iter().filter(|one| sent.ends_with(one.action));
+    let named = named.max_by_key(|one| one.action.len());
     let named = named.ok_or_else(|| no_action(alike, last))?;
-    last.truncate(last.len() - named.route().1.len());
+    last.truncate(last.len() - named.action.len());
     Ok(named)
 }
 
 /// What is wrong with a path whose last field is `last`: it ends with no action.
 fn no_action(alike: &[&'static Endpoint], last: &str) -> Problem {
-    let actions: Vec<_> = alike.iter().map(|one| format!("'{}'", one.route().1)).collect();
+    let actions: Vec<_> = alike.iter().map(|one| format!("'{}'", one.action)).collect();
     let is_other = |one: &&Endpoint| {
         let mut alike = alike.iter();
-        alike.all(|this| one.route().0 == this.route().0 && one.verb != this.verb)
+        alike.all(|this| one.route == this.route && one.verb != this.verb)
     };
     let others = ENDPOINTS.iter().filter(is_other);
     // What takes GET takes HEAD, too.
     let others =
         others.flat_map(|one| [one.verb].into_iter().chain((one.verb == "GET").then_some("HEAD")));
     let others = others.collect::<BTreeSet<&str>>().into_iter().collect::<Vec<_>>().join(", ");
-    let mut problem = Problem::from(refusal!(
+    let refusal = refusal!(
         Unsupported,
         "the path ends with '{}'; here it must end with {}",
         shown(last.as_bytes()),
         actions.join(" or ")
-    ));
-    problem.allow = HeaderValue::try_from(others).ok();
-    problem
+    );
+    Problem::of_method(refusal, HeaderValue::try_from(others).ok())
 }
 
 /// The answer to a method.
@@ -277,7 +278,7 @@ pub async fn one_of_stream(
     let id = mem::take(&mut message.id);
     let (mut answer, reserved) = sequence(context, message, due).await?;
     answer.id = id;
-    count_response_errors(&context.metrics, Door::http, &answer);
+    count_response_errors(&context.metrics, Interface::http, &answer);
     Ok((answer, reserved))
 }
 
@@ -286,8 +287,10 @@ pub async fn one_of_stream(
 /// # Errors
 /// Those of [`Ids::next`](crate::node::Ids::next).
 pub async fn ids(
-    context: &Arc<NodeContext>, message: NextIdsRequest, due: Due,
+    context: &Arc<NodeContext>, mut message: NextIdsRequest, due: Due,
 ) -> Answered<NextIdsResponse> {
+    check_ids(&message)?;
+    message.key = of_kind(context, &message.namespace, message.key.take(), due).await?;
     let (made, reserved) = context.ids.next(&message, due.deadline).await?;
     Ok((ids::answer(made, message.as_text), Some(reserved)))
 }
@@ -296,7 +299,7 @@ pub async fn ids(
 pub async fn timed<A>(context: &NodeContext, answering: impl Future<Output = A>) -> A {
     let arrived = Instant::now();
     let answer = answering.await;
-    context.metrics.request_seconds.of(Door::http).observe(arrived.elapsed(), 1);
+    context.metrics.request_seconds.of(Interface::http).observe(arrived.elapsed(), 1);
     answer
 }
 
@@ -306,9 +309,8 @@ pub async fn time(State(context): Node, request: Request, next: Next) -> Respons
 }
 
 /// Counts the problem that an answer tells, if it tells one.
-pub async fn count(State(context): Node, answer: Response) -> Response {
+pub fn count(context: &NodeContext, answer: &Response) {
     if let Some(code) = answer.extensions().get::<Code>() {
-        context.metrics.errors.of(Door::http).add(*code, 1);
+        context.metrics.errors.of(Interface::http).add(*code, 1);
     }
-    answer
 }

@@ -9,7 +9,7 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use super::{
@@ -17,6 +17,7 @@ use super::{
     request::{Due, InPath, Node, describe_timeout, in_path},
 };
 use crate::{
+    metrics::Interface,
     node::{Export, Exported},
     proto::{Refusal, refusal},
 };
@@ -57,7 +58,11 @@ pub async fn export(
     let namespace = in_path(path)?;
     let export = context.export(&namespace, due.deadline).await?;
     let head = [(header::CONTENT_TYPE, "text/csv")];
-    Ok((head, Body::from_stream(rows(export))).into_response())
+    let rows = rows(export).inspect_err(move |refusal| {
+        // The head of the answer was sent before: nobody else counts it.
+        context.metrics.errors.of(Interface::http).add(refusal.code(), 1);
+    });
+    Ok((head, Body::from_stream(rows)).into_response())
 }
 
 /// The rows of an export, part by part.

@@ -6,9 +6,8 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use prost::Message;
 use prost_types::{
-    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet, MessageOptions,
+    DescriptorProto, FieldDescriptorProto, MessageOptions,
     field_descriptor_proto::{Label, Type},
 };
 use serde_json::{Value, json};
@@ -18,7 +17,7 @@ use super::{
     export, problem,
     request::{self, IDEMPOTENCY_KEY, describe_timeout},
 };
-use crate::proto::PUBLIC_DESCRIPTORS;
+use crate::proto::{PUBLIC_API, name_of};
 
 /// What the API is, without its operations.
 fn head() -> Value {
@@ -66,95 +65,56 @@ const TIMEOUT: &str = "timeout_ms";
 
 /// Adds it to a description.
 pub fn add_to(api: &mut Value) {
-    let mut proto = Proto::read();
+    let mut schemas = Schemas::default();
     for endpoint in ENDPOINTS {
         let verb = endpoint.verb.to_lowercase();
-        api["paths"][endpoint.path][verb] = proto.operation(endpoint);
+        api["paths"][endpoint.path][verb] = schemas.operation(endpoint);
     }
-    for (name, schema) in proto.schemas {
+    for (name, schema) in schemas.0 {
         api["components"]["schemas"][name] = schema;
     }
 }
 
-/// The public API as its descriptors have it.
-struct Proto {
-    messages: BTreeMap<String, DescriptorProto>,
-    enums: BTreeMap<String, EnumDescriptorProto>,
-    /// Of methods (`Service/Method`), messages and fields (`Message.field`).
-    comments: BTreeMap<String, String>,
-    /// The messages that were described.
-    schemas: BTreeMap<String, Value>,
-}
+/// The messages that were described.
+#[derive(Default)]
+struct Schemas(BTreeMap<String, Value>);
 
-impl Proto {
-    fn read() -> Self {
-        let files = FileDescriptorSet::decode(PUBLIC_DESCRIPTORS).expect("the build wrote them");
-        let (mut messages, mut enums) = (BTreeMap::new(), BTreeMap::new());
-        let mut comments = BTreeMap::new();
-        for file in files.file {
-            for location in file.source_code_info.iter().flat_map(|info| &info.location) {
-                let message = |at: i32| &file.message_type[at as usize];
-                let of = match location.path[..] {
-                    [4, at] => message(at).name().to_owned(),
-                    [4, at, 2, field] => {
-                        format!(
-                            "{}.{}",
-                            message(at).name(),
-                            message(at).field[field as usize].name()
-                        )
-                    }
-                    [6, at, 2, method] => {
-                        let service = &file.service[at as usize];
-                        format!("{}/{}", service.name(), service.method[method as usize].name())
-                    }
-                    _ => continue,
-                };
-                let lines = location.leading_comments().lines().map(str::trim);
-                comments.insert(of, lines.collect::<Vec<_>>().join(" "));
-            }
-            for one in file.message_type {
-                // What is nested is the entries of maps.
-                let entries = one.nested_type.iter().map(|of| (of.name().to_owned(), of.clone()));
-                messages.extend(entries.collect::<Vec<_>>());
-                messages.insert(one.name().to_owned(), one);
-            }
-            enums.extend(file.enum_type.into_iter().map(|one| (one.name().to_owned(), one)));
-        }
-        Proto { messages, enums, comments, schemas: BTreeMap::new() }
-    }
-
+impl Schemas {
     fn operation(&mut self, endpoint: &Endpoint) -> Value {
         let Endpoint { service, rpc, request, answer, path, has_body, has_name, .. } = *endpoint;
         let mut parameters = vec![describe_timeout()];
         parameters.extend(has_name.then(describe_name));
-        for field in self.messages[request].field.clone() {
-            let is_in_path = is_in_path(path, &field);
+        for field in &PUBLIC_API.messages[request].field {
+            let is_in_path = is_in_path(path, field);
             if is_in_path || !has_body {
                 parameters.push(json!({
                     "name": field.name(),
                     "in": if is_in_path { "path" } else { "query" },
                     "required": is_in_path,
-                    "schema": self.parameter(request, &field),
+                    "schema": self.parameter(request, field),
                 }));
             }
         }
         let content = self.content(answer, None);
-        let answer = json!({"description": self.comments.get(answer), "content": content});
+        let answer = json!({"description": PUBLIC_API.about(answer), "content": content});
         let body = has_body.then(|| self.content(request, Some(path)));
         let tag = match service {
             "Sequencer" => Some("numbers"),
             "Ids" => Some("ids"),
             _ => path.split(['/', ':']).nth(2),
         };
-        json!({
+        let mut operation = json!({
             // Methods of two services may have one name.
             "operationId": request.strip_suffix("Request"),
             "tags": [tag],
-            "description": self.comments.get(&format!("{service}/{rpc}")),
+            "description": PUBLIC_API.about_part(service, rpc),
             "parameters": parameters,
-            "requestBody": body.map(|content| json!({"required": true, "content": content})),
             "responses": {status(rpc).as_str(): answer, "default": problem::describe_answer()},
-        })
+        });
+        if let Some(content) = body {
+            operation["requestBody"] = json!({"required": true, "content": content});
+        }
+        operation
     }
 
     /// A message in JSON, which is described: one that answers, or the body of a request to a path.
@@ -167,23 +127,23 @@ impl Proto {
             "Key" => key(),
             _ => self.schema(name, asks),
         };
-        self.schemas.insert(name.to_owned(), schema);
+        self.0.insert(name.to_owned(), schema);
         json!({"$ref": format!("#/components/schemas/{name}")})
     }
 
     fn schema(&mut self, name: &str, asks: Option<&str>) -> Value {
         let (mut properties, mut required) = (json!({}), Vec::new());
-        for field in self.messages[name].field.clone() {
-            if asks.is_none_or(|path| !is_in_path(path, &field) && field.name() != TIMEOUT) {
-                properties[field.name()] = self.value(name, &field, asks.is_some());
-                if asks.is_none() && !may_be_absent(&field) {
+        for field in &PUBLIC_API.messages[name].field {
+            if asks.is_none_or(|path| !is_in_path(path, field) && field.name() != TIMEOUT) {
+                properties[field.name()] = self.value(name, field, asks.is_some());
+                if asks.is_none() && !may_be_absent(field) {
                     required.push(field.name().to_owned());
                 }
             }
         }
         json!({
             "type": "object",
-            "description": self.comments.get(name),
+            "description": PUBLIC_API.about(name),
             "properties": properties,
             "required": required,
             "additionalProperties": asks.is_none(),
@@ -195,27 +155,21 @@ impl Proto {
         match field.r#type() {
             // A key, or bytes.
             Type::Message | Type::Bytes => {
-                json!({"type": "string", "description": self.about(message, field)})
+                let about = PUBLIC_API.about_part(message, field.name());
+                json!({"type": "string", "description": about})
             }
             _ => self.value(message, field, false),
         }
     }
 
-    /// The comment on a field of a message.
-    fn about(&self, message: &str, field: &FieldDescriptorProto) -> Option<&String> {
-        self.comments.get(&format!("{message}.{}", field.name()))
-    }
-
     /// The value of a field of a message: as it is written, or all that may be given for it.
     fn value(&mut self, message: &str, field: &FieldDescriptorProto, is_given: bool) -> Value {
-        let of = field.type_name().rsplit('.').next().unwrap_or_default();
-        let entry = self
-            .messages
-            .get(of)
-            .filter(|of| of.options.as_ref().is_some_and(MessageOptions::map_entry));
-        let mut value = match entry.map(|entry| entry.field[1].clone()) {
-            Some(of_map) => {
-                let values = self.one_value(&of_map, is_given);
+        let is_entry =
+            |of: &&DescriptorProto| of.options.as_ref().is_some_and(MessageOptions::map_entry);
+        let entry = PUBLIC_API.messages.get(name_of(field.type_name())).filter(is_entry);
+        let mut value = match entry {
+            Some(entry) => {
+                let values = self.one_value(&entry.field[1], is_given);
                 json!({"type": "object", "additionalProperties": values})
             }
             None if field.label() == Label::Repeated => {
@@ -223,13 +177,13 @@ impl Proto {
             }
             None => self.one_value(field, is_given),
         };
-        value["description"] = json!(self.about(message, field));
+        value["description"] = json!(PUBLIC_API.about_part(message, field.name()));
         value
     }
 
     /// The value of a field, or one of its values.
     fn one_value(&mut self, field: &FieldDescriptorProto, is_given: bool) -> Value {
-        let (kind, of) = (field.r#type(), field.type_name().rsplit('.').next().unwrap_or_default());
+        let (kind, of) = (field.r#type(), name_of(field.type_name()));
         match kind {
             Type::Message => return self.message(of, None),
             Type::Bytes => return text(),
@@ -237,7 +191,7 @@ impl Proto {
         }
         let (written, also_read) = match kind {
             Type::Bool => ("boolean", None),
-            Type::Uint32 => ("integer", Some("string")),
+            Type::Uint32 | Type::Int32 => ("integer", Some("string")),
             Type::Uint64 | Type::Fixed64 | Type::Sint64 | Type::Enum => ("string", Some("integer")),
             _ => ("string", None),
         };
@@ -254,7 +208,7 @@ impl Proto {
             value["pattern"] = json!("^[0-9]{1,20}$");
         }
         if kind == Type::Enum {
-            let values = &self.enums[of].value;
+            let values = &PUBLIC_API.enums[of].value;
             let numbers = values.iter().filter(|_| is_given).map(|value| json!(value.number()));
             value["enum"] = values.iter().map(|value| json!(value.name())).chain(numbers).collect();
         }
@@ -321,7 +275,7 @@ mod tests {
         let paths = api["paths"].as_object().unwrap().values();
         let operations: Vec<&Value> =
             paths.flat_map(|path| path.as_object().unwrap().values()).collect();
-        assert_eq!(operations.len(), 28);
+        assert_eq!(operations.len(), ENDPOINTS.len() + 1, "those of proto, and the export");
         for operation in operations {
             let mut tags = api["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]);
             assert!(tags.any(|tag| *tag == operation["tags"][0]), "{operation}");

@@ -6,7 +6,6 @@
 //! Invariant: what the page shows is gathered from memory and from the leader; no disk is read for it.
 
 mod render;
-mod view;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -24,9 +23,17 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{problem::Problem, request::uncacheable};
-use crate::node::{Kind, NodeContext};
-use view::View;
+use crate::{
+    metrics::{Label, SkipCause},
+    node::{Kind, NodeContext},
+    proto::v1,
+};
+use render::{NAMESPACES_MAX, View};
 
+/// How many keys are shown.
+const HOT_KEYS: usize = 10;
+/// How long the leader is asked for its view of the cluster.
+const PATIENCE: Duration = Duration::from_millis(800);
 /// For how long a rendering of the whole page is used.
 const RENEWED_AFTER: Duration = Duration::from_secs(1);
 /// How long somebody may watch; a browser that still shows the page begins anew.
@@ -61,7 +68,7 @@ impl Live {
         loop {
             ticks.tick().await;
             if self.parts.receiver_count() > 0 {
-                let view = View::gather(&context).await;
+                let view = gather(&context).await;
                 self.parts.send_replace(event(&render::live(&view)));
             }
         }
@@ -93,7 +100,7 @@ impl Live {
         let page = match &*last {
             Some((rendered, page)) if rendered.elapsed() < RENEWED_AFTER => page.clone(),
             _ => {
-                let page = Bytes::from(render::page(&View::gather(context).await));
+                let page = Bytes::from(render::page(&gather(context).await));
                 *last = Some((Instant::now(), page.clone()));
                 page
             }
@@ -107,4 +114,29 @@ fn event(data: &str) -> Bytes {
     // What stands for a line's end in server-sent events.
     let lines = data.split(['\n', '\r']).flat_map(|line| ["data: ", line, "\n"]);
     lines.chain(["\n"]).collect::<String>().into()
+}
+
+/// What the page shows: asks the node, which asks the leader.
+async fn gather(context: &Arc<NodeContext>) -> View {
+    let asking = context.leader.ask(&v1::StatusRequest {}, Instant::now() + PATIENCE);
+    let status = asking.await.map_or_else(|_| context.services.status.now(), |(status, _)| status);
+    let page = |node: &v1::NodeStatus| {
+        let told = context.services.members.introduction_of(node.id)?;
+        Some(told.http_address).filter(|address| !address.is_empty())
+    };
+    let skipped = |cause: &SkipCause| {
+        let name = SkipCause::VALUES[cause.place()];
+        (name, context.metrics.skipped(*cause))
+    };
+    let (namespaces, namespaces_count) = context.services.of_group.namespaces.first(NAMESPACES_MAX);
+    View {
+        node: context.config.node_id,
+        pages: status.nodes.iter().map(page).collect(),
+        status,
+        activity: context.services.status.activity(),
+        hottest: context.services.status.hottest_keys(HOT_KEYS),
+        skipped: SkipCause::ALL.iter().map(skipped).collect(),
+        namespaces,
+        namespaces_count,
+    }
 }

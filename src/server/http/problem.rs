@@ -22,8 +22,9 @@ const NO_LEADER_MS: u64 = 1_000;
 #[derive(Debug)]
 pub struct Problem {
     refusal: Refusal,
+    status: StatusCode,
     /// The methods that the path takes, if the request had another one.
-    pub allow: Option<HeaderValue>,
+    allow: Option<HeaderValue>,
 }
 
 impl<E> From<E> for Problem
@@ -31,7 +32,8 @@ where
     Refusal: From<E>,
 {
     fn from(error: E) -> Self {
-        Problem { refusal: error.into(), allow: None }
+        let refusal = Refusal::from(error);
+        Problem { status: status_of(&refusal), refusal, allow: None }
     }
 }
 
@@ -93,6 +95,11 @@ pub fn describe_answer() -> Value {
 }
 
 impl Problem {
+    /// The path does not take the request's method, but those of `allow`. `None`: axum says which.
+    pub fn of_method(refusal: Refusal, allow: Option<HeaderValue>) -> Problem {
+        Problem { refusal, status: StatusCode::METHOD_NOT_ALLOWED, allow }
+    }
+
     /// The answer that tells it in a form of the caller's.
     pub fn told_as(&self, told: impl IntoResponse) -> Response {
         let mut answer = told.into_response();
@@ -109,36 +116,36 @@ impl Problem {
     pub fn detail(&self) -> &str {
         self.refusal.message()
     }
+}
 
-    /// The HTTP status of the reason, or else of the code.
-    fn status(&self) -> StatusCode {
-        match self.code() {
-            Code::Ok => StatusCode::OK,
-            Code::FailedPrecondition => match self.refusal.reason() {
-                Reason::RequestIdReused
-                | Reason::RequestIdRequired
-                | Reason::RequestIdUnsupported
-                | Reason::RequestIdExpired => StatusCode::UNPROCESSABLE_ENTITY,
-                _ => StatusCode::CONFLICT,
-            },
-            Code::InvalidArgument => StatusCode::BAD_REQUEST,
-            Code::OutOfRange => StatusCode::CONFLICT,
-            Code::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Code::PermissionDenied => StatusCode::FORBIDDEN,
-            Code::NotFound => StatusCode::NOT_FOUND,
-            Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
-            Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-            Code::Unimplemented => StatusCode::METHOD_NOT_ALLOWED,
-            Code::Unavailable | Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
-            Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-            Code::Unknown | Code::Internal | Code::DataLoss => StatusCode::INTERNAL_SERVER_ERROR,
+/// The HTTP status of the reason, or else of the code.
+fn status_of(refusal: &Refusal) -> StatusCode {
+    use Reason::*;
+    if let RequestIdReused | RequestIdRequired | RequestIdUnsupported | RequestIdExpired =
+        refusal.reason()
+    {
+        return StatusCode::UNPROCESSABLE_ENTITY;
+    }
+    match refusal.code() {
+        Code::Ok => StatusCode::OK,
+        Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::FailedPrecondition | Code::OutOfRange | Code::AlreadyExists | Code::Aborted => {
+            StatusCode::CONFLICT
         }
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Code::Unavailable | Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+        Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        Code::Unknown | Code::Internal | Code::DataLoss => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.status();
+        let status = self.status;
         let code = self.code();
         let retry_after_ms = match code {
             Code::Unavailable => Some(NO_LEADER_MS),
@@ -180,6 +187,12 @@ pub async fn nothing_here(uri: Uri) -> Problem {
 
 /// Answers a request with a method that the path does not take.
 pub async fn other_method(request: Request) -> Problem {
+    takes_only(&request, None)
+}
+
+/// As [`other_method`], where axum would have another method answer. `allow` names those that the path takes.
+pub fn takes_only(request: &Request, allow: Option<&'static str>) -> Problem {
     let (method, path) = (request.method(), request.uri().path());
-    refusal!(Unsupported, "{path} does not take {method}").into()
+    let refusal = refusal!(Unsupported, "{path} does not take {method}");
+    Problem::of_method(refusal, allow.map(HeaderValue::from_static))
 }

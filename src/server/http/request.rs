@@ -6,7 +6,7 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 use axum::{
     body::Body,
     extract::{FromRequestParts, Path, Request, State, rejection::PathRejection},
-    http::{HeaderMap, HeaderValue, header, request::Parts},
+    http::{HeaderMap, HeaderValue, Uri, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use futures::StreamExt;
@@ -21,11 +21,10 @@ use crate::{
         Refusal, refusal,
         v1::{self, key::Kind},
     },
-    sequence::OwnedKey,
     server::{
         connections::{calls::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX},
         metadata::{CLUSTER_ID, budget, check},
-        written::{self, integer, shown},
+        written::{integer, key_in, shown},
     },
 };
 use bytes::{BufMut, Bytes, BytesMut};
@@ -63,17 +62,16 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
         parts: &mut Parts, context: &Arc<NodeContext>,
     ) -> Result<Self, Problem> {
         let arrived = Instant::now();
-        let patience = parts.headers.get(TIMEOUT_HEADER).map(|value| {
-            let millis = integer(value.as_bytes());
-            millis.filter(|millis| *millis > 0).ok_or_else(|| {
+        let mut patience = None;
+        for value in parts.headers.get_all(TIMEOUT_HEADER) {
+            let millis = integer(value.as_bytes()).filter(|millis| *millis > 0);
+            if millis.is_none() || patience.is_some() {
                 let value = shown(value.as_bytes());
-                refusal!(
-                    InvalidRequest,
-                    "{TIMEOUT_HEADER} is '{value}'; give milliseconds, at least 1"
-                )
-            })
-        });
-        let patience = patience.transpose()?.map(Duration::from_millis);
+                let why = "give milliseconds, at least 1, once";
+                return Err(refusal!(InvalidRequest, "{TIMEOUT_HEADER} is '{value}'; {why}").into());
+            }
+            patience = millis.map(Duration::from_millis);
+        }
         Ok(Due { deadline: arrived + budget(patience, &context.config) })
     }
 }
@@ -181,7 +179,7 @@ pub struct Received {
     pub due: Due,
     /// The fields that the path names, with their values.
     path: Vec<(String, String)>,
-    query: String,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 }
@@ -195,8 +193,7 @@ impl Received {
         context: Arc<NodeContext>, due: Due, path: Vec<(String, String)>, request: Request,
     ) -> Self {
         let (head, body) = request.into_parts();
-        let query = head.uri.query().unwrap_or_default().to_owned();
-        Received { context, due, path, query, headers: head.headers, body }
+        Received { context, due, path, uri: head.uri, headers: head.headers, body }
     }
 
     /// What the caller calls it, without the quotes that may stand around that.
@@ -228,8 +225,9 @@ impl Received {
     pub async fn message<Q: DeserializeOwned>(
         self, has_body: bool, merge: impl Fn(&mut Q, Q) -> Result<(), SaidTwice>,
     ) -> Result<(Q, Option<Reservation>), Refusal> {
-        let Received { context, due, path, query, body, .. } = self;
-        let named: Q = named(&path, if has_body { "" } else { &query })?;
+        let Received { context, due, path, uri, body, .. } = self;
+        let query = uri.query().unwrap_or_default();
+        let named: Q = named(&path, if has_body { "" } else { query })?;
         if !has_body {
             let (body, reserved) = bytes(&context, body, due).await?;
             if !body.is_empty() {
@@ -258,17 +256,16 @@ impl Received {
 
 /// What a path and a query name.
 fn named<Q: DeserializeOwned>(path: &[(String, String)], query: &str) -> Result<Q, Refusal> {
-    let query: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
     // Different bytes that are no text would all be read as this character.
-    if let Some((field, _)) = query.iter().find(|(_, value)| value.contains('\u{FFFD}')) {
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    if let Some((field, _)) = pairs.find(|(_, value)| value.contains('\u{FFFD}')) {
         return Err(refusal!(
             InvalidRequest,
             "what follows the question mark is not all UTF-8, or has U+FFFD; that is in '{}'",
             shown(field.as_bytes())
         ));
     }
-    let mut fields = form_urlencoded::Serializer::new(String::new());
-    let fields = fields.extend_pairs(query).extend_pairs(path).finish();
+    let fields = form_urlencoded::Serializer::new(query.to_owned()).extend_pairs(path).finish();
     let fields = serde_urlencoded::Deserializer::new(form_urlencoded::parse(fields.as_bytes()));
     serde_path_to_error::deserialize(fields)
         .map_err(|error| unreadable("the path, or what follows the question mark,", error))
@@ -299,20 +296,7 @@ pub async fn of_kind(
         Some(Kind::Name(name)) => name,
         None => return Ok(None),
     };
-    let key = key(context, namespace, &written, due).await?;
-    Ok(to_key(&key))
-}
-
-/// A key of a namespace, as it was written.
-///
-/// # Errors
-/// If there is no such namespace, or it takes other keys.
-pub async fn key(
-    context: &Arc<NodeContext>, namespace: &str, written: &[u8], due: Due,
-) -> Result<OwnedKey, Refusal> {
-    let kind = context.leader.key_kind(namespace, due.deadline).await;
-    let key = written::key(kind?, namespace, written);
-    key.map(OwnedKey::from)
+    key_in(context, namespace, &written, due.deadline).await.map(|key| to_key(&key))
 }
 
 // Requests may say which cluster they are meant for, and every answer says which one gave it.
@@ -329,7 +313,7 @@ pub async fn refuse(
 }
 
 /// Adds the cluster's id to an answer, if this node knows it.
-pub async fn name(State(context): State<Arc<NodeContext>>, mut answer: Response) -> Response {
+pub fn name(context: &NodeContext, mut answer: Response) -> Response {
     if let Ok(id) = HeaderValue::try_from(context.services.members.printed_cluster_id())
         && !id.is_empty()
     {

@@ -5,9 +5,9 @@
 //! first message of each call: it arrives first, and the library sees nothing before.
 //!
 //! Invariant: calls of a connection whose headers are refused, or that have none, hold at most [`STRANGER_BYTES_MAX`] together,
-//! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. Whoever knows the directory and is no member ends what it begins
-//! (`connections/unfinished.rs`). A node without data tells its directory to anybody: until it is a member, the messages to it are reserved in
-//! [`PeerMemory`], whole ones until they are answered (`peer.rs`).
+//! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. Whoever knows the directory and is no member
+//! ends what it begins (`connections/unfinished.rs`). A node without data tells its directory to anybody: until it is a
+//! member, the messages to it are reserved in [`PeerMemory`], whole ones until they are answered (`peer.rs`).
 
 use std::{
     mem,

@@ -11,14 +11,14 @@ use super::{
     replies::{Refused, Replies},
 };
 use crate::{
-    metrics::Door,
+    metrics::Interface,
     node::{Asked, NodeContext, Origin, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at, to_key},
     proto::{
         refusal,
         v1::{CurrentRequest, NextIdsRequest, NextManyRequest, NextManyResponse, RaiseRequest},
     },
-    sequence::{InvalidWrittenKey, Key, KeyKind, OwnedKey, WrittenKey},
-    server::written::{self, integer, key as key_of, shown},
+    sequence::{InvalidWrittenKey, Key, KeyKind, WrittenKey},
+    server::written::{integer, key, key_in, shown},
 };
 
 /// How many of a command's keys are asked for at a time.
@@ -54,11 +54,10 @@ pub async fn last_numbers(
     let mut requests = Vec::new();
     for argument in keys {
         let written = written_key(argument)?;
-        let kind = context.leader.key_kind(written.namespace, deadline).await;
-        let key = written::key(kind?, written.namespace, written.key)?;
+        let key = key_in(context, written.namespace, written.key, deadline).await?;
         requests.push(Asked::new(CurrentRequest {
             namespace: written.namespace.to_owned(),
-            key: to_key(&OwnedKey::from(key)),
+            key: to_key(&key),
             route_version: ROUTE_UNWANTED,
             members_version: None,
         })?);
@@ -70,7 +69,7 @@ pub async fn last_numbers(
         Ok::<_, Refused>(answered.last)
     });
     let answers = answers.buffered(READS_AT_ONCE).try_collect().await;
-    context.metrics.request_seconds.of(Door::redis).observe(arrived.elapsed(), asked);
+    context.metrics.request_seconds.of(Interface::redis).observe(arrived.elapsed(), asked);
     answers
 }
 
@@ -98,17 +97,16 @@ pub async fn raise(
             shown(value)
         ))
     })?;
-    let kind = context.leader.key_kind(written.namespace, deadline).await;
-    let key = written::key(kind?, written.namespace, written.key)?;
+    let key = key_in(context, written.namespace, written.key, deadline).await?;
     let message = RaiseRequest {
         namespace: written.namespace.to_owned(),
-        key: to_key(&OwnedKey::from(key)),
+        key: to_key(&key),
         at_least,
         route_version: ROUTE_UNWANTED,
         members_version: None,
     };
     let answered = context.leader.serve(&Asked::new(message)?, Origin::Client, deadline).await;
-    let spans = context.metrics.request_seconds.of(Door::redis);
+    let spans = context.metrics.request_seconds.of(Interface::redis);
     spans.observe(arrived.elapsed(), 1);
     let raised = answered?;
     // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
@@ -167,17 +165,13 @@ pub async fn next(
 ) -> Result<(), Refused> {
     let arrived = Instant::now();
     let key = match of.key {
-        Some(written) => {
-            let kind = context.leader.key_kind(of.namespace, deadline).await;
-            let key = written::key(kind?, of.namespace, written)?;
-            to_key(&OwnedKey::from(key))
-        }
+        Some(written) => to_key(&key_in(context, of.namespace, written, deadline).await?),
         None => None,
     };
     let request =
         NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
     let made = context.ids.next(&request, deadline).await;
-    let spans = context.metrics.request_seconds.of(Door::redis);
+    let spans = context.metrics.request_seconds.of(Interface::redis);
     spans.observe(arrived.elapsed(), 1);
     let (made, _reserved) = made?;
     for text in made.texts() {
@@ -236,7 +230,7 @@ impl Run {
             self.namespace.clear();
             self.namespace.push_str(written.namespace);
         }
-        match key_of(self.kind, written.namespace, written.key) {
+        match key(self.kind, written.namespace, written.key) {
             Ok(Key::Id(id)) => self.ids.push(id),
             Ok(Key::Name(name)) => self.names.push(command.share(name)),
             Err(refused) => {
@@ -257,7 +251,10 @@ impl Run {
         let counts = std::mem::take(&mut self.counts);
         let taken = self.take(&counts, deadline).await;
         let metrics = &self.context.metrics;
-        metrics.request_seconds.of(Door::redis).observe(arrived.elapsed(), counts.len() as u64);
+        metrics
+            .request_seconds
+            .of(Interface::redis)
+            .observe(arrived.elapsed(), counts.len() as u64);
         match taken {
             Ok(ranges) => {
                 for (place, (first, count)) in ranges.firsts.iter().zip(&counts).enumerate() {

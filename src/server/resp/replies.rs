@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::reader::Malformed;
 use crate::{
-    metrics::{Door, Metrics},
+    metrics::{Interface, Metrics},
     proto::{Code, Refusal, refusal},
 };
 
@@ -70,7 +70,7 @@ impl Replies {
 
     /// The error of `commands` commands, which is counted.
     pub fn refuse(&mut self, refused: &Refused, commands: usize, metrics: &Metrics) {
-        metrics.errors.of(Door::redis).add(refused.code, commands as u64);
+        metrics.errors.of(Interface::redis).add(refused.code, commands as u64);
         let text = format!("{} {}", refused.word, refused.why);
         for _ in 0..commands {
             self.line(b'-', &text);
@@ -79,7 +79,7 @@ impl Replies {
 
     /// The last reply of a connection: what arrived cannot be read.
     pub fn give_up(&mut self, malformed: &Malformed, metrics: &Metrics) {
-        metrics.errors.of(Door::redis).add(Code::InvalidArgument, 1);
+        metrics.errors.of(Interface::redis).add(Code::InvalidArgument, 1);
         self.line(b'-', &format!("ERR Protocol error: {malformed}"));
     }
 
@@ -137,7 +137,8 @@ impl Replies {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// The first word of the reply. Redis clients send a command again by themselves after LOADING (the node cannot
-    /// answer yet) and TRYAGAIN. The numbers that nobody got are skipped then; none is given twice. Where that would be a gap, the word is ERR.
+    /// answer yet) and TRYAGAIN. The numbers that nobody got are skipped then; none is given twice. Where that would be a
+    /// gap, the word is ERR.
     pub word: &'static str,
     /// As gRPC calls it. The metrics count by it.
     pub code: Code,

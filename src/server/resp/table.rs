@@ -217,8 +217,9 @@ pub fn why_refused(name: &[u8]) -> Option<&'static str> {
              without a transaction",
         );
     }
-    is_in(SETTINGS)
-        .then_some("settings are those of `ratchet start`; they are not changed over this door")
+    is_in(SETTINGS).then_some(
+        "settings are those of `ratchet start`; they are not changed over this interface",
+    )
 }
 
 // What the node tells of itself and its commands: INFO, HELLO and COMMAND.

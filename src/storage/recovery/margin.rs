@@ -211,9 +211,9 @@ fn above_lost_leases(known: LeaseFloor, now_ms: u64) -> LeaseFloor {
 // whose time lies ahead of the clock goes on at half speed. When a record was written, its ceiling lay above the
 // namespace's time. So that time is at most the ceiling's, and half of what has passed since.
 
-/// A key that was let go may have had its last id so long before: `key_idle_ms` is ten minutes unless it is set, and up to
+/// A key that was evicted may have had its last id so long before: `key_idle_ms` is ten minutes unless it is set, and up to
 /// twice as much passes.
-const LET_GO_AFTER_MS: u64 = 20 * 60_000;
+const EVICTED_AFTER_MS: u64 = 20 * 60_000;
 
 /// How far the times of a namespace's ids may have got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -236,8 +236,10 @@ impl LostTimes {
         let since_ms = match written_ms {
             _ if is_wrong => now_ms,
             // Its namespace may have been ahead although its last id was not any more.
-            _ if record.was_let_go() && is_ahead_of(written_ms.saturating_sub(LET_GO_AFTER_MS)) => {
-                written_ms.saturating_sub(LET_GO_AFTER_MS)
+            _ if record.was_evicted()
+                && is_ahead_of(written_ms.saturating_sub(EVICTED_AFTER_MS)) =>
+            {
+                written_ms.saturating_sub(EVICTED_AFTER_MS)
             }
             _ => written_ms,
         };
@@ -312,15 +314,15 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_let_go_had_its_last_id_before_that_was_written() {
+    fn a_key_that_was_evicted_had_its_last_id_before_that_was_written() {
         let ahead = lost(NOW_MS + HOUR_MS, NOW_MS - HOUR_MS, 0);
-        let since_ms = HOUR_MS + LET_GO_AFTER_MS;
+        let since_ms = HOUR_MS + EVICTED_AFTER_MS;
         assert_eq!(ahead.reached_ms, NOW_MS + HOUR_MS + since_ms / 2);
         // Its last id was as old as the record, and 15 minutes before that its namespace was as far ahead of it.
         let last_ms = NOW_MS - HOUR_MS;
         let reached_ms = lost(last_ms, last_ms, 0).reached_ms;
-        assert!(reached_ms >= last_ms + LET_GO_AFTER_MS / 2);
-        let usual = lost(NOW_MS - HOUR_MS - LET_GO_AFTER_MS, NOW_MS - HOUR_MS, 0);
+        assert!(reached_ms >= last_ms + EVICTED_AFTER_MS / 2);
+        let usual = lost(NOW_MS - HOUR_MS - EVICTED_AFTER_MS, NOW_MS - HOUR_MS, 0);
         assert!(usual.reached_ms < NOW_MS - HOUR_MS / 2);
     }
 

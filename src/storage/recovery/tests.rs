@@ -184,11 +184,11 @@ fn an_unapplied_lift_counts() {
 #[test]
 fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
     let digest = MemoryDigest { parts: 1, checksum: 1 };
-    let bequest = Bequest::Memory { heir: 2, digest };
+    let bequest = Bequest::Memory { successor: 2, digest };
     let unapplied = vec![
         bump_by_20(0),
         Command::Bequeath(bequest),
-        Command::Inherit { heir: 2, digest },
+        Command::Inherit { successor: 2, digest },
         Command::Settle { sections: vec![section(1)], now_ms: 0 },
         Command::Bequeath(bequest),
     ];

@@ -22,7 +22,7 @@ fn raise(memory: &Memory, uid: &Namespace, id: u64, at_least: u64) -> (RaiseAnsw
 async fn bump(
     machine: &mut StateMachine, memory: &Memory, uid: &Namespace, (place, old): (Place, u64),
 ) {
-    let bump = memory.propose_bump(place, &memory.view().namespaces());
+    let bump = memory.next_bump(place, &memory.view().namespaces());
     let bump = bump.expect("a bump");
     let section = bump.section.clone();
     let command = Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 };
@@ -86,12 +86,12 @@ async fn what_a_floor_passes_over_is_counted_once_also_if_its_caller_has_left() 
     let (answer, place) = raise(7);
     let place = place.expect("a bump is needed");
     drop(answer);
-    assert!(memory.propose_bump(place, &memory.view().namespaces()).is_none());
+    assert!(memory.next_bump(place, &memory.view().namespaces()).is_none());
     assert_eq!(counted(), 0);
     // It leaves while its bump is under way.
     let (answer, place) = raise(7);
     let place = place.expect("a bump is needed");
-    let bump = memory.propose_bump(place, &memory.view().namespaces()).expect("a bump");
+    let bump = memory.next_bump(place, &memory.view().namespaces()).expect("a bump");
     drop(answer);
     let section = bump.section.clone();
     machine.apply_now(2, [Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 }]).await;
@@ -145,7 +145,7 @@ async fn numbers_above_a_floor_follow_what_the_caller_was_told_of() {
     let (later, need) = memory.take_above(&uid, Key::Id(7), far, |_| panic!("not yet"));
     assert!(matches!(later, AboveAnswer::Later(_)), "{later:?}");
     let (place, _) = need.expect("a bump is needed");
-    let bump = memory.propose_bump(place, &memory.view().namespaces());
+    let bump = memory.next_bump(place, &memory.view().namespaces());
     let raise = bump.expect("a bump").raise;
     assert_eq!((raise.up_to, raise.unused_max, raise.step), (1_000, 100, 0));
     let (refused, _) = memory.take_above(&uid, Key::Id(8), u64::MAX.into(), |_| panic!("never"));

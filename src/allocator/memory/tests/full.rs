@@ -2,10 +2,7 @@
 
 use super::*;
 use crate::allocator::{
-    answer::{NotRaised, RaiseOf},
-    held::Shortage,
-    key_table::index::SHARDS,
-    section::pending::RaiseAnswer,
+    answer::RaiseOf, held::Shortage, key_table::index::SHARDS, section::pending::RaiseAnswer,
 };
 
 /// Far more new keys than may wait in the smallest memory.
@@ -43,7 +40,7 @@ async fn while_the_memory_is_full_a_bounded_number_of_new_keys_wait_and_no_more_
     assert_eq!(keys(&memory), 1 + places.len(), "nothing is kept of the others");
     let refused_id = NEW.end - 1;
     let (raised, need) = memory.raise(&book, RaiseOf::Key(Key::Id(refused_id)), 5);
-    let full = NotRaised::MemoryFull { max_mb: 0 };
+    let full = Shortage::MemoryFull { max_mb: 0 };
     assert!(matches!(raised, RaiseAnswer::Done(Err(why)) if why == full), "{raised:?}");
     assert_eq!(need, None);
     assert_eq!(first_of(&memory.take(&book, warm, 1).0), Some(102), "it is in use");

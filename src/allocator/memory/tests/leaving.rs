@@ -1,9 +1,10 @@
-//! A shared section that is let go: what calls, records and bumps that come meanwhile get.
+//! A shared section that is evicted: what calls, records and bumps that come meanwhile get.
 
 use super::*;
 use crate::{
     allocator::{
-        answer::{Floor, NotRaised, RaiseOf},
+        answer::{Floor, RaiseOf},
+        held::Shortage,
         section::pending::{AboveAnswer, RaiseAnswer},
     },
     sequence::Chunk,
@@ -35,11 +36,11 @@ impl World {
         World { machine, memory, users, _dir: dir }
     }
 
-    /// The first round takes the marks off.
-    fn let_go(&self) -> Vec<Trim> {
+    /// The first round clears the reference bits.
+    fn evict(&self) -> Vec<Trim> {
         let all = usize::MAX / 2;
-        assert_eq!(self.memory.let_go(all, all).0.released, []);
-        let released = self.memory.let_go(all, all).0.released;
+        assert_eq!(self.memory.evict(all, all).0.released, []);
+        let released = self.memory.evict(all, all).0.released;
         let (section, used, lost) = (self.users.section_of(Key::Id(7)), 105, 4);
         let expected = Trim { section, used, lost };
         assert_eq!(released, [expected]);
@@ -53,16 +54,16 @@ impl World {
         self.memory.released(&released)
     }
 
-    fn propose_bump(&self, place: Place) -> Option<Bump> {
+    fn next_bump(&self, place: Place) -> Option<Bump> {
         let namespaces = self.memory.view.namespaces();
-        self.memory.propose_bump(place, &namespaces)
+        self.memory.next_bump(place, &namespaces)
     }
 }
 
 #[tokio::test]
 async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_of_it() {
     let mut world = World::new().await;
-    let released = world.let_go();
+    let released = world.evict();
     let (memory, users) = (&world.memory, &world.users);
     let place = place_of(memory, users);
     assert_eq!(memory.current(users, Key::Id(8)), Some(105));
@@ -78,10 +79,10 @@ async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_o
     assert_eq!(need, None);
     // Whoever asks all the same gets nothing.
     assert_eq!(memory.begin_read(place), None);
-    assert_eq!(world.propose_bump(place), None);
+    assert_eq!(world.next_bump(place), None);
     let wanted = world.apply(released).await;
     assert_eq!(wanted, [place]);
-    let bump = world.propose_bump(place).expect("a bump");
+    let bump = world.next_bump(place).expect("a bump");
     assert_eq!(bump.raise.up_to, 300);
     let chunk = Bumped::Chunk(Chunk { old: 105, new: 400 });
     let memory = &world.memory;
@@ -99,17 +100,17 @@ async fn a_call_that_is_refused_while_its_section_leaves_asks_for_no_bump() {
     let (mut machine, memory, mut book) = lifted_twice(&dir, 1).await;
     assert_eq!(first_of(&memory.take(&book, Key::Id(7), 1).0), Some(101));
     let all = usize::MAX / 2;
-    let releases = [(); 2].map(|()| memory.let_go(all, all).0.released);
+    let releases = [(); 2].map(|()| memory.evict(all, all).0.released);
     let [_, released] = releases;
     assert_eq!(released.len(), 1);
     // The max was lowered meanwhile.
     book.config.max = 500;
     let (answer, need) = memory.take_above(&book, Key::Id(7), Floor::from(1_000), |_| 1);
-    let above = AboveAnswer::Refused(NotRaised::AboveMax);
+    let above = AboveAnswer::Refused(Shortage::AboveMax);
     assert_eq!((format!("{answer:?}"), need), (format!("{above:?}"), None));
-    // The slot is let go again, and another key has it.
+    // The slot is evicted again, and another key has it.
     for _ in 0..2 {
-        memory.let_go(all, all);
+        memory.evict(all, all);
     }
     assert_eq!(memory.shards().footprint().keys, 0);
     let release = Command::Release { released: released.clone(), now_ms: 2 };
@@ -118,12 +119,12 @@ async fn a_call_that_is_refused_while_its_section_leaves_asks_for_no_bump() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_read_before_its_section_was_let_go_gives_no_chunk_again() {
+async fn a_record_that_was_read_before_its_section_was_evicted_gives_no_chunk_again() {
     let mut world = World::new().await;
     let place = place_of(&world.memory, &world.users);
     let noted = world.memory.begin_read(place).expect("a section");
     let record = world.memory.view.section(&noted.0).expect("a record");
-    let released = world.let_go();
+    let released = world.evict();
     // Nobody waits for it: nothing is bumped once it has left.
     assert_eq!(world.apply(released).await, []);
     let (memory, users) = (&world.memory, &world.users);
@@ -143,12 +144,12 @@ async fn a_record_that_was_read_before_its_section_was_let_go_gives_no_chunk_aga
 async fn what_is_closed_or_sent_while_a_section_leaves_has_nothing_of_it() {
     let world = World::new().await;
     let (memory, users) = (&world.memory, &world.users);
-    let released = world.let_go();
+    let released = world.evict();
     let (answer, _) = memory.take(users, Key::Id(8), 1);
     assert_eq!(first_of(&answer), None);
     let tracking = memory.shards.begin_tracking();
     let all = usize::MAX / 2;
-    assert_eq!(memory.let_go(all, all).0.released, []);
+    assert_eq!(memory.evict(all, all).0.released, []);
     let place = place_of(memory, users);
     let mut shard = memory.shards.lock(place.shard);
     let changes = shard.take_changes(tracking, 100).expect("changes");
@@ -162,7 +163,7 @@ async fn what_is_closed_or_sent_while_a_section_leaves_has_nothing_of_it() {
 
 /// A message of many keys has others served between its parts: its namespace may be gone by then.
 #[tokio::test]
-async fn a_section_of_a_deleted_namespace_that_was_let_go_gives_nothing_again() {
+async fn a_section_of_a_deleted_namespace_that_was_evicted_gives_nothing_again() {
     let dir = TempDir::new().expect("a directory");
     let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
     assert_eq!(first_of(&memory.take(&book, Key::Id(7), 1).0), Some(101));
@@ -170,9 +171,9 @@ async fn a_section_of_a_deleted_namespace_that_was_let_go_gives_nothing_again() 
     machine.apply_now(2, [delete]).await;
     let all = usize::MAX / 2;
     for _ in 0..3 {
-        assert_eq!(memory.let_go(all, all).0.released, []);
+        assert_eq!(memory.evict(all, all).0.released, []);
     }
-    assert_eq!(memory.shards().footprint().keys, 0, "it was let go");
+    assert_eq!(memory.shards().footprint().keys, 0, "it was evicted");
     let ask = |_: usize| (Key::Id(7), 1);
     let asked = Asked { namespace: &book, ask };
     let mut firsts = Vec::new();

@@ -1,10 +1,10 @@
-//! The hand that lets keys go, and its rounds.
+//! The hand that evicts keys, and its rounds.
 
 use super::*;
 use crate::allocator::key_table::index::SHARDS;
 
 #[tokio::test]
-async fn keys_are_let_go_of_all_shards_alike() {
+async fn keys_are_evicted_from_all_shards_alike() {
     let dir = TempDir::new().expect("a directory");
     let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
     let ids: Vec<u64> = (1_000..1_000 + 512 * u64::from(SHARDS)).collect();
@@ -23,13 +23,13 @@ async fn keys_are_let_go_of_all_shards_alike() {
     };
     let before = keys();
     let all = usize::MAX / 2;
-    let (swept, at_end) = memory.let_go(all, all);
-    assert_eq!((swept.keys, at_end), (0, true), "the marks are taken off");
-    let (swept, at_end) = memory.let_go(all, ids.len() / 2);
+    let (swept, at_end) = memory.evict(all, all);
+    assert_eq!((swept.keys, at_end), (0, true), "the reference bits are cleared");
+    let (swept, at_end) = memory.evict(all, ids.len() / 2);
     assert_eq!((swept.keys, at_end), (ids.len() / 2, false));
     let most = (before.iter().zip(keys())).map(|(before, now)| before - now).max();
     assert!(most <= Some(256), "{most:?} keys of a shard");
-    let (swept, at_end) = memory.let_go(all, all);
+    let (swept, at_end) = memory.evict(all, all);
     assert_eq!((swept.keys, at_end), (ids.len() - ids.len() / 2, true));
     assert!(keys().iter().all(|keys| *keys == 0));
 }

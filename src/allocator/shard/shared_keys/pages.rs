@@ -307,17 +307,17 @@ impl Cursors for OfNamespace<'_> {
     }
 }
 
-// The state of the clock algorithm that lets shared sections go (see `shard/own_keys.rs`).
+// The state of the clock algorithm that evicts shared sections (see `shard/own_keys.rs`).
 
-/// Where the hand is that lets sections go (`let_go.rs`).
+/// Where the hand is that evicts sections (`evict.rs`).
 #[derive(Debug, Default)]
 pub struct Hand {
     /// What it goes around.
     pub turn: Turn,
     /// The number of the slot, or of the section, that it looks at next.
     pub next: u32,
-    /// True if it has let a section go on its way around the sections.
-    pub has_let_go: bool,
+    /// True if it evicted a section on its way around the sections.
+    pub has_evicted: bool,
 }
 
 /// What the hand goes around.
@@ -328,7 +328,7 @@ pub enum Turn {
     Slots,
     /// The sections.
     Sections,
-    /// The slots, because keys of sections that were let go are there.
+    /// The slots, because keys of sections that were evicted are there.
     SlotsOfGone,
 }
 

@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::allocator::{
-    answer::{NotRaised, Raised},
-    key_table::segments::Tracking,
-    section::pending::RaisedLater,
+    answer::Raised, held::Shortage, key_table::segments::Tracking, section::pending::RaisedLater,
     shard::own_keys::Swept,
 };
 
@@ -117,7 +115,7 @@ fn a_section_that_lacks_the_numbers_waits_for_a_bump_behind_the_calls_before() {
     let mut later = world.raise_later(2, 5_000);
     assert_eq!(world.take_and_tell(Key::Id(2), 1), "call 2 waits");
     let place = world.place(Key::Id(1));
-    let size = world.shard.propose_bump(place, &world.namespace);
+    let size = world.shard.next_bump(place, &world.namespace);
     let size = size.expect("a bump");
     assert_eq!(size.up_to, 5_000);
     let told = world.grant(Key::Id(1), 10, 5_000);
@@ -136,7 +134,7 @@ fn a_bump_for_the_floor_of_a_section_that_nobody_uses_leaves_next_to_nothing_unu
     let mut world = world(100);
     let mut later = world.raise_later(7, 5_000);
     let place = world.place(Key::Id(7));
-    let size = world.shard.propose_bump(place, &world.namespace);
+    let size = world.shard.next_bump(place, &world.namespace);
     let size = size.expect("a bump");
     assert_eq!((size.numbers, size.unused_max, size.up_to), (0, 1, 5_000));
     world.grant(Key::Id(7), 300, 5_000);
@@ -158,7 +156,7 @@ fn a_term_that_closes_says_that_the_numbers_up_to_the_floor_were_used() {
 }
 
 #[test]
-fn a_section_that_is_let_go_after_its_floor_was_raised_goes_on_above_it() {
+fn a_section_that_is_evicted_after_its_floor_was_raised_goes_on_above_it() {
     let mut world = world(100);
     world.grant(Key::Id(1), 0, 1_000);
     assert_eq!(world.take_and_tell(Key::Id(1), 10), "1..10");
@@ -167,7 +165,7 @@ fn a_section_that_is_let_go_after_its_floor_was_raised_goes_on_above_it() {
     let progression = world.namespace.config.progression();
     let limits = (usize::MAX / 2, usize::MAX / 2);
     while swept.released.is_empty() {
-        (world.shard).let_go(&world.hasher, limits, |_| Some(progression), &mut swept);
+        (world.shard).evict(&world.hasher, limits, |_| Some(progression), &mut swept);
     }
     assert_eq!((swept.released[0].used, swept.released[0].lost), (400, 0));
     assert_eq!(world.current_of(77), Some(400), "while it is leaving");
@@ -219,7 +217,7 @@ fn a_floor_above_max_or_of_a_section_beyond_the_quota_is_refused() {
     world.namespace.config.max = 500;
     world.grant(Key::Id(1), 0, 500);
     let raised = world.raise_section(1, 501).0;
-    assert!(matches!(raised, RaiseAnswer::Done(Err(NotRaised::AboveMax))));
+    assert!(matches!(raised, RaiseAnswer::Done(Err(Shortage::AboveMax))));
     assert_eq!(world.raise_now(1, 500), (500, true, 500));
     world.namespace.config.keys_max = Some(100);
     let mut later = world.raise_later(100, 7);
@@ -227,6 +225,6 @@ fn a_floor_above_max_or_of_a_section_beyond_the_quota_is_refused() {
     let config = world.namespace.config.clone();
     world.shard.exceed_quota(place, 100, &config);
     world.serve(place);
-    let refused = Err(NotRaised::OverQuota { keys_max: 100 });
+    let refused = Err(Shortage::OverQuota { keys_max: 100 });
     assert_eq!(later.try_recv().expect("an answer"), refused);
 }

@@ -47,7 +47,7 @@ enum Event {
     /// The floor of a key's section is raised, if it shares it.
     Raise(u8, u64),
     /// The hand passes some slots.
-    LetGo(usize),
+    Evict(usize),
     /// The release under way is applied.
     Apply,
     /// The bumps that were asked for are applied.
@@ -58,7 +58,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0u8..12, 1u64..30).prop_map(|(key, count)| Event::Take(key, count)),
         1 => (0u8..12, 1u64..300).prop_map(|(key, floor)| Event::Raise(key, floor)),
-        3 => (1usize..20).prop_map(Event::LetGo),
+        3 => (1usize..20).prop_map(Event::Evict),
         2 => Just(Event::Apply),
         2 => Just(Event::Bump),
     ];
@@ -199,12 +199,12 @@ impl Cluster {
         *last = range.last;
     }
 
-    fn let_go(&mut self, slots: usize) {
+    fn evict(&mut self, slots: usize) {
         let progression = self.world.namespace.config.progression();
         let mut swept = Swept::default();
         let limits = (slots, slots);
         let hasher = self.world.hasher.clone();
-        let _ = (self.world.shard).let_go(&hasher, limits, |_| Some(progression), &mut swept);
+        let _ = (self.world.shard).evict(&hasher, limits, |_| Some(progression), &mut swept);
         self.under_way.extend(swept.released);
     }
 
@@ -225,7 +225,7 @@ impl Cluster {
                 continue;
             };
             let namespace = self.world.namespace.clone();
-            let Some(size) = self.world.shard.propose_bump(place, &namespace) else {
+            let Some(size) = self.world.shard.next_bump(place, &namespace) else {
                 continue;
             };
             let raise = Raise {
@@ -313,14 +313,14 @@ fn what_was_looked_up_while_a_section_was_leaving_is_looked_up_again_once_it_has
     let mut cluster = Cluster::new(Kind::Ids);
     cluster.take(&name(0), 1);
     cluster.bump();
-    let before = cluster.world.shard.let_goes();
-    // The first round takes the mark off.
-    cluster.let_go(10);
-    cluster.let_go(10);
-    let leaving = cluster.world.shard.let_goes();
+    let before = cluster.world.shard.evictions();
+    // The first round clears the reference bit.
+    cluster.evict(10);
+    cluster.evict(10);
+    let leaving = cluster.world.shard.evictions();
     assert_ne!(before, leaving);
     cluster.apply();
-    assert_ne!(cluster.world.shard.let_goes(), leaving);
+    assert_ne!(cluster.world.shard.evictions(), leaving);
 }
 
 proptest! {
@@ -335,7 +335,7 @@ proptest! {
                 Event::Take(key, count) => cluster.take(&name(key), count),
                 Event::Raise(key, floor) if kind == Kind::Shared => cluster.raise(&name(key), floor),
                 Event::Raise(..) => {}
-                Event::LetGo(slots) => cluster.let_go(slots),
+                Event::Evict(slots) => cluster.evict(slots),
                 Event::Apply => cluster.apply(),
                 Event::Bump => cluster.bump(),
             }

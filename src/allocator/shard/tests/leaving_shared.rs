@@ -1,4 +1,4 @@
-//! Shared sections that are let go.
+//! Shared sections that are evicted.
 
 use super::*;
 use crate::{allocator::shard::own_keys::Swept, sequence::Trim};
@@ -20,7 +20,7 @@ fn world() -> World {
 
 impl World {
     /// Moves the hand once around. Returns what was released, and how many keys went.
-    fn let_go(&mut self) -> (Vec<Trim>, usize) {
+    fn evict(&mut self) -> (Vec<Trim>, usize) {
         let mut swept = Swept::default();
         while !self.move_hand(usize::MAX / 2, &mut swept) {}
         (swept.released, swept.keys)
@@ -29,7 +29,7 @@ impl World {
     fn move_hand(&mut self, slots: usize, swept: &mut Swept) -> bool {
         let progression = self.namespace.config.progression();
         let limits = (slots, usize::MAX / 2);
-        (self.shard).let_go(&self.hasher, limits, |_| Some(progression), swept)
+        (self.shard).evict(&self.hasher, limits, |_| Some(progression), swept)
     }
 
     fn released(&mut self, released: &[Trim]) {
@@ -54,11 +54,11 @@ fn sections_that_nobody_asked_for_go_with_all_their_keys_and_their_numbers_are_g
     let mut world = world();
     assert_eq!(world.take_and_tell(Key::Id(7), 10), "2..11");
     assert_eq!(world.take_and_tell(Key::Id(110), 5), "5002..5006");
-    // The first round takes the marks off.
-    assert_eq!(world.let_go(), (vec![], 0));
+    // The first round clears the reference bits.
+    assert_eq!(world.evict(), (vec![], 0));
     assert_eq!(world.counts(), (110, 2));
     let gone = vec![trim(&world, 0, 11, 99 * 10), trim(&world, 100, 5_006, 9 * 5)];
-    assert_eq!(world.let_go(), (gone.clone(), 110));
+    assert_eq!(world.evict(), (gone.clone(), 110));
     assert_eq!(world.counts(), (0, 2));
     for (id, used) in [(8, 11), (150, 5_006), (151, 5_006)] {
         let key = Key::Id(id);
@@ -66,7 +66,7 @@ fn sections_that_nobody_asked_for_go_with_all_their_keys_and_their_numbers_are_g
         assert_eq!(current, Some(used), "while it is leaving");
     }
     world.released(&gone);
-    assert_eq!(world.let_go(), (vec![], 0));
+    assert_eq!(world.evict(), (vec![], 0));
     assert_eq!(world.counts(), (0, 0));
     // Other sections.
     world.grant(Key::Id(200), 0, 1_000);
@@ -87,7 +87,7 @@ fn a_section_of_which_any_key_was_asked_for_stays_with_all_its_keys() {
         // A key of a slot does not ask its section.
         assert!(world.take_and_tell(Key::Id(110), 1).contains(".."));
         assert!(world.take_and_tell(Key::Id(7), 1).contains(".."));
-        assert_eq!(world.let_go(), (vec![], 0), "{round}");
+        assert_eq!(world.evict(), (vec![], 0), "{round}");
     }
     assert_eq!(world.counts(), (110, 2));
 }
@@ -98,24 +98,24 @@ fn a_section_that_waits_for_a_bump_stays_and_so_do_all_while_changes_are_tracked
     assert_eq!(world.take_and_tell(Key::Id(7), 2_000), "call 1 waits, bump");
     assert_eq!(world.take_and_tell(Key::Id(110), 990), "5002..5991, bump");
     for _ in 0..3 {
-        assert_eq!(world.let_go(), (vec![], 0));
+        assert_eq!(world.evict(), (vec![], 0));
         assert!(world.propose(Key::Id(7)).starts_with("bump "));
     }
     world.grant(Key::Id(7), 1_000, 3_000);
     world.grant(Key::Id(110), 6_000, 7_000);
     world.shard.begin_tracking(Tracking(1));
     for _ in 0..3 {
-        assert_eq!(world.let_go(), (vec![], 0));
+        assert_eq!(world.evict(), (vec![], 0));
     }
     assert_eq!(world.counts(), (110, 2));
     world.shard.end_tracking(Tracking(1));
-    assert_eq!(world.let_go().1, 110);
+    assert_eq!(world.evict().1, 110);
 }
 
 #[test]
 fn a_key_whose_slot_is_still_there_takes_nothing_of_what_its_section_had() {
     let mut world = world();
-    world.let_go();
+    world.evict();
     let mut swept = Swept::default();
     // The sections are gone, and one slot is.
     while swept.keys < 101 {
@@ -128,7 +128,7 @@ fn a_key_whose_slot_is_still_there_takes_nothing_of_what_its_section_had() {
         assert!(told.contains("waits"), "{id}: {told}");
     }
     // It is asked for again: the rest of its slots stays.
-    assert_eq!(world.let_go(), (vec![], 0));
+    assert_eq!(world.evict(), (vec![], 0));
     let told = world.grant(Key::Id(110), 5_001, 6_001);
     assert!(told.starts_with("call 1: 5002..5002, call 2: 5002..5002"));
     assert_eq!(world.take_and_tell(Key::Id(190), 1), "5003..5003");
@@ -142,21 +142,21 @@ fn a_place_that_is_to_be_settled_is_forgotten_with_its_section() {
         world.shard.note_unsettled(place);
     }
     assert_eq!(world.take_and_tell(Key::Id(110), 1), "5002..5002");
-    world.let_go();
+    world.evict();
     assert_eq!(world.take_and_tell(Key::Id(110), 1), "5003..5003");
     let gone = vec![trim(&world, 0, 1, 0)];
-    assert_eq!(world.let_go(), (gone, 100));
+    assert_eq!(world.evict(), (gone, 100));
     let unsettled = world.shard.take_unsettled(9);
     assert_eq!(unsettled, [world.namespace.section_of(Key::Id(110))]);
 }
 
 #[test]
-fn sections_of_a_namespace_that_is_gone_are_let_go_without_a_word() {
+fn sections_of_a_namespace_that_is_gone_are_evicted_without_a_word() {
     let mut world = world();
     for _ in 0..2 {
         let mut swept = Swept::default();
         let limits = (usize::MAX / 2, usize::MAX / 2);
-        while !(world.shard).let_go(&world.hasher, limits, |_| None, &mut swept) {}
+        while !(world.shard).evict(&world.hasher, limits, |_| None, &mut swept) {}
         assert_eq!(swept.released, []);
     }
     assert_eq!(world.counts().0, 0);

@@ -50,7 +50,7 @@ fn bytes_of_resident_memory_for_each_key() {
             waiting.push((shard, place.unwrap(), answer));
         }
         for (shard, place, _) in &waiting {
-            shards[*shard].propose_bump(*place, &namespace).unwrap();
+            shards[*shard].next_bump(*place, &namespace).unwrap();
         }
         for (shard, place, _answer) in waiting {
             let (old, new) = (0, 10_000);

@@ -46,13 +46,15 @@ fn of_what_a_peer_tells_printable_characters_are_kept() {
 #[test]
 fn all_clients_reach_a_node_at_the_same_host() {
     let at = |address: &str| address.parse().expect("an address");
-    let door = |client_address, clients, door| door_address(client_address, at(clients), at(door));
-    let everywhere = door("one.example:7600", "0.0.0.0:7600", "0.0.0.0:7604");
+    let interface = |client_address, clients, interface| {
+        interface_address(client_address, at(clients), at(interface))
+    };
+    let everywhere = interface("one.example:7600", "0.0.0.0:7600", "0.0.0.0:7604");
     assert_eq!(everywhere, "one.example:7604");
-    assert_eq!(door("[::1]:7600", "[::1]:7600", "[::1]:7604"), "[::1]:7604");
-    let elsewhere = door("10.0.0.1:7600", "10.0.0.1:7600", "10.0.0.2:7604");
+    assert_eq!(interface("[::1]:7600", "[::1]:7600", "[::1]:7604"), "[::1]:7604");
+    let elsewhere = interface("10.0.0.1:7600", "10.0.0.1:7600", "10.0.0.2:7604");
     assert_eq!(elsewhere, "10.0.0.2:7604");
-    let nowhere = door("10.0.0.1:7600", "10.0.0.1:7600", "127.0.0.1:7604");
+    let nowhere = interface("10.0.0.1:7600", "10.0.0.1:7600", "127.0.0.1:7604");
     assert_eq!(nowhere, "", "others cannot reach it");
 }
 
@@ -133,7 +135,7 @@ impl Founder {
         let member = self.member(members, id);
         let told = member.claim_for(self.says(), now);
         if told.ok() != Some(self.met[&id]) {
-            self.process.state.borrow_mut().claim.let_go(self.says());
+            self.process.state.borrow_mut().claim.give_up(self.says());
             self.decided = Some(false);
         }
     }
@@ -289,10 +291,10 @@ fn what_a_founder_claims_of_itself_does_not_run_out() {
     held.claim(founds(5, 50), 5, now).expect("it is free");
     let refused = held.claim(founds(1, 10), 5, now + 10 * LASTS).expect_err("refused");
     assert!(refused.message().contains("node 5 founds"), "{refused}");
-    held.let_go(super::Founder { id: 5, incarnation: 49 });
+    held.give_up(super::Founder { id: 5, incarnation: 49 });
     held.claim(founds(1, 10), 5, now).expect_err("that was another process");
-    held.let_go(super::Founder { id: 5, incarnation: 50 });
-    assert!(!held.claim(founds(1, 10), 5, now).expect("it was let go"));
+    held.give_up(super::Founder { id: 5, incarnation: 50 });
+    assert!(!held.claim(founds(1, 10), 5, now).expect("it was given up"));
 }
 
 #[test]

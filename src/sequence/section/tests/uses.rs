@@ -65,7 +65,7 @@ impl Uses {
         self.used = *used;
     }
 
-    /// The tenure lets the section go, and goes on.
+    /// The tenure evicts the section, and goes on.
     fn release(&mut self) {
         let lifted = self.record.lifted(ONES, self.lift);
         let owned = self.owned.take();

@@ -19,11 +19,8 @@ use crate::{
     },
     sequence::{OwnedKey, Range, WrittenKey},
     server::{
-        http::{
-            endpoints::serve,
-            request::{Due, key},
-        },
-        written::{integer, shown},
+        http::{endpoints::serve, request::Due},
+        written::{integer, key_in, shown},
     },
 };
 
@@ -65,6 +62,12 @@ impl<'a> Mapped<'a> {
     /// Whether the row takes what a request says in this parameter.
     pub fn asks_for(&self, parameter: &str) -> bool {
         asked_by(self.row()).any(|asked| asked == parameter)
+    }
+
+    /// The distance between neighbouring numbers of the key, if this node knows its namespace.
+    pub fn increment(&self, context: &NodeContext) -> Option<u64> {
+        let namespaces = context.group.view().namespaces();
+        Some(namespaces.by_name(self.key.namespace)?.config.increment)
     }
 
     /// The next number of the key, or the next id if its namespace has a format. Then the row says what its parameters are,
@@ -132,7 +135,7 @@ impl<'a> Mapped<'a> {
     ) -> Result<Range, Refusal> {
         let namespace = self.key.namespace;
         let message = NextRequest {
-            key: to_key(&key(context, namespace, of, due).await?),
+            key: to_key(&key_in(context, namespace, of, due.deadline).await?),
             namespace: namespace.to_owned(),
             count: Some(count),
             route_version: ROUTE_UNWANTED,
@@ -258,7 +261,7 @@ pub async fn next_id(
     let of = match &chosen.key {
         None => None,
         Some(said) => {
-            let found = key(context, namespace, said.text.as_bytes(), due).await;
+            let found = key_in(context, namespace, said.text.as_bytes(), due.deadline).await;
             Some(found.map_err(|refusal| said.failed(refusal))?)
         }
     };
@@ -280,6 +283,18 @@ pub async fn one_id(
     context: &Arc<NodeContext>, setting: &str, (namespace, key): (&str, Option<OwnedKey>),
     parameters: HashMap<String, u64>, due: Due,
 ) -> Result<u64, Refusal> {
+    let too_long = || {
+        refusal!(
+            WrongState,
+            "ids of namespace {namespace:?} have more than 64 bits, and these clients read a number; let {setting} name a \
+             namespace whose ids fit, such as one with --format snowflake"
+        )
+    };
+    // Before an order number is taken, if this node knows the namespace.
+    let known = context.group.view().namespaces().by_name(namespace).map(id_format);
+    if known.is_some_and(|format| format.is_ok_and(|format| format.bits() > u64::BITS)) {
+        return Err(too_long());
+    }
     let request = NextIdsRequest {
         namespace: namespace.to_owned(),
         key: key.as_ref().and_then(to_key),
@@ -289,13 +304,7 @@ pub async fn one_id(
     let made = context.ids.next(&request, due.deadline).await;
     let (made, _reserved) = made?;
     let id = made.ids.iter().next().unwrap_or_default();
-    u64::try_from(id).map_err(|_| {
-        refusal!(
-            WrongState,
-            "ids of namespace {namespace:?} have more than 64 bits, and these clients read a number; let {setting} name a \
-             namespace whose ids fit, such as one with --format snowflake"
-        )
-    })
+    u64::try_from(id).map_err(|_| too_long())
 }
 
 // Warnings that requests cause: at most one in some seconds, however many requests come.

@@ -54,15 +54,18 @@ impl Parameters {
     /// The value of a parameter, if it is there.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it is there more than once.
+    /// INVALID_ARGUMENT if it is there more than once, or is no text: different bytes would all be read as U+FFFD.
     pub fn one(&self, name: &str) -> Result<Option<Cow<'_, str>>, Refusal> {
         let mut values = self.values(name);
         let value = values.next();
         match values.next() {
-            None => Ok(value),
             Some(_) => {
                 Err(refusal!(InvalidRequest, "{name} is given more than once; give it once"))
             }
+            None if value.as_ref().is_some_and(|value| value.contains('\u{FFFD}')) => {
+                Err(refusal!(InvalidRequest, "{name} is not all UTF-8, or has U+FFFD"))
+            }
+            None => Ok(value),
         }
     }
 
@@ -161,7 +164,7 @@ mod tests {
         let one = |name| parameters.one(name).map(|value| value.map(Cow::into_owned));
         assert_eq!(one("b").unwrap().unwrap(), "x y z");
         assert_eq!(one("c").unwrap().unwrap(), "");
-        assert_eq!(one("d").unwrap().unwrap(), "\u{fffd}");
+        assert!(one("d").unwrap_err().message().contains("d is not all UTF-8"));
         assert_eq!(one("e").unwrap().unwrap(), "&");
         assert_eq!(one("f").unwrap(), None);
         assert!(one("a").unwrap_err().message().contains("a is given more"));

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use super::{mapped::Mapped, parameters::Parameters};
 use crate::{
+    metrics::SkipCause,
     node::{Config, NodeContext},
     proto::{Code, Refusal, refusal},
     sequence::Range,
@@ -116,9 +117,15 @@ async fn segment(
     let of_type = type_of(&parameters, &context.config)?;
     let mapped = Mapped::find(TYPES, &context.config.tinyid_types, &of_type)?;
     let count = context.config.tinyid_segment;
+    let unfit = |why| mapped.warn_operator(refusal!(WrongState, "{why}"));
+    if let Some(increment) = mapped.increment(context) {
+        check_increment(increment).map_err(unfit)?;
+    }
     let range = mapped.next(context, count, due).await?;
-    let segment = Segment::of(range);
-    Ok(segment.map_err(|why| mapped.warn_operator(refusal!(WrongState, "{why}")))?)
+    Ok(Segment::of(range).map_err(|why| {
+        context.metrics.skip(SkipCause::cancelled, count);
+        unfit(why)
+    })?)
 }
 
 /// How many numbers a request asks for. As with Tinyid it is 1 if it says nothing, and none if it asks for less.
@@ -214,12 +221,7 @@ impl Segment {
     /// A text that says why the clients cannot compute with it.
     pub fn of(range: Range) -> Result<Segment, String> {
         let Range { first, last, increment } = range;
-        if increment > DELTA_MAX {
-            return Err(format!(
-                "the namespace's increment is {increment}; clients that take segments compute with at most {DELTA_MAX}: \
-                 use a namespace with a smaller one"
-            ));
-        }
+        check_increment(increment)?;
         if last > MAX_ID_MAX {
             return Err(format!(
                 "the segment ends at {last}; clients that take segments compute with numbers up to {MAX_ID_MAX}: use a \
@@ -234,6 +236,20 @@ impl Segment {
             delta: increment,
             remainder: first % increment,
         })
+    }
+}
+
+/// Checks that clients can compute with an increment.
+///
+/// # Errors
+/// A text that says why not.
+fn check_increment(increment: u64) -> Result<(), String> {
+    match increment > DELTA_MAX {
+        true => Err(format!(
+            "the namespace's increment is {increment}; clients that take segments compute with at most {DELTA_MAX}: use a \
+             namespace with a smaller one"
+        )),
+        false => Ok(()),
     }
 }
 

@@ -1,10 +1,9 @@
-//! The status page as HTML. What changes is marked with `data-live` and an id: such parts are sent again each second.
+//! What the status page shows, and the page as HTML. What changes is marked with `data-live` and an id: such parts are sent again each second.
 
 use std::time::Duration;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::view::{NAMESPACES_MAX, View};
 use crate::{
     allocator::HotKey,
     node::{SECONDS_KEPT, Second},
@@ -12,6 +11,32 @@ use crate::{
     sequence::OwnedKey,
     version,
 };
+
+// What the page shows, gathered from the node.
+
+/// How many namespaces are shown.
+pub const NAMESPACES_MAX: usize = 100;
+/// What the page shows.
+pub struct View {
+    /// The node that shows it.
+    pub node: u64,
+    /// The leader's view of the cluster, or what this node last knew.
+    pub status: v1::StatusResponse,
+    /// Where the pages of the members are, "host:port", as far as they are known; in the order of the status.
+    pub pages: Vec<Option<String>>,
+    /// What this node did in the last seconds.
+    pub activity: Vec<Second>,
+    /// The keys that get the most numbers from this node.
+    pub hottest: Vec<HotKey>,
+    /// How many numbers this node knows to be skipped, by cause.
+    pub skipped: Vec<(&'static str, u64)>,
+    /// The first namespaces.
+    pub namespaces: Vec<v1::Namespace>,
+    /// How many there are.
+    pub namespaces_count: usize,
+}
+
+// The page.
 
 const SCRIPT: &str = include_str!("live.js");
 const STYLE: &str = include_str!("style.css");

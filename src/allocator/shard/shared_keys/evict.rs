@@ -1,4 +1,4 @@
-//! Keeps the memory of shared keys small: lets sections go that nobody asked for lately, and gathers neighbours in
+//! Keeps the memory of shared keys small: evicts sections that nobody asked for lately, and gathers neighbours in
 //! pages.
 
 use std::ops::Range;
@@ -16,14 +16,14 @@ use crate::{
     sequence::{Key, Namespace, NamespaceId, Progression, Trim},
 };
 
-// Lets shared sections go that nobody asked for lately, with all their keys.
+// Evicts shared sections that nobody asked for lately, with all their keys.
 //
-// The hand goes around the keys' slots, and then around the sections. At the slots it moves the marks of keys in use
-// to their sections. At the sections it takes the mark off one that is in use, and lets one without a mark go: nobody
-// asked for it since the hand was there before.
+// The hand goes around the keys' slots, and then around the sections. At the slots it moves the reference bits of keys
+// in use to their sections. At the sections it clears the bit of one that is in use, and evicts one whose bit is clear:
+// nobody asked for it since the hand was there before.
 //
 // What is used of a section is the highest number taken by any of its keys, or its floor, if that is higher. The
-// others rise to it, and what they lose is counted. A section that is let go has no numbers any more. Its pages are
+// others rise to it, and what they lose is counted. A section that is evicted has no numbers any more. Its pages are
 // dropped at once. Its keys' slots are removed when the hand goes around the slots: to remove all at once would hold
 // the shard's lock for long.
 //
@@ -32,20 +32,20 @@ use crate::{
 // for a chunk before the log says what was used (`shard/leaving.rs`). Wherever the cursor in the slot stands,
 // `Owned::left` raises it above the floor of that chunk.
 //
-// Invariant: a section that is let go is quiet, so that nobody waits for it, and no bump of it is under way. Its
+// Invariant: a section that is evicted is quiet, so that nobody waits for it, and no bump of it is under way. Its
 // number goes to another section only after the hand went around all slots and found none of its keys.
 
 /// How many pages of sections that may go are read under one lock, more or less: for some tenths of a millisecond.
 const LOCK_PAGES: usize = 512;
-/// To let sections go, all slots of the shard are read, once for all sections that go under one lock. These are at least
+/// To evict sections, all slots of the shard are read, once for all sections that go under one lock. These are at least
 /// one for every so many slots, so that the reading costs little for each.
 const SLOTS_FOR_SECTION: usize = 16;
 
 impl SharedKeys {
     /// Moves the hand over `slots_max` slots at most, until `released_max` sections are released in all, or to the end of
-    /// the sections. True at the end: the next call begins at the first slot. Tells `note_gone` the sections that are let
-    /// go or forgotten.
-    pub fn let_go(
+    /// the sections. True at the end: the next call begins at the first slot. Tells `note_gone` the sections that are
+    /// evicted or forgotten.
+    pub fn evict(
         &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,
         mut note_gone: impl FnMut(u32), swept: &mut Swept,
@@ -64,7 +64,7 @@ impl SharedKeys {
                 self.hand.next = 0;
                 self.hand.turn = match self.hand.turn {
                     Turn::Slots => Turn::Sections,
-                    Turn::Sections if std::mem::take(&mut self.hand.has_let_go) => {
+                    Turn::Sections if std::mem::take(&mut self.hand.has_evicted) => {
                         Turn::SlotsOfGone
                     }
                     Turn::Sections | Turn::SlotsOfGone => Turn::Slots,
@@ -78,7 +78,7 @@ impl SharedKeys {
         false
     }
 
-    /// Moves the marks of keys in use to their sections, and removes keys of sections that have nothing. True at the end.
+    /// Moves the reference bits of keys to their sections, and removes keys of sections that have nothing. True at the end.
     fn pass_slots(&mut self, hasher: &Hasher, slots_max: usize, swept: &mut Swept) -> bool {
         for _ in 0..slots_max {
             let number = self.hand.next;
@@ -105,7 +105,7 @@ impl SharedKeys {
         false
     }
 
-    /// Takes marks off sections, and lets sections without a mark go. True at the end.
+    /// Clears the reference bits of sections, and evicts those whose bit is clear. True at the end.
     fn pass_sections(
         &mut self, (slots_max, released_max): (usize, usize),
         progression_of: &impl Fn(NamespaceId) -> Option<Progression>,
@@ -122,7 +122,7 @@ impl SharedKeys {
         {
             let number = self.hand.next;
             self.hand.next += 1;
-            let may_go = self.take_mark(number, note_gone);
+            let may_go = self.clear_bit(number, note_gone);
             if let Some(section) = self.sections.get(number).filter(|_| may_go) {
                 going += 1;
                 pages += section.pages.len();
@@ -131,14 +131,14 @@ impl SharedKeys {
         }
         swept.slots += goes.len();
         if going > 0 {
-            self.let_sections_go(first, goes, progression_of, note_gone, swept);
+            self.evict_sections(first, goes, progression_of, note_gone, swept);
         }
         self.hand.next >= self.sections.slots()
     }
 
-    /// Takes the mark off section number `number`. True if it had none, and may be let go. Forgets it if nothing is left of
-    /// it.
-    fn take_mark(&mut self, number: u32, note_gone: &mut impl FnMut(u32)) -> bool {
+    /// Clears the reference bit of section number `number`. True if it was clear, and the section may be evicted. Forgets the
+    /// section if nothing is left of it.
+    fn clear_bit(&mut self, number: u32, note_gone: &mut impl FnMut(u32)) -> bool {
         let Some(section) = self.sections.get_mut(number) else {
             return false;
         };
@@ -157,9 +157,9 @@ impl SharedKeys {
         false
     }
 
-    /// Lets those of the sections from number `first` on go that `goes` says, unless one of their keys was asked for
+    /// Evicts those of the sections from number `first` on for which `goes` is true, unless one of their keys was asked for
     /// meanwhile.
-    fn let_sections_go(
+    fn evict_sections(
         &mut self, first: u32, mut goes: Vec<bool>,
         progression_of: &impl Fn(NamespaceId) -> Option<Progression>,
         note_gone: &mut impl FnMut(u32), swept: &mut Swept,
@@ -191,7 +191,7 @@ impl SharedKeys {
             }
             note_gone(number);
             swept.shared_sections += 1;
-            self.hand.has_let_go = true;
+            self.hand.has_evicted = true;
         }
         for slot in self.keys.iter_mut_unnoted() {
             if goes.get(slot.section.wrapping_sub(first) as usize) == Some(&true) {

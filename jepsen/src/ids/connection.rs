@@ -12,14 +12,14 @@ use super::{taken::Said, wish::Wish};
 use crate::{
     client::{DEADLINE, bounded, channel},
     cluster::{HTTP_PORT, RESP_PORT},
-    doors::{Failure, HttpDoor, RespDoor},
+    connections::{Failure, HttpConnection, RespConnection},
     proto::{Key, NextIdsRequest, NextIdsResponse, ids_client::IdsClient, key::Kind},
 };
 
 /// Through what ids are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum IdDoor {
+pub enum IdInterface {
     /// gRPC: a call.
     Unary,
     /// gRPC: messages on a stream.
@@ -32,21 +32,22 @@ pub enum IdDoor {
     Application,
 }
 
-impl IdDoor {
-    /// The doors of a node.
-    pub const OF_NODE: [IdDoor; 4] = [IdDoor::Unary, IdDoor::Stream, IdDoor::Http, IdDoor::Resp];
+impl IdInterface {
+    /// The interfaces of a node.
+    pub const OF_NODE: [IdInterface; 4] =
+        [IdInterface::Unary, IdInterface::Stream, IdInterface::Http, IdInterface::Resp];
 }
 
 /// A way to the ids of one node. It connects at the first call, and again after the connection broke.
-pub enum Way {
+pub enum IdConnection {
     /// gRPC, a call for each wish.
     Unary(IdsClient<Channel>),
     /// gRPC, a message for each wish.
     Stream(IdsClient<Channel>, Option<Box<Messages>>),
     /// HTTP.
-    Http(HttpDoor),
+    Http(HttpConnection),
     /// The protocol of Redis clients.
-    Resp(RespDoor),
+    Resp(RespConnection),
 }
 
 /// A stream.
@@ -64,16 +65,17 @@ struct MadeIds {
     texts: Vec<String>,
 }
 
-impl Way {
-    /// The way that a door of a node is. `address` is where the node answers gRPC. The product's client has ways of its own.
-    pub fn new(door: IdDoor, address: SocketAddr) -> Way {
+impl IdConnection {
+    /// A connection to an interface of a node. `address` is where the node answers gRPC. The product's client has ways of
+    /// its own.
+    pub fn new(interface: IdInterface, address: SocketAddr) -> IdConnection {
         let at = |port| SocketAddr::new(address.ip(), port);
         let grpc = || IdsClient::new(channel(address));
-        match door {
-            IdDoor::Unary | IdDoor::Application => Way::Unary(grpc()),
-            IdDoor::Stream => Way::Stream(grpc(), None),
-            IdDoor::Http => Way::Http(HttpDoor::new(at(HTTP_PORT))),
-            IdDoor::Resp => Way::Resp(RespDoor::new(at(RESP_PORT))),
+        match interface {
+            IdInterface::Unary | IdInterface::Application => IdConnection::Unary(grpc()),
+            IdInterface::Stream => IdConnection::Stream(grpc(), None),
+            IdInterface::Http => IdConnection::Http(HttpConnection::new(at(HTTP_PORT))),
+            IdInterface::Resp => IdConnection::Resp(RespConnection::new(at(RESP_PORT))),
         }
     }
 
@@ -83,12 +85,12 @@ impl Way {
     /// The node's, or the connection's. Ids may have been made, and are lost.
     pub async fn ask(&mut self, wish: &Wish) -> Result<Vec<Said>, Failure> {
         match self {
-            Way::Unary(client) => {
+            IdConnection::Unary(client) => {
                 let answer = timeout(DEADLINE, client.next(bounded(request(wish)))).await;
                 let answer = answer.map_err(|_| Failure::unknown("no answer in time"))??;
                 Ok(said(answer.into_inner()))
             }
-            Way::Stream(client, messages) => {
+            IdConnection::Stream(client, messages) => {
                 let answer = timeout(DEADLINE, on_stream(client, messages, request(wish))).await;
                 let answer = answer.unwrap_or_else(|_| Err(Failure::unknown("no answer in time")));
                 if answer.is_err() {
@@ -97,7 +99,7 @@ impl Way {
                 }
                 answer.map(said)
             }
-            Way::Http(http) => {
+            IdConnection::Http(http) => {
                 let path = format!("/v1/namespaces/{}/ids:next", wish.namespace.name);
                 let made: MadeIds = http.post(&path, body(wish)).await?;
                 let numbers = made.numbers.into_iter().map(|number| {
@@ -106,7 +108,7 @@ impl Way {
                 });
                 numbers.chain(made.texts.into_iter().map(|text| Ok(Said::Text(text)))).collect()
             }
-            Way::Resp(resp) => {
+            IdConnection::Resp(resp) => {
                 let id = resp.incr(&format!("id:{}", wish.namespace.name)).await?;
                 Ok(vec![Said::Number(id.into())])
             }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tonic::Status;
 
-use super::{failure::Failure, http::HttpDoor, resp::RespDoor};
+use super::{failure::Failure, http::HttpConnection, resp::RespConnection};
 use crate::{
     client::{Answer, Client},
     cluster::{HTTP_PORT, RESP_PORT},
@@ -13,25 +13,25 @@ use crate::{
 };
 
 /// One caller's way to one node. It connects at the first call, and again after the connection broke.
-pub enum Door {
+pub enum Connection {
     /// gRPC: one key is asked for by a call, numbers of several by a message on a stream.
     Grpc(Box<Client>),
     /// HTTP: a request for each key, one after the other.
-    Http(HttpDoor),
+    Http(HttpConnection),
     /// The protocol of Redis clients: a pipeline with a command for each key.
-    Resp(RespDoor),
+    Resp(RespConnection),
 }
 
-impl Door {
-    /// The door that an interface uses. `address` is where the node answers gRPC.
-    pub fn new(interface: Interface, address: SocketAddr) -> Door {
+impl Connection {
+    /// A connection to an interface. `address` is where the node answers gRPC.
+    pub fn new(interface: Interface, address: SocketAddr) -> Connection {
         let at = |port| SocketAddr::new(address.ip(), port);
         match interface {
             Interface::Unary | Interface::Stream | Interface::ProductClient => {
-                Door::Grpc(Box::new(Client::new(address)))
+                Connection::Grpc(Box::new(Client::new(address)))
             }
-            Interface::Http => Door::Http(HttpDoor::new(at(HTTP_PORT))),
-            Interface::Resp => Door::Resp(RespDoor::new(at(RESP_PORT))),
+            Interface::Http => Connection::Http(HttpConnection::new(at(HTTP_PORT))),
+            Interface::Resp => Connection::Resp(RespConnection::new(at(RESP_PORT))),
         }
     }
 
@@ -40,27 +40,27 @@ impl Door {
         &mut self, targets: &[Target], action: Action,
     ) -> Vec<Result<Answer, Failure>> {
         match (self, targets, action) {
-            (Door::Grpc(client), [target], _) => {
+            (Connection::Grpc(client), [target], _) => {
                 vec![client.ask(target, action).await.map_err(Failure::from)]
             }
-            (Door::Grpc(client), _, Action::Next { count }) => {
+            (Connection::Grpc(client), _, Action::Next { count }) => {
                 ask_on_stream(client, targets, count).await
             }
-            (Door::Grpc(client), _, Action::Current) => {
+            (Connection::Grpc(client), _, Action::Current) => {
                 of_each(targets, client.current_many(targets).await)
             }
-            (Door::Grpc(_), _, Action::Raise { .. }) => {
+            (Connection::Grpc(_), _, Action::Raise { .. }) => {
                 let refused = Failure::refused("floors are raised one by one");
                 vec![Err(refused); targets.len()]
             }
-            (Door::Http(http), _, _) => {
+            (Connection::Http(http), _, _) => {
                 let mut answers = Vec::with_capacity(targets.len());
                 for target in targets {
                     answers.push(http.ask(target, action).await);
                 }
                 answers
             }
-            (Door::Resp(resp), _, _) => resp.ask(targets, action).await,
+            (Connection::Resp(resp), _, _) => resp.ask(targets, action).await,
         }
     }
 }

@@ -22,7 +22,7 @@ mod tests;
 const NUMBER_BYTES_MAX: usize = 20;
 
 /// A caller's connection to the port for Redis clients of a node.
-pub struct RespDoor {
+pub struct RespConnection {
     address: SocketAddr,
     connection: Option<BufStream<TcpStream>>,
 }
@@ -36,10 +36,10 @@ enum Reply {
     Error(String),
 }
 
-impl RespDoor {
+impl RespConnection {
     /// Connects at the first command.
-    pub fn new(address: SocketAddr) -> RespDoor {
-        RespDoor { address, connection: None }
+    pub fn new(address: SocketAddr) -> RespConnection {
+        RespConnection { address, connection: None }
     }
 
     /// Asks once for each key, in one pipeline. Returns what each of them got. What was not answered before the

@@ -78,19 +78,19 @@ async fn what_was_read_before_a_pipeline_broke_is_answered_and_the_rest_is_of_un
             stream.write_all(replies.as_bytes()).await.unwrap();
         }
     });
-    let mut door = RespDoor::new(address);
+    let mut resp = RespConnection::new(address);
     let mut outcomes = Vec::new();
-    for answer in door.ask(&keys(1..4), NEXT).await {
+    for answer in resp.ask(&keys(1..4), NEXT).await {
         outcomes.push(answer.map_err(|failure| failure.outcome));
     }
     assert_eq!(outcomes, [Ok((1, 3)), Err(Outcome::Info), Err(Outcome::Info)]);
     // A new connection, whose replies are not taken for those of the one before.
-    let answers = door.ask(&keys(1..4), NEXT).await;
+    let answers = resp.ask(&keys(1..4), NEXT).await;
     assert_eq!(answers, [Ok((4, 6)), Ok((1, 3)), Ok((1, 3))]);
     serving.await.unwrap();
     // The connection is over, and so is the node.
-    door.connection = None;
-    for answer in door.ask(&keys(1..4), NEXT).await {
+    resp.connection = None;
+    for answer in resp.ask(&keys(1..4), NEXT).await {
         assert_eq!(answer.unwrap_err().outcome, Outcome::Fail);
     }
 }

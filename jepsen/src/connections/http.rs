@@ -29,7 +29,7 @@ const NOT_DONE: &str = "NOT_DONE";
 const TIMEOUT_HEADER: &str = "ratchet-timeout-ms";
 
 /// A caller's connection to the HTTP port of a node.
-pub struct HttpDoor {
+pub struct HttpConnection {
     address: SocketAddr,
     connection: Option<Connection>,
 }
@@ -70,10 +70,10 @@ struct Problem {
     detail: String,
 }
 
-impl HttpDoor {
+impl HttpConnection {
     /// Connects at the first request.
-    pub fn new(address: SocketAddr) -> HttpDoor {
-        HttpDoor { address, connection: None }
+    pub fn new(address: SocketAddr) -> HttpConnection {
+        HttpConnection { address, connection: None }
     }
 
     /// Asks once.

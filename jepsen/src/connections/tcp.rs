@@ -1,4 +1,4 @@
-//! Connections for the doors that are not gRPC.
+//! Connections for the interfaces that are not gRPC.
 
 use std::net::SocketAddr;
 

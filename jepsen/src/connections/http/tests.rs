@@ -91,9 +91,9 @@ async fn a_request_says_what_it_asks_for_and_one_that_breaks_is_of_unknown_outco
         }
         heads
     });
-    let mut door = HttpDoor::new(address);
-    assert_eq!(door.ask(&KEY, NEXT).await, Ok((4, 6)));
-    let broke = door.ask(&KEY, Action::Current).await;
+    let mut http = HttpConnection::new(address);
+    assert_eq!(http.ask(&KEY, NEXT).await, Ok((4, 6)));
+    let broke = http.ask(&KEY, Action::Current).await;
     assert_eq!(broke.unwrap_err().outcome, Outcome::Info);
     let heads = serving.await.unwrap();
     for (head, begins) in heads
@@ -104,6 +104,6 @@ async fn a_request_says_what_it_asks_for_and_one_that_breaks_is_of_unknown_outco
         assert!(head.contains("ratchet-timeout-ms: 1000\r\n"), "{head}");
     }
     // Nobody listens any more, so that nothing is sent.
-    let refused = door.ask(&KEY, NEXT).await;
+    let refused = http.ask(&KEY, NEXT).await;
     assert_eq!(refused.unwrap_err().outcome, Outcome::Fail);
 }
