@@ -8,7 +8,7 @@ mod reasons;
 pub use packages::{peer::v1 as peer, v1};
 pub use reasons::{Refusal, name_of_outcome, name_of_reason, reason_of, retry_after_ms};
 
-pub(crate) use reasons::refusal;
+pub(crate) use reasons::{refusal, refuse};
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

@@ -7,16 +7,23 @@ use std::{
 };
 
 use crate::common::{
-    PATIENCE, UNHURRIED, cluster::Cluster, eventually, history::Load, id, in_time, other_than,
-    others, processes::Processes, unhurried, until,
+    PATIENCE, UNHURRIED,
+    cluster::Cluster,
+    eventually,
+    history::Load,
+    id, in_time, other_than, others,
+    processes::Processes,
+    rust_client::{client_of, create_with_format},
+    unhurried, until,
 };
 use ratchet::{
-    metrics::SkipCause,
-    node::config::FenceKind,
+    metrics::{HandoverEnd, SkipCause},
+    node::{config::FenceKind, to_key},
     proto::v1::{
-        ExportRequest, NextManyRequest, NextManyResponse, RaiseManyRequest,
-        sequencer_client::SequencerClient,
+        ExportRequest, NextIdsRequest, NextManyRequest, NextManyResponse, RaiseManyRequest,
+        ids_client::IdsClient, sequencer_client::SequencerClient,
     },
+    sequence::OwnedKey,
 };
 use tokio_stream::{StreamExt, iter, pending};
 use tonic::{Streaming, transport::Endpoint};
@@ -193,6 +200,47 @@ async fn a_transfer_goes_on_while_200_callers_do_not_read_under_the_lease_fence(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transfer_goes_on_while_200_callers_do_not_read_under_the_quorum_fence() {
     a_transfer_goes_on(FenceKind::Quorum).await;
+}
+
+/// The first answer fills the window while the next message waits for a bump.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_goes_on_while_a_caller_does_not_read_the_ids_that_it_asked_for() {
+    let cluster = Cluster::start(3, unhurried).await;
+    let leader = cluster.leader().await;
+    create_with_format(&client_of(&cluster, &[leader]), "chat", "rongcloud").await;
+    let endpoint = Endpoint::from_shared(format!("http://{}", cluster.address(leader)));
+    let channel = endpoint.expect("an address").initial_stream_window_size(WINDOW);
+    let channel = channel.connect().await.expect("a connection");
+    let ask = |key| NextIdsRequest {
+        namespace: "chat".into(),
+        key: to_key(&OwnedKey::Id(key)),
+        count: Some(1_000),
+        parameters: [("type".to_owned(), 1)].into(),
+        as_text: true,
+    };
+    let metrics = cluster.nodes[&leader].context().metrics.clone();
+    let mut streams = Vec::new();
+    for stream in 0..CONNECTION_STREAMS {
+        let requests = iter((0..MESSAGES).map(move |n| ask(stream * MESSAGES + n)));
+        let mut client = IdsClient::new(channel.clone());
+        let answers = client.next_many(requests.chain(pending())).await;
+        streams.push(answers.expect("a stream").into_inner());
+    }
+    at_rest(async || metrics.numbers.get()).await;
+
+    let started = Instant::now();
+    let now = cluster.client(leader).transfer(other_than(leader)).await;
+    assert_eq!(now.expect("a transfer").leader, other_than(leader));
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert_eq!(metrics.handovers.get(HandoverEnd::memory), 1);
+    for mut stream in streams {
+        for _ in 0..MESSAGES {
+            let answer = in_time("an answer", stream.next()).await;
+            let answer = answer.expect("no end").expect("no error");
+            assert_eq!((answer.error, answer.texts.len()), (None, 1_000));
+        }
+    }
 }
 
 async fn sigterm_goes_on(fence: &str) {

@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// A log so short that it is purged within these tests.
 fn short_log(config: &mut Config) {
+    unhurried(config);
     config.log_keep_bytes = 1_000;
 }
 
@@ -27,7 +28,6 @@ fn short_log(config: &mut Config) {
 async fn a_snapshot_that_takes_longer_than_the_log_is_held_is_counted_and_a_faster_one_arrives() {
     // A megabyte a second, and all but nothing is held meanwhile.
     let slow = |config: &mut Config| {
-        unhurried(config);
         short_log(config);
         with_metrics(config);
         (config.snapshot_mb_per_second, config.log_hold_times) = (1, 1);
@@ -121,7 +121,9 @@ async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_installed
     }
     purged(&cluster.nodes[&leader].context().group).await;
     cluster.links.damage_snapshots(2);
-    cluster.add_learner(leader, 4).await;
+    let peer_address = cluster.start_joining(4, short_log).await;
+    let added = cluster.client(leader).add_node(4, peer_address).await;
+    added.expect("the node is added");
     applied_all(&cluster, 4, leader).await;
     let failures = |id: u64| cluster.nodes[&id].context().metrics.snapshot_failures.get();
     assert_eq!((failures(leader), failures(4)), (2, 2));

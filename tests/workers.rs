@@ -8,7 +8,7 @@ use crate::common::{
     eventually, http_get, other_than,
     processes::{Processes, run},
     rust_client::builder,
-    until,
+    unhurried, until,
 };
 use futures::{StreamExt, stream};
 use ratchet::sequence::WORKERS_MAX;
@@ -283,7 +283,10 @@ async fn what_does_not_fit_is_refused_with_what_to_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_got_the_leases_in_a_snapshot_goes_on_with_them() {
-    let short_log = |config: &mut ratchet::node::Config| config.log_keep_bytes = 1_000;
+    let short_log = |config: &mut ratchet::node::Config| {
+        unhurried(config);
+        config.log_keep_bytes = 1_000;
+    };
     let mut cluster = Cluster::start(3, short_log).await;
     let peer_address = cluster.start_joining(4, short_log).await;
     let added = cluster.client(1).add_node(4, peer_address).await;

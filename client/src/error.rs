@@ -84,13 +84,12 @@ impl Error {
 
     /// The kind of failure, for [`Error::Server`].
     pub fn code(&self) -> Option<Code> {
+        use Error::*;
         match self {
-            Error::Server { code, .. } => Some(*code),
-            Error::Invalid(_)
-            | Error::Disorder { .. }
-            | Error::OutcomeUnknown { .. }
-            | Error::OtherCluster { .. }
-            | Error::Gone => None,
+            Server { code, .. } => Some(*code),
+            Invalid(_) | Disorder { .. } | OutcomeUnknown { .. } | OtherCluster { .. } | Gone => {
+                None
+            }
         }
     }
 

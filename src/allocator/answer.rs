@@ -37,6 +37,8 @@ pub enum NextError {
     IdsFull {
         /// How many bytes may be.
         bytes_max: u64,
+        /// Whether earlier parts of the message were carried out.
+        is_begun: bool,
     },
     /// The message was made so long ago that its request id may be forgotten, or later than now.
     #[error("the message is older than its request id is remembered, or was made later than now")]
@@ -54,15 +56,16 @@ pub enum NextError {
 impl NextError {
     /// Why numbers that were taken before this error count as skipped.
     pub fn lost_by(&self) -> LostBy {
+        use NextError::*;
         match self {
-            NextError::DeadlineExceeded => LostBy::Deadline,
-            NextError::NotLeading
-            | NextError::Short(_)
-            | NextError::Unknown
-            | NextError::Reused { .. }
-            | NextError::IdsFull { .. }
-            | NextError::IdExpired { .. }
-            | NextError::Store(_) => LostBy::Fence,
+            DeadlineExceeded => LostBy::Deadline,
+            NotLeading
+            | Short(_)
+            | Unknown
+            | Reused { .. }
+            | IdsFull { .. }
+            | IdExpired { .. }
+            | Store(_) => LostBy::Fence,
         }
     }
 }
@@ -122,17 +125,18 @@ impl NextMany {
 
     #[cold]
     fn note_shortage(&mut self, place: usize, shortage: Shortage) {
+        use Shortage::*;
         match shortage {
-            Shortage::Exhausted { left } => self.exhausted.push((place, left)),
-            Shortage::OverQuota { .. } => self.over_quota.push(place),
-            Shortage::MemoryFull { max_mb } => {
+            Exhausted { left } => self.exhausted.push((place, left)),
+            OverQuota { .. } => self.over_quota.push(place),
+            MemoryFull { max_mb } => {
                 self.memory_full.places.push(place);
                 self.memory_full.max_mb = max_mb;
             }
-            Shortage::LowDisk(low) => self.low_disk.push((place, low)),
-            Shortage::TooLarge { .. } => self.too_large.push(place),
+            LowDisk(low) => self.low_disk.push((place, low)),
+            TooLarge { .. } => self.too_large.push(place),
             // Floors alone are refused so.
-            Shortage::AboveMax => self.exhausted.push((place, 0)),
+            AboveMax => self.exhausted.push((place, 0)),
         }
     }
 }

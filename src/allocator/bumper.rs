@@ -114,10 +114,16 @@ async fn bump(
         return Ok(Vec::new());
     }
     let started = memory.now();
-    let command = Command::Bump { bumps: bumps.clone(), lost, now_ms: memory.wall_ms() };
+    let (told, now_ms) = (lost.clone(), memory.wall_ms());
+    let command = Command::Bump { bumps: bumps.clone(), lost: told, now_ms };
     let outcome = match group.propose(memory.term(), command).await {
         Err(error) if bumps.is_empty() => {
-            // Nobody waits for it: the term need not end.
+            // Nobody waits for it: the term need not end. What was not proposed is told later.
+            for Lost { namespace, by, numbers } in lost {
+                if matches!(error, ProposeError::NotLeader(_)) {
+                    memory.untold().note(namespace, by, numbers);
+                }
+            }
             tracing::debug!(term = memory.term(), %error, "what nobody got is not told");
             return Ok(Vec::new());
         }

@@ -122,7 +122,7 @@ impl Section {
             false => owned.refill_at,
             true => owned.ceiling,
         });
-        // Numbers of ids come with a floor, which reaches further.
+        // Ids of keys come with a floor, which reaches further; other formats do without a refill.
         let wants_bump = is_low && config.format.is_none() && !self.is_exhausted(config.max);
         let refill = wants_bump.then(|| BumpSize::fill(self.step, left - count));
         Take::Range { range, refill }

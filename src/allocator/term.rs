@@ -151,8 +151,8 @@ impl Term {
     ///
     /// # Errors
     /// [`NextError::NotLeading`] if the term is over, or is closed while the call waits, or the fence fails,
-    /// [`Shortage::Exhausted`] if too few numbers are left, [`Shortage::OverQuota`] for a key beyond the quota,
-    /// [`Shortage::MemoryFull`] for a new key without room, [`NextError::DeadlineExceeded`] if a bump took too long.
+    /// `Shortage::Exhausted` if too few numbers are left, `Shortage::OverQuota` for a key beyond the quota,
+    /// `Shortage::MemoryFull` for a new key without room, [`NextError::DeadlineExceeded`] if a bump took too long.
     /// Numbers that were taken before the fence failed are lost, and counted.
     pub async fn next(
         &self, namespace: &Namespace, key: Key<'_>, count: u64, deadline: Instant,

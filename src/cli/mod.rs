@@ -93,25 +93,26 @@ enum Subcommands {
 
 impl Subcommands {
     async fn run(self) -> Result<(), CommandError> {
+        use Subcommands::*;
         match self {
-            Subcommands::Start(start) => start.run().await,
-            Subcommands::Found(found) => found.run().await,
-            Subcommands::Next(next) => next.run().await,
-            Subcommands::Current(current) => current.run().await,
-            Subcommands::Raise(raise) => raise.run().await,
-            Subcommands::Import(import) => import.run().await,
-            Subcommands::Export(export) => export.run().await,
-            Subcommands::Keys(keys) => keys.run().await,
-            Subcommands::Explain(explain) => explain.run().await,
-            Subcommands::Gaps(gaps) => gaps.run().await,
-            Subcommands::Id(id) => id.run().await,
-            Subcommands::Namespace(namespace) => namespace.run().await,
-            Subcommands::Worker(worker) => worker.run().await,
-            Subcommands::Status(status) => status.run().await,
-            Subcommands::Transfer(transfer) => transfer.run().await,
-            Subcommands::Node(node) => node.run().await,
-            Subcommands::Recover(recover) => recover.run().await,
-            Subcommands::Completions { shell } => {
+            Start(start) => start.run().await,
+            Found(found) => found.run().await,
+            Next(next) => next.run().await,
+            Current(current) => current.run().await,
+            Raise(raise) => raise.run().await,
+            Import(import) => import.run().await,
+            Export(export) => export.run().await,
+            Keys(keys) => keys.run().await,
+            Explain(explain) => explain.run().await,
+            Gaps(gaps) => gaps.run().await,
+            Id(id) => id.run().await,
+            Namespace(namespace) => namespace.run().await,
+            Worker(worker) => worker.run().await,
+            Status(status) => status.run().await,
+            Transfer(transfer) => transfer.run().await,
+            Node(node) => node.run().await,
+            Recover(recover) => recover.run().await,
+            Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Cli::command(), "ratchet", &mut script);
                 output::write(&script)

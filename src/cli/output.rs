@@ -234,14 +234,12 @@ impl From<Error> for CommandError {
 }
 
 fn exit_of(code: Code) -> u8 {
+    use Code::*;
     match code {
-        Code::NotFound => NOT_FOUND,
-        Code::InvalidArgument
-        | Code::OutOfRange
-        | Code::AlreadyExists
-        | Code::FailedPrecondition => REFUSED,
-        Code::Unavailable | Code::ResourceExhausted => UNAVAILABLE,
-        Code::DeadlineExceeded => DEADLINE,
+        NotFound => NOT_FOUND,
+        InvalidArgument | OutOfRange | AlreadyExists | FailedPrecondition => REFUSED,
+        Unavailable | ResourceExhausted => UNAVAILABLE,
+        DeadlineExceeded => DEADLINE,
         _ => OTHER,
     }
 }

@@ -32,7 +32,7 @@ use crate::{
     consensus::{ProposeError, TermLease},
     metrics::HandoverEnd,
     planted_bugs::{Bug, is_planted},
-    proto::{Refusal, refusal, v1},
+    proto::{Refusal, refusal, refuse, v1},
     sequence::NodeId,
 };
 
@@ -75,7 +75,7 @@ impl Handovers {
         self: &Arc<Self>, to: Option<NodeId>, deadline: Instant,
     ) -> HandoverOutcome {
         let Some(term) = self.led.term.load_full() else {
-            return Err(refusal!(NoLeader, "this node does not lead"));
+            refuse!(NoLeader, "this node does not lead");
         };
         if to == Some(self.config.node_id) {
             return Ok(self.group.leadership().borrow().clone());
@@ -164,10 +164,7 @@ impl Handovers {
     fn choose_successor(&self, term: &Term, wanted: Option<NodeId>) -> Result<NodeId, Refusal> {
         if term.lease().is_void() {
             let term = term.term();
-            return Err(refusal!(
-                NoLeader,
-                "this node has lost term {term}; see ratchet status, then ask again"
-            ));
+            refuse!(NoLeader, "this node has lost term {term}; see ratchet status, then ask again");
         }
         let successor = self.group.successor(term.term(), wanted);
         successor.map_err(|none| refusal!(WrongState, "{none}"))

@@ -29,7 +29,7 @@ use crate::{
     clock::whole_ms,
     planted_bugs::{Bug, is_planted},
     proto::{
-        Code, Operation, Refusal, refusal,
+        Code, Operation, Refusal, refusal, refuse,
         v1::{self, NextIdsRequest},
     },
     sequence::Namespace,
@@ -108,13 +108,12 @@ impl Ids {
         };
         check_rate(request, &source.format, Some(source.ids_per_second))?;
         if request.key.is_some() {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "key is {}; ids of namespace {:?} have a worker and belong to no key: leave the key out",
                 key_of(&request.key)?,
                 request.namespace
-            )
-            .into());
+            );
         }
         let fixed =
             (source.format.fixed(&parameters_of(request), None)).map_err(|e| invalid(&e))?;
@@ -312,11 +311,11 @@ fn check_rate(
         ratchet_ids::Source::Key | ratchet_ids::Source::Date => "a key has",
     };
     if format.source() == ratchet_ids::Source::Date && count > ORDERS_MAX {
-        return Err(refusal!(
+        refuse!(
             CountTooLarge,
             "count is {count}; namespace {:?} gives 1 to {ORDERS_MAX} order numbers at a time",
             request.namespace
-        ));
+        );
     }
     match rate {
         Some(rate) if u128::from(count) > rate => Err(refusal!(

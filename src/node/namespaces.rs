@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     allocator::{Term, read_books},
-    proto::{Refusal, refusal, v1},
+    proto::{Refusal, refusal, refuse, v1},
     sequence::{
         Command, DAYS_KEPT, DayBooks, InvalidNamespace, KeyKind, Namespace, NamespaceChange,
         NamespaceConfig, NamespaceRefused, Outcome, check_description, check_limits,
@@ -171,11 +171,10 @@ impl ByLeader for v1::DeleteNamespaceRequest {
         let v1::DeleteNamespaceRequest { namespace: name, confirm, forget } = self;
         check_namespace(&name)?;
         if confirm != name {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "to delete namespace {name:?} and all its keys, give its name again; confirm is {confirm:?}"
-            )
-            .into());
+            );
         }
         let delete = Command::DeleteNamespace { name, forget };
         let deleted = namespaces.group.propose(term.term(), delete).await;
@@ -205,16 +204,16 @@ fn kind(named: v1::KeyKind) -> Option<KeyKind> {
 }
 
 fn refusal(refused: &NamespaceRefused) -> Refusal {
+    use NamespaceRefused::*;
     match refused {
-        NamespaceRefused::Exists(_) => refusal!(NamespaceExists, "{refused}"),
-        NamespaceRefused::NotFound(_) | NamespaceRefused::DeletedBefore { .. } => {
+        Exists(_) => refusal!(NamespaceExists, "{refused}"),
+        NotFound(_) | DeletedBefore { .. } => {
             refusal!(NamespaceNotFound, "{refused}")
         }
-        NamespaceRefused::Fixed { .. }
-        | NamespaceRefused::BelowFloor { .. }
-        | NamespaceRefused::IdsUsedUp
-        | NamespaceRefused::TooMany(_) => refusal!(WrongState, "{refused}"),
-        NamespaceRefused::Invalid(_) => refusal!(InvalidRequest, "{refused}"),
+        Fixed { .. } | BelowFloor { .. } | IdsUsedUp | TooMany(_) => {
+            refusal!(WrongState, "{refused}")
+        }
+        Invalid(_) => refusal!(InvalidRequest, "{refused}"),
     }
 }
 
@@ -295,11 +294,10 @@ impl ByLeader for v1::GapsRequest {
     ) -> Attempt<v1::GapsResponse> {
         let days = self.days;
         if days > DAYS_KEPT {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "days is {days}; the books of {DAYS_KEPT} days are kept: give at most so many, or 0 for all"
-            )
-            .into());
+            );
         }
         let namespace = namespace_named(&namespaces.group, &self.namespace)?;
         if let Some(format) = &namespace.config.format {

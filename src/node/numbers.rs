@@ -32,7 +32,7 @@ use crate::{
         Refusal,
         peer::{NotLeader, forward_reply::Reply},
         refusal,
-        v1::Reason,
+        v1::{Outcome, Reason},
     },
     sequence::{MessageId, Namespace, NamespaceId, NodeId},
     storage::Member,
@@ -103,7 +103,8 @@ impl Leader {
         &self, asked: &Asked<Q>, origin: Origin, may_be_done: bool, deadline: Instant,
     ) -> Result<Given<Q::Answer>, Failure> {
         let routed = self.route_to_leader(asked, origin, may_be_done, deadline).await;
-        if let Err(Failure::Refused(_)) = &routed
+        if let Err(Failure::Refused(refusal)) = &routed
+            && refusal.reason() == Reason::NoLeader
             && asked.id.is_some()
             && let Some(known) = self.group.view().namespaces().by_name(asked.message.namespace())
         {
@@ -192,41 +193,48 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         self.id.is_some()
     }
 
-    /// The hot path: this node leads and has the numbers.
     async fn serve_locally(
         &self, here: &Leader, origin: Origin, deadline: Instant,
     ) -> Attempt<Self::Answer> {
-        let message = &self.message;
         let allocator = here.led.term.load();
         let Some(term) = &*allocator else {
             return Err(NoAnswer::Unanswered);
         };
-        let namespaces = here.group.view().namespaces();
-        let Some(namespace) = namespaces.by_name(message.namespace()) else {
-            // Another leader may know better than a deposed one.
-            if !term.still_leads(deadline).await {
-                return Err(NoAnswer::Unanswered);
+        // The hot path: this node leads and has the numbers.
+        let attempt = async {
+            let message = &self.message;
+            let namespaces = here.group.view().namespaces();
+            let Some(namespace) = namespaces.by_name(message.namespace()) else {
+                return Err(no_namespace(message.namespace()).into());
+            };
+            if origin.mistakes(namespace.id) {
+                return Err(NoAnswer::Mistaken);
             }
-            return Err(no_namespace(message.namespace()).into());
+            if self.meant.is_some_and(|meant| meant != namespace.id) {
+                return Err(replaced().into());
+            }
+            if let Some(format) = &namespace.config.format
+                && !message.fits_ids(format)
+            {
+                return Err(hands_out_ids(namespace, format).into());
+            }
+            let id = self.id.as_ref();
+            let mut answer = message.answer(id, term, namespace, here, deadline).await?;
+            here.led.show_first_answer();
+            *Q::route_in(&mut answer) =
+                here.services.members.newer_route(message.known(), term.term());
+            Ok(Given { answer, namespace: Some(namespace.id) })
         };
-        if origin.mistakes(namespace.id) {
-            return Err(NoAnswer::Mistaken);
+        match attempt.await {
+            // Another leader may know a newer configuration than a deposed one.
+            Err(NoAnswer::Refused(refusal))
+                if refusal.outcome() == Outcome::NotDone && !term.still_leads(deadline).await =>
+            {
+                Err(NoAnswer::Unanswered)
+            }
+            attempt => attempt,
         }
-        if self.meant.is_some_and(|meant| meant != namespace.id) {
-            return Err(replaced().into());
-        }
-        if let Some(format) = &namespace.config.format
-            && !message.fits_ids(format)
-        {
-            return Err(hands_out_ids(namespace, format).into());
-        }
-        let id = self.id.as_ref();
-        let mut answer = message.answer(id, term, namespace, here, deadline).await?;
-        here.led.show_first_answer();
-        *Q::route_in(&mut answer) = here.services.members.newer_route(message.known(), term.term());
-        Ok(Given { answer, namespace: Some(namespace.id) })
     }
-
     async fn serve_remotely(
         &self, here: &Leader, (leader, member): (NodeId, &Member), assumed: Assumed,
         deadline: Instant,
@@ -235,7 +243,12 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         let sent = forwarded(&self.message, assumed.namespace, caller);
         let has_id = self.id.is_some();
         match here.forwarder.forward(leader, member, sent, deadline).await {
-            Ok(Reply::Error(failure)) if has_id && failure.reason() == Reason::OutcomeUnknown => {
+            // One that says when to ask again is not to be asked at once.
+            Ok(Reply::Error(failure))
+                if has_id
+                    && failure.reason() == Reason::OutcomeUnknown
+                    && failure.retry_after_ms.is_none() =>
+            {
                 Err(NoAnswer::Unknown)
             }
             Ok(Reply::Error(failure)) => Err(NoAnswer::Refused(failure.into())),

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     allocator::Term,
+    clock::whole_ms,
     proto::{
         Code, Operation, Refusal,
         peer::{AdministerRequest, administer_reply::Reply},
@@ -271,7 +272,7 @@ impl ForLeader for Call {
     ) -> Attempt<Bytes> {
         let left = deadline.saturating_duration_since(Instant::now()).min(self.led.patience);
         let message = AdministerRequest {
-            budget_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            budget_ms: whole_ms(left),
             caller: Caller::current().map(|caller| caller.network()),
             method: self.method.to_owned(),
             message: self.message.clone(),

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     allocator::Term,
-    proto::{Refusal, refusal, v1},
+    proto::{Refusal, refusal, refuse, v1},
     sequence::{WORKERS_MAX, WorkerAnswer, WorkerRecord},
     storage::read_workers,
 };
@@ -131,8 +131,8 @@ impl LeaderIds {
         timeout_at(deadline, asking).await.map_err(|_| {
             refusal!(
                 DeadlineExceeded,
-                "namespace {:?}: whether the worker id was leased, renewed or released is unknown; it is safe to ask \
-                 again, because a lease that nobody was told of is nobody's",
+                "namespace {:?}: whether the worker id was leased, renewed, released or taken back is unknown; it is safe \
+                 to ask again",
                 ids.name
             )
         })
@@ -152,40 +152,41 @@ impl LeaderIds {
 
 /// Why a caller did not get what it wanted.
 fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> NoAnswer {
+    use Served::*;
     let name = &ids.name;
     NoAnswer::Refused(match served {
         Err(refusal) => refusal,
-        Ok(Served::NoneFree { in_ms }) => refusal!(
+        Ok(NoneFree { in_ms }) => refusal!(
             WorkersHeld,
             "all {} worker ids of namespace {name:?} are held; the first one may be free in {} s",
             ids.workers,
             in_ms.div_ceil(1_000)
         )
         .retry_after(in_ms),
-        Ok(Served::NoneToSpare) => refusal!(
+        Ok(NoneToSpare) => refusal!(
             WorkersHeld,
             "half of the {} worker ids of namespace {name:?} are held; the others are for holders that have none: go on with \
              those that you have",
             ids.workers
         ),
-        Ok(Served::Done(worker, WorkerAnswer::Lost)) => refusal!(
+        Ok(Done(worker, WorkerAnswer::Lost)) => refusal!(
             LeaseLost,
             "the lease with token {token} of worker id {worker} of namespace {name:?} was lost: the worker id was leased \
              again, or the namespace was created again or recovered; make no further id under it, and lease a worker \
              id again"
         ),
-        Ok(Served::Unreadable(why)) => refusal!(Internal, "{why}"),
-        Ok(Served::Refused(why)) => why,
+        Ok(Unreadable(why)) => refusal!(Internal, "{why}"),
+        Ok(Refused(why)) => why,
         // Whoever asks again is told that the namespace is gone, is asked by the next leader, or gets another worker id.
         Ok(
-            Served::Done(
+            Done(
                 _,
                 WorkerAnswer::NoNamespace
                 | WorkerAnswer::Held { .. }
                 | WorkerAnswer::Leased(_)
                 | WorkerAnswer::Released,
             )
-            | Served::Unknown,
+            | Unknown,
         ) => return NoAnswer::Unanswered,
     })
 }
@@ -193,10 +194,10 @@ fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> N
 fn check_holder(holder: &str) -> Result<(), Refusal> {
     let length = holder.chars().count();
     if !(1..=HOLDER_CHARS_MAX).contains(&length) {
-        return Err(refusal!(
+        refuse!(
             InvalidRequest,
             "holder has {length} characters; give 1 to {HOLDER_CHARS_MAX}, for example the name of the host"
-        ));
+        );
     }
     match holder.chars().find(|c| c.is_control()) {
         Some(c) => Err(refusal!(
@@ -276,6 +277,13 @@ impl ByLeader for v1::TakeWorkerBackRequest {
                 ids.name
             )
             .into()),
+            Ok(Served::Unknown) => Err(refusal!(
+                OutcomeUnknown,
+                "namespace {:?}: whether the lease was taken back is not known; look with: ratchet worker list {}",
+                ids.name,
+                ids.name
+            )
+            .into()),
             served => Err(not_served(served, &ids, 0)),
         }
     }
@@ -287,12 +295,12 @@ impl LeaderIds {
         &self, term: &Term, ids: &WorkerIds, asked: &v1::TakeWorkerBackRequest,
     ) -> Result<u64, Refusal> {
         if !asked.vouched {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "namespace {:?}: a lease is taken back only if you vouch for it that nobody makes ids under it any more, and \
                  that ids with times above its new end may be made again when those times have come: --vouch",
                 ids.name
-            ));
+            );
         }
         let now_ms = self.time.now_ms(term.term())?;
         let apart_ms = self.led.config.clock_apart_max_ms;

@@ -34,6 +34,14 @@ macro_rules! refusal {
 }
 pub(crate) use refusal;
 
+/// Ends the function with a refusal.
+macro_rules! refuse {
+    ($($refusal:tt)+) => {
+        return Err($crate::proto::refusal!($($refusal)+).into())
+    };
+}
+pub(crate) use refuse;
+
 impl Refusal {
     /// A refusal with a text that says what was wrong, with which value, and what to do. Of a long text the beginning is kept.
     pub fn new(reason: Reason, message: String) -> Refusal {

@@ -71,53 +71,50 @@ pub trait Table: WorkerTable + RequestTable<ReadError = <Self as NamespaceTable>
 /// If the table cannot be read. A refusal is not an error but an [`Outcome`], since every node must come to
 /// the same one.
 pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Outcome, T::Error> {
+    use Command::*;
     match command {
-        Command::Bump { bumps, lost, now_ms } => {
-            write_sections(table, term, *now_ms, |table, entry| {
-                for lost in lost {
-                    entry.booked.add(lost.namespace, (*lost).into());
-                }
-                let bumped = bumps.iter().map(|bump| apply_bump(table, entry, bump));
-                bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
-            })
-        }
-        Command::Trim { trims, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
+        Bump { bumps, lost, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
+            for lost in lost {
+                entry.booked.add(lost.namespace, (*lost).into());
+            }
+            let bumped = bumps.iter().map(|bump| apply_bump(table, entry, bump));
+            bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
+        }),
+        Trim { trims, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
             let trimmed = apply_each(trims, |trim| apply_trim(table, entry, trim))?;
             Ok(Outcome::Trimmed(trimmed))
         }),
-        Command::Release { released: trims, now_ms } => {
+        Release { released: trims, now_ms } => {
             write_sections(table, term, *now_ms, |table, entry| {
                 let released = apply_each(trims, |trim| apply_release(table, entry, trim))?;
                 Ok(Outcome::Released(released))
             })
         }
-        Command::Settle { sections, now_ms } => {
-            write_sections(table, term, *now_ms, |table, entry| {
-                let settled = apply_each(sections, |section| apply_settle(table, entry, section))?;
-                Ok(Outcome::Settled(settled))
-            })
-        }
-        Command::Lift => change_ledger(table, |ledger| ledger.lift(term).map(Outcome::Holds)),
-        Command::Inherit { successor, digest } => change_ledger(table, |ledger| {
+        Settle { sections, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
+            let settled = apply_each(sections, |section| apply_settle(table, entry, section))?;
+            Ok(Outcome::Settled(settled))
+        }),
+        Lift => change_ledger(table, |ledger| ledger.lift(term).map(Outcome::Holds)),
+        Inherit { successor, digest } => change_ledger(table, |ledger| {
             ledger.inherit(term, *successor, *digest).map(Outcome::Holds)
         }),
-        Command::Bequeath(bequest) => change_ledger(table, |ledger| {
+        Bequeath(bequest) => change_ledger(table, |ledger| {
             let done = ledger.bequeath(term, *bequest);
             done.map(|()| Outcome::Bequeathed)
         }),
-        Command::CreateNamespace { config, namespaces_max } => {
+        CreateNamespace { config, namespaces_max } => {
             namespace_life::create(table, config, *namespaces_max).map(Outcome::Namespace)
         }
-        Command::UpdateNamespace { name, change } => {
+        UpdateNamespace { name, change } => {
             namespace_life::update(table, name, change).map(Outcome::Namespace)
         }
-        Command::FoundNamespaces(namespaces) => {
+        FoundNamespaces(namespaces) => {
             namespace_life::found(table, namespaces).map(|()| Outcome::None)
         }
-        Command::DeleteNamespace { name, forget } => {
+        DeleteNamespace { name, forget } => {
             namespace_life::delete(table, name, *forget).map(Outcome::NamespaceDeleted)
         }
-        Command::Take { remembering, parts, no_room, count_max, now_ms } => {
+        Take { remembering, parts, no_room, count_max, now_ms } => {
             write_sections(table, term, *now_ms, |table, entry| {
                 request_book::advance(table, remembering)?;
                 let limits = (remembering, *no_room, *count_max);
@@ -125,12 +122,10 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
                 taken.collect::<Result<_, _>>().map(Outcome::Took)
             })
         }
-        Command::Workers { asks, now_ms } => {
+        Workers { asks, now_ms } => {
             namespace_life::apply_asks(table, asks, *now_ms).map(Outcome::Workers)
         }
-        Command::NameCluster(id) => {
-            namespace_life::name_cluster(table, *id).map(|()| Outcome::None)
-        }
+        NameCluster(id) => namespace_life::name_cluster(table, *id).map(|()| Outcome::None),
     }
 }
 

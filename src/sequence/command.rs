@@ -125,33 +125,34 @@ impl Command {
 
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Command::*;
         match self {
-            Command::Bump { bumps, .. } => write!(f, "bump {} sections", bumps.len()),
-            Command::Trim { trims, .. } => write!(f, "trim {} sections", trims.len()),
-            Command::CreateNamespace { config, .. } => {
+            Bump { bumps, .. } => write!(f, "bump {} sections", bumps.len()),
+            Trim { trims, .. } => write!(f, "trim {} sections", trims.len()),
+            CreateNamespace { config, .. } => {
                 write!(f, "create namespace {:?}", config.name)
             }
-            Command::UpdateNamespace { name, .. } => write!(f, "update namespace {name:?}"),
-            Command::FoundNamespaces(namespaces) => {
+            UpdateNamespace { name, .. } => write!(f, "update namespace {name:?}"),
+            FoundNamespaces(namespaces) => {
                 write!(f, "found {} namespaces", namespaces.len())
             }
-            Command::DeleteNamespace { name, .. } => write!(f, "delete namespace {name:?}"),
-            Command::Lift => write!(f, "lift"),
-            Command::Settle { sections, .. } => write!(f, "settle {} sections", sections.len()),
-            Command::Bequeath(Bequest::Memory { successor, .. }) => {
+            DeleteNamespace { name, .. } => write!(f, "delete namespace {name:?}"),
+            Lift => write!(f, "lift"),
+            Settle { sections, .. } => write!(f, "settle {} sections", sections.len()),
+            Bequeath(Bequest::Memory { successor, .. }) => {
                 write!(f, "bequeath to node {successor}")
             }
-            Command::Bequeath(Bequest::Lift) => write!(f, "give the lift back"),
-            Command::Inherit { successor, .. } => write!(f, "inherit by node {successor}"),
-            Command::Release { released, .. } => write!(f, "release {} sections", released.len()),
-            Command::Take { parts, .. } => {
+            Bequeath(Bequest::Lift) => write!(f, "give the lift back"),
+            Inherit { successor, .. } => write!(f, "inherit by node {successor}"),
+            Release { released, .. } => write!(f, "release {} sections", released.len()),
+            Take { parts, .. } => {
                 let takes: usize = parts.iter().map(|part| part.takes.len()).sum();
                 write!(f, "take numbers of {takes} gapless keys")
             }
-            Command::Workers { asks, .. } => {
+            Workers { asks, .. } => {
                 write!(f, "lease, renew or release {} worker ids", asks.len())
             }
-            Command::NameCluster(id) => write!(f, "give the cluster the id {id}"),
+            NameCluster(id) => write!(f, "give the cluster the id {id}"),
         }
     }
 }

@@ -234,6 +234,7 @@ pub fn apply_asks<T: WorkerTable>(
 fn apply_ask<T: WorkerTable>(
     table: &mut T, ask: &WorkerAsk, now_ms: u64,
 ) -> Result<WorkerAnswer, T::Error> {
+    use WorkerAct::*;
     let id = ask.namespace;
     let namespace = table.namespace(id);
     let Some(namespace) = namespace.filter(|namespace| namespace.config.format.is_some()) else {
@@ -242,25 +243,18 @@ fn apply_ask<T: WorkerTable>(
     let floor = namespace.lease_floor;
     let before = table.worker(id, ask.worker)?;
     let after = match (&ask.act, before) {
-        (WorkerAct::Lease { holder, up_to_ms }, before) => {
+        (Lease { holder, up_to_ms }, before) => {
             match WorkerRecord::lease(before.as_ref(), floor, holder, *up_to_ms, now_ms) {
                 Ok(lease) => Some(lease),
                 Err(held) => return Ok(held),
             }
         }
-        (WorkerAct::Renew { token, up_to_ms }, Some(lease)) => {
-            lease.renew(*token, *up_to_ms, now_ms)
-        }
-        (WorkerAct::Release { token, used_ms }, Some(lease)) => {
-            lease.release(*token, *used_ms, now_ms)
-        }
-        (WorkerAct::TakeBack { ceiling_ms, to_ms }, Some(lease)) => {
+        (Renew { token, up_to_ms }, Some(lease)) => lease.renew(*token, *up_to_ms, now_ms),
+        (Release { token, used_ms }, Some(lease)) => lease.release(*token, *used_ms, now_ms),
+        (TakeBack { ceiling_ms, to_ms }, Some(lease)) => {
             lease.take_back(*ceiling_ms, *to_ms, now_ms)
         }
-        (
-            WorkerAct::Renew { .. } | WorkerAct::Release { .. } | WorkerAct::TakeBack { .. },
-            None,
-        ) => None,
+        (Renew { .. } | Release { .. } | TakeBack { .. }, None) => None,
     };
     let Some(after) = after else {
         return Ok(WorkerAnswer::Lost);
@@ -269,10 +263,8 @@ fn apply_ask<T: WorkerTable>(
     table.totals(id)?.note_lease(&after);
     table.put_worker(id, ask.worker, after.clone());
     Ok(match ask.act {
-        WorkerAct::Release { .. } => WorkerAnswer::Released,
-        WorkerAct::Lease { .. } | WorkerAct::Renew { .. } | WorkerAct::TakeBack { .. } => {
-            WorkerAnswer::Leased(after)
-        }
+        Release { .. } => WorkerAnswer::Released,
+        Lease { .. } | Renew { .. } | TakeBack { .. } => WorkerAnswer::Leased(after),
     })
 }
 

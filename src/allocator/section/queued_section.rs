@@ -127,8 +127,11 @@ impl QueuedSection {
         // The calls for one key use up the same numbers. Of several keys each has the whole chunk.
         let is_one_key = !config.shares_sections();
         let mut counts = 0u64;
+        let owned_to = self.section.owned().map_or(0, |owned| owned.ceiling);
         for waiter in waiters {
             let needed = match waiter.want {
+                // It is refused: `max` was lowered meanwhile.
+                Want::Floor { floor, .. } if floor.at_least > config.max => continue,
                 Want::Numbers { count, .. } => {
                     counts = match is_one_key {
                         true => counts.saturating_add(count),
@@ -141,13 +144,15 @@ impl QueuedSection {
                     let unused = counts.max(self.section.step_within_bounds(config));
                     BumpSize::fill(unused, left)
                 }
-                // A raised floor uses up the bump's numbers up to `at_least`. What lies between that and `reach` stays
-                // unused, and one number at least. A key's neighbours in its section do not move. Calls that wait behind
-                // it ask for a further bump.
+                // A raised floor uses up the numbers up to `at_least`. What lies between that and `reach` stays unused, and
+                // one number at least. A key's neighbours in its section do not move. Nor is all used up by a floor that the
+                // ceiling has reached, and that waited behind a call which has left. Calls that wait behind it ask for a
+                // further bump.
                 Want::Floor { of, floor, .. } => {
                     let all_pass = is_one_key || of == FloorOf::Section;
+                    let uses_all = all_pass && floor.at_least > owned_to;
                     let beyond = (floor.reach - floor.at_least).max(1);
-                    BumpSize::floor(floor.reach, if all_pass { beyond } else { u64::MAX })
+                    BumpSize::floor(floor.reach, if uses_all { beyond } else { u64::MAX })
                 }
             };
             size = Some(size.map_or(needed, |size| size.covering(needed)));

@@ -28,7 +28,7 @@ impl Term {
     /// out later is greater.
     ///
     /// # Errors
-    /// [`Shortage::AboveMax`] if `at_least` is above the namespace's `max`, [`Shortage::OverQuota`] if the key is new and
+    /// `Shortage::AboveMax` if `at_least` is above the namespace's `max`, `Shortage::OverQuota` if the key is new and
     /// beyond the quota; otherwise as [`Term::next`]. The floor may be raised all the same.
     pub async fn raise(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
@@ -166,7 +166,7 @@ impl Term {
     /// to the one before, or the namespace begins further up.
     ///
     /// # Errors
-    /// As [`Term::next`], and [`Shortage::AboveMax`] if `floor` is above the namespace's `max`. The floor may be raised all
+    /// As [`Term::next`], and `Shortage::AboveMax` if `floor` is above the namespace's `max`. The floor may be raised all
     /// the same.
     pub async fn next_above(
         &self, namespace: &Namespace, key: Key<'_>, floor: Floor, count_of: impl Fn(u64) -> u64,

@@ -27,7 +27,7 @@ impl Term {
     ///
     /// # Errors
     /// [`NextError::NotLeading`] if nothing was taken, [`NextError::Unknown`] or [`NextError::DeadlineExceeded`] if that
-    /// is not known, [`Shortage::Exhausted`] if too few numbers are left, [`Shortage::OverQuota`] for a key beyond the
+    /// is not known, `Shortage::Exhausted` if too few numbers are left, `Shortage::OverQuota` for a key beyond the
     /// quota, [`NextError::Reused`], [`NextError::IdsFull`] and [`NextError::IdExpired`] for the request id.
     pub async fn next_gapless(
         &self, namespace: &Namespace, key: Key<'_>, count: u64, id: Option<&MessageId>,
@@ -80,6 +80,10 @@ impl Term {
                     break;
                 }
                 Err(NextError::DeadlineExceeded) => return Err(NextError::DeadlineExceeded),
+                // To ask again at once would only write the parts before once more.
+                Err(NextError::IdsFull { bytes_max, .. }) if place > 0 => {
+                    return Err(NextError::IdsFull { bytes_max, is_begun: true });
+                }
                 // The parts before were taken. The id may also name an older message, whose first part is forgotten already:
                 // the rest will be soon.
                 Err(_) if place > 0 => return Err(NextError::Unknown),
@@ -155,7 +159,7 @@ fn given_or_refused(given: Given) -> Result<Vec<Delivery>, NextError> {
             },
             count: used.first.count,
         },
-        Refused::IdsFull(bytes_max) => NextError::IdsFull { bytes_max },
+        Refused::IdsFull(bytes_max) => NextError::IdsFull { bytes_max, is_begun: false },
         Refused::Expired { made_ms, clock_ms } => NextError::IdExpired { made_ms, clock_ms },
         // Whoever asks again is told that it does not exist.
         Refused::NoNamespace => NextError::NotLeading,

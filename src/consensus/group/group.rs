@@ -302,8 +302,6 @@ impl Group {
     }
 }
 
-// Why a proposal failed, or why its outcome is unknown.
-
 /// Why a proposal failed, or why its outcome is unknown.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ProposeError {

@@ -45,27 +45,24 @@ impl MembershipChange {
     /// one, or if a node to be moved is no member, or has another data directory there. Raft itself refuses what else
     /// cannot be done.
     fn check(&self, now: &Membership) -> Result<(), ProposeError> {
+        use MembershipChange::*;
         let known = |id| now.get_node(id);
         let why = match self {
-            MembershipChange::Add(id, _) if known(id).is_some() => {
+            Add(id, _) if known(id).is_some() => {
                 format!("node {id} has become a member meanwhile; see ratchet status")
             }
-            MembershipChange::Move(id, there)
+            Move(id, there)
                 if known(id).is_none_or(|known| known.incarnation != there.incarnation) =>
             {
                 format!("node {id} has been removed or replaced meanwhile; see ratchet status")
             }
-            MembershipChange::RemoveLearner(id, incarnation)
+            RemoveLearner(id, incarnation)
                 if now.voter_ids().any(|voter| voter == *id)
                     || known(id).is_none_or(|known| known.incarnation != *incarnation) =>
             {
                 format!("node {id} has been promoted or replaced meanwhile; see ratchet status")
             }
-            MembershipChange::Add(..)
-            | MembershipChange::Move(..)
-            | MembershipChange::Promote(_)
-            | MembershipChange::Remove(_)
-            | MembershipChange::RemoveLearner(..) => return Ok(()),
+            Add(..) | Move(..) | Promote(_) | Remove(_) | RemoveLearner(..) => return Ok(()),
         };
         Err(ProposeError::Refused(why))
     }

@@ -22,7 +22,7 @@ use crate::{
     proto::{
         Code, Refusal,
         peer::{RaftReply, SnapshotPart},
-        refusal,
+        refusal, refuse,
     },
     storage::{OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Types, Vote},
 };
@@ -111,7 +111,7 @@ impl SnapshotSender {
         &self, vote: Vote, snapshot: Snapshot,
     ) -> Result<(SnapshotResponse<Types>, u64), Refusal> {
         let SnapshotData::Outgoing(data) = snapshot.snapshot else {
-            return Err(refusal!(Internal, "a snapshot that arrived is not sent on"));
+            refuse!(Internal, "a snapshot that arrived is not sent on");
         };
         let last = snapshot.meta.last_log_id.map(|last| last.index);
         let started = Instant::now();

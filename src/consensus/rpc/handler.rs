@@ -16,7 +16,7 @@ use crate::{
     proto::{
         Refusal,
         peer::{Header, MemoryPart},
-        refusal,
+        refusal, refuse,
     },
     sequence::{MemoryDigest, NodeId},
     storage::{Types, Vote},
@@ -117,17 +117,17 @@ impl Group {
         let from = *request.from_leader();
         self.check_vote(header, &from, true)?;
         if self.is_retiring() {
-            return Err(refusal!(NodeStopping, "node {} stops", self.node()));
+            refuse!(NodeStopping, "node {} stops", self.node());
         }
         let state = self.raft.with_raft_state(|state| *state.vote_ref()).await;
         let known = state.map_err(stopped)?;
         if known != from {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "node {} does not follow the leader of term {}; it knows the vote {known}",
                 self.node(),
                 from.leader_id.term
-            ));
+            );
         }
         self.lease.void_before(from.leader_id.term);
         let answer = self.raft.handle_transfer_leader(request).await;
@@ -174,11 +174,11 @@ impl Group {
         let vote = metrics.vote;
         let leads = vote.committed && vote.leader_id.voted_for == self.node();
         if vote.leader_id.term != term || !leads {
-            return Err(refusal!(WrongState, "node {} does not lead term {term}", self.node()));
+            refuse!(WrongState, "node {} does not lead term {term}", self.node());
         }
         let membership = metrics.membership_config.membership();
         let Some(member) = membership.get_node(&to) else {
-            return Err(refusal!(WrongState, "node {to} is not a member"));
+            refuse!(WrongState, "node {to} is not a member");
         };
         let client = self.network.client(to, member);
         let first = MemoryPart {

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     consensus::{group::Group, network::transport, terms},
     ordered_watch,
-    proto::{Refusal, peer::Header, refusal},
+    proto::{Refusal, peer::Header, refusal, refuse},
     sequence::NodeId,
     storage::{Vote, replacing},
 };
@@ -27,7 +27,7 @@ impl Group {
     /// node, data directory or set, or another `election_timeout_ms`.
     pub fn check_header<'a>(&self, header: Option<&'a Header>) -> Result<&'a Header, Refusal> {
         let Some(header) = header else {
-            return Err(refusal!(InvalidRequest, "a peer message without a header"));
+            refuse!(InvalidRequest, "a peer message without a header");
         };
         let config = self.config();
         let refuse = |what: String| {
@@ -154,11 +154,11 @@ impl Group {
         &self, header: &Header, vote: &Vote, of_leader: bool,
     ) -> Result<(), Refusal> {
         if vote.leader_id.voted_for != header.from || vote.committed != of_leader {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "a message from node {} carries the vote {vote}, which is not its own",
                 header.from
-            ));
+            );
         }
         let known = self.raft.metrics().borrow_watched().vote.leader_id.term;
         terms::check(known, vote.leader_id.term).map_err(|why| {

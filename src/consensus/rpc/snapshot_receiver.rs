@@ -18,7 +18,7 @@ use openraft::{
 use super::sender_check::{SenderRole, read, stopped, write};
 use crate::{
     consensus::group::Group,
-    proto::{Refusal, peer::SnapshotPart, refusal},
+    proto::{Refusal, peer::SnapshotPart, refusal, refuse},
     sequence::NodeId,
     storage::{
         IncomingSnapshot, LogId, SNAPSHOT_PART_BYTES_MAX, SnapshotData, SnapshotMeta, StoreError,
@@ -88,18 +88,18 @@ impl Group {
     ) -> Result<ArrivingSnapshot, Refusal> {
         let latest = self.snapshots_begun.load(Ordering::Relaxed);
         if arriving.number != latest {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "the snapshot from node {} is given up: another one began to arrive",
                 arriving.from
-            ));
+            );
         }
         if part.len() > SNAPSHOT_PART_BYTES_MAX {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "a part of a snapshot has {} bytes; it may have at most {SNAPSHOT_PART_BYTES_MAX}",
                 part.len()
-            ));
+            );
         }
         let written = self.store().blocking().run(move || {
             arriving.incoming.write(&part)?;
@@ -133,19 +133,19 @@ impl Group {
             .map_err(|e| refusal!(Internal, "checking a snapshot failed: {e}"))?
             .map_err(|e| self.not_taken(e))?;
         if *snapshot.meta() != meta {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "node {from} announced a snapshot up to {:?} and sent one up to {:?}",
                 meta.last_log_id,
                 snapshot.meta().last_log_id
-            ));
+            );
         }
         let _kept = self.keep_incarnation().await;
         if to_incarnation != self.store().incarnation() {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "the snapshot from node {from} is for an incarnation that this node has no more: another cluster has claimed it"
-            ));
+            );
         }
         self.lease.void_before(vote.leader_id.term);
         if let Some(vote) = self.vote_if_not_needed(vote, meta.last_log_id).await? {

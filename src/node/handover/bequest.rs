@@ -24,7 +24,7 @@ use crate::{
     metrics::HandoverPhase as Phase,
     node::services::Handovers,
     planted_bugs::{Bug, is_planted},
-    proto::{Code, Refusal, refusal},
+    proto::{Code, Refusal, refusal, refuse},
     sequence::{Bequest, Command, MemoryDigest, NodeId, Outcome},
 };
 
@@ -102,7 +102,7 @@ impl Handovers {
         stream.send_while_serving(limit).await?;
         let unfit = self.group.successor(term.term(), Some(successor)).err();
         if let Some(unfit) = unfit {
-            return Err(refusal!(NotHeardYet, "{unfit}").into());
+            refuse!(NotHeardYet, "{unfit}");
         }
         // Raft transfers to a node that has the whole log, or to none. The election that follows may be another's, who
         // did not get the memory.

@@ -13,7 +13,7 @@ use crate::{
     proto::{
         Refusal,
         peer::{MemoryPart, MemoryReply},
-        refusal,
+        refusal, refuse,
     },
 };
 
@@ -39,12 +39,12 @@ impl LedTerms {
         let first = first.ok_or_else(|| refusal!(InvalidRequest, "the memory has no parts"))?;
         let (origin, header) = self.group.begin_memory::<MemoryHeader>(&first).await?;
         if header.term != origin.term() {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "the leader of term {} sends the memory of term {}",
                 origin.term(),
                 header.term
-            ));
+            );
         }
         let bytes_max = 2 * self.config.memory_limits().bytes_max;
         let work = self.group.store().blocking();
@@ -68,7 +68,7 @@ impl LedTerms {
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
         self.group.check_origin(&origin).await?;
         if self.leaving.is_cancelled() {
-            return Err(refusal!(NodeStopping, "this node stops"));
+            refuse!(NodeStopping, "this node stops");
         }
         if !self.inheritance.keep(number, inheritance, digest) {
             return Err(given_up());

@@ -3,7 +3,7 @@
 use ratchet_ids::{Format, Source};
 
 use crate::{
-    proto::{Refusal, refusal},
+    proto::{Refusal, refusal, refuse},
     sequence::{
         InvalidNamespace, KeyKind, Namespace, NamespaceId, STEP_MAX, WORKERS_MAX, check_format,
     },
@@ -215,11 +215,11 @@ pub fn worker_format(namespace: &Namespace) -> Result<Format, Refusal> {
 pub fn id_format(namespace: &Namespace) -> Result<Format, Refusal> {
     let name = &namespace.config.name;
     let Some(text) = &namespace.config.format else {
-        return Err(refusal!(
+        refuse!(
             WrongState,
             "namespace {name:?} hands out plain numbers; create one whose ids have a format: ratchet namespace create NAME \
              --format snowflake"
-        ));
+        );
     };
     Format::parse(text).map_err(|invalid| {
         refusal!(

@@ -18,6 +18,7 @@ use super::{
     request::{IDS_MAX, IdList, count_of, parameters_of},
 };
 use crate::{
+    clock::whole_ms,
     node::{
         numbers::{
             keys::{key_of, to_key},
@@ -28,7 +29,7 @@ use crate::{
     proto::{
         Refusal,
         peer::{IdNumbers, TakeIdNumbersRequest},
-        refusal,
+        refusal, refuse,
         v1::NextIdsRequest,
     },
     sequence::{Key, OwnedKey},
@@ -46,13 +47,12 @@ impl Ids {
         self: &Arc<Self>, request: &NextIdsRequest, format: Format, deadline: Instant,
     ) -> Result<MadeIds, Failure> {
         if request.key.is_none() {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "ids of namespace {name:?} come from the sequence of a key, and none is given; name one, as in: ratchet id \
                  next {name} 42",
                 name = request.namespace
-            )
-            .into());
+            );
         }
         let key = key_of(&request.key)?;
         let id = match key {
@@ -202,7 +202,7 @@ fn least_wait(format: &Format, ids: u64) -> Duration {
 }
 
 fn used_up(line: &Line, wait: Duration) -> Refusal {
-    let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    let ms = whole_ms(wait).max(1);
     let key = line.key.as_key();
     refusal!(
         IdsUsedUp,

@@ -34,7 +34,7 @@ use crate::{
     proto::{
         Refusal,
         peer::{IdNumbers, TakeIdNumbersRequest},
-        refusal,
+        refusal, refuse,
     },
     sequence::{Key, Namespace, NamespaceId, Range, WorkerAnswer},
 };
@@ -65,7 +65,7 @@ impl ByLeader for TakeIdNumbersRequest {
             Source::Key => leader.take_in_time(&of, count).await?,
             Source::Date => leader.take_of_day(&of, count).await?,
             Source::Worker => {
-                return Err(refusal!(Internal, "ids with a worker do not come from a key").into());
+                refuse!(Internal, "ids with a worker do not come from a key");
             }
         };
         Ok(IdNumbers { now_ms: leader.time.shown_ms(), ..numbers })

@@ -12,7 +12,7 @@ use crate::{
         operations::ByAskedNode,
     },
     proto::{
-        Refusal, refusal,
+        Refusal, refusal, refuse,
         v1::{self, NextIdsRequest, Reason},
     },
 };
@@ -47,10 +47,10 @@ pub fn check(request: &NextIdsRequest) -> Result<(), Refusal> {
     check_count(request, IDS_MAX)?;
     let parameters = request.parameters.len();
     if parameters > PARAMETERS_MAX {
-        return Err(refusal!(
+        refuse!(
             InvalidRequest,
             "{parameters} parameters are given; no format has more than {PARAMETERS_MAX}"
-        ));
+        );
     }
     let longest = request.parameters.keys().map(String::len).max();
     match longest {

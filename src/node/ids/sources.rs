@@ -18,7 +18,7 @@ use crate::{
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     proto::{
-        Code, Operation, Refusal, refusal,
+        Code, Operation, Refusal, refuse,
         v1::{self, Reason},
     },
     sequence::{self, NamespaceId},
@@ -139,10 +139,7 @@ impl IdSources {
 impl All {
     fn known(&mut self, namespace: NamespaceId) -> Result<Option<Source>, Refusal> {
         if self.is_closed {
-            return Err(refusal!(
-                NodeStopping,
-                "this node stops, and makes no ids any more; ask another one"
-            ));
+            refuse!(NodeStopping, "this node stops, and makes no ids any more; ask another one");
         }
         if is_planted(Bug::WorkerChangedWithinItsTime) {
             let mut forgotten = self.by_namespace.get_mut(&namespace).into_iter();

@@ -15,7 +15,7 @@ use crate::{
         seams::proposal_failed,
         services::Members,
     },
-    proto::{Refusal, refusal, v1},
+    proto::{Refusal, refusal, refuse, v1},
     sequence::NodeId,
     storage::Member,
 };
@@ -35,15 +35,14 @@ impl ByLeader for v1::AddNodeRequest {
     ) -> Attempt<v1::MembershipResponse> {
         let v1::AddNodeRequest { id, peer_address } = self;
         if id == 0 {
-            return Err(refusal!(InvalidRequest, "id is 0; node ids start at 1").into());
+            refuse!(InvalidRequest, "id is 0; node ids start at 1");
         }
         if members.config.dev {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "this cluster is for trying (--dev): if its first node lost its data, it would found a cluster anew, and \
                  numbers would begin at 1 again beside the other nodes. Found one that grows with: ratchet found"
-            )
-            .into());
+            );
         }
         let is_member = || {
             refusal!(
@@ -109,12 +108,11 @@ impl ByLeader for v1::RemoveNodeRequest {
     ) -> Attempt<v1::MembershipResponse> {
         members.known(self.id)?;
         if self.id == members.config.node_id {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "node {} leads; hand the leadership over first: ratchet transfer",
                 self.id
-            )
-            .into());
+            );
         }
         let change = MembershipChange::Remove(self.id);
         members.change_voters(term, change, self.force, deadline).await
@@ -142,7 +140,7 @@ impl Members {
                 break;
             }
             if Instant::now() + ANSWER_MARGIN >= patience.min(deadline) {
-                return Err(refusal!(WrongState, "{unfit}").into());
+                refuse!(WrongState, "{unfit}");
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -192,14 +190,14 @@ pub fn check_reach(members: &BTreeMap<NodeId, Member>) -> Result<(), Refusal> {
         let (Some((here, hidden)), Some((there, open))) = (at(true), at(false)) else {
             continue;
         };
-        return Err(refusal!(
+        refuse!(
             WrongState,
             "node {here} tells {of} the address {}, which leads every other machine to itself, and node {there} at {} is on \
              another one: set {settings} on node {here} to an address that all reach, start it again, and, if it is a member \
              already, tell the others: ratchet node update {here} --peer-address HOST:PORT",
             address(hidden),
             address(open),
-        ));
+        );
     }
     Ok(())
 }

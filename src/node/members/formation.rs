@@ -17,7 +17,7 @@ use crate::{
         operations::{ANSWER_MARGIN, ByAskedNode},
         services::Founding,
     },
-    proto::{Code, Refusal, refusal, v1},
+    proto::{Code, Refusal, refusal, refuse, v1},
     sequence::{ClusterId, NodeId},
     storage::Member,
     tasks::Fault,
@@ -199,7 +199,7 @@ impl Founding {
             if member != *met {
                 let why =
                     format!("node {id} at {} has another incarnation meanwhile", met.peer_address);
-                return Err(refusal!(NotFounded, "{why}"));
+                refuse!(NotFounded, "{why}");
             }
         }
         Ok(())
@@ -217,12 +217,12 @@ impl Founding {
             members.insert(id, self.meet(founder, id, address, latest).await?);
         }
         if members[&me] != mine {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "nothing is founded: another node {me} answers at {}, where the other nodes look for this one; correct the \
                  node_id of one of the two, or the address",
                 mine.peer_address
-            ));
+            );
         }
         Ok(members)
     }
@@ -243,10 +243,10 @@ impl Founding {
                 }
                 Ok(answer) => return answer,
                 Err(_) => {
-                    return Err(refusal!(
+                    refuse!(
                         NotFounded,
                         "nothing is founded: all nodes of peers must run, and {why}; ask again when they do"
-                    ));
+                    );
                 }
             }
             tokio::time::sleep(RETRY).await;

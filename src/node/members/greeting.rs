@@ -16,7 +16,7 @@ use crate::{
     proto::{
         Code, Refusal,
         peer::{Founding, HelloRequest},
-        refusal,
+        refusal, refuse,
     },
     sequence::{ClusterId, NodeId},
     storage::{Member, replacing},
@@ -119,7 +119,7 @@ impl Members {
         let member = self.ask_who(id, address, request).await?;
         // A member does not tell.
         if member.incarnation == 0 {
-            return Err(refusal!(
+            refuse!(
                 NodeExists,
                 "node {id} at {address} belongs to a cluster already; {}",
                 match purpose {
@@ -133,7 +133,7 @@ impl Members {
                         replacing(self.config.node_id)
                     ),
                 }
-            ));
+            );
         }
         Ok(member)
     }

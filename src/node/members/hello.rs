@@ -9,7 +9,7 @@ use crate::{
     proto::{
         Refusal,
         peer::{self, Acknowledged, HelloRequest, HelloResponse},
-        refusal,
+        refusal, refuse,
     },
     sequence::{ClusterId, NodeId},
     storage::replacing,
@@ -28,47 +28,47 @@ impl Founding {
     pub async fn hello(&self, request: &HelloRequest) -> Result<HelloResponse, Refusal> {
         let config = &self.config;
         if request.cluster != config.cluster || request.to != config.node_id {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "this is node {} of cluster {:?}, not node {} of cluster {:?}; check the address",
                 config.node_id,
                 config.cluster,
                 request.to,
                 request.cluster
-            ));
+            );
         }
         let known = (self.members.cluster_id(), ClusterId::from_bytes(&request.cluster_id));
         if let (Some(mine), Some(theirs)) = known
             && mine != theirs
         {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "node {} belongs to the cluster {:?} with the id {mine}, and node {}, which asks, to one of that name with the \
                  id {theirs}; check the address",
                 config.node_id,
                 config.cluster,
                 request.from
-            ));
+            );
         }
         if request.election_timeout_ms != config.election_timeout_ms {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "election_timeout_ms is {} on node {} and {} on node {}; all nodes must agree",
                 config.election_timeout_ms,
                 config.node_id,
                 request.election_timeout_ms,
                 request.from
-            ));
+            );
         }
         let own = self.group.store().incarnation();
         if request.to_incarnation != 0 && request.to_incarnation != own {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "node {} has another data directory there than the one that the cluster knows; if \
                  that one was lost, {}",
                 config.node_id,
                 replacing(config.node_id)
-            ));
+            );
         }
         if let Some(acknowledged) = &request.acknowledged {
             self.check_acknowledged(request.from, acknowledged)?;
@@ -122,13 +122,13 @@ impl Founding {
     /// FAILED_PRECONDITION if the founder's `peers` differs from this node's. Else as [`Founding::take_part_in`].
     async fn be_met(&self, from: NodeId, founding: &peer::Founding) -> Result<(), Refusal> {
         if founding.founders != self.config.peers {
-            return Err(refusal!(
+            refuse!(
                 WrongState,
                 "peers is {:?} on node {from} and {:?} on node {}; give all founding nodes the same peers",
                 founding.founders,
                 self.config.peers,
                 self.config.node_id,
-            ));
+            );
         }
         let founder = Founder { id: from, incarnation: founding.incarnation };
         self.take_part_in(founder, founding.claims).await
@@ -230,14 +230,14 @@ impl Founding {
         };
         let before = known.log_index.unwrap_or(0);
         if before > told.log_index {
-            return Err(refusal!(
+            refuse!(
                 DataLoss,
                 "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node {}: its data directory \
                  is an older copy, or its disk lost what it had synced; {}",
                 told.log_index,
                 self.config.node_id,
                 replacing(from)
-            ));
+            );
         }
         let asks_again = told.silent_since_ns > 0;
         match known.silence.filter(|heard| asks_again && heard.in_term && heard.lasts < silent) {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     node::{Config, seams::Addresses},
-    proto::{Refusal, refusal, v1::Build},
+    proto::{Refusal, refuse, v1::Build},
     sequence::{ClusterId, NodeId},
     version,
 };
@@ -218,11 +218,11 @@ impl FoundingClaim {
                         format!("the leader of the cluster with the id {id} adds it")
                     }
                 };
-                return Err(refusal!(
+                refuse!(
                     NotFounded,
                     "node {me} is claimed: {who}. If that was given up, ask again in {} s: the claim has run out then",
                     left.as_secs() + 1
-                ));
+                );
             }
         }
         self.0 = Some((claim, now));

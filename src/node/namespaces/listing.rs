@@ -19,7 +19,7 @@ use crate::{
         operations::{ByLeader, NUMBERS_BYTES},
         services::{Namespaces, NodeContext},
     },
-    proto::{Refusal, refusal, v1},
+    proto::{Refusal, refusal, refuse, v1},
     sequence::{
         KEY_NAME_BYTES_MAX, KeyKind, Namespace, OwnedKey, Progression, SectionKey, SectionRecord,
     },
@@ -80,19 +80,19 @@ fn page_asked(namespace: &Namespace, list: v1::ListKeysRequest) -> Result<PageAs
         0 => PAGE_KEYS,
         size if size <= PAGE_KEYS_MAX => size,
         size => {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "page_size is {size}; a page has at most {PAGE_KEYS_MAX} keys: ask for the next one with page_token"
-            ));
+            );
         }
     };
     if namespace.config.key_kind == KeyKind::Id && !list.prefix.is_empty() {
-        return Err(refusal!(
+        refuse!(
             InvalidRequest,
             "namespace {:?} takes ids as keys, which have no prefix; give after to begin at an id; prefix is \"{}\"",
             namespace.config.name,
             list.prefix.escape_ascii()
-        ));
+        );
     }
     let after = match list.page_token.as_str() {
         "" => list.after,
@@ -276,7 +276,7 @@ impl Export {
             biased;
             () = self.leaving.cancelled() => {
                 let why = "the node stops, and breaks the export off; export again from the next leader";
-                return Err(refusal!(NodeStopping, "{why}"));
+                refuse!(NodeStopping, "{why}");
             }
             part = self.ceilings.recv() => part,
         };

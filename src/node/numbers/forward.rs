@@ -20,6 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
     allocator::Held,
+    clock::whole_ms,
     consensus::{Sender, Transport},
     metrics::Metrics,
     proto::{
@@ -282,7 +283,7 @@ impl Link {
         while bytes < MERGED_BYTES_MAX
             && let Some(one) = batch.pop_front()
         {
-            let budget_ms = millis(one.deadline.saturating_duration_since(now));
+            let budget_ms = whole_ms(one.deadline.saturating_duration_since(now));
             // Nobody waits for this answer any more: the leader would take numbers in vain.
             if budget_ms == 0 || one.reply.is_closed() {
                 continue;
@@ -303,10 +304,6 @@ impl Link {
         }
         ForwardRequests { header: Some(self.sender.header(self.leader, &self.member)), requests }
     }
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A forwarded request's caller, which waits for the answer.

@@ -10,7 +10,7 @@ use crate::{
     allocator::{NextError, WAITING_KEY_BYTES},
     node::request_memory::{RequestMemory, Reservation},
     proto::{
-        Refusal, refusal,
+        Refusal, refusal, refuse,
         v1::{self, Exhausted, NextManyRequest, NextManyResponse, Reason, RefusedKeys, key::Kind},
     },
     sequence::{InvalidKey, Key, Lifetime, MessageId, OwnedKey, RequestId},
@@ -44,19 +44,19 @@ impl<'a> Keys<'a> {
     /// bytes. The text names the place of a wrong one.
     pub fn checked(ids: &'a [u64], names: &'a [Bytes]) -> Result<Self, Refusal> {
         if !ids.is_empty() && !names.is_empty() {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "the message has {} ids and {} names; give keys that are all of one kind",
                 ids.len(),
                 names.len()
-            ));
+            );
         }
         let asked = ids.len() + names.len();
         if asked == 0 || asked > REQUEST_KEYS_MAX {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "the message has {asked} keys; give between 1 and {REQUEST_KEYS_MAX}, all of one kind"
-            ));
+            );
         }
         for (place, name) in names.iter().enumerate() {
             Key::name(name)

@@ -42,18 +42,20 @@ pub(in crate::node) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result
 pub(in crate::node) fn failed(
     error: NextError, namespace: &Namespace, term: &Term, count: u64,
 ) -> NoAnswer {
+    use NextError::*;
+    use Shortage::*;
     NoAnswer::Refused(match error {
-        NextError::NotLeading => return NoAnswer::Unanswered,
-        NextError::Short(Shortage::Exhausted { left }) => refusal!(
+        NotLeading => return NoAnswer::Unanswered,
+        Short(Exhausted { left }) => refusal!(
             NumbersExhausted,
             "count is {count}: only {left} numbers are left below {}",
             end_of(namespace)
         ),
-        NextError::Unknown => outcome_unknown(&error, &namespace.config.name),
-        NextError::DeadlineExceeded if namespace.config.gapless && count > 0 => {
+        Unknown => outcome_unknown(&error, &namespace.config.name),
+        DeadlineExceeded if namespace.config.gapless && count > 0 => {
             outcome_unknown(&error, &namespace.config.name)
         }
-        NextError::Reused { keys, key, count: used } => {
+        Reused { keys, key, count: used } => {
             let others = match keys.saturating_sub(1) {
                 0 => String::new(),
                 others => format!(", and for {others} other keys"),
@@ -66,25 +68,30 @@ pub(in crate::node) fn failed(
                 namespace.config.name
             )
         }
-        NextError::IdsFull { bytes_max } => refusal!(
-            RequestIdsFull,
-            "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
-            bytes_max >> 20
-        )
-        .retry_after(IDS_RETRY_AFTER_MS),
-        NextError::IdExpired { made_ms, clock_ms } => refusal!(
+        IdsFull { bytes_max, is_begun } => {
+            let why = format!(
+                "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
+                bytes_max >> 20
+            );
+            let refusal = match is_begun {
+                false => refusal!(RequestIdsFull, "{why}"),
+                true => refusal!(OutcomeUnknown, "numbers of some keys are taken; {why}, with the same id"),
+            };
+            refusal.retry_after(IDS_RETRY_AFTER_MS)
+        }
+        IdExpired { made_ms, clock_ms } => refusal!(
             RequestIdExpired,
             "made_ms is {made_ms}, and the clock of request ids shows {clock_ms}: the message was made later than now, or so \
              long ago that its request id may be forgotten. It took nothing. If it was not sent before, send it with made_ms \
              {clock_ms}; otherwise an earlier copy may have taken its numbers: look before you ask again"
         )
         .at_request_clock(clock_ms),
-        NextError::Short(Shortage::OverQuota { .. }) => over_quota(namespace),
-        NextError::Short(Shortage::TooLarge { count_max }) => too_large(namespace, count, count_max),
-        NextError::Short(Shortage::MemoryFull { max_mb }) => memory_full(max_mb),
-        NextError::Short(Shortage::LowDisk(low)) => low_disk(low),
+        Short(OverQuota { .. }) => over_quota(namespace),
+        Short(TooLarge { count_max }) => too_large(namespace, count, count_max),
+        Short(MemoryFull { max_mb }) => memory_full(max_mb),
+        Short(LowDisk(low)) => low_disk(low),
         // It was checked before, so `max` was lowered meanwhile.
-        NextError::Short(Shortage::AboveMax) => refusal!(
+        Short(AboveMax) => refusal!(
             NumbersExhausted,
             "a floor is above max {} of namespace {:?}, which was lowered meanwhile; raise it with: ratchet namespace \
              update {} --max N",
@@ -92,13 +99,13 @@ pub(in crate::node) fn failed(
             namespace.config.name,
             namespace.config.name
         ),
-        NextError::DeadlineExceeded => refusal!(
+        DeadlineExceeded => refusal!(
             DeadlineExceeded,
             "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",
             namespace.config.name,
             term.term()
         ),
-        NextError::Store(error) => refusal!(Internal, "{error}"),
+        Store(error) => refusal!(Internal, "{error}"),
     })
 }
 

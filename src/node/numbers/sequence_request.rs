@@ -18,7 +18,7 @@ use crate::{
     allocator::{NextError, Term, WAITING_KEY_BYTES},
     node::{Config, members::KnownRoute, services::Leader, settings::COUNT_MAX_MAX},
     proto::{
-        Operation, Refusal, refusal,
+        Operation, Refusal, refusal, refuse,
         v1::{
             CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest,
             NextResponse, Route,
@@ -238,11 +238,11 @@ impl SequenceRequest for NextManyRequest {
         let keys = Keys::checked(&self.ids, &self.names)?.len();
         let counted = self.counts.len();
         if counted != 0 && counted != keys {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "the message has {keys} keys and {counted} counts; give a count for each key, or none at \
                  all for one number of each"
-            ));
+            );
         }
         message_id(self.request_id.as_deref(), self.retry_window_ms, self.made_ms)
     }

@@ -8,11 +8,11 @@ use std::{
 use axum::{Router, body::Body, routing::post};
 use bytes::{Buf, BufMut, Bytes};
 use futures::{
-    StreamExt,
+    StreamExt, poll,
     stream::{BoxStream, poll_fn},
 };
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tonic::{
     Request, Response, Status, Streaming,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
@@ -23,7 +23,7 @@ use tower::service_fn;
 use super::Services;
 use crate::{
     metrics::Interface,
-    node::{IdList, MadeIds, NodeContext, OPERATIONS, Origin, Reservation, Served},
+    node::{Caller, IdList, MadeIds, NodeContext, OPERATIONS, Origin, Reservation, Served},
     proto::{
         Refusal,
         v1::{NextIdsRequest, NextIdsResponse, ids_server::Ids},
@@ -80,7 +80,9 @@ pub fn next_many(
         let context = context.clone();
         async move {
             let deadline = Instant::now() + budget(None, &context.config);
-            let made = make(&context, message?, deadline).await;
+            let (message, making) = (message?, context.clone());
+            let making = async move { make(&making, message, deadline).await };
+            let made = unheld(making).await?;
             let made = made.map(|(answer, reserved)| (answer, Some(reserved)));
             Ok::<_, Status>(made.unwrap_or_else(|refusal| {
                 let errors = context.metrics.errors.of(Interface::grpc);
@@ -102,6 +104,22 @@ pub fn next_many(
         }))
     });
     answers.boxed()
+}
+
+/// Has `making` go on in a task of its own unless it is done at once: a caller that does not read polls nothing, and what it
+/// holds, such as a place in the term, nobody else may wait for.
+async fn unheld<T: Send + 'static>(
+    making: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Status> {
+    let mut making = Box::pin(making);
+    match poll!(&mut making) {
+        Poll::Ready(made) => Ok(made),
+        Poll::Pending => {
+            let task = AbortOnDropHandle::new(tokio::spawn(Caller::go_on(making)));
+            // The task panicked, or the runtime shuts down.
+            task.await.map_err(|error| Status::internal(error.to_string()))
+        }
+    }
 }
 
 async fn make(

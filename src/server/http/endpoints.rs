@@ -22,7 +22,7 @@ use crate::{
     metrics::Interface,
     node::{Asked, NodeContext, Origin, ROUTE_UNWANTED, Reservation, SequenceRequest, check_ids},
     proto::{
-        Code, Operation, Refusal, refusal,
+        Code, Operation, Refusal, refusal, refuse,
         v1::{self, NextIdsRequest, NextIdsResponse, NextManyRequest, NextManyResponse},
     },
     server::{
@@ -249,10 +249,7 @@ pub async fn sequence<Q: SequenceRequest>(
     let asked = Asked::new(message)?;
     let keys = asked.keys();
     if keys > KEYS_MAX {
-        return Err(refusal!(
-            InvalidRequest,
-            "the message has {keys} keys; over HTTP give at most {KEYS_MAX}"
-        ));
+        refuse!(InvalidRequest, "the message has {keys} keys; over HTTP give at most {KEYS_MAX}");
     }
     let namespace = asked.namespace().to_owned();
     let reserved = context.request_memory.reserve_if_many(keys * KEY_BYTES);
@@ -273,7 +270,7 @@ pub async fn one_of_stream(
 ) -> Answered<NextManyResponse> {
     if message.timeout_ms > 0 {
         let why = "timeout_ms is for streams; here the header ratchet-timeout-ms says how long the caller waits";
-        return Err(refusal!(InvalidRequest, "{why}"));
+        refuse!(InvalidRequest, "{why}");
     }
     let id = mem::take(&mut message.id);
     let (mut answer, reserved) = sequence(context, message, due).await?;

@@ -183,16 +183,17 @@ impl Schemas {
 
     /// The value of a field, or one of its values.
     fn one_value(&mut self, field: &FieldDescriptorProto, is_given: bool) -> Value {
+        use Type::*;
         let (kind, of) = (field.r#type(), name_of(field.type_name()));
         match kind {
-            Type::Message => return self.message(of, None),
-            Type::Bytes => return text(),
+            Message => return self.message(of, None),
+            Bytes => return text(),
             _ => {}
         }
         let (written, also_read) = match kind {
-            Type::Bool => ("boolean", None),
-            Type::Uint32 | Type::Int32 => ("integer", Some("string")),
-            Type::Uint64 | Type::Fixed64 | Type::Sint64 | Type::Enum => ("string", Some("integer")),
+            Bool => ("boolean", None),
+            Uint32 | Int32 => ("integer", Some("string")),
+            Uint64 | Fixed64 | Sint64 | Enum => ("string", Some("integer")),
             _ => ("string", None),
         };
         let mut types = vec![written];
@@ -201,13 +202,13 @@ impl Schemas {
             types.extend(field.proto3_optional().then_some("null"));
         }
         let mut value = json!({"type": types});
-        if [Type::Uint32, Type::Uint64, Type::Fixed64].contains(&kind) {
+        if [Uint32, Uint64, Fixed64].contains(&kind) {
             value["minimum"] = json!(0);
         }
-        if [Type::Uint64, Type::Fixed64].contains(&kind) {
+        if [Uint64, Fixed64].contains(&kind) {
             value["pattern"] = json!("^[0-9]{1,20}$");
         }
-        if kind == Type::Enum {
+        if kind == Enum {
             let values = &PUBLIC_API.enums[of].value;
             let numbers = values.iter().filter(|_| is_given).map(|value| json!(value.number()));
             value["enum"] = values.iter().map(|value| json!(value.name())).chain(numbers).collect();

@@ -18,7 +18,7 @@ use super::problem::Problem;
 use crate::{
     node::{NodeContext, Reservation, to_key},
     proto::{
-        Refusal, refusal,
+        Refusal, refusal, refuse,
         v1::{self, key::Kind},
     },
     server::{
@@ -68,7 +68,7 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
             if millis.is_none() || patience.is_some() {
                 let value = shown(value.as_bytes());
                 let why = "give milliseconds, at least 1, once";
-                return Err(refusal!(InvalidRequest, "{TIMEOUT_HEADER} is '{value}'; {why}").into());
+                refuse!(InvalidRequest, "{TIMEOUT_HEADER} is '{value}'; {why}");
             }
             patience = millis.map(Duration::from_millis);
         }
@@ -152,10 +152,10 @@ async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reserv
             part.map_err(|error| refusal!(InvalidRequest, "the body ends early: {error}"))?;
         let length = bytes.len() + part.len();
         if length > CLIENT_MESSAGE_BYTES_MAX {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "the body has more than {CLIENT_MESSAGE_BYTES_MAX} bytes; send several requests"
-            ));
+            );
         }
         // Released first: the new reservation contains the bytes of the old one.
         drop(reserved.take());
@@ -221,7 +221,7 @@ impl Received {
     /// body. `merge` adds what the path says to what the body says.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it cannot be read, or something is said twice; and those of [`body::json`].
+    /// INVALID_ARGUMENT if it cannot be read, or something is said twice; and those of [`json()`].
     pub async fn message<Q: DeserializeOwned>(
         self, has_body: bool, merge: impl Fn(&mut Q, Q) -> Result<(), SaidTwice>,
     ) -> Result<(Q, Option<Reservation>), Refusal> {
@@ -232,16 +232,16 @@ impl Received {
             let (body, reserved) = bytes(&context, body, due).await?;
             if !body.is_empty() {
                 let why = "the request has a body; leave it out: what is asked for stands in the path, or after the question mark";
-                return Err(refusal!(InvalidRequest, "{why}"));
+                refuse!(InvalidRequest, "{why}");
             }
             return Ok((named, reserved));
         }
         if !query.is_empty() {
-            return Err(refusal!(
+            refuse!(
                 InvalidRequest,
                 "here the body says what is asked for, and something follows the question mark: '{}'",
                 shown(query.as_bytes())
-            ));
+            );
         }
         let (mut request, reserved): (Q, _) = json(&context, body, due).await?;
         merge(&mut request, named).map_err(|field| {
@@ -259,11 +259,11 @@ fn named<Q: DeserializeOwned>(path: &[(String, String)], query: &str) -> Result<
     // Different bytes that are no text would all be read as this character.
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     if let Some((field, _)) = pairs.find(|(_, value)| value.contains('\u{FFFD}')) {
-        return Err(refusal!(
+        refuse!(
             InvalidRequest,
             "what follows the question mark is not all UTF-8, or has U+FFFD; that is in '{}'",
             shown(field.as_bytes())
-        ));
+        );
     }
     let fields = form_urlencoded::Serializer::new(query.to_owned()).extend_pairs(path).finish();
     let fields = serde_urlencoded::Deserializer::new(form_urlencoded::parse(fields.as_bytes()));
@@ -278,7 +278,7 @@ fn named<Q: DeserializeOwned>(path: &[(String, String)], query: &str) -> Result<
 pub fn take_request_id(request_id: &mut Option<Bytes>, name: Option<Bytes>) -> Result<(), Refusal> {
     if name.is_some() && request_id.is_some() {
         let why = "Idempotency-Key says what request_id says again; leave one of them out";
-        return Err(refusal!(InvalidRequest, "{why}"));
+        refuse!(InvalidRequest, "{why}");
     }
     *request_id = request_id.take().or(name);
     Ok(())

@@ -32,7 +32,8 @@ const READ_BYTES: usize = 16 << 10;
 const REPLY_BYTES_MAX: usize = 64 << 10;
 /// How often a connection is looked at: whether anybody uses it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long the commands that still arrive are refused, when the node stops, before the connection is closed.
+/// When the node stops: how long the commands that still arrive are refused, and how long the client may take to read, before
+/// the connection is closed.
 const REFUSING_TIME: Duration = Duration::from_millis(250);
 /// How long a new connection may take to send its first byte where places are short.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
@@ -52,6 +53,8 @@ struct Connection<'a> {
     unfinished_since: Option<Instant>,
     /// How long a client may neither send nor read.
     idle: Duration,
+    /// Cancelled when the node stops.
+    stop: CancellationToken,
 }
 
 /// Serves connection number `id`, in `place`, until the client closes it, is idle for `idle`, or the node stops.
@@ -75,6 +78,7 @@ pub async fn serve(
         reservation: None,
         unfinished_since: None,
         idle,
+        stop: stop.clone(),
     };
     let serving = connection.serve(&place, stop);
     serving.await.map_err(|error| error.to_string())
@@ -239,7 +243,14 @@ impl Connection<'_> {
             let _reserved = reserved.map_err(|refusal| {
                 io::Error::new(io::ErrorKind::OutOfMemory, refusal.message().to_owned())
             })?;
-            timeout(self.idle, self.writing.write_all(rest)).await??;
+            let stopping = async {
+                self.stop.cancelled().await;
+                tokio::time::sleep(REFUSING_TIME).await;
+            };
+            tokio::select! {
+                written = timeout(self.idle, self.writing.write_all(rest)) => written??,
+                () = stopping => return Err(io::ErrorKind::TimedOut.into()),
+            }
         }
         self.replies.clear(REPLY_BYTES_MAX);
         Ok(())

@@ -118,23 +118,24 @@ impl Session {
     async fn answer_other(
         &mut self, action: Action, command: Command<'_>, deadline: Instant, replies: &mut Replies,
     ) -> Result<(), Refused> {
+        use Action::*;
         match action {
-            Action::Incr | Action::IncrBy => unreachable!("they are put off"),
-            Action::Get | Action::MGet | Action::Exists | Action::Type => {
+            Incr | IncrBy => unreachable!("they are put off"),
+            Get | MGet | Exists | Type => {
                 return self.read(action, command, deadline, replies).await;
             }
-            Action::Set => {
+            Set => {
                 key::raise(&self.context, command, deadline).await?;
                 replies.simple("OK");
             }
-            Action::Ping => match command.at(1) {
+            Ping => match command.at(1) {
                 Some(message) => replies.bulk(message),
                 None => replies.simple("PONG"),
             },
-            Action::Echo => replies.bulk(command.at(1).unwrap_or_default()),
-            Action::Hello => return self.hello(command, replies),
-            Action::Auth => return Err(no_passwords()),
-            Action::Select => match command.at(1) {
+            Echo => replies.bulk(command.at(1).unwrap_or_default()),
+            Hello => return self.hello(command, replies),
+            Auth => return Err(no_passwords()),
+            Select => match command.at(1) {
                 Some(b"0") => replies.simple("OK"),
                 _ => {
                     return Err(Refused::invalid(
@@ -142,16 +143,16 @@ impl Session {
                     ));
                 }
             },
-            Action::Client => return self.client(command, replies),
-            Action::Command => return table::commands(command, replies),
-            Action::Cluster => return cluster::answer(&self.context, command, replies),
-            Action::ReadOnly => replies.simple("OK"),
-            Action::Info => replies.bulk(table::text(&self.context)),
-            Action::Quit => {
+            Client => return self.client(command, replies),
+            Command => return table::commands(command, replies),
+            Cluster => return cluster::answer(&self.context, command, replies),
+            ReadOnly => replies.simple("OK"),
+            Info => replies.bulk(table::text(&self.context)),
+            Quit => {
                 self.ended = true;
                 replies.simple("OK");
             }
-            Action::Reset => {
+            Reset => {
                 replies.version = Version::default();
                 self.name.clear();
                 replies.simple("RESET");

@@ -181,6 +181,7 @@ fn raise_sections(
 fn apply_unapplied(
     survivor: &Survivor<'_>, plan: &RaisePlan, to: Vec<u8>, dry_run: bool,
 ) -> Result<u64, StoreError> {
+    use Command::*;
     let mut unapplied_entries = 0;
     let namespaces = Arc::new(plan.namespaces.clone());
     let mut change = TableChange::new(survivor.db.clone(), to, namespaces);
@@ -189,12 +190,7 @@ fn apply_unapplied(
         let term = entry.log_id().committed_leader_id().term;
         match entry.payload {
             EntryPayload::Normal(command) => match command {
-                Command::Bump { .. }
-                | Command::Lift
-                | Command::Settle { .. }
-                | Command::Bequeath(_)
-                | Command::Inherit { .. }
-                | Command::Take { .. } => {
+                Bump { .. } | Lift | Settle { .. } | Bequeath(_) | Inherit { .. } | Take { .. } => {
                     if !dry_run {
                         apply(&mut change, term, &command)?;
                         change.write()?;
@@ -202,13 +198,13 @@ fn apply_unapplied(
                     Ok(())
                 }
                 // The plan holds what they did already.
-                Command::CreateNamespace { .. }
-                | Command::UpdateNamespace { .. }
-                | Command::FoundNamespaces(_)
-                | Command::DeleteNamespace { .. }
-                | Command::NameCluster(_)
-                | Command::Workers { .. } => Ok(()),
-                Command::Trim { trims, .. } | Command::Release { released: trims, .. } => {
+                CreateNamespace { .. }
+                | UpdateNamespace { .. }
+                | FoundNamespaces(_)
+                | DeleteNamespace { .. }
+                | NameCluster(_)
+                | Workers { .. } => Ok(()),
+                Trim { trims, .. } | Release { released: trims, .. } => {
                     if !dry_run {
                         keep_ceilings(&mut change, &trims)?;
                     }

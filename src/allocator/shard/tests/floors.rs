@@ -145,6 +145,34 @@ fn a_bump_for_the_floor_of_a_section_that_nobody_uses_leaves_next_to_nothing_unu
 }
 
 #[test]
+fn a_floor_that_the_ceiling_has_reached_claims_nothing_of_what_stays_unused() {
+    let mut world = world(100);
+    world.grant(Key::Id(1), 0, 10_000);
+    assert_eq!(world.take_and_tell(Key::Id(1), 1_000), "1..1000");
+    assert_eq!(world.take_and_tell(Key::Id(1), 9_500), "call 1 waits, bump");
+    let mut later = world.raise_later(2, 1_001);
+    // The call that lacked numbers has left.
+    world.calls.clear();
+    let place = world.place(Key::Id(1));
+    let size = world.shard.next_bump(place, &world.namespace).expect("a bump");
+    assert_eq!((size.numbers, size.unused_max, size.up_to), (0, u64::MAX, 1_001));
+    world.grant(Key::Id(1), 10_000, 10_001);
+    assert_eq!(later.try_recv().expect("an answer").map(shown), Ok((1_001, true, 1_001)));
+    assert_eq!(world.take_and_tell(Key::Id(1), 1), "1002..1002");
+}
+
+#[test]
+fn no_bump_is_made_for_a_floor_above_a_max_that_was_lowered_meanwhile() {
+    let mut world = world(100);
+    world.grant(Key::Id(1), 0, 1_000);
+    let mut later = world.raise_later(2, 5_000);
+    world.namespace.config.max = 4_999;
+    let place = world.place(Key::Id(1));
+    assert_eq!(world.shard.next_bump(place, &world.namespace), None);
+    assert!(later.try_recv().is_err(), "it is asked for again, and refused then");
+}
+
+#[test]
 fn a_term_that_closes_says_that_the_numbers_up_to_the_floor_were_used() {
     let mut world = world(100);
     world.grant(Key::Id(1), 0, 1_000);

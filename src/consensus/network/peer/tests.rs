@@ -23,7 +23,7 @@ use crate::{
         network::{Network, Sender, Transport},
     },
     metrics::Metrics,
-    proto::{Refusal, peer::*, refusal},
+    proto::{Refusal, peer::*, refusal, refuse},
     storage::{Entry, LogId, Member, Store, StoreOptions, codec},
 };
 
@@ -65,7 +65,7 @@ impl Transport for HeldAnswers {
         &self, _address: &str, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Refusal> {
         let AppendEntriesResponse::HigherVote(vote) = self.answer else {
-            return Err(refusal!(Unsupported, "not in this test"));
+            refuse!(Unsupported, "not in this test");
         };
         parts.count().await;
         let payload = codec::encode(&SnapshotResponse::<Types>::new(vote)).unwrap();
