@@ -37,8 +37,6 @@ pub enum NextError {
     IdsFull {
         /// How many bytes may be.
         bytes_max: u64,
-        /// Whether earlier parts of the message were carried out.
-        is_begun: bool,
     },
     /// The message was made so long ago that its request id may be forgotten, or later than now.
     #[error("the message is older than its request id is remembered, or was made later than now")]

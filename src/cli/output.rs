@@ -246,13 +246,14 @@ fn exit_of(code: Code) -> u8 {
 
 impl From<StartError> for CommandError {
     fn from(error: StartError) -> Self {
+        use StartError::*;
         let (exit, code) = match &error {
-            StartError::Config(_) => (CONFIG, "CONFIGURATION"),
-            StartError::Listen { .. } => (LISTEN, "LISTEN"),
-            StartError::Store(_) => (STORE, "DATA_DIRECTORY"),
-            StartError::Stopped(Fault::Panic { .. }) => (PANIC, "PANIC"),
-            StartError::Stopped(Fault::CannotGoOn(_)) => (STORE, "STOPPED"),
-            StartError::Internal(_) => (OTHER, "FAILED"),
+            Config(_) => (CONFIG, "CONFIGURATION"),
+            Listen { .. } => (LISTEN, "LISTEN"),
+            Store(_) => (STORE, "DATA_DIRECTORY"),
+            Stopped(Fault::Panic { .. }) => (PANIC, "PANIC"),
+            Stopped(Fault::CannotGoOn(_)) => (STORE, "STOPPED"),
+            Internal(_) => (OTHER, "FAILED"),
         };
         CommandError::new(exit, code, error.to_string())
     }

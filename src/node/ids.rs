@@ -245,25 +245,24 @@ impl Ids {
     fn not_made(
         &self, not_taken: NotTaken<Refusal>, request: &NextIdsRequest, format: &Format,
     ) -> Refusal {
+        use NotTaken::*;
         let name = &request.namespace;
         match not_taken {
-            NotTaken::Refused(refusal) => refusal,
+            Refused(refusal) => refusal,
             // Every worker id is held: the text says when the first one is free.
-            NotTaken::NoLease(Some(refusal)) if refusal.code() == Code::ResourceExhausted => {
-                refusal
-            }
-            NotTaken::NoLease(Some(refusal)) => {
+            NoLease(Some(refusal)) if refusal.code() == Code::ResourceExhausted => refusal,
+            NoLease(Some(refusal)) => {
                 let why = refusal.message();
                 refusal!(
                     NoLeader,
                     "namespace {name:?}: no worker id was leased before the deadline: {why}"
                 )
             }
-            NotTaken::NoLease(None) => refusal!(
+            NoLease(None) => refusal!(
                 NoLeader,
                 "namespace {name:?}: no worker id was leased before the deadline: no leader answered"
             ),
-            NotTaken::UsedUp(time) => {
+            UsedUp(time) => {
                 let ms = whole_ms(time);
                 refusal!(
                     IdsUsedUp,
@@ -272,7 +271,7 @@ impl Ids {
                 )
                 .retry_after(ms)
             }
-            NotTaken::Ended => refusal!(
+            Ended => refusal!(
                 FormatEnded,
                 "the format of namespace {name:?} has ended on {}; create a namespace with another one",
                 format.date_time(format.last_ms())

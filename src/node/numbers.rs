@@ -243,12 +243,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         let sent = forwarded(&self.message, assumed.namespace, caller);
         let has_id = self.id.is_some();
         match here.forwarder.forward(leader, member, sent, deadline).await {
-            // One that says when to ask again is not to be asked at once.
-            Ok(Reply::Error(failure))
-                if has_id
-                    && failure.reason() == Reason::OutcomeUnknown
-                    && failure.retry_after_ms.is_none() =>
-            {
+            Ok(Reply::Error(failure)) if has_id && failure.reason() == Reason::OutcomeUnknown => {
                 Err(NoAnswer::Unknown)
             }
             Ok(Reply::Error(failure)) => Err(NoAnswer::Refused(failure.into())),

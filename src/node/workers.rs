@@ -240,6 +240,9 @@ fn listed((worker, lease): (u32, WorkerRecord)) -> v1::Worker {
 impl ByLeader for v1::TakeWorkerBackRequest {
     type Service = LeaderIds;
 
+    /// Who asked a second leader would be told that there is no such lease, although the first one has taken it back.
+    const IS_ASKED_ONCE: bool = true;
+
     async fn carry_out(
         self, leader: &LeaderIds, term: &Term, deadline: Instant,
     ) -> Attempt<v1::TakeWorkerBackResponse> {

@@ -79,13 +79,14 @@ pub async fn serve<S: Answering>(
     listener: TcpListener, service: impl Fn(&Arc<Place>, &TcpStream) -> S, protocol: Protocol,
     limits: Limits, stop: CancellationToken,
 ) {
+    use Protocol::*;
     let idle = limits.idle;
     let of_connection = stop.clone();
     match protocol {
-        Protocol::Http2 | Protocol::PeerHttp2 => {
+        Http2 | PeerHttp2 => {
             let bounds = match protocol {
-                Protocol::PeerHttp2 => (PEER_CALLS, PEER_WINDOWS),
-                Protocol::Http2 | Protocol::Http1 => (CLIENT_CALLS, CLIENT_WINDOWS),
+                PeerHttp2 => (PEER_CALLS, PEER_WINDOWS),
+                Http2 | Http1 => (CLIENT_CALLS, CLIENT_WINDOWS),
             };
             let serve = |stream, place: Arc<Place>| {
                 let http2 = http2(bounds, idle, &place);
@@ -94,7 +95,7 @@ pub async fn serve<S: Answering>(
             };
             accept(listener, limits, stop, serve).await;
         }
-        Protocol::Http1 => {
+        Http1 => {
             let serve = |stream, place: Arc<Place>| {
                 let (service, stop) = (service(&place, &stream), of_connection.clone());
                 patient_socket::serve(stream, service, place, Times::with_idle(idle), stop)

@@ -3,7 +3,12 @@
 //! A call is inside the term's gate while it waits. If its caller goes, its entry may still be under way when the gate
 //! is empty: it is applied before the term's last entry, or refused after it. Either way nothing is left to hand over.
 
-use tokio::{sync::oneshot, time::Instant};
+use std::time::Duration;
+
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until},
+};
 
 use super::{
     Term,
@@ -20,6 +25,8 @@ use crate::{
 
 /// How many keys of a message are taken by one entry. The next ones follow once those are answered.
 const PART_TAKES_MAX: usize = 1_024;
+/// After how long room for another request id is looked for again.
+const ROOM_PAUSE: Duration = Duration::from_secs(1);
 
 impl Term {
     /// Takes the next `count` (at least 1) numbers of a gapless key. If the message has an `id` that is known, answers the
@@ -73,17 +80,13 @@ impl Term {
             });
             let part = message_part(namespace, id, number as u32, takes.collect());
             let part = MessagePart { whole, ..part };
-            let given = match self.take_gapless(part, deadline).await {
+            let given = match self.take_part(part, place > 0, deadline).await {
                 // Nothing was taken of it. With an id, the next leader answers the parts before alike, and takes the others.
                 Err(NextError::NotLeading) if place > 0 && id.is_none() => {
                     answer.late.extend(place..keys);
                     break;
                 }
                 Err(NextError::DeadlineExceeded) => return Err(NextError::DeadlineExceeded),
-                // To ask again at once would only write the parts before once more.
-                Err(NextError::IdsFull { bytes_max, .. }) if place > 0 => {
-                    return Err(NextError::IdsFull { bytes_max, is_begun: true });
-                }
                 // The parts before were taken. The id may also name an older message, whose first part is forgotten already:
                 // the rest will be soon.
                 Err(_) if place > 0 => return Err(NextError::Unknown),
@@ -101,6 +104,23 @@ impl Term {
         let taken = |place| (answer.firsts[place] > 0).then(|| ask(place));
         self.hot_keys().note_many(namespace, keys, taken);
         Ok(answer)
+    }
+
+    /// As [`Term::take_gapless`]. Of a message that `is_begun` it waits for room for the part's id, which comes as others are
+    /// forgotten: whoever asked for the message again would have the parts before written once more.
+    async fn take_part(
+        &self, part: MessagePart, is_begun: bool, deadline: Instant,
+    ) -> Result<Vec<Delivery>, NextError> {
+        loop {
+            match self.take_gapless(part.clone(), deadline).await {
+                Err(NextError::IdsFull { .. }) if is_begun && Instant::now() < deadline => {}
+                taken => return taken,
+            }
+            tokio::select! {
+                () = sleep_until(deadline.min(Instant::now() + ROOM_PAUSE)) => {}
+                () = self.memory.gate().closed() => return Err(NextError::Unknown),
+            }
+        }
     }
 
     /// Has the term's task take numbers, and waits for its answers.
@@ -159,7 +179,7 @@ fn given_or_refused(given: Given) -> Result<Vec<Delivery>, NextError> {
             },
             count: used.first.count,
         },
-        Refused::IdsFull(bytes_max) => NextError::IdsFull { bytes_max, is_begun: false },
+        Refused::IdsFull(bytes_max) => NextError::IdsFull { bytes_max },
         Refused::Expired { made_ms, clock_ms } => NextError::IdExpired { made_ms, clock_ms },
         // Whoever asks again is told that it does not exist.
         Refused::NoNamespace => NextError::NotLeading,

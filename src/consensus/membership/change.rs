@@ -83,22 +83,15 @@ impl MembershipChange {
 
     /// The change as openraft takes it.
     fn into_raft(self, now: &Membership) -> ChangeMembers<NodeId, Member> {
+        use MembershipChange::*;
         let is_voter = |id: &NodeId| now.voter_ids().any(|voter| voter == *id);
         match self {
-            MembershipChange::Add(id, member) => {
-                ChangeMembers::AddNodes(BTreeMap::from([(id, member)]))
-            }
-            MembershipChange::Promote(id) => ChangeMembers::AddVoterIds(BTreeSet::from([id])),
-            MembershipChange::Remove(id) if is_voter(&id) => {
-                ChangeMembers::RemoveVoters(BTreeSet::from([id]))
-            }
-            MembershipChange::Remove(id) | MembershipChange::RemoveLearner(id, _) => {
-                ChangeMembers::RemoveNodes(BTreeSet::from([id]))
-            }
+            Add(id, member) => ChangeMembers::AddNodes(BTreeMap::from([(id, member)])),
+            Promote(id) => ChangeMembers::AddVoterIds(BTreeSet::from([id])),
+            Remove(id) if is_voter(&id) => ChangeMembers::RemoveVoters(BTreeSet::from([id])),
+            Remove(id) | RemoveLearner(id, _) => ChangeMembers::RemoveNodes(BTreeSet::from([id])),
             // Safe: `check` has found that it is the same node with the same data directory.
-            MembershipChange::Move(id, member) => {
-                ChangeMembers::SetNodes(BTreeMap::from([(id, member)]))
-            }
+            Move(id, member) => ChangeMembers::SetNodes(BTreeMap::from([(id, member)])),
         }
     }
 }

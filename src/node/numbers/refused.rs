@@ -68,17 +68,12 @@ pub(in crate::node) fn failed(
                 namespace.config.name
             )
         }
-        IdsFull { bytes_max, is_begun } => {
-            let why = format!(
-                "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
-                bytes_max >> 20
-            );
-            let refusal = match is_begun {
-                false => refusal!(RequestIdsFull, "{why}"),
-                true => refusal!(OutcomeUnknown, "numbers of some keys are taken; {why}, with the same id"),
-            };
-            refusal.retry_after(IDS_RETRY_AFTER_MS)
-        }
+        IdsFull { bytes_max } => refusal!(
+            RequestIdsFull,
+            "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
+            bytes_max >> 20
+        )
+        .retry_after(IDS_RETRY_AFTER_MS),
         IdExpired { made_ms, clock_ms } => refusal!(
             RequestIdExpired,
             "made_ms is {made_ms}, and the clock of request ids shows {clock_ms}: the message was made later than now, or so \

@@ -142,10 +142,11 @@ impl IdsTime {
 
     /// Logs what has changed since it was last said.
     fn say(&self, state: &mut State, term: u64, belief: Belief, wall_ms: u64) {
+        use Belief::*;
         let now = match belief {
-            Belief::Agreed { .. } => Said::Agreed,
-            Belief::RunsOn { .. } => Said::RunsOn,
-            Belief::Doubted(_) => Said::Doubted,
+            Agreed { .. } => Said::Agreed,
+            RunsOn { .. } => Said::RunsOn,
+            Doubted(_) => Said::Doubted,
         };
         let before = state.said.replace((term, now));
         if before == Some((term, now)) {
@@ -153,20 +154,20 @@ impl IdsTime {
         }
         self.metrics.clock_doubted.set(i64::from(now != Said::Agreed));
         match belief {
-            Belief::Agreed { .. } if self.witnesses.are_none() => tracing::info!(
+            Agreed { .. } if self.witnesses.are_none() => tracing::info!(
                 shows = %DateTime::new(wall_ms, Offset::default()),
                 "this node is the only voter: ids of a time go by its own wall clock, whatever it shows"
             ),
-            Belief::Agreed { .. } if before.is_some_and(|(_, said)| said != Said::Agreed) => {
+            Agreed { .. } if before.is_some_and(|(_, said)| said != Said::Agreed) => {
                 tracing::info!(
                     "a majority's clocks agree with this node's wall clock: it is believed"
                 );
             }
-            Belief::Agreed { .. } => {}
-            Belief::RunsOn { doubt, .. } => tracing::error!(
+            Agreed { .. } => {}
+            RunsOn { doubt, .. } => tracing::error!(
                 "this node's wall clock is not believed: {doubt}; the time of ids goes on without it. Set the clock of its machine"
             ),
-            Belief::Doubted(doubt) => tracing::error!(
+            Doubted(doubt) => tracing::error!(
                 "this node leads, and makes no ids of a time, because its wall clock is not believed: {doubt}. Set the clock of \
                  its machine, or have another node lead"
             ),

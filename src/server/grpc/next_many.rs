@@ -149,6 +149,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
     fn poll_requests(
         &mut self, cx: &mut Context<'_>,
     ) -> Poll<Option<Result<NextManyResponse, Status>>> {
+        use Poll::*;
         while self.waiting.len() < UNANSWERED_MAX
             && self.waiting_keys < UNANSWERED_KEYS_MAX
             && self.turn_keys < KEYS_AT_ONCE
@@ -156,13 +157,13 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             // Checked at least once in IMMEDIATE_MAX requests: a caller that never pauses must not keep the
             // node from stopping.
             if self.immediate == 0 && self.stop.poll_unpin(cx).is_ready() {
-                return Poll::Ready(None);
+                return Ready(None);
             }
             let request = match self.requests.poll_next_unpin(cx) {
-                Poll::Ready(Some(Ok(request))) => request,
-                Poll::Ready(Some(Err(status))) => return Poll::Ready(Some(Err(status))),
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => {
+                Ready(Some(Ok(request))) => request,
+                Ready(Some(Err(status))) => return Ready(Some(Err(status))),
+                Ready(None) => return Ready(None),
+                Pending => {
                     self.observe_immediate();
                     break;
                 }
@@ -171,14 +172,14 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             let keys = request.ids.len() + request.names.len();
             self.turn_keys += keys.max(1);
             self.reply.set(answer(self.node.clone(), request, arrived));
-            if let Poll::Ready(Reply { answer, reservation, .. }) = self.reply.poll(cx) {
+            if let Ready(Reply { answer, reservation, .. }) = self.reply.poll(cx) {
                 self.unsent = reservation;
                 self.immediate_since.get_or_insert(arrived);
                 self.immediate += 1;
                 if self.immediate == IMMEDIATE_MAX {
                     self.observe_immediate();
                 }
-                return Poll::Ready(Some(Ok(answer)));
+                return Ready(Some(Ok(answer)));
             }
             self.waiting_keys += keys;
             let unused = ReusableBoxFuture::new(std::future::pending());
@@ -193,7 +194,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             self.waiting.push(AbortOnDropHandle::new(task));
             debug_assert!(self.waiting.len() <= UNANSWERED_MAX);
         }
-        Poll::Pending
+        Pending
     }
 }
 
@@ -207,37 +208,38 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
     type Item = Result<NextManyResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        use Poll::*;
         let stream = &mut *self;
         stream.unsent = None;
         // The last answer used the turn up. Nothing is polled now: `end_turn` has the stream polled again, and `Pending`
         // has the answers so far sent.
         if stream.turn_keys >= KEYS_AT_ONCE {
             stream.end_turn(cx);
-            return Poll::Pending;
+            return Pending;
         }
         // Before new requests: otherwise a caller that never pauses would keep the old ones waiting.
-        if let Poll::Ready(Some(answer)) = stream.poll_waiting(cx) {
-            return Poll::Ready(Some(answer));
+        if let Ready(Some(answer)) = stream.poll_waiting(cx) {
+            return Ready(Some(answer));
         }
         if !stream.ended {
             match stream.poll_requests(cx) {
-                Poll::Ready(Some(Ok(answer))) => return Poll::Ready(Some(Ok(answer))),
-                Poll::Ready(Some(Err(status))) => {
+                Ready(Some(Ok(answer))) => return Ready(Some(Ok(answer))),
+                Ready(Some(Err(status))) => {
                     stream.ended = true;
                     count_stream_error(&stream.node.context.metrics, &status);
-                    return Poll::Ready(Some(Err(status)));
+                    return Ready(Some(Err(status)));
                 }
-                Poll::Ready(None) => stream.ended = true,
-                Poll::Pending => {}
+                Ready(None) => stream.ended = true,
+                Pending => {}
             }
         }
         // Again: the requests that were just read have no waker registered yet.
         match stream.poll_waiting(cx) {
-            Poll::Ready(Some(answer)) => Poll::Ready(Some(answer)),
-            Poll::Ready(None) if stream.ended => Poll::Ready(None),
-            Poll::Ready(None) | Poll::Pending => {
+            Ready(Some(answer)) => Ready(Some(answer)),
+            Ready(None) if stream.ended => Ready(None),
+            Ready(None) | Pending => {
                 stream.end_turn(cx);
-                Poll::Pending
+                Pending
             }
         }
     }

@@ -50,12 +50,13 @@ impl SharedKeys {
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,
         mut note_gone: impl FnMut(u32), swept: &mut Swept,
     ) -> bool {
+        use Turn::*;
         let end = swept.slots + slots_max;
         while swept.slots < end && swept.released.len() < released_max {
             let slots = end - swept.slots;
             let is_at_end = match self.hand.turn {
-                Turn::Slots | Turn::SlotsOfGone => self.pass_slots(hasher, slots, swept),
-                Turn::Sections => {
+                Slots | SlotsOfGone => self.pass_slots(hasher, slots, swept),
+                Sections => {
                     let limits = (slots, released_max);
                     self.pass_sections(limits, &progression_of, &mut note_gone, swept)
                 }
@@ -63,13 +64,11 @@ impl SharedKeys {
             if is_at_end {
                 self.hand.next = 0;
                 self.hand.turn = match self.hand.turn {
-                    Turn::Slots => Turn::Sections,
-                    Turn::Sections if std::mem::take(&mut self.hand.has_evicted) => {
-                        Turn::SlotsOfGone
-                    }
-                    Turn::Sections | Turn::SlotsOfGone => Turn::Slots,
+                    Slots => Sections,
+                    Sections if std::mem::take(&mut self.hand.has_evicted) => SlotsOfGone,
+                    Sections | SlotsOfGone => Slots,
                 };
-                if self.hand.turn == Turn::Slots {
+                if self.hand.turn == Slots {
                     self.shrink(hasher);
                     return true;
                 }
