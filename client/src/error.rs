@@ -162,6 +162,7 @@ macro_rules! codes {
         }
 
         impl fmt::Display for Code {
+            /// Writes the code as gRPC spells it: `NOT_FOUND`; [`Code::Other`] is `UNKNOWN`.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self {
                     $(Code::$name => $text,)*

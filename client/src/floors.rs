@@ -59,8 +59,7 @@ impl Client {
             route_version: u64::MAX,
             members_version: None,
         };
-        let answer = ask!(self, false, SequencerClient::raise_many, request).await?;
-        Ok(answer.floors)
+        Ok(ask!(self, false, SequencerClient::raise_many, request).await?.floors)
     }
 
     /// Raises the floors of up to 65 536 sections that ids share. Of each comes one of its ids, and a number: every later
@@ -80,8 +79,7 @@ impl Client {
             route_version: u64::MAX,
             members_version: None,
         };
-        let answer = ask!(self, false, SequencerClient::raise_sections, request).await?;
-        Ok(answer.floors)
+        Ok(ask!(self, false, SequencerClient::raise_sections, request).await?.floors)
     }
 
     /// The last numbers handed out for up to 65 536 keys of one kind, in their order; `None` for one that has none yet.

@@ -119,8 +119,8 @@ async fn bump(
     let outcome = match group.propose(memory.term(), command).await {
         Err(error) if bumps.is_empty() => {
             // Nobody waits for it: the term need not end. What was not proposed is told later.
-            for Lost { namespace, by, numbers } in lost {
-                if matches!(error, ProposeError::NotLeader(_)) {
+            if matches!(error, ProposeError::NotLeader(_)) {
+                for Lost { namespace, by, numbers } in lost {
                     memory.untold().note(namespace, by, numbers);
                 }
             }

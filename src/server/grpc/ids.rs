@@ -25,7 +25,7 @@ use crate::{
     metrics::Interface,
     node::{Caller, IdList, MadeIds, NodeContext, OPERATIONS, Origin, Reservation, Served},
     proto::{
-        Refusal,
+        Refusal, refusal,
         v1::{NextIdsRequest, NextIdsResponse, ids_server::Ids},
     },
     server::{
@@ -82,7 +82,7 @@ pub fn next_many(
             let deadline = Instant::now() + budget(None, &context.config);
             let (message, making) = (message?, context.clone());
             let making = async move { make(&making, message, deadline).await };
-            let made = unheld(making).await?;
+            let made = unheld(making).await;
             let made = made.map(|(answer, reserved)| (answer, Some(reserved)));
             Ok::<_, Status>(made.unwrap_or_else(|refusal| {
                 let errors = context.metrics.errors.of(Interface::grpc);
@@ -109,15 +109,15 @@ pub fn next_many(
 /// Has `making` go on in a task of its own unless it is done at once: a caller that does not read polls nothing, and what it
 /// holds, such as a place in the term, nobody else may wait for.
 async fn unheld<T: Send + 'static>(
-    making: impl Future<Output = T> + Send + 'static,
-) -> Result<T, Status> {
+    making: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<T, Refusal> {
     let mut making = Box::pin(making);
     match poll!(&mut making) {
-        Poll::Ready(made) => Ok(made),
+        Poll::Ready(made) => made,
         Poll::Pending => {
             let task = AbortOnDropHandle::new(tokio::spawn(Caller::go_on(making)));
             // The task panicked, or the runtime shuts down.
-            task.await.map_err(|error| Status::internal(error.to_string()))
+            task.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
         }
     }
 }

@@ -78,15 +78,14 @@ pub async fn serve(
         reservation: None,
         unfinished_since: None,
         idle,
-        stop: stop.clone(),
+        stop,
     };
-    let serving = connection.serve(&place, stop);
-    serving.await.map_err(|error| error.to_string())
+    connection.serve(&place).await.map_err(|error| error.to_string())
 }
 
 impl Connection<'_> {
-    async fn serve(&mut self, place: &Place, stop: CancellationToken) -> io::Result<()> {
-        let mut stopped = pin!(stop.cancelled());
+    async fn serve(&mut self, place: &Place) -> io::Result<()> {
+        let mut stopped = pin!(self.stop.clone().cancelled_owned());
         let greeted = place.greeted(self.reading.readable(), GREETING_TIME_MAX, self.idle);
         tokio::select! {
             biased;
@@ -249,7 +248,10 @@ impl Connection<'_> {
             };
             tokio::select! {
                 written = timeout(self.idle, self.writing.write_all(rest)) => written??,
-                () = stopping => return Err(io::ErrorKind::TimedOut.into()),
+                () = stopping => {
+                    let why = "the node stops, and the client does not read its replies";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                }
             }
         }
         self.replies.clear(REPLY_BYTES_MAX);
