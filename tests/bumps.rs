@@ -14,7 +14,7 @@ fn counted(cluster: &Cluster, leader: u64) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_million_numbers_of_one_key_cost_at_most_110_log_entries() {
-    let cluster = Cluster::start(3, |_| {}).await;
+    let cluster = Cluster::start(3, unhurried).await;
     let leader = cluster.leader().await;
     let (_, before) = counted(&cluster, leader);
     let mut callers = JoinSet::new();

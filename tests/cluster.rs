@@ -14,7 +14,7 @@ use crate::common::{channel, cluster::Cluster, id, other_than, unhurried};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_answers_and_numbers_grow_across_them() {
-    let cluster = Cluster::start(3, |_| {}).await;
+    let cluster = Cluster::start(3, unhurried).await;
     let mut last = 0;
     for node in [1, 2, 3, 1, 2, 3] {
         let number = cluster.client(node).next(42).await.unwrap();

@@ -2,7 +2,7 @@
 //! another one.
 
 use crate::common::{
-    PATIENCE, channel, cluster::Cluster, eventually, http, http_get, id, with_http,
+    PATIENCE, channel, cluster::Cluster, eventually, http, http_get, id, unhurried, with_http,
 };
 use ratchet::{
     consensus::Transport,
@@ -110,7 +110,7 @@ fn meant_for<M>(id: &str, message: M) -> Request<M> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_meant_for_another_cluster_is_refused_before_anything_is_done() {
-    let cluster = Cluster::start(3, |_| {}).await;
+    let cluster = Cluster::start(3, unhurried).await;
     let mine = id_told_by(&cluster, 1).await;
     let other = format!("{}-58cc-4372-a567-0e02b2c3d479", &mine[..8]);
     let next = || NextRequest { namespace: "book".into(), key: id(1), ..NextRequest::default() };

@@ -8,7 +8,7 @@ use crate::common::{
     disk::{Disk, Fsync},
     id, in_time,
     invoices::{INVOICE, cluster_with_invoices, create_invoices},
-    name, other_than, unhurried, until,
+    name, other_than, others, unhurried, until,
 };
 use futures::{StreamExt, stream::FuturesUnordered};
 use ratchet::{
@@ -18,6 +18,7 @@ use ratchet::{
     node::{Asked, Failure, Origin},
     proto::v1::{
         CreateNamespaceRequest, DeleteNamespaceRequest, KeyKind, NextManyRequest, NextRequest,
+        Outcome,
     },
     sequence::{Key, Namespace},
 };
@@ -134,6 +135,23 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     assert_eq!(served.expect("a number").first, 1);
     assert_eq!(following.metrics.forwards.get() - forwards, 2);
     assert_eq!(leading.metrics.takes.get() - takes, 1);
+
+    // Now the leader reaches nobody who could store its entry. That the id means nothing in the older namespace is no answer.
+    let third = others(leader).into_iter().find(|node| *node != follower).expect("a third node");
+    cluster.links.cut(leader, cluster.configs[&third].peer_listen.to_string());
+    let with_id = NextRequest {
+        namespace: INVOICE.to_owned(),
+        key: id(7),
+        request_id: Some("a".into()),
+        ..NextRequest::default()
+    };
+    let with_id = Asked::new(with_id).expect("a request");
+    let deadline = tokio::time::Instant::now() + Duration::from_millis(500);
+    let lost = following.leader.serve(&with_id, Origin::Client, deadline).await;
+    let Err(Failure::Refused(lost)) = lost else {
+        panic!("{lost:?}");
+    };
+    assert_eq!(lost.outcome(), Outcome::Unknown, "{lost}");
 }
 
 /// A node on a disk that hangs on demand, and a second allocator of its term, which stands in for the node's own so that a

@@ -11,9 +11,12 @@ use crate::common::{
     cluster::Cluster,
     eventually, http_get, id, in_time,
     openmetrics::{Family, parse, value},
-    other_than, with_metrics,
+    other_than, unhurried, with_metrics,
 };
-use ratchet::proto::v1::{CreateNamespaceRequest, NextManyRequest};
+use ratchet::{
+    node::Config,
+    proto::v1::{CreateNamespaceRequest, NextManyRequest},
+};
 use tonic::Code;
 
 async fn metrics(cluster: &Cluster, id: u64) -> BTreeMap<String, Family> {
@@ -32,9 +35,14 @@ async fn until_metrics(
     eventually("metrics that fit", async || fit(&metrics(cluster, node).await).then_some(())).await;
 }
 
+fn unhurried_with_metrics(config: &mut Config) {
+    unhurried(config);
+    with_metrics(config);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_is_named_as_prometheus_wants_it() {
-    let cluster = Cluster::start(3, with_metrics).await;
+    let cluster = Cluster::start(3, unhurried_with_metrics).await;
     let metrics = metrics(&cluster, cluster.leader().await).await;
     assert!(metrics.len() > 30, "{}", metrics.len());
     for (name, family) in &metrics {
@@ -135,7 +143,7 @@ fn documented() -> BTreeMap<String, [String; 3]> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn docs_metrics_md_lists_what_there_is_and_nothing_else() {
-    let cluster = Cluster::start(3, with_metrics).await;
+    let cluster = Cluster::start(3, unhurried_with_metrics).await;
     let metrics = metrics(&cluster, cluster.leader().await).await;
     let real = metrics.into_iter().map(|(name, family)| {
         // As a query writes it.
@@ -166,7 +174,7 @@ async fn docs_metrics_md_lists_what_there_is_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_are_counted_by_code_where_the_caller_asked() {
-    let cluster = Cluster::start(3, with_metrics).await;
+    let cluster = Cluster::start(3, unhurried_with_metrics).await;
     let leader = cluster.leader().await;
     let follower = other_than(leader);
     let mut client = cluster.client(follower);

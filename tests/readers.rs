@@ -17,16 +17,16 @@ use crate::common::{
     unhurried, until,
 };
 use ratchet::{
-    metrics::{HandoverEnd, SkipCause},
+    metrics::{HandoverEnd, Interface, SkipCause},
     node::{config::FenceKind, to_key},
     proto::v1::{
-        ExportRequest, NextIdsRequest, NextManyRequest, NextManyResponse, RaiseManyRequest,
-        ids_client::IdsClient, sequencer_client::SequencerClient,
+        ExportRequest, ExportResponse, NextIdsRequest, NextManyRequest, NextManyResponse,
+        RaiseManyRequest, ids_client::IdsClient, sequencer_client::SequencerClient,
     },
     sequence::OwnedKey,
 };
 use tokio_stream::{StreamExt, iter, pending};
-use tonic::{Streaming, transport::Endpoint};
+use tonic::{Code, Streaming, transport::Endpoint};
 
 const STREAMS: u64 = 200;
 /// Streams of one connection.
@@ -289,10 +289,12 @@ async fn sigterm_hands_over_while_200_callers_do_not_read_under_the_quorum_fence
     sigterm_goes_on("quorum").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn exports_that_nobody_reads_do_not_keep_others_from_theirs() {
-    // Two parts. Large numbers, so that a part alone is more than the window, and than a server sends at once.
-    const KEYS: u64 = 8_000;
+/// How many keys [`many_books`] has: an export of them has two parts.
+const BOOKS: u64 = 8_000;
+
+/// A node with so many books that a part of an export of them is more than the window, and than a server sends at once.
+async fn many_books() -> Cluster {
+    // Large numbers have many bytes.
     const LARGE: u64 = 1 << 60;
     let cluster = Cluster::start(1, |config| {
         unhurried(config);
@@ -302,22 +304,32 @@ async fn exports_that_nobody_reads_do_not_keep_others_from_theirs() {
     let mut client = cluster.client(1);
     let floors = RaiseManyRequest {
         namespace: "book".into(),
-        ids: (LARGE..LARGE + KEYS).collect(),
-        at_least: vec![LARGE; KEYS as usize],
+        ids: (LARGE..LARGE + BOOKS).collect(),
+        at_least: vec![LARGE; BOOKS as usize],
         ..RaiseManyRequest::default()
     };
     client.sequencer.raise_many(floors).await.expect("floors");
-    let books = || ExportRequest { namespace: "book".into() };
-    let mut unread = Vec::new();
-    for _ in 0..2 {
-        let endpoint = Endpoint::from_shared(format!("http://{}", cluster.address(1)));
-        let endpoint = endpoint.expect("an address");
-        let windows =
-            endpoint.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
-        let channel = windows.connect().await.expect("a connection");
-        let export = SequencerClient::new(channel).export(books()).await;
-        unread.push(export.expect("an export").into_inner());
-    }
+    cluster
+}
+
+fn books() -> ExportRequest {
+    ExportRequest { namespace: "book".into() }
+}
+
+/// An export that is begun, and not read.
+async fn unread_export(cluster: &Cluster) -> Streaming<ExportResponse> {
+    let endpoint = Endpoint::from_shared(format!("http://{}", cluster.address(1)));
+    let windows = endpoint.expect("an address").initial_stream_window_size(WINDOW);
+    let channel = windows.initial_connection_window_size(WINDOW).connect().await;
+    let export = SequencerClient::new(channel.expect("a connection")).export(books()).await;
+    export.expect("an export").into_inner()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exports_that_nobody_reads_do_not_keep_others_from_theirs() {
+    let cluster = many_books().await;
+    let mut client = cluster.client(1);
+    let unread = [unread_export(&cluster).await, unread_export(&cluster).await];
     // Refused as long as the table is read for the others, which takes a moment.
     let rows = eventually("an export", async || {
         let export = client.sequencer.export(books()).await.ok()?;
@@ -326,6 +338,30 @@ async fn exports_that_nobody_reads_do_not_keep_others_from_theirs() {
         last.expect("a whole export").rows
     });
     // The cluster was asked for a number of one more key when it started.
-    assert_eq!(rows.await, KEYS + 1);
+    assert_eq!(rows.await, BOOKS + 1);
     drop(unread);
+}
+
+/// Its answer has begun before: no layer sees how it ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_that_breaks_off_is_counted_as_an_error() {
+    let mut cluster = many_books().await;
+    let mut export = unread_export(&cluster).await;
+    let node = cluster.nodes.remove(&1).expect("it runs");
+    let metrics = node.context().metrics.clone();
+    let errors = || metrics.errors.of(Interface::grpc).of(Code::Unavailable).get();
+    assert_eq!(errors(), 0);
+    let stopping = tokio::spawn(node.stop());
+    let broken_off = async {
+        loop {
+            match export.message().await {
+                Ok(part) => assert!(part.is_some(), "it ended as if it were whole"),
+                Err(status) => break status,
+            }
+        }
+    };
+    let broken_off = in_time("the end of the export", broken_off).await;
+    assert!(broken_off.message().contains("breaks the export off"), "{broken_off}");
+    assert_eq!(errors(), 1);
+    in_time("the end of the node", stopping).await.expect("it stops");
 }

@@ -1,15 +1,16 @@
 //! Bad input is refused with a standard status, the value, and the remedy; nothing panics.
 
-use std::{io::Write, net::TcpStream, time::Duration};
+use std::{io::Write, net::TcpStream, pin::pin, time::Duration};
 
-use crate::common::{Client, PATIENCE, channel, cluster::Cluster, id, name, other_than};
+use crate::common::{Client, PATIENCE, channel, cluster::Cluster, id, name, other_than, unhurried};
 use ratchet::{
     consensus::{RaftRpc, Transport},
+    node::{Asked, Origin, config::FenceKind},
     proto::{
         peer::{Header, HelloRequest, RaftMessage, peer_client::PeerClient},
         v1::{
-            CreateNamespaceRequest, GetNamespaceRequest, Key, KeyKind, UpdateNamespaceRequest,
-            key::Kind,
+            CreateNamespaceRequest, GetNamespaceRequest, Key, KeyKind, NextRequest,
+            UpdateNamespaceRequest, key::Kind,
         },
     },
     server::GrpcTransport,
@@ -34,7 +35,11 @@ async fn everyone(cluster: &Cluster) -> [Client; 2] {
 #[tokio::test(flavor = "multi_thread")]
 async fn counts_keys_and_namespaces_outside_their_limits_are_refused() {
     use Code::InvalidArgument;
-    let cluster = Cluster::start(3, |config| config.count_max = 1_000).await;
+    let cluster = Cluster::start(3, |config| {
+        unhurried(config);
+        config.count_max = 1_000;
+    })
+    .await;
     for mut client in everyone(&cluster).await {
         let next = client.try_next("book", id(1), 0).await;
         assert_refused(next, InvalidArgument, &["count is 0", "between 1 and 1000"]);
@@ -69,7 +74,7 @@ async fn counts_keys_and_namespaces_outside_their_limits_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_namespaces_numbers_is_told_and_can_be_moved() {
-    let cluster = Cluster::start(3, |_| {}).await;
+    let cluster = Cluster::start(3, unhurried).await;
     let [mut leader, mut follower] = everyone(&cluster).await;
     let create = CreateNamespaceRequest {
         name: "few".into(),
@@ -107,7 +112,7 @@ async fn the_end_of_a_namespaces_numbers_is_told_and_can_be_moved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
     use Code::InvalidArgument;
-    let cluster = Cluster::start(3, |_| {}).await;
+    let cluster = Cluster::start(3, unhurried).await;
     for mut client in everyone(&cluster).await {
         let plain = CreateNamespaceRequest { name: "x".into(), ..Default::default() };
         let zero_step = CreateNamespaceRequest { step: Some(0), ..plain.clone() };
@@ -213,6 +218,26 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
     cluster.client(1).next(1).await.unwrap();
 }
 
+/// Under the quorum fence: its term stands until it hears of the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_was_deposed_refuses_nothing_by_the_namespaces_that_it_knew() {
+    let cluster = Cluster::start(3, |config| config.fence = FenceKind::Quorum).await;
+    let deposed = cluster.leader().await;
+    cluster.cut_off(deposed);
+    let other = other_than(deposed);
+    let next = cluster.leader_seen_by(other, |new| new != deposed).await;
+    let create = CreateNamespaceRequest { name: "late".to_owned(), ..Default::default() };
+    cluster.client(next).admin.create_namespace(create).await.expect("created");
+    let late = NextRequest { namespace: "late".to_owned(), key: id(7), ..NextRequest::default() };
+    let late = Asked::new(late).expect("a request");
+    let shared = cluster.nodes[&deposed].context();
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let mut asking = pin!(shared.leader.serve(&late, Origin::Client, deadline));
+    assert!(futures::poll!(&mut asking).is_pending(), "it asks a majority first");
+    cluster.mend();
+    assert_eq!(asking.await.expect("a number").first, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_on_any_port_harms_nobody() {
     let cluster = Cluster::start(1, |_| {}).await;
@@ -235,7 +260,7 @@ async fn garbage_on_any_port_harms_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
-    let cluster = Cluster::start(3, |_| {}).await;
+    let cluster = Cluster::start(3, unhurried).await;
     for mut client in everyone(&cluster).await {
         let answer = client.try_next("book", id(1), 1).await.unwrap();
         let route = answer.route.expect("a route");

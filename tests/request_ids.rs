@@ -9,6 +9,7 @@ use crate::common::{
     invoices::{INVOICE, cluster_with_invoices, create_invoices},
     name, other_than, unhurried,
 };
+use bytes::Bytes;
 use ratchet::{
     metrics::SkipCause,
     proto::{
@@ -442,35 +443,69 @@ async fn what_was_taken_under_a_request_id_is_answered_after_the_nodes_count_max
     assert_eq!(next.first, before.last + 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_more_is_taken_under_request_ids_once_as_much_is_remembered_as_may_be() {
+/// A node that remembers 1 MB of request ids, and has invoices whose keys are names.
+async fn of_little_memory() -> (Cluster, Client) {
     let cluster = Cluster::start(1, |config| config.request_ids_max_mb = 1).await;
     let mut client = cluster.client(1);
     create_invoices(&mut client, |create| create.key_kind = KeyKind::Name.into()).await;
-    let key = |number: usize| format!("{number:0>256}").into_bytes();
+    (cluster, client)
+}
+
+/// The longest name of a key: what is remembered of it has 280 bytes.
+fn long_name(number: usize) -> Bytes {
+    format!("{number:0>256}").into()
+}
+
+/// The answer to a message with a request id, for a number of each of so many keys. Without a window the id is remembered as
+/// long as the node is configured to.
+async fn take_of_long_names(
+    client: &mut Client, keys: usize, request: &str, retry_window_ms: Option<u64>,
+) -> NextManyResponse {
+    let message = NextManyRequest {
+        namespace: INVOICE.to_owned(),
+        names: (0..keys).map(long_name).collect(),
+        request_id: Some(request.to_owned().into()),
+        retry_window_ms,
+        made_ms: retry_window_ms.map(|_| 0),
+        ..NextManyRequest::default()
+    };
+    let answers = client.sequencer.next_many(tokio_stream::once(message));
+    let answer = answers.await.expect("a stream").into_inner().message().await;
+    answer.expect("an answer").expect("an answer")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_more_is_taken_under_request_ids_once_as_much_is_remembered_as_may_be() {
+    let (_cluster, mut client) = of_little_memory().await;
     let mut asked = 0;
     let full = loop {
-        let message = NextManyRequest {
-            namespace: INVOICE.to_owned(),
-            names: (0..1_000).map(|key_number| key(key_number).into()).collect(),
-            request_id: Some(format!("{asked}").into()),
-            ..NextManyRequest::default()
-        };
-        let answers = client.sequencer.next_many(tokio_stream::once(message));
-        let answer = answers.await.expect("a stream").into_inner().message().await;
-        match answer.expect("an answer").expect("an answer").failure {
+        let answer = take_of_long_names(&mut client, 1_000, &asked.to_string(), None).await;
+        match answer.failure {
             None => asked += 1,
             Some(failure) => break failure,
         }
         assert!(asked < 10, "it is never full");
     };
-    // 1 000 names of 256 bytes each, and 24 more.
     assert_eq!(asked, (1 << 20) / (1_000 * 280));
     assert_eq!(full.reason(), Reason::RequestIdsFull);
     assert!(full.retry_after_ms.is_some());
     assert!(full.message.contains("1 MB of request ids are remembered"), "{}", full.message);
-    let without = client.try_next(INVOICE, name(&key(7)), 1).await.expect("a number");
+    let without = client.try_next(INVOICE, name(&long_name(7)), 1).await.expect("a number");
     assert_eq!(without.first, asked as u64 + 1);
+}
+
+/// Its first part was taken: whoever had to ask again would have that written once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_waits_for_room_for_the_request_id_of_its_second_part() {
+    // Two parts. One message of them fits the memory, and two do not.
+    const KEYS: usize = 2 * 1_024;
+    let (cluster, mut client) = of_little_memory().await;
+    let before = take_of_long_names(&mut client, KEYS, "before", Some(4_000)).await;
+    assert_eq!((before.failure, before.firsts), (None, vec![1; KEYS]));
+    let waited = take_of_long_names(&mut client, KEYS, "waits", None).await;
+    assert_eq!((waited.failure, waited.firsts), (None, vec![2; KEYS]));
+    let takes = cluster.nodes[&1].context().metrics.takes.get();
+    assert!(takes < 6 * KEYS as u64, "{takes}: it was tried more often than once a second");
 }
 
 #[tokio::test(flavor = "multi_thread")]

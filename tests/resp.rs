@@ -322,6 +322,26 @@ async fn a_client_that_does_not_read_is_not_read_either_and_one_that_does_nothin
     assert_eq!(metrics.request_bytes.get(), 0, "nothing is held for those who left");
 }
 
+/// Keeps asking for long replies, without reading, until the node does not read any more.
+async fn until_deaf(redis: &mut Redis) {
+    let command = "COMMAND DOCS\r\n".repeat(1_000);
+    let nothing_is_taken = async |redis: &mut Redis| {
+        // Nothing announces that both ends' buffers are full.
+        let sending = redis.stream.write_all(command.as_bytes());
+        tokio::time::timeout(Duration::from_millis(500), sending).await.is_err()
+    };
+    in_time("full buffers", async { while !nothing_is_taken(redis).await {} }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_stops_does_not_wait_for_a_client_that_does_not_read() {
+    let mut cluster = start(1, |config| config.shutdown_timeout_ms = 600_000).await;
+    let mut deaf = redis(&cluster, 1).await;
+    until_deaf(&mut deaf).await;
+    let node = cluster.nodes.remove(&1).expect("a node");
+    in_time("the end of the node", node.stop()).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_does_not_end_is_given_up_though_more_of_it_comes() {
     let cluster = start(1, |config| {

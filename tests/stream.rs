@@ -63,7 +63,7 @@ fn books(ids: &[u64], counts: &[u64]) -> NextManyRequest {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_is_answered_in_the_order_of_its_keys_at_any_node() {
-    let cluster = Cluster::start(3, |_| {}).await;
+    let cluster = Cluster::start(3, unhurried).await;
     let leader = cluster.leader().await;
     let mut used = 0;
     for node in [leader, other_than(leader)] {
@@ -87,7 +87,7 @@ async fn a_message_is_answered_in_the_order_of_its_keys_at_any_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_in_one_message_does_not_end_the_stream() {
-    let cluster = Cluster::start(3, |_| {}).await;
+    let cluster = Cluster::start(3, unhurried).await;
     let leader = cluster.leader().await;
     for node in [leader, other_than(leader)] {
         let mut stream = Stream::open(&mut cluster.client(node)).await;
@@ -111,7 +111,7 @@ async fn an_error_in_one_message_does_not_end_the_stream() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_whose_numbers_are_used_up_fails_alone() {
-    let cluster = Cluster::start(3, |_| {}).await;
+    let cluster = Cluster::start(3, unhurried).await;
     let mut client = cluster.client(cluster.leader().await);
     let few = CreateNamespaceRequest {
         name: "few".into(),
@@ -212,7 +212,7 @@ async fn a_reader_that_does_not_read_holds_the_sender_back_and_nothing_is_lost()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_cold_keys_in_one_message_are_bumped_together() {
-    let cluster = Cluster::start(3, |_| {}).await;
+    let cluster = Cluster::start(3, unhurried).await;
     let leader = cluster.leader().await;
     let metrics = cluster.nodes[&leader].context().metrics.clone();
     let mut stream = Stream::open(&mut cluster.client(leader)).await;
@@ -228,7 +228,11 @@ async fn a_thousand_cold_keys_in_one_message_are_bumped_together() {
 async fn the_largest_messages_are_forwarded_however_many_come_together() {
     const STREAMS: usize = 8;
     const MESSAGES: u64 = 16;
-    let cluster = Cluster::start(3, |config| config.request_timeout_ms = 60_000).await;
+    let cluster = Cluster::start(3, |config| {
+        unhurried(config);
+        config.request_timeout_ms = 60_000;
+    })
+    .await;
     let follower = other_than(cluster.leader().await);
     // Ten bytes each.
     let ids: Vec<u64> = (0..65_536).map(|id| u64::MAX - id).collect();

@@ -1,6 +1,7 @@
 //! Wall clocks that are wrong by years: what a leader believes, and how a time is taken back that was logged.
 
 use std::{
+    pin::pin,
     process::Output,
     sync::{
         Arc,
@@ -21,8 +22,8 @@ use crate::common::{
 };
 use ratchet::{
     clock::{BootClock, Clock},
-    node::Failure,
-    proto::v1::{ClockStatus, TakeWorkerBackRequest},
+    node::{Failure, NodeContext},
+    proto::v1::{ClockStatus, Reason, TakeWorkerBackRequest, TakeWorkerBackResponse},
 };
 use ratchet_client::{Client, Code, Error, Key, api::HeldWorker};
 use ratchet_ids::Format;
@@ -222,34 +223,54 @@ async fn a_time_that_a_sole_voter_logged_under_a_wrong_clock_is_taken_back_by_wh
     assert!(date_ms.abs_diff(BootClock.wall_ms()) <= DAY_MS, "{date_ms} is not today's date");
 }
 
+/// A node that knows a date which it logged under a wrong clock, whose clock is right now, on a disk that hangs on demand.
+struct WrongDate {
+    cluster: Cluster,
+    disk: Disk,
+    client: Client,
+    ceiling_ms: u64,
+}
+
+impl WrongDate {
+    async fn start() -> WrongDate {
+        let mut cluster = Cluster::start(1, unhurried).await;
+        let off = Arc::new(AtomicI64::new(WRONG_MS));
+        restart_with_clock(&mut cluster, 1, &off).await;
+        cluster.all_answer().await;
+        let client = client_of(&cluster, &[1]);
+        create_with_format(&client, TIMES[2].0, TIMES[2].1).await;
+        let far_ms = time_of(&client, TIMES[2]).await.expect("an id");
+        cluster.crash(1).await;
+        let (disk, mut seams) = (Disk::default(), cluster.seams(1));
+        seams.storage = disk.under(&seams.storage);
+        cluster.start_node_with(1, seams).await;
+        cluster.all_answer().await;
+        let client = client_of(&cluster, &[1]);
+        assert_eq!(time_of(&client, TIMES[2]).await.expect("an id"), far_ms, "the leader knows it");
+        let dates = client.list_workers(TIMES[2].0.to_owned()).await.expect("a date").workers;
+        let ceiling_ms = dates[0].ceiling_ms;
+        WrongDate { cluster, disk, client, ceiling_ms }
+    }
+}
+
+/// Has a node take a date back.
+async fn take_back_date(
+    node: &NodeContext, ceiling_ms: u64, deadline: Instant,
+) -> Result<TakeWorkerBackResponse, Failure> {
+    let request = TakeWorkerBackRequest {
+        namespace: TIMES[2].0.to_owned(),
+        worker: 0,
+        ceiling_ms,
+        vouched: true,
+    };
+    node.leader.ask(&request, deadline).await.map(|(answer, _)| answer)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_date_is_taken_back_although_its_caller_leaves_and_others_wait_no_longer_than_they_may() {
-    let mut cluster = Cluster::start(1, unhurried).await;
-    let off = Arc::new(AtomicI64::new(WRONG_MS));
-    restart_with_clock(&mut cluster, 1, &off).await;
-    cluster.all_answer().await;
-    let client = client_of(&cluster, &[1]);
-    create_with_format(&client, TIMES[2].0, TIMES[2].1).await;
-    let far_ms = time_of(&client, TIMES[2]).await.expect("an id");
-    cluster.crash(1).await;
-    let (disk, mut seams) = (Disk::default(), cluster.seams(1));
-    seams.storage = disk.under(&seams.storage);
-    cluster.start_node_with(1, seams).await;
-    cluster.all_answer().await;
-    let client = client_of(&cluster, &[1]);
-    assert_eq!(time_of(&client, TIMES[2]).await.expect("an id"), far_ms, "the leader knows it");
-    let dates = client.list_workers("chapters".to_owned()).await.expect("a date").workers;
-
+    let WrongDate { cluster, disk, client, ceiling_ms } = WrongDate::start().await;
     let node = cluster.nodes[&1].context();
-    let take_back = |deadline: Instant| {
-        let request = TakeWorkerBackRequest {
-            namespace: "chapters".to_owned(),
-            worker: 0,
-            ceiling_ms: dates[0].ceiling_ms,
-            vouched: true,
-        };
-        async move { node.leader.ask(&request, deadline).await.map(|(answer, _)| answer) }
-    };
+    let take_back = |deadline| take_back_date(node, ceiling_ms, deadline);
     let hanging = disk.hang_then(Fsync::Succeeds);
     let mut leaves = Box::pin(take_back(Instant::now() + PATIENCE));
     assert!(futures::poll!(&mut leaves).is_pending(), "the disk hangs");
@@ -265,4 +286,24 @@ async fn a_date_is_taken_back_although_its_caller_leaves_and_others_wait_no_long
     drop(hanging);
     let date_ms = time_of(&client, TIMES[2]).await.expect("an id");
     assert!(date_ms.abs_diff(BootClock.wall_ms()) <= DAY_MS, "{date_ms} is not today's date");
+}
+
+/// Another leader would say that there is no such lease any more, and that nothing was done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_date_whose_leader_is_lost_while_it_is_taken_back_is_asked_of_no_other_leader() {
+    let WrongDate { cluster, disk, ceiling_ms, .. } = WrongDate::start().await;
+    let node = cluster.nodes[&1].context();
+    let lease = node.group.leadership().borrow().own.clone().expect("it leads");
+    let hanging = disk.hang_then(Fsync::Succeeds);
+    let mut taking = pin!(take_back_date(node, ceiling_ms, Instant::now() + 2 * PATIENCE));
+    assert!(futures::poll!(&mut taking).is_pending(), "the disk hangs");
+    until("the entry is on its way to the disk", || disk.hanging() > 0).await;
+    lease.void();
+    let lost = in_time("an answer long before the deadline", taking).await;
+    let Err(Failure::Refused(lost)) = lost else {
+        panic!("{lost:?}");
+    };
+    assert_eq!(lost.reason(), Reason::OutcomeUnknown, "{lost}");
+    assert!(lost.message().contains("ratchet worker list chapters"), "{lost}");
+    drop(hanging);
 }
