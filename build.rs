@@ -45,14 +45,15 @@ fn commit() -> Result<String, Box<dyn Error>> {
 fn generate() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    // What the reflection service shows, and what the interface for HTTP is made from: the public API alone.
+    // What the reflection service shows: the public API alone.
     let mut public = protox::Compiler::new(["proto"])?;
     public.include_imports(true).include_source_info(true).open_files(PUBLIC)?;
     fs::write(out.join("ratchet.v1.bin"), public.encode_file_descriptor_set())?;
-    fs::write(out.join("http.rs"), over_http(&public.descriptor_pool())?)?;
     let mut all = protox::Compiler::new(["proto"])?;
     all.include_imports(true).include_source_info(true).open_files(PUBLIC)?.open_file(PEER)?;
-    let operations = operations(&all.descriptor_pool())?;
+    let api = all.descriptor_pool();
+    let operations = operations(&api)?;
+    fs::write(out.join("http.rs"), over_http(&api, &operations)?)?;
     fs::write(out.join("operations.rs"), implementations(&operations))?;
     fs::write(out.join("served.rs"), table(&operations, &["by_leader", "by_asked_node"]))?;
     fs::write(out.join("sequences.rs"), table(&operations, &["sequence"]))?;
@@ -142,9 +143,8 @@ fn path(message: &MessageDescriptor) -> String {
 }
 
 /// The methods that can be asked for over HTTP, as their options say: a call of the macro `endpoints`, with a row each.
-fn over_http(api: &DescriptorPool) -> Result<String, Box<dyn Error>> {
+fn over_http(api: &DescriptorPool, served: &[Operation]) -> Result<String, Box<dyn Error>> {
     let http = api.get_extension_by_name("google.api.http").ok_or("no google.api.http")?;
-    let served = operations(api)?;
     let mut rows = String::new();
     for method in api.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
         let options = method.options();

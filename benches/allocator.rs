@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use futures::FutureExt;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{
-    allocator::{FenceKind, GaplessLimits, MemoryLimits, NextError, Term, TermOptions},
+    allocator::{FenceKind, GaplessLimits, MemoryLimits, Term, TermOptions},
     clock::BootClock,
     metrics::Metrics,
     node::{Asked, Config, Node, Origin, Seams, to_key},
@@ -91,7 +91,7 @@ impl Bench {
                 &bench.namespace,
                 some.len(),
                 |place| (Key::Id(some[place]), 1),
-                |_| Ok::<(), NextError>(()),
+                |_| true,
                 bench.deadline,
             );
             bench.runtime.block_on(asked).expect("numbers");
@@ -108,9 +108,8 @@ impl Bench {
 
     fn next_many(&self, keys: &[u64]) -> Vec<u64> {
         let ask = |place: usize| (Key::Id(keys[place] * self.stride), 1);
-        let may_wait = |_| Ok::<(), NextError>(());
         let asked =
-            (self.term).next_many(&self.namespace, keys.len(), ask, may_wait, self.deadline);
+            (self.term).next_many(&self.namespace, keys.len(), ask, |_| true, self.deadline);
         asked.now_or_never().expect("warm").expect("numbers").firsts
     }
 }

@@ -124,6 +124,19 @@ async fn a_client_goes_straight_to_the_leader_once_it_knows_it_and_one_that_stay
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_stays_exports_from_the_servers_that_it_was_given_alone() {
+    let cluster = Cluster::start(3, unhurried).await;
+    let leader = cluster.leader().await;
+    let staying = |node| {
+        let builder = builder([cluster.address(node)]).follow_leader(false);
+        builder.build().expect("a client")
+    };
+    let refused = staying(other_than(leader)).export("book").await.err().expect("a refusal");
+    assert_eq!(refused.code(), Some(ratchet_client::Code::Unavailable), "{refused}");
+    staying(leader).export("book").await.expect("from the leader");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_request_fails_alone_among_those_that_it_travels_with() {
     let cluster = Cluster::start(1, |_| {}).await;
     let client = client_of(&cluster, &[cluster.leader().await]);
@@ -132,7 +145,6 @@ async fn a_wrong_request_fails_alone_among_those_that_it_travels_with() {
         (Key::Id(1), 0, "count is 0"),
         (Key::Id(2), 2_000_000, "count is 2000000"),
         (Key::from("x"), 1, "takes keys of kind id"),
-        (Key::from(""), 1, "the key is empty"),
     ];
     let wrong = (bad.iter()).map(|(key, count, _)| client.next_range("book", key.clone(), *count));
     let all = join_all(good.chain(wrong)).await;

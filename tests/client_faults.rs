@@ -10,7 +10,7 @@ use crate::common::{
     cluster::Cluster,
     free_ports, in_time, others, own_ip,
     processes::Processes,
-    rust_client::{assert_no_repeats, builder, client, take},
+    rust_client::{assert_no_repeats, builder, client, create_with_format, take},
 };
 use futures::{StreamExt, stream::BoxStream};
 use ratchet::proto::v1::{
@@ -86,9 +86,12 @@ async fn a_read_whose_connection_breaks_goes_to_another_server_and_a_change_does
     let servers = [breaks.clone(), cluster.address(1).to_string()];
     assert_eq!(client(&servers).status().await.expect("from the other").node, 1);
     // The change may have been made, so it is not repeated.
-    let changed = client(&servers).transfer(Some(1)).await.unwrap_err();
+    let changing = client(&servers);
+    let changed = changing.transfer(Some(1)).await.unwrap_err();
     assert!(matches!(changed, Error::OutcomeUnknown { .. }), "{changed}");
     assert!(!changed.is_retryable() && changed.to_string().starts_with(&breaks), "{changed}");
+    // The next one is asked of the other.
+    create_with_format(&changing, "orders", "snowflake").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

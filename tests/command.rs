@@ -93,7 +93,7 @@ async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
     failed(
         &ask(&cluster, &["next", "invoice", "1", "--request-id", ""]).await,
         4,
-        &["the request id is empty"],
+        &["the request id has 0 bytes; give 1 to 64"],
     );
     let delete = ["namespace", "delete", "invoice", "--confirm", "invoice", "--json"];
     assert_eq!(json(&ask(&cluster, &delete).await), serde_json::json!({"floor": "2"}));

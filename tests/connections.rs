@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::common::{
-    Client, PATIENCE,
+    Client, PATIENCE, channel,
     cluster::Cluster,
     free_ports, id, in_time, own_ip,
     processes::{Process, Processes},
@@ -23,6 +23,10 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest,
+};
 
 /// "I speak HTTP/2", and no settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -159,6 +163,23 @@ async fn a_request_that_no_leader_could_answer_is_refused_without_waiting_for_on
         let refused = client.try_next(name, id(1), 1).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_wait_for_who_may_ask_again_what_the_api_is() {
+    let mut cluster = Cluster::start(1, |config| config.shutdown_timeout_ms = 600_000).await;
+    let (messages, stream) = mpsc::channel(1);
+    let services = ServerReflectionRequest {
+        message_request: Some(MessageRequest::ListServices(String::new())),
+        ..ServerReflectionRequest::default()
+    };
+    messages.send(services).await.unwrap();
+    let mut client = ServerReflectionClient::new(channel(cluster.address(1)));
+    let answers = client.server_reflection_info(ReceiverStream::new(stream)).await;
+    let mut answers = answers.unwrap().into_inner();
+    in_time("an answer", answers.message()).await.unwrap().expect("an answer");
+    let node = cluster.nodes.remove(&1).expect("a node");
+    in_time("the end of the node", node.stop()).await;
 }
 
 /// A sole node that may open at most `files` files.

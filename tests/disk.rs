@@ -86,7 +86,7 @@ async fn a_node_whose_disk_hangs_hands_over_and_stops_all_the_same() {
     let hanging = disks[&leader].hang_then(Fsync::Succeeds);
     // A key that nobody has asked for needs a bump, and so the disk.
     let asking = tokio::spawn(async move { client.next(4_711).await });
-    let health = cluster.nodes[&leader].context().group.store().health();
+    let health = cluster.nodes[&leader].context().group.store.health();
     until("a write hangs", || health.oldest_pending().is_some()).await;
     let node = cluster.nodes.remove(&leader).expect("it runs");
     in_time("the end of the node", node.stop()).await;
@@ -116,7 +116,7 @@ async fn a_call_that_waits_in_a_term_fails_when_the_term_is_given_up_although_it
         Arc::new(BootClock),
         Metrics::new(),
     );
-    let namespace = shared.group.view().namespaces().by_name("book").cloned();
+    let namespace = shared.group.view.namespaces().by_name("book").cloned();
     let namespace = namespace.expect("a fresh cluster has books");
     disks.values().for_each(|disk| disk.set(Fsync::Hangs));
     let deadline = tokio::time::Instant::now() + 4 * PATIENCE;

@@ -2,13 +2,16 @@
 
 use std::{
     collections::BTreeMap,
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
     sync::atomic::{AtomicU64, Ordering::SeqCst},
 };
 
 use crate::common::{
     UNHURRIED,
     cluster::Cluster,
-    http_get, other_than,
+    http, http_get, other_than,
     processes::{Processes, ratchet},
     rust_client::{self, client_of},
     unhurried, with_http,
@@ -130,6 +133,46 @@ async fn the_leader_exports_over_http_what_import_reads_and_others_name_the_lead
 
     let page = http_get(port(leader), "/v1/namespaces/none/export").await;
     assert_eq!(page.status, 404, "{}", page.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_could_break_off_without_a_sign_is_not_exported() {
+    let cluster = Cluster::start(1, quiet).await;
+    let port = cluster.nodes[&1].addresses().http.expect("a port");
+    // The version that follows is the value of a header.
+    let what = "GET /v1/namespaces/book/export HTTP/1.0\r\nVersion:";
+    let page = http(port, what, "", "").await;
+    assert_eq!(page.status, 400, "{}", page.body);
+    assert!(page.body.contains("proxy_http_version 1.1"), "{}", page.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_an_export_replaces_keeps_its_mode_and_what_is_no_file_is_not_replaced() {
+    let cluster = Cluster::start(1, quiet).await;
+    let dir = tempfile::TempDir::new().expect("a directory");
+    let [new, usual, secret, link] =
+        ["new", "usual", "secret", "link"].map(|name| dir.path().join(name));
+    let mode = |file: &Path| {
+        let about = fs::symlink_metadata(file).expect("a file");
+        about.permissions().mode() & 0o777
+    };
+    fs::write(&usual, "").expect("a file");
+    fs::write(&secret, "").expect("a file");
+    fs::set_permissions(&secret, Permissions::from_mode(0o640)).expect("a mode");
+    for (file, expected) in [(&new, mode(&usual)), (&secret, 0o640)] {
+        let path = file.to_str().expect("a path");
+        let (code, says) = run(&cluster, &["export", "book", "--output", path]).await;
+        assert_eq!(code, Some(0), "{says}");
+        assert!(fs::read_to_string(file).expect("rows").starts_with("key,number\n"));
+        assert_eq!(mode(file), expected, "{path}");
+    }
+    symlink(&secret, &link).expect("a link");
+    for path in [link.to_str().expect("a path"), "/dev/null"] {
+        let (code, says) = run(&cluster, &["export", "book", "--output", path]).await;
+        assert_eq!(code, Some(4), "{says}");
+        assert!(says.contains("leave --output out"), "{says}");
+    }
+    assert!(link.is_symlink());
 }
 
 /// Runs the command with a cluster's servers, and answers its exit code and what it says on standard error.

@@ -75,9 +75,9 @@ async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_give_back() {
             }
         }
         let term = cluster.nodes[&other_than(leader)].context();
-        let section = term.group.view().namespaces();
+        let section = term.group.view.namespaces();
         let invoice = section.by_name(INVOICE).expect("it was created");
-        let record = term.group.view();
+        let record = &term.group.view;
         let record = record.section(&invoice.section_of(ratchet::sequence::Key::Id(7)));
         let record = record.expect("a record");
         assert!(record.max_seq < expected, "{record:?}");
@@ -95,7 +95,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     let leader = cluster.leader().await;
     let follower = other_than(leader);
     let known = |node: u64| {
-        let namespaces = cluster.nodes[&node].context().group.view().namespaces();
+        let namespaces = cluster.nodes[&node].context().group.view.namespaces();
         namespaces.by_name(INVOICE).map(|known| (known.id, known.config.gapless))
     };
     let mut client = cluster.client(leader);
@@ -182,7 +182,7 @@ impl Closable {
         };
         let clock = Arc::new(BootClock);
         let term = Term::open(node.group.clone(), lease, 1, None, options, clock, metrics.clone());
-        let invoices = node.group.view().namespaces().by_name(INVOICE).cloned();
+        let invoices = node.group.view.namespaces().by_name(INVOICE).cloned();
         let invoices = invoices.expect("it was created");
         Closable { _cluster: cluster, disk, term, metrics, invoices }
     }

@@ -601,3 +601,18 @@ async fn a_request_with_an_idempotency_key_is_answered_once() {
     assert_eq!(none["reason"], json!("REQUEST_ID_REQUIRED"));
     assert_eq!(none["outcome"], json!("NOT_DONE"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_does_not_arrive_is_not_carried_out_and_its_caller_is_told_so() {
+    let cluster = start(1, |_| {}).await;
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    let part = format!(
+        "POST /v1/namespaces HTTP/1.1\r\nHost: {address}\r\nRatchet-Timeout-Ms: 300\r\nConnection: close\r\n\
+         Content-Length: 100\r\n\r\n{{"
+    );
+    stream.write_all(part.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    in_time("an answer", stream.read_to_string(&mut answer)).await.expect("text");
+    assert!(answer.starts_with("HTTP/1.1 504") && answer.contains("NOT_DONE"), "{answer}");
+}

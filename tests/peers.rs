@@ -25,7 +25,7 @@ use tonic::{Code, Status};
 
 fn incarnation(cluster: &Cluster, id: u64) -> u64 {
     let group = &cluster.nodes[&id].context().group;
-    group.store().incarnation()
+    group.store.incarnation()
 }
 
 /// A header from `from`, who knows `to` as a member does.

@@ -423,3 +423,20 @@ async fn a_gapless_key_counts_as_a_redis_client_expects_through_any_node() {
         assert_eq!(redis.line().await, Some((last + 6).to_string()));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_refused_before_a_number_is_asked_for_is_among_those_that_were_timed() {
+    let cluster = start(1, |_| {}).await;
+    let metrics = cluster.nodes[&1].context().metrics.clone();
+    let timed = || metrics.request_seconds.of(Interface::redis).count();
+    let mut redis = redis(&cluster, 1).await;
+    redis.number("INCR book:1").await;
+    for command in
+        ["INCR none:1", "INCR book:x", "GET none:1", "SET none:1 5", "SET book:1 x", "INCR id:none"]
+    {
+        let before = timed();
+        let refused = redis.ask(command).await;
+        assert!(refused.starts_with("-ERR"), "{command}: {refused}");
+        assert_eq!(timed(), before + 1, "{command}");
+    }
+}

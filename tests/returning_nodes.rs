@@ -23,7 +23,10 @@ use ratchet::{
     clock::{self, BootClock, Clock},
     consensus::{RaftRpc, Transport},
     node::{self, Config, Node, Seams, StartError},
-    proto::{peer::RaftMessage, v1::CreateNamespaceRequest},
+    proto::{
+        peer::{Acknowledged, HelloRequest, RaftMessage},
+        v1::CreateNamespaceRequest,
+    },
     server::GrpcTransport,
     storage::{LogId, Margin, Types, Vote, codec},
 };
@@ -212,6 +215,29 @@ async fn an_older_copy_is_refused_by_a_leader_that_it_does_not_know() {
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
     cluster.client(stays).next_at_last(100).await;
+}
+
+/// A leader that was cut off with one node remembers what that node acknowledged, also after the next leader has cut it off.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_log_a_later_leader_has_cut_is_not_taken_for_an_older_copy() {
+    let cluster = Cluster::start(3, unhurried).await;
+    let leader = cluster.leader().await;
+    let back = other_than(leader);
+    cluster.client(leader).next_at_last(7).await;
+    cluster.caught_up(leader, back).await;
+    let node = cluster.nodes[&leader].context();
+    let incarnation = node.group.members()[&back].0.incarnation;
+    let greet = async |vote_term: u64| {
+        let shorter = Acknowledged { incarnation, vote_term, ..Acknowledged::default() };
+        let greeting = HelloRequest::from_node(&cluster.configs[&back], leader);
+        let greeting = HelloRequest { acknowledged: Some(shorter), ..greeting };
+        node.services.founding.hello(&greeting).await
+    };
+    for known in [0, node.group.term()] {
+        let refused = greet(known).await.expect_err("an older copy").to_string();
+        assert!(refused.contains("older copy"), "{refused}");
+    }
+    greet(node.group.term() + 1).await.expect("it follows a later leader");
 }
 
 /// A cloned machine: nothing is missing from the copy, but its owner lives.

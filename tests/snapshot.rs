@@ -100,7 +100,7 @@ async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() 
     applied_all(&cluster, 4, leader).await;
     let learner = cluster.nodes[&4].context().group.clone();
     assert!(learner.purged_index() >= Some(purged), "node 4 did not catch up by snapshot");
-    let in_memory = || learner.view().recent_records().len() >= 200;
+    let in_memory = || learner.view.recent_records().len() >= 200;
     until("what came with the snapshot is in memory", in_memory).await;
     // It holds what the others hold: as a leader it hands out the next numbers.
     cluster.client(1).promote_node(4).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_installed
     let metrics = &cluster.nodes[&leader].context().metrics;
     let told = || metrics.snapshot_bytes.get() > 0;
     until("the leader hears that the snapshot is installed", told).await;
-    let table = cluster.nodes[&4].context().group.view().clone();
+    let table = cluster.nodes[&4].context().group.view.clone();
     assert!(table.namespaces().by_name("book").is_some());
     client.next_at_last(0).await;
 }

@@ -104,7 +104,7 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
     let (started, before) = (Instant::now(), written());
     fill(&cluster.configs[&1], sections).await;
     println!(
-        "{sections} sections filled in in {:.1?}, {} MB written",
+        "{sections} sections filled in within {:.1?}, {} MB written",
         started.elapsed(),
         (written() - before) >> 20
     );

@@ -188,3 +188,19 @@ async fn status_of_several_servers_is_that_of_one_on_the_majoritys_side_of_a_par
     assert_eq!(json(&both.stdout)["serving"], true, "{both:?}");
     assert_ne!(json(&both.stdout)["leader"], leader.to_string());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_of_a_cluster_is_never_that_of_another_one() {
+    let (cluster, foreign) = (Cluster::start(3, |_| {}).await, Cluster::start(1, |_| {}).await);
+    let leader = cluster.leader().await;
+    let id = cluster.nodes[&leader].context().services.status.now().cluster_id;
+    cluster.cut_off(leader);
+    cluster.leader_seen_by(other_than(leader), |now| now != leader).await;
+    let servers = format!("{},{}", cluster.address(leader), foreign.address(1));
+    let mut command = ratchet();
+    command.args(["status", "--json", "--server", &servers, "--cluster-id", &id]);
+    let asked = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let status = asked.await.unwrap();
+    assert_eq!(status.status.code(), Some(5), "{status:?}");
+    assert_eq!(json(&status.stdout)["cluster_id"], *id, "{status:?}");
+}

@@ -34,7 +34,7 @@ async fn take_of_each_key(client: &mut Client) -> Vec<u64> {
 
 /// The record of a book's section in a node's table.
 fn record(cluster: &Cluster, node: u64, key: u64) -> SectionRecord {
-    let view = cluster.nodes[&node].context().group.view();
+    let view = &cluster.nodes[&node].context().group.view;
     let book = view.namespaces().by_name("book").cloned().expect("books");
     let section = book.section_of(ratchet::sequence::Key::Id(key));
     view.section(&section).expect("a table that can be read")
@@ -42,13 +42,13 @@ fn record(cluster: &Cluster, node: u64, key: u64) -> SectionRecord {
 
 /// How many lifts were spent, as a node's table says.
 fn lifts(cluster: &Cluster, node: u64) -> u64 {
-    let view = cluster.nodes[&node].context().group.view();
+    let view = &cluster.nodes[&node].context().group.view;
     view.ledger().expect("a table that can be read").lift
 }
 
 /// Waits until a node has the records of all keys in memory.
 async fn until_in_memory(cluster: &Cluster, node: u64) {
-    let view = cluster.nodes[&node].context().group.view();
+    let view = &cluster.nodes[&node].context().group.view;
     let all = || view.recent_records().len() >= KEYS as usize;
     until("the records of all keys are in memory", all).await;
 }

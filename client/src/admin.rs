@@ -38,21 +38,25 @@ impl Client {
 
 /// Methods that pass one request on.
 macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $answer:ident:
+    ($service:ident; $($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $answer:ident:
         $request:expr => $method:ident, changes: $changes:literal;)*) => {
         impl Client {
             $($(#[$doc])*
             ///
             /// # Errors
-            /// [`Error::Server`] if the cluster refuses the request or does not answer in time.
+            /// [`Error::Server`] if the cluster refuses the request or does not answer in time;
+            /// [`Error::OutcomeUnknown`] if something is changed, or not, and it is not known which.
             pub async fn $name(&self, $($arg: $type),*) -> Result<v1::$answer, Error> {
-                ask!(self, $changes, AdminClient::$method, $request).await
+                ask!(self, $changes, $service::$method, $request).await
             })*
         }
     };
 }
 
+pub(crate) use calls;
+
 calls! {
+    AdminClient;
     /// One namespace.
     get_namespace(namespace: String) -> Namespace: v1::GetNamespaceRequest { namespace } => get_namespace, changes: false;
     /// Creates a namespace.

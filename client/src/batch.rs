@@ -27,7 +27,7 @@ use crate::{
     named_message::{Mode, NamedMessage, Refusal},
     namespaces::{NamespaceId, Namespaces},
     numbers::Numbers,
-    request::{Coalesce, PendingRequest, fail_requests},
+    request::{PendingRequest, fail_requests},
     request_clock::RequestClock,
 };
 
@@ -78,10 +78,7 @@ impl Batch {
         let mut one_each = true;
         for request in &requests {
             debug_assert_eq!(request.namespace, namespace, "one namespace in a batch");
-            let range = match request.coalesce {
-                Coalesce::IntoRange => ranges.get(&request.key).copied(),
-                Coalesce::IntoBatch | Coalesce::Never => None,
-            };
+            let range = ranges.get(&request.key).filter(|_| request.may_share).copied();
             let range = range.filter(|&place| {
                 let count = &mut message.counts[place as usize];
                 let fits = count.saturating_add(request.count) <= RANGE_NUMBERS_MAX;
@@ -91,7 +88,7 @@ impl Batch {
             one_each &= range.is_none() && request.count == 1;
             let place = range.unwrap_or_else(|| {
                 let place = message.counts.len() as u32;
-                if request.coalesce == Coalesce::IntoRange {
+                if request.may_share {
                     ranges.insert(&request.key, place);
                 }
                 message.counts.push(request.count);
@@ -126,7 +123,7 @@ impl Batch {
         let chosen =
             self.requests.first_mut().and_then(|request| request.request_id.as_deref().cloned());
         let named = NamedMessage::new(message, chosen, mode, patience, clock);
-        if named.is_of_application() {
+        if named.is_of_application {
             // What it got before may come again.
             self.floors.fill(0);
         }
@@ -135,7 +132,7 @@ impl Batch {
 
     /// The message to send again; `None` if it has no id.
     pub fn message(&self) -> Option<NextManyRequest> {
-        self.named.as_ref().map(|named| named.message().clone())
+        self.named.as_ref().map(|named| named.message.clone())
     }
 
     /// True if the application has given the request of the batch an id.
@@ -146,7 +143,7 @@ impl Batch {
     /// What becomes of the batch once its answer is lost, or was waited for long enough.
     pub fn lose(mut self) -> Leftover {
         if let Some(named) = &mut self.named {
-            named.lost();
+            named.may_be_done = true;
         }
         self.unsent()
     }
@@ -154,7 +151,7 @@ impl Batch {
     /// What becomes of the batch if its message has reached nobody this time.
     pub fn unsent(self) -> Leftover {
         match &self.named {
-            Some(named) if named.may_be_done() => {
+            Some(named) if named.may_be_done => {
                 Leftover { resend: Some(self), ..Leftover::default() }
             }
             // Who leaves meanwhile gets no place in the next message.
@@ -172,7 +169,7 @@ impl Batch {
         let Some(named) = &self.named else {
             return true;
         };
-        let is_over = named.send_until() <= now;
+        let is_over = named.send_until <= now;
         for request in &mut self.requests {
             if (is_over || request.deadline <= now) && request.is_awaited() {
                 // Its place in the range stays.
@@ -193,7 +190,7 @@ impl Batch {
         // Each look at who waits may cost a cache miss.
         let counts = |request: &&PendingRequest| named.is_none() || request.is_awaited();
         let first = self.requests.iter().filter(counts).map(|request| request.deadline).min();
-        first.into_iter().chain(named.map(|named| named.send_until())).min()
+        first.into_iter().chain(named.map(|named| named.send_until)).min()
     }
 
     /// Answers the requests from the answer to their message.
@@ -215,34 +212,35 @@ impl Batch {
             let odd = Status::internal("it answered with numbers whose increment is 0");
             return self.refuse(odd, UNKNOWN, server, now);
         }
-        let exhausted = answer.exhausted.map(|told| self.exhausted_places(told));
-        let refused = self.refused_places(answer.refused);
+        let refused = refused_places(answer.refused, answer.exhausted);
+        // How many requests share each place.
+        let mut sharers = HashMap::new();
+        if !refused.is_empty() {
+            self.places.iter().for_each(|place| *sharers.entry(*place).or_insert(0) += 1);
+        }
+        let may_be_done = self.named.is_some_and(|named| named.may_be_done);
         let mut leftover = Leftover { mode, ..Leftover::default() };
         // For each place, the next number to give out.
         let mut next = answer.firsts;
         for (request, place) in self.requests.into_iter().zip(self.places) {
-            if let Some(exhausted) = &exhausted
-                && let Some(&(left, is_shared)) = exhausted.places.get(&place)
-            {
-                if is_shared && request.count <= left {
-                    // Enough is left for this request. Only the leader knows for how many of the others.
-                    leftover
-                        .retry
-                        .push(PendingRequest { coalesce: Coalesce::IntoBatch, ..request });
+            if let Some((status, left)) = refused.get(&place) {
+                // The range of all is too large, and this request alone may not be. Of a used-up key, only the leader knows
+                // for how many requests enough is left.
+                let may_fit = match left {
+                    Some(left) => request.count <= *left,
+                    None => status.code() == Code::InvalidArgument,
+                };
+                if may_fit && sharers[&place] > 1 {
+                    leftover.retry.push(PendingRequest { may_share: false, ..request });
+                } else if matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded)
+                    && !may_be_done
+                    && request.deadline > now + EXPIRY_MARGIN
+                {
+                    leftover.server_failure = Some(status.clone());
+                    leftover.retry.push(request);
                 } else {
-                    let status = exhausted.status(request.count, left);
-                    request.answer(Err(Error::status(server, &status)));
-                }
-                continue;
-            }
-            if let Some((status, is_shared)) = refused.get(&place) {
-                if *is_shared && status.code() == Code::InvalidArgument {
-                    // The range of all is too large; this request alone may not be.
-                    leftover
-                        .retry
-                        .push(PendingRequest { coalesce: Coalesce::IntoBatch, ..request });
-                } else {
-                    request.answer(Err(Error::status(server, status)));
+                    let error = refusal(server, status, request.count, *left);
+                    request.answer(Err(error));
                 }
                 continue;
             }
@@ -264,44 +262,6 @@ impl Batch {
         leftover
     }
 
-    /// What a server told of used-up keys, with how many requests share each place.
-    fn exhausted_places(&self, told: Exhausted) -> ExhaustedPlaces {
-        let is_shared = self.sharing();
-        let places = told.places.into_iter().zip(told.left);
-        ExhaustedPlaces {
-            places: places.map(|(place, left)| (place, (left, is_shared(place)))).collect(),
-            failure: told.failure.map(Failure::into_status),
-        }
-    }
-
-    /// What a server told of refused keys: for each place why, and whether several requests share it.
-    fn refused_places(&self, told: Vec<RefusedKeys>) -> HashMap<u32, (Status, bool)> {
-        let mut refused = HashMap::new();
-        if told.is_empty() {
-            return refused;
-        }
-        let is_shared = self.sharing();
-        for RefusedKeys { places, failure } in told {
-            let status = failure.map_or_else(
-                || Status::unknown("the server does not say why"),
-                Failure::into_status,
-            );
-            let of = |place| (place, (status.clone(), is_shared(place)));
-            refused.extend(places.into_iter().map(of));
-        }
-        refused
-    }
-
-    /// Tells of a place whether several requests share it.
-    fn sharing(&self) -> impl Fn(u32) -> bool {
-        let mut sharers = vec![0u32; self.floors.len()];
-        for place in &self.places {
-            sharers[*place as usize] += 1;
-        }
-        // A server may name a place that was not in the message; no request shares that.
-        move |place| sharers.get(place as usize).is_some_and(|n| *n > 1)
-    }
-
     /// Ends a batch that a server refused as a whole, or sees to it that it is sent again.
     fn refuse(
         mut self, status: Status, (reason, outcome): (Reason, Outcome), server: &str, now: Instant,
@@ -309,6 +269,11 @@ impl Batch {
         let Some(named) = &mut self.named else {
             return match reason {
                 Reason::RequestIdRequired => self.in_mode(Mode::Gapless),
+                // All keys of a batch are of one kind.
+                Reason::KeyKindMismatch => {
+                    fail_requests(self.requests, server, &status);
+                    Leftover::default()
+                }
                 _ => self.fail_all(status, server, now),
             };
         };
@@ -316,8 +281,8 @@ impl Batch {
             Refusal::WithoutId => self.in_mode(Mode::Ordinary),
             Refusal::Anew => self.unsent(),
             Refusal::Elsewhere => Leftover { server_failure: Some(status), ..self.unsent() },
-            // As without an id: sent alone, each request learns whether it is the wrong one.
-            Refusal::Final if !named.may_be_done() => self.fail_all(status, server, now),
+            // As without an id: sent with fewer and fewer others, each request learns whether it is the wrong one.
+            Refusal::Final if !named.may_be_done => self.fail_all(status, server, now),
             Refusal::Final => {
                 for request in self.requests {
                     request.answer(Err(named.error(server, &status)));
@@ -335,7 +300,6 @@ impl Batch {
     /// Ends a batch that took nothing, or whose numbers nobody misses: each request is answered with the failure, or sent
     /// again.
     fn fail_all(self, status: Status, server: &str, now: Instant) -> Leftover {
-        let is_shared = self.requests.len() > 1;
         match status.code() {
             Code::Unavailable => Leftover {
                 retry: self.requests,
@@ -349,13 +313,13 @@ impl Batch {
                 fail_requests(expired, server, &status);
                 Leftover { retry, server_failure: Some(status), ..Leftover::default() }
             }
-            // At least one request is wrong. Sent alone, each learns whether it is the one.
-            Code::InvalidArgument if is_shared => Leftover {
-                retry: (self.requests.into_iter())
-                    .map(|request| PendingRequest { coalesce: Coalesce::Never, ..request })
-                    .collect(),
-                ..Leftover::default()
-            },
+            // At least one request is wrong. Batches of half as many, again and again, end with that one alone.
+            Code::InvalidArgument if self.requests.len() > 1 => {
+                let batch_max = self.requests.len().div_ceil(2) as u16;
+                let retry = self.requests.into_iter();
+                let retry = retry.map(|one| PendingRequest { may_share: false, batch_max, ..one });
+                Leftover { retry: retry.collect(), ..Leftover::default() }
+            }
             _ => {
                 fail_requests(self.requests, server, &status);
                 Leftover::default()
@@ -370,21 +334,32 @@ fn range(first: u64, count: u64, increment: u64) -> Numbers {
     Numbers { first, last: first.saturating_add(span), increment }
 }
 
-/// The places of a batch whose keys have fewer numbers left than were asked for.
-struct ExhaustedPlaces {
-    /// For each place: how many numbers are left, and whether several requests share the place.
-    places: HashMap<u32, (u64, bool)>,
-    failure: Option<Status>,
+/// The places whose keys get nothing: why, and of those with fewer numbers left than were asked for, how many.
+fn refused_places(
+    refused: Vec<RefusedKeys>, exhausted: Option<Exhausted>,
+) -> HashMap<u32, (Status, Option<u64>)> {
+    let status =
+        |failure: Option<Failure>, unsaid: Status| failure.map_or(unsaid, Failure::into_status);
+    let mut all = HashMap::new();
+    for RefusedKeys { places, failure } in refused {
+        let status = status(failure, Status::unknown("the server does not say why"));
+        all.extend(places.into_iter().map(|place| (place, (status.clone(), None))));
+    }
+    if let Some(Exhausted { places, left, failure }) = exhausted {
+        let unsaid = Status::out_of_range("the numbers of the namespace are used up");
+        let (status, left) = (status(failure, unsaid), left.into_iter().map(Some));
+        all.extend(places.into_iter().zip(left.map(|left| (status.clone(), left))));
+    }
+    all
 }
 
-impl ExhaustedPlaces {
-    /// The failure of a request for `count` numbers of a key with `left` numbers left.
-    fn status(&self, count: u64, left: u64) -> Status {
-        let failure = self.failure.as_ref();
-        let code = failure.map_or(Code::OutOfRange, Status::code);
-        let text = failure.map_or("the numbers of the namespace are used up", Status::message);
-        Status::new(code, format!("count is {count}, and {left} numbers are left: {text}"))
-    }
+/// Why a request for `count` numbers of a refused key got none.
+fn refusal(server: &str, status: &Status, count: u64, left: Option<u64>) -> Error {
+    let Some(left) = left else {
+        return Error::status(server, status);
+    };
+    let text = format!("count is {count}, and {left} numbers are left: {}", status.message());
+    Error::status(server, &Status::new(status.code(), text))
 }
 
 #[cfg(test)]

@@ -12,14 +12,16 @@ use tokio::{
 };
 
 use crate::{
-    dispatcher::Dispatcher,
-    error::Error,
-    key::Key,
-    namespaces::Namespaces,
-    numbers::Numbers,
-    request::{Coalesce, PendingRequest},
-    server_pool::ServerPool,
+    dispatcher::Dispatcher, error::Error, key::Key, namespaces::Namespaces, numbers::Numbers,
+    queue::BATCH_REQUESTS_MAX, request::PendingRequest, server_pool::ServerPool,
 };
+
+/// The longest name of a namespace, in bytes. Its characters are ASCII.
+const NAMESPACE_BYTES_MAX: usize = 64;
+/// The longest name of a key, in bytes.
+const KEY_BYTES_MAX: usize = 256;
+/// The longest request id, in bytes.
+const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// A client of one cluster. It is cheap to clone, and meant to be shared by all tasks.
 ///
@@ -71,13 +73,13 @@ impl Client {
     /// The known servers, "host:port": the voters, once an answer has listed them, and the servers that the
     /// client was given.
     pub fn servers(&self) -> Vec<String> {
-        let all = self.inner.servers.all();
-        all.iter().map(ToString::to_string).collect()
+        self.pool().members().all().iter().map(ToString::to_string).collect()
     }
 
     /// The next number of a key.
     ///
     /// # Errors
+    /// [`Error::Invalid`] if the name of the namespace does not have 1 to 64 bytes, or that of the key 1 to 256,
     /// [`Error::Server`] if the cluster refuses the request or does not answer in time, [`Error::Disorder`]
     /// if the number is not greater than an earlier one, [`Error::OtherCluster`] if every server that is left belongs to
     /// another cluster, [`Error::Gone`] if the runtime of the first
@@ -99,21 +101,47 @@ impl Client {
         self.take(namespace, key.into(), count, None).await
     }
 
+    /// The next `count` numbers of a key of a gapless namespace, or those that an earlier request with this id got. Make up
+    /// an id for each purpose, for example a UUID or the number of an order, and ask again with it after an error, also
+    /// from another process.
+    ///
+    /// Each id gets numbers exactly once while it is remembered (`request_id_keep_ms` of the cluster, 10 minutes unless it is
+    /// changed). [`Client::next_range`] needs no id: the client has one of its own for as long as it asks.
+    ///
+    /// Such requests travel as others do, in messages of their own.
+    ///
+    /// # Errors
+    /// As [`Client::next`]; also [`Error::Invalid`] if the id does not have 1 to 64 bytes.
+    /// [`Code::FailedPrecondition`](crate::Code::FailedPrecondition) if the id was used for another key or count, or the
+    /// namespace is not gapless.
+    pub async fn next_once(
+        &self, namespace: &str, key: impl Into<Key>, count: u64, request_id: impl AsRef<[u8]>,
+    ) -> Result<Numbers, Error> {
+        let id = Bytes::copy_from_slice(request_id.as_ref());
+        self.take(namespace, key.into(), count, Some(id)).await
+    }
+
     /// Takes numbers, under the request id of the application if it gives one.
-    pub(crate) async fn take(
+    async fn take(
         &self, namespace: &str, key: Key, count: u64, request_id: Option<Bytes>,
     ) -> Result<Numbers, Error> {
+        check("the namespace", namespace.len(), NAMESPACE_BYTES_MAX)?;
+        if let Key::Name(name) = &key {
+            check("the key", name.len(), KEY_BYTES_MAX)?;
+        }
+        if let Some(id) = &request_id {
+            check("the request id", id.len(), REQUEST_ID_BYTES_MAX)?;
+        }
         let (reply, answer) = oneshot::channel();
+        // The server refuses a count of 0. In a merged range it would not see it.
+        let is_alone = count == 0 || request_id.is_some();
         let request = PendingRequest {
             namespace: self.inner.namespaces.intern(namespace),
             key,
             count,
             deadline: Instant::now() + self.inner.servers.timeout(),
-            coalesce: match (count, &request_id) {
-                // The server refuses a count of 0. In a merged range it would not see it.
-                (0, _) | (_, Some(_)) => Coalesce::Never,
-                (_, None) => Coalesce::IntoRange,
-            },
+            may_share: !is_alone,
+            batch_max: if is_alone { 1 } else { BATCH_REQUESTS_MAX },
             request_id: request_id.map(Box::new),
             reply,
         };
@@ -135,5 +163,37 @@ impl Client {
             tokio::spawn(Dispatcher::new(inner.servers.clone(), namespaces).run(requests));
             dispatcher
         })
+    }
+}
+
+/// Refuses a name that no server takes: its message could be larger than any that a server reads, and take the others on its
+/// stream with it.
+fn check(what: &str, bytes: usize, max: usize) -> Result<(), Error> {
+    match (1..=max).contains(&bytes) {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!("{what} has {bytes} bytes; give 1 to {max}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_no_server_takes_is_refused_before_anything_is_sent() {
+        let client = Client::builder().build().expect("a client");
+        let long = "x".repeat(2 << 20);
+        for (namespace, key, id, why) in [
+            ("", "a", "1", "the namespace has 0 bytes; give 1 to 64"),
+            (&long[..65], "a", "1", "the namespace has 65 bytes; give 1 to 64"),
+            ("book", "", "1", "the key has 0 bytes; give 1 to 256"),
+            ("book", &long[..], "1", "the key has 2097152 bytes; give 1 to 256"),
+            ("book", "a", "", "the request id has 0 bytes; give 1 to 64"),
+            ("book", "a", &long[..65], "the request id has 65 bytes; give 1 to 64"),
+        ] {
+            let refused = client.next_once(namespace, key, 1, id).await.expect_err(why);
+            assert!(matches!(&refused, Error::Invalid(text) if text == why), "{refused}");
+        }
+        assert!(client.inner.dispatcher.get().is_none(), "nothing was sent");
     }
 }

@@ -10,7 +10,11 @@
 //!
 //! Invariant: every request is answered once, by its deadline.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use hashbrown::HashMap;
 use tokio::{
@@ -23,10 +27,9 @@ use crate::{
     api::{self as v1, NextManyRequest, NextManyResponse},
     backoff::Backoff,
     batch::{Batch, Leftover},
-    batch_stream::StreamEvent,
     error::OtherCluster,
     high_water_marks::HighWaterMarks,
-    in_flight::{InFlight, InFlightBatches},
+    in_flight::{InFlight, next_until, take},
     leader_cache::LeaderCache,
     named_message::Mode,
     namespaces::{NamespaceId, Namespaces},
@@ -35,7 +38,7 @@ use crate::{
     request_clock::RequestClock,
     route_watches::RouteWatches,
     server_pool::ServerPool,
-    streams::{Invalid, Streams},
+    streams::{Invalid, StreamEvent, Streams},
     unary_call::{never_connected, no_answer_within},
 };
 
@@ -58,7 +61,8 @@ pub struct Dispatcher {
     /// What is known of namespaces.
     modes: HashMap<NamespaceId, Mode>,
     request_clock: RequestClock,
-    in_flight: InFlightBatches,
+    /// The batches that wait for an answer, by the id of their message.
+    in_flight: BTreeMap<u64, InFlight>,
     /// The id of the last message.
     last_id: u64,
     streams: Streams,
@@ -89,7 +93,7 @@ impl Dispatcher {
             resends: VecDeque::new(),
             modes: HashMap::new(),
             request_clock: RequestClock::default(),
-            in_flight: InFlightBatches::default(),
+            in_flight: BTreeMap::new(),
             last_id: 0,
             introduced: None,
             last_heard: Instant::now(),
@@ -105,7 +109,7 @@ impl Dispatcher {
 
     /// Runs until all clones of the client are dropped.
     pub async fn run(mut self, mut requests: mpsc::UnboundedReceiver<PendingRequest>) {
-        let mut inbox = Vec::with_capacity(BATCH_REQUESTS_MAX);
+        let mut inbox = Vec::with_capacity(BATCH_REQUESTS_MAX.into());
         let mut alarm = std::pin::pin!(sleep_until(Instant::now()));
         loop {
             let dues = [self.due, self.backoff.rest_until(), self.silence_due];
@@ -123,7 +127,7 @@ impl Dispatcher {
                     StreamEvent::Ended(status) => self.on_ended(stream, status),
                 },
                 Some(route) = self.watches.next() => self.learn(&route, Instant::now()),
-                received = requests.recv_many(&mut inbox, BATCH_REQUESTS_MAX) => {
+                received = requests.recv_many(&mut inbox, BATCH_REQUESTS_MAX.into()) => {
                     if received == 0 {
                         return;
                     }
@@ -195,7 +199,7 @@ impl Dispatcher {
         let timeout = self.servers.timeout();
         let deadline = batch.deadline().unwrap_or(now + timeout);
         // A silent server costs its share of the time.
-        let until = deadline.min(now + timeout / self.servers.count() as u32);
+        let until = deadline.min(now + timeout / self.servers.members().all().len() as u32);
         let left = until.saturating_duration_since(now).as_millis();
         // On the wire, 0 means the server's default.
         message.timeout_ms = (left as u64).max(1);
@@ -204,11 +208,10 @@ impl Dispatcher {
             self.take_back(batch.unsent());
             return self.on_ended(id, Status::unavailable("the stream broke"));
         }
-        self.due = self.due.into_iter().chain([until]).min();
+        let (stream, server) = (stream.id, stream.server.clone());
+        self.in_flight.insert(self.last_id, InFlight { stream, server, batch, sent: now, until });
+        self.look_by([until]);
         self.silence_due.get_or_insert(now + SILENCE_MAX);
-        let in_flight =
-            InFlight { stream: stream.id, server: stream.server.clone(), batch, sent: now, until };
-        self.in_flight.insert(self.last_id, in_flight);
     }
 
     /// The address of a server is invalid: the next server is asked.
@@ -220,9 +223,10 @@ impl Dispatcher {
     fn on_opened(&mut self, id: u64) {
         if self.streams.accepted(id) {
             // The old server may be gone.
-            self.in_flight.hasten(MOVE_GRACE);
-            let until = self.in_flight.next_until();
-            self.due = self.due.into_iter().chain(until).min();
+            for in_flight in self.in_flight.values_mut() {
+                in_flight.until = in_flight.until.min(in_flight.sent + MOVE_GRACE);
+            }
+            self.look_by(next_until(&self.in_flight));
         }
         if self.streams.is_current(id) {
             self.last_heard = Instant::now();
@@ -231,7 +235,7 @@ impl Dispatcher {
 
     /// A server has answered a message on a stream.
     fn on_answer(&mut self, stream: u64, mut answer: NextManyResponse) {
-        let Some(in_flight) = self.in_flight.remove(answer.id) else {
+        let Some(in_flight) = self.in_flight.remove(&answer.id) else {
             // The batch was given up and its requests sent elsewhere. Without an id, these numbers are lost.
             return;
         };
@@ -275,14 +279,19 @@ impl Dispatcher {
     fn take_back(&mut self, leftover: Leftover) {
         self.queues.requeue(leftover.retry);
         if let Some(batch) = leftover.resend {
-            self.due = self.due.into_iter().chain(batch.deadline()).min();
+            self.look_by(batch.deadline());
             self.resends.push_back(batch);
         }
     }
 
+    /// What is due then may be earlier than all else.
+    fn look_by(&mut self, due: impl IntoIterator<Item = Instant>) {
+        self.due = self.due.into_iter().chain(due).min();
+    }
+
     /// A stream has ended: the requests in flight on it are sent again.
     fn on_ended(&mut self, id: u64, status: Status) {
-        let lost = self.in_flight.take(|in_flight| in_flight.stream == id);
+        let lost = take(&mut self.in_flight, |in_flight| in_flight.stream == id);
         let is_other = OtherCluster::of(&status).is_some();
         self.send_again(lost, !never_connected(&status) && !is_other);
         let [current, leader] = self.streams.ended(id);
@@ -291,7 +300,7 @@ impl Dispatcher {
             self.leader.forget(&leader.server, Instant::now());
         }
         if let Some(stream) = current {
-            if is_other && self.servers.all() == [stream.server.clone()] {
+            if is_other && self.servers.members().all() == [stream.server.clone()] {
                 // Nobody else is there to ask.
                 fail_requests(self.queues.take_all(), &stream.server, &status);
             }
@@ -311,7 +320,7 @@ impl Dispatcher {
         if members_change
             && let Some(stream) = self.streams.current()
             && Some(&stream.server) != leader.as_ref()
-            && !self.servers.all().contains(&stream.server)
+            && !self.servers.members().all().contains(&stream.server)
         {
             // The server was removed from the cluster.
             let removed = stream.server.clone();
@@ -340,16 +349,17 @@ impl Dispatcher {
         let now = Instant::now();
         self.streams.leave(server);
         self.leader.forget(server, now);
-        self.servers.advance_past(server);
+        self.servers.members().advance_past(server);
         // What a server has said tells more than that another one cannot be reached.
         if self.last_failure.is_none() || !never_connected(&status) {
             self.last_failure = Some((server.clone(), status));
         }
         let part = (rand::random::<u64>() >> 32) as f64 / f64::from(u32::MAX);
-        if self.backoff.failed(self.servers.count() as u32, part, now) {
+        let mut members = self.servers.members();
+        if self.backoff.failed(members.all().len() as u32, part, now) {
             // The cluster may have been restored, with lower versions.
             self.leader.reset();
-            self.servers.forget_members_version();
+            members.forget_version();
         }
     }
 
@@ -364,7 +374,7 @@ impl Dispatcher {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        let overdue = self.in_flight.take(|in_flight| in_flight.until <= now);
+        let overdue = take(&mut self.in_flight, |in_flight| in_flight.until <= now);
         let silent = overdue.iter().find(|late| self.streams.is_current(late.stream));
         let silent = silent.map(|late| (late.server.clone(), now - late.sent));
         self.send_again(overdue, true);
@@ -378,20 +388,20 @@ impl Dispatcher {
         if !expired.is_empty() || !self.resends.is_empty() {
             let (server, status) = (self.last_failure.clone()).unwrap_or_else(|| {
                 let status = no_answer_within(self.servers.timeout());
-                (self.servers.current(), status)
+                (self.servers.members().current().clone(), status)
             });
             let status = self.servers.explain(status);
             fail_requests(expired, &server, &status);
             self.resends.retain_mut(|batch| batch.expire(now, &server, &status));
         }
         let resends = self.resends.iter().filter_map(Batch::deadline).min();
-        self.due = self.in_flight.next_until().into_iter().chain(next).chain(resends).min();
+        self.due = next_until(&self.in_flight).into_iter().chain(next).chain(resends).min();
     }
 
     /// If the stream owes answers and is silent for too long, asks one more of the other servers who leads.
     fn look_for_silence(&mut self, now: Instant) {
         self.silence_due = None;
-        let Some(oldest) = self.in_flight.oldest_sent() else {
+        let Some(oldest) = self.in_flight.values().map(|in_flight| in_flight.sent).min() else {
             return;
         };
         let due = oldest.max(self.last_heard) + SILENCE_MAX;
@@ -400,8 +410,9 @@ impl Dispatcher {
             return;
         }
         let current = self.streams.current().map(|stream| &stream.server);
-        let mut others = self.servers.all().into_iter();
-        let other = others.find(|server| Some(server) != current && !self.watches.contains(server));
+        let is_other =
+            |server: &&Arc<str>| Some(*server) != current && !self.watches.contains(server);
+        let other = self.servers.members().all().iter().find(is_other).cloned();
         if let Some(other) = other
             && let Ok(connection) = self.servers.connection(&other)
         {

@@ -6,6 +6,7 @@ use tokio::time::timeout;
 use tonic::{Code as Grpc, Streaming};
 
 use crate::{
+    address::is_address,
     api::{self as v1, sequencer_client::SequencerClient},
     client::Client,
     cluster::Connection,
@@ -38,13 +39,13 @@ pub struct Export {
 impl Client {
     /// Exports a namespace, as of the moment of the call: every key of which numbers were handed out, and a number at or
     /// above all of them; where ids share sections, every such section. The leader answers: servers that do not lead are
-    /// asked who does.
+    /// asked who does. A client that does not follow the leader asks the servers alone that it was given: one of them must lead.
     ///
     /// # Errors
     /// [`Error::Server`] if the cluster refuses it, or no server that is known leads.
     pub async fn export(&self, namespace: &str) -> Result<Export, Error> {
         let mut refused = Error::Invalid("no server is known".to_owned());
-        let mut servers: VecDeque<Arc<str>> = self.pool().all().into();
+        let mut servers: VecDeque<Arc<str>> = self.pool().members().all().to_vec().into();
         let mut asked = Vec::new();
         while let Some(server) = servers.pop_front() {
             if asked.contains(&server) {
@@ -77,7 +78,9 @@ impl Client {
                 }
             }
             let leader = timeout(self.pool().timeout(), leader(&mut sequencer));
-            if let Ok(Some(leader)) = leader.await {
+            if self.pool().follows_leader()
+                && let Ok(Some(leader)) = leader.await
+            {
                 servers.push_front(leader);
             }
         }
@@ -89,7 +92,7 @@ impl Client {
 async fn leader(sequencer: &mut SequencerClient<Connection>) -> Option<Arc<str>> {
     let watching = sequencer.watch_route(v1::WatchRouteRequest {}).await.ok()?;
     let route = watching.into_inner().message().await.ok()??;
-    Some(route.address.into())
+    is_address(&route.address).then(|| route.address.into())
 }
 
 impl Export {

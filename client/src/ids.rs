@@ -9,10 +9,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use ratchet_ids::{Ask, EncodeError, Fixed, Format, Grant, HeldWorker, Observed, Printed, Run};
+use ratchet_ids::{EncodeError, Fixed, Format, Printed, Run};
 use tokio::time::Instant;
 
-pub use source::{IdSource, Lessor, NotLeased, NotTaken};
+pub use source::{IdSource, Lessor, NotTaken};
 
 use crate::{
     api::{self as v1, ids_client::IdsClient},
@@ -24,6 +24,8 @@ use crate::{
 
 /// Room for so many ids is made at once.
 const RESERVED_MAX: usize = 1 << 16;
+/// How long a server is waited for while ids are made: a lease ends within ten seconds unless another one renews it.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Client {
     /// Ids of a namespace that has a format with a worker, such as `snowflake`. The client leases a worker id, and makes
@@ -32,8 +34,8 @@ impl Client {
     /// In the list of workers it appears as the host's name and the process id: see [`Client::ids_as`].
     ///
     /// # Errors
-    /// [`Error::Server`] if the cluster refuses the lease or does not answer in time: there is no such namespace, its
-    /// format has no worker, or every worker id is held.
+    /// [`Error::Server`] if the cluster refuses the lease: there is no such namespace, its format has no worker, or every
+    /// worker id is held. [`Error::OutcomeUnknown`] if no answer comes in time: it is safe to call it again.
     pub async fn ids(&self, namespace: &str) -> Result<Ids, Error> {
         self.ids_as(namespace, own_name()).await
     }
@@ -62,7 +64,7 @@ impl Client {
         let fixed = format.fixed(&[], None);
         let unfit = |error: EncodeError| Error::Invalid(error.to_string());
         let (source, keeper) = IdSource::new(format.clone(), 1, lessor).map_err(unfit)?;
-        source.granted(granted(&lease)).map_err(unfit)?;
+        source.granted(&lease).map_err(unfit)?;
         tokio::spawn(keeper);
         Ok(Ids { source, format: Arc::new(format), fixed, timeout: self.pool().timeout() })
     }
@@ -265,44 +267,33 @@ impl Lessor for Cluster {
         since.map_or(0, |since| since.as_millis() as u64)
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Grant, NotLeased<Error>> {
-        let (namespace, holder) = (&self.namespace, &self.holder);
-        let answer = match ask {
-            // A client has one worker id: an `Ids` more makes ids under another one.
-            Ask::Lease | Ask::Further => self.client.lease_worker(namespace, holder).await,
-            Ask::Renew(held) => {
-                let held = as_message(held);
-                self.client.renew_worker(namespace, holder, held).await
-            }
-        };
-        match answer {
-            Ok(lease) if lease.format == self.format => Ok(granted(&lease)),
-            Ok(lease) => {
-                self.release(granted(&lease).held(), 0).await;
-                Err(NotLeased::Failed(local(
-                    Code::FailedPrecondition,
-                    format!(
-                        "namespace {namespace:?} was created again, with the format {:?}; make new Ids",
-                        lease.format
-                    ),
-                )))
-            }
-            Err(error)
-                if matches!(ask, Ask::Renew(_))
-                    && error.code() == Some(Code::FailedPrecondition) =>
-            {
-                Err(NotLeased::Lost)
-            }
-            Err(error) => Err(NotLeased::Failed(error)),
-        }
+    fn format(&self) -> &str {
+        &self.format
     }
 
-    async fn release(&self, held: HeldWorker, used_ms: u64) {
-        let held = as_message(held);
-        let released = self.client.release_worker(&self.namespace, held, used_ms).await;
-        if let Err(error) = released {
-            tracing::debug!(%error, "a worker id was not given back; it is free once its ceiling has passed");
-        }
+    /// A client has one worker id: an `Ids` more makes ids under another one.
+    async fn lease(
+        &self, renew: Option<v1::HeldWorker>, _: bool,
+    ) -> Result<v1::WorkerLease, Error> {
+        self.client.ask_for_worker(PATIENCE, &self.namespace, &self.holder, renew).await
+    }
+
+    async fn release(&self, held: v1::HeldWorker, used_ms: u64) -> Result<(), Error> {
+        self.client.release_worker(&self.namespace, held, used_ms).await.map(drop)
+    }
+
+    fn is_lost(error: &Error) -> bool {
+        error.code() == Some(Code::FailedPrecondition)
+    }
+
+    fn created_again(&self, format: &str) -> Error {
+        let namespace = &self.namespace;
+        local(
+            Code::FailedPrecondition,
+            format!(
+                "namespace {namespace:?} was created again, with the format {format:?}; make new Ids"
+            ),
+        )
     }
 
     fn is_final(error: &Error) -> bool {
@@ -310,28 +301,8 @@ impl Lessor for Cluster {
         !error.is_retryable() && !matches!(error, Error::OutcomeUnknown { .. })
     }
 
-    fn observed(&self, observed: Observed) {
-        if let Observed::Followed { step_ms } = observed {
-            tracing::info!(step_ms, "the time of ids follows a clock that jumped");
-        }
-    }
-}
-
-fn granted(lease: &v1::WorkerLease) -> Grant {
-    Grant {
-        worker: lease.worker.into(),
-        token: lease.token,
-        from_ms: lease.from_ms,
-        ceiling_ms: lease.ceiling_ms,
-        now_ms: lease.now_ms,
-    }
-}
-
-fn as_message(held: HeldWorker) -> v1::HeldWorker {
-    v1::HeldWorker {
-        // It came as 32 bits.
-        worker: held.worker as u32,
-        token: held.token,
+    fn follows(&self, step_ms: i64) {
+        tracing::info!(step_ms, "the time of ids follows a clock that jumped");
     }
 }
 

@@ -30,15 +30,16 @@ pub enum Mode {
 
 /// A message with an id.
 pub struct NamedMessage {
-    message: NextManyRequest,
+    /// The message, to send it again.
+    pub message: NextManyRequest,
     /// True if the application has named it.
-    is_of_application: bool,
+    pub is_of_application: bool,
     /// True if the namespace was known to be gapless.
     is_gapless: bool,
     /// True if it may have been carried out.
-    may_be_done: bool,
+    pub may_be_done: bool,
     /// Until when it may be sent again.
-    send_until: Instant,
+    pub send_until: Instant,
 }
 
 /// What becomes of a message that a server refused as a whole.
@@ -79,31 +80,6 @@ impl NamedMessage {
             may_be_done: false,
             send_until: now + send_for,
         }
-    }
-
-    /// The message, to send it again.
-    pub fn message(&self) -> &NextManyRequest {
-        &self.message
-    }
-
-    /// True if the application has named it.
-    pub fn is_of_application(&self) -> bool {
-        self.is_of_application
-    }
-
-    /// Until when it may be sent again.
-    pub fn send_until(&self) -> Instant {
-        self.send_until
-    }
-
-    /// True if it may have been carried out.
-    pub fn may_be_done(&self) -> bool {
-        self.may_be_done
-    }
-
-    /// Notes that its answer is lost.
-    pub fn lost(&mut self) {
-        self.may_be_done = true;
     }
 
     /// Notes that a server refused it, and says what becomes of it.

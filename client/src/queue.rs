@@ -4,22 +4,22 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use tokio::time::Instant;
 
-use crate::{
-    key::Key,
-    namespaces::NamespaceId,
-    request::{Coalesce, PendingRequest},
-};
+use crate::{key::Key, namespaces::NamespaceId, request::PendingRequest};
 
 /// The largest number of requests in one batch.
-pub const BATCH_REQUESTS_MAX: usize = 8_192;
+pub const BATCH_REQUESTS_MAX: u16 = 8_192;
 /// The largest number of bytes of all keys in one batch. A server takes messages of 1 MiB.
 const BATCH_KEY_BYTES_MAX: usize = 512 << 10;
 
 /// What one message can carry: keys of one namespace, and either ids (false) or names (true).
 type QueueKey = (NamespaceId, bool);
+
+fn queue_key(request: &PendingRequest) -> QueueKey {
+    (request.namespace, matches!(request.key, Key::Name(_)))
+}
 
 /// The requests that wait to be sent: one queue for each namespace and kind of key, served in turns.
 #[derive(Default)]
@@ -32,13 +32,25 @@ pub struct RequestQueues {
 impl RequestQueues {
     /// Adds a request at the end of its queue.
     pub fn push(&mut self, request: PendingRequest) {
-        self.queue(&request).push_back(request);
+        self.queue(queue_key(&request)).push_back(request);
     }
 
-    /// Puts requests back at the front of their queues, in the given order.
+    /// Puts requests back at the front of their queues, in the given order among those with one deadline.
     pub fn requeue(&mut self, requests: Vec<PendingRequest>) {
+        let mut unsorted = HashSet::new();
         for request in requests.into_iter().rev() {
-            self.queue(&request).push_front(request);
+            let turn = queue_key(&request);
+            let queue = self.queue(turn);
+            // What was sent later may have come back earlier.
+            if queue.front().is_some_and(|front| front.deadline < request.deadline) {
+                unsorted.insert(turn);
+            }
+            queue.push_front(request);
+        }
+        for turn in unsorted {
+            if let Some(queue) = self.queues.get_mut(&turn) {
+                queue.make_contiguous().sort_by_key(|request| request.deadline);
+            }
         }
     }
 
@@ -77,7 +89,7 @@ impl RequestQueues {
     pub fn take_expired(&mut self, now: Instant) -> (Vec<PendingRequest>, Option<Instant>) {
         let (mut expired, mut next) = (Vec::new(), None::<Instant>);
         for queue in self.queues.values_mut() {
-            // Deadlines grow along a queue: requests that were put back are older than those behind them.
+            // Deadlines grow along a queue.
             let over = queue.iter().take_while(|request| request.deadline <= now);
             let over = over.count();
             expired.extend(queue.drain(..over));
@@ -90,8 +102,7 @@ impl RequestQueues {
     }
 
     /// The queue of a request. The caller adds the request: an empty queue gets its turn here.
-    fn queue(&mut self, request: &PendingRequest) -> &mut VecDeque<PendingRequest> {
-        let turn = (request.namespace, matches!(request.key, Key::Name(_)));
+    fn queue(&mut self, turn: QueueKey) -> &mut VecDeque<PendingRequest> {
         let queue = self.queues.entry(turn).or_default();
         if queue.is_empty() {
             self.turns.push_back(turn);
@@ -110,14 +121,11 @@ impl RequestQueues {
 
 /// How many requests from the front of a queue go into one batch; at least 1, if there is one.
 fn batch_len(queue: &VecDeque<PendingRequest>) -> usize {
-    if queue.front().is_some_and(|first| first.coalesce == Coalesce::Never) {
-        return 1;
-    }
-    let mut bytes = 0;
-    let fits = |request: &&PendingRequest| {
+    let (mut bytes, mut max) = (0, BATCH_REQUESTS_MAX);
+    let fits = |(before, request): &(usize, &PendingRequest)| {
         bytes += request.key.bytes();
-        bytes <= BATCH_KEY_BYTES_MAX && request.coalesce != Coalesce::Never
+        max = max.min(request.batch_max);
+        bytes <= BATCH_KEY_BYTES_MAX && *before < usize::from(max)
     };
-    let front = queue.iter().take(BATCH_REQUESTS_MAX);
-    front.take_while(fits).count().max(1)
+    queue.iter().enumerate().take_while(fits).count().max(1)
 }

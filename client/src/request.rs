@@ -16,24 +16,15 @@ pub struct PendingRequest {
     pub count: u64,
     /// When the caller gives up.
     pub deadline: Instant,
-    /// How the request may be merged with others.
-    pub coalesce: Coalesce,
+    /// Whether it may share one range with other requests for its key.
+    pub may_share: bool,
+    /// How many requests a batch with it has at most. 1: it gets a batch of its own.
+    pub batch_max: u16,
     /// What the application calls the request; it then gets a batch of its own.
     /// Boxed, since few requests have one.
     pub request_id: Option<Box<Bytes>>,
     /// Where the caller waits for the answer.
     pub reply: oneshot::Sender<Result<Numbers, Error>>,
-}
-
-/// How a request may be merged with others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Coalesce {
-    /// It may share one range with other requests for its key.
-    IntoRange,
-    /// It gets a range of its own, in a batch with other requests.
-    IntoBatch,
-    /// It gets a batch of its own.
-    Never,
 }
 
 impl PendingRequest {

@@ -10,7 +10,17 @@ impl Client {
     /// Numbers of a key from segments of `size` numbers, which are fetched in advance and used up locally:
     /// most numbers cost no round trip. **Not strictly increasing across holders**: see [`Segment`].
     pub fn segment(&self, namespace: &str, key: impl Into<Key>, size: u64) -> Segment {
-        Segment::new(self.clone(), namespace, key.into(), size)
+        Segment {
+            prefetcher: Arc::new(Prefetcher {
+                client: self.clone(),
+                namespace: namespace.to_owned(),
+                key: key.into(),
+                size,
+                buffer: Mutex::default(),
+                lost: Mutex::default(),
+                fetching: Arc::default(),
+            }),
+        }
     }
 }
 
@@ -84,20 +94,6 @@ impl DoubleBuffer {
 }
 
 impl Segment {
-    fn new(client: Client, namespace: &str, key: Key, size: u64) -> Segment {
-        Segment {
-            prefetcher: Arc::new(Prefetcher {
-                client,
-                namespace: namespace.to_owned(),
-                key,
-                size,
-                buffer: Mutex::default(),
-                lost: Mutex::default(),
-                fetching: Arc::default(),
-            }),
-        }
-    }
-
     /// The next number. Waits only if numbers are used up faster than they are fetched.
     ///
     /// # Errors

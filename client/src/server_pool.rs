@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tonic::{
     Code, Status,
@@ -15,6 +15,7 @@ use crate::{
     api::Route,
     cluster::{Cluster, Connection, Introduction, Known, cluster_in_refusal, route_in},
     error::{Error, OtherCluster},
+    members::Members,
     turns::Turns,
 };
 
@@ -70,51 +71,36 @@ impl ServerPool {
         self.known.cluster_id()
     }
 
-    /// The number of known servers; at least 1.
-    pub fn count(&self) -> usize {
-        self.known.members.lock().all().len()
-    }
-
-    /// All known servers.
-    pub fn all(&self) -> Vec<Arc<str>> {
-        self.known.members.lock().all().to_vec()
+    /// The known servers. Whoever holds them keeps every other call from them.
+    pub fn members(&self) -> MutexGuard<'_, Members> {
+        self.known.members.lock()
     }
 
     /// The server that the next unary call asks: the one to ask next, or, if the client does not follow the leader, the one
     /// whose turn it is.
     pub fn for_call(&self) -> Arc<str> {
         match self.known.follow_leader {
-            true => self.current(),
-            false => self.turns.lock().next(&self.all(), Instant::now()),
+            true => self.members().current().clone(),
+            false => self.turns.lock().next(self.members().all(), Instant::now()),
         }
     }
 
     /// A unary call to a server has failed: the next one asks another server.
     pub fn call_failed(&self, server: &Arc<str>) {
         match self.known.follow_leader {
-            true => self.advance_past(server),
+            true => self.members().advance_past(server),
             false => self.turns.lock().failed(server, Instant::now()),
         }
     }
 
-    /// The server to ask next.
-    pub fn current(&self) -> Arc<str> {
-        self.known.members.lock().current().clone()
-    }
-
-    /// Moves on to the next server, if `failed` is the current one.
-    pub fn advance_past(&self, failed: &str) {
-        self.known.members.lock().advance_past(failed);
-    }
-
     /// The version of the known members, to send with a request; `None` if the members are not wanted.
     pub fn members_version(&self) -> Option<u64> {
-        self.known.follow_leader.then(|| self.known.members.lock().version())
+        self.known.follow_leader.then(|| self.members().version())
     }
 
     /// Takes in the members that a server reported. True if the list of servers changes.
     pub fn learn(&self, route: &Route) -> bool {
-        let mut members = self.known.members.lock();
+        let mut members = self.members();
         if !self.known.follow_leader || !members.learn(route) {
             return false;
         }
@@ -156,15 +142,10 @@ impl ServerPool {
     /// Drops the server if `checked` says that it belongs to another cluster.
     fn unless_other(&self, server: &str, checked: Result<(), Status>) -> Result<(), Status> {
         if (checked.as_ref().err()).is_some_and(|status| OtherCluster::of(status).is_some()) {
-            self.known.members.lock().remove(server);
+            self.members().remove(server);
             self.channels.lock().remove(server);
         }
         checked
-    }
-
-    /// Accepts any membership next, even an older one, and asks servers again that were dropped.
-    pub fn forget_members_version(&self) {
-        self.known.members.lock().forget_version();
     }
 
     /// Adds to a failure without an answer that this client asks the given servers alone, if so.
@@ -172,7 +153,7 @@ impl ServerPool {
         if self.known.follow_leader || !is_absence(status.code()) {
             return status;
         }
-        let (all, why) = (self.all().join(", "), status.message());
+        let (all, why) = (self.members().all().join(", "), status.message());
         let message = format!(
             "{why} (this client stays with the servers that it was given, {all}, and asks no other members)"
         );

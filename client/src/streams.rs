@@ -8,15 +8,42 @@
 use std::sync::Arc;
 
 use futures::{
-    StreamExt,
-    stream::{BoxStream, SelectAll},
+    StreamExt, TryFutureExt, TryStreamExt,
+    stream::{self, BoxStream, SelectAll},
 };
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
 
 use crate::{
-    batch_stream::{BatchStream, StreamEvent},
+    api::{NextManyRequest, NextManyResponse, sequencer_client::SequencerClient},
     error::Error,
     server_pool::ServerPool,
 };
+
+/// An event on a stream.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all events are answers, and a box would cost an allocation each"
+)]
+pub enum StreamEvent {
+    /// The server accepted the stream: it can be reached, and is of the cluster.
+    Opened,
+    /// The server answered a batch.
+    Answer(NextManyResponse),
+    /// The stream ended, or could not be opened.
+    Ended(Status),
+}
+
+/// A `NextMany` to one server, on which batches are sent.
+pub struct BatchStream {
+    /// The id of the stream within this client.
+    pub id: u64,
+    /// The address of the server.
+    pub server: Arc<str>,
+    /// Where to put messages. They wait until the server accepts the stream.
+    pub messages: mpsc::Sender<NextManyRequest>,
+}
 
 /// A server whose address is invalid, and the error that says so.
 pub type Invalid = (Arc<str>, Error);
@@ -70,7 +97,10 @@ impl Streams {
         // The leader's stream even before the leader has accepted it: there is no other.
         self.current = Some(match self.to_leader.take() {
             Some(leader) => leader,
-            None => self.open(self.servers.current())?,
+            None => {
+                let server = self.servers.members().current().clone();
+                self.open(server)?
+            }
         });
         Ok(())
     }
@@ -111,12 +141,26 @@ impl Streams {
         self.current.take_if(|stream| *stream.server == *server);
     }
 
+    /// Opens a stream. The last of its events is [`StreamEvent::Ended`].
     fn open(&mut self, server: Arc<str>) -> Result<BatchStream, Invalid> {
+        let (servers, asked) = (self.servers.clone(), server.clone());
+        let connection = servers.connection(&server).map_err(|error| (server.clone(), error))?;
+        let (messages, outgoing) = mpsc::channel(self.messages_max);
+        let opening = async move {
+            let mut client = SequencerClient::new(connection);
+            let answers = client.next_many(ReceiverStream::new(outgoing)).await;
+            let answers = answers.map_err(|status| servers.judge(&asked, status))?;
+            servers.hear(&asked, answers.metadata())?;
+            let answers = answers.into_inner().map_ok(StreamEvent::Answer);
+            Ok::<_, Status>(stream::iter([Ok(StreamEvent::Opened)]).chain(answers))
+        };
+        let heard = opening.try_flatten_stream();
+        let heard = heard.map(|heard| heard.unwrap_or_else(StreamEvent::Ended));
+        let end = StreamEvent::Ended(Status::unavailable("the server ended the stream"));
+        let heard = heard.chain(stream::iter([end]));
         self.last_id += 1;
-        let (servers, messages_max) = (self.servers.clone(), self.messages_max);
-        let opened = BatchStream::open(self.last_id, servers, server.clone(), messages_max);
-        let (stream, events) = opened.map_err(|error| (server, error))?;
-        self.events.push(events);
-        Ok(stream)
+        let id = self.last_id;
+        self.events.push(heard.map(move |heard| (id, heard)).boxed());
+        Ok(BatchStream { id, server, messages })
     }
 }

@@ -17,8 +17,8 @@ use crate::{
 /// Has a server answer a request of a unary call: `ask!(client, changes, SequencerClient::raise, request)`.
 macro_rules! ask {
     ($client:expr, $changes:expr, $service:ident::$method:ident, $request:expr) => {
-        $client.pool().call($changes, $request, async |connection, request| {
-            $service::new(connection).$method(request).await
+        $client.pool().call($changes, std::time::Duration::MAX, $request, async |channel, asked| {
+            $service::new(channel).$method(asked).await
         })
     };
 }
@@ -27,25 +27,28 @@ pub(crate) use ask;
 
 impl ServerPool {
     /// Asks one server after the other until one answers or refuses, or the time is up. A silent server
-    /// costs its share of the time. A call that `changes` something has all the time at one server, and
-    /// is not repeated after silence: the change may have been made.
+    /// costs its share of the time, and `patience` at most. A call that `changes` something has all of that at one
+    /// server, and is not repeated after silence: the change may have been made.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a server's address is none; [`Error::Server`] if a server refuses, or none
-    /// answers in time; [`Error::OtherCluster`] if the last server belongs to another cluster.
+    /// answers in time; [`Error::OutcomeUnknown`] if a change may have been made; [`Error::OtherCluster`] if the last
+    /// server belongs to another cluster.
     pub async fn call<Q, A, F>(
-        &self, changes: bool, request: Q, ask: impl Fn(Connection, Request<Q>) -> F,
+        &self, changes: bool, patience: Duration, request: Q,
+        ask: impl Fn(Connection, Request<Q>) -> F,
     ) -> Result<A, Error>
     where
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let deadline = Instant::now() + self.timeout();
-        let mut untried = self.count() as u32;
+        let mut untried = self.members().all().len() as u32;
         loop {
             let server = self.for_call();
             let left = deadline.saturating_duration_since(Instant::now());
             let share = if changes { left } else { left / untried };
+            let share = share.min(patience);
             let mut message = Request::new(request.clone());
             message.set_timeout(share);
             let (asked, connection) = (Instant::now(), self.connection(&server)?);
@@ -65,14 +68,15 @@ impl ServerPool {
                 Ok(Err(_)) | Err(_) => no_answer_within(share),
             };
             let (lost, status) = (lost_after_sending(&status), unbroken(status));
-            // A server that says UNAVAILABLE has changed nothing.
+            // A node that says UNAVAILABLE has changed nothing.
             let may_be_done = changes
                 && match status.code() {
                     Code::Unavailable => lost,
-                    Code::DeadlineExceeded | Code::Unknown => true,
+                    Code::DeadlineExceeded | Code::Unknown | Code::Cancelled => true,
                     _ => false,
                 };
             if may_be_done {
+                self.call_failed(&server);
                 let status = self.explain(status);
                 return Err(Error::outcome_unknown(&server, status.message(), None));
             }
@@ -84,7 +88,7 @@ impl ServerPool {
             }
             if elsewhere && untried == 0 {
                 // The cluster may have been restored, with lower versions.
-                self.forget_members_version();
+                self.members().forget_version();
             }
             if !elsewhere || untried == 0 {
                 return Err(Error::status(&server, &self.explain(status)));
@@ -106,10 +110,10 @@ fn unbroken(status: Status) -> Status {
     }
 }
 
-/// True if the transport failed after there was a connection: the server may have received the request.
+/// True if a server may have received the request, and does not say why it failed, as nodes do in the details. The transport
+/// failed once there was a connection, or who answers is none of them, but a proxy.
 fn lost_after_sending(status: &Status) -> bool {
-    let is_of_transport = std::error::Error::source(status).is_some();
-    is_of_transport && !never_connected(status)
+    status.details().is_empty() && !never_connected(status)
 }
 
 /// The failure of a server that was waited for in vain.
@@ -135,6 +139,8 @@ mod tests {
     use super::*;
     use crate::api::{StatusRequest, admin_client::AdminClient};
 
+    const TIMEOUT: Duration = Duration::from_secs(3_600);
+
     #[tokio::test]
     async fn a_refused_connection_is_distinguished_from_a_lost_answer() {
         // The port was bound and released: no one listens on it.
@@ -148,9 +154,35 @@ mod tests {
         let status = call.expect_err("nobody can have answered");
         assert_eq!(status.code(), Code::Unavailable);
         assert!(!lost_after_sending(&status));
-        assert!(!lost_after_sending(&Status::unavailable("no leader is known")));
+        assert!(lost_after_sending(&Status::unavailable("a proxy says so")));
+        let told = Status::with_details(Code::Unavailable, "no leader is known", "why".into());
+        assert!(!lost_after_sending(&told));
         let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         assert!(lost_after_sending(&Status::from_error(Box::new(reset))));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_says_nothing_is_left_after_a_calls_patience_by_changes_too() {
+        let given = ["127.0.0.1:1", "127.0.0.1:2"].map(str::to_owned);
+        let servers = ServerPool::new(&given, TIMEOUT, true, None).unwrap();
+        let silent =
+            |_: Connection, _: Request<()>| std::future::pending::<Result<Response<()>, Status>>();
+        let patience = Duration::from_millis(10);
+        let changed = servers.call(true, patience, (), silent).await.expect_err("silence");
+        assert!(matches!(changed, Error::OutcomeUnknown { .. }), "{changed}");
+        assert_eq!(&**servers.members().current(), "127.0.0.1:2", "it is asked next");
+        let read = servers.call(false, patience, (), silent).await.expect_err("silence");
+        assert_eq!(read.code(), Some(crate::Code::DeadlineExceeded), "{read}");
+    }
+
+    #[tokio::test]
+    async fn a_change_whose_call_was_cancelled_on_the_way_may_have_been_made() {
+        let servers = ServerPool::new(&["127.0.0.1:1".to_owned()], TIMEOUT, true, None).unwrap();
+        let cancelled = async |_: Connection, _: Request<()>| {
+            Err::<Response<()>, Status>(Status::cancelled("by a proxy"))
+        };
+        let changed = servers.call(true, TIMEOUT, (), cancelled).await.expect_err("cancelled");
+        assert!(matches!(changed, Error::OutcomeUnknown { .. }), "{changed}");
     }
 
     #[test]

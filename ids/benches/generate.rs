@@ -45,7 +45,7 @@ impl Bench {
                     return made;
                 }
                 Err(NotYet::Until(ms)) => self.now_ms = ms,
-                Err(end) => panic!("{end}"),
+                Err(end) => panic!("{end:?}"),
             }
         }
     }
@@ -60,7 +60,7 @@ impl Bench {
                     add(run);
                 }
                 Err(NotYet::Until(ms)) => self.now_ms = ms,
-                Err(end) => panic!("{end}"),
+                Err(end) => panic!("{end:?}"),
             }
         }
     }
@@ -70,7 +70,7 @@ impl Bench {
             match self.generator.take(black_box(self.now_ms), self.fixed, 1) {
                 Ok(run) => return run.ids(|| 0).fold(0, |_, id| id),
                 Err(NotYet::Until(ms)) => self.now_ms = ms,
-                Err(end) => panic!("{end}"),
+                Err(end) => panic!("{end:?}"),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The formats that have a name. Pure.
 
 /// Name and text of each.
-const FORMATS: [(&str, &str); 10] = [
+pub const FORMATS: [(&str, &str); 10] = [
     // Yuewen's route id, `343429497-9998-01-1-00`. Its counter spreads rows evenly over tables.
     (
         "yuewen-route",
@@ -42,13 +42,8 @@ const FORMATS: [(&str, &str); 10] = [
     ("uuid7", "bits text=uuid time-ms:48 version:4=7 sequence:12 variant:2=2 worker:14 random:48"),
 ];
 
-/// Name and text of each format that has a name.
-pub fn built_in() -> impl Iterator<Item = (&'static str, &'static str)> {
-    FORMATS.into_iter()
-}
-
 /// The text of the format with this name.
 pub fn text(name: &str) -> Option<&'static str> {
-    let found = built_in().find(|(own, _)| *own == name);
+    let found = FORMATS.into_iter().find(|(own, _)| *own == name);
     found.map(|(_, text)| text)
 }

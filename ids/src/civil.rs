@@ -62,9 +62,9 @@ impl fmt::Display for Date {
     }
 }
 
-/// A number of exactly `length` digits.
-fn number(text: &str, length: usize) -> Option<u16> {
-    let is_number = text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
+/// A number without a sign.
+pub(crate) fn number(text: &str) -> Option<u64> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok())?
 }
 
@@ -82,9 +82,10 @@ impl Offset {
             b'-' => (-1, &text[1..]),
             _ => return None,
         };
-        let (hours, minutes) = rest.split_once(':')?;
-        let hours = i16::try_from(number(hours, 2)?).ok()?;
-        let minutes = i16::try_from(number(minutes, 2)?).ok()?;
+        let parts = rest.split_once(':');
+        let (hours, minutes) = parts.filter(|(hours, _)| hours.len() == 2 && rest.len() == 5)?;
+        let hours = i16::try_from(number(hours)?).ok()?;
+        let minutes = i16::try_from(number(minutes)?).ok()?;
         let total = hours * 60 + minutes;
         (minutes < 60 && total <= 18 * 60).then_some(Offset { minutes: sign * total })
     }

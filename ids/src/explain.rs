@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    civil::{DAY_MS, DateTime},
+    civil::DAY_MS,
     field::{Field, Kind},
     format::{Format, Source},
 };
@@ -19,11 +19,20 @@ impl Format {
     pub fn explain(&self) -> Explanation<'_> {
         Explanation { format: self }
     }
+
+    /// How many ids there are in a second: for each counter of a worker, or each key. `None` for a format with a date,
+    /// which does not count the ids of a time.
+    pub fn ids_per_second(&self) -> Option<u128> {
+        match self.tick_ms() {
+            DAY_MS => None,
+            tick_ms => Some(u128::from(self.capacity()) * u128::from(1_000 / tick_ms)),
+        }
+    }
 }
 
 impl Explanation<'_> {
     /// What holds for the whole format: what each line is about, and the line.
-    pub fn facts(&self) -> Vec<(&'static str, String)> {
+    fn facts(&self) -> Vec<(&'static str, String)> {
         let format = self.format;
         let mut facts = vec![
             ("format", format.to_string()),
@@ -50,28 +59,9 @@ impl Explanation<'_> {
         }
         facts.push(("size", format!("{} bits", format.bits())));
         facts.push(("text", format.text_form().to_string()));
-        facts.push(("first", self.first().to_string()));
-        facts.push(("last", self.last().to_string()));
+        facts.push(("first", format.date_time(format.first_ms()).to_string()));
+        facts.push(("last", format.date_time(format.last_ms()).to_string()));
         facts
-    }
-
-    /// How many ids there are in a second: for each counter of a worker, or each key. `None` for a format with a date,
-    /// which does not count the ids of a time.
-    pub fn ids_per_second(&self) -> Option<u128> {
-        match self.format.tick_ms() {
-            DAY_MS => None,
-            tick_ms => Some(u128::from(self.format.capacity()) * u128::from(1_000 / tick_ms)),
-        }
-    }
-
-    /// The first time of an id.
-    pub fn first(&self) -> DateTime {
-        self.format.date_time(self.format.first_ms())
-    }
-
-    /// The last time of an id.
-    pub fn last(&self) -> DateTime {
-        self.format.date_time(self.format.last_ms())
     }
 
     fn source(&self) -> &'static str {
@@ -91,7 +81,7 @@ impl Explanation<'_> {
 
     fn rate(&self) -> String {
         let capacity = self.format.capacity();
-        match (self.format.source(), self.ids_per_second()) {
+        match (self.format.source(), self.format.ids_per_second()) {
             (Source::Worker, Some(rate)) => match self.format.counter_per() {
                 None => format!("{rate} a second for each worker"),
                 Some(parameter) => format!("{rate} a second for each worker and {parameter}"),
@@ -132,7 +122,7 @@ impl fmt::Display for Explanation<'_> {
             let (name, places) = (field.name(), field.width());
             let max = match field.kind() {
                 Kind::Constant(value) => value,
-                Kind::Date => self.last().date().as_number(),
+                Kind::Date => self.format.date_time(self.format.last_ms()).date().as_number(),
                 Kind::Sequence if self.format.source() == Source::Date => {
                     self.format.capacity() * self.format.step()
                 }

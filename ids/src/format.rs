@@ -4,9 +4,9 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     bounds::{capacity, id_max, last_tick},
-    built_in::built_in,
+    built_in::FORMATS,
     check::check,
-    civil::{DAY_MS, Date, DateTime, Offset},
+    civil::{DAY_MS, Date, DateTime},
     field::{Field, Kind, Unit},
     invalid_format::InvalidFormat,
     parse::parse,
@@ -71,12 +71,12 @@ impl Format {
 
     /// Name and text of each format that has a name.
     pub fn built_in() -> impl Iterator<Item = (&'static str, &'static str)> {
-        built_in()
+        FORMATS.into_iter()
     }
 
     /// The name of the built-in format that it is.
     pub fn name(&self) -> Option<&'static str> {
-        let mut formats = built_in();
+        let mut formats = FORMATS.into_iter();
         let found = formats.find(|(_, text)| parse(text).is_ok_and(|spec| spec == self.spec));
         found.map(|(name, _)| name)
     }
@@ -126,11 +126,6 @@ impl Format {
     /// How ids are written.
     pub fn text_form(&self) -> TextForm {
         self.spec.text
-    }
-
-    /// The place whose days the format's dates are.
-    pub fn offset(&self) -> Offset {
-        self.spec.offset
     }
 
     /// The distance of order numbers in a format with a date; otherwise 1.

@@ -65,16 +65,13 @@ struct Random {
 }
 
 /// Why there is no id now, and when there is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotYet {
     /// From this time on, in milliseconds since 1970.
-    #[error("no id is left until {0} ms after 1970: wait until then")]
     Until(u64),
     /// Once the ceiling is higher.
-    #[error("no id is left up to the ceiling of the lease: renew the lease")]
     Ceiling,
     /// Never: the format's last time is used up, or has passed.
-    #[error("no id is left in the format: its last time has passed, so use another format")]
     Ended,
 }
 

@@ -16,7 +16,7 @@ use crate::{
     generators::Generators,
     lease::{Ask, Grant, HeldWorker},
     shortage::Shortage,
-    steady_time::{Observed, SteadyTime},
+    steady_time::SteadyTime,
 };
 
 /// Leases are renewed once one of them has less than this left up to its ceiling. A grant reaches ten seconds ahead, so that
@@ -106,11 +106,6 @@ impl Holder {
         })
     }
 
-    /// The format of the ids.
-    pub fn format(&self) -> &Format {
-        &self.format
-    }
-
     /// The worker ids that are held, from the lowest on.
     pub fn workers(&self) -> impl Iterator<Item = u64> {
         self.leases.held().map(|(held, _)| held.worker)
@@ -178,8 +173,8 @@ impl Holder {
         mono_ns.saturating_sub(self.observed_ns) >= OBSERVE_NS
     }
 
-    /// Takes a reading of the wall clock into account. To be called every 100 ms or so.
-    pub fn observe(&mut self, mono_ns: u64, wall_ms: u64) -> Observed {
+    /// Takes a reading of the wall clock into account. To be called every 100 ms or so. Returns as [`SteadyTime::observe`] does.
+    pub fn observe(&mut self, mono_ns: u64, wall_ms: u64) -> Option<i64> {
         self.observed_ns = mono_ns;
         self.time.observe(mono_ns, wall_ms)
     }
@@ -245,13 +240,13 @@ impl Holder {
     }
 
     /// The leader has granted `ask`, which was made at `asked_ns`, and its answer is here at `mono_ns`. A renewal of a lease
-    /// that was given up meanwhile is ignored: ids of its times were made.
+    /// that was given up meanwhile is ignored: ids of its times were made. Returns as [`SteadyTime::told`] does.
     ///
     /// # Errors
     /// [`EncodeError`] if the format has no such worker. The leases are as they were.
     pub fn granted(
         &mut self, ask: Ask, asked_ns: u64, mono_ns: u64, grant: Grant,
-    ) -> Result<Observed, EncodeError> {
+    ) -> Result<Option<i64>, EncodeError> {
         if let Ask::Renew(held) = ask {
             self.leases.extend(held, grant.ceiling_ms);
         } else {
@@ -271,9 +266,9 @@ impl Holder {
         // The leader's time by now lies in between.
         let latest_ms = grant.now_ms.saturating_add(rtt_ms);
         let leader_ms = self.time.now_ms(mono_ns).clamp(grant.now_ms, latest_ms);
-        let observed = self.told(mono_ns, leader_ms);
+        let followed = self.told(mono_ns, leader_ms);
         self.leave_if_stuck(mono_ns);
-        Ok(observed)
+        Ok(followed)
     }
 
     /// Gives all used leases up if they lie behind: their leader's time is so far below the ceilings that none was raised.
@@ -289,7 +284,7 @@ impl Holder {
 
     /// Heeds the leader's time. A clock that is far ahead would lie above every ceiling: it is set back, as far as no id was
     /// made.
-    fn told(&mut self, mono_ns: u64, leader_ms: u64) -> Observed {
+    fn told(&mut self, mono_ns: u64, leader_ms: u64) -> Option<i64> {
         let from_ms = leader_ms.max(self.leases.used_ms());
         let ahead_ms = self.time.now_ms(mono_ns).saturating_sub(from_ms);
         if ahead_ms <= AHEAD_MAX_MS {
@@ -297,8 +292,7 @@ impl Holder {
         }
         self.time = SteadyTime::new(mono_ns, from_ms);
         self.time.told(mono_ns, leader_ms);
-        let step_ms = i64::try_from(ahead_ms).map_or(i64::MIN, |ahead_ms| -ahead_ms);
-        Observed::Followed { step_ms }
+        Some(i64::try_from(ahead_ms).map_or(i64::MIN, |ahead_ms| -ahead_ms))
     }
 
     /// The lease that `ask` was to renew is another's by now. It goes, and the others stay. Without any, the next ask is for a

@@ -1,6 +1,6 @@
 //! Why a text is no format. Pure.
 
-use crate::{built_in::built_in, civil::DateTime, field::Unit};
+use crate::{built_in::FORMATS, civil::DateTime, field::Unit};
 
 /// How long the text of a format may be, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1024;
@@ -274,6 +274,5 @@ pub enum InvalidFormat {
 }
 
 fn names() -> String {
-    let names: Vec<&str> = built_in().map(|(name, _)| name).collect();
-    names.join(", ")
+    FORMATS.map(|(name, _)| name).join(", ")
 }

@@ -52,6 +52,6 @@ pub use self::{
     invalid_format::{InvalidFormat, NAME_BYTES_MAX, TEXT_BYTES_MAX},
     lease::{Ask, Grant, HeldWorker},
     print::Printed,
-    steady_time::{Observed, SteadyTime},
+    steady_time::SteadyTime,
     text_form::{Alphabet, TextForm},
 };

@@ -2,7 +2,7 @@
 
 use crate::{
     built_in,
-    civil::{Date, DateTime, Offset},
+    civil::{Date, DateTime, Offset, number},
     field::{Field, Kind, Unit},
     invalid_format::{InvalidFormat, NAME_BYTES_MAX, TEXT_BYTES_MAX},
     spec::Spec,
@@ -132,12 +132,6 @@ fn epoch_ms(value: &str, offset: Offset) -> Result<u64, InvalidFormat> {
         ..=9999 => Ok(ms),
         _ => Err(unreadable()),
     }
-}
-
-/// A number without a sign.
-fn number(text: &str) -> Option<u64> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok())?
 }
 
 fn fields(unit: Unit, words: &[&str]) -> Result<Vec<Field>, InvalidFormat> {

@@ -28,23 +28,6 @@ pub struct SteadyTime {
     reference: Reference,
 }
 
-/// What a reading of a clock showed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Observed {
-    /// The clock agrees within a second.
-    InStep,
-    /// The clock jumped, and this is not believed yet. `step_ms` is how far it is ahead.
-    Ignoring {
-        /// In milliseconds; negative if the clock is behind.
-        step_ms: i64,
-    },
-    /// The clock is followed from now on: at once if it is ahead, at half speed if it is behind.
-    Followed {
-        /// In milliseconds; negative if the clock is behind.
-        step_ms: i64,
-    },
-}
-
 impl SteadyTime {
     /// Begins with the wall clock, in milliseconds since 1970, at a reading of the monotonic clock.
     pub fn new(mono_ns: u64, wall_ms: u64) -> SteadyTime {
@@ -61,19 +44,21 @@ impl SteadyTime {
         self.steady.at(mono_ns).ms
     }
 
-    /// Takes a reading of the wall clock into account. To be called every 100 ms or so.
-    pub fn observe(&mut self, mono_ns: u64, wall_ms: u64) -> Observed {
-        let observed = self.reference.observe(mono_ns, wall_ms);
+    /// Takes a reading of the wall clock into account; to be called every 100 ms or so. Returns by how many milliseconds that
+    /// clock is ahead (negative: behind) if it differs by more than a second and is followed from now on: at once if it is
+    /// ahead, at half speed if it is behind.
+    pub fn observe(&mut self, mono_ns: u64, wall_ms: u64) -> Option<i64> {
+        let followed = self.reference.observe(mono_ns, wall_ms);
         self.steady.run_after(mono_ns, self.reference.at(mono_ns));
-        observed
+        followed
     }
 
     /// Takes the leader's time into account, which counts more than the own wall clock: a step is followed at once, and
-    /// what the wall clock says against it must last anew.
-    pub fn told(&mut self, mono_ns: u64, leader_ms: u64) -> Observed {
-        let observed = self.reference.told(mono_ns, leader_ms);
+    /// what the wall clock says against it must last anew. Returns as [`SteadyTime::observe`] does.
+    pub fn told(&mut self, mono_ns: u64, leader_ms: u64) -> Option<i64> {
+        let followed = self.reference.told(mono_ns, leader_ms);
         self.steady.run_after(mono_ns, self.reference.at(mono_ns));
-        observed
+        followed
     }
 }
 
@@ -175,32 +160,31 @@ impl Reference {
         self.step_since_ns = None;
     }
 
-    fn observe(&mut self, mono_ns: u64, wall_ms: u64) -> Observed {
+    fn observe(&mut self, mono_ns: u64, wall_ms: u64) -> Option<i64> {
         let now_ms = self.at(mono_ns);
         let (wall_ns, last_wall_ms) = std::mem::replace(&mut self.wall, (mono_ns, wall_ms));
         if wall_ms.abs_diff(now_ms) <= STEP_MS {
             self.set(mono_ns, wall_ms);
-            return Observed::InStep;
+            return None;
         }
-        let step_ms = difference(wall_ms, now_ms);
         let jumped = later(wall_ns, last_wall_ms, mono_ns).abs_diff(wall_ms) > STEP_MS;
         let since = self.step_since_ns.filter(|_| !jumped).unwrap_or(mono_ns);
         self.step_since_ns = Some(since);
         if mono_ns.saturating_sub(since) < PATIENCE_NS {
-            return Observed::Ignoring { step_ms };
+            return None;
         }
         self.set(mono_ns, wall_ms);
-        Observed::Followed { step_ms }
+        Some(difference(wall_ms, now_ms))
     }
 
-    fn told(&mut self, mono_ns: u64, leader_ms: u64) -> Observed {
+    fn told(&mut self, mono_ns: u64, leader_ms: u64) -> Option<i64> {
         let now_ms = self.at(mono_ns);
         if leader_ms.abs_diff(now_ms) <= STEP_MS {
             self.step_since_ns = None;
-            return Observed::InStep;
+            return None;
         }
         self.set(mono_ns, leader_ms);
-        Observed::Followed { step_ms: difference(leader_ms, now_ms) }
+        Some(difference(leader_ms, now_ms))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::held::{Shortage, Taken};
 use crate::{
-    sequence::{Key, LostBy, OwnedKey},
+    sequence::{LostBy, OwnedKey},
     storage::{LowDisk, StoreError},
 };
 
@@ -19,6 +19,9 @@ pub enum NextError {
     /// The caller's deadline passed before the numbers were there.
     #[error("the deadline passed")]
     DeadlineExceeded,
+    /// Keys of the message would have to wait, and may not.
+    #[error("no more keys may wait")]
+    MayNotWait,
     /// Numbers of a gapless key were to be taken, and it is not known whether they were.
     #[error("whether the numbers were taken is not known")]
     Unknown,
@@ -58,6 +61,7 @@ impl NextError {
         match self {
             DeadlineExceeded => LostBy::Deadline,
             NotLeading
+            | MayNotWait
             | Short(_)
             | Unknown
             | Reused { .. }
@@ -141,15 +145,6 @@ impl NextMany {
 
 // What a call that raises a floor asks for, and its answer.
 
-/// What is raised.
-#[derive(Debug, Clone, Copy)]
-pub enum RaiseOf<'k> {
-    /// A key.
-    Key(Key<'k>),
-    /// All ids that share the section of this one.
-    SectionOf(u64),
-}
-
 /// How far a floor is raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Floor {
@@ -174,16 +169,6 @@ pub enum FloorOf {
     Key,
     /// That of all ids that share the key's section.
     Section,
-}
-
-impl RaiseOf<'_> {
-    /// The key, or one of the section's.
-    pub fn key(&self) -> Key<'_> {
-        match *self {
-            RaiseOf::Key(key) => key,
-            RaiseOf::SectionOf(id) => Key::Id(id),
-        }
-    }
 }
 
 /// What raising a floor did.

@@ -32,7 +32,7 @@ pub enum Request {
     Finish(oneshot::Sender<()>),
 }
 
-/// Serves one term's requests until the term is dropped, retired or lost.
+/// Serves one term's requests until the term is dropped, closed or lost.
 pub async fn run(
     group: Arc<Group>, memory: Arc<Memory>, lease: Arc<TermLease>,
     mut requests: mpsc::UnboundedReceiver<Request>,
@@ -104,7 +104,7 @@ async fn bump(
 ) -> Result<Vec<Place>, ProposeError> {
     let mut bumps = Vec::with_capacity(places.len());
     {
-        let namespaces = group.view().namespaces();
+        let namespaces = group.view.namespaces();
         places.retain(|&place| {
             let bump = memory.next_bump(place, &namespaces);
             bump.map(|bump| bumps.push(bump)).is_some()
@@ -139,7 +139,7 @@ async fn bump(
     metrics.bump_entries.inc();
     metrics.bumps.inc_by(bumps.len() as u64);
     // Read again: a call that waits is served under changes made since the bump was proposed, too.
-    let namespaces = group.view().namespaces();
+    let namespaces = group.view.namespaces();
     debug_assert_eq!(bumps.len(), answers.len(), "every bump has an answer");
     let mut again = Vec::new();
     for ((place, Bump { section, .. }), answer) in places.into_iter().zip(bumps).zip(answers) {

@@ -64,7 +64,7 @@ impl Fence {
         let rounds = (kind == FenceKind::Quorum).then(|| {
             let (rounds, waiting) = mpsc::unbounded_channel();
             let asking = confirm_rounds(group.clone(), lease.clone(), waiting);
-            group.tasks().spawn("confirmation rounds", asking);
+            group.tasks.spawn("confirmation rounds", asking);
             rounds
         });
         Fence {

@@ -34,15 +34,15 @@ use super::{
     section::{
         StepChange,
         cursor::Holding,
-        pending::{Answer, Served, Waiters},
-        refill::BumpSize,
+        pending::{Served, Waiters},
+        queued_section::QueuedSection,
     },
     shard::{SectionPlace, Shard},
 };
 use crate::{
     clock::{Clock, Instant},
     metrics::{Metrics, SkipCause},
-    sequence::{Bump, Bumped, Key, LostBy, Namespace, Raise, SectionId, Trim},
+    sequence::{Bump, Bumped, Key, LostBy, Namespace, SectionId, Trim},
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
@@ -54,12 +54,6 @@ pub enum Need {
     /// It must be bumped.
     Bump,
 }
-
-/// Numbers of a key, or a promise of them; and what their section needs now, if it needs something.
-pub type AnswerAndNeed = (Answer, Option<(Place, Need)>);
-
-/// As [`AnswerAndNeed`], within a shard.
-type AnswerInShard = (Answer, Option<(SectionPlace, Need)>);
 
 /// Where a section is in the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,10 +100,10 @@ pub struct Memory {
 
 impl Memory {
     /// The memory of `term`, whose lift has the number `lift` and is applied in `view`. `shards` are empty, or were
-    /// inherited from the term before.
+    /// inherited from the term before. It may hold `bytes_max` bytes.
     pub fn new(
-        term: u64, lift: u64, shards: Shards, view: AppliedView, clock: Arc<dyn Clock>,
-        metrics: Arc<Metrics>, work: BlockingExecutor,
+        (term, lift): (u64, u64), shards: Shards, view: AppliedView, clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>, work: BlockingExecutor, bytes_max: usize,
     ) -> Memory {
         Memory {
             term,
@@ -119,7 +113,7 @@ impl Memory {
             to_settle: Arc::default(),
             background_entry: tokio::sync::Mutex::default(),
             untold: Untold::default(),
-            room: Arc::default(),
+            room: Arc::new(Room::of(bytes_max)),
             round: Mutex::default(),
             shards,
             gate: Gate::default(),
@@ -129,12 +123,6 @@ impl Memory {
             work,
             bump_nanos: AtomicU64::new(0),
         }
-    }
-
-    /// The memory, with a bound of so many bytes.
-    pub fn bounded(mut self, bytes_max: usize) -> Memory {
-        self.room = Arc::new(Room::of(bytes_max));
-        self
     }
 
     /// The Raft term.
@@ -204,9 +192,7 @@ impl Memory {
     /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
     /// the first chunk of its section.
     pub fn current(&self, namespace: &Namespace, key: Key<'_>) -> Option<u64> {
-        let (hash, shard) = self.shards.find(namespace, key);
-        let locked = self.shards.lock(shard);
-        locked.current(hash, namespace, key)
+        self.holding(namespace, key).map(|holding| holding.last)
     }
 
     /// What the term has of a key's section. `None` before the first chunk.
@@ -238,17 +224,12 @@ impl Memory {
             return None;
         }
         let Some(namespace) = namespaces.by_id(section.namespace) else {
-            shard.drop_waiters(place.section);
+            shard.with_waiters(place.section, QueuedSection::drop_waiters);
             return None;
         };
         debug_assert!(!shard.is_quiet(place.section), "{section:?} has not asked for a bump");
-        let BumpSize { numbers, unused_max, up_to } = shard.next_bump(place.section, namespace)?;
-        let step = match numbers {
-            // For floors alone.
-            0 => 0,
-            _ => shard.step(place.section, &namespace.config),
-        };
-        Some(Bump { section, raise: Raise { numbers, unused_max, step, up_to } })
+        let raise = shard.next_bump(place.section, namespace)?;
+        Some(Bump { section, raise })
     }
 
     /// Takes in the answer to the bump of the section at `place`, and serves the calls that waited for
@@ -256,19 +237,23 @@ impl Memory {
     pub fn bump_answered(
         &self, place: Place, id: &SectionId, answer: Bumped, namespace: &Namespace,
     ) -> bool {
+        let config = &namespace.config;
         let take_in = |shard: &mut Shard| match answer {
             Bumped::Chunk(chunk) => {
-                let (config, now) = (&namespace.config, self.now());
-                let change = shard.grant(place.section, chunk, config, now, self.bump_time());
+                let (now, bump_time) = (self.now(), self.bump_time());
+                let change = shard.grant(place.section, chunk, config, now, bump_time);
                 if let Some(StepChange { was, step, lasted }) = change {
                     tracing::debug!(section = ?id, step, was, ?lasted, "the step of a section changes");
                 }
             }
-            Bumped::Exhausted { max } => shard.exhaust(place.section, max, &namespace.config),
-            Bumped::OverQuota { keys_max } => {
-                shard.exceed_quota(place.section, keys_max, &namespace.config);
+            Bumped::Exhausted { max } => {
+                shard.with_section(place.section, config, |queued| queued.section.exhaust(max));
             }
-            Bumped::NoNamespace => shard.drop_waiters(place.section),
+            Bumped::OverQuota { keys_max } => {
+                let note = |queued: &mut QueuedSection| queued.section.exceed_quota(keys_max);
+                shard.with_section(place.section, config, note);
+            }
+            Bumped::NoNamespace => shard.with_waiters(place.section, QueuedSection::drop_waiters),
         };
         self.serve_at(place, id, namespace, |shard, _| {
             take_in(shard);
@@ -283,7 +268,7 @@ impl Memory {
         let mut shard = self.shards.lock(place.shard);
         // After `abandon` another section may have this place.
         if shard.section_id(place.section).as_ref() == Some(id) {
-            shard.drop_waiters(place.section);
+            shard.with_waiters(place.section, QueuedSection::drop_waiters);
         }
     }
 
@@ -366,15 +351,10 @@ impl Memory {
         if self.is_abandoned() {
             return None;
         }
-        used.sort_unstable_by(|a, b| {
-            let order = a.has_left.cmp(&b.has_left).reverse();
-            order.then_with(|| a.section.cmp(&b.section))
+        used.sort_unstable_by(|(a_is_used_up, a), (b_is_used_up, b)| {
+            (a_is_used_up, &a.section).cmp(&(b_is_used_up, &b.section))
         });
-        let trims = used.into_iter().map(|used| {
-            self.metrics.skip(SkipCause::shared_section, used.lost);
-            Trim { section: used.section, used: used.last, lost: used.lost }
-        });
-        Some(trims.collect())
+        Some(used.into_iter().map(|(_, trim)| trim).collect())
     }
 
     /// The keys and their sections.

@@ -4,7 +4,7 @@
 //!
 //! 1. [`Term::next`] (`term.rs`) asks the fence (`fence.rs`) whether taking numbers now would surely be
 //!    wasted, and enters the term's gate (`fence.rs`), so that a graceful handover can wait for it.
-//! 2. `memory.rs` hashes the key to one of 64 shards, each with a lock.
+//! 2. `memory/take.rs` finds the key's shard, one of 64, and locks it (`memory/shards.rs`).
 //! 3. `shard.rs` finds the key's slot in a table (`key_table.rs`: a `key_table/index.rs` over
 //!    `key_table/segments.rs`). A key with a section of its own and the section share one slot
 //!    (`shard/own_keys.rs`, `section/cursor.rs`). Other keys point to their sections
@@ -85,7 +85,7 @@ mod settler;
 mod shard;
 mod term;
 
-pub use answer::{Floor, FloorOf, NextError, NextMany, RaiseOf, Raised};
+pub use answer::{Floor, FloorOf, NextError, NextMany, Raised};
 pub use fence::FenceKind;
 pub use held::{Held, Shortage};
 pub use hot_keys::{HotKey, HotKeys};

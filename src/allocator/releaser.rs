@@ -63,12 +63,9 @@ impl Default for MemoryLimits {
 }
 
 /// Evicts keys of a term until the term is dropped, closed or lost.
-pub async fn run(
-    group: Arc<Group>, memory: Weak<Memory>, room: Arc<Room>, lease: Arc<TermLease>,
-    limits: MemoryLimits, bumper: mpsc::UnboundedSender<Request>,
-) {
-    let releaser = Releaser { group, lease, limits, bumper };
-    let mut next_round = limits.idle.map(|idle| Instant::now() + idle);
+pub async fn run(releaser: Releaser, memory: Weak<Memory>, room: Arc<Room>) {
+    let idle = releaser.limits.idle;
+    let mut next_round = idle.map(|idle| Instant::now() + idle);
     loop {
         let due = async {
             match next_round {
@@ -88,27 +85,32 @@ pub async fn run(
         if releaser.make_room(&memory).await.is_break() {
             break;
         }
-        if let (Some(at), Some(idle)) = (next_round, limits.idle)
+        if let (Some(at), Some(idle)) = (next_round, idle)
             && Instant::now() >= at
         {
-            match releaser.go_on(&memory).await {
-                ControlFlow::Break(()) => break,
-                ControlFlow::Continue(true) => {
-                    next_round = Some(at.max(Instant::now() - idle) + idle)
-                }
-                ControlFlow::Continue(false) => next_round = Some(Instant::now() + PACE),
-            }
+            let part = releaser.release(&memory, IDLE_ENTRY_SECTIONS_MAX, ReleaseCause::idle).await;
+            let ControlFlow::Continue(part) = part else {
+                break;
+            };
+            next_round = Some(match part.is_around {
+                true => at.max(Instant::now() - idle) + idle,
+                false => Instant::now() + PACE,
+            });
         }
     }
     room.give_up();
 }
 
 /// What evicts keys of one term.
-struct Releaser {
-    group: Arc<Group>,
-    lease: Arc<TermLease>,
-    limits: MemoryLimits,
-    bumper: mpsc::UnboundedSender<Request>,
+pub struct Releaser {
+    /// Where it logs what was used.
+    pub group: Arc<Group>,
+    /// The lease of the term.
+    pub lease: Arc<TermLease>,
+    /// How much the memory may hold, and for how long.
+    pub limits: MemoryLimits,
+    /// Where it asks for bumps.
+    pub bumper: mpsc::UnboundedSender<Request>,
 }
 
 /// What one part of the hand's way came to.
@@ -141,15 +143,6 @@ impl Releaser {
         ControlFlow::Continue(())
     }
 
-    /// Moves the hand on. True if it has come around.
-    async fn go_on(&self, memory: &Arc<Memory>) -> ControlFlow<(), bool> {
-        let part = self.release(memory, IDLE_ENTRY_SECTIONS_MAX, ReleaseCause::idle).await;
-        match part {
-            ControlFlow::Continue(part) => ControlFlow::Continue(part.is_around),
-            ControlFlow::Break(()) => ControlFlow::Break(()),
-        }
-    }
-
     /// Moves the hand on, and logs what was used of the sections that are evicted. Breaks off if the term is closed or
     /// lost.
     async fn release(
@@ -160,7 +153,7 @@ impl Releaser {
             return ControlFlow::Break(());
         };
         let sweeping = memory.clone();
-        let work = self.group.store().blocking();
+        let work = self.group.store.blocking();
         let swept = work.run(move || sweeping.evict(SLOTS, sections_max)).await;
         let logged = match swept {
             Ok((swept, is_around)) => {
@@ -200,7 +193,7 @@ impl Releaser {
             return Ok(());
         }
         let release = Command::Release { released: released.to_vec(), now_ms: memory.wall_ms() };
-        let all = Outcome::Released(released.len() as u64);
+        let all = Outcome::Written(released.len() as u64);
         self.group.propose_for(memory.term(), release, &all).await
     }
 }

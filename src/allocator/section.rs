@@ -14,7 +14,7 @@ pub(super) mod refill;
 use std::time::Duration;
 
 use self::{
-    cursor::{Cursor, GrantTime, Owned, unbounded},
+    cursor::{Cursor, GrantTime, Owned},
     refill::BumpSize,
 };
 use super::{answer::Raised, held::Shortage};
@@ -293,7 +293,7 @@ impl Section {
         Some(Ok(Raised {
             floor: at_least,
             is_higher: true,
-            passed: unbounded(config.progression()).count_between(was, last),
+            passed: config.progression().unbounded().count_between(was, last),
         }))
     }
 
@@ -307,7 +307,7 @@ impl Section {
         if let Some(keys_max) = self.over_quota_of(config) {
             return Pass::Ended(Err(Shortage::OverQuota { keys_max }));
         }
-        let last = unbounded(config.progression()).last_at_or_below(at_least);
+        let last = config.progression().unbounded().last_at_or_below(at_least);
         let unchanged = |floor: u64| {
             Pass::Ended(Ok(Raised {
                 floor: floor.max(at_least),

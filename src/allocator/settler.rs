@@ -15,7 +15,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::memory::Memory;
 use crate::{
-    consensus::Group,
+    consensus::{Group, ProposeError},
     sequence::{Command, Outcome},
 };
 
@@ -68,15 +68,20 @@ async fn settle(group: &Group, memory: &Memory, limit: usize) -> ControlFlow<()>
     let Some(_under_way) = memory.begin_background_entry().await else {
         return ControlFlow::Break(());
     };
-    let sections = memory.take_unsettled(limit);
+    let (sections, places): (Vec<_>, Vec<_>) = memory.take_unsettled(limit).into_iter().unzip();
     if sections.is_empty() {
         return ControlFlow::Continue(());
     }
     let now_ms = memory.wall_ms();
     let settling = group.propose(memory.term(), Command::Settle { sections, now_ms });
     let why = match settling.await {
-        Ok(Outcome::Settled(settled)) => {
+        Ok(Outcome::Written(settled)) => {
             memory.metrics().settled_sections.inc_by(settled);
+            return ControlFlow::Continue(());
+        }
+        // Nothing was proposed. The term may go on all the same (`bumper.rs`), so they are settled later.
+        Err(ProposeError::NotLeader(_)) => {
+            memory.put_unsettled_back(places);
             return ControlFlow::Continue(());
         }
         Ok(outcome) => format!("the answer was {outcome:?}"),

@@ -23,18 +23,17 @@ use super::{
     key_table::{index::Hasher, segments::Tracking},
     section::{
         StepChange,
-        cursor::{Holding, Used},
+        cursor::Holding,
         pending::{Answer, RaiseAnswer, Served, Waiters},
         queued_section::QueuedSection,
-        refill::BumpSize,
     },
 };
 use crate::{
     clock::Instant,
     sequence::{
-        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range, SectionId,
+        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Raise, Range, SectionId,
+        Trim,
     },
-    storage::LowDisk,
 };
 
 /// A part of the memory.
@@ -228,27 +227,20 @@ impl Shard {
         self.unsettled.len()
     }
 
-    /// Up to `limit` sections that the term got by its lift. Each is answered once.
-    pub fn take_unsettled(&mut self, limit: usize) -> Vec<SectionId> {
+    /// Up to `limit` sections that the term got by its lift, and their places. Each is answered once.
+    pub fn take_unsettled(&mut self, limit: usize) -> Vec<(SectionId, SectionPlace)> {
         let rest = self.unsettled.len().saturating_sub(limit);
         let places = self.unsettled.split_off(rest);
         if rest == 0 {
             self.unsettled = Vec::new();
         }
         self.unsettled_sent = self.unsettled_sent.min(rest);
-        (places.into_iter()).filter_map(|place| self.section_id(place)).collect()
+        (places.into_iter()).filter_map(|place| Some((self.section_id(place)?, place))).collect()
     }
 
     /// True if this term has a chunk of the section at `place`.
     pub fn has_chunk(&self, place: SectionPlace, config: &NamespaceConfig) -> bool {
         at_place!((&) self, place, |keys, number| keys.has_chunk(number, config))
-    }
-
-    /// How many numbers a bump fills the section at `place` up to.
-    pub fn step(&mut self, place: SectionPlace, config: &NamespaceConfig) -> u64 {
-        let step =
-            self.with_section(place, config, |queued| queued.section.step_within_bounds(config));
-        step.unwrap_or(config.step)
     }
 
     /// True if no bump of the section at `place` is pending.
@@ -263,7 +255,7 @@ impl Shard {
 
     /// By how much the section at `place` is to be bumped now: enough for a refill that was asked for,
     /// and for all calls that wait. `None` if nobody wants the bump any more.
-    pub fn next_bump(&mut self, place: SectionPlace, namespace: &Namespace) -> Option<BumpSize> {
+    pub fn next_bump(&mut self, place: SectionPlace, namespace: &Namespace) -> Option<Raise> {
         at_place!((&mut) self, place, |keys, number| keys.next_bump(number, namespace))
     }
 
@@ -278,29 +270,8 @@ impl Shard {
         })
     }
 
-    /// Notes that the bump of the section at `place` found no number under `max`.
-    pub fn exhaust(&mut self, place: SectionPlace, max: u64, config: &NamespaceConfig) {
-        self.with_section(place, config, |queued| queued.section.exhaust(max));
-    }
-
-    /// Notes that the bump of the section at `place` found it to be beyond the namespace's quota.
-    pub fn exceed_quota(&mut self, place: SectionPlace, keys_max: u64, config: &NamespaceConfig) {
-        self.with_section(place, config, |queued| queued.section.exceed_quota(keys_max));
-    }
-
-    /// Drops the calls that wait for the section at `place`: their namespace is gone.
-    pub fn drop_waiters(&mut self, place: SectionPlace) {
-        self.with_waiters(place, QueuedSection::drop_waiters);
-    }
-
-    /// Refuses the calls that wait for the section at `place`, and adds them to `served`: it is new, and the leader's disk
-    /// is low.
-    pub fn refuse(&mut self, place: SectionPlace, low: LowDisk, served: &mut Vec<Served>) {
-        self.with_waiters(place, |queued| queued.refuse(low, served));
-    }
-
     /// Lets `act` work with the section at `place`. `None` if there is none.
-    fn with_section<R>(
+    pub fn with_section<R>(
         &mut self, place: SectionPlace, config: &NamespaceConfig,
         act: impl FnOnce(&mut QueuedSection) -> R,
     ) -> Option<R> {
@@ -308,7 +279,7 @@ impl Shard {
     }
 
     /// Lets `act` work with the section at `place`, if calls wait for it.
-    fn with_waiters(&mut self, place: SectionPlace, act: impl FnOnce(&mut QueuedSection)) {
+    pub fn with_waiters(&mut self, place: SectionPlace, act: impl FnOnce(&mut QueuedSection)) {
         at_place!((&mut) self, place, |keys, number| keys.with_waiters(number, act));
     }
 
@@ -328,13 +299,6 @@ impl Shard {
             keys.holding(hash, namespace, one)
         });
         held.or_else(|| self.last_of_leaving(namespace, key).map(Holding::gone))
-    }
-
-    /// The last number that this term knows to be handed out for a key: 0 for none. `None` before
-    /// the first chunk of its section.
-    pub fn current(&self, hash: u64, namespace: &Namespace, key: Key<'_>) -> Option<u64> {
-        let holding = self.holding(hash, namespace, key);
-        holding.map(|holding| holding.last)
     }
 
     /// True if the term has numbers for a key that is new to it: those of the section that it shares.
@@ -376,12 +340,12 @@ impl Shard {
         own.chain(self.shared.into_waiters()).filter(|(_, waiters)| !waiters.is_empty())
     }
 
-    /// Empties the shard and says what was used of each section that got a chunk. This includes sections
-    /// that were used to their end: their record then says that nothing is skipped. Sections of a
-    /// namespace without a known progression are left out.
+    /// Empties the shard and says what was used of each section that got a chunk, and whether it was used up. This includes
+    /// those that were: their record then says that nothing is skipped. Sections of a namespace without a known progression are
+    /// left out.
     pub fn close(
         &mut self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-    ) -> Vec<Used> {
+    ) -> Vec<(bool, Trim)> {
         let Shard { ids, names, shared, .. } = std::mem::take(self);
         let own = ids.used(&progression_of).chain(names.used(&progression_of));
         own.chain(shared.used(&progression_of)).collect()

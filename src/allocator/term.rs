@@ -32,7 +32,7 @@ use super::{
     inheritance::{Inheritance, MemoryReader},
     memory::{Memory, Need, Place, shards::Shards},
     record_reader,
-    releaser::{self, MemoryLimits},
+    releaser::{self, MemoryLimits, Releaser},
     section::pending::Answer,
     settler,
     shard::Footprint,
@@ -80,13 +80,17 @@ impl Term {
         group: Arc<Group>, lease: Arc<TermLease>, lift: u64, inheritance: Option<Inheritance>,
         options: TermOptions, clock: Arc<dyn Clock>, metrics: Arc<Metrics>,
     ) -> Term {
-        let work = group.store().blocking();
-        let view = group.view().clone();
+        let view = group.view.clone();
         view.recent_records().leading(lease.term());
-        let term = lease.term();
-        let shards = inheritance.map_or_else(Shards::default, Inheritance::into_shards);
-        let memory = Memory::new(term, lift, shards, view, clock.clone(), metrics.clone(), work);
-        let memory = Arc::new(memory.bounded(options.memory.bytes_max));
+        let memory = Arc::new(Memory::new(
+            (lease.term(), lift),
+            inheritance.map_or_else(Shards::default, Inheritance::into_shards),
+            view,
+            clock.clone(),
+            metrics.clone(),
+            group.store.blocking(),
+            options.memory.bytes_max,
+        ));
         let (gapless, calls) = mpsc::unbounded_channel();
         let taker = Taker {
             memory: memory.clone(),
@@ -96,30 +100,31 @@ impl Term {
             metrics,
             limits: options.gapless,
         };
-        group.tasks().spawn("gapless keys", gapless::run(taker, calls));
+        group.tasks.spawn("gapless keys", gapless::run(taker, calls));
         if memory.unsettled() > 0 {
             memory.to_settle().notify_one();
         }
+        // What it inherited may be more than there is room for on this node.
+        memory.room().wake_releaser();
         let (bumper, requests) = mpsc::unbounded_channel();
         let (reader, places) = mpsc::unbounded_channel();
         let reading = record_reader::run(memory.clone(), lease.clone(), places, bumper.clone());
-        group.tasks().spawn("record reader", reading);
+        group.tasks.spawn("record reader", reading);
         let settling =
             settler::run(group.clone(), Arc::downgrade(&memory), memory.to_settle().clone());
-        group.tasks().spawn("settler", settling);
-        let releasing = releaser::run(
-            group.clone(),
-            Arc::downgrade(&memory),
-            memory.room().clone(),
-            lease.clone(),
-            options.memory,
-            bumper.clone(),
-        );
-        group.tasks().spawn("releaser", releasing);
+        group.tasks.spawn("settler", settling);
+        let releaser = Releaser {
+            group: group.clone(),
+            lease: lease.clone(),
+            limits: options.memory,
+            bumper: bumper.clone(),
+        };
+        let releasing = releaser::run(releaser, Arc::downgrade(&memory), memory.room().clone());
+        group.tasks.spawn("releaser", releasing);
         let bumping = bumper::run(group.clone(), memory.clone(), lease.clone(), requests);
-        group.tasks().spawn("bumper", bumping);
+        group.tasks.spawn("bumper", bumping);
         let ending = abandon_when_void(lease.clone(), Arc::downgrade(&memory));
-        group.tasks().spawn("the end of a term", ending);
+        group.tasks.spawn("the end of a term", ending);
         Term {
             memory,
             fence: Fence::new(options.fence, group.clone(), lease.clone(), clock),
@@ -160,7 +165,7 @@ impl Term {
         debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
         let _inside = self.enter()?;
         let taken = match self.take(namespace, key, count) {
-            Answer::Taken(taken) => taken,
+            Answer::Done(taken) => taken,
             Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
         };
         let held = Held::new(self.memory.metrics(), taken.map_or(0, |_| count));
@@ -195,7 +200,7 @@ impl Term {
 
     /// Begins to send the term's memory to the node that is to lead next. The term goes on.
     pub fn read_memory(&self) -> MemoryReader {
-        MemoryReader::new(self.memory.clone(), self.group.store().blocking())
+        MemoryReader::new(self.memory.clone(), self.group.store.blocking())
     }
 
     /// Closes the term for good. Waits for the calls that have taken their numbers, and for all that the term writes;
@@ -225,7 +230,7 @@ impl Term {
     /// `None` if the term is lost: nobody knows then what it used.
     pub async fn list_trims(&self) -> Option<Vec<Trim>> {
         let memory = self.memory.clone();
-        let closed = self.group.store().blocking().run(move || memory.close());
+        let closed = self.group.store.blocking().run(move || memory.close());
         closed.await.ok().flatten()
     }
 
@@ -237,6 +242,8 @@ impl Term {
     pub(super) fn metrics(&self) -> &Metrics {
         self.memory.metrics()
     }
+
+    /// Enters the gate, unless numbers that are taken now would surely be wasted.
     pub(super) fn enter(&self) -> Result<Inside<'_>, NextError> {
         if self.fence.surely_fails() {
             return Err(NextError::NotLeading);

@@ -74,8 +74,18 @@ impl Connection {
     /// # Errors
     /// As [`Connection::client`].
     pub fn patient_client(&self, at_least: Duration) -> Result<Client, ratchet_client::Error> {
+        self.client_of(&self.server, at_least)
+    }
+
+    /// Creates a client of these servers, which waits for `at_least` at least.
+    ///
+    /// # Errors
+    /// As [`Connection::client`].
+    pub fn client_of(
+        &self, servers: &[String], at_least: Duration,
+    ) -> Result<Client, ratchet_client::Error> {
         let timeout = Duration::from_millis(self.timeout_ms).max(at_least);
-        let builder = Client::builder().servers(&self.server).timeout(timeout);
+        let builder = Client::builder().servers(servers).timeout(timeout);
         match &self.cluster_id {
             Some(id) => builder.cluster_id(id).build(),
             None => builder.build(),

@@ -1,7 +1,9 @@
 //! `ratchet export`: writes what `ratchet import` reads.
 
 use std::{
+    fs::{self, File, Metadata, Permissions},
     io::{self, BufWriter, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -9,7 +11,7 @@ use clap::Args;
 use futures::{Stream, StreamExt, stream};
 use ratchet_client::{Client, Export as Parts, Exported, Key, api as v1};
 use serde_json::json;
-use tempfile::NamedTempFile;
+use tempfile::{Builder, NamedTempFile};
 
 use super::{
     connection::{Ask, Connection},
@@ -61,14 +63,40 @@ impl Ask for Export {
         };
         let shown = path.display().to_string();
         let failed = |error: io::Error| cannot_write(&shown, &error);
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let mut file =
-            NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(failed)?;
+        let replaced = fs::symlink_metadata(path).ok();
+        if replaced.as_ref().is_some_and(|replaced| !replaced.is_file()) {
+            return Err(CommandError::refused(format!(
+                "{shown} is no regular file, and would be replaced by one; name another file, or leave --output out and \
+                 redirect standard output"
+            )));
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = parent.unwrap_or(Path::new("."));
+        let mut file = new_file(directory, replaced).map_err(failed)?;
+        let opened = File::open(directory).map_err(failed)?;
         let rows = write_rows(header, parts, &mut file, &shown).await?;
-        file.persist(path).map_err(|error| failed(error.error))?;
+        keep(file, path, &opened).map_err(failed)?;
         let text = format!("{rows} rows in {shown}");
         output::result(connection.json, &json!({"rows": rows}), &text)
     }
+}
+
+/// A file in `directory`, with the mode of the one that it replaces, or else the usual one.
+fn new_file(directory: &Path, replaced: Option<Metadata>) -> io::Result<NamedTempFile> {
+    let mode = replaced.as_ref().map_or(Permissions::from_mode(0o666), Metadata::permissions);
+    let file = Builder::new().permissions(mode).tempfile_in(directory)?;
+    if let Some(replaced) = replaced {
+        // The umask may have taken something from it.
+        file.as_file().set_permissions(replaced.permissions())?;
+    }
+    Ok(file)
+}
+
+/// Gives a file its name, in `directory`. It is on the disk then, whatever becomes of the machine.
+fn keep(file: NamedTempFile, path: &Path, directory: &File) -> io::Result<()> {
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    directory.sync_all()
 }
 
 /// Why there is no exact export of sections: each of their ids would have to be asked for.
@@ -98,7 +126,11 @@ fn exact(
         let part = part?;
         let mut last = Vec::with_capacity(part.len());
         for rows in part.chunks(KEYS) {
-            let keys: Option<Vec<Key>> = rows.iter().map(|(exported, _)| key(exported)).collect();
+            let keys = rows.iter().map(|(exported, _)| match exported {
+                Exported::Key(key) => Some(key.clone()),
+                Exported::Section { .. } => None,
+            });
+            let keys: Option<Vec<Key>> = keys.collect();
             let keys = keys.ok_or_else(|| {
                 CommandError::other(format!(
                     "namespace {namespace:?} was created again meanwhile, with sections that ids share; export it again"
@@ -112,13 +144,6 @@ fn exact(
         Ok(rows.collect::<Part>())
     };
     ceilings.map(last_numbers).buffered(PARTS)
-}
-
-fn key(exported: &Exported) -> Option<Key> {
-    match exported {
-        Exported::Key(key) => Some(key.clone()),
-        Exported::Section { .. } => None,
-    }
 }
 
 async fn write_rows(

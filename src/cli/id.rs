@@ -124,7 +124,6 @@ fn decode(format: &str, id: &str) -> Result<(Value, String), CommandError> {
 
 fn explain(format: &str) -> Result<(Value, String), CommandError> {
     let format = parsed(format)?;
-    let explanation = format.explain();
     let fields = format.fields().iter();
     let fields: Vec<Value> = fields
         .map(|field| json!({"name": field.name(), "width": field.width(), "max": field.max()}))
@@ -139,12 +138,12 @@ fn explain(format: &str) -> Result<(Value, String), CommandError> {
         "format": format.to_string(),
         "source": source,
         "fields": fields,
-        "ids_per_second": explanation.ids_per_second().and_then(|rate| u64::try_from(rate).ok()),
+        "ids_per_second": format.ids_per_second().and_then(|rate| u64::try_from(rate).ok()),
         "workers": format.workers_max(),
-        "first": explanation.first().to_string(),
-        "last": explanation.last().to_string(),
+        "first": format.date_time(format.first_ms()).to_string(),
+        "last": format.date_time(format.last_ms()).to_string(),
     });
-    Ok((value, explanation.to_string().trim_end().to_owned()))
+    Ok((value, format.explain().to_string().trim_end().to_owned()))
 }
 
 fn formats() -> (Value, String) {

@@ -69,8 +69,13 @@ impl Ask for Import {
         let checked = check(&mut file, self.format, &expected, &bar)
             .map_err(|error| cannot_read(&shown, &error))?;
         bar.finish_and_clear();
-        if checked.faults > 0 {
-            return Err(self.refused(&checked.shown, checked.faults));
+        let faults = &checked.faults;
+        if faults.all > 0 {
+            return Err(CommandError::refused(format!(
+                "{shown}: {} rows are wrong, and nothing was raised:{}",
+                faults.all,
+                faults.listed()
+            )));
         }
         if let Some(why) = expected.beyond_quota(checked.sections) {
             return Err(CommandError::refused(format!("{shown}: {why}")));
@@ -109,8 +114,9 @@ impl Ask for Import {
         bar.finish_and_clear();
         // Also if keys are lower: it claims that they are raised, and the next import must not skip them.
         let removed = beside.as_ref().map_or(Ok(()), |path| send::remove(path));
-        if let Some(lower) = lower {
-            return Err(lower.refused(done, beside.as_deref().filter(|_| removed.is_err())));
+        if lower.all > 0 {
+            let kept = beside.as_deref().filter(|_| removed.is_err());
+            return Err(send::refused(&lower, done, kept));
         }
         removed?;
         let value = json!({"rows": checked.rows, "resumed_at": done});
@@ -120,21 +126,6 @@ impl Ask for Import {
         };
         let text = format!("{} rows: {read} is at its number or above", checked.rows);
         output::result(connection.json, &value, &text)
-    }
-}
-
-impl Import {
-    fn refused(&self, shown: &[String], all: u64) -> CommandError {
-        let mut text =
-            format!("{}: {all} rows are wrong, and nothing was raised:", self.file.display());
-        for fault in shown {
-            text.push_str("\n  ");
-            text.push_str(fault);
-        }
-        if all > shown.len() as u64 {
-            text.push_str(&format!("\n  and {} more", all - shown.len() as u64));
-        }
-        CommandError::refused(text)
     }
 }
 

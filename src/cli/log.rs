@@ -33,7 +33,7 @@ use crate::metrics::PROCESS;
 /// How many bytes of lines wait for the thread at most.
 const BYTES_MAX: usize = 2 << 20;
 /// How long the end of a node waits until its last lines are written.
-const FLUSH_MAX: Duration = Duration::from_secs(1);
+pub const FLUSH_MAX: Duration = Duration::from_secs(1);
 /// How long a thread that panics waits until that is written.
 const PANIC_FLUSH_MAX: Duration = Duration::from_millis(100);
 /// The target of panics. The filter has no say in it.
@@ -43,9 +43,9 @@ const PANIC: &str = "ratchet::panic";
 ///
 /// # Errors
 /// If the filter is malformed, the thread cannot be started, or logging is set up already.
-pub fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<LogLines, CommandError> {
+pub fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<LogQueue, CommandError> {
     let lines = LogQueue::start(io::stderr(), BYTES_MAX, PROCESS.log_lines_dropped.clone());
-    let lines = lines.map(LogLines).map_err(|error| {
+    let lines = lines.map_err(|error| {
         CommandError::other(format!("cannot start the thread that writes the log: {error}"))
     })?;
     let subscriber = tracing_subscriber::fmt()
@@ -64,7 +64,7 @@ pub fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<LogLines
     // Otherwise a thread that panics waits for standard error before the node hears of the panic.
     panic::set_hook(Box::new(move |panicked| {
         tracing::error!(target: PANIC, "{}", describe(panicked, wants_backtrace));
-        told.0.flush(PANIC_FLUSH_MAX);
+        told.flush(PANIC_FLUSH_MAX);
     }));
     Ok(lines)
 }
@@ -92,17 +92,6 @@ fn describe(panicked: &PanicHookInfo<'_>, wants_backtrace: bool) -> String {
     }
 }
 
-/// Where lines of the log go to.
-#[derive(Clone)]
-pub struct LogLines(LogQueue);
-
-impl LogLines {
-    /// Waits until the lines before this call are written, but not for long. Blocks.
-    pub fn flush(&self) {
-        self.0.flush(FLUSH_MAX);
-    }
-}
-
 /// Takes a whole line at a time: that is how `tracing_subscriber` writes.
 pub struct LineWriter<'a>(&'a LogQueue, Room);
 
@@ -117,16 +106,16 @@ impl Write for LineWriter<'_> {
     }
 }
 
-impl<'a> MakeWriter<'a> for LogLines {
+impl<'a> MakeWriter<'a> for LogQueue {
     type Writer = LineWriter<'a>;
 
     fn make_writer(&'a self) -> LineWriter<'a> {
-        LineWriter(&self.0, Room::Shared)
+        LineWriter(self, Room::Shared)
     }
 
     fn make_writer_for(&'a self, of: &Metadata<'_>) -> LineWriter<'a> {
         let room = if of.target() == PANIC { Room::Reserved } else { Room::Shared };
-        LineWriter(&self.0, room)
+        LineWriter(self, room)
     }
 }
 

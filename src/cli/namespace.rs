@@ -5,12 +5,12 @@ use std::slice;
 
 use clap::{Args, Subcommand};
 use ratchet_client::api as v1;
-use ratchet_ids::Format;
+use ratchet_ids::{Date, Format};
 
 use super::{
     connection::{Ask, Connection},
     flags::Flags,
-    output::{self, CommandError, date},
+    output::{self, CommandError},
 };
 use crate::sequence::DAYS_KEPT;
 
@@ -175,7 +175,7 @@ fn days_to_table(days: &[v1::GapsOfDay]) -> String {
     head.extend(causes.map(|skipped| skipped.cause.to_uppercase().replace('_', " ")));
     let mut rows = vec![head];
     rows.extend(days.iter().map(|day| {
-        let mut row = vec![date(day.day.into()), day.handed_out.to_string()];
+        let mut row = vec![Date::from_days(day.day.into()).to_string(), day.handed_out.to_string()];
         row.extend(day.skipped.iter().map(|skipped| skipped.numbers.to_string()));
         row
     }));

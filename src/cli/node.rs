@@ -57,7 +57,14 @@ impl Ask for Node {
         let members = match self.command {
             Command::Add { id, peer_address, voter } => {
                 let added = client.add_node(id, peer_address).await?;
-                if voter { client.promote_node(id, false).await? } else { added }
+                match voter {
+                    true => client.promote_node(id, false).await.map_err(|error| {
+                        let go_on = format!("go on with: ratchet node promote {id}");
+                        let more = format!("; the node was added as a learner, {go_on}");
+                        CommandError::from(error).and(&more)
+                    })?,
+                    false => added,
+                }
             }
             Command::Promote(Flags(node)) => client.promote_node(node.id, node.force).await?,
             Command::Remove(Flags(node)) => client.remove_node(node.id, node.force).await?,
@@ -67,11 +74,14 @@ impl Ask for Node {
     }
 }
 
-fn to_text(members: &v1::MembershipResponse) -> String {
-    let list = |ids: &[u64]| match ids {
+fn list(ids: &[u64]) -> String {
+    match ids {
         [] => "none".to_owned(),
         ids => ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
-    };
+    }
+}
+
+fn to_text(members: &v1::MembershipResponse) -> String {
     format!("voters: {}\nlearners: {}", list(&members.voters), list(&members.learners))
 }
 
@@ -89,7 +99,6 @@ impl Ask for Found {
 }
 
 fn founded_to_text(answer: &v1::FoundResponse) -> String {
-    let voters: Vec<String> = answer.voters.iter().map(u64::to_string).collect();
     format!(
         "cluster {} ({}) {}, voters: {}",
         answer.cluster,
@@ -98,6 +107,6 @@ fn founded_to_text(answer: &v1::FoundResponse) -> String {
             true => "is founded",
             false => "was founded before: nothing is changed",
         },
-        voters.join(", ")
+        list(&answer.voters)
     )
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
-    log::log_to_stderr,
+    log::{FLUSH_MAX, log_to_stderr},
     output::CommandError,
     settings::{LogFormat, Settings, read_file},
 };
@@ -47,7 +47,7 @@ impl Start {
             CommandError::other(format!("cannot listen for SIGTERM, SIGINT and SIGHUP: {error}"))
         })?;
         let served = serve(config, signals).await;
-        log.flush();
+        log.flush(FLUSH_MAX);
         Ok(served?)
     }
 }
@@ -133,8 +133,10 @@ async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
     }
     node.hand_over().await;
     end_within(timeout + END_MAX, CommandError::hangs());
+    // Before the end, in which Raft is stopped.
+    let fault = node.context().fault();
     node.finish().await;
-    Ok(())
+    fault.map_or(Ok(()), |fault| Err(fault.into()))
 }
 
 // The end of a process in which something hangs, such as a thread that waits for the disk.

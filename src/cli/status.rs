@@ -2,6 +2,7 @@
 
 use std::{
     io::{IsTerminal, stdout},
+    slice,
     time::Duration,
 };
 
@@ -76,9 +77,8 @@ async fn ask(connection: &Connection, client: &Client) -> Result<v1::StatusRespo
     if first.serving || connection.server.len() == 1 {
         return Ok(first);
     }
-    let patience = Duration::from_millis(connection.timeout_ms);
     let each = connection.server.iter().map(|server| async move {
-        let client = Client::builder().servers([server]).timeout(patience).build()?;
+        let client = connection.client_of(slice::from_ref(server), Duration::ZERO)?;
         client.status().await
     });
     let mut answers: FuturesUnordered<_> = each.collect();

@@ -10,8 +10,8 @@
 //! The log may not fill the disk. It keeps to its part of the disk's reserve, and while the disk is low nothing is kept
 //! for a peer that is sent a snapshot.
 //!
-//! Invariant: at least `log_keep_bytes` of applied entries stay, if the disk has room for them, and some entries. A purge near
-//! the entry that is being applied is of no use, and has made openraft panic (openraft issue 2116).
+//! Invariant: at least `log_keep_bytes` of applied entries stay if the disk has room for them, and `ENTRIES_KEPT_MIN` entries
+//! in any case. A purge near the entry that is being applied is of no use, and has made openraft panic (openraft issue 2116).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -32,8 +32,8 @@ const PIECES_PER_KEEP: u64 = 16;
 
 /// Bounds the log until Raft stops.
 pub async fn watch(group: Arc<Group>) {
-    let reader = LogReader::new(group.store(), group.config().set);
-    let (keep_bytes, _) = bounds(group.config(), group.store().free_space());
+    let reader = LogReader::new(&group.store, group.config.set);
+    let (keep_bytes, _) = bounds(&group.config, group.store.free_space());
     let mut sizes = LogSizes::new(keep_bytes);
     let mut stopped = group.stopped();
     let mut pause = CHECK_EVERY;
@@ -52,7 +52,7 @@ pub async fn watch(group: Arc<Group>) {
             continue;
         };
         if sizes.next <= applied.index {
-            match count_up_to(sizes, applied.index, &reader, group.store().blocking()).await {
+            match count_up_to(sizes, applied.index, &reader, group.store.blocking()).await {
                 Ok((counted, read)) => {
                     sizes = counted;
                     if let Err(error) = read {
@@ -63,12 +63,12 @@ pub async fn watch(group: Arc<Group>) {
                 Err(reason) => return group.stop_because(reason),
             }
         }
-        let (keep_bytes, hold_bytes) = bounds(group.config(), group.store().free_space());
+        let (keep_bytes, hold_bytes) = bounds(&group.config, group.store.free_space());
         sizes.keep_bytes = keep_bytes;
         let Some(up_to) = sizes.purgeable(keep_bytes) else {
             continue;
         };
-        let holds = group.network.log_holds();
+        let holds = &group.network.peers.log_holds;
         let held = up_to.min(holds.purgeable_max());
         let at_least = sizes.purgeable(hold_bytes);
         let up_to = held.max(at_least.unwrap_or(0));
@@ -111,10 +111,10 @@ async fn tell_of_vain_snapshots(group: &Group, peers: usize, hold_bytes: u64) {
         return;
     }
     group.network.metrics().snapshots_in_vain.inc_by(peers as u64);
-    let store = group.store().clone();
+    let store = group.store.clone();
     let measured = store.blocking().run(move || store.disk_usage()).await;
     let table_bytes = measured.ok().and_then(Result::ok).map_or(0, |usage| usage.table_bytes);
-    let rate = group.config().snapshot_bytes_per_second;
+    let rate = group.config.snapshot_bytes_per_second;
     tracing::error!(
         peers,
         table_bytes,
@@ -122,7 +122,7 @@ async fn tell_of_vain_snapshots(group: &Group, peers: usize, hold_bytes: u64) {
         "more than {hold_bytes} bytes were logged while a snapshot was being sent, so that its receiver needs another one: \
          raise snapshot_mb_per_second (now {}), or log_hold_times (now {}) if the disk has room for a longer log",
         rate >> 20,
-        group.config().log_hold_times
+        group.config.log_hold_times
     );
 }
 

@@ -19,7 +19,7 @@
 //! * *Openraft obeys every sender and every term.* Senders must be members, and a term may not be absurdly
 //!   high ([`Group::handle_rpc`]; `rpc/sender_check.rs`, `terms.rs`).
 //! * *Openraft panics if a peer's log gets shorter.* Such an answer is kept from it
-//!   (`network/peer_state.rs`).
+//!   (`network/peer.rs`).
 //! * *A leadership transfer overrides leases, and an election can follow a vote that was granted while the
 //!   lease held.* The lease is void before Raft is told ([`Group::handle_rpc`], [`Group::transfer`]).
 //! * *Openraft knows no margin for drift.* The leader's lease is shorter than the followers'. Every message
@@ -42,7 +42,7 @@ mod terms;
 
 pub use group::{Group, GroupConfig, Leadership, ProposeError, Takeover, Voters};
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};
-pub use membership::{LogState, MembershipChange, NodeState, Role};
+pub use membership::{LogState, MembershipChange, NodeState};
 pub use network::{ClockDistance, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
 pub use rpc::{ArrivingSnapshot, MemoryOrigin};
 pub use state_machine::StateMachine;

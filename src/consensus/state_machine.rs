@@ -111,7 +111,7 @@ fn apply_entries(
         let log_id = entry.log_id();
         if let Some(last) = meta.last_applied {
             // Between two batches openraft's own test suite leaves out indexes.
-            debug_assert!(
+            assert!(
                 log_id.index > last.index
                     && (outcomes.is_empty() || log_id.index == last.index + 1),
                 "entry {log_id} is applied after entry {last}"

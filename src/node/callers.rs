@@ -186,7 +186,8 @@ impl Caller {
         CALLER.try_with(Arc::clone).ok()
     }
 
-    /// One more of a `kind`. There is room for some `beyond` the share of an address, and beyond all.
+    /// One more of a `kind`. There is room for `beyond_own` more than the share of an address, and for
+    /// `beyond_all` more than all.
     fn begin(
         self: &Arc<Self>, kind: Kind, [beyond_own, beyond_all]: [u64; 2],
     ) -> Result<Counted, Full> {

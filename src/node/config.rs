@@ -19,6 +19,10 @@ use crate::{
     sequence::{NodeId, check_name},
 };
 
+/// How many election timeouts a node is waited for that was not heard lately. One that is up is heard within a heartbeat or
+/// two, unless its machine is overloaded.
+const SILENCE_ELECTIONS: u64 = 5;
+
 macro_rules! config {
     ($(
         $(#[$($help:tt)*])*
@@ -106,9 +110,14 @@ impl Config {
         }
     }
 
+    /// How long a node is waited for that was not heard lately.
+    pub(super) fn silence_patience(&self) -> Duration {
+        Duration::from_millis(SILENCE_ELECTIONS * self.election_timeout_ms)
+    }
+
     fn check_name(&self) -> Result<(), ConfigError> {
-        crate::sequence::check_name(&self.cluster).map_err(|_| {
-            error(format!(
+        check_name(&self.cluster).map_err(|_| {
+            ConfigError(format!(
                 "cluster is {:?}; it takes 1 to 64 characters out of A-Z a-z 0-9 . _ -",
                 self.cluster
             ))
@@ -118,7 +127,7 @@ impl Config {
     fn check_data_dir(&self) -> Result<(), ConfigError> {
         match self.data_dir.as_os_str().is_empty() {
             false => Ok(()),
-            true => Err(error(
+            true => Err(ConfigError(
                 "data_dir is not set, and there is neither XDG_DATA_HOME nor HOME to derive it from: set data_dir to the \
                  directory where this node keeps its data"
                     .to_owned(),
@@ -129,7 +138,7 @@ impl Config {
     fn check_times(&self) -> Result<(), ConfigError> {
         let (timeout, longest) = (self.request_timeout_ms, self.request_timeout_max_ms);
         if timeout > longest {
-            return Err(error(format!(
+            return Err(ConfigError(format!(
                 "request_timeout_ms is {timeout}; it must lie between 1 and request_timeout_max_ms \
                  ({longest})"
             )));
@@ -137,7 +146,7 @@ impl Config {
         let (election, lease, margin) =
             (self.election_timeout_ms, self.lease_ms, self.drift_margin_ms);
         if lease + margin >= election {
-            return Err(error(format!(
+            return Err(ConfigError(format!(
                 "lease_ms is {lease}; it must be less than election_timeout_ms ({election}) less \
                  drift_margin_ms ({margin}), or a deposed leader could answer after its successor: \
                  lower lease_ms, or raise election_timeout_ms on all nodes"
@@ -145,7 +154,7 @@ impl Config {
         }
         let heartbeat = self.heartbeat_ms;
         if heartbeat * 2 > lease || heartbeat * 2 >= election {
-            return Err(error(format!(
+            return Err(ConfigError(format!(
                 "heartbeat_ms is {heartbeat}; it must be at most half of lease_ms ({lease}) and less \
                  than half of election_timeout_ms ({election}), so that one lost heartbeat does no \
                  harm: lower it"
@@ -168,7 +177,7 @@ impl Config {
                     && address == other
                     && address.port() != 0
                 {
-                    return Err(error(format!(
+                    return Err(ConfigError(format!(
                         "{field} and {other_field} are both {address}; give each a port of its own"
                     )));
                 }
@@ -183,7 +192,7 @@ impl Config {
                 Some(name) => check_address(name_field, name)?,
                 None if in_peers => {}
                 None if address.ip().is_unspecified() => {
-                    return Err(error(format!(
+                    return Err(ConfigError(format!(
                         "{field} is {address}, which tells nobody where this node is; set \
                          {name_field} to the host:port that others reach it at"
                     )));
@@ -199,7 +208,7 @@ impl Config {
             return Ok(());
         }
         if self.dev {
-            return Err(error(
+            return Err(ConfigError(
                 "--dev is for a cluster of one, and peers names others: leave one of them out, and found a cluster of several \
                  nodes with: ratchet found"
                     .to_owned(),
@@ -210,7 +219,7 @@ impl Config {
             in_range("a node id in peers", *id, 1..=u64::MAX)?;
             check_address("peers", address)?;
             if let Some(other) = seen.insert(address, id) {
-                return Err(error(format!(
+                return Err(ConfigError(format!(
                     "peers gives {address} to both node {other} and node {id}; correct one"
                 )));
             }
@@ -222,7 +231,7 @@ impl Config {
     fn check_http_for(&self, field: &str, is_set: bool) -> Result<(), ConfigError> {
         match is_set && self.http_listen.is_none() {
             false => Ok(()),
-            true => Err(error(format!(
+            true => Err(ConfigError(format!(
                 "{field} is set, but http_listen is off, where its clients ask: set http_listen to an address"
             ))),
         }
@@ -236,20 +245,20 @@ impl Config {
             ("yuewen_types", &self.yuewen_types),
         ];
         for (field, table) in tables {
-            text_table::check_keys(field, table).map_err(error)?;
+            text_table::check_keys(field, table).map_err(ConfigError)?;
             self.check_http_for(field, !table.is_empty())?;
         }
-        text_table::check_braces("yuewen_types", &self.yuewen_types).map_err(error)?;
+        text_table::check_braces("yuewen_types", &self.yuewen_types).map_err(ConfigError)?;
         let snowflake = &self.leaf_snowflake;
         if !snowflake.is_empty() {
             self.check_http_for("leaf_snowflake", true)?;
             check_name(snowflake).map_err(|invalid| {
-                error(format!("leaf_snowflake names no namespace: {invalid}"))
+                ConfigError(format!("leaf_snowflake names no namespace: {invalid}"))
             })?;
         }
-        text_table::check_tokens(&self.tinyid_types, &self.tinyid_tokens).map_err(error)?;
+        text_table::check_tokens(&self.tinyid_types, &self.tinyid_tokens).map_err(ConfigError)?;
         if !self.tinyid_types.is_empty() && self.tinyid_segment > self.count_max {
-            return Err(error(format!(
+            return Err(ConfigError(format!(
                 "tinyid_segment is {}; it must be at most count_max ({}): lower it, or raise count_max",
                 self.tinyid_segment, self.count_max
             )));
@@ -258,16 +267,12 @@ impl Config {
     }
 }
 
-fn error(text: String) -> ConfigError {
-    ConfigError(text)
-}
-
 fn in_range(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<(), ConfigError> {
     if range.contains(&value) {
         return Ok(());
     }
     let (min, max) = range.into_inner();
-    Err(error(format!("{field} is {value}; it must lie between {min} and {max}")))
+    Err(ConfigError(format!("{field} is {value}; it must lie between {min} and {max}")))
 }
 
 /// Checks that an address has the form host:port.
@@ -278,7 +283,9 @@ pub(super) fn check_address(field: &str, address: &str) -> Result<(), ConfigErro
     if fits {
         Ok(())
     } else {
-        Err(error(format!("{field} holds {address:?}; it takes host:port, as in 10.0.0.1:7601")))
+        Err(ConfigError(format!(
+            "{field} holds {address:?}; it takes host:port, as in 10.0.0.1:7601"
+        )))
     }
 }
 

@@ -152,7 +152,7 @@ impl Handovers {
             lease.is_void() || !only_silent
         });
         let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
-        let limit = in_time.min(Instant::now() + self.members.silence_patience());
+        let limit = in_time.min(Instant::now() + self.config.silence_patience());
         // Too late is no failure here: `choose_successor` says why there is none.
         let _ = tokio::time::timeout_at(limit, decided).await;
     }
@@ -178,7 +178,7 @@ impl Handovers {
         self.current.join_or_begin(term.term(), choose, |successor| {
             tracing::info!(term = term.term(), successor, "handing the leadership over");
             let carrying = self.clone().complete_handover(term.clone(), successor);
-            let going = tokio::spawn(self.group.tasks().watched("handover", carrying));
+            let going = tokio::spawn(self.group.tasks.watched("handover", carrying));
             going.map(|done| done.unwrap_or_else(|e| Err(refusal!(Internal, "{e}"))))
         })
     }
@@ -197,15 +197,19 @@ impl Handovers {
         // election.
         let election = Duration::from_millis(self.config.election_timeout_ms);
         self.group.has_whole_log(successor, election).await;
-        match self.group.transfer(term.lease(), successor, patience).await {
+        let transferred = self.group.transfer(term.lease(), successor, patience).await;
+        let now = self.group.leadership().borrow().clone();
+        let is_led_elsewhere = leader_of(&now).is_some_and(|leader| leader != self.config.node_id);
+        match transferred {
             Ok(leadership) => Ok(leadership),
             Err(ProposeError::Stopped(why)) => Err(refusal!(NodeStopping, "{why}")),
+            // The term was lost before: the successor may lead all the same, or another node.
+            Err(_) if now.term > term.term() && is_led_elsewhere => Ok(now),
             Err(_) => Err(refusal!(
                 OutcomeUnknown,
-                "node {successor} did not take over from term {} within {} ms; this node has given the term up, and \
-                     whoever is elected goes on; see ratchet status",
-                term.term(),
-                patience.as_millis()
+                "node {successor} has not taken over from term {}, which this node has lost or given up; whoever is \
+                     elected goes on; see ratchet status",
+                term.term()
             )),
         }
     }

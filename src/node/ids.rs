@@ -101,12 +101,16 @@ impl Ids {
         };
         let source = match made_by {
             MadeBy::Leader(format) => {
-                check_rate(request, &format, format.explain().ids_per_second())?;
+                match format.ids_per_second() {
+                    Some(rate) => check_rate(request, "a key has", rate)?,
+                    // Each id has an order number.
+                    None => check_count(request, ORDERS_MAX)?,
+                }
                 return Box::pin(self.key_ids(request, format, deadline)).await;
             }
             MadeBy::Node(source) => source,
         };
-        check_rate(request, &source.format, Some(source.ids_per_second))?;
+        check_rate(request, "a worker makes", source.ids_per_second)?;
         if request.key.is_some() {
             refuse!(
                 InvalidRequest,
@@ -136,8 +140,13 @@ impl Ids {
                     left -= ids.repeat(left as usize) as u64;
                     continue;
                 }
-                Err(_) => {
-                    self.metrics.id_waits.inc();
+                Err(wait) => {
+                    let waits = match wait {
+                        Wait::For(time) => Instant::now() + time <= deadline,
+                        Wait::ForLease => true,
+                        Wait::Ended => false,
+                    };
+                    self.metrics.id_waits.inc_by(waits.into());
                     source.ids.take(fixed, left, deadline).await?
                 }
             };
@@ -150,7 +159,7 @@ impl Ids {
 
     /// Who makes a namespace's ids. `None` if this node does not know the namespace.
     fn known_maker(self: &Arc<Self>, request: &NextIdsRequest) -> Option<Result<MadeBy, Refusal>> {
-        let namespaces = self.group.view().namespaces();
+        let namespaces = self.group.view.namespaces();
         let namespace = namespaces.by_name(&request.namespace)?;
         Some(self.maker(namespace, request))
     }
@@ -189,7 +198,7 @@ impl Ids {
             format: format.to_string(),
         };
         let (source, keeper) = Source::new(format, leader).map_err(|error| invalid(&error))?;
-        self.group.tasks().spawn("worker ids", keeper);
+        self.group.tasks.spawn("worker ids", keeper);
         Ok(source)
     }
 
@@ -221,7 +230,7 @@ impl Ids {
 
     /// Waits until this node knows a namespace that the leader knows.
     async fn learn_namespace(&self, name: &str, deadline: Instant) -> Result<(), Failure> {
-        let view = self.group.view();
+        let view = &self.group.view;
         let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
         match Box::pin(self.leader.ask(&get, deadline)).await {
             Ok(_) => {}
@@ -300,29 +309,15 @@ impl Ids {
 }
 
 /// Refuses more ids than a worker, or a key, has in a second: they would be taken from others, and lost at the deadline.
-/// `rate` is that number; `None`: there is no such limit.
-fn check_rate(
-    request: &NextIdsRequest, format: &Format, rate: Option<u128>,
-) -> Result<(), Refusal> {
+fn check_rate(request: &NextIdsRequest, whose: &str, rate: u128) -> Result<(), Refusal> {
     let count = count_of(request);
-    let whose = match format.source() {
-        ratchet_ids::Source::Worker => "a worker makes",
-        ratchet_ids::Source::Key | ratchet_ids::Source::Date => "a key has",
-    };
-    if format.source() == ratchet_ids::Source::Date && count > ORDERS_MAX {
-        refuse!(
-            CountTooLarge,
-            "count is {count}; namespace {:?} gives 1 to {ORDERS_MAX} order numbers at a time",
-            request.namespace
-        );
-    }
-    match rate {
-        Some(rate) if u128::from(count) > rate => Err(refusal!(
+    match u128::from(count) > rate {
+        true => Err(refusal!(
             CountTooLarge,
             "count is {count}; {whose} {rate} ids of namespace {:?} in a second: ask for fewer at a time",
             request.namespace
         )),
-        Some(_) | None => Ok(()),
+        false => Ok(()),
     }
 }
 

@@ -100,8 +100,7 @@ impl Node {
         node.run_until_stopped("filling the recent records", filling);
         node.run_until_stopped("stopping with raft", stop_with_group(context.group.clone()));
         node.run_until_stopped("formation", services.founding.clone().form());
-        let members = services.members.clone();
-        let lost = async move { members.watch_for_lost_directory().await };
+        let lost = rejoin::watch_for_lost_directory(services.members.clone());
         node.run_until_stopped("watch for a lost directory", lost);
         let idle = context.ids.clone().let_idle_workers_go();
         node.run_until_stopped("giving idle worker ids back", idle);
@@ -118,7 +117,7 @@ impl Node {
 
     /// Runs a task that the node cannot do without. A stop waits for it.
     pub fn run(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.running.spawn(self.context.group.tasks().watched(name, task));
+        self.running.spawn(self.context.group.tasks.watched(name, task));
     }
 
     /// Runs a task that the node cannot do without, and that ends when the node stops.
@@ -147,7 +146,7 @@ impl Node {
 
     /// Waits until the node cannot go on, and returns the reason.
     pub async fn failed(&self) -> Fault {
-        let mut failed = self.context.group.tasks().failed();
+        let mut failed = self.context.group.tasks.failed();
         let fault = failed.wait_for(Option::is_some).await.ok().flatten();
         fault.unwrap_or_else(|| Fault::CannotGoOn("the node is gone".to_owned()))
     }
@@ -195,7 +194,7 @@ impl Node {
             tracing::error!(
                 "Raft does not stop within {} s: the disk of {} may hang; the node ends without it",
                 RAFT_STOP_MAX.as_secs(),
-                self.context.group.store().dir().display()
+                self.context.group.store.dir().display()
             );
         }
     }
@@ -207,8 +206,8 @@ async fn stop_with_group(group: Arc<Group>) {
     if let Ok(reason) = stopped.wait_for(Option::is_some).await
         && let Some(reason) = reason
     {
-        let disk = group.store().health().failure();
-        group.tasks().fail(Fault::CannotGoOn(disk.unwrap_or(reason)));
+        let disk = group.store.health().failure();
+        group.tasks.fail(Fault::CannotGoOn(disk.unwrap_or(reason)));
     }
 }
 
@@ -291,11 +290,11 @@ mod tests {
     async fn a_cluster_whose_data_has_no_id_gets_one_from_its_leader() {
         let dir = TempDir::new().expect("a temporary directory");
         let node = start(dir.path()).await;
-        let lost = node.context().group.view().until_named().await;
-        node.context().group.view().remove_cluster_id();
+        let lost = node.context().group.view.until_named().await;
+        node.context().group.view.remove_cluster_id();
         node.halt().await;
         let node = start(dir.path()).await;
-        let id = node.context().group.view().until_named().await;
+        let id = node.context().group.view.until_named().await;
         assert_ne!(id, lost);
         node.halt().await;
         let node = start(dir.path()).await;

@@ -16,7 +16,7 @@ use futures::{Stream, stream};
 use self::introductions::{Introduction, this_build};
 use super::{numbers::leader_search::leader_of, services::Members};
 use crate::{
-    consensus::{Leadership, Voters},
+    consensus::Voters,
     proto::{
         Refusal, refusal,
         v1::{self, Route},
@@ -53,7 +53,7 @@ pub struct RespNode {
 impl Members {
     /// The id of the cluster; `None` if this node belongs to none, or does not know it yet. One atomic load.
     pub fn cluster_id(&self) -> Option<ClusterId> {
-        self.group.view().cluster_id()
+        self.group.view.cluster_id()
     }
 
     /// The id of the cluster as it is printed; empty if this node does not know it.
@@ -77,7 +77,7 @@ impl Members {
         Member {
             peer_address: self.advertised.peer.clone(),
             client_address: self.advertised.client.clone(),
-            incarnation: self.group.store().incarnation(),
+            incarnation: self.group.store.incarnation(),
         }
     }
 
@@ -105,12 +105,9 @@ impl Members {
 
     /// The members' ids.
     pub(super) fn membership(&self) -> v1::MembershipResponse {
-        let ids = |voting: bool| {
-            let members = self.group.members().into_iter();
-            let chosen = members.filter(|(_, (_, voter))| *voter == voting);
-            chosen.map(|(id, _)| id).collect()
-        };
-        v1::MembershipResponse { voters: ids(true), learners: ids(false) }
+        let members = self.group.members();
+        let (voters, learners) = members.keys().copied().partition(|id| members[id].1);
+        v1::MembershipResponse { voters, learners }
     }
 
     /// The route for an answer of this node in its own `term`, if the one that the caller knows is older.
@@ -122,32 +119,27 @@ impl Members {
 
     #[cold]
     fn own_route(&self, term: u64, with_members: bool) -> Route {
-        let mut route = Route {
-            version: term,
-            leader: self.config.node_id,
-            address: self.advertised.client.clone(),
-            cluster_id: self.printed_cluster_id(),
-            ..Route::default()
-        };
-        if with_members {
-            self.set_members(&mut route, &self.group.voters().borrow());
+        let me = (self.config.node_id, self.as_member());
+        match with_members {
+            true => self.route(term, Some(&me), &self.group.voters().borrow()),
+            false => self.route(term, Some(&me), &Voters::default()),
         }
-        route
     }
 
-    fn set_members(&self, route: &mut Route, voters: &Voters) {
-        let members = voters.members.iter();
-        route.members_version = voters.version;
-        route.members = members.map(|(id, at)| self.address_of(*id, at)).collect();
-    }
-
-    /// A member's client address. For this node it is the present one, which may have changed since it became a
-    /// member.
-    fn address_of(&self, id: NodeId, member: &Member) -> String {
-        if id == self.config.node_id {
-            self.advertised.client.clone()
-        } else {
-            member.client_address.clone()
+    /// The route to the leader of `term`, if it is known, and to `voters`.
+    fn route(&self, term: u64, leader: Option<&(NodeId, Member)>, voters: &Voters) -> Route {
+        // For this node it is the present address, which may have changed since it became a member.
+        let address_of = |(id, member): (&NodeId, &Member)| match *id == self.config.node_id {
+            true => self.advertised.client.clone(),
+            false => member.client_address.clone(),
+        };
+        Route {
+            version: term,
+            leader: leader.map_or(0, |(id, _)| *id),
+            address: leader.map(|(id, at)| address_of((id, at))).unwrap_or_default(),
+            cluster_id: self.printed_cluster_id(),
+            members_version: voters.version,
+            members: voters.members.iter().map(address_of).collect(),
         }
     }
 
@@ -159,7 +151,7 @@ impl Members {
             loop {
                 let now = leads.borrow_and_update().clone();
                 let voters = votes.borrow_and_update().clone();
-                let route = Some(members.known_route(&now, &voters));
+                let route = Some(members.route(now.term, now.leader.as_ref(), &voters));
                 if now.leader.is_some() && route != told {
                     return Some((route.clone()?, (members, (leads, votes, route))));
                 }
@@ -177,21 +169,8 @@ impl Members {
     pub fn route_after(&self, members_version: u64) -> Option<Route> {
         (members_version < self.group.voters_version()).then(|| {
             let now = self.group.leadership().borrow().clone();
-            self.known_route(&now, &self.group.voters().borrow())
+            self.route(now.term, now.leader.as_ref(), &self.group.voters().borrow())
         })
-    }
-
-    fn known_route(&self, now: &Leadership, voters: &Voters) -> Route {
-        let leader = now.leader.as_ref();
-        let mut route = Route {
-            version: now.term,
-            leader: leader.map(|(leader, _)| *leader).unwrap_or_default(),
-            address: leader.map(|(leader, at)| self.address_of(*leader, at)).unwrap_or_default(),
-            cluster_id: self.printed_cluster_id(),
-            ..Route::default()
-        };
-        self.set_members(&mut route, voters);
-        route
     }
 
     /// The members that serve Redis clients, as far as they have told: the leader first, the others by their ids.

@@ -4,8 +4,8 @@
 //! to the term that Raft last said this node leads, or there is none.
 //!
 //! A request for numbers comes in through `Leader::serve` (`numbers`), one for ids through `Ids::next` (`ids`), and every
-//! other one but an export through `call` or `ask` (`operations`). `serve` answers it from the term's allocator if this node leads, and otherwise hands it to
-//! `numbers/leader_search`, the loop that forwards it (`numbers/forward`) until a leader answers.
+//! other one but an export through `call` or `ask` (`operations`). `serve` answers it from the term's allocator if this node
+//! leads, and otherwise hands it to `numbers/leader_search`, the loop that forwards it (`numbers/forward`) until a leader answers.
 //!
 //! `services` says what each service of a node owns. What it does stands in the folder of its name: `numbers`, `ids` (made
 //! here, or by the leader), `workers` (worker ids, and the time of ids), `namespaces`, `members`, `handover`, `status`.

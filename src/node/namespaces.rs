@@ -33,7 +33,7 @@ impl Leader {
     /// NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of
     /// [`Leader::ask`].
     pub async fn key_kind(&self, namespace: &str, deadline: Instant) -> Result<KeyKind, Failure> {
-        if let Some(known) = self.group.view().namespaces().by_name(namespace) {
+        if let Some(known) = self.group.view.namespaces().by_name(namespace) {
             return Ok(known.config.key_kind);
         }
         // Before anything waits.
@@ -48,7 +48,7 @@ impl Leader {
 impl Namespaces {
     /// Refuses a change that does not fit the format of a namespace's ids.
     fn check_wish(&self, name: &str, wish: SequenceWish) -> Result<(), Refusal> {
-        let namespaces = self.group.view().namespaces();
+        let namespaces = self.group.view.namespaces();
         let with_format = namespaces.by_name(name).filter(|n| n.config.format.is_some());
         with_format.map_or(Ok(()), |namespace| check_sequence(&id_format(namespace)?, wish))
     }
@@ -56,7 +56,7 @@ impl Namespaces {
     /// The first `limit` namespaces in the order of their creation, as far as this node has applied it, and how many
     /// there are in all.
     pub fn first(&self, limit: usize) -> (Vec<v1::Namespace>, usize) {
-        let namespaces = self.group.view().namespaces();
+        let namespaces = self.group.view.namespaces();
         let first = namespaces.iter().take(limit).map(to_wire);
         (first.collect(), namespaces.count())
     }
@@ -109,13 +109,13 @@ impl ByLeader for v1::ListNamespacesRequest {
     async fn carry_out(
         self, namespaces: &Namespaces, _: &Term, _: Instant,
     ) -> Attempt<v1::ListNamespacesResponse> {
-        let known = namespaces.group.view().namespaces();
+        let known = namespaces.group.view.namespaces();
         Ok(v1::ListNamespacesResponse { namespaces: known.iter().map(to_wire).collect() })
     }
 
     fn answer_bytes(&self, namespaces: &Namespaces) -> usize {
         // What is not applied here yet is little.
-        let known = namespaces.group.view().namespaces();
+        let known = namespaces.group.view.namespaces();
         let bytes = |namespace: &Namespace| {
             let config = &namespace.config;
             let format = config.format.as_ref().map_or(0, String::len);

@@ -89,10 +89,15 @@ impl Leader {
                 Box::pin(self.serve_elsewhere(asked, origin, may_be_done, deadline)).await?
             }
         };
-        match rest_of(asked, origin, given) {
-            (answer, None) => Ok(answer),
-            (answer, Some(rest)) => {
-                Ok(Box::pin(self.complete(message, (answer, rest), deadline)).await)
+        let rest = match origin {
+            Origin::Client => asked.rest(&given.answer, given.namespace),
+            // It asks the next leader for that itself.
+            Origin::Peer { .. } => None,
+        };
+        match rest {
+            None => Ok(given.answer),
+            Some(rest) => {
+                Ok(Box::pin(self.complete(message, (given.answer, rest), deadline)).await)
             }
         }
     }
@@ -106,7 +111,7 @@ impl Leader {
         if let Err(Failure::Refused(refusal)) = &routed
             && refusal.reason() == Reason::NoLeader
             && asked.id.is_some()
-            && let Some(known) = self.group.view().namespaces().by_name(asked.message.namespace())
+            && let Some(known) = self.group.view.namespaces().by_name(asked.message.namespace())
         {
             // Without a leader the caller learns from here that its id means nothing.
             check_id(known, true)?;
@@ -148,21 +153,10 @@ impl Leader {
 
     /// True if a request takes numbers, and this node does not know for sure that the namespace has gaps.
     fn may_be_gapless<Q: SequenceRequest>(&self, message: &Q) -> bool {
-        let namespaces = self.group.view().namespaces();
+        let namespaces = self.group.view.namespaces();
         let known = namespaces.by_name(message.namespace());
         message.numbers() > 0 && known.is_none_or(|known| known.config.gapless)
     }
-}
-
-/// An answer, and what of the request is to be asked of the next leader. A peer sees to that itself.
-fn rest_of<Q: SequenceRequest>(
-    asked: &Asked<Q>, origin: Origin, given: Given<Q::Answer>,
-) -> (Q::Answer, Option<Asked<Q>>) {
-    let rest = match origin {
-        Origin::Client => asked.rest(&given.answer, given.namespace),
-        Origin::Peer { .. } => None,
-    };
-    (given.answer, rest)
 }
 
 /// An answer, and the namespace that it is of, if this node knows it.
@@ -182,7 +176,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         if self.id.is_some() || self.message.numbers() == 0 {
             return Assumed { namespace: None, may_be_asked_again: true };
         }
-        let namespaces = here.group.view().namespaces();
+        let namespaces = here.group.view.namespaces();
         let known = namespaces.by_name(self.message.namespace()).filter(|_| trusts_itself);
         let namespace = self.meant.or(known.map(|known| known.id));
         let is_sure = |known: &Namespace| !known.config.gapless && Some(known.id) == namespace;
@@ -201,31 +195,33 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             return Err(NoAnswer::Unanswered);
         };
         // The hot path: this node leads and has the numbers.
-        let attempt = async {
+        let attempt = 'attempt: {
             let message = &self.message;
-            let namespaces = here.group.view().namespaces();
+            let namespaces = here.group.view.namespaces();
             let Some(namespace) = namespaces.by_name(message.namespace()) else {
-                return Err(no_namespace(message.namespace()).into());
+                break 'attempt Err(no_namespace(message.namespace()).into());
             };
             if origin.mistakes(namespace.id) {
-                return Err(NoAnswer::Mistaken);
+                break 'attempt Err(NoAnswer::Mistaken);
             }
             if self.meant.is_some_and(|meant| meant != namespace.id) {
-                return Err(replaced().into());
+                break 'attempt Err(replaced().into());
             }
             if let Some(format) = &namespace.config.format
                 && !message.fits_ids(format)
             {
-                return Err(hands_out_ids(namespace, format).into());
+                break 'attempt Err(hands_out_ids(namespace, format).into());
             }
             let id = self.id.as_ref();
-            let mut answer = message.answer(id, term, namespace, here, deadline).await?;
-            here.led.show_first_answer();
-            *Q::route_in(&mut answer) =
-                here.services.members.newer_route(message.known(), term.term());
-            Ok(Given { answer, namespace: Some(namespace.id) })
+            let answered = message.answer(id, term, namespace, here, deadline).await;
+            answered.map(|mut answer| {
+                here.led.show_first_answer();
+                *Q::route_in(&mut answer) =
+                    here.services.members.newer_route(message.known(), term.term());
+                Given { answer, namespace: Some(namespace.id) }
+            })
         };
-        match attempt.await {
+        match attempt {
             // Another leader may know a newer configuration than a deposed one.
             Err(NoAnswer::Refused(refusal))
                 if refusal.outcome() == Outcome::NotDone && !term.still_leads(deadline).await =>
@@ -235,6 +231,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             attempt => attempt,
         }
     }
+
     async fn serve_remotely(
         &self, here: &Leader, (leader, member): (NodeId, &Member), assumed: Assumed,
         deadline: Instant,

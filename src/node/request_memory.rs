@@ -20,12 +20,8 @@ use crate::{
     proto::{Refusal, refusal},
 };
 
-/// How many bytes an answer has for each key. An answer with fewer keys than [`ANSWER_KEYS_MIN`] is not counted,
-/// since the connection that sends it holds more.
-const KEY_BYTES: usize = 8;
-const ANSWER_KEYS_MIN: usize = 512;
-
-/// What holds fewer bytes is not counted. As much is allowed for each call in progress, whatever it does.
+/// What holds fewer bytes is not counted: the connection of its caller holds more. As much is allowed for each call in
+/// progress, whatever it does.
 pub const COUNTED_BYTES_MIN: usize = 4_096;
 
 /// The bytes that requests and answers hold, and the limit on them.
@@ -95,20 +91,6 @@ impl RequestMemory {
     pub fn reserve_if_many(self: &Arc<Self>, bytes: usize) -> Result<Option<Reservation>, Refusal> {
         (bytes >= COUNTED_BYTES_MIN).then(|| self.reserve(bytes)).transpose()
     }
-
-    /// Reserves the bytes of the answer to a request for `keys` keys, until it is sent. `None` if they are too few
-    /// to count.
-    ///
-    /// # Errors
-    /// As [`RequestMemory::reserve`].
-    pub fn reserve_for_answer(
-        self: &Arc<Self>, keys: usize,
-    ) -> Result<Option<Reservation>, Refusal> {
-        if keys < ANSWER_KEYS_MIN {
-            return Ok(None);
-        }
-        self.reserve(KEY_BYTES * keys).map(Some)
-    }
 }
 
 impl Reservation {
@@ -154,10 +136,9 @@ mod tests {
         assert_eq!(metrics.requests_refused.get(), 1);
         let _second = memory.reserve(6 << 20).unwrap();
         drop(first);
-        let _answer = memory.reserve_for_answer(1 << 20).unwrap();
+        let _answer = memory.reserve_if_many(8 << 20).unwrap();
         assert_eq!(metrics.request_bytes.get(), 14 << 20);
-        memory.reserve_for_answer(1 << 20).unwrap_err();
-        assert!(memory.reserve_for_answer(100).unwrap().is_none());
+        memory.reserve_if_many(8 << 20).unwrap_err();
         assert!(memory.reserve_if_many(COUNTED_BYTES_MIN - 1).unwrap().is_none());
         let mut small = memory.reserve_if_many(COUNTED_BYTES_MIN).unwrap().expect("it counts");
         for bytes in [3 << 20, 0, 7] {

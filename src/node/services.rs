@@ -200,63 +200,10 @@ pub struct NodeContext {
     pub services: Arc<OperationServices>,
 }
 
-impl Founding {
-    fn new(members: Arc<Members>, listens_until: Instant, leaving: CancellationToken) -> Self {
-        Founding {
-            config: members.config.clone(),
-            group: members.group.clone(),
-            members,
-            claim: Arc::default(),
-            listens_until,
-            turn: Mutex::default(),
-            leaving,
-        }
-    }
-}
-
 impl LedTerms {
     /// The term that this node serves as leader; `None` if it leads none, or the term is over.
     pub(super) fn serving(&self) -> Option<Arc<Term>> {
         self.term.load_full().filter(|term| !term.is_over())
-    }
-}
-
-impl Handovers {
-    fn new(led: Arc<LedTerms>, members: Arc<Members>) -> Self {
-        Handovers {
-            config: led.config.clone(),
-            group: led.group.clone(),
-            led,
-            members,
-            current: CurrentHandover::default(),
-        }
-    }
-}
-
-impl LeaderIds {
-    fn new(led: Arc<LedTerms>, time: IdsTime) -> Self {
-        LeaderIds {
-            desk: WorkerDesk::open(led.group.clone(), time.clone(), led.metrics.clone()),
-            dates: Dates::default(),
-            key_times: KeyTimes::default(),
-            time,
-            led,
-        }
-    }
-}
-
-impl Status {
-    fn new(led: Arc<LedTerms>, members: Arc<Members>, time: IdsTime) -> Self {
-        Status {
-            config: led.config.clone(),
-            group: led.group.clone(),
-            metrics: led.metrics.clone(),
-            led,
-            members,
-            time,
-            recent: Activity::default(),
-            scrape_lock: Arc::default(),
-        }
     }
 }
 
@@ -285,8 +232,15 @@ impl NodeContext {
             true => Duration::ZERO,
             false => seams.listens_before_founding,
         };
-        let listens_until = Instant::now() + listens;
-        let founding = Arc::new(Founding::new(members.clone(), listens_until, leaving.clone()));
+        let founding = Arc::new(Founding {
+            config: config.clone(),
+            group: group.clone(),
+            members: members.clone(),
+            claim: Arc::default(),
+            listens_until: Instant::now() + listens,
+            turn: Mutex::default(),
+            leaving: leaving.clone(),
+        });
         let led = Arc::new(LedTerms {
             config: config.clone(),
             group: group.clone(),
@@ -299,14 +253,35 @@ impl NodeContext {
             leaving,
         });
         let of_group = GroupServices {
-            handovers: Arc::new(Handovers::new(led.clone(), members.clone())),
-            leader_ids: LeaderIds::new(led.clone(), time.clone()),
+            handovers: Arc::new(Handovers {
+                config: config.clone(),
+                group: group.clone(),
+                led: led.clone(),
+                members: members.clone(),
+                current: CurrentHandover::default(),
+            }),
+            leader_ids: LeaderIds {
+                led: led.clone(),
+                desk: WorkerDesk::open(group.clone(), time.clone(), metrics.clone()),
+                dates: Dates::default(),
+                key_times: KeyTimes::default(),
+                time: time.clone(),
+            },
             namespaces: Namespaces { group: group.clone(), time: time.clone() },
             led: led.clone(),
         };
         let services = Arc::new(OperationServices {
             of_group,
-            status: Arc::new(Status::new(led.clone(), members.clone(), time.clone())),
+            status: Arc::new(Status {
+                config: config.clone(),
+                group: group.clone(),
+                metrics: metrics.clone(),
+                led: led.clone(),
+                members: members.clone(),
+                time: time.clone(),
+                recent: Activity::default(),
+                scrape_lock: Arc::default(),
+            }),
             founding: founding.clone(),
             members,
         });
@@ -351,11 +326,11 @@ impl NodeContext {
 
     /// Stops the node: it cannot go on.
     pub fn fail(&self, reason: String) {
-        self.group.tasks().fail(Fault::CannotGoOn(reason));
+        self.group.tasks.fail(Fault::CannotGoOn(reason));
     }
 
     /// Why the node must stop, once it must.
     pub fn fault(&self) -> Option<Fault> {
-        self.group.tasks().failed().borrow().clone()
+        self.group.tasks.failed().borrow().clone()
     }
 }

@@ -13,13 +13,7 @@ use super::{
     services::{Readiness, Status},
     workers::ids_time::{Belief, ClockDoubt},
 };
-use crate::{
-    allocator::Term,
-    clock::whole_ms,
-    consensus::{NodeState, Role},
-    ordered_watch,
-    proto::v1,
-};
+use crate::{allocator::Term, clock::whole_ms, consensus::NodeState, ordered_watch, proto::v1};
 
 /// About how many bytes the status has for each member.
 const MEMBER_BYTES: usize = 1_024;
@@ -67,7 +61,7 @@ impl Status {
             cluster: self.config.cluster.clone(),
             cluster_id: self.members.printed_cluster_id(),
             waits: !self.group.is_formed(),
-            set: self.group.config().set.into(),
+            set: self.group.config.set.into(),
             node: self.config.node_id,
             leader: leader_of(&now),
             term: now.term,
@@ -79,7 +73,7 @@ impl Status {
                 .iter()
                 .map(|node| v1::NodeStatus {
                     id: node.id,
-                    role: role(node.role).into(),
+                    role: role(node).into(),
                     voter: node.voter,
                     address: node.member.client_address.clone(),
                     peer_address: node.member.peer_address.clone(),
@@ -98,7 +92,7 @@ impl Status {
 
     /// The free space of this node's disk, as it was measured last.
     fn disk_space(&self) -> v1::DiskSpace {
-        let free_space = self.group.store().free_space();
+        let free_space = self.group.store.free_space();
         v1::DiskSpace {
             free_bytes: free_space.free_bytes(),
             reserve_bytes: free_space.reserve_bytes(),
@@ -155,12 +149,12 @@ impl Status {
     }
 }
 
-fn role(role: Role) -> v1::Role {
-    match role {
-        Role::Leader => v1::Role::Leader,
-        Role::Follower => v1::Role::Follower,
-        Role::Candidate => v1::Role::Candidate,
-        Role::Learner => v1::Role::Learner,
+fn role(node: &NodeState) -> v1::Role {
+    match node {
+        NodeState { leads: true, .. } => v1::Role::Leader,
+        NodeState { stands: true, .. } => v1::Role::Candidate,
+        NodeState { voter: true, .. } => v1::Role::Follower,
+        NodeState { .. } => v1::Role::Learner,
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     allocator::Term,
     proto::{Refusal, refusal, refuse, v1},
-    sequence::{WORKERS_MAX, WorkerAnswer, WorkerRecord},
+    sequence::{WORKERS_MAX, WorkerAct, WorkerAnswer, WorkerRecord},
     storage::read_workers,
 };
 
@@ -76,11 +76,9 @@ impl ByLeader for v1::ReleaseWorkerRequest {
         let held = self.held.ok_or_else(|| {
             refusal!(InvalidRequest, "held is missing; give worker and token of the lease")
         })?;
-        let wanted = Wanted::Release {
-            worker: check_worker(held.worker, &ids)?,
-            token: held.token,
-            used_ms: self.used_ms,
-        };
+        let worker = check_worker(held.worker, &ids)?;
+        let act = WorkerAct::Release { token: held.token, used_ms: self.used_ms };
+        let wanted = Wanted::Act { worker, act };
         let served = leader.ask_for_worker(term, &ids, wanted, deadline).await;
         let released = match served {
             Ok(Served::Done(_, WorkerAnswer::Released)) => true,
@@ -98,7 +96,7 @@ impl ByLeader for v1::ListWorkersRequest {
         self, leader: &LeaderIds, _: &Term, deadline: Instant,
     ) -> Attempt<v1::ListWorkersResponse> {
         let ids = namespace_named(&leader.led.group, &self.namespace).and_then(leases_of)?;
-        let reading = timeout_at(deadline, read_workers(leader.led.group.view(), ids.namespace));
+        let reading = timeout_at(deadline, read_workers(&leader.led.group.view, ids.namespace));
         let workers = reading.await.map_err(|_| {
             refusal!(DeadlineExceeded, "the worker ids were not read before the deadline")
         })?;
@@ -250,7 +248,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
         check_worker(self.worker, &ids)?;
         let to_ms = leader.end_of_lease(term, &ids, &self)?;
         let (worker, ceiling_ms) = (self.worker, self.ceiling_ms);
-        let wanted = Wanted::TakeBack { worker, ceiling_ms, to_ms };
+        let wanted = Wanted::Act { worker, act: WorkerAct::TakeBack { ceiling_ms, to_ms } };
         let served = {
             // Nobody learns the date that is taken back meanwhile.
             let asking = leader.dates.asking(ids.namespace);

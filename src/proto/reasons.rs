@@ -66,6 +66,12 @@ impl Refusal {
         self
     }
 
+    /// Nothing was begun.
+    pub fn not_done(mut self) -> Refusal {
+        self.0.outcome = Outcome::NotDone.into();
+        self
+    }
+
     /// The message was made too long ago, or later than now: the clock of request ids shows `clock_ms`.
     pub fn at_request_clock(mut self, clock_ms: u64) -> Refusal {
         self.0.request_clock_ms = Some(clock_ms);
@@ -130,13 +136,20 @@ impl From<Refusal> for Failure {
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        let (reason, outcome) = reason_of(&status);
+        // What it carries, or else what its code says.
+        let info = status.get_details_error_info();
+        let told = |name: &str| info.as_ref()?.metadata.get(name);
+        let (reason, outcome) = by_code(status.code());
+        let name = info.as_ref().map(|info| format!("REASON_{}", info.reason));
+        let told_reason = name.and_then(|name| Reason::from_str_name(&name));
+        let name = told(OUTCOME).map(|name| format!("OUTCOME_{name}"));
+        let told_outcome = name.and_then(|name| Outcome::from_str_name(&name));
         Refusal::from(Failure {
             code: status.code().into(),
             retry_after_ms: retry_after_ms(&status),
-            reason: reason.into(),
-            outcome: outcome.into(),
-            request_clock_ms: request_clock_ms(&status),
+            reason: told_reason.unwrap_or(reason).into(),
+            outcome: told_outcome.unwrap_or(outcome).into(),
+            request_clock_ms: told(REQUEST_CLOCK).and_then(|ms| ms.parse().ok()),
             message: status.message().to_owned(),
         })
     }
@@ -177,24 +190,10 @@ pub fn retry_after_ms(status: &Status) -> Option<u64> {
     told.to_str().ok()?.parse().ok()
 }
 
-/// What the clock of request ids shows, if a status says so.
-fn request_clock_ms(status: &Status) -> Option<u64> {
-    status.get_details_error_info()?.metadata.get(REQUEST_CLOCK)?.parse().ok()
-}
-
 /// The reason and the outcome of a status: those that it carries, or else those of its code.
 pub fn reason_of(status: &Status) -> (Reason, Outcome) {
-    let by_code = by_code(status.code());
-    if status.details().is_empty() {
-        return by_code;
-    }
-    let Some(info) = status.get_details_error_info() else {
-        return by_code;
-    };
-    let reason = Reason::from_str_name(&format!("REASON_{}", info.reason));
-    let outcome = info.metadata.get(OUTCOME).map(|name| format!("OUTCOME_{name}"));
-    let outcome = outcome.and_then(|name| Outcome::from_str_name(&name));
-    (reason.unwrap_or(by_code.0), outcome.unwrap_or(by_code.1))
+    let refusal = Refusal::from(status.clone());
+    (refusal.reason(), refusal.outcome())
 }
 
 /// The code of each reason.
@@ -266,6 +265,8 @@ mod tests {
         assert_eq!(retry_after_ms(&status), Some(100));
         assert_eq!(Refusal::from(status), told);
         assert_eq!(refusal!(DeadlineExceeded, "it goes on").ongoing().outcome(), Outcome::Ongoing);
+        let unread = refusal!(DeadlineExceeded, "it did not arrive").not_done();
+        assert_eq!(unread.outcome(), Outcome::NotDone);
         let late = refusal!(RequestIdExpired, "late").at_request_clock(7);
         assert_eq!(late.request_clock_ms, Some(7));
         assert_eq!(Refusal::from(Status::from(late.clone())), late);

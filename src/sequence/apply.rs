@@ -6,64 +6,19 @@
 //! Invariant: a bump raises a ceiling and its chunk begins at the ceiling before; a trim never raises
 //! one; only the term that the ledger names writes sections.
 
-use std::collections::BTreeSet;
-
 use super::{
     books::{Booked, DAYS_KEPT, DayBooks, day_of},
     command::{Bump, Bumped, Command, Outcome, Trim},
-    ids::{NamespaceId, SectionId},
+    ids::SectionId,
     ledger::{Ledger, LedgerRefused},
-    namespace_life::{self, NamespaceTable, WorkerTable},
+    namespace_life::{self, Table},
     progression::Progression,
     request_book::{
-        self, MessagePart, NoRoom, PartTaken, Remembered, Remembering, RequestTable, Taken, Used,
+        MessagePart, NoRoom, PartTaken, Remembered, Remembering, RequestBook, Taken, Used,
     },
     section::{Exhausted, SectionRecord},
 };
 use crate::planted_bugs::{Bug, is_planted};
-
-/// The replicated table as one log entry sees it. Reads see the entry's own writes.
-pub trait Table: WorkerTable + RequestTable<ReadError = <Self as NamespaceTable>::Error> {
-    /// The ledger, or the default if nothing was written to it.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn ledger(&self) -> Result<Ledger, Self::Error>;
-    /// Writes the ledger.
-    fn put_ledger(&mut self, ledger: Ledger);
-    /// A section's record, or the default if there is none. If the record is older than lift number `lift`, its floor
-    /// and its time may be wrong: nothing uses them then.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Self::Error>;
-    /// As [`Table::section`], for the section of a gapless key: its record counts, however many lifts it has seen, and its
-    /// ceiling is its floor.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn gapless_section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Self::Error> {
-        self.section(id, lift)
-    }
-    /// Writes a section's record.
-    fn put_section(&mut self, id: &SectionId, record: SectionRecord);
-    /// The books of a namespace and a day; `None` if there are none.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Self::Error>;
-    /// Writes the books of a namespace and a day.
-    fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks);
-    /// The days of which a namespace has books.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Self::Error>;
-    /// Removes the books of a namespace and a day.
-    fn remove_day_books(&mut self, id: NamespaceId, day: u32);
-    /// Notes how many numbers the entry has booked as skipped by leaders that ended without leaving them to anybody.
-    fn note_skipped(&mut self, numbers: u64);
-}
 
 /// Applies one committed command of `term` to the table.
 ///
@@ -81,18 +36,18 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
         }),
         Trim { trims, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
-            let trimmed = apply_each(trims, |trim| apply_trim(table, entry, trim))?;
-            Ok(Outcome::Trimmed(trimmed))
+            lower_each(table, entry, trims, SectionRecord::trim)
         }),
-        Release { released: trims, now_ms } => {
-            write_sections(table, term, *now_ms, |table, entry| {
-                let released = apply_each(trims, |trim| apply_release(table, entry, trim))?;
-                Ok(Outcome::Released(released))
-            })
-        }
+        Release { released, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
+            lower_each(table, entry, released, SectionRecord::release)
+        }),
         Settle { sections, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
-            let settled = apply_each(sections, |section| apply_settle(table, entry, section))?;
-            Ok(Outcome::Settled(settled))
+            let mut settled = 0;
+            for section in sections {
+                let written = rewrite(table, entry, section, SectionRecord::settle)?;
+                settled += u64::from(written == Some(true));
+            }
+            Ok(Outcome::Written(settled))
         }),
         Lift => change_ledger(table, |ledger| ledger.lift(term).map(Outcome::Holds)),
         Inherit { successor, digest } => change_ledger(table, |ledger| {
@@ -116,10 +71,15 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         }
         Take { remembering, parts, no_room, count_max, now_ms } => {
             write_sections(table, term, *now_ms, |table, entry| {
-                request_book::advance(table, remembering)?;
+                let mut book = table.request_book()?;
+                let due = book.advance(remembering, |place| table.queued_id(place))?;
+                due.iter().for_each(|(place, queued)| table.forget(*place, queued));
                 let limits = (remembering, *no_room, *count_max);
-                let taken = parts.iter().map(|part| apply_part(table, entry, limits, part));
-                taken.collect::<Result<_, _>>().map(Outcome::Took)
+                let taken =
+                    parts.iter().map(|part| apply_part(table, entry, &mut book, limits, part));
+                let taken = taken.collect::<Result<Vec<_>, _>>()?;
+                table.put_request_book(book);
+                Ok(Outcome::Took(taken))
             })
         }
         Workers { asks, now_ms } => {
@@ -194,15 +154,6 @@ fn change_ledger<T: Table>(
     }
 }
 
-/// Counts the `items` for which `apply` answers true.
-fn apply_each<I, E>(items: &[I], mut apply: impl FnMut(&I) -> Result<bool, E>) -> Result<u64, E> {
-    let mut written = 0;
-    for item in items {
-        written += u64::from(apply(item)?);
-    }
-    Ok(written)
-}
-
 fn apply_bump<T: Table>(table: &mut T, entry: &mut Entry, bump: &Bump) -> Result<Bumped, T::Error> {
     let Some(namespace) = table.namespace(bump.section.namespace) else {
         return Ok(Bumped::NoNamespace);
@@ -237,7 +188,7 @@ fn over_quota<T: Table>(
 }
 
 fn apply_part<T: Table>(
-    table: &mut T, entry: &mut Entry,
+    table: &mut T, entry: &mut Entry, book: &mut RequestBook,
     (remembering, no_room, count_max): (&Remembering, Option<NoRoom>, u64), part: &MessagePart,
 ) -> Result<PartTaken, T::Error> {
     let namespace = table.namespace(part.namespace);
@@ -254,18 +205,19 @@ fn apply_part<T: Table>(
             return Ok(again(before, part));
         }
         if let Some(made_ms) = part.made_ms
-            && let Some(clock_ms) = request_book::expired(table, remembering, id.lifetime, made_ms)?
+            && let Some(clock_ms) = book.expired(remembering, id.lifetime, made_ms)
         {
             return Ok(PartTaken::Expired { made_ms, clock_ms });
         }
-        if request_book::is_full(table, remembering, bytes)? {
+        if book.is_full(remembering, bytes) {
             return Ok(PartTaken::IdsFull { bytes_max: remembering.bytes_max });
         }
     }
     let mut taken = Vec::with_capacity(part.takes.len());
     for take in &part.takes {
         let section = SectionId { namespace: part.namespace, key: take.section.clone() };
-        let before = table.gapless_section(&section, entry.lift)?;
+        // The record of a gapless key counts, however many lifts it has seen, and its ceiling is its floor.
+        let before = table.section(&section, u64::MAX)?;
         taken.push(match no_room.filter(|_| !before.exists()) {
             _ if take.count > count_max => Taken::TooLarge { count_max },
             Some(no_room) => Taken::NoRoom(no_room),
@@ -279,7 +231,8 @@ fn apply_part<T: Table>(
     if let Some(id) = part.id.as_ref().filter(|_| took || part.whole.is_some()) {
         let takes = part.takes.iter().cloned().zip(taken.clone()).collect();
         let remembered = Remembered { whole: part.whole, takes };
-        request_book::remember(table, part.namespace, id, bytes, remembered)?;
+        let (place, queued) = book.remember(part.namespace, id, bytes);
+        table.remember(place, queued, remembered);
     }
     Ok(PartTaken::Taken(taken))
 }
@@ -315,56 +268,51 @@ fn apply_take<T: Table>(
     Ok(Taken::Range(range))
 }
 
-/// True if the section was trimmed, or its namespace is gone.
-fn apply_trim<T: Table>(table: &mut T, entry: &mut Entry, trim: &Trim) -> Result<bool, T::Error> {
-    lower(table, entry, trim, SectionRecord::trim)
+/// Lowers ceilings by `lower`. Counts the sections of which the term owns what it says.
+fn lower_each<T: Table>(
+    table: &mut T, entry: &mut Entry, trims: &[Trim],
+    lower: impl Fn(SectionRecord, Progression, u64, u64) -> Option<SectionRecord>,
+) -> Result<Outcome, T::Error> {
+    let mut lowered = 0;
+    for Trim { section, used, lost } in trims {
+        let lower = |before, progression, lift| lower(before, progression, lift, *used);
+        let written = rewrite(table, entry, section, lower)?;
+        if written == Some(true) {
+            let lost = DayBooks { shared_section: *lost, ..DayBooks::default() };
+            entry.booked.add(section.namespace, lost);
+        }
+        // Nothing is left to give back of a section whose namespace is gone.
+        lowered += u64::from(written != Some(false));
+    }
+    Ok(Outcome::Written(lowered))
 }
 
-/// True if the section was released, or its namespace is gone.
-fn apply_release<T: Table>(
-    table: &mut T, entry: &mut Entry, trim: &Trim,
-) -> Result<bool, T::Error> {
-    lower(table, entry, trim, SectionRecord::release)
-}
-
-/// Lowers a section's ceiling by `lower`. False if the term owns nothing of it, or less than it says. True if its namespace
-/// is gone: nothing is left to give back.
-fn lower<T: Table>(
-    table: &mut T, entry: &mut Entry, trim: &Trim,
-    lower: impl FnOnce(SectionRecord, Progression, u64, u64) -> Option<SectionRecord>,
-) -> Result<bool, T::Error> {
-    let Some(progression) = progression(table, &trim.section) else {
-        return Ok(true);
+/// Writes what `change` makes of a section's record, if anything. `None` if the section's namespace is gone.
+///
+/// The step gets within the bounds that the namespace has by now. What earlier lifts gave is part of the ceiling already. A
+/// section of which lifts give nothing stays so.
+fn rewrite<T: Table>(
+    table: &mut T, entry: &mut Entry, id: &SectionId,
+    change: impl FnOnce(SectionRecord, Progression, u64) -> Option<SectionRecord>,
+) -> Result<Option<bool>, T::Error> {
+    let Some(namespace) = table.namespace(id.namespace) else {
+        return Ok(None);
     };
-    let before = table.section(&trim.section, entry.lift)?;
-    let Some(after) = lower(before, progression, entry.lift, trim.used) else {
-        return Ok(false);
+    let progression = namespace.config.progression();
+    let (step_min, step_max) = namespace.config.step_bounds();
+    let before = table.section(id, entry.lift)?;
+    let Some(mut after) = change(before, progression, entry.lift) else {
+        return Ok(Some(false));
     };
-    let after = within_bounds(table, &trim.section, after);
+    if after.step > 0 {
+        after.step = after.step.clamp(step_min, step_max);
+    }
     debug_assert!(
         after.max_seq >= before.floor_at(entry.lift, progression.increment),
         "{before:?} to {after:?}"
     );
-    let lost = DayBooks { shared_section: trim.lost, ..DayBooks::default() };
-    entry.booked.add(trim.section.namespace, lost);
-    write_section(table, entry, &trim.section, (&before, after), progression)?;
-    Ok(true)
-}
-
-/// True if the section was settled.
-fn apply_settle<T: Table>(
-    table: &mut T, entry: &mut Entry, section: &SectionId,
-) -> Result<bool, T::Error> {
-    let Some(progression) = progression(table, section) else {
-        return Ok(false);
-    };
-    let before = table.section(section, entry.lift)?;
-    let Some(after) = before.settle(progression, entry.lift) else {
-        return Ok(false);
-    };
-    let after = within_bounds(table, section, after);
-    write_section(table, entry, section, (&before, after), progression)?;
-    Ok(true)
+    write_section(table, entry, id, (&before, after), progression)?;
+    Ok(Some(true))
 }
 
 /// Writes a section's record in the place of `before`, with the time. Keeps the namespace's totals, and books the change.
@@ -378,27 +326,6 @@ fn write_section<T: Table>(
     let written_ms = entry.now_ms;
     table.put_section(id, SectionRecord { written_ms, ..after });
     Ok(())
-}
-
-/// The record with its step within the bounds that the namespace has by now. What earlier lifts gave is part of its
-/// ceiling already. A section of which lifts give nothing stays so.
-fn within_bounds<T: Table>(table: &T, section: &SectionId, record: SectionRecord) -> SectionRecord {
-    let Some(namespace) = table.namespace(section.namespace) else {
-        return record;
-    };
-    let (step_min, step_max) = namespace.config.step_bounds();
-    SectionRecord {
-        step: match record.step {
-            0 => 0,
-            step => step.clamp(step_min, step_max),
-        },
-        ..record
-    }
-}
-
-fn progression<T: Table>(table: &T, section: &SectionId) -> Option<Progression> {
-    let namespace = table.namespace(section.namespace)?;
-    Some(namespace.config.progression())
 }
 
 #[cfg(test)]

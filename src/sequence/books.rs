@@ -1,6 +1,6 @@
 //! The books of namespaces: day by day, in total, and what is left of one that was deleted.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -114,17 +114,13 @@ impl From<Lost> for DayBooks {
 
 /// What one entry books, by namespace.
 #[derive(Debug, Default)]
-pub struct Booked(Vec<(NamespaceId, DayBooks)>);
+pub struct Booked(BTreeMap<NamespaceId, DayBooks>);
 
 impl Booked {
     /// Books `more` of a namespace.
     pub fn add(&mut self, namespace: NamespaceId, more: DayBooks) {
-        // The sections of an entry mostly belong to few namespaces.
-        let known = self.0.iter_mut().rev().find(|(id, _)| *id == namespace);
-        match known {
-            Some((_, books)) => *books = books.plus(more),
-            None => self.0.push((namespace, more)),
-        }
+        let books = self.0.entry(namespace).or_default();
+        *books = books.plus(more);
     }
 
     /// What was booked.

@@ -171,7 +171,7 @@ pub struct Bump {
 pub struct Trim {
     /// The section.
     pub section: SectionId,
-    /// The greatest number that the tenure handed out in it.
+    /// The greatest number that the tenure took in it, answered or not; its floor, if that is higher.
     pub used: u64,
     /// How many numbers the other keys of the section lose by rising to that one.
     pub lost: u64,
@@ -184,20 +184,16 @@ pub enum Outcome {
     None,
     /// An answer for each bump, in order.
     Bumped(Vec<Bumped>),
-    /// How many sections were trimmed.
-    Trimmed(u64),
     /// The namespace as it now is.
     Namespace(Result<Namespace, NamespaceRefused>),
     /// The term holds the chunks that the lift with this number gave, or what is left of them.
     Holds(u64),
-    /// How many sections were written.
-    Settled(u64),
+    /// How many sections were written. Those that are lowered count also if they have no namespace any more.
+    Written(u64),
     /// The term's chunks are left to the next one.
     Bequeathed,
     /// The entry's term may not do that. Nothing has changed.
     Refused(LedgerRefused),
-    /// How many sections were released, or have no namespace any more.
-    Released(u64),
     /// An answer for each part of a message, in order.
     Took(Vec<PartTaken>),
     /// The namespace is deleted. The tombstone that it left, if any.

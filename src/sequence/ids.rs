@@ -143,15 +143,6 @@ pub enum OwnedKey {
 }
 
 impl OwnedKey {
-    /// A byte-string key.
-    ///
-    /// # Errors
-    /// As [`Key::name`].
-    pub fn name(bytes: Bytes) -> Result<Self, InvalidKey> {
-        Key::name(&bytes)?;
-        Ok(OwnedKey::Name(bytes))
-    }
-
     /// The key, borrowed.
     pub fn as_key(&self) -> Key<'_> {
         match self {

@@ -23,7 +23,7 @@ mod request_id;
 mod section;
 mod workers;
 
-pub use apply::{Table, apply};
+pub use apply::apply;
 pub use books::{DAYS_KEPT, DayBooks, Lost, LostBy, NamespaceTotals, Tombstone, day_of};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
 pub use ids::{
@@ -35,15 +35,15 @@ pub use namespace::{
     InvalidNamespace, InvalidWrittenKey, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig,
     WrittenKey, check_name,
 };
-pub use namespace_life::{NamespaceTable, WorkerTable};
+pub use namespace_life::Table;
 pub use namespace_limits::{
     NamespaceChange, STEP_MAX, check_description, check_format, check_limits, check_section_size,
     check_steps,
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
 pub use request_book::{
-    MessagePart, NoRoom, PartTaken, Place, QueuedId, Remembered, Remembering, RequestBook,
-    RequestTable, Take, Taken, Used,
+    MessagePart, NoRoom, PartTaken, Place, QueuedId, Remembered, Remembering, RequestBook, Take,
+    Taken, Used,
 };
 pub use request_id::{
     InvalidRequestId, Lifetime, MessageId, PartId, REQUEST_ID_BYTES_MAX, RequestId,

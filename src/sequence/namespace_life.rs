@@ -1,25 +1,22 @@
-//! The life of namespaces, and of their worker ids, in the replicated table.
+//! The replicated table, and the life of namespaces and of their worker ids in it.
+
+use std::collections::BTreeSet;
 
 use super::{
-    books::{NamespaceTotals, Tombstone},
+    books::{DayBooks, NamespaceTotals, Tombstone},
     command::NamespaceRefused,
-    ids::{ClusterId, NamespaceId},
+    ids::{ClusterId, NamespaceId, SectionId},
+    ledger::Ledger,
     namespace::{Namespace, NamespaceConfig},
     namespace_limits::NamespaceChange,
+    request_book::{Place, QueuedId, Remembered, RequestBook},
+    request_id::PartId,
+    section::SectionRecord,
     workers::{LeaseFloor, WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord},
 };
 
-// The life of namespaces in the replicated table: founding, creation, change, deletion, creation again.
-//
-// A namespace that is deleted leaves a `Tombstone` under its name. A namespace that is created under the name again
-// begins above it, so that the numbers of one (name, key) go up through it, and so do the times of one (name, worker
-// id).
-//
-// Invariant: an id of a namespace is used once. What a leader holds of a namespace that is gone, or was replaced, is
-// found by nobody who comes later: its keys stand under the old id.
-
-/// The namespaces of the replicated table as one log entry sees them. Reads see the entry's own writes.
-pub trait NamespaceTable {
+/// The replicated table as one log entry sees it. Reads see the entry's own writes.
+pub trait Table {
     /// The error of a read.
     type Error;
 
@@ -62,16 +59,89 @@ pub trait NamespaceTable {
     fn tombstone(&self, name: &str) -> Result<Option<Tombstone>, Self::Error>;
     /// Writes a tombstone, or removes it.
     fn put_tombstone(&mut self, name: &str, tombstone: Option<Tombstone>);
+    /// The last lease of a worker id; `None` if there was none.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn worker(
+        &self, namespace: NamespaceId, worker: u32,
+    ) -> Result<Option<WorkerRecord>, Self::Error>;
+    /// Writes the last lease of a worker id.
+    fn put_worker(&mut self, namespace: NamespaceId, worker: u32, record: WorkerRecord);
+
+    /// The ledger, or the default if nothing was written to it.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn ledger(&self) -> Result<Ledger, Self::Error>;
+    /// Writes the ledger.
+    fn put_ledger(&mut self, ledger: Ledger);
+    /// A section's record, or the default if there is none. If the record is older than lift number `lift`, its floor
+    /// and its time may be wrong: nothing uses them then.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Self::Error>;
+    /// Writes a section's record.
+    fn put_section(&mut self, id: &SectionId, record: SectionRecord);
+
+    /// The books of a namespace and a day; `None` if there are none.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Self::Error>;
+    /// Writes the books of a namespace and a day.
+    fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks);
+    /// The days of which a namespace has books.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Self::Error>;
+    /// Removes the books of a namespace and a day.
+    fn remove_day_books(&mut self, id: NamespaceId, day: u32);
+    /// Notes how many numbers the entry has booked as skipped by leaders that ended without leaving them to anybody.
+    fn note_skipped(&mut self, numbers: u64);
+
+    /// The book of request ids, or the default if nothing was written to it.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn request_book(&self) -> Result<RequestBook, Self::Error>;
+    /// Writes the book of request ids.
+    fn put_request_book(&mut self, book: RequestBook);
+    /// What a part of a message took, if it is remembered.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn remembered(
+        &self, namespace: NamespaceId, id: &PartId,
+    ) -> Result<Option<Remembered>, Self::Error>;
+    /// The request id at a place.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, Self::Error>;
+    /// Writes a request id at a place, and what its part took.
+    fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered);
+    /// Removes the request id at a place.
+    fn forget(&mut self, place: Place, queued: &QueuedId);
 }
+
+// The life of namespaces in the replicated table: founding, creation, change, deletion, creation again.
+//
+// A namespace that is deleted leaves a `Tombstone` under its name. A namespace that is created under the name again
+// begins above it, so that the numbers of one (name, key) go up through it, and so do the times of one (name, worker
+// id).
+//
+// Invariant: an id of a namespace is used once. What a leader holds of a namespace that is gone, or was replaced, is
+// found by nobody who comes later: its keys stand under the old id.
 
 /// What became of an entry: a value, or a refusal.
 type Refusable<T, E> = Result<Result<T, NamespaceRefused>, E>;
 
 /// Creates the namespaces of a fresh cluster, all in one entry. Changes nothing if the cluster was founded before:
 /// namespaces that were deleted since do not come back.
-pub fn found<T: NamespaceTable>(
-    table: &mut T, namespaces: &[NamespaceConfig],
-) -> Result<(), T::Error> {
+pub fn found<T: Table>(table: &mut T, namespaces: &[NamespaceConfig]) -> Result<(), T::Error> {
     if table.next_namespace_id()?.is_some() {
         return Ok(());
     }
@@ -84,7 +154,7 @@ pub fn found<T: NamespaceTable>(
 }
 
 /// Gives the cluster its id. Changes nothing if it has one: an id never changes.
-pub fn name_cluster<T: NamespaceTable>(table: &mut T, id: ClusterId) -> Result<(), T::Error> {
+pub fn name_cluster<T: Table>(table: &mut T, id: ClusterId) -> Result<(), T::Error> {
     if table.cluster_id()?.is_none() {
         table.put_cluster_id(id);
     }
@@ -92,7 +162,7 @@ pub fn name_cluster<T: NamespaceTable>(table: &mut T, id: ClusterId) -> Result<(
 }
 
 /// Creates a namespace. Its numbers begin above those that a deleted namespace of this name may have handed out.
-pub fn create<T: NamespaceTable>(
+pub fn create<T: Table>(
     table: &mut T, config: &NamespaceConfig, namespaces_max: u64,
 ) -> Refusable<Namespace, T::Error> {
     if let Err(invalid) = config.check() {
@@ -112,14 +182,13 @@ pub fn create<T: NamespaceTable>(
         Ok(config) => config,
         Err(refused) => return Ok(Err(refused)),
     };
-    table.put_tombstone(&config.name, None);
-    insert(table, config, floor, leased)
+    insert(table, config, floor, leased, None)
 }
 
 /// Changes a namespace. What would disorder numbers is changed only while nothing was handed out, and then by a
 /// namespace under a new id that takes the place of the old one: a bump for the old id that is still to be applied finds
 /// no namespace, and no chunk of the old layout is used under the new one.
-pub fn update<T: NamespaceTable>(
+pub fn update<T: Table>(
     table: &mut T, name: &str, change: &NamespaceChange,
 ) -> Refusable<Namespace, T::Error> {
     let Some(old) = table.namespace_named(name).cloned() else {
@@ -140,17 +209,14 @@ pub fn update<T: NamespaceTable>(
         return Ok(Err(NamespaceRefused::Fixed { name: name.to_owned(), reasons }));
     }
     match above(config, old.floor) {
-        Ok(config) => {
-            table.remove_namespace(old.id)?;
-            insert(table, config, old.floor, old.lease_floor)
-        }
+        Ok(config) => insert(table, config, old.floor, old.lease_floor, Some(old.id)),
         Err(refused) => Ok(Err(refused)),
     }
 }
 
 /// Deletes a namespace. Unless it is to be forgotten, its tombstone stays. Returns the tombstone; `None` if there is none.
 /// With `forget`, a tombstone alone is removed as well.
-pub fn delete<T: NamespaceTable>(
+pub fn delete<T: Table>(
     table: &mut T, name: &str, forget: bool,
 ) -> Refusable<Option<Tombstone>, T::Error> {
     let Some(namespace) = table.namespace_named(name).cloned() else {
@@ -185,15 +251,20 @@ fn above(mut config: NamespaceConfig, floor: u64) -> Result<NamespaceConfig, Nam
     Ok(config)
 }
 
-/// Writes a new namespace under the next id.
-fn insert<T: NamespaceTable>(
+/// Writes a new namespace under the next id, in the place of the tombstone of its name, or of `old`.
+fn insert<T: Table>(
     table: &mut T, config: NamespaceConfig, floor: u64, lease_floor: LeaseFloor,
+    old: Option<NamespaceId>,
 ) -> Refusable<Namespace, T::Error> {
     let id = table.next_namespace_id()?.unwrap_or(NamespaceId(1));
     let Some(next) = id.0.checked_add(1) else {
         return Ok(Err(NamespaceRefused::IdsUsedUp));
     };
     table.put_next_namespace_id(NamespaceId(next));
+    table.put_tombstone(&config.name, None);
+    if let Some(old) = old {
+        table.remove_namespace(old)?;
+    }
     let namespace = Namespace { floor, lease_floor, ..Namespace::new(id, config) };
     table.put_namespace(namespace.clone());
     Ok(Ok(namespace))
@@ -207,31 +278,18 @@ fn insert<T: NamespaceTable>(
 //
 // Invariant: the totals of a namespace cover all its leases.
 
-/// The worker ids of the replicated table as one log entry sees them. Reads see the entry's own writes.
-pub trait WorkerTable: NamespaceTable {
-    /// The last lease of a worker id; `None` if there was none.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn worker(
-        &self, namespace: NamespaceId, worker: u32,
-    ) -> Result<Option<WorkerRecord>, Self::Error>;
-    /// Writes the last lease of a worker id.
-    fn put_worker(&mut self, namespace: NamespaceId, worker: u32, record: WorkerRecord);
-}
-
 /// Does what is asked of worker ids, one ask after the other. `now_ms` is the proposer's time.
 ///
 /// # Errors
 /// If the table cannot be read.
-pub fn apply_asks<T: WorkerTable>(
+pub fn apply_asks<T: Table>(
     table: &mut T, asks: &[WorkerAsk], now_ms: u64,
 ) -> Result<Vec<WorkerAnswer>, T::Error> {
     let answers = asks.iter().map(|ask| apply_ask(table, ask, now_ms));
     answers.collect()
 }
 
-fn apply_ask<T: WorkerTable>(
+fn apply_ask<T: Table>(
     table: &mut T, ask: &WorkerAsk, now_ms: u64,
 ) -> Result<WorkerAnswer, T::Error> {
     use WorkerAct::*;

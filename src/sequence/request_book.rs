@@ -108,113 +108,68 @@ pub struct Remembering {
     pub forget_max: u64,
 }
 
-/// Request ids in the replicated table as one log entry sees them. Reads see the entry's own writes.
-pub trait RequestTable {
-    /// The error of a read.
-    type ReadError;
-
-    /// The book of ids, or the default if nothing was written to it.
+impl RequestBook {
+    /// Lets the clock go on. Returns the ids whose time has passed, and where they stand: the table is to forget them.
     ///
     /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn request_book(&self) -> Result<RequestBook, Self::ReadError>;
-    /// Writes the book of ids.
-    fn put_request_book(&mut self, book: RequestBook);
-    /// What a part of a message took, if it is remembered.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn remembered(
-        &self, namespace: NamespaceId, id: &PartId,
-    ) -> Result<Option<Remembered>, Self::ReadError>;
-    /// The id at a place.
-    ///
-    /// # Errors
-    /// If the storage cannot be read or is damaged.
-    fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, Self::ReadError>;
-    /// Writes an id at a place, and what its part took.
-    fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered);
-    /// Removes the id at a place.
-    fn forget(&mut self, place: Place, queued: &QueuedId);
-}
-
-/// Lets the table's clock go on, and forgets ids whose time has passed.
-///
-/// # Errors
-/// If the table cannot be read.
-pub fn advance<T: RequestTable>(
-    table: &mut T, remembering: &Remembering,
-) -> Result<(), T::ReadError> {
-    let mut book = table.request_book()?;
-    book.clock_ms = book.clock_ms.saturating_add(remembering.elapsed_ms);
-    let mut left = remembering.forget_max;
-    for (index, queue) in book.queues.iter_mut().enumerate() {
-        let lifetime = Lifetime::at(index);
-        let is_due =
-            |at_ms: u64| at_ms.saturating_add(lifetime.ms(remembering.keep_ms)) <= book.clock_ms;
-        while left > 0 && queue.first < queue.next && is_due(queue.oldest_ms) {
-            let place = Place { lifetime, number: queue.first };
-            if let Some(queued) = table.queued_id(place)? {
-                queue.oldest_ms = queued.at_ms;
-                if !is_due(queued.at_ms) {
-                    break;
+    /// That of `queued_id`, which finds the id at a place.
+    pub fn advance<E>(
+        &mut self, remembering: &Remembering,
+        queued_id: impl Fn(Place) -> Result<Option<QueuedId>, E>,
+    ) -> Result<Vec<(Place, QueuedId)>, E> {
+        self.clock_ms = self.clock_ms.saturating_add(remembering.elapsed_ms);
+        let (mut due, mut left) = (Vec::new(), remembering.forget_max);
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            let lifetime = Lifetime::at(index);
+            let is_due = |at_ms: u64| {
+                at_ms.saturating_add(lifetime.ms(remembering.keep_ms)) <= self.clock_ms
+            };
+            while left > 0 && queue.first < queue.next && is_due(queue.oldest_ms) {
+                let place = Place { lifetime, number: queue.first };
+                if let Some(queued) = queued_id(place)? {
+                    queue.oldest_ms = queued.at_ms;
+                    if !is_due(queued.at_ms) {
+                        break;
+                    }
+                    self.bytes = self.bytes.saturating_sub(queued.bytes);
+                    due.push((place, queued));
                 }
-                table.forget(place, &queued);
-                book.bytes = book.bytes.saturating_sub(queued.bytes);
+                queue.first += 1;
+                left -= 1;
             }
-            queue.first += 1;
-            left -= 1;
         }
+        Ok(due)
     }
-    table.put_request_book(book);
-    Ok(())
-}
 
-/// What the table's clock shows, if a message with an id of this `lifetime` that was made at `made_ms` may take nothing: an
-/// earlier copy of it may have, and be forgotten.
-///
-/// # Errors
-/// If the table cannot be read.
-pub fn expired<T: RequestTable>(
-    table: &T, remembering: &Remembering, lifetime: Lifetime, made_ms: u64,
-) -> Result<Option<u64>, T::ReadError> {
-    let clock_ms = table.request_book()?.clock_ms;
-    let lives_until = made_ms.saturating_add(lifetime.ms(remembering.keep_ms));
-    let is_in_time = (made_ms..lives_until).contains(&clock_ms) || is_planted(Bug::LateCopyTaken);
-    Ok((!is_in_time).then_some(clock_ms))
-}
-
-/// True if `bytes` more cannot be remembered.
-///
-/// # Errors
-/// If the table cannot be read.
-pub fn is_full<T: RequestTable>(
-    table: &T, remembering: &Remembering, bytes: u64,
-) -> Result<bool, T::ReadError> {
-    let book = table.request_book()?;
-    Ok(book.bytes.saturating_add(bytes) > remembering.bytes_max)
-}
-
-/// Remembers what a part of a message took.
-///
-/// # Errors
-/// If the table cannot be read.
-pub fn remember<T: RequestTable>(
-    table: &mut T, namespace: NamespaceId, id: &PartId, bytes: u64, remembered: Remembered,
-) -> Result<(), T::ReadError> {
-    let mut book = table.request_book()?;
-    let at_ms = book.clock_ms;
-    let queue = &mut book.queues[usize::from(id.lifetime.index())];
-    if queue.first == queue.next {
-        queue.oldest_ms = at_ms;
+    /// What the clock shows, if a message with an id of this `lifetime` that was made at `made_ms` may take nothing: an
+    /// earlier copy of it may have, and be forgotten.
+    pub fn expired(
+        &self, remembering: &Remembering, lifetime: Lifetime, made_ms: u64,
+    ) -> Option<u64> {
+        let lives_until = made_ms.saturating_add(lifetime.ms(remembering.keep_ms));
+        let is_in_time = (made_ms..lives_until).contains(&self.clock_ms);
+        (!is_in_time && !is_planted(Bug::LateCopyTaken)).then_some(self.clock_ms)
     }
-    let place = Place { lifetime: id.lifetime, number: queue.next };
-    let queued = QueuedId { namespace, id: id.clone(), at_ms, bytes };
-    table.remember(place, queued, remembered);
-    queue.next += 1;
-    book.bytes = book.bytes.saturating_add(bytes);
-    table.put_request_book(book);
-    Ok(())
+
+    /// True if `bytes` more cannot be remembered.
+    pub fn is_full(&self, remembering: &Remembering, bytes: u64) -> bool {
+        self.bytes.saturating_add(bytes) > remembering.bytes_max
+    }
+
+    /// Counts an id that the table is to remember. Returns it as it stands in its queue, and where.
+    pub fn remember(
+        &mut self, namespace: NamespaceId, id: &PartId, bytes: u64,
+    ) -> (Place, QueuedId) {
+        let at_ms = self.clock_ms;
+        let queue = &mut self.queues[usize::from(id.lifetime.index())];
+        if queue.first == queue.next {
+            queue.oldest_ms = at_ms;
+        }
+        let place = Place { lifetime: id.lifetime, number: queue.next };
+        queue.next += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        (place, QueuedId { namespace, id: id.clone(), at_ms, bytes })
+    }
 }
 
 // Taking numbers of a gapless key: the log says which numbers were taken, not up to where they may be.

@@ -12,7 +12,7 @@ use futures::{
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Request, Response, Status, codegen::http::HeaderMap};
+use tonic::{Code, Request, Response, Status};
 use tonic_health::pb::{
     HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
     health_server::Health,
@@ -44,7 +44,8 @@ pub async fn answer<Q: SequenceRequest>(
     deadline: Instant,
 ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
     let asked = asked.as_ref().map_err(Refusal::clone)?;
-    let reserved = context.request_memory.reserve_for_answer(asked.keys())?;
+    // A number for each key.
+    let reserved = context.request_memory.reserve_if_many(size_of::<u64>() * asked.keys())?;
     let answer = context.leader.serve(asked, origin, deadline).await?;
     Ok((answer, reserved))
 }
@@ -66,7 +67,10 @@ pub fn counting<B>(
     metrics: Arc<Metrics>,
 ) -> MapResponseLayer<impl Fn(hyper::Response<B>) -> hyper::Response<B> + Clone> {
     MapResponseLayer::new(move |response: hyper::Response<B>| {
-        count_call(&metrics, response.headers());
+        // One that is an error consists of headers alone, and the code is in them.
+        if let Some(code) = response.headers().get("grpc-status") {
+            count(&metrics, Interface::grpc, Code::from_bytes(code.as_bytes()), 1);
+        }
         response
     })
 }
@@ -74,14 +78,6 @@ pub fn counting<B>(
 /// Counts the error that ends a stream after its headers were sent: [`counting`] does not see it.
 pub fn count_stream_error(metrics: &Metrics, status: &Status) {
     count(metrics, Interface::grpc, status.code(), 1);
-}
-
-/// Counts a call whose response is an error. Such a response consists of headers alone, and the code is in
-/// them.
-fn count_call(metrics: &Metrics, headers: &HeaderMap) {
-    if let Some(code) = headers.get("grpc-status") {
-        count(metrics, Interface::grpc, Code::from_bytes(code.as_bytes()), 1);
-    }
 }
 
 /// Counts the errors inside one response of a stream: that of the whole request, and one for each key that is exhausted

@@ -26,7 +26,7 @@ mod metadata;
 mod metrics;
 mod peer;
 mod resp;
-mod written;
+pub(crate) mod written;
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -105,7 +105,8 @@ impl Services {
         };
         let limits = self.client_limits("client", Interface::grpc);
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
-        let routes = metered(routes, self.context.request_memory.clone(), patience);
+        let memory = self.context.request_memory.clone();
+        let routes = metered(routes, memory, patience, self.stop.clone());
         let routes = Addressed::new(routes, self.context.clone());
         let routes = grpc::counting(self.context.metrics.clone()).layer(routes);
         serve(listener, |_, _| routes.clone(), Protocol::Http2, limits, self.stop).await;

@@ -43,7 +43,7 @@ impl Services {
 
     /// Raft's reply, with what this node says of its disk.
     fn reply(&self, payload: Bytes) -> RaftReply {
-        let low_disk = self.context.group.store().free_space().low();
+        let low_disk = self.context.group.store.free_space().low();
         let low_disk =
             low_disk.map(|low| LowDisk { free_mb: low.free_mb, reserve_mb: low.reserve_mb });
         RaftReply { payload, low_disk, wall_ms: None }
@@ -61,7 +61,7 @@ impl Services {
         let first = next_part(group, &mut parts)
             .await?
             .ok_or_else(|| Status::invalid_argument("the snapshot has no parts"))?;
-        let payload = match group.begin_snapshot(&first)? {
+        let payload = match group.begin_snapshot(&first).await? {
             Ok(mut arriving) => {
                 while let Some(part) = next_part(group, &mut parts).await? {
                     arriving = group.write_snapshot_part(arriving, part.payload).await?;

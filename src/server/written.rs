@@ -1,4 +1,4 @@
-//! What callers write as text, over HTTP and as Redis clients: integers and keys.
+//! What callers write as text, over HTTP, as Redis clients and in files: integers and keys.
 
 use tokio::time::Instant;
 
@@ -25,7 +25,14 @@ pub fn integer(bytes: &[u8]) -> Option<u64> {
 pub fn key<'a>(kind: KeyKind, namespace: &str, written: &'a [u8]) -> Result<Key<'a>, Refusal> {
     match kind {
         KeyKind::Name => Key::name(written).map_err(invalid_key),
-        KeyKind::Id => id(namespace, written).map(Key::Id),
+        KeyKind::Id => integer(written).map(Key::Id).ok_or_else(|| {
+            refusal!(
+                KeyKindMismatch,
+                "namespace '{namespace}' takes ids from 0 to {} as keys, not '{}'",
+                u64::MAX,
+                shown(written)
+            )
+        }),
     }
 }
 
@@ -38,21 +45,6 @@ pub async fn key_in(
 ) -> Result<OwnedKey, Refusal> {
     let kind = context.leader.key_kind(namespace, deadline).await?;
     key(kind, namespace, written).map(OwnedKey::from)
-}
-
-/// A key of a namespace of ids, as it was written.
-///
-/// # Errors
-/// INVALID_ARGUMENT if it is no integer from 0 to 2^64 - 1.
-pub fn id(namespace: &str, written: &[u8]) -> Result<u64, Refusal> {
-    integer(written).ok_or_else(|| {
-        refusal!(
-            KeyKindMismatch,
-            "namespace '{namespace}' takes ids from 0 to {} as keys, not '{}'",
-            u64::MAX,
-            shown(written)
-        )
-    })
 }
 
 /// The beginning of what a caller wrote, for an error.

@@ -1,16 +1,18 @@
 //! The applied table of one set, as the state machine writes it; and how the space of deleted namespaces is freed.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::SeqCst},
+};
 
-use parking_lot::Mutex;
-use rocksdb::{CompactOptions, Direction, IteratorMode, WriteBatch};
+use rocksdb::{CompactOptions, WriteBatch};
 
 use super::{
     codec,
     database::Database,
     error::StoreError,
     layout::{
-        Family, generation_prefix, generations_end, meta_key, reclaimed_range, reclaims_prefix,
+        Family, generation_prefix, generations_end, meta_key, reclaimed_range, reclaims_range,
     },
     options::BlockingExecutor,
     raft_types::SnapshotMeta,
@@ -20,7 +22,7 @@ use super::{
 };
 use crate::{
     planted_bugs::{Bug, is_planted},
-    sequence::SetId,
+    sequence::{SetId, Table},
 };
 
 // The applied table of one set, as the state machine writes it.
@@ -83,14 +85,11 @@ impl AppliedTable {
 
     /// Begins a change of the table.
     pub fn change(&self) -> TableChange {
-        let prefix = self.generation().prefix();
-        let namespaces = self.view.namespaces();
-        let change = TableChange::new(self.db.clone(), prefix, Arc::clone(&namespaces));
+        let namespaces = Arc::clone(&self.view.namespaces());
         // With this bug the records in memory are old: the state machine must not use them.
-        if is_planted(Bug::LiftReadEarly) {
-            return change;
-        }
-        change.with_recent_records(self.view.recent_records().clone())
+        let usable = !is_planted(Bug::LiftReadEarly);
+        let recent = usable.then(|| self.view.recent_records().clone());
+        TableChange::new(&self.generation(), namespaces, recent)
     }
 
     /// Writes a change and how far the table is with it, in one batch. The batch is not synced: after a
@@ -100,18 +99,20 @@ impl AppliedTable {
     /// [`StoreError`] if a record is too large or the database fails.
     pub fn write(&mut self, mut change: TableChange, meta: AppliedMeta) -> Result<(), StoreError> {
         debug_assert_eq!(meta.generation, self.meta.generation);
-        debug_assert!(
+        assert!(
             meta.last_applied > self.meta.last_applied,
             "the applied index grows: {:?} after {:?}",
             meta.last_applied,
             self.meta.last_applied
         );
         change.put(&meta_key(self.set), &meta)?;
-        let (removes_sections, cluster_id) = (change.removes_sections(), change.new_cluster_id());
+        let removes_sections = change.removes_sections();
         // Before sections are removed: a reader that finds none can tell that their namespace is gone.
         self.view.show_namespaces(change.namespaces().clone());
         let sections = change.write()?;
-        self.view.show_cluster_id(cluster_id);
+        if self.view.cluster_id().is_none() {
+            self.view.show_cluster_id(change.cluster_id()?);
+        }
         if removes_sections {
             self.reclaimer.wake();
         }
@@ -155,15 +156,16 @@ impl AppliedTable {
         let namespaces = generation.read_namespaces()?;
         let cluster_id = generation.read_cluster_id()?;
         let meta = AppliedMeta {
-            generation: generation.number(),
+            generation: generation.number,
             last_applied: covers.last_log_id,
             membership: covers.last_membership,
         };
         let mut batch = WriteBatch::default();
         let applied = self.db.family(Family::Applied)?;
         batch.put_cf(applied, meta_key(self.set), codec::encode_record(&meta)?);
-        self.db.write(batch, true)?;
+        // Before the write: one that fails may be on the disk. The next start removes the records that are not the table.
         records.installed();
+        self.db.write(batch, true)?;
         let old = self.generation();
         self.meta = meta;
         // Before the old records are removed, readers must be shown the new ones.
@@ -187,22 +189,14 @@ pub struct Reclaimer {
     db: Arc<Database>,
     set: SetId,
     work: BlockingExecutor,
-    state: Arc<Mutex<State>>,
-}
-
-/// Whether a thread is at work.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Idle,
-    Working,
-    /// Something was added since the thread looked.
-    WorkingAndAsked,
+    /// How often it was asked to free something since a thread began to; 0 while none is at work.
+    asked: Arc<AtomicU64>,
 }
 
 impl Reclaimer {
     /// Frees what deleted namespaces of `set` take up.
     pub fn new(db: Arc<Database>, set: SetId, work: BlockingExecutor) -> Self {
-        Reclaimer { db, set, work, state: Arc::new(Mutex::new(State::Idle)) }
+        Reclaimer { db, set, work, asked: Arc::default() }
     }
 
     /// As [`Reclaimer::wake`], if something is to be freed. Blocks for a look at the table.
@@ -222,44 +216,29 @@ impl Reclaimer {
             // A simulation would wait for it. RocksDB compacts such small tables by itself.
             return;
         }
-        let before = std::mem::replace(&mut *self.state.lock(), State::WorkingAndAsked);
-        if before != State::Idle {
+        if self.asked.fetch_add(1, SeqCst) > 0 {
             return;
         }
         let reclaimer = self.clone();
         self.work.run_detached(move || {
-            while reclaimer.goes_on() {
+            loop {
+                let asked = reclaimer.asked.load(SeqCst);
                 if let Err(error) = reclaimer.free_all() {
                     tracing::warn!(%error, "the space of a deleted namespace is not free yet; the next start tries again");
+                }
+                // Unless something was added since the look.
+                if reclaimer.asked.compare_exchange(asked, 0, SeqCst, SeqCst).is_ok() {
+                    return;
                 }
             }
         });
     }
 
-    /// True if something was added since the last call.
-    fn goes_on(&self) -> bool {
-        let mut state = self.state.lock();
-        let asked = *state == State::WorkingAndAsked;
-        *state = match asked {
-            true => State::Working,
-            false => State::Idle,
-        };
-        asked
-    }
-
     /// The records that say what is to be freed.
     fn markers(&self) -> Result<Vec<Box<[u8]>>, StoreError> {
-        let prefix = reclaims_prefix(self.set);
-        let mode = IteratorMode::From(&prefix, Direction::Forward);
-        let mut keys = Vec::new();
-        for record in self.db.records(Family::Applied, mode)? {
-            let (key, _) = record?;
-            if !key.starts_with(&prefix) {
-                break;
-            }
-            keys.push(key);
-        }
-        Ok(keys)
+        let (from, to) = reclaims_range(self.set);
+        let records = self.db.records_between(Family::Applied, &from, to)?;
+        records.map(|record| record.map(|(key, _)| key)).collect()
     }
 
     /// Compacts the sections of all deleted namespaces.

@@ -91,6 +91,14 @@ pub fn encode_record<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
 /// [`CodecError::Checksum`] if a byte of the payload changed; other [`CodecError`]s if the bytes are not
 /// exactly one value of this version.
 pub fn decode_record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    read(check_record(bytes)?)
+}
+
+/// The payload of what [`encode_record`] wrote.
+///
+/// # Errors
+/// [`CodecError`] if a byte of the payload changed, or it has another version.
+pub fn check_record(bytes: &[u8]) -> Result<&[u8], CodecError> {
     let short = || CodecError::Short(bytes.len());
     let (header, payload) = bytes.split_first_chunk::<5>().ok_or_else(short)?;
     let [version, checksum @ ..] = header;
@@ -100,7 +108,7 @@ pub fn decode_record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError>
     if found != expected {
         return Err(CodecError::Checksum { found, expected });
     }
-    read(payload)
+    Ok(payload)
 }
 
 fn check_version(version: u8) -> Result<(), CodecError> {
@@ -111,9 +119,13 @@ fn check_version(version: u8) -> Result<(), CodecError> {
 }
 
 fn append<T: Serialize>(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
-    bincode::serde::encode_into_std_write(value, bytes, FORMAT)
-        .map(drop)
-        .map_err(|e| CodecError::Format(e.to_string()))
+    let written = bincode::serde::encode_into_std_write(value, bytes, FORMAT)
+        .map_err(|e| CodecError::Format(e.to_string()))?;
+    if written > VALUE_BYTES_MAX {
+        let why = format!("it has {written} bytes, and a value has at most {VALUE_BYTES_MAX}");
+        return Err(CodecError::Format(why));
+    }
+    Ok(())
 }
 
 fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, CodecError> {
@@ -146,6 +158,13 @@ mod tests {
         let mut bytes = vec![VERSION, 253];
         bytes.extend((1u64 << 60).to_le_bytes());
         assert!(matches!(decode::<Vec<u8>>(&bytes), Err(CodecError::Format(_))));
+    }
+
+    #[test]
+    fn a_value_above_the_limit_is_not_written() {
+        let value = "x".repeat(VALUE_BYTES_MAX);
+        let refused = encode_record(&value).unwrap_err().to_string();
+        assert!(refused.contains("at most 67108864"), "{refused}");
     }
 
     #[test]

@@ -28,8 +28,6 @@ use crate::planted_bugs::{Bug, is_planted};
 // Invariant: one process at a time uses a data directory.
 
 const LOCK: &str = "LOCK";
-/// Where earlier releases kept snapshots.
-const OLD_SNAPSHOTS: &str = "snapshots";
 
 /// Locks the directory for this process, as long as the returned file is open.
 ///
@@ -50,25 +48,6 @@ pub fn lock(dir: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Removes the snapshot files of earlier releases. The table holds everything that they held.
-pub fn remove_old_snapshots(dir: &Path) {
-    let path = dir.join(OLD_SNAPSHOTS);
-    match fs::remove_dir_all(&path) {
-        Ok(()) => {
-            tracing::info!(path = %path.display(), "removed the snapshots of an earlier release");
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // They take up space and do no other harm.
-        Err(error) => {
-            tracing::warn!(
-                path = %path.display(),
-                %error,
-                "cannot remove the snapshots of an earlier release; they can be deleted by hand"
-            );
-        }
-    }
-}
-
 /// Checks that the directory holds no files but Ratchet's.
 ///
 /// # Errors
@@ -76,7 +55,7 @@ pub fn remove_old_snapshots(dir: &Path) {
 /// be listed.
 pub fn check_contents(dir: &Path) -> Result<(), StoreError> {
     // A directory that is the root of a file system holds lost+found.
-    const KNOWN: [&str; 7] = ["NODE", "NODE.tmp", LOCK, "db", SPARE, OLD_SNAPSHOTS, "lost+found"];
+    const KNOWN: [&str; 6] = ["NODE", "NODE.tmp", LOCK, "db", SPARE, "lost+found"];
     for entry in fs::read_dir(dir).map_err(StoreError::io("cannot read", dir))? {
         let name = entry.map_err(StoreError::io("cannot read", dir))?.file_name();
         if !KNOWN.iter().any(|known| name == *known) {

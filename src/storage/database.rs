@@ -13,8 +13,8 @@ use std::{
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor,
-    DBRecoveryMode, DataBlockIndexType, IteratorMode, Options, WriteBatch, WriteBufferManager,
-    WriteOptions,
+    DBRecoveryMode, DataBlockIndexType, Direction, IteratorMode, Options, ReadOptions, WriteBatch,
+    WriteBufferManager, WriteOptions,
     properties::{CUR_SIZE_ALL_MEM_TABLES, LIVE_SST_FILES_SIZE},
 };
 use serde::de::DeserializeOwned;
@@ -196,6 +196,23 @@ impl Database {
         Ok(records.map(|record| record.map_err(|error| self.failed(&error))))
     }
 
+    /// The records of a column family from one key on, up to another one, which is not among them. They are as they were
+    /// when this was called.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails, also as an item.
+    pub fn records_between(
+        &self, family: Family, from: &[u8], to: Vec<u8>,
+    ) -> Result<impl Iterator<Item = Result<KeyValue, StoreError>>, StoreError> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(to);
+        // Blocks that are read once must not evict blocks that are read often.
+        options.fill_cache(false);
+        let mode = IteratorMode::From(from, Direction::Forward);
+        let records = self.db.iterator_cf_opt(self.family(family)?, options, mode);
+        Ok(records.map(|record| record.map_err(|error| self.failed(&error))))
+    }
+
     /// Decodes a record that was found under `key`.
     ///
     /// # Errors
@@ -204,7 +221,23 @@ impl Database {
     pub fn decode<T: DeserializeOwned>(
         &self, family: Family, key: &[u8], bytes: &[u8],
     ) -> Result<T, StoreError> {
-        codec::decode_record(bytes).map_err(|error| match &error {
+        codec::decode_record(bytes).map_err(|error| self.undecoded(family, key, &error))
+    }
+
+    /// Checks a record that was found under `key`, of whatever type, without decoding it.
+    ///
+    /// # Errors
+    /// As [`Database::decode`].
+    pub fn check(&self, family: Family, key: &[u8], bytes: &[u8]) -> Result<(), StoreError> {
+        match codec::check_record(bytes) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.undecoded(family, key, &error)),
+        }
+    }
+
+    /// The error for a record that cannot be decoded.
+    fn undecoded(&self, family: Family, key: &[u8], error: &CodecError) -> StoreError {
+        match error {
             CodecError::Version(found) => error::unknown_format(
                 self.record(family, key),
                 &Self::path(&self.dir),
@@ -216,7 +249,7 @@ impl Database {
             | CodecError::Checksum { .. }
             | CodecError::Trailing(_)
             | CodecError::Format(_) => self.damaged(family, key, error),
-        })
+        }
     }
 
     /// The newest release that has opened the data directory, this one included.

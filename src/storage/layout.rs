@@ -113,19 +113,15 @@ pub fn ledger_key(generation: &[u8]) -> Vec<u8> {
     [generation, b"l"].concat()
 }
 
-/// The prefix of the keys of all namespaces in the generation with this prefix.
-pub fn namespaces_prefix(generation: &[u8]) -> Vec<u8> {
-    [generation, b"n"].concat()
+/// The range of the keys of one kind of records in the generation with this prefix: the byte that the table above names. Its
+/// end is exclusive.
+pub fn kind_range(generation: &[u8], kind: u8) -> (Vec<u8>, Vec<u8>) {
+    ([generation, &[kind]].concat(), [generation, &[kind + 1]].concat())
 }
 
 /// The key of a namespace in the generation with this prefix.
 pub fn namespace_key(generation: &[u8], id: NamespaceId) -> Vec<u8> {
     [generation, b"n", &id.0.to_be_bytes()].concat()
-}
-
-/// The range of the keys of all that is known of request ids in the generation with this prefix; its end is exclusive.
-pub fn requests_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    ([generation, b"q"].concat(), [generation, b"r"].concat())
 }
 
 /// The key of the book of request ids in the generation with this prefix.
@@ -155,11 +151,6 @@ pub fn cluster_id_key(generation: &[u8]) -> Vec<u8> {
     [generation, b"u"].concat()
 }
 
-/// The prefix of the keys of all tombstones in the generation with this prefix.
-pub fn tombstones_prefix(generation: &[u8]) -> Vec<u8> {
-    [generation, b"d"].concat()
-}
-
 /// The key of the tombstone under `name` in the generation with this prefix.
 pub fn tombstone_key(generation: &[u8], name: &str) -> Vec<u8> {
     [generation, b"d", name.as_bytes()].concat()
@@ -181,11 +172,6 @@ pub fn days_range_of(generation: &[u8], id: NamespaceId) -> (Vec<u8>, Vec<u8>) {
     (day_key(generation, id, 0), day_key(generation, id, u32::MAX))
 }
 
-/// The range of the keys of the books of all namespaces in the generation with this prefix; its end is exclusive.
-pub fn days_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    ([generation, b"g"].concat(), [generation, b"h"].concat())
-}
-
 /// The key of a worker id in the generation with this prefix.
 pub fn worker_key(generation: &[u8], id: NamespaceId, worker: u32) -> Vec<u8> {
     [generation, b"w", &id.0.to_be_bytes(), &worker.to_be_bytes()].concat()
@@ -198,24 +184,19 @@ pub fn workers_range(generation: &[u8], id: NamespaceId) -> (Vec<u8>, Vec<u8>) {
     (worker_key(generation, id, 0), end)
 }
 
-/// The range of the keys of all sections in the generation with this prefix; its end is exclusive.
-pub fn sections_range(generation: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    ([generation, b"s"].concat(), [generation, b"t"].concat())
-}
-
 /// The range of the keys of a namespace's sections in the generation with this prefix; its end is exclusive.
 pub fn namespace_sections_range(generation: &[u8], id: NamespaceId) -> (Vec<u8>, Vec<u8>) {
     let from = [generation, b"s", &id.0.to_be_bytes()].concat();
     let to = match id.0.checked_add(1) {
         Some(next) => [generation, b"s", &next.to_be_bytes()].concat(),
-        None => sections_range(generation).1,
+        None => kind_range(generation, b's').1,
     };
     (from, to)
 }
 
-/// The prefix of the keys that name deleted namespaces of `set` whose space is not free yet.
-pub fn reclaims_prefix(set: SetId) -> Vec<u8> {
-    [set.to_be_bytes().as_slice(), &[2]].concat()
+/// The range of the keys that name deleted namespaces of `set` whose space is not free yet; its end is exclusive.
+pub fn reclaims_range(set: SetId) -> (Vec<u8>, Vec<u8>) {
+    (generations_end(set), [set.to_be_bytes().as_slice(), &[3]].concat())
 }
 
 /// The key that says that the space of a deleted namespace, in the generation with this prefix, is not free yet.
@@ -266,32 +247,6 @@ pub fn section_of(key: &[u8]) -> Option<SectionId> {
     Some(SectionId { namespace, key })
 }
 
-/// True if the key, without its generation's prefix, is a section's.
-pub fn is_section(key: &[u8]) -> bool {
-    key.starts_with(b"s")
-}
-
-/// True if the key, without its generation's prefix, is that of a namespace's totals.
-pub fn is_totals(key: &[u8]) -> bool {
-    key.starts_with(b"t")
-}
-
-/// True if the key, without its generation's prefix, is that of a worker id.
-pub fn is_worker(key: &[u8]) -> bool {
-    key.starts_with(b"w")
-}
-
-/// True if the key, without its generation's prefix, is a tombstone's.
-pub fn is_tombstone(key: &[u8]) -> bool {
-    key.starts_with(b"d")
-}
-
-/// The namespace of the section with this key, without its generation's prefix.
-pub fn namespace_of_section(key: &[u8]) -> Option<NamespaceId> {
-    let id = key.strip_prefix(b"s")?.first_chunk()?;
-    Some(NamespaceId(u32::from_be_bytes(*id)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,8 +261,8 @@ mod tests {
         };
         for id in [1, 255, u32::MAX] {
             let reclaim = reclaim_key(&prefix, NamespaceId(id));
-            assert!(reclaim.starts_with(&reclaims_prefix(1)));
-            assert!(reclaim >= generations_end(1));
+            let (begin, end) = reclaims_range(1);
+            assert!((begin..end).contains(&reclaim));
             let (from, to) = reclaimed_range(&reclaim).unwrap();
             let range = from..to;
             assert!(range.contains(&section(id)));

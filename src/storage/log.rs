@@ -11,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+use futures::{Stream, TryStreamExt, stream};
 use openraft::{
     LogState, OptionalSend, RaftLogReader,
     entry::RaftEntry,
@@ -55,6 +56,16 @@ impl LogStore {
     /// [`StoreError`] if the last entry is damaged or the database fails.
     pub fn last_index(&self) -> Result<u64, StoreError> {
         Ok(self.reader.end()?.map_or(0, |last| last.index))
+    }
+
+    /// The term of the stored vote; 0 if the node never voted.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the vote is damaged or the database fails.
+    pub fn vote_term(&self) -> Result<u64, StoreError> {
+        let LogReader { db, set } = &self.reader;
+        let vote: Option<Vote> = db.get(Family::HardState, &vote_key(*set))?;
+        Ok(vote.map_or(0, |vote| vote.leader_id.term))
     }
 
     /// Purges the log if it ends before the table.
@@ -176,8 +187,7 @@ impl RaftLogStorage<Types> for LogStore {
 
 // Raft's log and hard state of one set, for reading.
 
-/// The largest amount of log that one message to a lagging follower carries, in bytes; one entry may be
-/// larger.
+/// The largest amount of log that is read at once to be sent or applied, in bytes; one entry may be larger.
 const READ_BYTES_MAX: usize = 1 << 20;
 
 /// Reads the log of one set.
@@ -206,13 +216,9 @@ impl LogReader {
     pub fn sizes(
         &self, first: u64, last: u64, mut each: impl FnMut(u64, u64),
     ) -> Result<(), StoreError> {
-        let (from, until) = (log_key(self.set, first), log_key(self.set, last));
-        let mode = IteratorMode::From(&from, Direction::Forward);
-        for record in self.db.records(Family::Log, mode)? {
+        let (from, to) = (log_key(self.set, first), log_key(self.set, last.saturating_add(1)));
+        for record in self.db.records_between(Family::Log, &from, to)? {
             let (key, value) = record?;
-            if *key > *until {
-                break;
-            }
             if let Some(index) = key.last_chunk() {
                 each(u64::from_be_bytes(*index), (key.len() + value.len()) as u64);
             }
@@ -264,15 +270,11 @@ impl LogReader {
     pub(super) fn read(
         &self, start: u64, end: u64, bytes_max: usize,
     ) -> Result<Vec<Entry>, StoreError> {
-        let (from, until) = (log_key(self.set, start), log_key(self.set, end));
-        let mode = IteratorMode::From(&from, Direction::Forward);
+        let (from, to) = (log_key(self.set, start), log_key(self.set, end));
         let mut entries: Vec<Entry> = Vec::new();
         let mut bytes = 0;
-        for record in self.db.records(Family::Log, mode)? {
+        for record in self.db.records_between(Family::Log, &from, to)? {
             let (key, value) = record?;
-            if *key >= *until {
-                break;
-            }
             bytes += value.len();
             if bytes > bytes_max && !entries.is_empty() {
                 break;
@@ -288,40 +290,96 @@ impl LogReader {
         }
         Ok(entries)
     }
+
+    /// Reads entries to be sent or applied, from `start` on. The first one is a later one only if `start` is purged.
+    ///
+    /// # Errors
+    /// As [`LogReader::read`]; also if `start` is lost.
+    fn read_piece(&self, start: u64, end: u64) -> Result<Vec<Entry>, StoreError> {
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        let entries = self.read(start, end, READ_BYTES_MAX)?;
+        if !begins_at(&entries, start) && self.has_lost(start)? {
+            let key = log_key(self.set, start);
+            return Err(self.db.damaged(Family::Log, &key, "it is missing"));
+        }
+        Ok(entries)
+    }
+
+    /// True if an entry is missing that is not purged, although a later one is there. One that is truncated meanwhile
+    /// is not lost: a read sees the log as it was at one moment.
+    fn has_lost(&self, index: u64) -> Result<bool, StoreError> {
+        let found = self.read(index, u64::MAX, 0)?;
+        let is_purged = self.purged()?.is_some_and(|purged| purged.index >= index);
+        Ok(!found.is_empty() && !begins_at(&found, index) && !is_purged)
+    }
+}
+
+/// True if the first of `entries` is the one with this index.
+fn begins_at(entries: &[Entry], index: u64) -> bool {
+    entries.first().is_some_and(|first| first.log_id().index == index)
+}
+
+/// The first index of a range, and its exclusive end.
+fn bounds(range: &impl RangeBounds<u64>) -> (u64, u64) {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => u64::MAX,
+    };
+    (start, end)
 }
 
 impl RaftLogReader<Types> for LogReader {
+    async fn entries_stream<RB>(
+        &mut self, range: RB,
+    ) -> impl Stream<Item = Result<Entry, io::Error>> + OptionalSend
+    where
+        RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
+    {
+        let (start, end) = bounds(&range);
+        // Piece by piece: what is still to be applied may not fit in memory.
+        let pieces = stream::try_unfold((self.clone(), start), move |(reader, next)| async move {
+            let entries = reader.read_piece(next, end)?;
+            let Some(last) = entries.last() else {
+                return Ok::<_, io::Error>(None);
+            };
+            let after = last.log_id().index + 1;
+            let piece = stream::iter(entries.into_iter().map(Ok::<_, io::Error>));
+            Ok(Some((piece, (reader, after))))
+        });
+        pieces.try_flatten()
+    }
+
     async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
         &mut self, range: RB,
     ) -> Result<Vec<Entry>, io::Error> {
-        let start = match range.start_bound() {
-            Bound::Included(&start) => start,
-            Bound::Excluded(&before) => before.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&last) => last.saturating_add(1),
-            Bound::Excluded(&end) => end,
-            Bound::Unbounded => u64::MAX,
-        };
+        let (start, end) = bounds(&range);
         Ok(self.read(start, end, usize::MAX)?)
     }
 
     async fn limited_get_log_entries(
         &mut self, start: u64, end: u64,
     ) -> Result<Vec<Entry>, io::Error> {
-        let entries = self.read(start, end, READ_BYTES_MAX)?;
-        match entries.first() {
-            Some(first) if first.log_id().index == start => Ok(entries),
-            None if start >= end => Ok(entries),
-            Some(_) | None => {
-                let key = log_key(self.set, start);
-                Err(self.db.damaged(Family::Log, &key, "it is missing").into())
-            }
+        let mut entries = self.read_piece(start, end)?;
+        if !begins_at(&entries, start) {
+            // The task of a leader that ended may ask for what is truncated or purged by now. It learns of its end
+            // after the read.
+            entries.clear();
         }
+        Ok(entries)
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
         Ok(self.db.get(Family::HardState, &vote_key(self.set))?)
     }
 }
+
+#[cfg(test)]
+mod tests;

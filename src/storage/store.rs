@@ -38,10 +38,7 @@ pub struct DiskUsage {
 pub struct Store {
     pub(super) owner: ArcSwap<Marker>,
     pub(super) db: Arc<Database>,
-    blocking: BlockingExecutor,
-    before_read: Arc<dyn Fn() + Send + Sync>,
-    recent_records_bytes: usize,
-    metrics: Arc<Metrics>,
+    pub(super) options: StoreOptions,
     pub(super) writer: Writer,
 }
 
@@ -67,7 +64,6 @@ impl Store {
                 return Err(identity::part_missing(dir, "the database"));
             }
         }
-        data_dir::remove_old_snapshots(dir);
         let newest = identity::newest_release(marker.as_ref());
         let db = Arc::new(Database::open(dir, lock, newest, &options)?);
         identity::check_complete(&db)?;
@@ -75,19 +71,8 @@ impl Store {
             Some(owner) => owner,
             None => identity::draw(&db, cluster, node, options.dev)?,
         };
-        let (blocking, metrics) = (options.blocking, options.metrics.clone());
-        let recent_records_bytes = options.recent_records_bytes;
-        let before_read = options.before_read.clone();
-        let writer = Writer::start(db.clone(), options)?;
-        Ok(Arc::new(Store {
-            owner: ArcSwap::from_pointee(owner),
-            db,
-            blocking,
-            before_read,
-            recent_records_bytes,
-            metrics,
-            writer,
-        }))
+        let writer = Writer::start(db.clone(), options.clone())?;
+        Ok(Arc::new(Store { owner: ArcSwap::from_pointee(owner), db, options, writer }))
     }
 
     /// The incarnation of the data directory.
@@ -114,22 +99,12 @@ impl Store {
 
     /// Where blocking work runs.
     pub fn blocking(&self) -> BlockingExecutor {
-        self.blocking
-    }
-
-    /// What is called before records of sections are read for calls.
-    pub(super) fn before_read(&self) -> Arc<dyn Fn() + Send + Sync> {
-        self.before_read.clone()
-    }
-
-    /// How much memory the records of sections take that a new leader needs.
-    pub(super) fn recent_records_bytes(&self) -> usize {
-        self.recent_records_bytes
+        self.options.blocking
     }
 
     /// The metrics of the node.
     pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
+        &self.options.metrics
     }
 
     /// The free space of the disk.

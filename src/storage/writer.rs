@@ -11,7 +11,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
         mpsc::{self as std_mpsc, RecvTimeoutError},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
@@ -69,13 +68,6 @@ pub struct Write {
     pub durable: DurableWaiter,
 }
 
-/// The writer's thread.
-struct WriterThread {
-    thread: JoinHandle<()>,
-    /// Disconnected once the thread has written everything, or panicked.
-    ended: Mutex<std_mpsc::Receiver<()>>,
-}
-
 /// The state of the log's writer, for a watchdog.
 #[derive(Debug, Default)]
 pub struct DiskHealth {
@@ -103,7 +95,8 @@ impl DiskHealth {
 /// disk may hang. A task is not waited for: it ends by itself after it has written everything.
 pub struct Writer {
     writes: Option<mpsc::UnboundedSender<Write>>,
-    thread: Option<WriterThread>,
+    /// Disconnected once the thread has written everything and let the database go, or panicked. `None` for a task.
+    ended: Option<Mutex<std_mpsc::Receiver<()>>>,
     health: Arc<DiskHealth>,
 }
 
@@ -118,7 +111,7 @@ impl Writer {
         let (place, tasks) = (options.blocking, options.tasks.clone());
         let task = WriterTask { db: db.clone(), options, health: health.clone() };
         let serving = tasks.watched("writer of the log", task.serve(waiting));
-        let thread = match place {
+        let ended = match place {
             BlockingExecutor::Threads => {
                 let (ending, ended) = std_mpsc::channel();
                 let writing = move || {
@@ -126,18 +119,18 @@ impl Writer {
                     futures::executor::block_on(serving);
                 };
                 let thread = std::thread::Builder::new().name("ratchet-log".to_owned());
-                let thread = thread.spawn(writing).map_err(StoreError::io(
+                thread.spawn(writing).map_err(StoreError::io(
                     "cannot start the thread that writes the log in",
                     db.dir(),
                 ))?;
-                Some(WriterThread { thread, ended: Mutex::new(ended) })
+                Some(Mutex::new(ended))
             }
             BlockingExecutor::Inline => {
                 tokio::spawn(serving);
                 None
             }
         };
-        Ok(Writer { writes: Some(writes), thread, health })
+        Ok(Writer { writes: Some(writes), ended, health })
     }
 
     /// The writer's state.
@@ -162,16 +155,14 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.writes = None;
-        let Some(WriterThread { thread, ended }) = self.thread.take() else {
-            return;
-        };
-        if ended.into_inner().recv_timeout(END_MAX) == Err(RecvTimeoutError::Timeout) {
+        // A panic ends the node: the thread is watched.
+        if let Some(ended) = self.ended.take()
+            && ended.into_inner().recv_timeout(END_MAX) == Err(RecvTimeoutError::Timeout)
+        {
             tracing::error!(
                 "the thread that writes the log does not end within {} s: its disk may hang; it is left alone",
                 END_MAX.as_secs()
             );
-        } else if thread.join().is_err() {
-            tracing::error!("the thread that writes the log panicked");
         }
     }
 }

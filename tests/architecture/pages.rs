@@ -1,4 +1,4 @@
-//! What the Markdown pages name exists: linked files and headings, paths, and all test files. Each file in `tests/` is
+//! What the Markdown pages name exists: linked files and headings, paths, code, and all test files. Each file in `tests/` is
 //! compiled. The book has all pages, and what a reader meets first is short. What no test finds is little.
 
 use std::{
@@ -122,6 +122,54 @@ fn every_path_that_a_page_names_exists() {
     }
     assert!(count > 5, "only {count} paths were found");
     assert_none("pages name paths that do not exist", &gone);
+}
+
+/// The words, modules and items of code that a page names in backticks, as `word`, `folder/module` or `Type::item`.
+fn named_code(text: &str) -> Vec<&str> {
+    let code = prose(text).flat_map(|line| spans(line).0);
+    let is_code = |c: char| c.is_ascii_alphanumeric() || "_/:".contains(c);
+    code.filter(|code| !code.is_empty() && code.chars().all(is_code)).collect()
+}
+
+/// Which of the `named` are nowhere in `code`: no word of it, and no part of a path.
+fn unknown<'a>(named: Vec<&'a str>, code: &[File]) -> Vec<&'a str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = code.iter().flat_map(|file| file.text.split(|c| !is_word(c)));
+    let words: BTreeSet<&str> = words.collect();
+    let paths: Vec<String> = code.iter().map(|file| format!("/{}", file.path)).collect();
+    let is_path = |named: &str| {
+        let (folder, module) =
+            (format!("/{}/", named.trim_end_matches('/')), format!("/{named}.rs"));
+        paths.iter().any(|path| path.contains(&folder) || path.ends_with(&module))
+    };
+    // A name that ends in `_` stands for all that begin so.
+    let begins =
+        |start: &str| words.range(start..).next().is_some_and(|word| word.starts_with(start));
+    let is_known = |named: &&str| match named.contains('/') {
+        true => is_path(named) || root().join(named).exists(),
+        false => named.split("::").all(|word| match word.ends_with('_') {
+            true => begins(word),
+            false => words.contains(word),
+        }),
+    };
+    named.into_iter().filter(|named| !is_known(named)).collect()
+}
+
+#[test]
+fn all_code_that_architecture_and_contributing_name_is_there() {
+    let mut code = [files("", "rs"), files("", "proto")].concat();
+    // The variables of the build.
+    let env = fs::read_to_string(root().join("cluster/env")).unwrap();
+    code.push(File::new("cluster/env", &env));
+    let mut gone = Vec::new();
+    for path in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let page = fs::read_to_string(root().join(path)).unwrap();
+        let named = named_code(&page);
+        assert!(named.len() > 50, "{path}: only {} names were found", named.len());
+        let unknown = unknown(named, &code);
+        gone.extend(unknown.into_iter().map(|name| format!("{path} names {name}")));
+    }
+    assert_none("pages name code that does not exist", &gone);
 }
 
 /// The names in `tests/`, without their extension.
@@ -290,6 +338,13 @@ fn paths_in_backticks_are_found_and_other_code_is_not() {
 ```
 ";
     assert_eq!(named_paths(text, &tops), ["src/a.rs", "jepsen/ci"]);
+}
+
+#[test]
+fn code_that_a_page_names_and_that_is_not_there_is_found() {
+    let text = "`take`, `node/gaps`, `shard/own_keys` and `shard/`, `Term::next`, `Term::gone`, `take_`, `a b`, take";
+    let code = [File::new("src/shard/own_keys.rs", "impl Term { fn take_next() { serve(next) } }")];
+    assert_eq!(unknown(named_code(text), &code), ["take", "node/gaps", "Term::gone"]);
 }
 
 #[test]

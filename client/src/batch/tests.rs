@@ -319,29 +319,103 @@ fn a_late_batch_fails_the_requests_whose_time_is_up_alone() {
 }
 
 #[test]
-fn after_an_invalid_argument_each_request_is_sent_alone() {
+fn after_an_invalid_argument_halves_are_sent_until_the_wrong_request_is_alone() {
     check(
-        "ask 7 1
-         ask 8 1
-         ask 9 1
+        "ask 1..8 1
          send
          fail 1 INVALID_ARGUMENT
          send
          send
-         answer 2 5
+         answer 2 1 1 1 1
          fail 3 INVALID_ARGUMENT
+         ask 9 1
+         send
+         send
+         answer 4 1 1
+         fail 5 INVALID_ARGUMENT
+         send
+         send
+         answer 6 1
+         fail 7 INVALID_ARGUMENT
          send",
         expect![[r#"
+            ask 1..8 1 -> callers 1..8
+            send -> batch 1 of book: 1, 2, 3, 4, 5, 6, 7, 8, one each
+            fail 1 INVALID_ARGUMENT -> 8 to send again
+            send -> batch 2 of book: 1, 2, 3, 4, one each
+            send -> batch 3 of book: 5, 6, 7, 8, one each
+            answer 2 1 1 1 1 -> caller 1: 1; caller 2: 1; caller 3: 1; caller 4: 1
+            fail 3 INVALID_ARGUMENT -> 4 to send again
+            ask 9 1 -> caller 9
+            send -> batch 4 of book: 5, 6, one each
+            send -> batch 5 of book: 7, 8, one each
+            answer 4 1 1 -> caller 5: 1; caller 6: 1
+            fail 5 INVALID_ARGUMENT -> 2 to send again
+            send -> batch 6 of book: 7, one each
+            send -> batch 7 of book: 8, one each
+            answer 6 1 -> caller 7: 1
+            fail 7 INVALID_ARGUMENT -> caller 8: error: a:1: it failed
+            send -> batch 8 of book: 9, one each
+        "#]],
+    );
+}
+
+#[test]
+fn a_key_that_is_refused_without_a_leader_is_asked_for_again_while_there_is_time() {
+    check(
+        "ask 7 1
+         wait 4000
+         ask 8 1
+         ask 9 1
+         send
+         wait 999
+         answer 1 0 5 0 unavailable=0 unavailable=2
+         send
+         ask 7 1
+         send named
+         lose 3
+         resend
+         answer 4 0 unavailable=0",
+        expect![[r#"
             ask 7 1 -> caller 1
+            wait 4000 ->
             ask 8 1 -> caller 2
             ask 9 1 -> caller 3
             send -> batch 1 of book: 7, 8, 9, one each
-            fail 1 INVALID_ARGUMENT -> 3 to send again
-            send -> batch 2 of book: 7, one each
+            wait 999 ->
+            answer 1 0 5 0 unavailable=0 unavailable=2 -> caller 1: error: a:1: no leader; caller 2: 5; 1 to send again; ask another server
+            send -> batch 2 of book: 9, one each
+            ask 7 1 -> caller 4
+            send named -> batch 3 of book: 7, one each (id 1)
+            lose 3 -> to send again as it was
+            resend -> batch 4 of book: 7, one each (id 1)
+            answer 4 0 unavailable=0 -> caller 4: error: a:1: no leader; Gapless
+        "#]],
+    );
+}
+
+#[test]
+fn requests_that_come_back_in_another_order_still_expire_in_time() {
+    check(
+        "ask 7 1
+         send
+         wait 1000
+         ask 8 1
+         send
+         fail 1 UNAVAILABLE
+         fail 2 UNAVAILABLE
+         wait 4000
+         send",
+        expect![[r#"
+            ask 7 1 -> caller 1
+            send -> batch 1 of book: 7, one each
+            wait 1000 ->
+            ask 8 1 -> caller 2
+            send -> batch 2 of book: 8, one each
+            fail 1 UNAVAILABLE -> 1 to send again; ask another server
+            fail 2 UNAVAILABLE -> 1 to send again; ask another server
+            wait 4000 -> caller 1: error: a:1: no answer in time
             send -> batch 3 of book: 8, one each
-            answer 2 5 -> caller 1: 5
-            fail 3 INVALID_ARGUMENT -> caller 2: error: a:1: it failed
-            send -> batch 4 of book: 9, one each
         "#]],
     );
 }

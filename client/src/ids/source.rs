@@ -3,27 +3,28 @@
 //! Callers take ids out of a [`Holder`]. One task, the *keeper*, looks at the clocks and asks for leases; it ends with the
 //! source.
 //!
-//! Invariant: what the holder asks for together is under way at a time, and nothing else.
+//! Invariant: what the holder asks for together is under way at the same time. It asks for more once all of that is answered.
 
 use std::{
+    fmt,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use ratchet_ids::{
-    Ask, EncodeError, Fixed, Format, Grant, HeldWorker, Holder, Observed, Run, Wait,
-};
+use ratchet_ids::{Ask, EncodeError, Fixed, Format, Grant, HeldWorker, Holder, Run, Wait};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until, timeout},
 };
 
+use crate::api as v1;
+
 /// Where a source gets leases and time from.
 pub trait Lessor: Send + Sync + 'static {
     /// Why a lease was not granted.
-    type Error: Clone + Send + 'static;
+    type Error: Clone + fmt::Display + Send + 'static;
 
     /// A reading of a monotonic clock, in nanoseconds from any point on.
     fn mono_ns(&self) -> u64;
@@ -31,29 +32,36 @@ pub trait Lessor: Send + Sync + 'static {
     /// The wall clock, in milliseconds since 1970.
     fn wall_ms(&self) -> u64;
 
-    /// Asks the leader.
+    /// The format of the ids, in full.
+    fn format(&self) -> &str;
+
+    /// Asks the leader for a lease, or to renew one. `is_further`: there is one already.
     ///
     /// # Errors
-    /// [`NotLeased`], whether a lease was granted or not.
-    fn ask(&self, ask: Ask) -> impl Future<Output = Result<Grant, NotLeased<Self::Error>>> + Send;
+    /// Why there is no answer with a lease. One may have been granted.
+    fn lease(
+        &self, renew: Option<v1::HeldWorker>, is_further: bool,
+    ) -> impl Future<Output = Result<v1::WorkerLease, Self::Error>> + Send;
 
-    /// Gives a worker id back, if the leader can be reached. `used_ms` is the greatest time in an id, 0 if there is none.
-    fn release(&self, held: HeldWorker, used_ms: u64) -> impl Future<Output = ()> + Send;
+    /// Gives a worker id back. `used_ms` is the greatest time in an id, 0 if there is none.
+    ///
+    /// # Errors
+    /// Why it may not be given back.
+    fn release(
+        &self, held: v1::HeldWorker, used_ms: u64,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// True if the lease that was to be renewed is another's by now.
+    fn is_lost(error: &Self::Error) -> bool;
+
+    /// What callers are told if the namespace has another format by now.
+    fn created_again(&self, format: &str) -> Self::Error;
 
     /// True if it is useless to ask again: callers are told at once.
     fn is_final(error: &Self::Error) -> bool;
 
-    /// Is told what a look at the clocks showed.
-    fn observed(&self, observed: Observed);
-}
-
-/// Why a lease was not granted or renewed.
-#[derive(Debug, Clone)]
-pub enum NotLeased<E> {
-    /// The lease that was to be renewed is another's by now.
-    Lost,
-    /// Anything else.
-    Failed(E),
+    /// Is told that the time of ids follows a clock that is `step_ms` ahead; negative if it is behind.
+    fn follows(&self, step_ms: i64);
 }
 
 /// Why no id could be taken.
@@ -80,8 +88,8 @@ impl<L: Lessor> Clone for IdSource<L> {
     }
 }
 
-/// What the leader says to an ask.
-type Answer<L> = Result<Grant, NotLeased<<L as Lessor>::Error>>;
+/// What the leader says to an ask. `None`: the lease that was to be renewed is lost.
+type Answer<L> = Result<Option<Grant>, <L as Lessor>::Error>;
 
 struct Shared<L: Lessor> {
     lessor: Arc<L>,
@@ -181,13 +189,15 @@ impl<L: Lessor> IdSource<L> {
     ///
     /// # Errors
     /// [`EncodeError`] if the format has no such worker.
-    pub fn granted(&self, grant: Grant) -> Result<(), EncodeError> {
+    pub fn granted(&self, lease: &v1::WorkerLease) -> Result<(), EncodeError> {
         let lessor = &self.shared.lessor;
-        let observed = {
+        let followed = {
             let mut holder = self.shared.holder.lock();
-            holder.granted(Ask::Lease, 0, lessor.mono_ns(), grant)?
+            holder.granted(Ask::Lease, 0, lessor.mono_ns(), grant_of(lease))?
         };
-        lessor.observed(observed);
+        if let Some(step_ms) = followed {
+            lessor.follows(step_ms);
+        }
         Ok(())
     }
 
@@ -211,8 +221,47 @@ impl<L: Lessor> Drop for Shared<L> {
 
 /// Gives leases back, all at once: they share a log entry.
 async fn release<L: Lessor>(lessor: &L, given_up: Vec<(HeldWorker, u64)>) {
-    let releases = given_up.into_iter();
-    join_all(releases.map(|(held, used_ms)| lessor.release(held, used_ms))).await;
+    join_all(given_up.into_iter().map(|given_up| release_one(lessor, given_up))).await;
+}
+
+async fn release_one<L: Lessor>(lessor: &L, (held, used_ms): (HeldWorker, u64)) {
+    if let Err(error) = lessor.release(as_message(held), used_ms).await {
+        tracing::debug!(%error, "a worker id was not given back; it is free once its ceiling has passed");
+    }
+}
+
+async fn ask_for<L: Lessor>(lessor: &L, ask: Ask) -> Answer<L> {
+    let renew = match ask {
+        Ask::Lease | Ask::Further => None,
+        Ask::Renew(held) => Some(as_message(held)),
+    };
+    match lessor.lease(renew, ask == Ask::Further).await {
+        Ok(lease) if lease.format == lessor.format() => Ok(Some(grant_of(&lease))),
+        Ok(lease) => {
+            release_one(lessor, (grant_of(&lease).held(), 0)).await;
+            Err(lessor.created_again(&lease.format))
+        }
+        Err(error) if renew.is_some() && L::is_lost(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn grant_of(lease: &v1::WorkerLease) -> Grant {
+    Grant {
+        worker: lease.worker.into(),
+        token: lease.token,
+        from_ms: lease.from_ms,
+        ceiling_ms: lease.ceiling_ms,
+        now_ms: lease.now_ms,
+    }
+}
+
+fn as_message(held: HeldWorker) -> v1::HeldWorker {
+    v1::HeldWorker {
+        // It came as 32 bits.
+        worker: held.worker as u32,
+        token: held.token,
+    }
 }
 
 /// Keeps the leases until the source is dropped.
@@ -232,20 +281,22 @@ impl<L: Lessor> Shared<L> {
         let asks = {
             let mut holder = self.holder.lock();
             if holder.is_blind(asked_ns) {
-                let observed = holder.observe(asked_ns, self.lessor.wall_ms());
-                self.lessor.observed(observed);
+                let followed = holder.observe(asked_ns, self.lessor.wall_ms());
+                if let Some(step_ms) = followed {
+                    self.lessor.follows(step_ms);
+                }
             }
             holder.asks(asked_ns)
         };
         if !asks.is_empty() {
             let asking = asks.into_iter();
-            let asking = asking.map(async |ask| (ask, self.lessor.ask(ask).await));
+            let asking = asking.map(async |ask| (ask, ask_for(&*self.lessor, ask).await));
             let answers = join_all(asking).await;
             self.heed(asked_ns, answers);
         }
         let idle = self.holder.lock().give_idle_up(self.lessor.mono_ns());
-        if let Some((held, used_ms)) = idle {
-            self.lessor.release(held, used_ms).await;
+        if let Some(idle) = idle {
+            release_one(&*self.lessor, idle).await;
         }
         let mono_ns = self.lessor.mono_ns();
         self.holder.lock().look_again(mono_ns)
@@ -258,17 +309,19 @@ impl<L: Lessor> Shared<L> {
         let (mut is_granted, mut failed) = (false, None);
         for (ask, answer) in answers {
             match answer {
-                Ok(grant) => match holder.granted(ask, asked_ns, mono_ns, grant) {
-                    Ok(observed) => {
+                Ok(Some(grant)) => match holder.granted(ask, asked_ns, mono_ns, grant) {
+                    Ok(followed) => {
                         is_granted = true;
-                        self.lessor.observed(observed);
+                        if let Some(step_ms) = followed {
+                            self.lessor.follows(step_ms);
+                        }
                     }
                     Err(error) => {
                         tracing::error!(%error, ?grant, "the leader granted a worker that the format does not have");
                     }
                 },
-                Err(NotLeased::Lost) => holder.lost(ask, mono_ns),
-                Err(NotLeased::Failed(error)) => {
+                Ok(None) => holder.lost(ask, mono_ns),
+                Err(error) => {
                     if holder.failed(ask, mono_ns) {
                         failed = Some(error);
                     }

@@ -63,7 +63,7 @@ sequence  6       999900               counts the ids
 
 #[test]
 fn seconds_have_as_many_ids_as_the_counter_has_values() {
-    let rate = |text| Format::parse(text).unwrap().explain().ids_per_second();
+    let rate = |text| Format::parse(text).unwrap().ids_per_second();
     assert_eq!(rate("yuewen-route"), Some(10_000));
     assert_eq!(rate("rongcloud"), Some(4_096_000));
     assert_eq!(rate("yuewen-chapter"), None);

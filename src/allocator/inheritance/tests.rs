@@ -73,7 +73,7 @@ impl World {
             bump = again.then_some(place);
         }
         match (answer, served.pop()) {
-            (Answer::Taken(taken), None) => taken.expect("numbers").first,
+            (Answer::Done(taken), None) => taken.expect("numbers").first,
             (Answer::Later(_), Some(Served::Numbers { taken, .. })) => {
                 taken.expect("numbers").first
             }
@@ -86,8 +86,8 @@ impl World {
         let namespace = &self.namespaces[of];
         let (hash, number) = shards.find(namespace, Key::Id(id));
         let mut shard = shards.lock(number);
-        let before = shard.current(hash, namespace, Key::Id(id));
-        let at_least = before.unwrap_or_default() + by;
+        let before = shard.holding(hash, namespace, Key::Id(id));
+        let at_least = before.map_or(0, |held| held.last) + by;
         shard.insert_section(namespace, id);
         let hasher = shards.hasher();
         let raised = shard.raise_section(hasher, hash, namespace, id, at_least);
@@ -104,9 +104,9 @@ impl World {
             (answer, _) => panic!("{answer:?}"),
         };
         assert!(raised.is_ok_and(|raised| raised.floor >= at_least));
-        let current = shard.current(hash, namespace, Key::Id(id));
+        let held = shard.holding(hash, namespace, Key::Id(id));
         // The floor may lie below the first number, or between two.
-        assert!(current.is_some_and(|current| current + 2 > at_least));
+        assert!(held.is_some_and(|held| held.last + 2 > at_least));
     }
 
     /// Moves the hand of each shard, and logs what was used of the sections that are evicted.
@@ -129,7 +129,7 @@ impl World {
     fn current(&self, shards: &Shards, of: usize, key: Key<'_>) -> Option<u64> {
         let (hash, shard) = shards.find(&self.namespaces[of], key);
         let shard = shards.lock(shard);
-        shard.current(hash, &self.namespaces[of], key)
+        shard.holding(hash, &self.namespaces[of], key).map(|held| held.last)
     }
 }
 
@@ -335,7 +335,7 @@ fn a_section_that_is_used_up_while_its_bump_is_under_way_is_taken_in() {
             let namespace = &world.namespaces[of];
             let (hash, shard) = shards.find(namespace, key);
             // The bump that is asked for brings nothing yet.
-            while let Some((Answer::Taken(taken), _)) =
+            while let Some((Answer::Done(taken), _)) =
                 shards.lock(shard).take(hash, namespace, key, 1)
             {
                 last = taken.expect("numbers").last;

@@ -32,13 +32,6 @@ pub struct Room {
     changed: Notify,
 }
 
-/// Without a bound.
-impl Default for Room {
-    fn default() -> Self {
-        Room::of(usize::MAX)
-    }
-}
-
 impl Room {
     /// Room for so many bytes.
     pub fn of(bytes_max: usize) -> Self {
@@ -191,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_for_room_goes_on_once_there_is_some_or_an_attempt_is_over() {
-        let room = Room::default();
+        let room = Room::of(usize::MAX);
         assert!(room.wait().now_or_never().is_some());
         for goes_on in [|room: &Room| room.set_full(false), Room::attempt_over] {
             room.set_full(true);
@@ -202,6 +195,14 @@ mod tests {
             goes_on(&room);
             assert_eq!(waiting.now_or_never(), Some(()));
         }
+    }
+
+    #[test]
+    fn a_releaser_that_is_woken_before_it_waits_does_not_wait() {
+        let room = Room::of(1 << 20);
+        room.wake_releaser();
+        assert_eq!(room.to_release().now_or_never(), Some(()));
+        assert_eq!(room.to_release().now_or_never(), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::sync::{MutexGuard, Notify};
 use super::{Memory, Need, Place};
 use crate::{
     allocator::{
-        answer::{Floor, RaiseOf},
+        answer::{Floor, FloorOf},
         held::Shortage,
         key_table::index::{SHARDS, shard_of},
         section::pending::{AboveAnswer, RaiseAnswer},
@@ -57,7 +57,7 @@ impl Memory {
                 return false;
             }
             if let Some(low) = self.view.free_space().refusal().filter(|_| !record.exists()) {
-                shard.refuse(place.section, low, served);
+                shard.with_waiters(place.section, |queued| queued.refuse(low, served));
                 return false;
             }
             self.first_touch(shard, place.section, record, config, Source::disk);
@@ -131,21 +131,29 @@ impl Memory {
         self.shards.each().map(|shard| shard.unsettled()).sum()
     }
 
-    /// Some sections, at most `limit`, that use what the term's lift gave and are not settled yet. Each is returned
-    /// once.
-    pub fn take_unsettled(&self, limit: usize) -> Vec<SectionId> {
+    /// Some sections, at most `limit`, that use what the term's lift gave and are not settled yet, and their places. Each is
+    /// returned once.
+    pub fn take_unsettled(&self, limit: usize) -> Vec<(SectionId, Place)> {
         let mut sections = Vec::new();
         for _ in 0..SHARDS {
             let shard = self.settling.fetch_add(1, Relaxed) % SHARDS;
-            let more = limit - sections.len();
-            sections.extend(self.shards.lock(shard).take_unsettled(more));
+            let taken = self.shards.lock(shard).take_unsettled(limit - sections.len());
+            sections.extend(taken.into_iter().map(|(id, section)| (id, Place { shard, section })));
             if sections.len() == limit {
                 break;
             }
         }
         // In an order that is the same in every run.
-        sections.sort_unstable();
+        sections.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         sections
+    }
+
+    /// Notes that the sections at these places are not settled. [`Memory::take_unsettled`] returned them, and no entry of the
+    /// background has begun since: so each place still has the same section.
+    pub fn put_unsettled_back(&self, places: Vec<Place>) {
+        for Place { shard, section } in places {
+            self.shards.lock(shard).note_unsettled(section);
+        }
     }
 }
 
@@ -198,9 +206,9 @@ impl Memory {
     /// Moves a key, or all keys of its section, above `at_least`, or waits for that. A section must be one that ids
     /// share. Otherwise as [`Memory::take`].
     pub fn raise(
-        &self, namespace: &Namespace, of: RaiseOf<'_>, at_least: u64,
+        &self, namespace: &Namespace, of: (FloorOf, Key<'_>), at_least: u64,
     ) -> (RaiseAnswer, Option<(Place, Need)>) {
-        let (hash, shard) = self.shards.find(namespace, of.key());
+        let (hash, shard) = self.shards.find(namespace, of.1);
         let mut locked = self.shards.lock(shard);
         let (answer, need) = self.raise_in(&mut locked, hash, namespace, of, at_least.into());
         drop(locked);
@@ -213,23 +221,27 @@ impl Memory {
 
     /// As [`Memory::raise`], within the key's shard. Whoever calls it counts the numbers that are passed over.
     fn raise_in(
-        &self, shard: &mut Shard, hash: u64, namespace: &Namespace, of: RaiseOf<'_>, floor: Floor,
+        &self, shard: &mut Shard, hash: u64, namespace: &Namespace, (of, key): (FloorOf, Key<'_>),
+        floor: Floor,
     ) -> (RaiseAnswer, Option<(SectionPlace, Need)>) {
-        let (key, hasher) = (of.key(), self.shards.hasher());
-        let raise = |shard: &mut Shard| match of {
-            RaiseOf::Key(key) => shard.raise(hash, namespace, key, floor),
-            RaiseOf::SectionOf(id) => {
+        let hasher = self.shards.hasher();
+        let raise = |shard: &mut Shard| match (of, key) {
+            (FloorOf::Section, Key::Id(id)) => {
                 shard.raise_section(hasher, hash, namespace, id, floor.at_least)
             }
+            // Names share no sections.
+            (FloorOf::Key, _) | (_, Key::Name(_)) => shard.raise(hash, namespace, key, floor),
         };
         if let Some((answer, place)) = raise(shard) {
             let need = place.and_then(|place| self.need_at(shard, place, namespace, key));
             return (answer, need);
         }
         let find = || self.find_record(namespace, key);
-        let added = match of {
-            RaiseOf::Key(key) => self.add_key(shard, (hash, key), namespace, find),
-            RaiseOf::SectionOf(id) => self.add_section(shard, id, namespace, find),
+        let added = match (of, key) {
+            (FloorOf::Section, Key::Id(id)) => self.add_section(shard, id, namespace, find),
+            (FloorOf::Key, _) | (_, Key::Name(_)) => {
+                self.add_key(shard, (hash, key), namespace, find)
+            }
         };
         let added = match added {
             Ok(added) => added,
@@ -251,7 +263,7 @@ impl Memory {
     ) -> (AboveAnswer, Option<(Place, Need)>) {
         let (hash, shard) = self.shards.find(namespace, key);
         let mut locked = self.shards.lock(shard);
-        let of = RaiseOf::Key(key);
+        let of = (FloorOf::Key, key);
         let (raised, need) = self.raise_in(&mut locked, hash, namespace, of, floor);
         let raised = match raised {
             RaiseAnswer::Done(Ok(raised)) => raised,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{AnswerAndNeed, AnswerInShard, Memory, Need, Place};
+use super::{Memory, Need, Place};
 use crate::{
     allocator::{
         held::Shortage,
@@ -27,11 +27,13 @@ impl Memory {
     /// Takes the next `count` (at least 1) numbers of a key, or waits for them. Also answers the place of
     /// the section that needs something now.
     #[inline]
-    pub fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> AnswerAndNeed {
+    pub fn take(
+        &self, namespace: &Namespace, key: Key<'_>, count: u64,
+    ) -> (Answer, Option<(Place, Need)>) {
         let (hash, shard) = self.shards.find(namespace, key);
         let mut locked = self.shards.lock(shard);
         if let Some(range) = locked.take_fast(hash, namespace, key, count) {
-            return (Answer::Taken(Ok(range)), None);
+            return (Answer::Done(Ok(range)), None);
         }
         let taken = self.take_known(&mut locked, (hash, key), namespace, count);
         let (answer, need) = taken.unwrap_or_else(|| {
@@ -54,7 +56,7 @@ impl Memory {
     /// As [`Memory::take`], within the key's shard. `None` if the key was not asked for in this term.
     pub(super) fn take_known(
         &self, shard: &mut Shard, (hash, key): (u64, Key<'_>), namespace: &Namespace, count: u64,
-    ) -> Option<AnswerInShard> {
+    ) -> Option<(Answer, Option<(SectionPlace, Need)>)> {
         let (answer, place) = shard.take(hash, namespace, key, count)?;
         let need = place.and_then(|place| self.need_at(shard, place, namespace, key));
         Some((answer, need))
@@ -65,10 +67,10 @@ impl Memory {
     fn take_first(
         &self, shard: &mut Shard, (hash, key): (u64, Key<'_>), namespace: &Namespace, count: u64,
         find: impl FnOnce() -> Option<SectionRecord>,
-    ) -> AnswerInShard {
+    ) -> (Answer, Option<(SectionPlace, Need)>) {
         let added = match self.add_key(shard, (hash, key), namespace, find) {
             Ok(added) => added,
-            Err(max_mb) => return (Answer::Taken(Err(Shortage::MemoryFull { max_mb })), None),
+            Err(max_mb) => return (Answer::Done(Err(Shortage::MemoryFull { max_mb })), None),
         };
         let taken = shard.take(hash, namespace, key, count);
         let (answer, place) = taken.expect("the key was added just now");
@@ -146,26 +148,17 @@ impl Memory {
     /// yet, otherwise the bump. `None` while the section is leaving: the releaser asks once the release is applied. Call
     /// this only for a section that has asked: later another section may have the place ([`Memory::next_bump`]).
     #[cold]
-    fn need_of(
+    pub(super) fn need_at(
         &self, shard: &mut Shard, place: SectionPlace, namespace: &Namespace, key: Key<'_>,
-    ) -> Option<Need> {
+    ) -> Option<(SectionPlace, Need)> {
         if shard.has_chunk(place, &namespace.config) || self.is_abandoned() {
-            return Some(Need::Bump);
+            return Some((place, Need::Bump));
         }
         // A call before this one may have been given up before the record was read, perhaps in the term before.
         match shard.want_leaving(&namespace.section_of(key), place) {
             true => None,
-            false => Some(Need::Read),
+            false => Some((place, Need::Read)),
         }
-    }
-
-    /// As [`Memory::need_of`], with the place.
-    #[cold]
-    pub(super) fn need_at(
-        &self, shard: &mut Shard, place: SectionPlace, namespace: &Namespace, key: Key<'_>,
-    ) -> Option<(SectionPlace, Need)> {
-        let need = self.need_of(shard, place, namespace, key)?;
-        Some((place, need))
     }
 }
 
@@ -273,7 +266,7 @@ impl Memory {
         for &(hash, place) in keys {
             let (key, count) = (asked.ask)(place);
             if let Some(range) = locked.take_fast(hash, asked.namespace, key, count) {
-                note(place, count, Answer::Taken(Ok(range)));
+                note(place, count, Answer::Done(Ok(range)));
                 continue;
             }
             match self.take_known(&mut locked, (hash, key), asked.namespace, count) {

@@ -11,9 +11,10 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
+    allocator::section::pending::Answer,
     clock::BootClock,
     consensus::StateMachine,
-    sequence::{Command, NamespaceConfig, SectionRecord},
+    sequence::{Command, NamespaceConfig, Raise, SectionRecord},
     storage::{Store, StoreOptions},
 };
 
@@ -57,7 +58,7 @@ fn bumps_of(namespace: &Namespace, ids: &[u64]) -> impl Iterator<Item = Command>
 fn memory_of(term: u64, view: AppliedView) -> Memory {
     let (clock, metrics) = (Arc::new(BootClock), Metrics::new());
     let (shards, work) = (Shards::default(), BlockingExecutor::Inline);
-    Memory::new(term, term, shards, view, clock, metrics, work)
+    Memory::new((term, term), shards, view, clock, metrics, work, usize::MAX)
 }
 
 /// A term whose lift gives (100, 200] of book 7. The term before had (0, 100].
@@ -68,8 +69,8 @@ async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
 
 fn first_of(answer: &Answer) -> Option<u64> {
     match answer {
-        Answer::Taken(Ok(range)) => Some(range.first),
-        Answer::Taken(Err(_)) | Answer::Later(_) => None,
+        Answer::Done(Ok(range)) => Some(range.first),
+        Answer::Done(Err(_)) | Answer::Later(_) => None,
     }
 }
 
@@ -82,8 +83,19 @@ async fn the_first_touch_of_a_live_section_takes_from_the_lifts_chunk_at_once() 
     let (answer, need) = memory.take(&book, Key::Id(8), 1);
     assert_eq!(first_of(&answer), None, "its record is not in memory");
     assert_eq!(need.map(|(_, need)| need), Some(Need::Read));
-    assert_eq!((memory.unsettled(), memory.take_unsettled(9).len()), (1, 1));
-    assert_eq!(memory.unsettled(), 0);
+}
+
+#[tokio::test]
+async fn a_section_that_could_not_be_settled_is_settled_later() {
+    let dir = TempDir::new().expect("a directory");
+    let (memory, book) = second_term(&dir).await;
+    assert_eq!(first_of(&memory.take(&book, Key::Id(7), 1).0), Some(101));
+    for _ in 0..2 {
+        assert_eq!(memory.unsettled(), 1);
+        let (sections, places): (Vec<_>, Vec<_>) = memory.take_unsettled(9).into_iter().unzip();
+        assert_eq!((sections, memory.unsettled()), (vec![book.section_of(Key::Id(7))], 0));
+        memory.put_unsettled_back(places);
+    }
 }
 
 #[tokio::test]

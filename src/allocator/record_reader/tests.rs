@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     allocator::{
-        answer::RaiseOf,
+        answer::FloorOf,
         memory::{Need, shards::Shards},
         section::pending::Answer,
     },
@@ -69,7 +69,9 @@ impl Reading {
         let (clock, metrics) = (Arc::new(BootClock), Metrics::new());
         let work = BlockingExecutor::Threads;
         let shards = Shards::default();
-        let memory = Memory::new(2, lift, shards, view, clock.clone(), metrics.clone(), work);
+        let (own_clock, bytes_max) = (clock.clone(), usize::MAX);
+        let memory =
+            Memory::new((2, lift), shards, view, own_clock, metrics.clone(), work, bytes_max);
         let memory = Arc::new(memory);
         let lasts = std::time::Duration::from_secs(60);
         let lease = LeaseClock::new(clock, 1, lasts).begin(2, Quorums::new(0, [[1].into()]));
@@ -132,7 +134,7 @@ async fn a_record_that_cannot_be_read_ends_the_term() {
 async fn a_record_that_is_read_after_the_bumper_has_ended_loses_no_memory() {
     let mut reading = Reading::of(1).await;
     let (memory, new) = (reading.memory.clone(), Key::Id(1));
-    let (answer, need) = memory.raise(&reading.book, RaiseOf::Key(new), 1_000);
+    let (answer, need) = memory.raise(&reading.book, (FloorOf::Key, new), 1_000);
     let (place, _) = need.expect("its record is not in memory");
     drop(answer);
     memory.gate().close();

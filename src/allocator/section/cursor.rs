@@ -5,7 +5,7 @@ use std::{num::NonZeroU64, time::Duration};
 use crate::{
     allocator::key_table::{KeyOf, NOBODY, Slot, StoredKey},
     clock::Instant,
-    sequence::{NamespaceConfig, NamespaceId, Progression, Range, SectionId},
+    sequence::{NamespaceConfig, NamespaceId, Progression, Range},
 };
 
 // Where one key stands.
@@ -134,19 +134,6 @@ pub struct Owned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GrantTime(u32);
 
-/// What a section used, for its ceiling to be lowered to.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Used {
-    /// The section.
-    pub section: SectionId,
-    /// The highest number taken.
-    pub last: u64,
-    /// How many numbers the other keys of the section lose by rising to it.
-    pub lost: u64,
-    /// True if numbers are left above it.
-    pub has_left: bool,
-}
-
 impl Owned {
     /// How many numbers are left for the key at `cursor`, which is moved above the floor.
     pub fn left(&self, cursor: &mut Cursor, config: &NamespaceConfig) -> u64 {
@@ -165,16 +152,11 @@ impl Owned {
         last.unwrap_or(self.floor)
     }
 
-    /// The first number above the floor, whatever the namespace's `max` is now. `None` at the end of the
-    /// number space.
+    /// The first number above the floor, whatever the namespace's `max` is now: it may be lowered below what was handed out.
+    /// `None` at the end of the number space.
     pub fn lowest(&self, progression: Progression) -> Option<u64> {
-        unbounded(progression).first_above(self.floor)
+        progression.unbounded().first_above(self.floor)
     }
-}
-
-/// The progression of a namespace without its `max`, which may be lowered below what was handed out.
-pub fn unbounded(progression: Progression) -> Progression {
-    progression.unbounded()
 }
 
 impl GrantTime {
@@ -356,7 +338,7 @@ impl<K: StoredKey> OwnSlot<K> {
 
 /// The last number of the namespace before `next`: 0 for none.
 fn last_before(next: u64, progression: Progression) -> u64 {
-    unbounded(progression).last_at_or_below(next - 1)
+    progression.unbounded().last_at_or_below(next - 1)
 }
 
 #[cfg(test)]

@@ -19,23 +19,20 @@ use crate::{
     storage::LowDisk,
 };
 
-/// The answer to a call for numbers of a key.
+/// The answer to a call, which may have to wait.
 #[derive(Debug)]
-pub enum Answer {
-    /// Numbers, or how many are left if those are too few.
-    Taken(Taken),
-    /// The numbers come later. The sender is dropped if the term is lost.
-    Later(oneshot::Receiver<Delivery>),
+pub enum NowOrLater<T, L> {
+    /// What it asked for, or why it gets nothing.
+    Done(T),
+    /// It comes later. The sender is dropped if the term is lost.
+    Later(oneshot::Receiver<L>),
 }
 
+/// The answer to a call for numbers of a key.
+pub type Answer = NowOrLater<Taken, Delivery>;
+
 /// The answer to a call that raises a floor.
-#[derive(Debug)]
-pub enum RaiseAnswer {
-    /// It is raised, or refused.
-    Done(Result<Raised, Shortage>),
-    /// It is raised later. The sender is dropped if the term is lost.
-    Later(RaisedLater),
-}
+pub type RaiseAnswer = NowOrLater<Result<Raised, Shortage>, Result<Raised, Shortage>>;
 
 /// The answer to a call for numbers above a floor.
 #[derive(Debug)]

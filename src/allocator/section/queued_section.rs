@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     allocator::answer::{Floor, FloorOf},
-    sequence::{Key, Namespace, NamespaceConfig, OwnedKey},
+    sequence::{Key, Namespace, NamespaceConfig, OwnedKey, Raise},
     storage::LowDisk,
 };
 
@@ -58,9 +58,9 @@ impl QueuedSection {
         match take {
             Take::Range { range, refill } => {
                 let bump = refill.is_some_and(|size| self.pending.refill(size));
-                (Answer::Taken(Ok(range)), bump)
+                (Answer::Done(Ok(range)), bump)
             }
-            Take::Refused(shortage) => (Answer::Taken(Err(shortage)), false),
+            Take::Refused(shortage) => (Answer::Done(Err(shortage)), false),
             Take::TooFew => {
                 let (reply, later) = oneshot::channel();
                 let bump = self.wait(cursor, (hash, key), Want::Numbers { count, reply });
@@ -121,7 +121,7 @@ impl QueuedSection {
     /// calls that wait. `None` if nobody wants the bump any more.
     pub fn next_bump(
         &mut self, cursors: &mut impl Cursors, namespace: &Namespace,
-    ) -> Option<BumpSize> {
+    ) -> Option<Raise> {
         let config = &namespace.config;
         let (mut size, waiters) = self.pending.propose()?;
         // The calls for one key use up the same numbers. Of several keys each has the whole chunk.
@@ -157,10 +157,16 @@ impl QueuedSection {
             };
             size = Some(size.map_or(needed, |size| size.covering(needed)));
         }
-        if size.is_none() {
+        let Some(BumpSize { numbers, unused_max, up_to }) = size else {
             self.pending.end();
-        }
-        size
+            return None;
+        };
+        let step = match numbers {
+            // For floors alone.
+            0 => 0,
+            _ => self.section.step_within_bounds(config),
+        };
+        Some(Raise { numbers, unused_max, step, up_to })
     }
 
     /// Serves the calls that waited for a bump, in their order, and adds them to `served`. True if a

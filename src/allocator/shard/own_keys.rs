@@ -21,16 +21,15 @@ use crate::{
         key_table::{KeyTable, Slot, StoredKey, index::Hasher},
         section::{
             Section, StepChange,
-            cursor::{Cursor, Holding, OwnSlot, Owned, Used},
+            cursor::{Cursor, Holding, OwnSlot, Owned},
             pending::{Answer, RaiseAnswer, Served, Waiters},
             queued_section::{FirstWaiters, QueuedSection},
-            refill::BumpSize,
         },
     },
     clock::Instant,
     planted_bugs::{Bug, is_planted},
     sequence::{
-        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Range, SectionId,
+        Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Raise, Range, SectionId,
         SectionKey, Trim,
     },
 };
@@ -80,7 +79,7 @@ impl<K: StoredKey> OwnKeys<K> {
         let number = self.table.find(hash, namespace.id, key)?;
         let config = &namespace.config;
         if let Some(range) = self.table.found_mut(number)?.cursor.take(config, count) {
-            return Some((Answer::Taken(Ok(range)), None));
+            return Some((Answer::Done(Ok(range)), None));
         }
         let (answer, bump) = self.with_slot(number, config, |queued, cursor| {
             queued.take(cursor, config, (hash, K::as_key(key)), count)
@@ -120,7 +119,7 @@ impl<K: StoredKey> OwnKeys<K> {
     }
 
     /// As [`QueuedSection::next_bump`], for the section in slot number `number`.
-    pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
+    pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<Raise> {
         self.with_slot(number, &namespace.config, |queued, cursor| {
             queued.next_bump(cursor, namespace)
         })?
@@ -204,16 +203,27 @@ impl<K: StoredKey> OwnKeys<K> {
         })
     }
 
-    /// What was used of each section that got a chunk, but for namespaces without a known progression.
+    /// What was used of each section that got a chunk, but for namespaces without a known progression; and whether it was
+    /// used up.
     pub fn used(
         &self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-    ) -> impl Iterator<Item = Used> {
+    ) -> impl Iterator<Item = (bool, Trim)> {
         (self.table.iter()).filter_map(move |(number, slot)| {
-            let progression = progression_of(slot.namespace)?;
-            let owned = self.owned(number, slot, progression)?;
-            let last = owned.current(Some(&slot.cursor), progression);
-            Some(Used { section: section_id(slot), last, lost: 0, has_left: last < owned.ceiling })
+            let (trim, owned) = self.trim_of(number, slot, &progression_of)?;
+            Some((trim.used >= owned.ceiling, trim))
         })
+    }
+
+    /// What was used of the section in slot number `number`, and what the term owns of it. `None` if the term has no chunk of
+    /// it, or the progression of its namespace is not known.
+    fn trim_of(
+        &self, number: u32, slot: &OwnSlot<K>,
+        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
+    ) -> Option<(Trim, Owned)> {
+        let progression = progression_of(slot.namespace)?;
+        let owned = self.owned(number, slot, progression)?;
+        let used = owned.current(Some(&slot.cursor), progression);
+        Some((Trim { section: section_id(slot), used, lost: 0 }, owned))
     }
 
     /// What the term owns of the section in slot number `number`.
@@ -330,7 +340,14 @@ impl<K: StoredKey> OwnKeys<K> {
             if slot.cursor.take_in_use() || !self.is_quiet(number) {
                 continue;
             }
-            self.release(number, &progression_of, swept);
+            let slot = self.table.get(number);
+            let trim = slot.and_then(|slot| self.trim_of(number, slot, &progression_of));
+            if let Some((mut trim, owned)) = trim {
+                if is_planted(Bug::ReleaseSkipsRest) {
+                    trim.used = owned.ceiling;
+                }
+                swept.released.push(trim);
+            }
             if self.expanded.remove(&number).is_some() {
                 self.shrink();
             }
@@ -340,27 +357,6 @@ impl<K: StoredKey> OwnKeys<K> {
             swept.keys += 1;
         }
         false
-    }
-
-    /// Notes what was used of the section in slot number `number`, if the term has a chunk of it and there is its
-    /// namespace.
-    fn release(
-        &self, number: u32, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-        swept: &mut Swept,
-    ) {
-        let used = self.table.get(number).and_then(|slot| {
-            let progression = progression_of(slot.namespace())?;
-            let owned = self.owned(number, slot, progression)?;
-            Some(Trim {
-                section: section_id(slot),
-                used: match is_planted(Bug::ReleaseSkipsRest) {
-                    false => owned.current(Some(&slot.cursor), progression),
-                    true => owned.ceiling,
-                },
-                lost: 0,
-            })
-        });
-        swept.released.extend(used);
     }
 }
 

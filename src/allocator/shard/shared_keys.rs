@@ -24,12 +24,11 @@ use crate::{
             cursor::{Cursor, Holding},
             pending::{Answer, RaiseAnswer, Served, Waiters},
             queued_section::{Cursors, FirstWaiters, QueuedSection},
-            refill::BumpSize,
         },
     },
     clock::Instant,
     planted_bugs::{Bug, is_planted},
-    sequence::{Chunk, Key, Namespace, NamespaceConfig, Range, SectionId, SectionKey},
+    sequence::{Chunk, Key, Namespace, NamespaceConfig, Raise, Range, SectionId, SectionKey},
 };
 
 /// Keys and the sections that they share.
@@ -70,7 +69,7 @@ impl SharedKeys {
         };
         let slot = self.keys.found_mut(number)?;
         if let Some(range) = slot.cursor.take(&namespace.config, count) {
-            return Some((Answer::Taken(Ok(range)), None));
+            return Some((Answer::Done(Ok(range)), None));
         }
         let section = self.sections.get_mut(slot.section)?;
         (section.is_in_use, section.has_fast_paths) = (true, true);
@@ -143,7 +142,7 @@ impl SharedKeys {
     }
 
     /// As [`QueuedSection::next_bump`], for section number `number`.
-    pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<BumpSize> {
+    pub fn next_bump(&mut self, number: u32, namespace: &Namespace) -> Option<Raise> {
         let queued = &mut self.sections.get_mut(number)?.queued;
         let mut cursors = OfNamespace { keys: &mut self.keys, pages: &mut self.pages, namespace };
         (self.first_waiters).watch(queued, |queued| queued.next_bump(&mut cursors, namespace))
@@ -207,22 +206,24 @@ impl SharedKeys {
 
     /// What the term has of a key's section. `None` before the first chunk.
     pub fn holding(&self, hash: u64, namespace: &Namespace, &id: &u64) -> Option<Holding> {
-        let slot =
-            (self.keys.find(hash, namespace.id, &id)).and_then(|number| self.keys.get(number));
-        let (number, cursor) = match (slot, self.pages.find(namespace, id)) {
-            (Some(slot), _) => (slot.section, Some(slot.cursor)),
-            (None, Some(key)) => {
-                let is_known = !is_planted(Bug::CurrentOfPageAtFloor);
-                (key.section, is_known.then(|| Cursor::at(key.next)))
-            }
-            (None, None) => {
-                let section = self.sections.find(&namespace.section_of(Key::Id(id)));
-                (section?, None)
-            }
+        let (number, cursor) = match self.find_key(hash, namespace, id) {
+            Some(found) => found,
+            None => (self.sections.find(&namespace.section_of(Key::Id(id)))?, None),
         };
         let section = &self.sections.get(number)?.queued.section;
         let progression = namespace.config.progression();
         (section.owned()).map(|owned| Holding::new(owned, cursor.as_ref(), progression))
+    }
+
+    /// The number of the section of a key that was asked for, and where the key stands.
+    fn find_key(&self, hash: u64, namespace: &Namespace, id: u64) -> Option<(u32, Option<Cursor>)> {
+        match self.keys.find(hash, namespace.id, &id) {
+            Some(number) => self.keys.get(number).map(|slot| (slot.section, Some(slot.cursor))),
+            None => self.pages.find(namespace, id).map(|key| {
+                let is_known = !is_planted(Bug::CurrentOfPageAtFloor);
+                (key.section, is_known.then(|| Cursor::at(key.next)))
+            }),
+        }
     }
 
     /// True if the term has a chunk of the section of a key, which need not be there.
@@ -282,7 +283,7 @@ impl SharedKeys {
     pub fn raise(
         &mut self, hash: u64, namespace: &Namespace, &id: &u64, floor: Floor,
     ) -> Option<(RaiseAnswer, Option<u32>)> {
-        let number = self.section_of(hash, namespace, id)?;
+        let (number, _) = self.find_key(hash, namespace, id)?;
         let section = self.sections.get_mut(number)?;
         section.is_in_use = true;
         let queued = &mut section.queued;
@@ -294,14 +295,6 @@ impl SharedKeys {
             })
         })?;
         Some((answer, bump.then_some(number)))
-    }
-
-    /// The number of the section of a key that was asked for.
-    fn section_of(&self, hash: u64, namespace: &Namespace, id: u64) -> Option<u32> {
-        match self.keys.find(hash, namespace.id, &id) {
-            Some(number) => self.keys.get(number).map(|slot| slot.section),
-            None => self.pages.find(namespace, id).map(|key| key.section),
-        }
     }
 
     /// Moves all keys of a key's section above `at_least`, or waits for that. The key need not be there. `None` if its

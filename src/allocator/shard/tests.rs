@@ -46,6 +46,12 @@ impl World {
         self.hasher.key(self.namespace.id, key)
     }
 
+    /// The last number of a key, as `Memory::current` says it.
+    fn last_of(&self, key: Key<'_>) -> Option<u64> {
+        let held = self.shard.holding(self.hash(key), &self.namespace, key);
+        held.map(|held| held.last)
+    }
+
     fn take(&mut self, key: Key<'_>, count: u64) -> (Answer, Option<SectionPlace>) {
         let hash = self.hash(key);
         loop {
@@ -59,7 +65,7 @@ impl World {
     fn take_and_tell(&mut self, key: Key<'_>, count: u64) -> String {
         let (answer, bump) = self.take(key, count);
         let told = match answer {
-            Answer::Taken(taken) => show_taken(taken),
+            Answer::Done(taken) => show_taken(taken),
             Answer::Later(later) => {
                 self.calls_made += 1;
                 self.calls.insert(self.calls_made, later);
@@ -167,18 +173,20 @@ impl World {
             ["grant", key, old, new] => self.grant(parse_key(key), number(old), number(new)),
             ["exhaust", key, max] => {
                 let place = self.place(parse_key(key));
-                self.shard.exhaust(place, number(max), &self.namespace.config);
+                let (max, config) = (number(max), &self.namespace.config);
+                self.shard.with_section(place, config, |queued| queued.section.exhaust(max));
                 self.serve(place)
             }
             ["quota", key, keys_max] => {
                 let place = self.place(parse_key(key));
-                let config = &self.namespace.config;
-                self.shard.exceed_quota(place, number(keys_max), config);
+                let (keys_max, config) = (number(keys_max), &self.namespace.config);
+                let note = |queued: &mut QueuedSection| queued.section.exceed_quota(keys_max);
+                self.shard.with_section(place, config, note);
                 self.serve(place)
             }
             ["namespace", "of", key, "is", "gone"] => {
                 let place = self.place(parse_key(key));
-                self.shard.drop_waiters(place);
+                self.shard.with_waiters(place, QueuedSection::drop_waiters);
                 let mut dropped = Vec::new();
                 self.calls.retain(|call, later| match later.try_recv() {
                     Err(TryRecvError::Closed) => {
@@ -189,11 +197,7 @@ impl World {
                 });
                 dropped.join(", ")
             }
-            ["current", key] => {
-                let key = parse_key(key);
-                let current = self.shard.current(self.hash(key), &self.namespace, key);
-                format!("{current:?}")
-            }
+            ["current", key] => format!("{:?}", self.last_of(parse_key(key))),
             ["close"] => self.close(),
             ["close", "without", "namespaces"] => show_used(self.shard.close(|_| None)),
             other => panic!("unknown command {other:?}"),
@@ -222,16 +226,15 @@ fn show_taken(taken: Taken) -> String {
     }
 }
 
-fn show_used(mut used: Vec<Used>) -> String {
-    used.sort_by(|a, b| a.section.cmp(&b.section));
-    let told = used.into_iter().map(|used| {
-        let section = match &used.section.key {
+fn show_used(mut used: Vec<(bool, Trim)>) -> String {
+    used.sort_by(|(_, a), (_, b)| a.section.cmp(&b.section));
+    let told = used.into_iter().map(|(is_used_up, Trim { section, used, lost })| {
+        let section = match section.key {
             SectionKey::Id(id) => id.to_string(),
             SectionKey::Name(name) => name.escape_ascii().to_string(),
         };
-        let left = if used.has_left { "some" } else { "none" };
-        let Used { last, lost, .. } = used;
-        format!("section {section} used {last}, lost {lost}, {left} left")
+        let left = if is_used_up { "none" } else { "some" };
+        format!("section {section} used {used}, lost {lost}, {left} left")
     });
     match told.collect::<Vec<_>>().join(", ") {
         none if none.is_empty() => "nothing".into(),

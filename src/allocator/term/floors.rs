@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::{NextError, Term};
 use crate::{
     allocator::{
-        answer::{Floor, RaiseOf, Raised},
+        answer::{Floor, FloorOf, Raised},
         held::{Held, Shortage},
         memory::KEYS_AT_ONCE,
         section::pending::{AboveAnswer, Answer, RaiseAnswer, RaisedLater},
@@ -20,8 +20,9 @@ use crate::{
 // answer. So what holds for a range that a caller got holds for them: whoever asks after the answer gets a greater
 // number, in this term, and in every later one, because the ceiling that is committed lies at the floor or above.
 
-/// To raise a section may cost a walk over all slots of its shard: it counts as so many keys.
-pub const SECTION_COUNTS: usize = KEYS_AT_ONCE / 16;
+/// To raise a section may cost a walk over all slots of its shard. It counts as so many keys: after each section others get
+/// their turn.
+pub const SECTION_COUNTS: usize = KEYS_AT_ONCE;
 
 impl Term {
     /// Raises the floor of a key to `at_least` (at least 1), unless it is there or higher: every number that is handed
@@ -34,9 +35,9 @@ impl Term {
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
     ) -> Result<Raised, NextError> {
         let _inside = self.enter()?;
-        let raised = match self.begin_to_raise(namespace, RaiseOf::Key(key), at_least) {
-            Ok(raised) => raised?,
-            Err(later) => Box::pin(self.raised_later(later, deadline)).await?,
+        let raised = match self.begin_to_raise(namespace, (FloorOf::Key, key), at_least) {
+            RaiseAnswer::Done(raised) => raised?,
+            RaiseAnswer::Later(later) => Box::pin(self.raised_later(later, deadline)).await?,
         };
         // Not earlier, as in `next`.
         let nothing = Held::new(self.memory.metrics(), 0);
@@ -44,59 +45,62 @@ impl Term {
         Ok(within_numbers(raised, namespace))
     }
 
-    /// Raises many floors with one check of the fence. `ask` says for each place whose floor it is, and what
-    /// its floor is to be at least (at least 1). Answers the floors in force, in the order of the places.
+    /// Raises `count` floors, either all of keys or all of sections, with one check of the fence. `ask` says for each place
+    /// which key it is, and what the floor is to be at least (at least 1). Answers the floors in force, in the order of the
+    /// places.
     ///
-    /// With [`RaiseOf::SectionOf`] all keys of a section, asked for or not, go on above the floor. The namespace must be one
+    /// With [`FloorOf::Section`] all keys of a section, asked for or not, go on above the floor. The namespace must be one
     /// of shared sections.
     ///
     /// `may_wait` is asked as in [`Term::next_many`].
     ///
     /// # Errors
-    /// As [`Term::raise`], for all together, and that of `may_wait`. Some of the floors may be raised all the same.
-    pub async fn raise_many<'k, E: From<NextError>>(
-        &self, namespace: &Namespace, count: usize, ask: impl Fn(usize) -> (RaiseOf<'k>, u64),
-        mut may_wait: impl FnMut(usize) -> Result<(), E>, deadline: Instant,
-    ) -> Result<Vec<u64>, E> {
+    /// As [`Term::raise`], for all together, and [`NextError::MayNotWait`]. Some of the floors may be raised all the same.
+    pub async fn raise_many<'k>(
+        &self, namespace: &Namespace, (of, count): (FloorOf, usize),
+        ask: impl Fn(usize) -> (Key<'k>, u64), mut may_wait: impl FnMut(usize) -> bool,
+        deadline: Instant,
+    ) -> Result<Vec<u64>, NextError> {
         let _inside = self.enter()?;
         let mut floors = vec![0; count];
         let (mut waiting, mut work, mut told) = (Vec::new(), 0, 0);
         let mut full = None;
         for (place, floor) in floors.iter_mut().enumerate() {
-            let (of, at_least) = ask(place);
-            match self.begin_to_raise(namespace, of, at_least) {
-                Ok(Err(error @ Shortage::MemoryFull { .. })) => {
-                    full = Some(NextError::from(error));
+            let (key, at_least) = ask(place);
+            match self.begin_to_raise(namespace, (of, key), at_least) {
+                RaiseAnswer::Done(Err(error @ Shortage::MemoryFull { .. })) => {
+                    full = Some(error);
                     break;
                 }
-                Ok(raised) => {
-                    let raised = raised.map_err(NextError::from)?;
-                    *floor = within_numbers(raised, namespace).floor;
-                }
-                Err(later) => waiting.push((place, later)),
+                RaiseAnswer::Done(raised) => *floor = within_numbers(raised?, namespace).floor,
+                RaiseAnswer::Later(later) => waiting.push((place, later)),
             }
             work += match of {
-                RaiseOf::Key(_) => 1,
-                RaiseOf::SectionOf(_) => SECTION_COUNTS,
+                FloorOf::Key => 1,
+                FloorOf::Section => SECTION_COUNTS,
             };
             if work >= KEYS_AT_ONCE {
                 work = 0;
-                may_wait(waiting.len() - told)?;
+                if !may_wait(waiting.len() - told) {
+                    return Err(NextError::MayNotWait);
+                }
                 told = waiting.len();
                 tokio::task::yield_now().await;
                 // Whoever asks again raises the rest.
                 if self.memory.gate().is_closed() {
-                    return Err(NextError::NotLeading.into());
+                    return Err(NextError::NotLeading);
                 }
             }
         }
-        may_wait(waiting.len() - told)?;
+        if !may_wait(waiting.len() - told) {
+            return Err(NextError::MayNotWait);
+        }
         for (place, later) in waiting {
             match Box::pin(self.raised_later(later, deadline)).await {
                 Ok(raised) => floors[place] = within_numbers(raised, namespace).floor,
                 // There is no room for these either.
                 Err(NextError::DeadlineExceeded) if full.is_some() => break,
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
         // Not before the others are raised: who asks again gets further.
@@ -111,18 +115,17 @@ impl Term {
 
     /// Raises a floor if this term has the numbers, or waits for them behind the calls that came before.
     fn begin_to_raise(
-        &self, namespace: &Namespace, of: RaiseOf<'_>, at_least: u64,
-    ) -> Result<Result<Raised, Shortage>, RaisedLater> {
+        &self, namespace: &Namespace, of: (FloorOf, Key<'_>), at_least: u64,
+    ) -> RaiseAnswer {
         let (answer, need) = self.memory.raise(namespace, of, at_least);
         if let Some(need) = need {
             self.ask_for(need);
         }
         match answer {
-            RaiseAnswer::Done(raised) => Ok(raised),
             RaiseAnswer::Later(_) if is_planted(Bug::RaiseBeforeCommit) => {
-                Ok(Ok(Raised { floor: at_least, is_higher: true, passed: 0 }))
+                RaiseAnswer::Done(Ok(Raised { floor: at_least, is_higher: true, passed: 0 }))
             }
-            RaiseAnswer::Later(later) => Err(later),
+            answer => answer,
         }
     }
 
@@ -189,7 +192,7 @@ impl Term {
                 AboveAnswer::Numbers { count, answer } => (count, answer),
             };
             let taken = match answer {
-                Answer::Taken(taken) => taken,
+                Answer::Done(taken) => taken,
                 Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
             };
             let held = Held::new(self.memory.metrics(), taken.map_or(0, |_| count));

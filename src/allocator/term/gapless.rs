@@ -28,6 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     allocator::{
+        answer::NextError,
         held::{Delivery, Shortage},
         memory::Memory,
     },
@@ -36,7 +37,8 @@ use crate::{
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     sequence::{
-        Command, MessagePart, NoRoom, Outcome, PartTaken, Remembering, SectionId, Taken, Used,
+        Command, Key, MessagePart, NoRoom, Outcome, PartTaken, Remembering, SectionId, SectionKey,
+        Taken,
     },
     storage::LowDisk,
 };
@@ -68,39 +70,15 @@ pub struct GaplessLimits {
 pub struct Call {
     /// What it takes.
     pub part: MessagePart,
-    /// Where it waits. An answer for each take, in order.
-    pub reply: oneshot::Sender<Result<Given, NotTaken>>,
+    /// Where it waits.
+    pub reply: Waiting,
 }
 
-/// What a call gets for each of its takes.
-pub type Given = Result<Vec<Delivery>, Refused>;
+/// What a call gets for each of its takes, in order; or why it took nothing; or [`NextError::Unknown`].
+type Given = Result<Vec<Delivery>, NextError>;
 
-/// Why a call was refused. It took nothing.
-#[derive(Debug)]
-pub enum Refused {
-    /// The request id was used for this.
-    Reused(Used),
-    /// So many bytes of request ids are remembered already.
-    IdsFull(u64),
-    /// The namespace is gone.
-    NoNamespace,
-    /// The message was made so long ago that its id may be forgotten, or later than now.
-    Expired {
-        /// When it was made.
-        made_ms: u64,
-        /// What the table's clock shows.
-        clock_ms: u64,
-    },
-}
-
-/// Why a call has no answer.
-#[derive(Debug, Clone, Copy)]
-pub enum NotTaken {
-    /// Nothing was proposed, or the term may not write any more: nothing was taken.
-    NotProposed,
-    /// The entry may have been applied, or may still be.
-    Unknown,
-}
+/// Where the answer of a call goes that waits for its entry.
+type Waiting = oneshot::Sender<Given>;
 
 /// What the task works with.
 pub struct Taker {
@@ -158,9 +136,6 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
     }
 }
 
-/// Where the answer of a call goes that waits for its entry.
-type Waiting = oneshot::Sender<Result<Given, NotTaken>>;
-
 /// Calls that are to be proposed together.
 #[derive(Default)]
 struct Entry {
@@ -193,7 +168,7 @@ impl Entry {
     fn refuse(self) {
         for call in self.calls {
             // The caller may have gone.
-            let _ = call.reply.send(Err(NotTaken::NotProposed));
+            let _ = call.reply.send(Err(NextError::NotLeading));
         }
     }
 }
@@ -203,7 +178,7 @@ fn refuse_waiting(calls: &mut mpsc::UnboundedReceiver<Call>) {
     calls.close();
     while let Ok(call) = calls.try_recv() {
         // The caller may have gone.
-        let _ = call.reply.send(Err(NotTaken::NotProposed));
+        let _ = call.reply.send(Err(NextError::NotLeading));
     }
 }
 
@@ -259,7 +234,7 @@ impl Taker {
         &self, remembering: Remembering, parts: Vec<MessagePart>,
     ) -> Result<(Vec<MessagePart>, Outcome), ProposeError> {
         let started = self.clock.now();
-        let low = self.group.view().free_space().refusal();
+        let low = self.group.view.free_space().refusal();
         let no_room = low.map(|LowDisk { free_mb, reserve_mb, .. }| NoRoom { free_mb, reserve_mb });
         let (parts_sent, now_ms) = (parts.clone(), self.clock.wall_ms());
         let count_max = self.limits.count_max;
@@ -280,24 +255,26 @@ impl Taker {
     fn answer(
         &self, calls: Vec<Waiting>, proposed: Result<(Vec<MessagePart>, Outcome), ProposeError>,
     ) -> Result<(), String> {
-        let (not_taken, why) = match proposed {
+        let (may_be_taken, why) = match proposed {
             Ok((parts, Outcome::Took(answers))) => {
                 debug_assert_eq!(parts.len(), answers.len(), "every part has an answer");
                 for (reply, (part, taken)) in calls.into_iter().zip(parts.iter().zip(answers)) {
                     // If the caller has gone, what it was given comes back and counts as skipped.
-                    drop(reply.send(Ok(self.give(part, taken))));
+                    drop(reply.send(self.give(part, taken)));
                 }
                 return Ok(());
             }
             // The term may not write: the entry did nothing.
-            Ok((_, Outcome::Refused(refused))) => (NotTaken::NotProposed, refused.to_string()),
-            Ok((_, outcome)) => (NotTaken::Unknown, format!("the answer was {outcome:?}")),
-            Err(error @ ProposeError::NotLeader(_)) => (NotTaken::NotProposed, error.to_string()),
-            Err(error) => (NotTaken::Unknown, error.to_string()),
+            Ok((_, Outcome::Refused(refused))) => (false, refused.to_string()),
+            Ok((_, outcome)) => (true, format!("the answer was {outcome:?}")),
+            Err(error) => (!matches!(error, ProposeError::NotLeader(_)), error.to_string()),
         };
         for reply in calls {
             // The caller may have gone.
-            let _ = reply.send(Err(not_taken));
+            let _ = reply.send(Err(match may_be_taken {
+                false => NextError::NotLeading,
+                true => NextError::Unknown,
+            }));
         }
         Err(why)
     }
@@ -310,11 +287,21 @@ impl Taker {
                 self.metrics.requests_repeated.inc();
                 return Ok(taken.into_iter().map(|taken| self.delivery(taken, 0)).collect());
             }
-            PartTaken::NoNamespace => return Err(Refused::NoNamespace),
-            PartTaken::Reused(used) => return Err(Refused::Reused(used)),
-            PartTaken::IdsFull { bytes_max } => return Err(Refused::IdsFull(bytes_max)),
+            // Whoever asks again is told that it does not exist.
+            PartTaken::NoNamespace => return Err(NextError::NotLeading),
+            PartTaken::Reused(used) => {
+                return Err(NextError::Reused {
+                    keys: used.keys,
+                    key: match used.first.section {
+                        SectionKey::Id(id) => Key::Id(id).into(),
+                        SectionKey::Name(name) => Key::Name(&name).into(),
+                    },
+                    count: used.first.count,
+                });
+            }
+            PartTaken::IdsFull { bytes_max } => return Err(NextError::IdsFull { bytes_max }),
             PartTaken::Expired { made_ms, clock_ms } => {
-                return Err(Refused::Expired { made_ms, clock_ms });
+                return Err(NextError::IdExpired { made_ms, clock_ms });
             }
         };
         let given = part.takes.iter().zip(taken).map(|(take, taken)| {
@@ -334,7 +321,7 @@ impl Taker {
             Taken::Exhausted { left } => Err(Shortage::Exhausted { left }),
             Taken::NoRoom(NoRoom { free_mb, reserve_mb }) => {
                 // The entry says how much room there was, and not where.
-                let low = self.group.view().free_space().refusal();
+                let low = self.group.view.free_space().refusal();
                 let follower = low.and_then(|low| low.follower);
                 Err(Shortage::LowDisk(LowDisk { free_mb, reserve_mb, follower }))
             }
@@ -347,13 +334,13 @@ impl Taker {
     /// A planted bug: answers what the entry will come to if nothing goes wrong.
     fn answer_before_commit(&self, calls: Vec<Waiting>, parts: &[MessagePart]) {
         let mut records = std::collections::BTreeMap::new();
-        let namespaces = self.group.view().namespaces();
+        let namespaces = self.group.view.namespaces();
         let mut guess = |part: &MessagePart| {
-            let namespace = namespaces.by_id(part.namespace).ok_or(Refused::NoNamespace)?;
+            let namespace = namespaces.by_id(part.namespace).ok_or(NextError::NotLeading)?;
             let progression = namespace.config.progression();
             let taken = part.takes.iter().map(|take| {
                 let section = SectionId { namespace: part.namespace, key: take.section.clone() };
-                let read = || self.group.view().section(&section).unwrap_or_default();
+                let read = || self.group.view.section(&section).unwrap_or_default();
                 let before = records.get(&section).copied().unwrap_or_else(read);
                 let taken = match before.take(progression, 0, take.count) {
                     Ok((record, range)) => {
@@ -367,7 +354,7 @@ impl Taker {
             Ok(taken.collect())
         };
         for (reply, part) in calls.into_iter().zip(parts) {
-            drop(reply.send(Ok(guess(part))));
+            drop(reply.send(guess(part)));
         }
     }
 }

@@ -10,17 +10,14 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{
-    Term,
-    gapless::{Call, Given, NotTaken, Refused},
-};
+use super::{Term, gapless::Call};
 use crate::{
     allocator::{
         answer::{NextError, NextMany},
         held::{Delivery, Held},
     },
     planted_bugs::{Bug, is_planted},
-    sequence::{Key, MessageId, MessagePart, Namespace, PartId, Range, SectionKey, Take},
+    sequence::{Key, MessageId, MessagePart, Namespace, PartId, Range, Take},
 };
 
 /// How many keys of a message are taken by one entry. The next ones follow once those are answered.
@@ -130,10 +127,9 @@ impl Term {
         let (reply, answer) = oneshot::channel();
         self.gapless().send(Call { part, reply }).map_err(|_| NextError::NotLeading)?;
         match tokio::time::timeout_at(deadline, answer).await {
-            Ok(Ok(Ok(given))) => given_or_refused(given),
-            Ok(Ok(Err(NotTaken::NotProposed))) => Err(NextError::NotLeading),
+            Ok(Ok(given)) => given,
             // The task has ended without a word: what it did is not known.
-            Ok(Ok(Err(NotTaken::Unknown)) | Err(_)) => Err(NextError::Unknown),
+            Ok(Err(_)) => Err(NextError::Unknown),
             Err(_) => Err(NextError::DeadlineExceeded),
         }
     }
@@ -167,21 +163,4 @@ fn message_part(
         whole: None,
         takes,
     }
-}
-
-fn given_or_refused(given: Given) -> Result<Vec<Delivery>, NextError> {
-    given.map_err(|refused| match refused {
-        Refused::Reused(used) => NextError::Reused {
-            keys: used.keys,
-            key: match used.first.section {
-                SectionKey::Id(id) => Key::Id(id).into(),
-                SectionKey::Name(name) => Key::Name(&name).into(),
-            },
-            count: used.first.count,
-        },
-        Refused::IdsFull(bytes_max) => NextError::IdsFull { bytes_max },
-        Refused::Expired { made_ms, clock_ms } => NextError::IdExpired { made_ms, clock_ms },
-        // Whoever asks again is told that it does not exist.
-        Refused::NoNamespace => NextError::NotLeading,
-    })
 }

@@ -27,20 +27,20 @@ impl Term {
     /// are left in the namespace, none. A key that comes twice gets two ranges, in the order of its
     /// places.
     ///
-    /// Up to [`KEYS_AT_ONCE`] keys are taken at once. After each so many others get their turn.
-    /// `may_wait` is told how many of them wait, before more are taken; what it answers ends the call.
+    /// Up to [`KEYS_AT_ONCE`] keys are taken at once. After each such slice others get their turn.
+    /// `may_wait` is told how many of them wait, before more are taken; the call ends if it answers that they may not.
     ///
     /// If the term is closed meanwhile, the call leaves with what it has, so that a handover skips none of it: the keys whose
     /// turn is still to come, and those that wait for too long, are [`NextMany::late`].
     ///
     /// # Errors
     /// As [`Term::next`], for all keys together, but for keys that are exhausted, beyond the quota, without room, or late,
-    /// which [`NextMany`] names; and that of `may_wait`. Numbers that were taken for some of the keys are then lost, and
-    /// counted.
-    pub async fn next_many<'k, E: From<NextError>>(
+    /// which [`NextMany`] names; and [`NextError::MayNotWait`]. Numbers that were taken for some of the keys are then lost,
+    /// and counted.
+    pub async fn next_many<'k>(
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
-        mut may_wait: impl FnMut(usize) -> Result<(), E>, deadline: Instant,
-    ) -> Result<NextMany, E> {
+        mut may_wait: impl FnMut(usize) -> bool, deadline: Instant,
+    ) -> Result<NextMany, NextError> {
         debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
         // The message stays inside the gate while some of its keys wait: the numbers that its other keys
         // took must be answered, or known to be lost, before a handover tells what was used.
@@ -73,25 +73,27 @@ impl Term {
             let places = from..keys.min(from + KEYS_AT_ONCE);
             let before = waiting.len();
             let note = |place, count, taken| match taken {
-                Answer::Taken(taken) => held.add(answer.note(place, taken, count)),
+                Answer::Done(taken) => held.add(answer.note(place, taken, count)),
                 Answer::Later(later) => waiting.push((place, count, later)),
             };
             for need in self.memory.take_many(&asked, places, note) {
                 self.ask_for(need);
             }
-            may_wait(waiting.len() - before)?;
+            if !may_wait(waiting.len() - before) {
+                return Err(NextError::MayNotWait);
+            }
         }
         if !waiting.is_empty()
             && let Err(error) = self.wait_for_all(waiting, &mut answer, &mut held, deadline).await
         {
             self.memory.lose(namespace, error.lost_by(), held.release());
-            return Err(error.into());
+            return Err(error);
         }
         if !answer.late.is_empty() {
             let dropped = held.split(drop_disordered(&mut answer, &asked.ask));
             self.memory.lose(namespace, LostBy::Fence, dropped);
             if held.is_empty() {
-                return Err(NextError::NotLeading.into());
+                return Err(NextError::NotLeading);
             }
         }
         answer.exhausted.sort_unstable();
@@ -229,7 +231,7 @@ impl Term {
         // numbers that it no longer remembered. If a record read above is of a later term, the fence fails below.
         // A record that is missing because the namespace was deleted meanwhile tells nothing either: namespaces go
         // before their records do.
-        let is_gone = || (self.group.view().namespaces().by_id(namespace.id)).is_none();
+        let is_gone = || (self.group.view.namespaces().by_id(namespace.id)).is_none();
         if !unknown.is_empty() && (gate.is_closed() || is_gone()) {
             return Err(NextError::NotLeading);
         }
@@ -246,7 +248,7 @@ impl Term {
         &self, namespace: &Namespace, sections: Vec<SectionId>, deadline: Instant,
     ) -> Result<Vec<u64>, NextError> {
         let (lift, increment) = (self.memory.lift(), namespace.config.increment);
-        let read = self.group.view().read_sections(sections);
+        let read = self.group.view.read_sections(sections);
         let records = tokio::time::timeout_at(deadline, read).await;
         let records = records.map_err(|_| NextError::DeadlineExceeded)??;
         Ok((records.iter()).map(|record| record.floor_at(lift, increment)).collect())

@@ -5,7 +5,6 @@
 
 use std::{
     collections::HashMap,
-    fmt::Display,
     fs::File,
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read, Seek, SeekFrom},
@@ -17,7 +16,7 @@ use ratchet_client::Key;
 use super::{
     ranges::{Ranged, around, overlaps},
     reader::read,
-    rows::{BadRow, Expected, FAULTS_SHOWN, Format, Row, RowOf},
+    rows::{BadRow, Expected, Faults, Format, Row, RowOf},
 };
 
 /// What was found in a file.
@@ -33,10 +32,8 @@ pub struct Checked {
     pub bytes: u64,
     /// The CRC-32 of the bytes.
     pub checksum: u32,
-    /// How many faults it has.
-    pub faults: u64,
-    /// The first of them.
-    pub shown: Vec<String>,
+    /// What is wrong with it.
+    pub faults: Faults,
 }
 
 /// Counts and sums up what is read.
@@ -69,15 +66,6 @@ impl<R: Read> Read for Summed<R> {
     }
 }
 
-impl Checked {
-    fn note(&mut self, line: u64, why: impl Display) {
-        self.faults += 1;
-        if self.shown.len() < FAULTS_SHOWN {
-            self.shown.push(format!("line {line}: {why}"));
-        }
-    }
-}
-
 /// Checks the rows of a file.
 ///
 /// # Errors
@@ -97,7 +85,7 @@ pub fn check(
                     RowOf::Sections(range) => ranges.push((range, line)),
                 }
             }
-            Err(BadRow { line, why }) => checked.note(line, why),
+            Err(BadRow { line, why }) => checked.faults.note(line, why),
         }
         true
     })?;
@@ -108,14 +96,14 @@ pub fn check(
     let ranged = (ranges.iter()).map(|(range, _): &Ranged| range.count(expected.section_size()));
     checked.sections = sections.count() as u64 + ranged.sum::<u64>();
     for overlap in overlaps(&mut ranges) {
-        checked.note(overlap.range.1, overlap);
+        checked.faults.note(overlap.range.1, overlap);
     }
     checked.has_ranges = !ranges.is_empty();
     let twice = twice(&keys);
     let is_within = |id: &u64| around(&ranges, *id).is_some();
     if !twice.is_empty() || (!ranges.is_empty() && keys.iter().any(is_within)) {
         file.seek(SeekFrom::Start(0))?;
-        note_repeated(file, format, expected, (twice, &ranges), &mut checked)?;
+        note_repeated(file, format, expected, (twice, &ranges), &mut checked.faults)?;
     }
     Ok(checked)
 }
@@ -146,7 +134,7 @@ fn twice(sorted: &[u64]) -> Twice {
 /// Notes keys that come twice, and ids within ranges, which are sorted.
 fn note_repeated(
     file: &File, format: Format, expected: &Expected, (mut twice, ranges): (Twice, &[Ranged]),
-    checked: &mut Checked,
+    faults: &mut Faults,
 ) -> io::Result<()> {
     read(file, format, expected, |row| {
         let Ok(Row { line, of: RowOf::Key(key), .. }) = row else {
@@ -155,13 +143,13 @@ fn note_repeated(
         if let Key::Id(id) = key
             && let Some((range, on)) = around(ranges, id)
         {
-            checked.note(line, format_args!("key {id} is within {range}, which is on line {on}"));
+            faults.note(line, format_args!("key {id} is within {range}, which is on line {on}"));
         }
         if let Some(seen) = twice.get_mut(&digest(&key)) {
             match seen.iter().find(|(other, _)| *other == key) {
                 Some((_, first)) => {
                     let key = written(&key);
-                    checked.note(line, format_args!("key {key} is on line {first} already"));
+                    faults.note(line, format_args!("key {key} is on line {first} already"));
                 }
                 None => seen.push((key, line)),
             }

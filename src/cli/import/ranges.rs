@@ -1,5 +1,7 @@
 //! Ranges of ids: rows that stand for whole sections.
 
+use crate::server::written::integer;
+
 /// How many sections a row stands for at most.
 const ROW_SECTIONS_MAX: u64 = 1_000_000;
 
@@ -119,13 +121,6 @@ pub fn around(ranges: &[Ranged], id: u64) -> Option<Ranged> {
     let after = ranges.partition_point(|(range, _)| range.first <= id);
     let before = ranges[..after].last()?;
     (id <= before.0.last).then_some(*before)
-}
-
-/// An unsigned integer, in digits alone.
-pub fn integer(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let are_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| are_digits)
 }
 
 #[cfg(test)]

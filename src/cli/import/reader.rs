@@ -1,8 +1,11 @@
 //! Reads the rows of a file, whatever it is; those of CSV here.
 
-use std::io::{self, BufReader, Read};
+use std::{
+    io::{self, BufReader, Read},
+    mem,
+};
 
-use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
+use csv::{ByteRecord, Position, ReaderBuilder};
 
 use super::{
     rows::{BadRow, Expected, Format, MaybeRow},
@@ -14,18 +17,10 @@ use super::{
 /// # Errors
 /// If the input cannot be read.
 pub fn read(
-    input: impl Read, format: Format, expected: &Expected, mut take: impl FnMut(MaybeRow) -> bool,
+    input: impl Read, format: Format, expected: &Expected, take: impl FnMut(MaybeRow) -> bool,
 ) -> io::Result<()> {
     match format {
-        Format::Csv => {
-            let mut rows = CsvRows::new(input);
-            while let Some(row) = rows.next(expected)? {
-                if !take(row) {
-                    return Ok(());
-                }
-            }
-            Ok(())
-        }
+        Format::Csv => read_csv(input, expected, take),
         Format::Leaf => table_rows::read(BufReader::new(input), &LEAF, expected, take),
         Format::Tinyid => table_rows::read(BufReader::new(input), &TINYID, expected, take),
     }
@@ -39,96 +34,66 @@ const HEADER: [&[u8]; 2] = [b"key", b"number"];
 const HEADER_OF_RANGES: [&[u8]; 2] = [b"ids", b"number"];
 const HEADER_OF_ORDERS: [&[u8]; 2] = [b"key", b"order"];
 
-/// Reads rows.
-pub struct CsvRows<R> {
-    reader: Reader<R>,
-    record: ByteRecord,
-    is_first: bool,
-    /// Whether the numbers are order numbers, as ids have them.
-    are_orders: bool,
+/// Hands the rows of CSV to `take`.
+fn read_csv(
+    input: impl Read, expected: &Expected, mut take: impl FnMut(MaybeRow) -> bool,
+) -> io::Result<()> {
+    let mut reader = ReaderBuilder::new();
+    reader.has_headers(false).flexible(true).buffer_capacity(1 << 18);
+    let mut reader = reader.from_reader(input);
+    let (mut record, mut is_first, mut are_orders) = (ByteRecord::new(), true, false);
+    while reader.read_byte_record(&mut record)? {
+        let line = record.position().map_or(0, Position::line);
+        let header = match mem::take(&mut is_first) {
+            true => header(&record, expected),
+            false => Ok(None),
+        };
+        let row = match header {
+            Ok(Some(orders)) => {
+                are_orders = orders;
+                None
+            }
+            Ok(None) => row(&record, line, are_orders, expected),
+            Err(why) => Some(Err(BadRow { line, why })),
+        };
+        if let Some(row) = row
+            && !take(row)
+        {
+            break;
+        }
+    }
+    Ok(())
 }
 
-impl<R: Read> CsvRows<R> {
-    /// The rows of `input`.
-    pub fn new(input: R) -> Self {
-        CsvRows {
-            reader: ReaderBuilder::new()
-                .has_headers(false)
-                .flexible(true)
-                .buffer_capacity(1 << 18)
-                .from_reader(input),
-            record: ByteRecord::new(),
-            is_first: true,
-            are_orders: false,
-        }
+/// Whether the numbers of the rows after this first one are order numbers, as ids have them. `None` if it is a row as they are.
+fn header(first: &ByteRecord, expected: &Expected) -> Result<Option<bool>, String> {
+    let is = |header: [&[u8]; 2]| first.iter().eq(header);
+    let (ranges, orders) = (is(HEADER_OF_RANGES), is(HEADER_OF_ORDERS));
+    let are_orders = (ranges || orders || is(HEADER)).then_some(orders);
+    expected.check_orders(are_orders)?;
+    if ranges {
+        expected.check_ranges()?;
     }
-
-    /// The next row; `None` after the last one.
-    ///
-    /// # Errors
-    /// If the input cannot be read.
-    pub fn next(&mut self, expected: &Expected) -> io::Result<Option<MaybeRow>> {
-        loop {
-            match self.reader.read_byte_record(&mut self.record) {
-                Ok(false) => return Ok(None),
-                Ok(true) => {}
-                Err(error) => match error.into_kind() {
-                    ErrorKind::Io(error) => return Err(error),
-                    other => return Err(io::Error::other(format!("{other:?}"))),
-                },
-            }
-            let line = self.record.position().map_or(0, csv::Position::line);
-            if std::mem::take(&mut self.is_first) {
-                match self.first(expected) {
-                    Ok(First::Header) => continue,
-                    Ok(First::Row) => {}
-                    Err(why) => return Ok(Some(Err(BadRow { line, why }))),
-                }
-            }
-            if let Some(row) = self.row(line, expected) {
-                return Ok(Some(row));
-            }
-        }
-    }
-
-    /// What the first row is.
-    fn first(&mut self, expected: &Expected) -> Result<First, String> {
-        let is = |header: [&[u8]; 2]| self.record.iter().eq(header);
-        let (ranges, numbers, orders) = (is(HEADER_OF_RANGES), is(HEADER), is(HEADER_OF_ORDERS));
-        expected.check_orders((numbers || ranges || orders).then_some(orders))?;
-        if ranges {
-            expected.check_ranges()?;
-        }
-        self.are_orders = orders;
-        Ok(if ranges || numbers || orders { First::Header } else { First::Row })
-    }
-
-    /// The row that was read last. `None` if there is nothing to raise.
-    fn row(&self, line: u64, expected: &Expected) -> Option<MaybeRow> {
-        match (self.record.get(0), self.record.get(1)) {
-            (Some(key), Some(order)) if self.record.len() == 2 && self.are_orders => {
-                expected.row_of_order(line, key, order)
-            }
-            (Some(key), Some(number)) if self.record.len() == 2 => {
-                Some(expected.row_or_range(line, key, number))
-            }
-            _ => {
-                let and_ranges = match expected.check_ranges() {
-                    Ok(()) => " or first-last,number",
-                    Err(_) => "",
-                };
-                let fields = self.record.len();
-                let why = format!("the row has {fields} fields; a row is key,number{and_ranges}");
-                Some(Err(BadRow { line, why }))
-            }
-        }
-    }
+    Ok(are_orders)
 }
 
-/// What the first row is.
-enum First {
-    /// It says what the others are.
-    Header,
-    /// A row as the others.
-    Row,
+/// What a record says. `None` if there is nothing to raise.
+fn row(record: &ByteRecord, line: u64, are_orders: bool, expected: &Expected) -> Option<MaybeRow> {
+    match (record.get(0), record.get(1)) {
+        (Some(key), Some(order)) if record.len() == 2 && are_orders => {
+            expected.row_of_order(line, key, order)
+        }
+        (Some(key), Some(number)) if record.len() == 2 => {
+            Some(expected.row_or_range(line, key, number))
+        }
+        _ => {
+            let and_ranges = match expected.check_ranges() {
+                Ok(()) => " or first-last,number",
+                Err(_) => "",
+            };
+            let fields = record.len();
+            let why = format!("the row has {fields} fields; a row is key,number{and_ranges}");
+            Some(Err(BadRow { line, why }))
+        }
+    }
 }

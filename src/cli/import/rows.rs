@@ -1,15 +1,45 @@
 //! The rows of an import: which key, or which sections, are to be raised to which number.
 
+use std::fmt::Display;
+
 use clap::ValueEnum;
 use ratchet_client::{Key, api as v1};
 use ratchet_ids::Source;
 use serde::{Deserialize, Serialize};
 
-use super::ranges::{IdRange, integer};
-use crate::{cli::output::CommandError, sequence::KEY_NAME_BYTES_MAX};
+use super::ranges::IdRange;
+use crate::{cli::output::CommandError, sequence::KEY_NAME_BYTES_MAX, server::written::integer};
 
 /// How many faults of a file are shown.
-pub const FAULTS_SHOWN: usize = 20;
+const FAULTS_SHOWN: usize = 20;
+
+/// What is wrong with a file.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// How many faults there are.
+    pub all: u64,
+    /// The first of them.
+    shown: Vec<String>,
+}
+
+impl Faults {
+    /// Adds what is wrong with a line.
+    pub fn note(&mut self, line: u64, why: impl Display) {
+        self.all += 1;
+        if self.shown.len() < FAULTS_SHOWN {
+            self.shown.push(format!("\n  line {line}: {why}"));
+        }
+    }
+
+    /// Those that are shown, each on a line of its own, and how many there are beside them.
+    pub fn listed(&self) -> String {
+        let more = match self.all - self.shown.len() as u64 {
+            0 => String::new(),
+            more => format!("\n  and {more} more"),
+        };
+        self.shown.concat() + &more
+    }
+}
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use super::{
     check::{Checked, Summed, written},
     ranges::IdRange,
     reader,
-    rows::{Expected, FAULTS_SHOWN, Format, Row, RowOf},
+    rows::{Expected, Faults, Format, Row, RowOf},
 };
 use crate::cli::output::CommandError;
 
@@ -44,35 +44,22 @@ pub struct Import<'a> {
     pub checked: &'a Checked,
 }
 
-/// Keys that are lower than their rows say.
-pub struct Lower {
-    faults: u64,
-    shown: Vec<String>,
-}
-
-impl Lower {
-    /// What it says of an import whose first `skipped` rows an earlier one had raised, by its record. `kept` is the
-    /// record, if it cannot be removed.
-    pub fn refused(&self, skipped: u64, kept: Option<&Path>) -> CommandError {
-        let Lower { faults, shown } = self;
-        let shown = shown.join("\n  ");
-        let record = match kept {
-            None => "The record is removed".to_owned(),
-            Some(path) => {
-                format!("Remove the record {}, which this command cannot", path.display())
-            }
-        };
-        CommandError::other(match skipped {
-            0 => format!(
-                "{faults} keys are lower than they were raised to, which is a bug:\n  {shown}"
-            ),
-            _ => format!(
-                "{faults} keys are lower than their rows say:\n  {shown}\nBy its record, an earlier import had raised \
-                 {skipped} rows: elsewhere, or before the namespace was created again. {record}; import again: \
-                 it begins with the first row"
-            ),
-        })
-    }
+/// What `lower` keys say, those that are lower than their rows say, of an import whose first `skipped` rows an earlier one had
+/// raised, by its record. `kept` is the record, if it cannot be removed.
+pub fn refused(lower: &Faults, skipped: u64, kept: Option<&Path>) -> CommandError {
+    let (all, listed) = (lower.all, lower.listed());
+    let record = match kept {
+        None => "The record is removed".to_owned(),
+        Some(path) => format!("Remove the record {}, which this command cannot", path.display()),
+    };
+    CommandError::other(match skipped {
+        0 => format!("{all} keys are lower than they were raised to, which is a bug:{listed}"),
+        _ => format!(
+            "{all} keys are lower than their rows say:{listed}\nBy its record, an earlier import had raised \
+             {skipped} rows: elsewhere, or before the namespace was created again. {record}; import again: \
+             it begins with the first row"
+        ),
+    })
 }
 
 /// Rows that are raised together: with one message, or with several if they are of many sections.
@@ -112,28 +99,26 @@ impl Import<'_> {
         })
     }
 
-    /// Reads all rows back, and compares. Returns the keys that are lower than their rows say, if there are any.
+    /// Reads all rows back, and compares. Returns the keys that are lower than their rows say.
     ///
     /// # Errors
     /// If the file is not what was checked, or the cluster does not answer.
     pub async fn read_back(
         &self, file: &mut File, bar: &ProgressBar,
-    ) -> Result<Option<Lower>, CommandError> {
-        let (mut faults, mut shown) = (0, Vec::new());
+    ) -> Result<Faults, CommandError> {
+        let mut faults = Faults::default();
         self.each_batch(
             file,
             0,
             async |batch| Ok((batch.len() as u64, self.lower(&batch).await?)),
             |(rows, lower)| {
                 bar.inc(rows);
-                faults += lower.len() as u64;
-                let room = FAULTS_SHOWN - shown.len();
-                shown.extend(lower.into_iter().take(room));
+                lower.iter().for_each(|(line, why)| faults.note(*line, why));
                 Ok(())
             },
         )
         .await?;
-        Ok((faults > 0).then_some(Lower { faults, shown }))
+        Ok(faults)
     }
 
     /// Raises the keys and the sections of some rows.
@@ -154,8 +139,8 @@ impl Import<'_> {
     }
 
     /// Reads the keys of some rows, and the first and the last id of each of their sections. Tells those that are lower
-    /// than their rows say.
-    async fn lower(&self, rows: &[Row]) -> Result<Vec<String>, CommandError> {
+    /// than their rows say, with their lines.
+    async fn lower(&self, rows: &[Row]) -> Result<Vec<(u64, String)>, CommandError> {
         let namespace = &self.expected.namespace;
         let keys = keys(rows).map(|(row, key)| (row, key.clone()));
         let ends = self
@@ -171,7 +156,7 @@ impl Import<'_> {
                 let last = last.unwrap_or(0);
                 if last < self.expected.last_number(*number) {
                     let key = written(key);
-                    lower.push(format!("line {line}: key {key} is at {last}, not at {number}"));
+                    lower.push((*line, format!("key {key} is at {last}, not at {number}")));
                 }
             }
         }
@@ -326,7 +311,7 @@ pub fn read(path: &Path, of: &Progress) -> Result<u64, CommandError> {
     };
     let remove = "remove it to import from the first row";
     let found: Progress = serde_json::from_slice(&text).map_err(|error| {
-        let path = shown(path);
+        let path = path.display();
         CommandError::refused(format!("{path} is no record of an import ({error}); {remove}"))
     })?;
     let same = Progress { rows_done: found.rows_done, ..of.clone() };
@@ -335,7 +320,7 @@ pub fn read(path: &Path, of: &Progress) -> Result<u64, CommandError> {
         false => Err(CommandError::refused(format!(
             "{} is the record of another import: of {} bytes with the checksum {:08x} into namespace {:?} of cluster {:?}, \
              and this one is of {} bytes with the checksum {:08x} into namespace {:?} of cluster {:?}; {remove}",
-            shown(path),
+            path.display(),
             found.bytes,
             found.checksum,
             found.namespace,
@@ -377,11 +362,6 @@ pub fn remove(path: &Path) -> Result<(), CommandError> {
     }
 }
 
-/// The name of a file in an error.
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
-
 fn cannot(what: &str, path: &Path, error: &io::Error) -> CommandError {
-    CommandError::other(format!("cannot {what} {}: {error}", shown(path)))
+    CommandError::other(format!("cannot {what} {}: {error}", path.display()))
 }

@@ -3,10 +3,8 @@
 
 use std::io::{self, BufRead, Read};
 
-use super::{
-    ranges::integer,
-    rows::{BadRow, Expected, MaybeRow},
-};
+use super::rows::{BadRow, Expected, MaybeRow};
+use crate::server::written::integer;
 
 /// The longest line that is read.
 const LINE_BYTES_MAX: u64 = 1 << 20;

@@ -21,7 +21,7 @@ pub struct GroupConfig {
     /// How often a leader sends heartbeats.
     pub heartbeat_ms: u64,
     /// How long a follower keeps out of elections after it heard of a leader. An election follows soon after
-    /// (`election_turns`).
+    /// (`ElectionTurns`).
     pub election_timeout_ms: u64,
     /// How long a leader's answers are in order after the sending of what a majority acknowledged.
     pub lease_ms: u64,
@@ -48,7 +48,7 @@ impl GroupConfig {
         let config = openraft::Config {
             cluster_name: self.cluster.clone(),
             heartbeat_interval: self.heartbeat_ms,
-            // Raft's own timer. It decides where the turns of `election_turns` bring no leader.
+            // Raft's own timer. It decides where the turns (`ElectionTurns`) bring no leader.
             election_timeout_min: self.election_timeout_ms / 2,
             // Openraft's follower lease is the greatest election timeout.
             election_timeout_max: self.election_timeout_ms,

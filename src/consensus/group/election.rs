@@ -18,14 +18,14 @@ use crate::{clock::Instant, sequence::NodeId};
 
 /// Watches until Raft stops.
 pub async fn watch(group: Arc<Group>) {
-    let turns = ElectionTurns::new(group.config());
+    let turns = ElectionTurns::new(&group.config);
     let mut stopped = group.stopped();
     loop {
-        let heard = group.leader_heard.last();
+        let heard = *group.leader_heard.lock();
         let next = heard.and_then(|heard| until_next_turn(&group, &turns, heard));
         // Without a turn in sight it looks again after one promise: a leader that is heard meanwhile has not
         // been silent for so long then.
-        let wait = next.unwrap_or(group.follower_lease());
+        let wait = next.unwrap_or(group.config.follower_lease());
         tokio::select! {
             biased;
             _ = stopped.wait_for(Option::is_some) => return,
@@ -34,7 +34,7 @@ pub async fn watch(group: Arc<Group>) {
         if group.is_retiring() {
             return;
         }
-        if next.is_none() || group.leader_heard.last() != heard || !follows(&group, heard) {
+        if next.is_none() || *group.leader_heard.lock() != heard || !follows(&group, heard) {
             continue;
         }
         tracing::debug!("the leader is silent: standing for election");

@@ -5,29 +5,27 @@
 //!
 //! Invariant: a proposal names its term, and is logged in that term or not at all.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{Acquire, Release},
-        },
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Acquire, Release},
     },
-    time::Duration,
 };
 
 use openraft::{
     Raft, RaftMetrics, RaftState,
     async_runtime::watch::WatchReceiver,
-    errors::{ClientWriteError, Fatal, RaftError},
+    errors::{ClientWriteError, Fatal},
     impls::ProgressResponder,
     raft::{AppendEntriesResponse, ClientWriteResult},
 };
+use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use super::{
     config::GroupConfig,
-    leadership::{AppliedVoters, LastTakeover, LeaderHeard, Leadership, Takeover, Voters},
+    leadership::{AppliedVoters, LastTakeover, Leadership, Takeover, Voters},
 };
 use crate::{
     clock::Instant,
@@ -44,23 +42,28 @@ use crate::{
 
 /// One Raft group on this node.
 pub struct Group {
-    pub(super) config: GroupConfig,
+    /// Its configuration.
+    pub config: GroupConfig,
     pub(in crate::consensus) raft: Raft<Types, StateMachine>,
     pub(in crate::consensus) lease: Arc<LeaseClock>,
     pub(in crate::consensus) network: Network,
-    pub(super) view: AppliedView,
-    pub(super) store: Arc<Store>,
-    /// Whether this node belonged to a cluster when it started.
-    pub(super) had_members: bool,
+    /// The applied table, for reading.
+    pub view: AppliedView,
+    /// The store beneath.
+    pub store: Arc<Store>,
+    /// Whether this node is known to belong to a cluster: once it does, it always does.
+    pub(super) had_members: AtomicBool,
     pub(super) leadership: ordered_watch::Sender<Leadership>,
     pub(super) voters: AppliedVoters,
     pub(super) stopped: ordered_watch::Sender<Option<String>>,
     /// The node is about to stop: a term that was given up is not followed by another one.
     pub(super) retiring: AtomicBool,
-    pub(super) tasks: Tasks,
+    /// The tasks of the node.
+    pub tasks: Tasks,
     /// Held while the membership changes.
     pub(in crate::consensus) membership_change: tokio::sync::Mutex<()>,
-    pub(in crate::consensus) leader_heard: LeaderHeard,
+    /// The leader that this node followed last, and when it heard from that leader.
+    pub(in crate::consensus) leader_heard: Mutex<Option<(NodeId, Instant)>>,
     pub(super) last_takeover: LastTakeover,
     /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
     pub(in crate::consensus) taken_for_another: ordered_watch::Sender<Option<NodeId>>,
@@ -71,29 +74,9 @@ pub struct Group {
 }
 
 impl Group {
-    /// Its configuration.
-    pub fn config(&self) -> &GroupConfig {
-        &self.config
-    }
-
     /// This node.
     pub fn node(&self) -> NodeId {
         self.config.node
-    }
-
-    /// The applied table, for reading.
-    pub fn view(&self) -> &AppliedView {
-        &self.view
-    }
-
-    /// The store beneath.
-    pub fn store(&self) -> &Arc<Store> {
-        &self.store
-    }
-
-    /// The tasks of the node.
-    pub fn tasks(&self) -> &Tasks {
-        &self.tasks
     }
 
     /// Who this node is, as every message to a peer says.
@@ -118,13 +101,13 @@ impl Group {
 
     /// When this node last followed a leader's message, if ever.
     pub fn leader_heard(&self) -> Option<Instant> {
-        self.leader_heard.last().map(|(_, at)| at)
+        self.leader_heard.lock().map(|(_, at)| at)
     }
 
     /// This node follows a message of `leader` that arrived at `at`.
     pub(in crate::consensus) fn heard_leader(&self, leader: NodeId, at: Instant) {
-        self.leader_heard.record(leader, at);
-        self.network.candidacy().end();
+        *self.leader_heard.lock() = Some((leader, at));
+        *self.network.peers.candidacy.lock() = None;
     }
 
     /// How this node took `term` over, if that was its last takeover.
@@ -137,18 +120,15 @@ impl Group {
         self.lease.now()
     }
 
-    /// How long a follower keeps out of elections after it heard of a leader.
-    pub(in crate::consensus) fn follower_lease(&self) -> Duration {
-        self.config.follower_lease()
-    }
-
     /// True if this node belongs to a cluster.
     pub fn is_formed(&self) -> bool {
-        if self.had_members {
+        if self.had_members.load(Acquire) {
             return true;
         }
         let membership = self.metrics().membership_config;
-        membership.membership().nodes().next().is_some()
+        let has_members = membership.membership().nodes().next().is_some();
+        self.had_members.fetch_or(has_members, Release);
+        has_members
     }
 
     /// Keeps the incarnation of a node that belongs to no cluster as it is while the result lives: a message for it must not
@@ -197,6 +177,11 @@ impl Group {
     /// Raft's own view of the group.
     pub(in crate::consensus) fn metrics(&self) -> RaftMetrics<Types> {
         self.raft.metrics().borrow_watched().clone()
+    }
+
+    /// The latest term that Raft knows of.
+    pub fn term(&self) -> u64 {
+        self.raft.metrics().borrow_watched().vote.leader_id.term
     }
 
     /// The term that Raft itself leads at this moment.
@@ -317,25 +302,6 @@ pub enum ProposeError {
     /// The proposal is refused: the membership cannot change in this way now, or the outcome is none of its kind.
     #[error("{0}")]
     Refused(String),
-}
-
-impl ProposeError {
-    /// What the failure of a membership change in `term` means for its proposer, if it logged nothing, or Raft stopped.
-    pub(in crate::consensus) fn of_membership_change(
-        term: u64, error: RaftError<Types, ClientWriteError<Types>>,
-    ) -> ProposeError {
-        match error {
-            RaftError::APIError(error) => match error {
-                ClientWriteError::ForwardToLeader(_) => ProposeError::NotLeader(term),
-                ClientWriteError::LogEntryDiscarded(_) => ProposeError::Unknown(term),
-                ClientWriteError::ChangeMembershipError(_)
-                | ClientWriteError::PreconditionFailed(_) => {
-                    ProposeError::Refused(error.to_string())
-                }
-            },
-            RaftError::Fatal(fatal) => ProposeError::Stopped(fatal.to_string()),
-        }
-    }
 }
 
 // Small readings of Raft's types that several files need.

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Who leads, as far as this node knows.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Leadership {
     /// The term.
     pub term: u64,
@@ -32,32 +32,6 @@ pub struct Leadership {
     /// This node's lease. It is there if this node leads, has applied an entry of its term (so that it
     /// knows all that its predecessors committed), and has not given the term up.
     pub own: Option<Arc<TermLease>>,
-}
-
-impl Leadership {
-    /// True if watchers need not be told of the change from `other` to this.
-    pub(super) fn same_as(&self, other: &Leadership) -> bool {
-        let own = |l: &Leadership| l.own.as_ref().map(|lease| lease.term());
-        self.term == other.term && self.leader == other.leader && own(self) == own(other)
-    }
-}
-
-// Remembers which leader this node followed last, and when.
-
-/// The leader that this node followed last, and when it heard from that leader.
-#[derive(Debug, Default)]
-pub struct LeaderHeard(Mutex<Option<(NodeId, Instant)>>);
-
-impl LeaderHeard {
-    /// This node follows a message of `leader` that arrived at `at`.
-    pub fn record(&self, leader: NodeId, at: Instant) {
-        *self.0.lock() = Some((leader, at));
-    }
-
-    /// The last leader, and when it was heard.
-    pub fn last(&self) -> Option<(NodeId, Instant)> {
-        *self.0.lock()
-    }
 }
 
 // Records how this node took the leadership over, for the metrics. Nothing is decided by it.

@@ -8,10 +8,7 @@ use openraft::raft::AppendEntriesRequest;
 use super::group::{Group, is_higher_vote};
 use crate::{
     clock::Instant,
-    consensus::{
-        lease::{Quorums, TermLease},
-        network::ClockDistance,
-    },
+    consensus::{lease::TermLease, network::ClockDistance},
     sequence::NodeId,
     storage::{LowDisk, Vote},
 };
@@ -31,7 +28,7 @@ impl Group {
             leader_commit: None,
         };
         let membership = self.metrics().membership_config;
-        let timeout = self.follower_lease();
+        let timeout = self.config.follower_lease();
         let mut answers: FuturesUnordered<_> = quorums
             .voters()
             .into_iter()
@@ -72,17 +69,17 @@ const SPOKE_LAST: Duration = Duration::from_millis(1_500);
 impl Group {
     /// Why this node, as leader, refuses new keys and namespaces; `None` while it takes them.
     pub fn refuses_new_keys(&self) -> Option<LowDisk> {
-        self.store().free_space().refusal()
+        self.store.free_space().refusal()
     }
 
     /// A voter whose disk is low, if those that have room are no majority without it. `None` if they are one, or if this
     /// node does not lead. Its own disk does not count here.
     pub fn low_voter(&self) -> Option<LowDisk> {
-        let low = self.network.disks().low();
+        let low = self.network.peers.disks.low();
         if low.is_empty() || self.leadership.borrow().own.is_none() {
             return None;
         }
-        let limit = self.follower_lease().max(SPOKE_LAST);
+        let limit = self.config.follower_lease().max(SPOKE_LAST);
         let answers = |voter: NodeId| {
             let silence = self.lease.silence(voter);
             silence.is_some_and(|silence| silence.in_term && silence.lasts < limit)
@@ -112,41 +109,36 @@ impl Group {
     /// two sets of voters while the membership changes. This node is one of them, and its wall clock shows `own_ms`. `None` if
     /// those of a majority are not known: this node does not lead, or has just begun to.
     pub fn clock_distance(&self, time_ms: u64, now: Instant, own_ms: u64) -> Option<ClockDistance> {
-        majority_within(&self.lease.quorums(), |voter| match voter == self.node() {
-            true => Some(ClockDistance::of(time_ms, own_ms)),
-            false => self.network.clocks().distance(voter, now, time_ms),
-        })
+        let reached = self.lease.quorums().majority_reached(|voter| {
+            let distance = match voter == self.node() {
+                true => Some(ClockDistance::of(time_ms, own_ms)),
+                false => self.network.peers.clocks.distance(voter, now, time_ms),
+            };
+            distance.map(Reverse)
+        });
+        reached.map(|Reverse(distance)| distance)
     }
 
     /// How far the wall clock of `node` is ahead of this leader's, in milliseconds; `None` if that is not known.
     pub fn clock_ahead_ms(&self, node: NodeId) -> Option<i64> {
-        let behind = self.network.clocks().ahead_ms(node, self.now(), self.wall_ms());
+        let behind = self.network.peers.clocks.ahead_ms(node, self.now(), self.wall_ms());
         behind.map(i64::saturating_neg)
     }
 }
 
-/// The distance within which a majority of each set of voters lies.
-fn majority_within(
-    quorums: &Quorums, distance: impl Fn(NodeId) -> Option<ClockDistance>,
-) -> Option<ClockDistance> {
-    let reached = quorums.majority_reached(|voter| distance(voter).map(Reverse));
-    reached.map(|Reverse(distance)| distance)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
+    use crate::consensus::lease::Quorums;
 
     /// The distance within which a majority lies, of voters who lie so far away, in each of the sets.
     fn within(sets: &[&[NodeId]], ms: &[Option<u64>]) -> Option<u64> {
         let sets = sets.iter().map(|set| set.iter().copied().collect::<BTreeSet<_>>());
         let distance = |voter: NodeId| {
             let ms = ms[voter as usize]?;
-            Some(ClockDistance { ms, is_ahead: true })
+            Some(Reverse(ClockDistance { ms, is_ahead: true }))
         };
-        majority_within(&Quorums::new(0, sets), distance).map(|distance| distance.ms)
+        Quorums::new(0, sets).majority_reached(distance).map(|Reverse(distance)| distance.ms)
     }
 
     #[test]

@@ -9,12 +9,13 @@ use std::{
 };
 
 use openraft::{Raft, RaftMetrics, errors::Fatal};
+use parking_lot::Mutex;
 
 use super::{
     config::GroupConfig,
     election,
     group::{Group, ProposeError, quorums_of, term_led},
-    leadership::{AppliedVoters, LastTakeover, LeaderHeard, Leadership},
+    leadership::{AppliedVoters, LastTakeover, Leadership},
 };
 use crate::{
     clock::Clock,
@@ -72,7 +73,7 @@ impl Group {
         let raft = tasks.watched("raft", raft).await.map_err(not_started)?;
         let had_members = raft.is_initialized().await.map_err(not_started)?;
         let group = Arc::new(Group {
-            had_members,
+            had_members: AtomicBool::new(had_members),
             config,
             raft,
             lease,
@@ -85,7 +86,7 @@ impl Group {
             retiring: AtomicBool::new(false),
             tasks,
             membership_change: tokio::sync::Mutex::default(),
-            leader_heard: LeaderHeard::default(),
+            leader_heard: Mutex::default(),
             last_takeover: LastTakeover::default(),
             taken_for_another: ordered_watch::Sender::default(),
             snapshots_begun: AtomicU64::new(0),
@@ -104,16 +105,16 @@ fn not_started(error: impl std::fmt::Display) -> StoreError {
 }
 
 impl Group {
-    /// Gives the leadership up when the log's disk hangs, until Raft stops. Heartbeats do not touch the disk: without this,
+    /// Until Raft stops: gives the leadership up whenever the log's disk hangs. Heartbeats do not touch the disk: without this,
     /// followers would follow a leader that can log nothing. The term of a sole voter is never ended, because no other node
     /// could take over.
     ///
     /// A write that takes longer than twice the election timeout counts as a hang:
     /// in that time another node would have been elected if this one had died.
     pub async fn watch_disk(self: Arc<Group>, clock: Arc<dyn Clock>) {
-        let limit = Duration::from_millis(2 * self.config().election_timeout_ms);
+        let limit = Duration::from_millis(2 * self.config.election_timeout_ms);
         let mut stopped = self.stopped();
-        let health = self.store().health();
+        let health = self.store.health();
         loop {
             tokio::select! {
                 biased;
@@ -124,17 +125,13 @@ impl Group {
                 continue;
             };
             let pending = clock.now().since(since);
-            let leads = self.leadership().borrow().own.clone();
-            if let Some(lease) = leads
-                && pending > limit
-                && !self.is_sole_voter()
-            {
+            // A disk may hang before the term's first entry is applied, too. A node that does not lead holds no lease.
+            if pending > limit && !self.is_sole_voter() && self.lease.void() {
                 tracing::error!(
                     pending_ms = pending.as_millis(),
-                    directory = %self.store().dir().display(),
+                    directory = %self.store.dir().display(),
                     "the disk of the log does not answer; giving the leadership up"
                 );
-                lease.void();
             }
         }
     }
@@ -157,13 +154,14 @@ pub async fn watch(group: Arc<Group>) {
             return;
         }
         group.voters.follow(&seen);
-        let lease = follow_leadership(&group, &seen);
-        if let Some(lease) = &lease {
+        let (lease, is_given_up) = follow_leadership(&group, &seen);
+        if let Some(lease) = lease.as_ref().filter(|_| is_given_up) {
             stop_if_stuck(&group, lease, &seen).await;
         }
         let given_up = async {
             match &lease {
-                Some(lease) if !lease.is_void() => lease.wait_until(TermLease::is_void).await,
+                // At once, if it was given up since it was followed.
+                Some(lease) if !is_given_up => lease.wait_until(TermLease::is_void).await,
                 Some(_) | None => std::future::pending().await,
             }
         };
@@ -179,8 +177,8 @@ pub async fn watch(group: Arc<Group>) {
 }
 
 /// Begins or voids the lease, and publishes who leads. Returns the lease of the term that this node leads,
-/// if it leads.
-fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> Option<Arc<TermLease>> {
+/// if it leads, and whether it was found to be given up.
+fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> (Option<Arc<TermLease>>, bool) {
     let term = seen.vote.leader_id.term;
     let leads = seen.state.is_leader() && term_led(&seen.vote, group.node()).is_some();
     let membership = seen.membership_config.membership();
@@ -192,8 +190,8 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> Option<Arc<Ter
     }
     // A term that was given up must end, because nobody can take numbers in it any more. Its followers
     // elect another leader when they no longer hear from this one.
-    let given_up = lease.as_ref().is_some_and(|lease| lease.is_void());
-    group.raft.runtime_config().heartbeat(!given_up);
+    let is_given_up = lease.as_ref().is_some_and(|lease| lease.is_void());
+    group.raft.runtime_config().heartbeat(!is_given_up);
 
     let applied_own_term =
         seen.last_applied.as_ref().is_some_and(|id| id.committed_leader_id().term == term);
@@ -203,29 +201,29 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> Option<Arc<Ter
             let member = membership.get_node(&leader)?;
             Some((leader, member.clone()))
         }),
-        own: lease.clone().filter(|lease| applied_own_term && !lease.is_void()),
+        own: lease.clone().filter(|_| applied_own_term && !is_given_up),
     };
     if let Some(own) = &now.own
         && group.last_takeover.of(own.term()).is_none()
     {
-        let (heard, stood) = (group.leader_heard(), group.network.candidacy().end());
+        let (heard, stood) = (group.leader_heard(), group.network.peers.candidacy.lock().take());
         group.last_takeover.record(own, heard, stood, group.now());
     }
     group.leadership.send_if_modified(|before| {
-        let changed = !before.same_as(&now);
+        let changed = *before != now;
         if changed {
             *before = now;
         }
         changed
     });
-    lease
+    (lease, is_given_up)
 }
 
-/// Stops the node if it is the only voter and its term was given up: nobody else can be elected, and Raft
+/// Stops the node if it is the only voter, now that its term was given up: nobody else can be elected, and Raft
 /// holds no election while it leads.
 async fn stop_if_stuck(group: &Group, lease: &TermLease, seen: &RaftMetrics<Types>) {
     let is_sole = quorums_of(&seen.membership_config).is_sole(group.node());
-    if !lease.is_void() || !is_sole || group.is_retiring() {
+    if !is_sole || group.is_retiring() {
         return;
     }
     // If Raft itself has stopped, the reason is told elsewhere. If Raft has left the term, another one can

@@ -61,16 +61,11 @@ impl LeaseArithmetic {
         );
     }
 
-    /// From now on the majority of `voters` is needed, too.
-    pub fn propose(&mut self, in_force: Quorums, voters: BTreeSet<NodeId>) {
+    /// The membership `in_force` counts, and from now on the majority of the voters that are `proposed`, too. `None`: it
+    /// counts alone.
+    pub fn need(&mut self, in_force: Quorums, proposed: Option<BTreeSet<NodeId>>) {
         self.follow(in_force);
-        self.proposed = Some(voters);
-    }
-
-    /// No proposal is on its way any more: the membership `in_force` counts alone.
-    pub fn settle(&mut self, in_force: Quorums) {
-        self.follow(in_force);
-        self.proposed = None;
+        self.proposed = proposed;
     }
 
     /// The quorums that are needed at present.

@@ -149,11 +149,11 @@ impl LeaseClock {
         current.is_some_and(|lease| lease.is_valid(now))
     }
 
-    /// Voids the current lease, if there is one.
-    pub fn void(&self) {
-        if let Some(current) = &self.state.lock().current {
-            current.void();
-        }
+    /// Voids the current lease, if there is one. True if it was not void before.
+    pub fn void(&self) -> bool {
+        let state = self.state.lock();
+        let current = state.current.as_ref().filter(|lease| !lease.is_void());
+        current.inspect(|lease| lease.void()).is_some()
     }
 
     /// The quorums that are needed at present.
@@ -161,19 +161,12 @@ impl LeaseClock {
         self.state.lock().arithmetic.quorums()
     }
 
-    /// A membership change is about to be proposed to Raft. Raft acts on it as soon as it is in the log,
-    /// before this clock can hear of it: from now on the majority of `voters` is needed as well.
-    /// `in_force` is the membership that Raft acts on at this moment.
-    pub fn propose(&self, in_force: Quorums, voters: BTreeSet<NodeId>) {
+    /// Raft acts on the membership `in_force` at this moment. If a change of it is about to be `proposed`, the majority of
+    /// its voters is needed from now on as well: Raft acts on it as soon as it is in the log, before this clock can hear of
+    /// it. `None`: no change is on its way any more.
+    pub fn need(&self, in_force: Quorums, proposed: Option<BTreeSet<NodeId>>) {
         let mut state = self.state.lock();
-        state.arithmetic.propose(in_force, voters);
-        state.update_deadline();
-    }
-
-    /// No membership change is on its way any more, and Raft acts on `in_force`.
-    pub fn settle(&self, in_force: Quorums) {
-        let mut state = self.state.lock();
-        state.arithmetic.settle(in_force);
+        state.arithmetic.need(in_force, proposed);
         state.update_deadline();
     }
 
@@ -216,6 +209,13 @@ pub struct TermLease {
     /// In nanoseconds; or `VOID`, or `EXPIRED`. One number, so that one load reads the whole state.
     deadline: AtomicU64,
     changed: Notify,
+}
+
+/// A node has one lease in each term.
+impl PartialEq for TermLease {
+    fn eq(&self, other: &Self) -> bool {
+        self.term == other.term
+    }
 }
 
 impl TermLease {

@@ -90,12 +90,12 @@ impl Transcript {
     fn propose(&mut self, in_force: &Quorums, voters: &[NodeId]) {
         let voters: BTreeSet<NodeId> = voters.iter().copied().collect();
         let step = format!("propose {voters:?} while {} in force", text(in_force));
-        self.clock.propose(in_force.clone(), voters);
+        self.clock.need(in_force.clone(), Some(voters));
         self.show_leases(step);
     }
 
     fn settle(&mut self, in_force: &Quorums) {
-        self.clock.settle(in_force.clone());
+        self.clock.need(in_force.clone(), None);
         self.show_leases(format!("settle on {}", text(in_force)));
     }
 
@@ -361,6 +361,15 @@ fn a_void_lease_stays_void() {
         lead term 3 with {1, 2, 3}@0 -> term 3 void
         lead term 5 with {1, 2, 3}@0 -> term 3 void, term 5 not valid
     "#]]);
+}
+
+#[test]
+fn a_lease_is_given_up_once() {
+    let clock = LeaseClock::new(Arc::new(ManualClock::default()), 1, LEASE);
+    assert!(!clock.void(), "no term has begun");
+    let lease = clock.begin(3, quorums(0, &[&[1, 2, 3]]));
+    assert!(clock.void() && lease.is_void());
+    assert!(!clock.void(), "it was void");
 }
 
 #[test]

@@ -42,9 +42,9 @@ impl MembershipChange {
     ///
     /// # Errors
     /// [`ProposeError::Refused`] if a node to be added is a member of `now`, if a learner to be removed votes or is another
-    /// one, or if a node to be moved is no member, or has another data directory there. Raft itself refuses what else
-    /// cannot be done.
-    fn check(&self, now: &Membership) -> Result<(), ProposeError> {
+    /// one, if a node to be moved is no member, or has another data directory there, or if `leader` would vote no more: it
+    /// would lead on, and no other node would know a leader. Raft itself refuses what else cannot be done.
+    fn check(&self, now: &Membership, leader: NodeId) -> Result<(), ProposeError> {
         use MembershipChange::*;
         let known = |id| now.get_node(id);
         let why = match self {
@@ -62,6 +62,11 @@ impl MembershipChange {
             {
                 format!("node {id} has been promoted or replaced meanwhile; see ratchet status")
             }
+            // A leader before this one began to remove it, and left that halfway.
+            _ if !self.voters_after(now).contains(&leader) => format!(
+                "node {leader}, which leads, would vote no more after this change: its removal was begun, and left halfway; hand \
+                 the leadership over first: ratchet transfer"
+            ),
             Add(..) | Move(..) | Promote(_) | Remove(_) | RemoveLearner(..) => return Ok(()),
         };
         Err(ProposeError::Refused(why))
@@ -128,7 +133,8 @@ impl Group {
     pub async fn change(
         self: &Arc<Self>, term: u64, changes: Vec<MembershipChange>, unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
-        let changing = tokio::spawn(self.clone().change_to_the_end(term, changes, unless_unfit));
+        let changing = self.clone().change_to_the_end(term, changes, unless_unfit);
+        let changing = tokio::spawn(self.tasks.watched("a membership change", changing));
         changing.await.map_err(|e| ProposeError::Stopped(e.to_string()))?
     }
 
@@ -176,14 +182,14 @@ impl Group {
         &self, term: u64, change: MembershipChange, unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
         let before = self.membership_in_force(term).await?;
-        change.check(before.membership())?;
+        change.check(before.membership(), self.node())?;
         if let Some(asked) = unless_unfit {
             // The caller may have checked this while another change was under way.
             let fit = self.check_voters_after(term, &change, asked);
             fit.map_err(|unfit| ProposeError::Refused(unfit.to_string()))?;
         }
         let voters = change.voters_after(before.membership());
-        self.lease.propose(quorums_of(&before), voters);
+        self.lease.need(quorums_of(&before), Some(voters));
         let unless_changed = [
             Precondition::CommittedLeaderId { committed_leader_id: term.into() },
             Precondition::LastMembershipLogId { last_membership_log_id: *before.log_id() },
@@ -195,7 +201,7 @@ impl Group {
         if written.as_ref().err().is_none_or(is_definite)
             && let Ok(now) = self.membership_in_force(term).await
         {
-            self.lease.settle(quorums_of(&now));
+            self.lease.need(quorums_of(&now), None);
         }
         let written = match written {
             Ok(written) => written,
@@ -222,7 +228,19 @@ impl Group {
         let read = self.raft.with_raft_state(|state| *state.membership_state.effective().log_id());
         match read.await {
             Ok(now) if now != *before.log_id() => ProposeError::Unknown(term),
-            Ok(_) | Err(_) => ProposeError::of_membership_change(term, error),
+            Ok(_) | Err(_) => match error {
+                RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => {
+                    ProposeError::NotLeader(term)
+                }
+                RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) => {
+                    ProposeError::Unknown(term)
+                }
+                RaftError::APIError(
+                    refused @ (ClientWriteError::ChangeMembershipError(_)
+                    | ClientWriteError::PreconditionFailed(_)),
+                ) => ProposeError::Refused(refused.to_string()),
+                RaftError::Fatal(fatal) => ProposeError::Stopped(fatal.to_string()),
+            },
         }
     }
 
@@ -246,14 +264,14 @@ impl Group {
 /// that was written and replaced it says `LogEntryDiscarded`. If Raft stopped, it says `Fatal` of all
 /// that was under way.
 fn is_definite(error: &RaftError<Types, ClientWriteError<Types>>) -> bool {
-    match error {
+    matches!(
+        error,
         RaftError::APIError(
             ClientWriteError::ForwardToLeader(_)
-            | ClientWriteError::ChangeMembershipError(_)
-            | ClientWriteError::PreconditionFailed(_),
-        ) => true,
-        RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) | RaftError::Fatal(_) => false,
-    }
+                | ClientWriteError::ChangeMembershipError(_)
+                | ClientWriteError::PreconditionFailed(_)
+        )
+    )
 }
 
 #[cfg(test)]
@@ -265,10 +283,26 @@ mod tests {
         let member = |incarnation| Member { incarnation, ..Member::default() };
         let nodes = BTreeMap::from([(1, member(10)), (2, member(20))]);
         let now = Membership::new(vec![BTreeSet::from([1])], nodes).expect("a membership");
-        MembershipChange::RemoveLearner(2, 20).check(&now).expect("it is a learner");
+        MembershipChange::RemoveLearner(2, 20).check(&now, 1).expect("it is a learner");
         for (id, incarnation) in [(2, 21), (3, 30), (1, 10)] {
-            let refused = MembershipChange::RemoveLearner(id, incarnation).check(&now);
+            let refused = MembershipChange::RemoveLearner(id, incarnation).check(&now, 1);
             assert!(matches!(refused, Err(ProposeError::Refused(_))), "{refused:?}");
         }
+    }
+
+    /// Raft completes the removal with whatever change comes next.
+    #[test]
+    fn a_leader_whose_removal_was_left_halfway_changes_nothing_until_another_node_leads() {
+        let sets = vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([1, 3])];
+        let nodes = (1..=3).map(|id| (id, Member::default())).collect::<BTreeMap<_, _>>();
+        let now = Membership::new(sets, nodes).expect("a membership");
+        for change in [MembershipChange::Add(4, Member::default()), MembershipChange::Remove(2)] {
+            change.check(&now, 1).expect("node 1 stays");
+            let refused = change.check(&now, 2).expect_err("node 2 would lead on").to_string();
+            assert!(
+                refused.contains("node 2, which leads") && refused.contains("ratchet transfer")
+            );
+        }
+        MembershipChange::Promote(2).check(&now, 2).expect("it takes the removal back");
     }
 }

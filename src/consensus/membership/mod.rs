@@ -8,4 +8,4 @@ mod change;
 mod nodes;
 
 pub use change::MembershipChange;
-pub use nodes::{LogState, NodeState, Role};
+pub use nodes::{LogState, NodeState};

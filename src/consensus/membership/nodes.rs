@@ -29,8 +29,10 @@ pub struct NodeState {
     pub member: Member,
     /// True if it is a voter.
     pub voter: bool,
-    /// What it does.
-    pub role: Role,
+    /// True if it leads, as far as this node knows.
+    pub leads: bool,
+    /// True if it stands for election; known of this node alone.
+    pub stands: bool,
     /// Its last log entry: known of this node, and (as far as it is on the disk there) of the followers
     /// of this node.
     pub log_index: Option<u64>,
@@ -51,38 +53,20 @@ pub struct LogState {
     pub applied: Option<u64>,
 }
 
-/// What a node does in its group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// It leads.
-    Leader,
-    /// It votes and follows.
-    Follower,
-    /// It stands for election.
-    Candidate,
-    /// It receives the log and does not vote.
-    Learner,
-}
-
 impl Group {
     /// The members: for each node its addresses, and whether it is a voter.
     pub fn members(&self) -> BTreeMap<NodeId, (Member, bool)> {
-        let membership = self.metrics().membership_config;
-        let voters: BTreeSet<NodeId> = membership.membership().voter_ids().collect();
-        membership
-            .membership()
-            .nodes()
-            .map(|(&id, member)| (id, (member.clone(), voters.contains(&id))))
-            .collect()
+        members_of(&self.metrics())
     }
 
     /// What this node knows of every member.
     pub fn nodes(&self) -> Vec<NodeState> {
         let metrics = self.metrics();
-        let members = self.members().into_iter();
-        members
+        members_of(&metrics)
+            .into_iter()
             .map(|(id, (member, voter))| {
-                let role = self.role(&metrics, id, voter);
+                let leads = metrics.current_leader == Some(id);
+                let stands = id == self.node() && metrics.state == ServerState::Candidate;
                 let (log_index, applied_index, silence) = match id == self.node() {
                     true => (
                         metrics.last_log_index,
@@ -91,23 +75,9 @@ impl Group {
                     ),
                     false => (replicated_index(&metrics, id), None, self.lease.silence(id)),
                 };
-                NodeState { id, member, voter, role, log_index, applied_index, silence }
+                NodeState { id, member, voter, leads, stands, log_index, applied_index, silence }
             })
             .collect()
-    }
-
-    /// The role of node `id`. That a node stands for election is known of this node alone.
-    fn role(&self, metrics: &RaftMetrics<Types>, id: NodeId, voter: bool) -> Role {
-        let is_candidate = metrics.state == ServerState::Candidate && id == self.node();
-        if metrics.current_leader == Some(id) {
-            Role::Leader
-        } else if is_candidate {
-            Role::Candidate
-        } else if voter {
-            Role::Follower
-        } else {
-            Role::Learner
-        }
     }
 
     /// How far this node's log is.
@@ -119,6 +89,13 @@ impl Group {
             applied: metrics.last_applied.map(|log_id| log_id.index),
         }
     }
+}
+
+fn members_of(metrics: &RaftMetrics<Types>) -> BTreeMap<NodeId, (Member, bool)> {
+    let membership = metrics.membership_config.membership();
+    let voters: BTreeSet<NodeId> = membership.voter_ids().collect();
+    let nodes = membership.nodes();
+    nodes.map(|(&id, member)| (id, (member.clone(), voters.contains(&id)))).collect()
 }
 
 /// Up to where the log of `id` is known to match this leader's log. `None` for a node that has nothing,
@@ -183,7 +160,7 @@ impl Group {
     /// True if a node was heard within a follower lease.
     fn is_heard(&self, term: u64, id: NodeId) -> bool {
         let last_ack = self.lease.last_ack(term, id);
-        last_ack.is_some_and(|sent| self.lease.now().since(sent) < self.follower_lease())
+        last_ack.is_some_and(|sent| self.lease.now().since(sent) < self.config.follower_lease())
     }
 }
 
@@ -237,12 +214,6 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// Why one node could not go on.
-enum NodeUnfit {
-    Silent(String),
-    Behind(String),
-}
-
 impl Group {
     /// Refuses a change of the voters if there would be no majority afterwards: the change itself might
     /// still be committed, and nothing after it. A voter is there if it has answered a message that was
@@ -262,11 +233,10 @@ impl Group {
                 Ok(()) => {
                     fit.insert(id);
                 }
-                Err(NodeUnfit::Silent(why)) => {
-                    unfit.silent = true;
+                Err((silent, why)) => {
+                    unfit.silent |= silent;
                     unfit.why.push(why);
                 }
-                Err(NodeUnfit::Behind(why)) => unfit.why.push(why),
             }
         }
         let promoted_is_fit = match change {
@@ -282,25 +252,27 @@ impl Group {
         Err(unfit)
     }
 
+    /// Refuses one voter. True: it does not answer.
     fn check_voter(
         &self, metrics: &RaftMetrics<Types>, term: u64, id: NodeId, asked: Instant,
-    ) -> Result<(), NodeUnfit> {
+    ) -> Result<(), (bool, String)> {
         if id == self.node() {
             return Ok(());
         }
         let heard = self.lease.last_ack(term, id);
         if heard.is_none_or(|heard| heard < asked) {
             let now = self.lease.now();
-            return Err(NodeUnfit::Silent(match heard {
+            let why = match heard {
                 Some(at) => format!("node {id} was last heard {:.1?} ago", now.since(at)),
                 None => format!("node {id} was not heard in this term"),
-            }));
+            };
+            return Err((true, why));
         }
         let last = metrics.last_log_index.unwrap_or(0);
         let replicated = replicated_index(metrics, id);
         let behind = last.saturating_sub(replicated.unwrap_or(0));
         if behind > LAG_ENTRIES_MAX || (replicated.is_none() && last > 0) {
-            return Err(NodeUnfit::Behind(format!("node {id} is {behind} log entries behind")));
+            return Err((false, format!("node {id} is {behind} log entries behind")));
         }
         Ok(())
     }

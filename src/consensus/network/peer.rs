@@ -13,7 +13,7 @@ use openraft::{
 };
 
 use super::{
-    peer_state::{AcknowledgedIndexes, Candidacy, LogHolds, PeerClocks, PeerDisks},
+    peer_state::PeerState,
     snapshot_sender::SnapshotSender,
     transport::{MemberAddresses, RaftRpc, RpcClient, Sender, Transport},
 };
@@ -37,16 +37,10 @@ pub struct Peer {
     pub(super) client: RpcClient,
     /// Where acknowledgements are recorded.
     pub(super) lease: Arc<LeaseClock>,
-    /// Up to where each peer has acknowledged the log.
-    pub(super) acknowledged: Arc<AcknowledgedIndexes>,
-    /// What peers say of their disks.
-    disks: Arc<PeerDisks>,
+    /// What is remembered of all peers.
+    peers: Arc<PeerState>,
     /// Sends the peer snapshots.
     snapshots: SnapshotSender,
-    /// Where it is recorded that this node asks for votes.
-    pub(super) candidacy: Arc<Candidacy>,
-    /// Where it is recorded what the peer's wall clock shows.
-    pub(super) clocks: Arc<PeerClocks>,
 }
 
 impl Peer {
@@ -66,9 +60,9 @@ impl Peer {
         }
         let reply =
             self.client.send(RaftRpc::Append, self.client.message(request)?, timeout).await?;
-        self.disks.note(self.client.target, reply.low_disk);
+        self.peers.disks.note(self.client.target, reply.low_disk);
         let response: AppendEntriesResponse<Types> = self.client.read(RaftRpc::Append, &reply)?;
-        self.clocks.record(self.client.target, (sent, self.lease.now()), reply.wall_ms);
+        self.peers.clocks.record(self.client.target, (sent, self.lease.now()), reply.wall_ms);
         self.record_acknowledged_index(request, &response)?;
         match &response {
             // The peer accepted this leader's vote, and so keeps out of elections. That holds even if
@@ -118,13 +112,14 @@ impl Peer {
             AppendEntriesResponse::PartialSuccess(up_to) => up_to.map(|id| id.index),
             AppendEntriesResponse::HigherVote(_) => None,
             AppendEntriesResponse::Conflict => {
+                let acknowledged = &self.peers.acknowledged;
                 let forgotten =
-                    before.and_then(|index| self.acknowledged.covering(incarnation, term, index));
+                    before.and_then(|index| acknowledged.covering(incarnation, term, index));
                 return forgotten.map_or(Ok(()), |up_to| Err(self.forgot(up_to)));
             }
         };
         if let Some(index) = matching {
-            self.acknowledged.record(incarnation, term, index);
+            self.peers.acknowledged.record(incarnation, term, index);
         }
         Ok(())
     }
@@ -145,7 +140,7 @@ impl Peer {
     async fn request_vote(
         &self, rpc: RaftRpc, request: &VoteRequest<Types>, timeout: Duration,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        self.candidacy.ask(self.lease.now());
+        self.peers.candidacy.lock().get_or_insert(self.lease.now());
         let response: VoteResponse<Types> = self.client.call(rpc, request, timeout).await?;
         let asked = request.vote.leader_id.term;
         self.client.check_term(asked, response.vote.leader_id.term)?;
@@ -215,11 +210,8 @@ pub struct Network {
     lease: Arc<LeaseClock>,
     metrics: Arc<Metrics>,
     addresses: Arc<MemberAddresses>,
-    acknowledged: Arc<AcknowledgedIndexes>,
-    disks: Arc<PeerDisks>,
-    log_holds: Arc<LogHolds>,
-    candidacy: Arc<Candidacy>,
-    clocks: Arc<PeerClocks>,
+    /// What is remembered of the peers.
+    pub peers: Arc<PeerState>,
     snapshot_bytes_per_second: u64,
 }
 
@@ -236,11 +228,7 @@ impl Network {
             lease,
             metrics,
             addresses: Arc::default(),
-            acknowledged: Arc::default(),
-            disks: Arc::default(),
-            log_holds: Arc::default(),
-            candidacy: Arc::default(),
-            clocks: Arc::default(),
+            peers: Arc::default(),
             snapshot_bytes_per_second,
         }
     }
@@ -257,29 +245,9 @@ impl Network {
         &self.sender
     }
 
-    /// Since when this node asks for votes.
-    pub fn candidacy(&self) -> &Candidacy {
-        &self.candidacy
-    }
-
-    /// What peers say of their disks.
-    pub fn disks(&self) -> &PeerDisks {
-        &self.disks
-    }
-
-    /// What the peers' wall clocks show.
-    pub fn clocks(&self) -> &PeerClocks {
-        &self.clocks
-    }
-
     /// Where what is sent is counted.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
-    }
-
-    /// What is kept of the log for peers that are sent snapshots.
-    pub fn log_holds(&self) -> &LogHolds {
-        &self.log_holds
     }
 
     /// The way to the peer `target`, which is `member`.
@@ -299,19 +267,10 @@ impl Network {
         let snapshots = SnapshotSender::new(
             client.clone(),
             self.metrics.clone(),
-            self.acknowledged.clone(),
-            self.log_holds.clone(),
+            self.peers.clone(),
             self.snapshot_bytes_per_second,
         );
-        Peer {
-            client,
-            lease: self.lease.clone(),
-            acknowledged: self.acknowledged.clone(),
-            disks: self.disks.clone(),
-            snapshots,
-            candidacy: self.candidacy.clone(),
-            clocks: self.clocks.clone(),
-        }
+        Peer { client, lease: self.lease.clone(), peers: self.peers.clone(), snapshots }
     }
 }
 

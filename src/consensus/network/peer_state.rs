@@ -11,6 +11,22 @@ use crate::{
     storage::LowDisk,
 };
 
+/// What this node remembers of its peers.
+#[derive(Default)]
+pub struct PeerState {
+    /// Up to where each has acknowledged the log.
+    pub acknowledged: AcknowledgedIndexes,
+    /// What they say of their disks.
+    pub disks: PeerDisks,
+    /// What is kept of the log for those that are sent snapshots.
+    pub log_holds: LogHolds,
+    /// What their wall clocks show.
+    pub clocks: PeerClocks,
+    /// Since when this node asks them for votes, or whether it would get them. `None` once it follows a leader, or leads. For
+    /// the metrics: nothing is decided by it.
+    pub candidacy: Mutex<Option<Instant>>,
+}
+
 // What the wall clocks of the peers show, as their answers to this leader's appends tell.
 //
 // A reading is kept beside one of this node's clock that never jumps: it stays true while this node's wall clock does.
@@ -193,25 +209,25 @@ impl LogHolds {
 
 /// Holds the log after an index until this is dropped.
 pub struct LogHold {
-    holds: Arc<LogHolds>,
+    peers: Arc<PeerState>,
     after: u64,
     is_sending: bool,
 }
 
 impl LogHold {
     /// Holds the entries after index `after`.
-    pub fn after(holds: &Arc<LogHolds>, after: u64) -> Self {
-        let mut held = holds.0.lock();
+    pub fn after(peers: &Arc<PeerState>, after: u64) -> Self {
+        let mut held = peers.log_holds.0.lock();
         let held = held.entry(after).or_default();
         held.peers += 1;
         held.sending += 1;
-        LogHold { holds: holds.clone(), after, is_sending: true }
+        LogHold { peers: peers.clone(), after, is_sending: true }
     }
 
     /// The snapshot is sent. The peer now gets what is held.
     pub fn sent(&mut self) {
         if std::mem::take(&mut self.is_sending)
-            && let Some(held) = self.holds.0.lock().get_mut(&self.after)
+            && let Some(held) = self.peers.log_holds.0.lock().get_mut(&self.after)
         {
             held.sending -= 1;
         }
@@ -221,31 +237,13 @@ impl LogHold {
 impl Drop for LogHold {
     fn drop(&mut self) {
         self.sent();
-        let mut holds = self.holds.0.lock();
+        let mut holds = self.peers.log_holds.0.lock();
         if let Some(held) = holds.get_mut(&self.after) {
             held.peers -= 1;
             if held.peers == 0 {
                 holds.remove(&self.after);
             }
         }
-    }
-}
-
-// Records since when this node asks for votes. For the metrics: nothing is decided by it.
-
-/// Since when this node asks for votes, if it does.
-#[derive(Debug, Default)]
-pub struct Candidacy(Mutex<Option<Instant>>);
-
-impl Candidacy {
-    /// This node asks for a vote, or whether it would get one, at `now`.
-    pub fn ask(&self, now: Instant) {
-        self.0.lock().get_or_insert(now);
-    }
-
-    /// This node follows a leader, or leads. Returns since when it had asked for votes.
-    pub fn end(&self) -> Option<Instant> {
-        self.0.lock().take()
     }
 }
 
@@ -290,9 +288,10 @@ mod tests {
 
     #[test]
     fn the_log_is_held_for_the_peer_that_needs_most_of_it() {
-        let holds = Arc::new(LogHolds::default());
-        let (late, early) = (LogHold::after(&holds, 70), LogHold::after(&holds, 50));
-        let again = LogHold::after(&holds, 50);
+        let peers = Arc::new(PeerState::default());
+        let holds = &peers.log_holds;
+        let (late, early) = (LogHold::after(&peers, 70), LogHold::after(&peers, 50));
+        let again = LogHold::after(&peers, 50);
         drop(early);
         assert_eq!(holds.purgeable_max(), 50, "another peer is sent the same snapshot");
         drop(again);
@@ -303,14 +302,15 @@ mod tests {
 
     #[test]
     fn a_snapshot_that_is_sent_in_vain_is_told_once_and_one_that_was_sent_is_not() {
-        let holds = Arc::new(LogHolds::default());
-        let (_early, mut late) = (LogHold::after(&holds, 50), LogHold::after(&holds, 70));
+        let peers = Arc::new(PeerState::default());
+        let holds = &peers.log_holds;
+        let (_early, mut late) = (LogHold::after(&peers, 50), LogHold::after(&peers, 70));
         assert_eq!(holds.purged(50), 0, "what comes next is there");
         assert_eq!(holds.purged(51), 1);
         assert_eq!(holds.purged(60), 0, "it was told");
         late.sent();
         assert_eq!(holds.purged(80), 0, "the peer has the snapshot, and what followed so far");
-        let _again = LogHold::after(&holds, 90);
+        let _again = LogHold::after(&peers, 90);
         assert_eq!(holds.purged(u64::MAX), 1);
     }
 }

@@ -13,7 +13,7 @@ use openraft::{
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    peer_state::{AcknowledgedIndexes, LogHold, LogHolds},
+    peer_state::{LogHold, PeerState},
     transport::{self, RpcClient},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
         peer::{RaftReply, SnapshotPart},
         refusal, refuse,
     },
-    storage::{OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Types, Vote},
+    storage::{OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Types, Vote, codec},
 };
 
 /// A peer is given up if for so long it takes nothing of a snapshot, or does not say that it is
@@ -42,8 +42,7 @@ const RETRY_DOUBLINGS_MAX: u32 = 6;
 pub struct SnapshotSender {
     client: RpcClient,
     metrics: Arc<Metrics>,
-    acknowledged: Arc<AcknowledgedIndexes>,
-    log_holds: Arc<LogHolds>,
+    peers: Arc<PeerState>,
     /// A snapshot is sent no faster, because the leader goes on handing out numbers.
     bytes_per_second: u64,
     /// How many attempts in a row have failed although the peer could be reached.
@@ -53,17 +52,9 @@ pub struct SnapshotSender {
 impl SnapshotSender {
     /// A sender to the peer behind `client`, of `bytes_per_second` (at least 1).
     pub fn new(
-        client: RpcClient, metrics: Arc<Metrics>, acknowledged: Arc<AcknowledgedIndexes>,
-        log_holds: Arc<LogHolds>, bytes_per_second: u64,
+        client: RpcClient, metrics: Arc<Metrics>, peers: Arc<PeerState>, bytes_per_second: u64,
     ) -> Self {
-        SnapshotSender {
-            client,
-            metrics,
-            acknowledged,
-            log_holds,
-            bytes_per_second,
-            failures_in_a_row: 0,
-        }
+        SnapshotSender { client, metrics, peers, bytes_per_second, failures_in_a_row: 0 }
     }
 
     /// Sends a snapshot, and waits until it is installed. After a failure that is not the network's, it
@@ -115,10 +106,9 @@ impl SnapshotSender {
         };
         let last = snapshot.meta.last_log_id.map(|last| last.index);
         let started = Instant::now();
-        let mut hold = LogHold::after(&self.log_holds, last.unwrap_or(0));
+        let mut hold = LogHold::after(&self.peers, last.unwrap_or(0));
         let announcement: (Vote, SnapshotMeta) = (vote, snapshot.meta);
-        let announcement =
-            transport::encode(&announcement).map_err(|e| refusal!(Internal, "{e}"))?;
+        let announcement = codec::encode(&announcement).map_err(|e| refusal!(Internal, "{e}"))?;
         let first =
             SnapshotPart { header: Some(self.client.header.clone()), payload: announcement.into() };
         let (reply, bytes) = self.stream_parts(first, data).await?;
@@ -132,7 +122,7 @@ impl SnapshotSender {
             .map_err(|why| refusal!(Internal, "{why}"))?;
         if let (Some(index), true) = (last, response.vote == vote) {
             let incarnation = self.client.header.to_incarnation;
-            self.acknowledged.record(incarnation, term, index);
+            self.peers.acknowledged.record(incarnation, term, index);
         }
         let catching_up = started.elapsed().max(CATCH_UP);
         tokio::spawn(async move {
@@ -148,7 +138,8 @@ impl SnapshotSender {
     ) -> Result<(RaftReply, u64), Refusal> {
         let (report, mut progress) = mpsc::unbounded_channel();
         let parts = stream::iter([first]).chain(paced_parts(data, self.bytes_per_second, report));
-        let mut installing = std::pin::pin!(self.client.install_snapshot(parts.boxed()));
+        let address = self.client.address();
+        let mut installing = self.client.transport.install_snapshot(&address, parts.boxed());
         let mut bytes = 0;
         let reply = loop {
             tokio::select! {

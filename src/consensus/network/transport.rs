@@ -161,16 +161,8 @@ impl MemberAddresses {
     }
 }
 
-// Encodes and decodes the payload of peer messages. An error names the node at the other end, because
-// the usual cause is that it runs another release.
-
-/// The bytes of `value`.
-///
-/// # Errors
-/// If `value` cannot be encoded.
-pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
-    codec::encode(value)
-}
+// Decodes the payload of peer messages. An error names the node at the other end, because the usual cause is that it
+// runs another release.
 
 /// The value in `payload`. `what` names it in errors. `other_end` is the node that the reader of the
 /// error exchanged it with.
@@ -221,7 +213,7 @@ impl RpcClient {
 
     /// The message that carries `question`.
     pub fn message<Q: Serialize>(&self, question: &Q) -> Result<RaftMessage, RPCError<Types>> {
-        let payload = encode(question).map_err(NetworkError::from_string)?;
+        let payload = codec::encode(question).map_err(NetworkError::from_string)?;
         Ok(RaftMessage { header: Some(self.header.clone()), payload: payload.into() })
     }
 
@@ -249,22 +241,6 @@ impl RpcClient {
         let what = format!("the answer to {rpc:?}");
         let answer = decode(&what, self.target, &reply.payload);
         answer.map_err(|text| RPCError::Network(NetworkError::from_string(text)))
-    }
-
-    /// Sends a snapshot in parts, and waits until it is installed.
-    pub async fn install_snapshot(
-        &self, parts: BoxStream<'static, SnapshotPart>,
-    ) -> Result<RaftReply, Refusal> {
-        let address = self.address();
-        self.transport.install_snapshot(&address, parts).await
-    }
-
-    /// Sends a leader's memory in parts, and waits until all of it has arrived.
-    pub async fn send_memory(
-        &self, parts: BoxStream<'static, MemoryPart>,
-    ) -> Result<MemoryReply, Refusal> {
-        let address = self.address();
-        self.transport.send_memory(&address, parts).await
     }
 
     /// Refuses a term in an answer that no honest node has come to: Raft would adopt it.

@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt, stream};
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest, VoteResponse};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::sender_check::{SenderRole, read, stopped, write};
+use super::sender_check::{read, stopped, write};
 use crate::{
     consensus::{
         group::{Group, group::is_higher_vote},
@@ -50,7 +50,7 @@ impl Group {
             drop((kept, held));
             answer
         };
-        let answering = tokio::spawn(self.tasks().watched("a first message", answering));
+        let answering = tokio::spawn(self.tasks.watched("a first message", answering));
         answering.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
@@ -58,8 +58,9 @@ impl Group {
         &self, rpc: RaftRpc, header: Option<&Header>, payload: &[u8],
     ) -> Result<Vec<u8>, Refusal> {
         let header = self.check_header(header)?;
-        let (me, must_be) = (self.node(), sender_role(rpc));
-        self.check_sender(header, must_be)?;
+        // Appends may come from any member, all else from voters alone.
+        self.check_sender(header, rpc != RaftRpc::Append)?;
+        let me = self.node();
         match rpc {
             RaftRpc::Append => self.handle_append(header, read(me, payload)?).await,
             RaftRpc::Vote => self.handle_vote(header, read(me, payload)?).await,
@@ -119,27 +120,25 @@ impl Group {
         if self.is_retiring() {
             refuse!(NodeStopping, "node {} stops", self.node());
         }
-        let state = self.raft.with_raft_state(|state| *state.vote_ref()).await;
-        let known = state.map_err(stopped)?;
-        if known != from {
-            refuse!(
-                WrongState,
-                "node {} does not follow the leader of term {}; it knows the vote {known}",
-                self.node(),
-                from.leader_id.term
-            );
-        }
+        self.check_follows(&from).await?;
         self.lease.void_before(from.leader_id.term);
         let answer = self.raft.handle_transfer_leader(request).await;
         write(&answer.map_err(stopped)?)
     }
-}
 
-/// Appends may come from any member, all else from voters alone.
-fn sender_role(rpc: RaftRpc) -> SenderRole {
-    match rpc {
-        RaftRpc::Append => SenderRole::Member,
-        RaftRpc::Vote | RaftRpc::PreVote | RaftRpc::TransferLeader => SenderRole::Voter,
+    /// Checks that this node follows the leader whose vote `leader` is.
+    async fn check_follows(&self, leader: &Vote) -> Result<(), Refusal> {
+        let known = self.raft.with_raft_state(|state| *state.vote_ref()).await;
+        let known = known.map_err(stopped)?;
+        match known == *leader {
+            true => Ok(()),
+            false => Err(refusal!(
+                WrongState,
+                "node {} does not follow the leader of term {}; it knows the vote {known}",
+                self.node(),
+                leader.leader_id.term
+            )),
+        }
     }
 }
 
@@ -186,8 +185,8 @@ impl Group {
             payload: write(&(vote, announcement))?.into(),
         };
         let parts = parts.map(|payload| MemoryPart { header: None, payload: payload.into() });
-        let reply = client.send_memory(stream::iter([first]).chain(parts).boxed());
-        let reply = reply.await?;
+        let parts = stream::iter([first]).chain(parts).boxed();
+        let reply = client.transport.send_memory(&client.address(), parts).await?;
         Ok(MemoryDigest { parts: reply.parts, checksum: reply.checksum })
     }
 
@@ -200,7 +199,7 @@ impl Group {
         &self, first: &MemoryPart,
     ) -> Result<(MemoryOrigin, H), Refusal> {
         let header = self.check_header(first.header.as_ref())?;
-        self.check_sender(header, SenderRole::Voter)?;
+        self.check_sender(header, true)?;
         let (vote, announcement): (Vote, H) = read(self.node(), &first.payload)?;
         self.check_vote(header, &vote, true)?;
         let origin = MemoryOrigin(vote);
@@ -213,16 +212,6 @@ impl Group {
     /// # Errors
     /// FAILED_PRECONDITION if not. UNAVAILABLE if Raft has stopped.
     pub async fn check_origin(&self, origin: &MemoryOrigin) -> Result<(), Refusal> {
-        let known = self.raft.with_raft_state(|state| *state.vote_ref()).await;
-        let known = known.map_err(stopped)?;
-        match known == origin.0 {
-            true => Ok(()),
-            false => Err(refusal!(
-                WrongState,
-                "node {} does not follow the leader of term {}; it knows the vote {known}",
-                self.node(),
-                origin.term()
-            )),
-        }
+        self.check_follows(&origin.0).await
     }
 }

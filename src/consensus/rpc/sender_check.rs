@@ -9,15 +9,8 @@ use crate::{
     ordered_watch,
     proto::{Refusal, peer::Header, refusal, refuse},
     sequence::NodeId,
-    storage::{Vote, replacing},
+    storage::{Membership, Vote, codec, replacing},
 };
-
-/// Whether the sender of a message must be a voter, or may be any member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SenderRole {
-    Member,
-    Voter,
-}
 
 impl Group {
     /// Refuses a message that is not meant for this node.
@@ -29,7 +22,7 @@ impl Group {
         let Some(header) = header else {
             refuse!(InvalidRequest, "a peer message without a header");
         };
-        let config = self.config();
+        let config = &self.config;
         let refuse = |what: String| {
             Err(refusal!(
                 WrongState,
@@ -45,7 +38,7 @@ impl Group {
         if header.to != config.node {
             return refuse(format!("it is for node {}", header.to));
         }
-        if header.to_incarnation != self.store().incarnation() {
+        if header.to_incarnation != self.store.incarnation() {
             if !self.is_formed() {
                 self.taken_for_another.send_replace(Some(header.from));
             }
@@ -76,20 +69,14 @@ impl Group {
         self.taken_for_another.subscribe()
     }
 
-    /// As [`Group::taken_for_another`], now.
-    pub fn taken_for_another_by(&self) -> Option<NodeId> {
-        *self.taken_for_another.borrow()
-    }
-
     /// Whether a message that is meant for this node comes from a member.
     pub fn is_member(&self, header: &Header) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let known = metrics.membership_config.membership().get_node(&header.from);
-        known.is_some_and(|node| node.incarnation == header.from_incarnation)
+        is_sent_by_one_of(metrics.membership_config.membership(), header)
     }
 
-    /// Refuses a sender that is not a member, or not a voter if it must be one.
+    /// Refuses a sender that is not a member, or does not vote although it must.
     ///
     /// This node may have to listen to a node that it does not know yet: while it was away its peers may
     /// have changed, and the leader, or the only candidate that can win, may be new. So a stranger is let
@@ -99,17 +86,12 @@ impl Group {
     ///
     /// # Errors
     /// FAILED_PRECONDITION, with the list of members.
-    pub(super) fn check_sender(&self, header: &Header, must_be: SenderRole) -> Result<(), Refusal> {
+    pub(super) fn check_sender(&self, header: &Header, must_vote: bool) -> Result<(), Refusal> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let membership = metrics.membership_config.membership();
-        let known = membership.get_node(&header.from);
-        let is_member = known.is_some_and(|node| node.incarnation == header.from_incarnation);
-        let is_voter = membership.voter_ids().any(|voter| voter == header.from);
-        let is_accepted = match must_be {
-            SenderRole::Member => is_member,
-            SenderRole::Voter => is_member && is_voter,
-        };
+        let may_vote = || membership.voter_ids().any(|voter| voter == header.from);
+        let is_accepted = is_sent_by_one_of(membership, header) && (!must_vote || may_vote());
         let is_fresh = membership.nodes().next().is_none();
         if is_accepted || is_fresh {
             return Ok(());
@@ -118,18 +100,16 @@ impl Group {
             return Ok(());
         }
         let ids: Vec<_> = membership.nodes().map(|(id, _)| id).collect();
-        let what = match (known, must_be) {
-            (Some(_), SenderRole::Voter) => "that node does not vote with this data directory",
-            (Some(_), SenderRole::Member) | (None, _) => {
-                "that node is not a member with this data directory"
-            }
+        let what = match must_vote && membership.get_node(&header.from).is_some() {
+            true => "that node does not vote with this data directory",
+            false => "that node is not a member with this data directory",
         };
         Err(refusal!(
             WrongState,
             "node {} of cluster {:?} refuses a message from node {}: {what} (members: {ids:?}). If it was \
              removed, stop it; if it should belong to the cluster, {}",
             self.node(),
-            self.config().cluster,
+            self.config.cluster,
             header.from,
             replacing(header.from)
         ))
@@ -141,8 +121,8 @@ impl Group {
         if self.lease.is_held() {
             return Some(self.node());
         }
-        let (leader, at) = self.leader_heard.last()?;
-        (self.lease.now().since(at) < self.follower_lease()).then_some(leader)
+        let (leader, at) = (*self.leader_heard.lock())?;
+        (self.lease.now().since(at) < self.config.follower_lease()).then_some(leader)
     }
 
     /// Refuses a vote that is not the sender's own, or of a term that no cluster comes to. With `of_leader`
@@ -160,13 +140,18 @@ impl Group {
                 header.from
             );
         }
-        let known = self.raft.metrics().borrow_watched().vote.leader_id.term;
-        terms::check(known, vote.leader_id.term).map_err(|why| {
+        terms::check(self.term(), vote.leader_id.term).map_err(|why| {
             let text = format!("a message from node {} is refused: {why}", header.from);
             tracing::error!("{text}");
             refusal!(WrongState, "{text}")
         })
     }
+}
+
+/// Whether the sender of a message is a member, with that data directory.
+fn is_sent_by_one_of(membership: &Membership, header: &Header) -> bool {
+    let known = membership.get_node(&header.from);
+    known.is_some_and(|node| node.incarnation == header.from_incarnation)
 }
 
 // Reads the payloads of peers' messages, and writes the answers.
@@ -185,7 +170,7 @@ pub fn read<T: DeserializeOwned>(me: NodeId, payload: &[u8]) -> Result<T, Refusa
 /// # Errors
 /// INTERNAL if it cannot be encoded.
 pub fn write<T: Serialize>(answer: &T) -> Result<Vec<u8>, Refusal> {
-    transport::encode(answer)
+    codec::encode(answer)
         .map_err(|e| refusal!(Internal, "an answer to a peer cannot be written: {e}"))
 }
 

@@ -15,7 +15,7 @@ use openraft::{
     raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse},
 };
 
-use super::sender_check::{SenderRole, read, stopped, write};
+use super::sender_check::{read, stopped, write};
 use crate::{
     consensus::group::Group,
     proto::{Refusal, peer::SnapshotPart, refusal, refuse},
@@ -45,7 +45,7 @@ impl Group {
     /// How long to wait for the next part of a snapshot. A sender that stops sending must not hold its
     /// room for ever.
     pub fn snapshot_part_timeout(&self) -> Duration {
-        self.follower_lease() * PART_TIMEOUTS
+        self.config.follower_lease() * PART_TIMEOUTS
     }
 
     /// Reads the announcement in the first part of a snapshot, and makes room for the rest. The inner
@@ -54,19 +54,23 @@ impl Group {
     /// # Errors
     /// INVALID_ARGUMENT if the part cannot be read. FAILED_PRECONDITION if it is not meant for this node,
     /// or not from a member. INTERNAL if the disk fails or is nearly full.
-    pub fn begin_snapshot(
+    pub async fn begin_snapshot(
         &self, first: &SnapshotPart,
     ) -> Result<Result<ArrivingSnapshot, Vec<u8>>, Refusal> {
         let header = self.check_header(first.header.as_ref())?;
-        self.check_sender(header, SenderRole::Member)?;
+        self.check_sender(header, false)?;
         let (vote, meta): (Vote, SnapshotMeta) = read(self.node(), &first.payload)?;
         self.check_vote(header, &vote, true)?;
-        // Raft decides when the snapshot is whole. This only spares an old leader the sending.
+        let view = self.view.clone();
+        let begun = self.store.blocking().run(move || IncomingSnapshot::create(&view)).await;
+        let incoming = begun
+            .map_err(|e| refusal!(Internal, "beginning a snapshot failed: {e}"))?
+            .map_err(|e| self.not_taken(e))?;
+        // Raft decides when the snapshot is whole. This only spares an old leader the sending, and a new one that it is replaced.
         let mine = self.raft.metrics().borrow_watched().vote;
         if vote.leader_id.term < mine.leader_id.term {
             return write(&SnapshotResponse::<Types>::new(mine)).map(Err);
         }
-        let incoming = IncomingSnapshot::create(self.view()).map_err(|e| self.not_taken(e))?;
         Ok(Ok(ArrivingSnapshot {
             from: header.from,
             to_incarnation: header.to_incarnation,
@@ -101,7 +105,7 @@ impl Group {
                 part.len()
             );
         }
-        let written = self.store().blocking().run(move || {
+        let written = self.store.blocking().run(move || {
             arriving.incoming.write(&part)?;
             Ok(arriving)
         });
@@ -122,13 +126,13 @@ impl Group {
     ) -> Result<Vec<u8>, Refusal> {
         let group = self.clone();
         let installing = async move { group.install(arrived).await };
-        let installing = tokio::spawn(self.tasks().watched("installing a snapshot", installing));
+        let installing = tokio::spawn(self.tasks.watched("installing a snapshot", installing));
         installing.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
     async fn install(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Refusal> {
         let ArrivingSnapshot { from, to_incarnation, vote, meta, incoming, number: _ } = arrived;
-        let finished = self.store().blocking().run(move || incoming.finish()).await;
+        let finished = self.store.blocking().run(move || incoming.finish()).await;
         let snapshot = finished
             .map_err(|e| refusal!(Internal, "checking a snapshot failed: {e}"))?
             .map_err(|e| self.not_taken(e))?;
@@ -141,7 +145,7 @@ impl Group {
             );
         }
         let _kept = self.keep_incarnation().await;
-        if to_incarnation != self.store().incarnation() {
+        if to_incarnation != self.store.incarnation() {
             refuse!(
                 WrongState,
                 "the snapshot from node {from} is for an incarnation that this node has no more: another cluster has claimed it"

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     allocator::Term,
+    metrics::SkipCause,
     node::{Config, services::Handovers},
     sequence::{Bequest, Command, Outcome, Trim},
 };
@@ -60,7 +61,7 @@ impl Handovers {
         let logging = self.log_trims(term, &trims, Instant::now() + time);
         let given_back = tokio::time::timeout(time, logging).await;
         // There may be millions, each with a name.
-        let work = self.group.store().blocking();
+        let work = self.group.store.blocking();
         work.run_detached(move || drop(trims));
         given_back.unwrap_or_else(|_| {
             tracing::warn!(
@@ -94,10 +95,13 @@ impl Handovers {
                 return false;
             }
             let trim = Command::Trim { trims: entry.to_vec(), now_ms: self.led.clock.wall_ms() };
-            let all = Outcome::Trimmed(entry.len() as u64);
+            let all = Outcome::Written(entry.len() as u64);
             if let Err(why) = self.group.propose_for(term.term(), trim, &all).await {
                 tracing::warn!(why, "some ceilings could not be given back");
                 return false;
+            }
+            for trim in entry {
+                self.led.metrics.skip(SkipCause::shared_section, trim.lost);
             }
         }
         // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched, or their records

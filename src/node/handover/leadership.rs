@@ -43,7 +43,9 @@ impl LedTerms {
                         }
                         self.create_first_namespaces(lease).await;
                         self.name_cluster(lease).await;
-                        self.open(lease, lift, inheritance);
+                        if !lease.is_void() {
+                            self.open(lease, lift, inheritance);
+                        }
                     }
                 }
                 Some(_) => {}
@@ -128,7 +130,7 @@ impl LedTerms {
 
     /// What the last leader left, and to whom. Only a planted bug asks for it.
     fn bequeathed(&self) -> Option<(NodeId, MemoryDigest)> {
-        match self.group.view().ledger().ok()?.bequest? {
+        match self.group.view.ledger().ok()?.bequest? {
             Bequest::Memory { successor, digest } => Some((successor, digest)),
             Bequest::Lift => None,
         }
@@ -169,7 +171,13 @@ impl LedTerms {
     /// Creates the namespaces that a fresh cluster comes with, unless none are wanted. One entry does it, so that a later
     /// leader, whatever it is set to, does not do it again.
     async fn create_first_namespaces(&self, lease: &TermLease) {
-        match self.group.view().is_founded().await {
+        // The disk may hang.
+        let is_founded = tokio::select! {
+            biased;
+            is_founded = self.group.view.is_founded() => is_founded,
+            () = lease.wait_until(TermLease::is_void) => return,
+        };
+        match is_founded {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => {
@@ -197,7 +205,7 @@ impl LedTerms {
     /// Gives the cluster its id, unless it has one: at its founding, and when the data comes from a release without ids.
     async fn name_cluster(&self, lease: &TermLease) {
         // The lift was applied here, and with it whatever was logged before it.
-        if self.group.view().cluster_id().is_some() || lease.is_void() {
+        if self.group.view.cluster_id().is_some() || lease.is_void() {
             return;
         }
         let drawn = u128::from(random::u64()) << 64 | u128::from(random::u64());
@@ -228,7 +236,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Fills the records in memory from the table when the node starts, after a snapshot was installed, and after
 /// each term of its own.
 pub(in crate::node) async fn fill_recent_records(group: Arc<Group>) {
-    let view = group.view();
+    let view = &group.view;
     let mut leadership = group.leadership();
     let mut cleared = view.recent_records().cleared();
     while leadership.wait_for(|now| now.own.is_none()).await.is_ok() {

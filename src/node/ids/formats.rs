@@ -151,20 +151,21 @@ pub fn counts_orders(format: &str) -> bool {
     Format::parse(format).is_ok_and(|format| format.source() == Source::Date)
 }
 
-/// The worker ids of a namespace.
+/// The worker ids of a namespace whose ids are made by whoever holds one.
 ///
 /// # Errors
-/// As [`worker_format`].
+/// FAILED_PRECONDITION if it has no format, or one without a worker.
 pub fn worker_ids(namespace: Namespace) -> Result<WorkerIds, Refusal> {
-    let format = worker_format(&namespace)?;
-    Ok(WorkerIds {
-        namespace: namespace.id,
-        name: namespace.config.name,
-        workers: u32::try_from(format.workers_max())
-            .map_or(WORKERS_MAX, |workers| workers.min(WORKERS_MAX)),
-        format: format.to_string(),
-        date: None,
-    })
+    let format = id_format(&namespace)?;
+    match format.source() {
+        Source::Worker => Ok(ids_of(namespace, format)),
+        Source::Key | Source::Date => Err(refusal!(
+            WrongState,
+            "the format of namespace {name:?} has no worker: the leader makes its ids, for a key; ask a node for them, as in: \
+             ratchet id next {name} 42",
+            name = namespace.config.name
+        )),
+    }
 }
 
 /// The worker ids of a namespace, or the one whose lease is the date of its ids.
@@ -174,14 +175,7 @@ pub fn worker_ids(namespace: Namespace) -> Result<WorkerIds, Refusal> {
 pub fn leases_of(namespace: Namespace) -> Result<WorkerIds, Refusal> {
     let format = id_format(&namespace)?;
     match format.source() {
-        Source::Worker => worker_ids(namespace),
-        Source::Date => Ok(WorkerIds {
-            namespace: namespace.id,
-            name: namespace.config.name,
-            workers: 1,
-            format: format.to_string(),
-            date: Some(format),
-        }),
+        Source::Worker | Source::Date => Ok(ids_of(namespace, format)),
         Source::Key => Err(refusal!(
             WrongState,
             "ids of namespace {name:?} have no worker: their times are numbers of its keys, which never go back. If those lie \
@@ -191,20 +185,15 @@ pub fn leases_of(namespace: Namespace) -> Result<WorkerIds, Refusal> {
     }
 }
 
-/// The format of a namespace whose ids are made by whoever holds a worker id.
-///
-/// # Errors
-/// FAILED_PRECONDITION if it has no format, or one without a worker.
-pub fn worker_format(namespace: &Namespace) -> Result<Format, Refusal> {
-    let format = id_format(namespace)?;
-    match format.source() {
-        Source::Worker => Ok(format),
-        Source::Key | Source::Date => Err(refusal!(
-            WrongState,
-            "the format of namespace {name:?} has no worker: the leader makes its ids, for a key; ask a node for them, as in: \
-             ratchet id next {name} 42",
-            name = namespace.config.name
-        )),
+fn ids_of(namespace: Namespace, format: Format) -> WorkerIds {
+    let workers = u32::try_from(format.workers_max());
+    WorkerIds {
+        namespace: namespace.id,
+        name: namespace.config.name,
+        // A format with a date has none, and needs one.
+        workers: workers.map_or(WORKERS_MAX, |workers| workers.clamp(1, WORKERS_MAX)),
+        format: format.to_string(),
+        date: (format.source() == Source::Date).then_some(format),
     }
 }
 

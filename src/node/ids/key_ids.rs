@@ -101,14 +101,14 @@ impl Ids {
         self: &Arc<Self>, line: &Line, format: &Format, (left, numbers): (u32, IdNumbers),
         wait: Duration, deadline: Instant,
     ) -> Result<IdNumbers, Refusal> {
-        self.metrics.id_waits.inc();
         let in_time = |ids| Instant::now() + least_wait(format, ids) < deadline;
         let joined = self.queues.join(line, left, numbers, deadline, in_time);
         let mut place = joined.map_err(|ids| used_up(line, least_wait(format, ids)))?;
+        self.metrics.id_waits.inc();
         if place.is_first {
             let (ids, line, format) = (self.clone(), line.clone(), format.clone());
             let asking = async move { ids.ask_for_all(&line, &format, wait).await };
-            self.group.tasks().spawn("ids of a key", asking);
+            self.group.tasks.spawn("ids of a key", asking);
         }
         match timeout_at(deadline, &mut place.answer).await {
             Ok(answer) => answer.unwrap_or_else(|_| Err(stops())),

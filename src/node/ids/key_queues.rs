@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU32, AtomicU64,
+            AtomicU32, AtomicU64,
             Ordering::{AcqRel, Acquire, Relaxed},
         },
     },
@@ -50,8 +50,6 @@ pub struct Line {
 #[derive(Default)]
 pub struct KeyQueues {
     queues: Mutex<HashMap<Line, Queue>>,
-    /// False: nobody waits. Saves the lock.
-    is_any: AtomicBool,
 }
 
 /// The callers that wait in one line.
@@ -132,7 +130,7 @@ impl Drop for Place {
 impl KeyQueues {
     /// Whether somebody waits in this line.
     pub fn has(&self, line: &Line) -> bool {
-        self.is_any.load(Relaxed) && self.queues.lock().contains_key(line)
+        self.queues.lock().contains_key(line)
     }
 
     /// Adds a caller that waits for `left` numbers (at least 1) until `deadline`, and has `numbers` already, unless `may_come`
@@ -160,7 +158,6 @@ impl KeyQueues {
         let demand = Arc::new(Demand { left: AtomicU32::new(left), state: queue.state.clone() });
         let (sender, answer) = oneshot::channel();
         queue.arrived.push(Waiter { demand: demand.clone(), numbers, deadline, answer: sender });
-        self.is_any.store(true, Relaxed);
         Ok(Place { answer, is_first, demand })
     }
 
@@ -179,7 +176,6 @@ impl KeyQueues {
             };
             if arrived.is_empty() && batch.waiters.is_empty() {
                 queues.remove(line);
-                self.is_any.store(!queues.is_empty(), Relaxed);
                 return false;
             }
             drop(queues);
@@ -262,8 +258,6 @@ impl Batch {
 #[derive(Default)]
 pub struct KeyTimes {
     ahead: Mutex<HashMap<NamespaceId, Ahead>>,
-    /// False: none is. Saves the lock.
-    is_any: AtomicBool,
 }
 
 /// From where a namespace goes on.
@@ -283,15 +277,11 @@ impl Ahead {
 impl KeyTimes {
     /// The time of a namespace, when the leader's time is `leader_ms`.
     pub fn time_of(&self, namespace: NamespaceId, now: clock::Instant, leader_ms: u64) -> u64 {
-        if !self.is_any.load(Relaxed) {
-            return leader_ms;
-        }
         let mut all = self.ahead.lock();
         match all.get(&namespace).map(|ahead| ahead.at(now)) {
             Some(ahead_ms) if ahead_ms > leader_ms => ahead_ms,
             Some(_) => {
                 all.remove(&namespace);
-                self.is_any.store(!all.is_empty(), Relaxed);
                 leader_ms
             }
             None => leader_ms,
@@ -311,7 +301,6 @@ impl KeyTimes {
             let since = now;
             all.insert(namespace, Ahead { since, from_ms });
         }
-        self.is_any.store(!all.is_empty(), Relaxed);
         moves
     }
 }

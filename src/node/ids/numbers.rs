@@ -36,7 +36,7 @@ use crate::{
         peer::{IdNumbers, TakeIdNumbersRequest},
         refusal, refuse,
     },
-    sequence::{Key, Namespace, NamespaceId, Range, WorkerAnswer},
+    sequence::{Key, Namespace, NamespaceId, Range, WorkerAct, WorkerAnswer},
 };
 
 /// How far a key may be ahead, beyond a unit of time, in milliseconds. If it is further ahead, its namespace goes on from
@@ -45,6 +45,8 @@ pub const AHEAD_MAX_MS: u64 = 100;
 /// For how long the leader itself waits in a call for later units of time, in milliseconds. Where they are short, the way to it
 /// would take longer than they.
 const WAIT_MAX_MS: u64 = 20;
+/// Who leases worker 0 of a namespace whose ids have a date.
+const DATE_HOLDER: &str = "date";
 
 impl ByLeader for TakeIdNumbersRequest {
     type Service = LeaderIds;
@@ -208,15 +210,19 @@ impl LeaderIds {
             if let Some(date) = known() {
                 return Ok(date);
             }
-            let wanted = Wanted::Date { from_ms };
+            // No later answer lies below its ceiling.
+            let act = WorkerAct::Lease { holder: DATE_HOLDER.to_owned(), up_to_ms: from_ms };
+            let wanted = Wanted::Act { worker: 0, act };
             let served = self.desk.ask(term.lease(), namespace.id, wanted);
             let date = match served.await {
                 Served::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
                 // The date in force lies ahead of the leader's time.
                 Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
+                Served::Refused(why) => return Err(NoAnswer::Refused(why)),
+                Served::Unreadable(why) => refuse!(Internal, "{why}"),
                 _ => return Err(NoAnswer::Unanswered),
             };
-            let namespaces = self.led.group.view().namespaces();
+            let namespaces = self.led.group.view.namespaces();
             let exists = |id: NamespaceId| namespaces.by_id(id).is_some();
             self.dates.learn(term.term(), namespace.id, date, exists);
             Ok(date)

@@ -111,28 +111,20 @@ impl IdList {
 
     /// Adds the ids of `run`, which is of the list's format.
     pub fn add(&mut self, run: Run) {
-        if let IdList::Short(ids) = self
-            && let Some(numbers) = run.numbers(rand::random)
-        {
-            return ids.extend(numbers);
-        }
-        if let IdList::Short(ids) = self {
-            *self = IdList::Long(ids.iter().map(|id| u128::from(*id)).collect());
-        }
-        if let IdList::Long(ids) = self {
-            ids.extend(run.ids(rand::random));
+        match self {
+            IdList::Short(ids) => {
+                let numbers = run.numbers(rand::random);
+                ids.extend(numbers.expect("an id has no more bits than its format"));
+            }
+            IdList::Long(ids) => ids.extend(run.ids(rand::random)),
         }
     }
 
-    /// Adds an id.
+    /// Adds an id of the list's format.
     pub fn push(&mut self, id: u128) {
-        match (&mut *self, u64::try_from(id)) {
-            (IdList::Short(ids), Ok(id)) => ids.push(id),
-            (IdList::Long(ids), _) => ids.push(id),
-            (IdList::Short(ids), Err(_)) => {
-                let longer = ids.iter().map(|id| u128::from(*id));
-                *self = IdList::Long(longer.chain([id]).collect());
-            }
+        match self {
+            IdList::Short(ids) => ids.push(id as u64),
+            IdList::Long(ids) => ids.push(id),
         }
     }
 
@@ -198,12 +190,11 @@ impl ByAskedNode for v1::DecodeIdRequest {
 }
 
 fn told(format: &Format) -> v1::Format {
-    let explanation = format.explain();
     v1::Format {
         name: format.name().map(str::to_owned),
         format: format.to_string(),
-        first: explanation.first().to_string(),
-        last: explanation.last().to_string(),
+        first: format.date_time(format.first_ms()).to_string(),
+        last: format.date_time(format.last_ms()).to_string(),
     }
 }
 
@@ -263,7 +254,7 @@ mod tests {
         let more = NextIdsRequest { count: Some(3), ..request() };
         assert_eq!(bytes_of(&more) - plain, 2 * ID_BYTES);
         let long = NextIdsRequest {
-            key: to_key(&OwnedKey::name(vec![b'x'; 200].into()).unwrap()),
+            key: to_key(&OwnedKey::Name(vec![b'x'; 200].into())),
             ..named(["x".repeat(30)])
         };
         assert!(bytes_of(&long) - plain >= 2 * (200 + 30 + 8));

@@ -8,8 +8,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
-use ratchet_client::{IdSource, Lessor, NotLeased};
-use ratchet_ids::{Ask, EncodeError, Format, Grant, HeldWorker, Observed};
+use ratchet_client::{IdSource, Lessor};
+use ratchet_ids::{EncodeError, Format};
 use tokio::time::Instant;
 
 use super::formats::created_again;
@@ -70,7 +70,7 @@ impl Source {
         let workers_max = (workers / WORKERS_SHARE).clamp(1, WORKERS_MAX) as usize;
         let (ids, keeper) = IdSource::new(format.clone(), workers_max, leader)?;
         let source = Source {
-            ids_per_second: format.explain().ids_per_second().unwrap_or(1),
+            ids_per_second: format.ids_per_second().unwrap_or(1),
             format: Arc::new(format),
             ids,
         };
@@ -189,58 +189,41 @@ impl Lessor for LeaderLessor {
         self.clock.wall_ms()
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Grant, NotLeased<Refusal>> {
-        let renew = match ask {
-            Ask::Lease | Ask::Further => None,
-            Ask::Renew(held) => Some(as_message(held)),
-        };
-        let is_further = ask == Ask::Further;
+    fn format(&self) -> &str {
+        &self.format
+    }
+
+    async fn lease(
+        &self, renew: Option<v1::HeldWorker>, is_further: bool,
+    ) -> Result<v1::WorkerLease, Refusal> {
         let request = v1::LeaseWorkerRequest {
             namespace: self.namespace.clone(),
             holder: self.holder.clone(),
             renew,
             further: is_further,
         };
-        let lease = match (self.lease)(request).await {
-            Ok(lease) => lease,
-            Err(refusal) if renew.is_some() && refusal.code() == Code::FailedPrecondition => {
-                return Err(NotLeased::Lost);
-            }
-            Err(refusal) => return Err(NotLeased::Failed(refusal)),
-        };
-        let grant = Grant {
-            worker: lease.worker.into(),
-            token: lease.token,
-            from_ms: lease.from_ms,
-            ceiling_ms: match is_planted(Bug::CeilingNotWaitedFor) {
-                false => lease.ceiling_ms,
-                true => u64::MAX,
-            },
-            now_ms: lease.now_ms,
-        };
-        if lease.format == self.format {
-            if is_further {
-                self.metrics.worker_ids_added.inc();
-            }
-            return Ok(grant);
+        let mut lease = (self.lease)(request).await?;
+        if is_planted(Bug::CeilingNotWaitedFor) {
+            lease.ceiling_ms = u64::MAX;
         }
-        self.release(grant.held(), 0).await;
-        Err(NotLeased::Failed(created_again(&self.namespace)))
+        if is_further {
+            self.metrics.worker_ids_added.inc();
+        }
+        Ok(lease)
     }
 
-    async fn release(&self, held: HeldWorker, used_ms: u64) {
-        let request = v1::ReleaseWorkerRequest {
-            namespace: self.namespace.clone(),
-            held: Some(as_message(held)),
-            used_ms,
-        };
-        if let Err(refusal) = (self.release)(request).await {
-            tracing::debug!(
-                namespace = self.namespace,
-                %refusal,
-                "a worker id was not given back; it is free once its ceiling has passed"
-            );
-        }
+    async fn release(&self, held: v1::HeldWorker, used_ms: u64) -> Result<(), Refusal> {
+        let namespace = self.namespace.clone();
+        let request = v1::ReleaseWorkerRequest { namespace, held: Some(held), used_ms };
+        (self.release)(request).await.map(drop)
+    }
+
+    fn is_lost(refusal: &Refusal) -> bool {
+        refusal.reason() == Reason::LeaseLost
+    }
+
+    fn created_again(&self, _: &str) -> Refusal {
+        created_again(&self.namespace)
     }
 
     fn is_final(refusal: &Refusal) -> bool {
@@ -254,22 +237,12 @@ impl Lessor for LeaderLessor {
         }
     }
 
-    fn observed(&self, observed: Observed) {
-        if let Observed::Followed { step_ms } = observed {
-            self.metrics.clock_steps.inc();
-            tracing::warn!(
-                step_ms,
-                namespace = self.namespace,
-                "the time of ids follows a clock that differs; check the machines' clocks"
-            );
-        }
-    }
-}
-
-fn as_message(held: HeldWorker) -> v1::HeldWorker {
-    v1::HeldWorker {
-        // It came as 32 bits.
-        worker: held.worker as u32,
-        token: held.token,
+    fn follows(&self, step_ms: i64) {
+        self.metrics.clock_steps.inc();
+        tracing::warn!(
+            step_ms,
+            namespace = self.namespace,
+            "the time of ids follows a clock that differs; check the machines' clocks"
+        );
     }
 }

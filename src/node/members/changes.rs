@@ -23,10 +23,6 @@ use crate::{
 /// How soon the voters after a change are checked again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How many election timeouts a node is waited for that was not heard lately. One that is up is heard within a heartbeat or
-/// two, unless its machine is overloaded.
-const SILENCE_ELECTIONS: u64 = 5;
-
 impl ByLeader for v1::AddNodeRequest {
     type Service = Members;
 
@@ -120,11 +116,6 @@ impl ByLeader for v1::RemoveNodeRequest {
 }
 
 impl Members {
-    /// How long a node is waited for that was not heard lately.
-    pub(in crate::node) fn silence_patience(&self) -> Duration {
-        Duration::from_millis(SILENCE_ELECTIONS * self.config.election_timeout_ms)
-    }
-
     /// Promotes or removes a node, once the voters after the change can go on.
     async fn change_voters(
         &self, term: &Term, change: MembershipChange, force: bool, deadline: Instant,
@@ -132,7 +123,7 @@ impl Members {
         let (asked, asked_at) = (Instant::now(), self.group.now());
         while let Err(unfit) = self.group.check_voters_after(term.term(), &change, asked_at) {
             let patience = match unfit.silent {
-                true => asked + self.silence_patience(),
+                true => asked + self.config.silence_patience(),
                 false => deadline,
             };
             if force {

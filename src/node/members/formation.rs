@@ -18,10 +18,13 @@ use crate::{
         services::Founding,
     },
     proto::{Code, Refusal, refusal, refuse, v1},
-    sequence::{ClusterId, NodeId},
+    sequence::NodeId,
     storage::Member,
     tasks::Fault,
 };
+
+/// How long a cluster of `ratchet start --dev` may take to found itself: its disk may be slow.
+const DEV_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How soon a node that does not listen yet, or that another founder has claimed, is asked again.
 const RETRY: Duration = Duration::from_millis(100);
@@ -45,7 +48,7 @@ impl ByAskedNode for v1::FoundRequest {
                 founded = node.found_once(latest) => founded,
             }
         };
-        let founded = tokio::spawn(founding.group.tasks().watched("founding", founded));
+        let founded = tokio::spawn(founding.group.tasks.watched("founding", founded));
         founded.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 }
@@ -63,14 +66,18 @@ impl Founding {
                 self.what_it_waits_for()
             );
         }
-        // It has no `peers`, so nobody is met, and nothing is waited for.
-        if let Err(refusal) = self.found_with_peers(Instant::now() + RETRY).await {
+        let _one_at_a_time = self.turn.lock().await;
+        if self.group.is_formed() {
+            return;
+        }
+        // It has no `peers`, so nobody is met: it waits for itself alone.
+        if let Err(refusal) = self.found_with_peers(Instant::now() + DEV_PATIENCE).await {
             self.fail(format!("the cluster of --dev is not founded: {}", refusal.message()));
         }
     }
 
     fn fail(&self, why: String) {
-        self.group.tasks().fail(Fault::CannotGoOn(why));
+        self.group.tasks.fail(Fault::CannotGoOn(why));
     }
 
     /// What a node without data waits for, and how an operator goes on.
@@ -81,7 +88,7 @@ impl Founding {
              its data directory, here {}",
             self.members.advertised.client,
             self.members.advertised.peer,
-            self.group.store().dir().display(),
+            self.group.store.dir().display(),
             id = self.config.node_id,
         )
     }
@@ -94,29 +101,22 @@ impl Founding {
             true => false,
             false => self.found_with_peers(latest).await?,
         };
-        let named = timeout_at(latest, self.group.view().until_named()).await;
-        let id = named.map_err(|_| self.no_leader_yet())?;
-        Ok(self.founded(id, founded))
-    }
-
-    fn founded(&self, id: ClusterId, founded: bool) -> v1::FoundResponse {
-        let members = self.group.members().into_iter();
-        v1::FoundResponse {
+        let named = timeout_at(latest, self.group.view.until_named()).await;
+        let id = named.map_err(|_| {
+            refusal!(
+                DeadlineExceeded,
+                "node {} belongs to a cluster {:?} that no leader has answered for yet: a majority of its voters must run; see \
+                 ratchet status, and ask again",
+                self.config.node_id,
+                self.config.cluster
+            )
+        })?;
+        Ok(v1::FoundResponse {
             cluster: self.config.cluster.clone(),
             cluster_id: id.to_string(),
             founded,
-            voters: members.filter(|(_, (_, voter))| *voter).map(|(id, _)| id).collect(),
-        }
-    }
-
-    fn no_leader_yet(&self) -> Refusal {
-        refusal!(
-            DeadlineExceeded,
-            "node {} belongs to a cluster {:?} that no leader has answered for yet: a majority of its voters must run; see \
-             ratchet status, and ask again",
-            self.config.node_id,
-            self.config.cluster
-        )
+            voters: self.members.membership().voters,
+        })
     }
 
     /// Founds the cluster with the nodes of `peers`. False if another of them founds it with this one.
@@ -128,7 +128,7 @@ impl Founding {
                 if (self.claim.lock().await).is_held_by_another_founder(self.config.node_id) =>
             {
                 // If that one founds the cluster, that is as good.
-                let named = timeout_at(latest, self.group.view().until_named()).await;
+                let named = timeout_at(latest, self.group.view.until_named()).await;
                 return named.map(|_| false).map_err(|_| refusal);
             }
             Err(refusal) => return Err(refusal),
@@ -164,7 +164,7 @@ impl Founding {
         self: &Arc<Self>, latest: Instant,
     ) -> Result<BTreeMap<NodeId, Member>, Refusal> {
         loop {
-            let incarnation = self.group.store().incarnation();
+            let incarnation = self.group.store.incarnation();
             let founder = Founder { id: self.config.node_id, incarnation };
             let members = self.meet_peers(founder, latest).await?;
             check_reach(&members)?;

@@ -11,6 +11,7 @@ use futures::future::join_all;
 
 use super::introductions::{Founder, Introduction, this_build};
 use crate::{
+    consensus::Transport,
     node::{Config, config::check_address, services::Members},
     ordered_watch,
     proto::{
@@ -116,7 +117,7 @@ impl Members {
         };
         let adds = purpose == Purpose::Add;
         let request = HelloRequest { founding, adds, ..self.greeting_to(id) };
-        let member = self.ask_who(id, address, request).await?;
+        let member = ask_who(&self.transport, id, address, request).await?;
         // A member does not tell.
         if member.incarnation == 0 {
             refuse!(
@@ -145,29 +146,29 @@ impl Members {
     /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
     pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Refusal> {
         let request = HelloRequest { to_incarnation: known.incarnation, ..self.greeting_to(id) };
-        let member = self.ask_who(id, address, request).await?;
+        let member = ask_who(&self.transport, id, address, request).await?;
         Ok(Member { incarnation: known.incarnation, ..member })
     }
+}
 
-    /// Greets node `id` at `address`. Returns the member that it would be, with an incarnation of 0 if it is one.
-    async fn ask_who(
-        &self, id: NodeId, address: &str, request: HelloRequest,
-    ) -> Result<Member, Refusal> {
-        check_address("peer_address", address)
-            .map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
-        match self.transport.hello(address, request, HELLO_TIMEOUT).await {
-            Ok(hello) => Ok(Member {
-                peer_address: address.to_owned(),
-                client_address: hello.client_address,
-                incarnation: hello.incarnation,
-            }),
-            Err(refused) => {
-                let why = format!("node {id} at {address}: {refused}");
-                Err(match refused.code() {
-                    Code::FailedPrecondition | Code::InvalidArgument => refused.retold(why),
-                    _ => refusal!(NotHeardYet, "{why}"),
-                })
-            }
+/// Greets node `id` at `address`. Returns the member that it would be, with an incarnation of 0 if it is one.
+async fn ask_who(
+    transport: &Arc<dyn Transport>, id: NodeId, address: &str, request: HelloRequest,
+) -> Result<Member, Refusal> {
+    check_address("peer_address", address)
+        .map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
+    match transport.hello(address, request, HELLO_TIMEOUT).await {
+        Ok(hello) => Ok(Member {
+            peer_address: address.to_owned(),
+            client_address: hello.client_address,
+            incarnation: hello.incarnation,
+        }),
+        Err(refused) => {
+            let why = format!("node {id} at {address}: {refused}");
+            Err(match refused.code() {
+                Code::FailedPrecondition | Code::InvalidArgument => refused.retold(why),
+                _ => refusal!(NotHeardYet, "{why}"),
+            })
         }
     }
 }

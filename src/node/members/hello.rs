@@ -60,7 +60,7 @@ impl Founding {
                 request.from
             );
         }
-        let own = self.group.store().incarnation();
+        let own = self.group.store.incarnation();
         if request.to_incarnation != 0 && request.to_incarnation != own {
             refuse!(
                 WrongState,
@@ -159,12 +159,12 @@ impl Founding {
                     "a message of a cluster has reached node {me} already; see ratchet status there"
                 )),
                 Err(error) => {
-                    group.tasks().fail(Fault::CannotGoOn(error.to_string()));
+                    group.tasks.fail(Fault::CannotGoOn(error.to_string()));
                     Err(refusal!(Internal, "{error}"))
                 }
             }
         };
-        let claiming = tokio::spawn(self.group.tasks().watched("a claim", claiming));
+        let claiming = tokio::spawn(self.group.tasks.watched("a claim", claiming));
         claiming.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
@@ -186,7 +186,7 @@ impl Founding {
     /// # Errors
     /// FAILED_PRECONDITION if a member took this node for one with another data directory.
     fn check_never_known(&self) -> Result<(), Refusal> {
-        let Some(member) = self.group.taken_for_another_by() else {
+        let Some(member) = *self.group.taken_for_another().borrow() else {
             return Ok(());
         };
         let me = self.config.node_id;
@@ -224,12 +224,16 @@ impl Founding {
     fn check_acknowledged(&self, from: NodeId, told: &Acknowledged) -> Result<(), Refusal> {
         let asked_first = clock::Instant::from_nanos(told.silent_since_ns);
         let silent = self.group.now().since(asked_first);
+        // Before the nodes are looked at: a node that leads no more knows nothing of them.
+        let term = self.group.term();
         let known = self.group.nodes().into_iter().find(|node| node.id == from);
         let Some(known) = known.filter(|node| node.member.incarnation == told.incarnation) else {
             return Ok(());
         };
         let before = known.log_index.unwrap_or(0);
-        if before > told.log_index {
+        // The leader of a later term may have cut the log since. A copy from before the acknowledgement knows of no later term: a
+        // node that has heard of one acknowledges nothing in this term.
+        if before > told.log_index && told.vote_term <= term {
             refuse!(
                 DataLoss,
                 "the log of node {from} ends at {}, but it acknowledged entries up to {before} to node {}: its data directory \

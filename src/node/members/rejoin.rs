@@ -77,11 +77,13 @@ pub async fn rejoin(
 
 /// What this node's disk holds.
 fn mine(store: &Arc<Store>) -> Result<Acknowledged, StoreError> {
+    // Opening purges a log that ends before the table, so that its end covers what a snapshot brought as well.
+    let log = LogStore::open(store, FIRST_SET)?;
     Ok(Acknowledged {
         incarnation: store.incarnation(),
-        // Opening purges a log that ends before the table, so that this covers what a snapshot brought as well.
-        log_index: LogStore::open(store, FIRST_SET)?.last_index()?,
+        log_index: log.last_index()?,
         silent_since_ns: 0,
+        vote_term: log.vote_term()?,
     })
 }
 
@@ -154,58 +156,57 @@ fn peers(store: &Arc<Store>, config: &Config) -> Result<Peers, StoreError> {
 /// How soon the peers are asked again, and the log tells of it again.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-impl Members {
-    /// Stops this node if it belongs to no cluster and one of its peers belongs to one that knows it with another data
-    /// directory. Returns once it belongs to a cluster.
-    pub(in crate::node) async fn watch_for_lost_directory(&self) {
-        let mut taken = self.group.taken_for_another();
-        let mut is_news = self.group.taken_for_another_by().is_some();
-        while !self.group.is_formed() {
-            if !is_news && taken.changed().await.is_err() {
-                return;
-            }
-            is_news = false;
-            if self.group.is_formed() {
-                return;
-            }
-            let asked = Instant::now();
-            if let Some(peer) = self.peer_of_a_cluster().await {
-                return self.group.tasks().fail(Fault::CannotGoOn(self.lost_directory(peer)));
-            }
-            tracing::error!(
-                "a message for node {} of cluster {:?} is for another data directory than {}, and none of the peers in the \
-                 configuration belongs to a cluster; if the files of the other directory were lost, {}",
-                self.config.node_id,
-                self.config.cluster,
-                self.config.data_dir.display(),
-                replacing(self.config.node_id)
-            );
-            tokio::time::sleep_until(asked + ASK_EVERY).await;
+/// Stops this node if it belongs to no cluster and one of its peers belongs to one that knows it with another data
+/// directory. Returns once it belongs to a cluster.
+pub(in crate::node) async fn watch_for_lost_directory(members: Arc<Members>) {
+    let (group, config) = (&members.group, &members.config);
+    let mut taken = group.taken_for_another();
+    let mut is_news = taken.borrow().is_some();
+    while !group.is_formed() {
+        if !is_news && taken.changed().await.is_err() {
+            return;
         }
-    }
-
-    /// A peer of the configuration that belongs to a cluster already.
-    async fn peer_of_a_cluster(&self) -> Option<NodeId> {
-        for (&id, address) in &self.config.peers {
-            let hello = self.greeting_to(id);
-            match self.transport.hello(address, hello, HELLO_TIMEOUT).await {
-                Ok(hello) if hello.formed => return Some(id),
-                Ok(_) => {}
-                Err(refusal) => tracing::debug!(peer = id, %refusal, "no greeting"),
-            }
+        is_news = false;
+        if group.is_formed() {
+            return;
         }
-        None
-    }
-
-    fn lost_directory(&self, peer: NodeId) -> String {
-        let config = &self.config;
-        format!(
-            "node {peer} belongs to the cluster {:?}, which knows node {} with another data directory than {}: the one here \
-             is new. Put back the lost directory itself, not a backup; or {}",
-            config.cluster,
+        let asked = Instant::now();
+        if let Some(peer) = peer_of_a_cluster(&members).await {
+            return group.tasks.fail(Fault::CannotGoOn(lost_directory(config, peer)));
+        }
+        tracing::error!(
+            "a message for node {} of cluster {:?} is for another data directory than {}, and none of the peers in the \
+             configuration belongs to a cluster; if the files of the other directory were lost, {}",
             config.node_id,
+            config.cluster,
             config.data_dir.display(),
             replacing(config.node_id)
-        )
+        );
+        tokio::time::sleep_until(asked + ASK_EVERY).await;
     }
+}
+
+/// A peer of the configuration that belongs to a cluster already.
+async fn peer_of_a_cluster(members: &Members) -> Option<NodeId> {
+    for (&id, address) in &members.config.peers {
+        let hello = members.greeting_to(id);
+        match members.transport.hello(address, hello, HELLO_TIMEOUT).await {
+            Ok(hello) if hello.formed => return Some(id),
+            Ok(_) => {}
+            Err(refusal) => tracing::debug!(peer = id, %refusal, "no greeting"),
+        }
+    }
+    None
+}
+
+fn lost_directory(config: &Config, peer: NodeId) -> String {
+    format!(
+        "node {peer} belongs to the cluster {:?}, which knows node {id} with another data directory than {}: the one here \
+         is new. Put back the lost directory itself, not a backup; or {}. If node {id} was only added, and was started again \
+         before the leader reached it, nothing is lost: ratchet node remove {id}, start it again, then ratchet node add {id}",
+        config.cluster,
+        config.data_dir.display(),
+        replacing(config.node_id),
+        id = config.node_id
+    )
 }

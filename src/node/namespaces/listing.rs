@@ -335,13 +335,13 @@ impl NodeContext {
         let counted = self.callers.begin(Kind::Export, "exports under way")?;
         let memory = self.request_memory.reserve(bytes_held(namespace))?;
         // The table's reader counts as the export. The caller may hold what is read ahead for as long as it likes.
-        let ceilings = self.group.view().ceilings(namespace, counted).await;
+        let ceilings = self.group.view.ceilings(namespace, counted).await;
         // Not earlier: what this node has applied by then covers every number that was handed out before.
         if !term.still_leads(deadline).await {
             return Err(not_leading());
         }
         // What is read of it may have gone before it was looked at. Namespaces go before their records do.
-        if self.group.view().namespaces().by_id(namespace.id).is_none() {
+        if self.group.view.namespaces().by_id(namespace.id).is_none() {
             return Err(no_namespace(name));
         }
         Ok(Export {

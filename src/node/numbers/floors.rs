@@ -11,7 +11,7 @@ use super::{
     sequence_request::{SequenceRequest, of_namespace},
 };
 use crate::{
-    allocator::{FloorOf, RaiseOf, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
+    allocator::{FloorOf, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
     node::{ids::formats::counts_orders, members::KnownRoute, services::Leader},
     proto::{
         Refusal, refusal,
@@ -48,17 +48,14 @@ fn check_gaps(namespace: &Namespace) -> Result<(), Refusal> {
 fn check_sections(namespace: &Namespace, of: FloorOf) -> Result<(), Refusal> {
     let config = &namespace.config;
     match of {
-        FloorOf::Section if !config.shares_sections() => Err(no_sections(&config.name)),
+        // Names never do.
+        FloorOf::Section if !config.shares_sections() => Err(refusal!(
+            WrongState,
+            "each key of namespace {:?} has a section of its own (section_size 1); raise the keys instead",
+            config.name
+        )),
         FloorOf::Section | FloorOf::Key => Ok(()),
     }
-}
-
-/// Why no section of a namespace is raised whose keys do not share them. Names never do.
-fn no_sections(namespace: &str) -> Refusal {
-    refusal!(
-        WrongState,
-        "each key of namespace {namespace:?} has a section of its own (section_size 1); raise the keys instead"
-    )
 }
 
 /// Why a key's floor cannot be `at_least`, if it cannot.
@@ -140,17 +137,12 @@ impl Floors<'_> {
             check_floor(namespace, self.keys.at(place), *at_least)
                 .map_err(|why| refusal!(NumbersExhausted, "place {place}: {why}"))?;
         }
-        let of = |place: usize| match (self.of, self.keys.at(place)) {
-            (FloorOf::Section, Key::Id(id)) => RaiseOf::SectionOf(id),
-            // Names share no sections: they were refused.
-            (FloorOf::Key, key) | (FloorOf::Section, key @ Key::Name(_)) => RaiseOf::Key(key),
-        };
-        let ask = |place: usize| (of(place), self.at_least[place]);
+        let ask = |place: usize| (self.keys.at(place), self.at_least[place]);
         let mut waiting = WaitingKeys::new(&here.request_memory, self.keys);
-        let may_wait = |keys| waiting.add(keys);
-        let raised = term.raise_many(namespace, self.keys.len(), ask, may_wait, deadline);
+        let (floors, may_wait) = ((self.of, self.keys.len()), |keys| waiting.add(keys));
+        let raised = term.raise_many(namespace, floors, ask, may_wait, deadline).await;
         let failed = |error| failed(error, namespace, term, 0);
-        let floors = raised.await.map_err(|error| error.no_answer(failed))?;
+        let floors = raised.map_err(|error| waiting.no_answer(error, failed))?;
         Ok(RaiseManyResponse { floors, route: None })
     }
 }

@@ -13,7 +13,10 @@ use bytes::Bytes;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{
+        mpsc::{self, error::SendError},
+        oneshot,
+    },
     time::Instant,
 };
 use tokio_stream::wrappers::ReceiverStream;
@@ -26,11 +29,11 @@ use crate::{
     proto::{
         Code, Refusal,
         peer::{
-            AdministerReply, AdministerRequest, ForwardReplies, ForwardReply, ForwardRequest,
-            ForwardRequests, NotLeader, forward_reply::Reply,
+            AdministerReply, AdministerRequest, ForwardReplies, ForwardRequest, ForwardRequests,
+            NotLeader, forward_reply::Reply,
         },
     },
-    sequence::{NamespaceId, NodeId},
+    sequence::NodeId,
     storage::Member,
 };
 
@@ -59,20 +62,6 @@ pub struct Forwarder {
     links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<Pending>>>,
 }
 
-/// A request, as it is forwarded.
-pub struct Forwarded {
-    /// Service and method, as in the path of a gRPC call.
-    pub method: &'static str,
-    /// The message.
-    pub message: Bytes,
-    /// The namespace that the leader is to compare with its own.
-    pub namespace: Option<NamespaceId>,
-    /// What names the address of its caller, if it is a client's.
-    pub caller: Option<u64>,
-    /// What is lost with the reply.
-    pub lost: Lost,
-}
-
 /// What is lost with the reply to a request.
 pub struct Lost {
     /// How many numbers of each key, or one of each if there are no counts. `None`: nothing.
@@ -82,9 +71,25 @@ pub struct Lost {
 }
 
 struct Pending {
-    sent: Forwarded,
+    request: ForwardRequest,
     deadline: Instant,
-    reply: oneshot::Sender<HeldReply>,
+    to: ReplyTo,
+}
+
+/// Where the reply to a request goes. If this is dropped, the caller learns that its reply is lost.
+struct ReplyTo {
+    caller: oneshot::Sender<HeldReply>,
+    lost: Lost,
+    metrics: Arc<Metrics>,
+}
+
+impl ReplyTo {
+    /// Passes a reply on. `None`: nothing was done.
+    fn send(self, reply: Option<Reply>) {
+        let ReplyTo { caller, lost, metrics } = self;
+        // If the caller gave up, this drops what is held for it.
+        let _ = caller.send(HeldReply { reply, lost, metrics });
+    }
 }
 
 /// A reply on the way to its caller. If that has gone, the numbers that the reply brings count as skipped.
@@ -132,14 +137,19 @@ impl Forwarder {
     /// [`NoReply`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
     #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
     pub async fn forward(
-        &self, leader: NodeId, member: &Member, sent: Forwarded, deadline: Instant,
+        &self, leader: NodeId, member: &Member, sent: (ForwardRequest, Lost), deadline: Instant,
     ) -> Result<Reply, NoReply> {
         let started = std::time::Instant::now();
-        let (reply, answer) = oneshot::channel();
-        let pending = Pending { sent, deadline, reply };
+        let (caller, answer) = oneshot::channel();
+        let (request, lost) = sent;
+        let to = ReplyTo { caller, lost, metrics: self.metrics.clone() };
+        let pending = Pending { request, deadline, to };
         let exchange = async {
             let link = self.link(leader, member);
-            link.send(pending).await.map_err(|_| NoReply::Broken(leader))?;
+            // The stream broke before this request had its turn.
+            if let Err(SendError(unsent)) = link.send(pending).await {
+                unsent.to.send(None);
+            }
             answer.await.map_err(|_| NoReply::Broken(leader))
         };
         let reply = tokio::time::timeout_at(deadline, exchange).await;
@@ -191,9 +201,7 @@ impl Link {
             unsent.push_back(one);
         }
         for one in unsent {
-            // The caller may have given up.
-            let (reply, lost, metrics) = (None, one.sent.lost, self.metrics.clone());
-            let _ = one.reply.send(HeldReply { reply, lost, metrics });
+            one.to.send(None);
         }
     }
 
@@ -210,7 +218,7 @@ impl Link {
                 return;
             }
         };
-        let mut pending: BTreeMap<u64, Waiting> = BTreeMap::new();
+        let mut pending = BTreeMap::new();
         let mut next_id = 0u64;
         let mut arrived = Vec::new();
         loop {
@@ -249,12 +257,14 @@ impl Link {
     /// Passes the replies in a message on to their callers. False if the stream has ended or broken.
     fn deliver_all(
         &self, message: Option<Result<ForwardReplies, Refusal>>,
-        pending: &mut BTreeMap<u64, Waiting>,
+        pending: &mut BTreeMap<u64, ReplyTo>,
     ) -> bool {
         match message {
             Some(Ok(ForwardReplies { replies })) => {
-                for reply in replies {
-                    deliver(pending, reply, &self.metrics);
+                for one in replies {
+                    if let Some(to) = pending.remove(&one.id) {
+                        to.send(one.reply);
+                    }
                 }
                 true
             }
@@ -263,9 +273,9 @@ impl Link {
                 // Another node, or none of this cluster, has the leader's address: it refuses the header, which all messages
                 // have in common, so nothing was done.
                 while refusal.code() == Code::FailedPrecondition
-                    && let Some((&id, _)) = pending.first_key_value()
+                    && let Some((_, to)) = pending.pop_first()
                 {
-                    deliver(pending, ForwardReply { id, reply: None }, &self.metrics);
+                    to.send(None);
                 }
                 false
             }
@@ -275,48 +285,27 @@ impl Link {
 
     /// The next message: as many of the requests in `batch` as it takes.
     fn message(
-        &self, batch: &mut VecDeque<Pending>, pending: &mut BTreeMap<u64, Waiting>,
+        &self, batch: &mut VecDeque<Pending>, pending: &mut BTreeMap<u64, ReplyTo>,
         next_id: &mut u64,
     ) -> ForwardRequests {
         let (now, mut bytes) = (Instant::now(), 0);
         let mut requests = Vec::with_capacity(batch.len());
         while bytes < MERGED_BYTES_MAX
-            && let Some(one) = batch.pop_front()
+            && let Some(Pending { request, deadline, to }) = batch.pop_front()
         {
-            let budget_ms = whole_ms(one.deadline.saturating_duration_since(now));
+            let budget_ms = whole_ms(deadline.saturating_duration_since(now));
             // Nobody waits for this answer any more: the leader would take numbers in vain.
-            if budget_ms == 0 || one.reply.is_closed() {
+            if budget_ms == 0 || to.caller.is_closed() {
+                to.send(None);
                 continue;
             }
             let id = *next_id;
             *next_id += 1;
-            let Forwarded { method, message, namespace, caller, lost } = one.sent;
-            pending.insert(id, Waiting { reply: one.reply, lost });
-            bytes += message.len();
-            requests.push(ForwardRequest {
-                id,
-                budget_ms,
-                method: Bytes::from_static(method.as_bytes()),
-                message,
-                namespace_id: namespace.map(|id| id.0),
-                caller,
-            });
+            pending.insert(id, to);
+            bytes += request.message.len();
+            requests.push(ForwardRequest { id, budget_ms, ..request });
         }
         ForwardRequests { header: Some(self.sender.header(self.leader, &self.member)), requests }
-    }
-}
-
-/// A forwarded request's caller, which waits for the answer.
-struct Waiting {
-    reply: oneshot::Sender<HeldReply>,
-    lost: Lost,
-}
-
-/// Passes a reply on to its caller. If the caller gave up, the numbers that it brings are skipped.
-fn deliver(pending: &mut BTreeMap<u64, Waiting>, reply: ForwardReply, metrics: &Arc<Metrics>) {
-    if let Some(Waiting { reply: caller, lost }) = pending.remove(&reply.id) {
-        // If the caller gave up, this drops what is held for it.
-        let _ = caller.send(HeldReply { reply: reply.reply, lost, metrics: metrics.clone() });
     }
 }
 
@@ -339,15 +328,14 @@ mod tests {
     fn skipped<Q: SequenceRequest>(request: &Q, reply: &Reply) -> u64 {
         let metrics = Metrics::new();
         let deliver = |gives_up_before: bool| {
-            let (sender, mut caller) = oneshot::channel();
-            let waiting = Waiting { reply: sender, lost: forwarded(request, None, None).lost };
-            let mut pending = BTreeMap::from([(3, waiting)]);
+            let (caller, mut answer) = oneshot::channel();
+            let (_, lost) = forwarded(request, None, None);
+            let to = ReplyTo { caller, lost, metrics: metrics.clone() };
             if gives_up_before {
-                caller.close();
+                answer.close();
             }
-            deliver(&mut pending, ForwardReply { id: 3, reply: Some(reply.clone()) }, &metrics);
-            assert!(pending.is_empty());
-            drop(caller);
+            to.send(Some(reply.clone()));
+            drop(answer);
             metrics.skipped(SkipCause::cancelled)
         };
         let once = deliver(true);

@@ -273,31 +273,8 @@ pub struct WaitingKeys<'a> {
     memory: &'a Arc<RequestMemory>,
     key_bytes: usize,
     bytes: usize,
-    reserved: Option<Reservation>,
-}
-
-/// Why many keys got nothing.
-pub enum NotServed {
-    /// The term did not serve them.
-    Term(NextError),
-    /// They may not wait.
-    MayNotWait(Refusal),
-}
-
-impl From<NextError> for NotServed {
-    fn from(error: NextError) -> Self {
-        NotServed::Term(error)
-    }
-}
-
-impl NotServed {
-    /// What it means for the request. `failed` says what an error of the term means.
-    pub fn no_answer(self, failed: impl FnOnce(NextError) -> NoAnswer) -> NoAnswer {
-        match self {
-            NotServed::Term(error) => failed(error),
-            NotServed::MayNotWait(refusal) => refusal.into(),
-        }
-    }
+    /// What is reserved for those that wait, or why they may not.
+    reserved: Option<Result<Reservation, Refusal>>,
 }
 
 impl<'a> WaitingKeys<'a> {
@@ -311,20 +288,25 @@ impl<'a> WaitingKeys<'a> {
         WaitingKeys { memory, key_bytes: WAITING_KEY_BYTES + names, bytes: 0, reserved: None }
     }
 
-    /// So many more of them wait.
-    ///
-    /// # Errors
-    /// [`NotServed::MayNotWait`] as [`RequestMemory::reserve`].
-    pub fn add(&mut self, keys: usize) -> Result<(), NotServed> {
+    /// So many more of them wait. False if they may not, as [`RequestMemory::reserve`] says.
+    pub fn add(&mut self, keys: usize) -> bool {
         if keys == 0 {
-            return Ok(());
+            return true;
         }
         self.bytes += keys * self.key_bytes;
         // Released first: the new reservation contains the bytes of the old one.
         self.reserved = None;
-        let reserved = self.memory.reserve(self.bytes);
-        self.reserved = Some(reserved.map_err(NotServed::MayNotWait)?);
-        Ok(())
+        self.reserved.insert(self.memory.reserve(self.bytes)).is_ok()
+    }
+
+    /// What an error of the term means for the request. `failed` says it, unless keys may not wait.
+    pub fn no_answer(
+        self, error: NextError, failed: impl FnOnce(NextError) -> NoAnswer,
+    ) -> NoAnswer {
+        match self.reserved {
+            Some(Err(refusal)) => refusal.into(),
+            Some(Ok(_)) | None => failed(error),
+        }
     }
 }
 

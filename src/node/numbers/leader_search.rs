@@ -155,8 +155,8 @@ impl Leader {
     /// have carried it out.
     ///
     /// # Errors
-    /// [`Failure::NotLeader`] for a peer's request if another node leads, or the peer takes the namespace for another one. A
-    /// status if the leader refuses the request. UNAVAILABLE if no leader answers in time; UNKNOWN if one that was asked may
+    /// [`Failure::NotLeader`] for a peer's request if another node leads, or the peer takes the namespace for another one.
+    /// [`Failure::Refused`] with the leader's refusal, if it refuses the request; UNAVAILABLE if no leader answers in time; UNKNOWN if one that was asked may
     /// have carried the request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(in crate::node) async fn route_to_leader<R: ForLeader>(

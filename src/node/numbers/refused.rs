@@ -45,7 +45,8 @@ pub(in crate::node) fn failed(
     use NextError::*;
     use Shortage::*;
     NoAnswer::Refused(match error {
-        NotLeading => return NoAnswer::Unanswered,
+        // Why keys may not wait, whoever asked the term knows.
+        NotLeading | MayNotWait => return NoAnswer::Unanswered,
         Short(Exhausted { left }) => refusal!(
             NumbersExhausted,
             "count is {count}: only {left} numbers are left below {}",
@@ -104,12 +105,12 @@ pub(in crate::node) fn failed(
     })
 }
 
-/// What a caller is told that may have taken numbers of a gapless key.
+/// What a caller is told that may have taken numbers of a gapless key, as far as this node knows.
 pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal {
     refusal!(
         OutcomeUnknown,
-        "{why}: namespace {namespace:?} is gapless, and the numbers may be taken; with a request id it is safe to \
-             ask again"
+        "{why}: namespace {namespace:?} is gapless, or not known here: numbers may be taken; if it is gapless, it is safe \
+             to ask again with a request id"
     )
 }
 
@@ -352,7 +353,7 @@ pub(in crate::node) fn no_namespace(name: &str) -> Refusal {
 /// # Errors
 /// NOT_FOUND if there is none of that name.
 pub(in crate::node) fn namespace_named(group: &Group, name: &str) -> Result<Namespace, Refusal> {
-    let namespaces = group.view().namespaces();
+    let namespaces = group.view.namespaces();
     (namespaces.by_name(name).cloned()).ok_or_else(|| no_namespace(name))
 }
 

@@ -6,7 +6,7 @@ use prost::Message;
 use tokio::time::Instant;
 
 use super::{
-    forward::{Forwarded, Lost},
+    forward::Lost,
     keys::{Keys, WaitingKeys, add_late, heap_bytes, key_of, late, message_id},
     leader_search::{Attempt, NoAnswer},
     refused::{
@@ -18,7 +18,9 @@ use crate::{
     allocator::{NextError, Term, WAITING_KEY_BYTES},
     node::{Config, members::KnownRoute, services::Leader, settings::COUNT_MAX_MAX},
     proto::{
-        Operation, Refusal, refusal, refuse,
+        Operation, Refusal,
+        peer::ForwardRequest,
+        refusal, refuse,
         v1::{
             CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest,
             NextResponse, Route,
@@ -76,8 +78,8 @@ pub trait SequenceRequest: Operation {
     /// term's memory.
     fn bytes(&self) -> usize;
 
-    /// Answers it from a term's memory, on the `node` that leads. `id` is what its caller calls it. What many keys hold that
-    /// have to wait is reserved there.
+    /// Answers it from a term's memory. `here` is this node, which leads. `id` is what its caller calls it. What many keys
+    /// hold that have to wait is reserved.
     ///
     /// # Errors
     /// What the request comes to otherwise.
@@ -289,7 +291,7 @@ impl SequenceRequest for NextManyRequest {
         let may_wait = |keys| waiting.add(keys);
         let taken = term.next_many(namespace, keys, ask, may_wait, deadline).await;
         let failed = |error| failed(error, namespace, term, self.numbers());
-        let taken = taken.map_err(|error| error.no_answer(failed))?;
+        let taken = taken.map_err(|error| waiting.no_answer(error, failed))?;
         Ok(many_ranges(namespace, taken, all.len(), at, refused))
     }
 
@@ -318,14 +320,19 @@ impl SequenceRequest for NextManyRequest {
     }
 }
 
-/// A request as it is forwarded to the leader, which is to compare the `namespace` with its own. `caller` names the address
-/// of a client.
+/// A request as it is forwarded to the leader, which is to compare the `namespace` with its own; and what is lost with the
+/// reply. `caller` names the address of a client.
 pub(super) fn forwarded<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, caller: Option<u64>,
-) -> Forwarded {
-    let message = request.encode_to_vec().into();
-    let lost = Lost { counts: request.counts_to_lose(), numbers_of: numbers_of_answer::<Q> };
-    Forwarded { method: Q::METHOD, message, namespace, caller, lost }
+) -> (ForwardRequest, Lost) {
+    let forwarded = ForwardRequest {
+        method: Bytes::from_static(Q::METHOD.as_bytes()),
+        message: request.encode_to_vec().into(),
+        namespace_id: namespace.map(|id| id.0),
+        caller,
+        ..ForwardRequest::default()
+    };
+    (forwarded, Lost { counts: request.counts_to_lose(), numbers_of: numbers_of_answer::<Q> })
 }
 
 fn numbers_of_answer<Q: SequenceRequest>(answer: &Bytes, counts: &[u64]) -> u64 {

@@ -28,7 +28,7 @@ impl Status {
         let read = async {
             let alone = self.scrape_lock.clone().lock_owned().await;
             let status = self.clone();
-            let work = self.group.store().blocking();
+            let work = self.group.store.blocking();
             work.run(move || {
                 status.measure_machine();
                 drop(alone);
@@ -110,7 +110,7 @@ impl Status {
     fn measure_machine(&self) {
         let metrics = &self.metrics;
         let memory = self.memory_footprint();
-        let recent = self.group.view().recent_records().len();
+        let recent = self.group.view.recent_records().len();
         metrics.recent_records.set(whole(recent));
         metrics.memory_keys.set(whole(memory.keys));
         metrics.memory_sections.set(whole(memory.sections));
@@ -118,7 +118,7 @@ impl Status {
         let bytes_max = self.config.memory_limits().bytes_max;
         metrics.memory_max_bytes.set(whole(bytes_max));
         PROCESS.measure();
-        match self.group.store().disk_usage() {
+        match self.group.store.disk_usage() {
             Ok(space) => {
                 metrics.log_bytes.set(whole(space.log_bytes));
                 metrics.table_bytes.set(whole(space.table_bytes));
@@ -198,7 +198,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 impl Status {
     /// Measures the disk again and again, keeps the spare, and looks at what peers say of their disks.
     pub(in crate::node) async fn follow_free_space(self: Arc<Self>) {
-        let disk = self.group.store().free_space();
+        let disk = self.group.store.free_space();
         let mut seen = Seen::default();
         if !disk.has_reserve() {
             // An earlier setting may have left a spare.
@@ -220,7 +220,7 @@ impl Status {
 
     /// Measures the disk, and keeps the spare.
     async fn measure_disk(&self) -> Result<(), StoreError> {
-        let store = self.group.store();
+        let store = &self.group.store;
         let free_space = store.free_space().clone();
         let measuring = store.blocking().run(move || {
             free_space.measure()?;
@@ -232,7 +232,7 @@ impl Status {
 
     /// Brings the gauges of the reserve up to date.
     fn show_reserve(&self) {
-        let free_space = self.group.store().free_space();
+        let free_space = self.group.store.free_space();
         let leads = self.group.leadership().borrow().own.is_some();
         let refuses = leads && self.group.refuses_new_keys().is_some();
         self.metrics.disk_reserve_bytes.set(whole(free_space.reserve_bytes()));

@@ -31,9 +31,6 @@ const _: () = assert!(AHEAD_MS <= AHEAD_MAX_MS);
 /// An entry has so many asks at most: some 100 KB, and 500 KB with the longest names of holders.
 const ENTRY_ASKS_MAX: usize = 4_096;
 
-/// Who leases worker 0 of a namespace whose ids have a date.
-const DATE_HOLDER: &str = "date";
-
 /// Takes asks for worker ids.
 pub struct WorkerDesk {
     calls: mpsc::UnboundedSender<Call>,
@@ -58,28 +55,12 @@ pub enum Wanted {
         /// The lease's token.
         token: u64,
     },
-    /// A time that no later answer lies below: the record of worker 0 of a namespace whose format has no worker.
-    Date {
-        /// Milliseconds since 1970.
-        from_ms: u64,
-    },
-    /// To give a worker id back.
-    Release {
+    /// What depends on neither the table nor the time.
+    Act {
         /// The worker id.
         worker: u32,
-        /// The lease's token.
-        token: u64,
-        /// The greatest time that was used.
-        used_ms: u64,
-    },
-    /// To end a lease that reaches too far ahead.
-    TakeBack {
-        /// The worker id.
-        worker: u32,
-        /// The lease's ceiling.
-        ceiling_ms: u64,
-        /// Where it is to end.
-        to_ms: u64,
+        /// What is done to it.
+        act: WorkerAct,
     },
 }
 
@@ -115,7 +96,7 @@ impl WorkerDesk {
     /// Opens the desk. Its task ends with it.
     pub fn open(group: Arc<Group>, time: IdsTime, metrics: Arc<Metrics>) -> Self {
         let (calls, receiver) = mpsc::unbounded_channel();
-        let tasks = group.tasks().clone();
+        let tasks = group.tasks.clone();
         let clerk = Clerk { group, time, metrics };
         tasks.spawn("worker ids", clerk.run(receiver));
         WorkerDesk { calls }
@@ -185,9 +166,16 @@ impl Clerk {
         let lease = lease.clone();
         let in_term = |call: &Call| call.lease.term() == lease.term() && !call.reply.is_closed();
         let calls: Vec<Call> = calls.into_iter().filter(in_term).collect();
+        if calls.is_empty() {
+            return;
+        }
         let now_ms = match self.time.now_ms(lease.term()) {
             Ok(now_ms) => now_ms,
-            Err(why) => return refuse(calls, &why),
+            Err(why) => {
+                // One is counted already.
+                self.metrics.clock_refusals.inc_by(calls.len() as u64 - 1);
+                return refuse(calls, &why);
+            }
         };
         let Entry { asks, replies } = self.entry_of(calls, now_ms).await;
         if asks.is_empty() {
@@ -231,24 +219,14 @@ impl Clerk {
                     continue;
                 }
                 Wanted::Renew { worker, token } => (worker, WorkerAct::Renew { token, up_to_ms }),
-                Wanted::Date { from_ms } => {
-                    let holder = DATE_HOLDER.to_owned();
-                    let up_to_ms = from_ms;
-                    (0, WorkerAct::Lease { holder, up_to_ms })
-                }
-                Wanted::Release { worker, token, used_ms } => {
-                    (worker, WorkerAct::Release { token, used_ms })
-                }
-                Wanted::TakeBack { worker, ceiling_ms, to_ms } => {
-                    (worker, WorkerAct::TakeBack { ceiling_ms, to_ms })
-                }
+                Wanted::Act { worker, act } => (worker, act),
             };
             let namespace = call.namespace;
             let ask = WorkerAsk { namespace, worker, act };
             entry.add(ask, call.reply);
         }
         for ((namespace, workers), leases) in leases {
-            let mut free = match read_workers(self.group.view(), namespace).await {
+            let mut free = match read_workers(&self.group.view, namespace).await {
                 Ok(last) => FreeWorkers::new(workers, &last, &entry.busy(namespace), now_ms),
                 Err(error) => {
                     for (_, _, reply) in leases {

@@ -4,10 +4,14 @@
 //! No promise rests on it: it decides when a worker id is free again, and which times are in ids. But what is logged
 //! once is not taken back: a leader that believed a clock that is wrong by years would spoil ids for as long.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    mem::{Discriminant, discriminant},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
-use ratchet_ids::{DateTime, Observed, Offset, SteadyTime};
+use ratchet_ids::{DateTime, Offset, SteadyTime};
 
 use crate::{
     clock::{Clock, Instant},
@@ -50,15 +54,7 @@ pub struct IdsTime {
 struct State {
     time: BelievedTime,
     /// What was last said of the wall clock, and in which term.
-    said: Option<(u64, Said)>,
-}
-
-/// What is said of a leader's wall clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
-    Agreed,
-    RunsOn,
-    Doubted,
+    said: Option<(u64, Discriminant<Belief>)>,
 }
 
 impl IdsTime {
@@ -92,8 +88,8 @@ impl IdsTime {
         let (now, at) = (readings(&*self.clock), self.clock.now());
         let distance = |time_ms| self.witnesses.distance(time_ms, at, now.wall_ms);
         let belief = state.time.lead(term, now, self.apart_max_ms, distance);
-        if let Belief::Agreed { observed, .. } = belief {
-            self.note(observed, "the wall clock");
+        if let Belief::Agreed { followed, .. } = belief {
+            self.note(followed, "the wall clock");
         }
         self.say(&mut state, term, belief, now.wall_ms);
         belief
@@ -107,11 +103,11 @@ impl IdsTime {
     /// Looks at the wall clock of a node that does not lead.
     pub fn follow(&self) {
         let mut state = self.state.lock();
-        let observed = state.time.follow(readings(&*self.clock));
+        let followed = state.time.follow(readings(&*self.clock));
         if state.said.take().is_some() {
             self.metrics.clock_doubted.set(0);
         }
-        self.note(observed, "the wall clock");
+        self.note(followed, "the wall clock");
     }
 
     /// Another node, which leads, has told its time. This node goes on from there if it leads later.
@@ -129,8 +125,8 @@ impl IdsTime {
         )
     }
 
-    fn note(&self, observed: Observed, after: &'static str) {
-        if let Observed::Followed { step_ms } = observed {
+    fn note(&self, followed: Option<i64>, after: &'static str) {
+        if let Some(step_ms) = followed {
             self.metrics.clock_steps.inc();
             tracing::warn!(
                 step_ms,
@@ -143,22 +139,18 @@ impl IdsTime {
     /// Logs what has changed since it was last said.
     fn say(&self, state: &mut State, term: u64, belief: Belief, wall_ms: u64) {
         use Belief::*;
-        let now = match belief {
-            Agreed { .. } => Said::Agreed,
-            RunsOn { .. } => Said::RunsOn,
-            Doubted(_) => Said::Doubted,
-        };
+        let now = discriminant(&belief);
         let before = state.said.replace((term, now));
         if before == Some((term, now)) {
             return;
         }
-        self.metrics.clock_doubted.set(i64::from(now != Said::Agreed));
+        self.metrics.clock_doubted.set(i64::from(!matches!(belief, Agreed { .. })));
         match belief {
             Agreed { .. } if self.witnesses.are_none() => tracing::info!(
                 shows = %DateTime::new(wall_ms, Offset::default()),
                 "this node is the only voter: ids of a time go by its own wall clock, whatever it shows"
             ),
-            Agreed { .. } if before.is_some_and(|(_, said)| said != Said::Agreed) => {
+            Agreed { .. } if before.is_some_and(|(_, said)| said != now) => {
                 tracing::info!(
                     "a majority's clocks agree with this node's wall clock: it is believed"
                 );
@@ -217,8 +209,8 @@ pub enum Belief {
     Agreed {
         /// The time, in milliseconds since 1970.
         time_ms: u64,
-        /// What the look at the clock showed.
-        observed: Observed,
+        /// By how many milliseconds its wall clock is ahead, if that differs and is followed from now on.
+        followed: Option<i64>,
     },
     /// It does not, but it agrees with the time that was believed before, which runs on.
     RunsOn {
@@ -274,12 +266,12 @@ impl BelievedTime {
     }
 
     /// A node that does not lead looks at its wall clock: it may lead next.
-    pub fn follow(&mut self, now: Readings) -> Observed {
+    pub fn follow(&mut self, now: Readings) -> Option<i64> {
         self.time.observe(now.mono_ns, now.wall_ms)
     }
 
     /// Another node, which leads, has told its time.
-    pub fn told(&mut self, mono_ns: u64, leader_ms: u64) -> Observed {
+    pub fn told(&mut self, mono_ns: u64, leader_ms: u64) -> Option<i64> {
         self.time.told(mono_ns, leader_ms)
     }
 
@@ -304,9 +296,8 @@ impl BelievedTime {
             if begins && !agrees(distance(before_ms)) {
                 // What it came from was believed in no term, or in another one.
                 self.time = SteadyTime::new(now.mono_ns, now.wall_ms);
-                let step_ms = ClockDistance::of(now.wall_ms, before_ms).signed_ms();
-                let observed = Observed::Followed { step_ms };
-                return Belief::Agreed { time_ms: now.wall_ms, observed };
+                let followed = Some(ClockDistance::of(now.wall_ms, before_ms).signed_ms());
+                return Belief::Agreed { time_ms: now.wall_ms, followed };
             }
             return self.agreed(now);
         }
@@ -330,8 +321,8 @@ impl BelievedTime {
     }
 
     fn agreed(&mut self, now: Readings) -> Belief {
-        let observed = self.time.observe(now.mono_ns, now.wall_ms);
-        Belief::Agreed { time_ms: self.time.now_ms(now.mono_ns), observed }
+        let followed = self.time.observe(now.mono_ns, now.wall_ms);
+        Belief::Agreed { time_ms: self.time.now_ms(now.mono_ns), followed }
     }
 }
 

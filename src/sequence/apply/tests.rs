@@ -110,9 +110,9 @@ fn a_term_that_has_not_lifted_or_is_over_writes_nothing() {
         assert_eq!(run(&mut table, 1, command), over);
     }
     assert_eq!(table.sections, before);
-    assert_eq!(run(&mut table, 2, settle), Outcome::Settled(1));
+    assert_eq!(run(&mut table, 2, settle), Outcome::Written(1));
     assert_eq!(table.sections[&section(7)].max_seq, 20);
-    assert_eq!(run(&mut table, 2, trim(7, 13)), Outcome::Trimmed(1));
+    assert_eq!(run(&mut table, 2, trim(7, 13)), Outcome::Written(1));
     assert_eq!(table.sections[&section(7)].max_seq, 13);
 }
 
@@ -121,8 +121,8 @@ fn a_term_that_released_a_section_gets_its_next_chunk_right_above() {
     let mut table = with_book();
     run(&mut table, 1, bumps(vec![bump(7, 10)]));
     let release = |used| releases(vec![Trim { section: section(7), used, lost: 0 }]);
-    assert_eq!(run(&mut table, 1, release(4)), Outcome::Released(1));
-    assert_eq!(run(&mut table, 1, release(3)), Outcome::Released(1));
+    assert_eq!(run(&mut table, 1, release(4)), Outcome::Written(1));
+    assert_eq!(run(&mut table, 1, release(3)), Outcome::Written(1));
     assert_eq!(table.sections[&section(7)].max_seq, 4, "it never goes below what was used");
     let bumped = run(&mut table, 1, bumps(vec![bump(7, 10)]));
     let chunk = Chunk { old: 4, new: 14 };

@@ -217,15 +217,29 @@ fn what_orders_numbers_changes_until_the_first_one_and_then_each_field_says_why_
 }
 
 #[test]
+fn a_namespace_that_finds_no_id_left_changes_nothing() {
+    let mut table = founded();
+    table.next_id = Some(NamespaceId(u32::MAX));
+    let change = NamespaceChange { increment: Some(100), ..NamespaceChange::default() };
+    assert_eq!(update(&mut table, change), Err(NamespaceRefused::IdsUsedUp));
+    let old = id_of_book(&table);
+    bump(&mut table, 1, old, 10);
+    assert!(delete(&mut table, false).unwrap().is_some());
+    let refused = create(&mut table, NamespaceConfig::new("book"));
+    assert_eq!(refused, Err(NamespaceRefused::IdsUsedUp));
+    assert!(table.tombstones.contains_key("book"));
+}
+
+#[test]
 fn a_leader_that_gives_back_a_deleted_namespaces_sections_writes_nothing() {
     let mut table = founded();
     let old = id_of_book(&table);
     bump(&mut table, 1, old, 10);
     delete(&mut table, false).unwrap();
     let trim = Trim { section: section(old, 7), used: 3, lost: 0 };
-    assert_eq!(run(&mut table, 1, trims(vec![trim])), Outcome::Trimmed(1));
+    assert_eq!(run(&mut table, 1, trims(vec![trim])), Outcome::Written(1));
     let settle = settles(vec![section(old, 7)]);
-    assert_eq!(run(&mut table, 1, settle), Outcome::Settled(0));
+    assert_eq!(run(&mut table, 1, settle), Outcome::Written(0));
     assert!(table.sections.is_empty() && table.totals.is_empty());
 }
 

@@ -6,10 +6,9 @@ use std::{
 };
 
 use crate::sequence::{
-    Bump, ClusterId, Command, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable,
-    NamespaceTotals, Outcome, PartId, Place, QueuedId, Remembered, RequestBook, RequestId,
-    RequestTable, SectionId, SectionRecord, Table, Tombstone, Trim, WorkerRecord, WorkerTable,
-    apply,
+    Bump, ClusterId, Command, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTotals, Outcome,
+    PartId, Place, QueuedId, Remembered, RequestBook, RequestId, SectionId, SectionRecord, Table,
+    Tombstone, Trim, WorkerRecord, apply,
 };
 
 /// A table in memory.
@@ -57,6 +56,8 @@ pub fn run(table: &mut MemoryTable, term: u64, command: Command) -> Outcome {
 }
 
 impl Table for MemoryTable {
+    type Error = Infallible;
+
     fn ledger(&self) -> Result<Ledger, Infallible> {
         Ok(self.ledger)
     }
@@ -90,10 +91,6 @@ impl Table for MemoryTable {
     fn remove_day_books(&mut self, id: NamespaceId, day: u32) {
         self.days.remove(&(id, day));
     }
-}
-
-impl NamespaceTable for MemoryTable {
-    type Error = Infallible;
 
     fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
         self.namespaces.get(&id)
@@ -139,19 +136,13 @@ impl NamespaceTable for MemoryTable {
             None => self.tombstones.remove(name),
         };
     }
-}
 
-impl WorkerTable for MemoryTable {
     fn worker(&self, id: NamespaceId, worker: u32) -> Result<Option<WorkerRecord>, Infallible> {
         Ok(self.workers.get(&(id, worker)).cloned())
     }
     fn put_worker(&mut self, id: NamespaceId, worker: u32, record: WorkerRecord) {
         self.workers.insert((id, worker), record);
     }
-}
-
-impl RequestTable for MemoryTable {
-    type ReadError = Infallible;
 
     fn request_book(&self) -> Result<RequestBook, Infallible> {
         Ok(self.book)

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use hyper::{
     rt::Executor,
     server::conn::http1::{Builder, Parts},
@@ -63,6 +64,8 @@ impl Times {
 
 /// A socket whose other end must read, and must end what it begins.
 pub struct PatientSocket {
+    /// What was read of the stream already.
+    begun: Bytes,
     stream: TcpStream,
     times: Times,
     calls: Arc<Calls>,
@@ -89,11 +92,12 @@ struct Waiting {
 
 impl PatientSocket {
     /// A socket whose writes wait for at most `times.idle`, each anew, and for a second after `stop`; a head of a request,
-    /// which ends when a call begins, for `times.head`.
+    /// which ends when a call begins, for `times.head`. What was read already is `begun`.
     pub fn new(
-        stream: TcpStream, times: Times, calls: Arc<Calls>, stop: CancellationToken,
+        (stream, begun): (TcpStream, Bytes), times: Times, calls: Arc<Calls>,
+        stop: CancellationToken,
     ) -> Self {
-        PatientSocket { stream, times, calls, stop, waiting: None, head: None }
+        PatientSocket { begun, stream, times, calls, stop, waiting: None, head: None }
     }
 
     /// The socket.
@@ -161,7 +165,13 @@ impl AsyncRead for PatientSocket {
         mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let read = match self.begun.len().min(buffer.remaining()) {
+            0 => Pin::new(&mut self.stream).poll_read(cx, buffer),
+            part => {
+                buffer.put_slice(&self.begun.split_to(part));
+                Poll::Ready(Ok(()))
+            }
+        };
         let brought_bytes = buffer.filled().len() > before;
         self.bound_head(cx, brought_bytes, read)
     }
@@ -211,13 +221,14 @@ pub async fn serve<S: Answering>(
     mut stream: TcpStream, service: S, place: Arc<Place>, times: Times, stop: CancellationToken,
 ) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let mut is_new = true;
+    let (mut is_new, mut begun) = (true, Bytes::new());
     loop {
         let mut first = [0];
         let waiting = async {
             let first = stream.peek(&mut first);
             match std::mem::take(&mut is_new) {
                 true => place.greeted(first, times.head, times.idle).await,
+                false if !begun.is_empty() => Ok(Ok(begun.len())),
                 false => timeout(times.idle, first).await.map_err(|_| "no further request".into()),
             }
         };
@@ -229,19 +240,21 @@ pub async fn serve<S: Answering>(
         if arrived.map_err(|error| error.to_string())? == 0 {
             return Ok(());
         }
-        let serving = serve_until_rest(stream, service.clone(), &place, times, &stop);
+        let serving = serve_until_rest((stream, begun), service.clone(), &place, times, &stop);
         // In a box, so that a socket that rests is small.
         match Box::pin(serving).await? {
-            Some(rests) => stream = rests,
+            Some(rests) => (stream, begun) = rests,
             None => return Ok(()),
         }
     }
 }
 
-/// Serves requests until none comes for a while. Returns the socket then; `None` if the connection has ended.
+/// Serves requests until none comes for a while. Returns the socket then, and what was read of a further request; `None` if
+/// the connection has ended.
 async fn serve_until_rest<S: Answering>(
-    stream: TcpStream, service: S, place: &Arc<Place>, times: Times, stop: &CancellationToken,
-) -> Result<Option<TcpStream>, String> {
+    stream: (TcpStream, Bytes), service: S, place: &Arc<Place>, times: Times,
+    stop: &CancellationToken,
+) -> Result<Option<(TcpStream, Bytes)>, String> {
     let Times { idle, rest_after, .. } = times;
     let (calls, of_connection) = (place.calls(), place.clone());
     let service = service_fn(move |request| {
@@ -268,7 +281,8 @@ async fn serve_until_rest<S: Answering>(
         () = calls.idle_for(rest_after) => {}
     }
     // No call is in progress: this ends the protocol without a word to the other end, once all answers are sent. If a part
-    // of a request has arrived, the rest is waited for, and that request is the last one.
+    // of the first request has arrived, the rest is waited for, and that request is the last one: its answer says so.
+    let begun = calls.begun();
     connection.as_mut().graceful_shutdown();
     let resting = timeout(idle, Pin::into_inner(connection).without_shutdown());
     let stopping = async {
@@ -281,8 +295,13 @@ async fn serve_until_rest<S: Answering>(
         () = stopping => return Ok(None),
     };
     let Parts { io, read_buf, .. } = rested.map_err(|error| error.to_string())?;
-    match read_buf.is_empty() {
-        true => Ok(Some(io.into_inner().into_inner())),
+    let socket = io.into_inner();
+    if socket.waiting.is_some() {
+        // What was read may be the rest of that answer's request.
+        return Err("the end of an answer is not sent".to_owned());
+    }
+    match read_buf.is_empty() || calls.begun() == begun {
+        true => Ok(Some((socket.into_inner(), read_buf))),
         false => Err("more was sent after the last request".to_owned()),
     }
 }

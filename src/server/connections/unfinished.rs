@@ -13,9 +13,13 @@ use hyper::{
     body::{Body, Frame, Incoming, SizeHint},
 };
 use tokio::time::{Sleep, sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Status, codegen::Service, service::Routes};
 
-use crate::node::{RequestMemory, Reservation};
+use crate::{
+    node::{RequestMemory, Reservation},
+    proto::refusal,
+};
 
 // Limits the memory of messages that have arrived in part, and how long the rest of them may take.
 //
@@ -30,21 +34,22 @@ use crate::node::{RequestMemory, Reservation};
 /// The largest message that a client may send, in bytes.
 pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// The calls that are streams of messages.
-const STREAMS: [&str; 4] = [
-    "/ratchet.v1.Sequencer/NextMany",
-    "/ratchet.v1.Ids/NextMany",
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-];
+/// The calls that are streams of messages, and end by themselves when the node stops.
+const STREAMS: [&str; 2] = ["/ratchet.v1.Sequencer/NextMany", "/ratchet.v1.Ids/NextMany"];
+/// The paths of the library's own streams begin so. They do not end by themselves when the node stops.
+const REFLECTION: &str = "/grpc.reflection.";
 
 /// Routes whose requests' unfinished messages are metered in `memory`. Each part of a message may take `patience` to arrive.
+/// All streams end at `stop`.
 pub fn metered(
-    routes: Routes, memory: Arc<RequestMemory>, patience: Duration,
+    routes: Routes, memory: Arc<RequestMemory>, patience: Duration, stop: CancellationToken,
 ) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> Meter + Clone> {
     InspectedRoutes::new(routes.prepare(), move |request: &mut Request<_>| {
-        let arrival = Arrival::new(STREAMS.contains(&request.uri().path()));
-        Meter { memory: memory.clone(), patience, arrival, reservation: None }
+        let path = request.uri().path();
+        let ends = path.starts_with(REFLECTION);
+        let stop = ends.then(|| Box::pin(stop.clone().cancelled_owned()));
+        let arrival = Arrival::new(ends || STREAMS.contains(&path));
+        Meter { memory: memory.clone(), patience, arrival, reservation: None, stop }
     })
 }
 
@@ -54,6 +59,8 @@ pub struct Meter {
     patience: Duration,
     arrival: Arrival,
     reservation: Option<Reservation>,
+    /// What ends it, if nothing else does.
+    stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl Inspect for Meter {
@@ -71,13 +78,19 @@ impl Inspect for Meter {
 
     /// Waits for more, unless that is late.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        if self.stop.as_mut().is_some_and(|stop| stop.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(refusal!(NodeStopping, "the node stops; ask another one").into());
+        }
         ready!(self.arrival.poll_late(self.patience, cx));
-        Poll::Ready(Status::deadline_exceeded(format!(
+        let late = refusal!(
+            DeadlineExceeded,
             "the message did not arrive in time: {} KiB of it, or its end, must come within {} ms \
              (request_timeout_max_ms); send it at once",
             PART_BYTES >> 10,
             self.patience.as_millis()
-        )))
+        );
+        // The outcome of a stream is that of all its messages.
+        Poll::Ready(if self.arrival.is_stream { late.into() } else { late.not_done().into() })
     }
 }
 

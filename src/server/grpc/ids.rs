@@ -8,11 +8,11 @@ use std::{
 use axum::{Router, body::Body, routing::post};
 use bytes::{Buf, BufMut, Bytes};
 use futures::{
-    StreamExt, poll,
+    StreamExt, TryStreamExt, poll,
     stream::{BoxStream, poll_fn},
 };
 use tokio::time::Instant;
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::task::AbortOnDropHandle;
 use tonic::{
     Request, Response, Status, Streaming,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
@@ -20,7 +20,7 @@ use tonic::{
 };
 use tower::service_fn;
 
-use super::Services;
+use super::{Services, count_stream_error};
 use crate::{
     metrics::Interface,
     node::{Caller, IdList, MadeIds, NodeContext, OPERATIONS, Origin, Reservation, Served},
@@ -39,71 +39,49 @@ impl Ids for Services {
     async fn next(
         &self, request: Request<NextIdsRequest>,
     ) -> Result<Response<NextIdsResponse>, Status> {
-        next(&self.context, request).await
+        let deadline = Instant::now() + budget_of(&request, &self.context.config);
+        let (answer, reserved) = make(&self.context, request.into_inner(), deadline).await?;
+        Ok(response(answer, Some(reserved)))
     }
 
-    type NextManyStream = Answers;
+    type NextManyStream = BoxStream<'static, Result<NextIdsResponse, Status>>;
 
+    // No message is read before the one before is answered, and none after the stop.
     async fn next_many(
         &self, messages: Request<Streaming<NextIdsRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
-        let (context, stop) = (self.context.clone(), self.stop.clone());
-        let answers = next_many(context, stop, messages.into_inner());
-        Ok(Response::new(answers))
-    }
-}
-
-// `Next` and `NextMany` of `ratchet.v1.Ids`: ids, as messages.
-
-/// Answers of a stream, in the order of its messages.
-pub type Answers = BoxStream<'static, Result<NextIdsResponse, Status>>;
-
-/// Makes the ids that a call asks for. The memory of the answer is held until it is sent.
-///
-/// # Errors
-/// Those of `Ids::next`.
-pub async fn next(
-    context: &Arc<NodeContext>, request: Request<NextIdsRequest>,
-) -> Result<Response<NextIdsResponse>, Status> {
-    let deadline = Instant::now() + budget_of(&request, &context.config);
-    let (answer, reserved) = make(context, request.into_inner(), deadline).await?;
-    Ok(response(answer, Some(reserved)))
-}
-
-/// Makes the ids that the messages of a stream ask for. None is read before the one before is answered, and none after
-/// `stop`.
-pub fn next_many(
-    context: Arc<NodeContext>, stop: CancellationToken, messages: Streaming<NextIdsRequest>,
-) -> Answers {
-    let messages = messages.take_until(stop.cancelled_owned());
-    let answers = messages.then(move |message| {
-        let context = context.clone();
-        async move {
-            let deadline = Instant::now() + budget(None, &context.config);
-            let (message, making) = (message?, context.clone());
-            let making = async move { make(&making, message, deadline).await };
-            let made = unheld(making).await;
-            let made = made.map(|(answer, reserved)| (answer, Some(reserved)));
-            Ok::<_, Status>(made.unwrap_or_else(|refusal| {
-                let errors = context.metrics.errors.of(Interface::grpc);
-                errors.add(refusal.code(), 1);
-                let error = Some(refusal.into());
-                (NextIdsResponse { error, ..NextIdsResponse::default() }, None)
+        let (context, metrics) = (self.context.clone(), self.context.metrics.clone());
+        let messages = messages.into_inner().take_until(self.stop.clone().cancelled_owned());
+        let answers = messages.then(move |message| {
+            let context = context.clone();
+            async move {
+                let deadline = Instant::now() + budget(None, &context.config);
+                let (message, making) = (message?, context.clone());
+                let making = async move { make(&making, message, deadline).await };
+                let made = unheld(making).await;
+                let made = made.map(|(answer, reserved)| (answer, Some(reserved)));
+                Ok::<_, Status>(made.unwrap_or_else(|refusal| {
+                    let errors = context.metrics.errors.of(Interface::grpc);
+                    errors.add(refusal.code(), 1);
+                    let error = Some(refusal.into());
+                    (NextIdsResponse { error, ..NextIdsResponse::default() }, None)
+                }))
+            }
+        });
+        let mut answers = answers.boxed();
+        // The memory of the last answer, until the next one is asked for. By then little of it is unsent (`CallBody`).
+        let mut unsent = None;
+        let answers = poll_fn(move |cx| {
+            drop(unsent.take());
+            let next = ready!(answers.poll_next_unpin(cx)).transpose()?;
+            Poll::Ready(next.map(|(answer, reserved)| {
+                unsent = reserved;
+                Ok::<_, Status>(answer)
             }))
-        }
-    });
-    let mut answers = answers.boxed();
-    // The memory of the last answer, until the next one is asked for. By then little of it is unsent (`CallBody`).
-    let mut unsent = None;
-    let answers = poll_fn(move |cx| {
-        drop(unsent.take());
-        let next = ready!(answers.poll_next_unpin(cx)).transpose()?;
-        Poll::Ready(next.map(|(answer, reserved)| {
-            unsent = reserved;
-            Ok(answer)
-        }))
-    });
-    answers.boxed()
+        });
+        let answers = answers.inspect_err(move |status| count_stream_error(&metrics, status));
+        Ok(Response::new(answers.boxed()))
+    }
 }
 
 /// Has `making` go on in a task of its own unless it is done at once: a caller that does not read polls nothing, and what it

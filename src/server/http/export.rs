@@ -1,12 +1,13 @@
 //! The keys of a namespace, or its sections, and numbers at or above all that were handed out of them, as CSV that
 //! `ratchet import` reads.
 //!
-//! Invariant: an answer that ends as HTTP has it is whole. One that breaks off ends with its connection.
+//! Invariant: an answer that ends as HTTP has it is whole. One that breaks off ends with its connection. In HTTP/1.0 every
+//! answer ends so: there is no export over it.
 
 use axum::{
     body::{Body, Bytes},
     extract::State,
-    http::header,
+    http::{Version, header},
     response::{IntoResponse, Response},
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -14,12 +15,12 @@ use serde_json::{Value, json};
 
 use super::{
     problem::{self, Problem},
-    request::{Due, InPath, Node, describe_timeout, in_path},
+    request::{Due, InPath, Node, describe_cluster, describe_timeout, in_path},
 };
 use crate::{
     metrics::Interface,
     node::{Export, Exported},
-    proto::{Refusal, refusal},
+    proto::{Refusal, refusal, refuse},
 };
 
 /// The row that comes first.
@@ -43,9 +44,14 @@ pub fn describe() -> Value {
         "parameters": [
             describe_timeout(),
             {"name": "namespace", "in": "path", "required": true, "schema": text},
+            describe_cluster(),
         ],
         "responses": {
-            "200": {"description": "The rows.", "content": {"text/csv": {"schema": text}}},
+            "200": {
+                "description": "The rows.",
+                "content": {"text/csv": {"schema": text}},
+                "headers": problem::describe_headers(),
+            },
             "default": problem::describe_answer(),
         },
     })
@@ -53,9 +59,16 @@ pub fn describe() -> Value {
 
 /// Exports a namespace as CSV.
 pub async fn export(
-    State(context): Node, due: Due, path: InPath<String>,
+    State(context): Node, due: Due, path: InPath<String>, version: Version,
 ) -> Result<Response, Problem> {
     let namespace = in_path(path)?;
+    if version < Version::HTTP_11 {
+        let why = "nobody can tell a part of an export from the whole";
+        refuse!(
+            InvalidRequest,
+            "over HTTP/1.0 {why}; ask with HTTP/1.1 (nginx: proxy_http_version 1.1)"
+        );
+    }
     let export = context.export(&namespace, due.deadline).await?;
     let head = [(header::CONTENT_TYPE, "text/csv")];
     let rows = rows(export).inspect_err(move |refusal| {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{
     endpoints::{ENDPOINTS, Endpoint, status},
     export, problem,
-    request::{self, IDEMPOTENCY_KEY, describe_timeout},
+    request::{IDEMPOTENCY_KEY, describe_cluster, describe_timeout},
 };
 use crate::proto::{PUBLIC_API, name_of};
 
@@ -48,7 +48,6 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
     let mut api = head();
     add_to(&mut api);
     api["paths"]["/v1/namespaces/{namespace}/export"] = json!({"get": export::describe()});
-    request::describe(&mut api);
     api.to_string()
 });
 
@@ -95,8 +94,12 @@ impl Schemas {
                 }));
             }
         }
-        let content = self.content(answer, None);
-        let answer = json!({"description": PUBLIC_API.about(answer), "content": content});
+        parameters.push(describe_cluster());
+        let answer = json!({
+            "description": PUBLIC_API.about(answer),
+            "content": self.content(answer, None),
+            "headers": problem::describe_headers(),
+        });
         let body = has_body.then(|| self.content(request, Some(path)));
         let tag = match service {
             "Sequencer" => Some("numbers"),

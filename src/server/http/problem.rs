@@ -13,6 +13,7 @@ use tonic::Status;
 use crate::{
     metrics::Label,
     proto::{Code, Refusal, name_of_outcome, name_of_reason, refusal, v1::Reason},
+    server::metadata::CLUSTER_ID,
 };
 
 /// After how many milliseconds a caller may try again while no leader is known.
@@ -91,7 +92,14 @@ pub fn describe_answer() -> Value {
     json!({
         "description": "What went wrong.",
         "content": {"application/problem+json": {"schema": schema}},
+        "headers": describe_headers(),
     })
+}
+
+/// The headers of every answer, for the description of the API.
+pub fn describe_headers() -> Value {
+    let uuid = json!({"type": "string", "format": "uuid"});
+    json!({CLUSTER_ID: {"description": "The cluster that answers.", "schema": uuid}})
 }
 
 impl Problem {

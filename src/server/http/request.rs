@@ -42,6 +42,16 @@ pub fn describe_timeout() -> Value {
     })
 }
 
+/// What every request may say of the cluster, for the description of the API.
+pub fn describe_cluster() -> Value {
+    json!({
+        "name": CLUSTER_ID,
+        "in": "header",
+        "description": "The cluster that the request is meant for. Every other one refuses it.",
+        "schema": {"type": "string", "format": "uuid"},
+    })
+}
+
 /// What every handler is given.
 pub type Node = State<Arc<NodeContext>>;
 
@@ -140,7 +150,7 @@ pub async fn bytes(
     context: &NodeContext, body: Body, due: Due,
 ) -> Result<(Bytes, Option<Reservation>), Refusal> {
     let reading = timeout_at(due.deadline, read(context, body)).await;
-    reading.map_err(|_| refusal!(DeadlineExceeded, "the body did not arrive in time"))?
+    reading.map_err(|_| refusal!(DeadlineExceeded, "the body did not arrive in time").not_done())?
 }
 
 async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reservation>), Refusal> {
@@ -320,27 +330,4 @@ pub fn name(context: &NodeContext, mut answer: Response) -> Response {
         answer.headers_mut().insert(CLUSTER_ID, id);
     }
     answer
-}
-
-/// Describes both for every operation of a description.
-pub fn describe(api: &mut Value) {
-    let uuid = json!({"type": "string", "format": "uuid"});
-    let of_request = json!({
-        "name": CLUSTER_ID,
-        "in": "header",
-        "description": "The cluster that the request is meant for. Every other one refuses it.",
-        "schema": uuid,
-    });
-    let of_answer = json!({"description": "The cluster that answers.", "schema": uuid});
-    for operation in members(&mut api["paths"]).flat_map(members) {
-        let parameters = operation["parameters"].as_array_mut();
-        parameters.into_iter().for_each(|all| all.push(of_request.clone()));
-        for answer in members(&mut operation["responses"]) {
-            answer["headers"] = json!({CLUSTER_ID: of_answer});
-        }
-    }
-}
-
-fn members(object: &mut Value) -> impl Iterator<Item = &mut Value> {
-    object.as_object_mut().into_iter().flat_map(|members| members.values_mut())
 }

@@ -65,7 +65,7 @@ fn slots(nodes: &[RespNode], replies: &mut Replies) {
     for node in nodes {
         replies.array(4);
         replies.bulk(&node.host);
-        replies.number(node.port.into());
+        replies.number(node.port);
         replies.bulk(name(node.id));
         replies.array(0);
     }
@@ -82,20 +82,15 @@ fn shards(nodes: &[RespNode], replies: &mut Replies) {
     replies.array(nodes.len());
     for node in nodes {
         replies.map(7);
-        replies.bulk("id");
-        replies.bulk(name(node.id));
+        replies.field("id", name(node.id));
         replies.bulk("port");
-        replies.number(node.port.into());
-        for name in ["ip", "endpoint"] {
-            replies.bulk(name);
-            replies.bulk(&node.host);
-        }
-        replies.bulk("role");
-        replies.bulk(role(node));
+        replies.number(node.port);
+        replies.field("ip", &node.host);
+        replies.field("endpoint", &node.host);
+        replies.field("role", role(node));
         replies.bulk("replication-offset");
         replies.number(0);
-        replies.bulk("health");
-        replies.bulk("online");
+        replies.field("health", "online");
     }
 }
 

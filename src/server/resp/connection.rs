@@ -168,7 +168,8 @@ impl Connection<'_> {
         if self.session.ended() {
             // What follows QUIT is not answered.
         } else if let Err(error) = read {
-            self.replies.give_up(&error, &self.context.metrics);
+            let refused = Refused::invalid(format_args!("Protocol error: {error}"));
+            self.replies.refuse(&refused, 1, &self.context.metrics);
             over = Err(io::Error::new(io::ErrorKind::InvalidData, error));
         } else if self.reader.held() >= READ_BYTES {
             match self.context.request_memory.reserve(self.reader.held()) {

@@ -84,7 +84,8 @@ impl Conversation {
             return false;
         }
         if let Err(malformed) = &read {
-            self.replies.give_up(malformed, &self.context.metrics);
+            let refused = Refused::invalid(format_args!("Protocol error: {malformed}"));
+            self.replies.refuse(&refused, 1, &self.context.metrics);
         }
         read.is_ok()
     }

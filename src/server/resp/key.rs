@@ -24,6 +24,21 @@ use crate::{
 /// How many of a command's keys are asked for at a time.
 const READS_AT_ONCE: usize = 64;
 
+/// Waits for the answer to so many `requests`, and records how long it took.
+pub async fn timed<A>(
+    context: &NodeContext, requests: usize, answering: impl Future<Output = A>,
+) -> A {
+    let arrived = Instant::now();
+    let answer = answering.await;
+    observe(context, arrived, requests);
+    answer
+}
+
+fn observe(context: &NodeContext, arrived: Instant, requests: usize) {
+    let spans = context.metrics.request_seconds.of(Interface::redis);
+    spans.observe(arrived.elapsed(), requests as u64);
+}
+
 /// A key and its namespace, as a client wrote them.
 ///
 /// # Errors
@@ -50,7 +65,6 @@ pub fn written_key(argument: &[u8]) -> Result<WrittenKey<'_>, Refused> {
 pub async fn last_numbers(
     context: &Arc<NodeContext>, keys: impl Iterator<Item = &[u8]>, deadline: Instant,
 ) -> Result<Vec<Option<u64>>, Refused> {
-    let arrived = Instant::now();
     let mut requests = Vec::new();
     for argument in keys {
         let written = written_key(argument)?;
@@ -62,15 +76,12 @@ pub async fn last_numbers(
             members_version: None,
         })?);
     }
-    let asked = requests.len() as u64;
     let answers = stream::iter(requests).map(|request| async move {
         let answered = context.leader.serve(&request, Origin::Client, deadline).await;
         let answered = answered.map_err(Refused::from)?;
         Ok::<_, Refused>(answered.last)
     });
-    let answers = answers.buffered(READS_AT_ONCE).try_collect().await;
-    context.metrics.request_seconds.of(Interface::redis).observe(arrived.elapsed(), asked);
-    answers
+    answers.buffered(READS_AT_ONCE).try_collect().await
 }
 
 // SET: raises a key's floor. It goes upwards only.
@@ -82,7 +93,6 @@ pub async fn last_numbers(
 pub async fn raise(
     context: &Arc<NodeContext>, command: Command<'_>, deadline: Instant,
 ) -> Result<(), Refused> {
-    let arrived = Instant::now();
     if let Some(option) = command.at(3) {
         return Err(Refused::invalid(format!(
             "syntax error: SET has no option '{}' here; there is SET key value, which raises the key",
@@ -105,10 +115,7 @@ pub async fn raise(
         route_version: ROUTE_UNWANTED,
         members_version: None,
     };
-    let answered = context.leader.serve(&Asked::new(message)?, Origin::Client, deadline).await;
-    let spans = context.metrics.request_seconds.of(Interface::redis);
-    spans.observe(arrived.elapsed(), 1);
-    let raised = answered?;
+    let raised = context.leader.serve(&Asked::new(message)?, Origin::Client, deadline).await?;
     // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
     // is no reason to refuse the second.
     if raised.raised || raised.floor == at_least {
@@ -138,8 +145,7 @@ pub struct IdsOf<'a> {
 
 /// Whose ids a key stands for. A namespace of the name `id` has keys of its own: then there are none.
 pub fn ids_of<'a>(context: &NodeContext, key: WrittenKey<'a>) -> Option<IdsOf<'a>> {
-    let namespaces = context.group.view().namespaces();
-    if key.namespace != ID || namespaces.by_name(ID).is_some() {
+    if key.namespace != ID || context.group.view.namespaces().by_name(ID).is_some() {
         return None;
     }
     let of_key =
@@ -163,19 +169,15 @@ pub fn one_at_a_time() -> Refused {
 pub async fn next(
     context: &Arc<NodeContext>, of: IdsOf<'_>, deadline: Instant, replies: &mut Replies,
 ) -> Result<(), Refused> {
-    let arrived = Instant::now();
     let key = match of.key {
         Some(written) => to_key(&key_in(context, of.namespace, written, deadline).await?),
         None => None,
     };
     let request =
         NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
-    let made = context.ids.next(&request, deadline).await;
-    let spans = context.metrics.request_seconds.of(Interface::redis);
-    spans.observe(arrived.elapsed(), 1);
-    let (made, _reserved) = made?;
+    let (made, _reserved) = context.ids.next(&request, deadline).await?;
     for text in made.texts() {
-        match text.parse() {
+        match text.parse::<u64>() {
             Ok(number) => replies.number(number),
             Err(_) => replies.bulk(text),
         }
@@ -222,10 +224,11 @@ impl Run {
             self.finish(deadline, replies).await;
         }
         if self.counts.is_empty() {
+            let arrived = Instant::now();
             let kind = self.context.leader.key_kind(written.namespace, deadline).await;
             match kind.map_err(Refused::from) {
                 Ok(kind) => self.kind = kind,
-                Err(refused) => return replies.refuse(&refused, 1, &self.context.metrics),
+                Err(refused) => return self.refuse(&refused, arrived, replies),
             }
             self.namespace.clear();
             self.namespace.push_str(written.namespace);
@@ -234,12 +237,18 @@ impl Run {
             Ok(Key::Id(id)) => self.ids.push(id),
             Ok(Key::Name(name)) => self.names.push(command.share(name)),
             Err(refused) => {
+                let arrived = Instant::now();
                 self.finish(deadline, replies).await;
-                replies.refuse(&refused.into(), 1, &self.context.metrics);
-                return;
+                return self.refuse(&refused.into(), arrived, replies);
             }
         }
         self.counts.push(count);
+    }
+
+    /// Refuses a command for which the node is not asked.
+    fn refuse(&self, refused: &Refused, arrived: Instant, replies: &mut Replies) {
+        observe(&self.context, arrived, 1);
+        replies.refuse(refused, 1, &self.context.metrics);
     }
 
     /// Takes the numbers and answers the commands, at the latest at `deadline`.
@@ -250,11 +259,8 @@ impl Run {
         let arrived = Instant::now();
         let counts = std::mem::take(&mut self.counts);
         let taken = self.take(&counts, deadline).await;
+        observe(&self.context, arrived, counts.len());
         let metrics = &self.context.metrics;
-        metrics
-            .request_seconds
-            .of(Interface::redis)
-            .observe(arrived.elapsed(), counts.len() as u64);
         match taken {
             Ok(ranges) => {
                 for (place, (first, count)) in ranges.firsts.iter().zip(&counts).enumerate() {

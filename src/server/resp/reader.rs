@@ -20,6 +20,8 @@ const LINE_BYTES_MAX: usize = 1_024;
 const DIGITS_MAX: usize = 20;
 /// A buffer that held more is replaced.
 const KEPT_BYTES: usize = 64 << 10;
+/// Room for the places of so many arguments is kept.
+const PLACES_KEPT: usize = 1_024;
 
 /// Why bytes are no command. What follows them cannot be read any more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,7 +74,9 @@ impl Commands {
     pub fn clear(&mut self) {
         self.bytes = Bytes::new();
         self.arguments.clear();
+        self.arguments.shrink_to(PLACES_KEPT);
         self.ends.clear();
+        self.ends.shrink_to(PLACES_KEPT);
     }
 }
 
@@ -160,6 +164,9 @@ impl CommandReader {
         for Range { start, end } in &mut self.arguments {
             *start -= finished;
             *end -= finished;
+        }
+        if self.arguments.is_empty() {
+            self.arguments.shrink_to(PLACES_KEPT);
         }
         ended
     }

@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-use super::reader::Malformed;
 use crate::{
     metrics::{Interface, Metrics},
     proto::{Code, Refusal, refusal},
@@ -51,16 +50,8 @@ impl Replies {
     }
 
     /// A number.
-    pub fn number(&mut self, number: u64) {
+    pub fn number(&mut self, number: impl itoa::Integer) {
         self.head(b':', number);
-    }
-
-    /// An integer of any sign.
-    pub fn integer(&mut self, number: i64) {
-        match u64::try_from(number) {
-            Ok(number) => self.number(number),
-            Err(_) => self.line(b':', itoa::Buffer::new().format(number)),
-        }
     }
 
     /// A short text that needs no quotes, as OK.
@@ -77,16 +68,10 @@ impl Replies {
         }
     }
 
-    /// The last reply of a connection: what arrived cannot be read.
-    pub fn give_up(&mut self, malformed: &Malformed, metrics: &Metrics) {
-        metrics.errors.of(Interface::redis).add(Code::InvalidArgument, 1);
-        self.line(b'-', &format!("ERR Protocol error: {malformed}"));
-    }
-
     /// A text or bytes.
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        self.head(b'$', bytes.len() as u64);
+        self.head(b'$', bytes.len());
         self.bytes.extend_from_slice(bytes);
         self.bytes.extend_from_slice(b"\r\n");
     }
@@ -101,18 +86,24 @@ impl Replies {
 
     /// An array; `length` replies follow, which are its items.
     pub fn array(&mut self, length: usize) {
-        self.head(b'*', length as u64);
+        self.head(b'*', length);
     }
 
     /// A map; twice `length` replies follow: a key, its value, and so on. In RESP2 an array of these.
     pub fn map(&mut self, length: usize) {
         match self.version {
             Version::Resp2 => self.array(2 * length),
-            Version::Resp3 => self.head(b'%', length as u64),
+            Version::Resp3 => self.head(b'%', length),
         }
     }
 
-    fn head(&mut self, kind: u8, number: u64) {
+    /// A key of a map, and its value.
+    pub fn field(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        self.bulk(name);
+        self.bulk(value);
+    }
+
+    fn head(&mut self, kind: u8, number: impl itoa::Integer) {
         self.bytes.push(kind);
         self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         self.bytes.extend_from_slice(b"\r\n");

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     cluster,
-    key::{self, IdsOf, Run, last_numbers, written_key},
+    key::{self, IdsOf, Run, last_numbers, timed, written_key},
     reader::Command,
     replies::{Refused, Replies, Version},
     table::{self, Action},
@@ -58,7 +58,8 @@ impl Session {
             }
             Ok(Asked::Id(of)) => {
                 self.finish(deadline, replies).await;
-                key::next(&self.context, of, deadline, replies).await
+                let making = key::next(&self.context, of, deadline, replies);
+                timed(&self.context, 1, making).await
             }
             Ok(Asked::Other(action)) => {
                 self.finish(deadline, replies).await;
@@ -125,7 +126,7 @@ impl Session {
                 return self.read(action, command, deadline, replies).await;
             }
             Set => {
-                key::raise(&self.context, command, deadline).await?;
+                timed(&self.context, 1, key::raise(&self.context, command, deadline)).await?;
                 replies.simple("OK");
             }
             Ping => match command.at(1) {
@@ -170,13 +171,14 @@ impl Session {
                 command.len()
             )));
         }
-        let last = last_numbers(&self.context, command.rest(), deadline).await?;
+        let reading = last_numbers(&self.context, command.rest(), deadline);
+        let last = timed(&self.context, command.len(), reading).await?;
         let write = |last: &Option<u64>, replies: &mut Replies| match last {
             Some(number) => replies.bulk(number.to_string()),
             None => replies.null(),
         };
         match action {
-            Action::Exists => replies.number(last.iter().flatten().count() as u64),
+            Action::Exists => replies.number(last.iter().flatten().count()),
             Action::Type => replies.simple(match last.first() {
                 Some(Some(_)) => "string",
                 _ => "none",

@@ -135,12 +135,12 @@ impl Entry {
     pub fn write_info(&self, replies: &mut Replies) {
         replies.array(6);
         replies.bulk(self.name);
-        replies.integer(self.arity());
+        replies.number(self.arity());
         replies.array(self.flags.len());
         self.flags.iter().for_each(|flag| replies.simple(flag));
-        replies.integer(self.keys.0);
-        replies.integer(self.keys.1);
-        replies.integer(i64::from(self.keys.0 != 0));
+        replies.number(self.keys.0);
+        replies.number(self.keys.1);
+        replies.number(u8::from(self.keys.0 != 0));
     }
 
     /// What COMMAND DOCS tells of it.
@@ -148,11 +148,9 @@ impl Entry {
         let words = self.usage.split_whitespace();
         replies.bulk(self.name);
         replies.map(4);
-        for (name, value) in [("summary", self.summary), ("since", "1.0.0"), ("group", self.group)]
-        {
-            replies.bulk(name);
-            replies.bulk(value);
-        }
+        replies.field("summary", self.summary);
+        replies.field("since", "1.0.0");
+        replies.field("group", self.group);
         replies.bulk("arguments");
         replies.array(words.clone().count());
         for word in words {
@@ -162,10 +160,9 @@ impl Entry {
                 _ => "string",
             };
             replies.map(3);
-            for (name, value) in [("name", word), ("type", kind), ("display_text", word)] {
-                replies.bulk(name);
-                replies.bulk(value);
-            }
+            replies.field("name", word);
+            replies.field("type", kind);
+            replies.field("display_text", word);
         }
     }
 }
@@ -258,18 +255,14 @@ pub fn text(context: &NodeContext) -> String {
 pub fn greet(id: u64, replies: &mut Replies) {
     let version = replies.version;
     replies.map(7);
-    for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
-        replies.bulk(name);
-        replies.bulk(value);
-    }
+    replies.field("server", "redis");
+    replies.field("version", REDIS_VERSION);
     replies.bulk("proto");
     replies.number(version.number());
     replies.bulk("id");
     replies.number(id);
-    for (name, value) in [("mode", "cluster"), ("role", ROLE)] {
-        replies.bulk(name);
-        replies.bulk(value);
-    }
+    replies.field("mode", "cluster");
+    replies.field("role", ROLE);
     replies.bulk("modules");
     replies.array(0);
 }
@@ -281,20 +274,15 @@ pub fn greet(id: u64, replies: &mut Replies) {
 pub fn commands(command: Command<'_>, replies: &mut Replies) -> Result<(), Refused> {
     let subcommand = command.at(1).unwrap_or_default();
     let named: Vec<&[u8]> = command.rest().skip(1).collect();
-    let all = || ALL.iter();
     match subcommand.to_ascii_lowercase().as_slice() {
-        b"" => {
-            replies.array(ALL.len());
-            all().for_each(|entry| entry.write_info(replies));
-        }
-        b"count" => replies.number(ALL.len() as u64),
+        b"count" => replies.number(ALL.len()),
         b"list" => {
             replies.array(ALL.len());
-            all().for_each(|entry| replies.bulk(entry.name));
+            ALL.iter().for_each(|entry| replies.bulk(entry.name));
         }
-        b"info" if named.is_empty() => {
+        b"" | b"info" if named.is_empty() => {
             replies.array(ALL.len());
-            all().for_each(|entry| entry.write_info(replies));
+            ALL.iter().for_each(|entry| entry.write_info(replies));
         }
         b"info" => {
             replies.array(named.len());
@@ -307,7 +295,7 @@ pub fn commands(command: Command<'_>, replies: &mut Replies) -> Result<(), Refus
         }
         b"docs" => {
             let entries: Vec<&Entry> = match named.is_empty() {
-                true => all().collect(),
+                true => ALL.iter().collect(),
                 false => named.into_iter().filter_map(find).collect(),
             };
             replies.map(entries.len());

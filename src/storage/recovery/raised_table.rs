@@ -11,17 +11,14 @@ use rocksdb::WriteBatch;
 use super::{margin::RaisePlan, survivor::Survivor};
 use crate::{
     random,
-    sequence::{
-        Command, NamespaceId, NamespaceTable, NamespaceTotals, SectionRecord, Table, Trim, apply,
-    },
+    sequence::{Command, NamespaceId, NamespaceTotals, SectionRecord, Table, Trim, apply},
     storage::{
         codec,
         error::StoreError,
         identity::{Identity, Pending, RaisedNamespace, Recovery},
         layout::{
-            Family, IDENTITY_KEY, RECOVERY_KEY, cluster_id_key, days_range, generations_end,
-            ledger_key, log_key, meta_key, namespace_key, namespace_of_section, next_namespace_key,
-            purged_key, requests_range, sections_range, tombstone_key, totals_key, vote_key,
+            Family, IDENTITY_KEY, RECOVERY_KEY, days_range_of, kind_range, log_key, meta_key,
+            purged_key, section_of, totals_key, vote_key,
         },
         raft_types::{LogId, Member, Membership, StoredMembership, Vote},
         table::{AppliedMeta, TableChange},
@@ -44,11 +41,11 @@ pub fn raise(
 ) -> Result<Recovery, StoreError> {
     let to = survivor.next_generation().prefix();
     if !dry_run {
-        begin_table(survivor, plan, &to)?;
-        copy_records(survivor, &to)?;
+        begin_table(survivor, plan)?;
+        copy_records(survivor, plan, &to)?;
     }
     let raised = raise_sections(survivor, plan, &to, dry_run)?;
-    let unapplied_entries = apply_unapplied(survivor, plan, to, dry_run)?;
+    let unapplied_entries = apply_unapplied(survivor, plan, dry_run)?;
     let nodes = survivor.membership.nodes().map(|(id, _)| *id);
     Ok(Recovery {
         node: survivor.identity.node,
@@ -63,36 +60,35 @@ pub fn raise(
 }
 
 /// Begins the raised table with its namespaces, its tombstones and its ledger.
-fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8]) -> Result<(), StoreError> {
-    let applied = survivor.db.family(Family::Applied)?;
-    let mut batch = WriteBatch::default();
+fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreError> {
     // A run that was cut short may have left records, perhaps of another margin.
-    batch.delete_range_cf(applied, to, &generations_end(survivor.set));
+    survivor.next_generation().remove()?;
+    let mut change = TableChange::new(&survivor.next_generation(), Arc::default(), None);
     for namespace in plan.namespaces.iter() {
-        let key = namespace_key(to, namespace.id);
-        batch.put_cf(applied, key, codec::encode_record(namespace)?);
+        change.put_namespace(namespace.clone());
     }
     for (name, tombstone) in &plan.tombstones {
-        let key = tombstone_key(to, name);
-        batch.put_cf(applied, key, codec::encode_record(tombstone)?);
+        change.put_tombstone(name, Some(*tombstone));
     }
     if let Some(next) = survivor.next_namespace_id {
-        batch.put_cf(applied, next_namespace_key(to), codec::encode_record(&next)?);
+        change.put_next_namespace_id(next);
     }
     if let Some(id) = survivor.cluster_id {
-        batch.put_cf(applied, cluster_id_key(to), codec::encode_record(&id)?);
+        change.put_cluster_id(id);
     }
-    let ledger = codec::encode_record(&survivor.ledger)?;
-    batch.put_cf(applied, ledger_key(to), ledger);
-    survivor.db.write(batch, false)
+    change.put_ledger(survivor.ledger);
+    change.write().map(drop)
 }
 
 /// Copies what is known of request ids, so that an id that the surviving copy had applied is answered as before, and the
-/// books.
-fn copy_records(survivor: &Survivor<'_>, to: &[u8]) -> Result<(), StoreError> {
+/// books. An entry that was not applied may have deleted a namespace: its books are left behind.
+fn copy_records(survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8]) -> Result<(), StoreError> {
     let from = survivor.generation().prefix();
-    copy_range(survivor, to, requests_range(&from))?;
-    copy_range(survivor, to, days_range(&from))
+    copy_range(survivor, to, kind_range(&from, b'q'))?;
+    for namespace in plan.namespaces.iter() {
+        copy_range(survivor, to, days_range_of(&from, namespace.id))?;
+    }
+    Ok(())
 }
 
 /// Copies the records of the surviving copy with keys in a range.
@@ -122,7 +118,7 @@ fn raise_sections(
     let mut raised = plan.raised.clone();
     let generation = survivor.generation();
     let from = generation.prefix();
-    let (sections, end) = sections_range(&from);
+    let (sections, end) = kind_range(&from, b's');
     let applied = db.family(Family::Applied)?;
     let mut batch = WriteBatch::default();
     let mut totals: BTreeMap<NamespaceId, NamespaceTotals> = BTreeMap::new();
@@ -130,7 +126,7 @@ fn raise_sections(
         let (key, value) = record?;
         let before: SectionRecord = db.decode(Family::Applied, &key, &value)?;
         let name = &key[from.len()..];
-        let id = namespace_of_section(name);
+        let id = section_of(name).map(|section| section.namespace);
         let id = id.filter(|id| survivor.namespaces_before.by_id(*id).is_some());
         let Some(id) = id else {
             return Err(db.damaged(Family::Applied, &key, "its namespace does not exist"));
@@ -179,12 +175,12 @@ fn raise_sections(
 /// Numbers that a trim gave back may have been handed out again by the lost nodes, so trims lower nothing. For the same
 /// reason nobody inherits what the last term left.
 fn apply_unapplied(
-    survivor: &Survivor<'_>, plan: &RaisePlan, to: Vec<u8>, dry_run: bool,
+    survivor: &Survivor<'_>, plan: &RaisePlan, dry_run: bool,
 ) -> Result<u64, StoreError> {
     use Command::*;
     let mut unapplied_entries = 0;
     let namespaces = Arc::new(plan.namespaces.clone());
-    let mut change = TableChange::new(survivor.db.clone(), to, namespaces);
+    let mut change = TableChange::new(&survivor.next_generation(), namespaces, None);
     survivor.each_unapplied(|entry| {
         unapplied_entries += 1;
         let term = entry.log_id().committed_leader_id().term;
@@ -266,7 +262,7 @@ pub fn switch(survivor: &Survivor<'_>, recovery: Recovery) -> Result<Pending, St
             |e| StoreError::invalid(format!("Raft refuses a membership of one node: {e}")),
         )?;
     let table = AppliedMeta {
-        generation: survivor.next_generation().number(),
+        generation: survivor.next_generation().number,
         last_applied: Some(log_id),
         membership: StoredMembership::new(Some(log_id), membership),
     };

@@ -3,21 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use openraft::{EntryPayload, entry::RaftEntry};
-use rocksdb::{Direction, IteratorMode};
 
 use super::margin::{Known, LostTimes, timed_format_of};
 use crate::{
     sequence::{
-        ClusterId, Command, Ledger, NamespaceId, NamespaceTable, NamespaceTotals, SectionRecord,
-        SetId, Table, Tombstone, apply,
+        ClusterId, Command, Ledger, NamespaceId, NamespaceTotals, SectionRecord, SetId, Table,
+        apply,
     },
     storage::{
         database::Database,
         error::StoreError,
         identity::Identity,
-        layout::{
-            Family, ledger_key, log_key, namespace_sections_range, tombstones_prefix, vote_key,
-        },
+        layout::{Family, log_key, namespace_sections_range, vote_key},
         log::LogReader,
         raft_types::{Entry, LogId, Member, Membership, Vote},
         table::{AppliedMeta, Generation, Namespaces, TableChange},
@@ -63,14 +60,14 @@ impl<'a> Survivor<'a> {
     ) -> Result<Self, StoreError> {
         let table = AppliedMeta::read(db, set)?.unwrap_or_default();
         let log = LogReader::of(db, set);
-        let last = log.last()?.max(table.last_applied);
-        let last = last.ok_or_else(|| never_formed(db))?;
+        // By their indexes: a power cut that loses a purge leaves a log that may end before the table, in a later term.
+        let last = [log.last()?, table.last_applied].into_iter().flatten();
+        let last = last.max_by_key(|last| last.index).ok_or_else(|| never_formed(db))?;
         let generation = Generation::new(db, set, table.generation);
-        let ledger = db.get(Family::Applied, &ledger_key(&generation.prefix()))?;
         let mut survivor = Survivor {
             vote: db.get(Family::HardState, &vote_key(set))?,
             membership: table.membership.membership().clone(),
-            ledger: ledger.unwrap_or_default(),
+            ledger: generation.read_ledger()?,
             known: Known::default(),
             namespaces_before: generation.read_namespaces()?,
             next_namespace_id: None,
@@ -92,8 +89,7 @@ impl<'a> Survivor<'a> {
     /// have been committed. Nothing is written.
     fn take_unapplied(&mut self, now_ms: u64) -> Result<(), StoreError> {
         let namespaces = Arc::new(self.namespaces_before.clone());
-        let prefix = self.generation().prefix();
-        let mut tail = TableChange::new(self.db.clone(), prefix, namespaces);
+        let mut tail = TableChange::new(&self.generation(), namespaces, None);
         let mut membership = None;
         let mut steps = BTreeMap::new();
         let mut lost_times = std::mem::take(&mut self.known.lost_times);
@@ -116,7 +112,7 @@ impl<'a> Survivor<'a> {
         self.next_namespace_id = tail.next_namespace_id()?;
         self.cluster_id = tail.cluster_id()?;
         self.known = Known {
-            tombstones: self.read_tombstones(tail.tombstones())?,
+            tombstones: tail.tombstones()?,
             totals: totals(&mut tail)?,
             namespaces: Namespaces::clone(tail.namespaces()),
             greatest_steps: steps,
@@ -146,30 +142,6 @@ impl<'a> Survivor<'a> {
             lost_times.insert(namespace.id, lost);
         }
         Ok(lost_times)
-    }
-
-    /// The tombstones in the table, with `changed` ones in their place.
-    fn read_tombstones(
-        &self, changed: &BTreeMap<String, Option<Tombstone>>,
-    ) -> Result<BTreeMap<String, Tombstone>, StoreError> {
-        let prefix = tombstones_prefix(&self.generation().prefix());
-        let mut tombstones = BTreeMap::new();
-        let mode = IteratorMode::From(&prefix, Direction::Forward);
-        for record in self.db.records(Family::Applied, mode)? {
-            let (key, value) = record?;
-            let Some(name) = key.strip_prefix(prefix.as_slice()) else {
-                break;
-            };
-            let name = String::from_utf8_lossy(name).into_owned();
-            tombstones.insert(name, self.db.decode(Family::Applied, &key, &value)?);
-        }
-        for (name, tombstone) in changed {
-            match tombstone {
-                Some(tombstone) => tombstones.insert(name.clone(), *tombstone),
-                None => tombstones.remove(name),
-            };
-        }
-        Ok(tombstones)
     }
 
     /// This node as a member of the last membership.

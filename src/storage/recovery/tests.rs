@@ -8,14 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::{
     sequence::{
-        Bequest, Bump, Command, Ledger, MemoryDigest, Namespace, NamespaceChange, NamespaceConfig,
-        NamespaceId, NamespaceTotals, Raise, SectionId, SectionKey, SectionRecord, Tombstone, Trim,
+        Bequest, Bump, Command, DayBooks, Ledger, MemoryDigest, Namespace, NamespaceChange,
+        NamespaceConfig, NamespaceId, NamespaceTotals, Raise, SectionId, SectionKey, SectionRecord,
+        Tombstone, Trim,
     },
     storage::{
         Entry, LogId, LogReader, Member, Membership, Store, StoredMembership, Vote, codec,
         layout::{
-            generation_prefix, ledger_key, log_key, meta_key, namespace_key, next_namespace_key,
-            section_key, tombstone_key, totals_key, vote_key,
+            day_key, generation_prefix, ledger_key, log_key, meta_key, namespace_key,
+            next_namespace_key, section_key, tombstone_key, totals_key, vote_key,
         },
         table::{AppliedMeta, Generation},
     },
@@ -215,11 +216,38 @@ fn a_copy_that_ends_before_the_cluster_was_founded_is_refused() {
     assert!(open(dir.path()).is_ok(), "nothing was changed");
 }
 
+/// A power cut lost the purge that followed the install of a snapshot.
+#[test]
+fn a_log_that_ends_before_the_table_does_not_set_the_recovered_one_back() {
+    let dir = directory(1, Vec::new());
+    let store = open(dir.path()).unwrap();
+    let stale = Entry::new(LogId::new((LOG_TERM + 1).into(), 4), EntryPayload::Blank);
+    let mut batch = WriteBatch::default();
+    let log = store.db.family(Family::Log).unwrap();
+    batch.put_cf(log, log_key(SET, 4), codec::encode_record(&stale).unwrap());
+    store.db.write(batch, true).unwrap();
+    drop(store);
+    let done = recover(dir.path(), SET, &steps(50), false).unwrap();
+    assert_eq!((done.last_log_term, done.last_log_index), (LOG_TERM, 5));
+    let store = open(dir.path()).unwrap();
+    let meta = AppliedMeta::read(&store.db, SET).unwrap().unwrap();
+    assert_eq!(meta.last_applied.unwrap().index, 6);
+}
+
 /// The other nodes may have created the namespace again, and gone on.
 #[test]
 fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_is_raised() {
     let delete = Command::DeleteNamespace { name: "book".to_owned(), forget: false };
     let dir = directory(2, vec![bump_by_20(1), bump_by_20(7), delete]);
+    let store = open(dir.path()).unwrap();
+    let mut batch = WriteBatch::default();
+    for id in [1, 2] {
+        let key = day_key(&generation_prefix(SET, 0), NamespaceId(id), 3);
+        let books = codec::encode_record(&DayBooks::default()).unwrap();
+        batch.put_cf(store.db.family(Family::Applied).unwrap(), key, books);
+    }
+    store.db.write(batch, true).unwrap();
+    drop(store);
     let done = recover(dir.path(), SET, &steps(50), false).unwrap();
     let names: Vec<&str> = done.namespaces.iter().map(|n| n.name.as_str()).collect();
     assert_eq!(names, ["uid"]);
@@ -230,6 +258,11 @@ fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_i
     let tombstone: Option<Tombstone> = read(tombstone_key(&prefix, "book"));
     // The ceiling 120, two lifts and 50 steps of 10.
     assert_eq!(tombstone.unwrap().floor, 120 + 20 + 500);
+    let books = [1, 2].map(|id| {
+        let key = day_key(&prefix, NamespaceId(id), 3);
+        store.db.get::<DayBooks>(Family::Applied, &key).unwrap().is_some()
+    });
+    assert_eq!(books, [false, true]);
     let next: Option<NamespaceId> =
         store.db.get(Family::Applied, &next_namespace_key(&prefix)).unwrap();
     assert_eq!(next, Some(NamespaceId(3)));

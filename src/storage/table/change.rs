@@ -4,7 +4,7 @@
 //! written.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     sync::Arc,
 };
 
@@ -12,28 +12,30 @@ use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::{
-    generation::Namespaces,
+    generation::{Generation, Namespaces},
     recent::RecentRecords,
-    records::{NamespaceRecords, Records},
+    records::Records,
 };
 use crate::{
     sequence::{
-        ClusterId, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTable, NamespaceTotals,
-        PartId, Place, QueuedId, Remembered, RequestBook, RequestTable, SectionId, SectionRecord,
-        Table, Tombstone, WorkerRecord, WorkerTable,
+        ClusterId, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTotals, PartId, Place,
+        QueuedId, Remembered, RequestBook, SectionId, SectionRecord, Table, Tombstone,
+        WorkerRecord,
     },
     storage::{
         codec,
         database::Database,
         error::StoreError,
         layout::{
-            Family, day_key, days_range_of, ledger_key, request_book_key, request_key,
-            request_place_key, section_key, worker_key, workers_range,
+            Family, cluster_id_key, day_key, days_range_of, kind_range, ledger_key, namespace_key,
+            namespace_sections_range, next_namespace_key, reclaim_key, request_book_key,
+            request_key, request_place_key, section_key, tombstone_key, totals_key, worker_key,
+            workers_range,
         },
     },
 };
 
-/// A change of the records with one prefix.
+/// A change of the records of one generation.
 pub struct TableChange {
     db: Arc<Database>,
     prefix: Vec<u8>,
@@ -41,39 +43,57 @@ pub struct TableChange {
     sections: BTreeMap<SectionId, SectionRecord>,
     /// Records that were read for the entry that is applied next.
     read_ahead: HashMap<SectionId, SectionRecord>,
-    ledger: Option<Ledger>,
+    ledger: Records<Ledger>,
     request_book: Records<RequestBook>,
     remembered: Records<Remembered>,
     queued_ids: Records<QueuedId>,
     days: Records<DayBooks>,
     workers: Records<WorkerRecord>,
-    namespaces: NamespaceRecords,
-    /// Records of the table that need not be read from it.
+    tombstones: Records<Tombstone>,
+    next_namespace_id: Records<NamespaceId>,
+    cluster_id: Records<ClusterId>,
+    /// All namespaces with the change.
+    namespaces: Arc<Namespaces>,
+    /// The namespaces that were written.
+    changed_namespaces: BTreeSet<NamespaceId>,
+    /// Totals that were read: as they were, and as they are now.
+    totals: BTreeMap<NamespaceId, (NamespaceTotals, NamespaceTotals)>,
+    /// Whether a namespace with sections is removed.
+    removes_sections: bool,
+    /// Records of the table that need not be read from it: some 5 us a record are saved.
     recent_records: Option<Arc<RecentRecords>>,
-    /// Records that cannot change again before the change is written.
+    /// What is removed with namespaces, and records that cannot change again before the change is written.
     batch: WriteBatch,
     /// How many numbers were noted as skipped since [`TableChange::take_skipped`] was called.
     skipped: u64,
 }
 
 impl TableChange {
-    /// Begins a change of the table with this prefix and these namespaces.
+    /// Begins a change of a table with these namespaces. Records that are in `recent_records` are taken from there.
     pub(in crate::storage) fn new(
-        db: Arc<Database>, prefix: Vec<u8>, namespaces: Arc<Namespaces>,
+        generation: &Generation, namespaces: Arc<Namespaces>,
+        recent_records: Option<Arc<RecentRecords>>,
     ) -> Self {
+        let db = &generation.db;
         TableChange {
-            request_book: Records::new(&db),
-            remembered: Records::new(&db),
-            queued_ids: Records::new(&db),
-            days: Records::new(&db),
-            workers: Records::new(&db),
-            namespaces: NamespaceRecords::new(db.clone(), prefix.clone(), namespaces),
-            db,
-            prefix,
+            db: db.clone(),
+            prefix: generation.prefix(),
             sections: BTreeMap::new(),
             read_ahead: HashMap::new(),
-            ledger: None,
-            recent_records: None,
+            ledger: Records::new(db),
+            request_book: Records::new(db),
+            remembered: Records::new(db),
+            queued_ids: Records::new(db),
+            days: Records::new(db),
+            workers: Records::new(db),
+            tombstones: Records::new(db),
+            next_namespace_id: Records::new(db),
+            cluster_id: Records::new(db),
+            namespaces,
+            changed_namespaces: BTreeSet::new(),
+            totals: BTreeMap::new(),
+            removes_sections: false,
+            recent_records,
             batch: WriteBatch::default(),
             skipped: 0,
         }
@@ -82,13 +102,6 @@ impl TableChange {
     /// How many numbers the entries since the last call have booked as skipped by leaders that ended.
     pub(crate) fn take_skipped(&mut self) -> u64 {
         std::mem::take(&mut self.skipped)
-    }
-
-    /// Takes records from `recent_records` if they are there, instead of reading them. Some 5 us a record is saved.
-    pub(in crate::storage) fn with_recent_records(
-        self, recent_records: Arc<RecentRecords>,
-    ) -> Self {
-        TableChange { recent_records: Some(recent_records), ..self }
     }
 
     /// Reads the records of sections that the next entry changes, unless they are in memory: many together cost a part of
@@ -119,22 +132,25 @@ impl TableChange {
 
     /// The namespaces with this change.
     pub(in crate::storage) fn namespaces(&self) -> &Arc<Namespaces> {
-        self.namespaces.namespaces()
+        &self.namespaces
     }
 
-    /// The changed tombstones: `None` for one that is removed.
-    pub(in crate::storage) fn tombstones(&self) -> &BTreeMap<String, Option<Tombstone>> {
-        self.namespaces.tombstones()
-    }
-
-    /// The id of the cluster, if this change gives it one that is not written yet.
-    pub(in crate::storage) fn new_cluster_id(&self) -> Option<ClusterId> {
-        self.namespaces.new_cluster_id()
+    /// The tombstones with this change, by name.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or a record is damaged.
+    pub(in crate::storage) fn tombstones(&self) -> Result<BTreeMap<String, Tombstone>, StoreError> {
+        let range = kind_range(&self.prefix, b'd');
+        let named = self.tombstones.keys(&range)?.into_iter().map(|key| {
+            let name = String::from_utf8_lossy(&key[range.0.len()..]).into_owned();
+            Ok(self.tombstones.find(&key)?.map(|tombstone| (name, tombstone)))
+        });
+        named.filter_map(Result::transpose).collect()
     }
 
     /// Whether the change removes sections of namespaces, whose space is to be freed once it is written.
     pub(in crate::storage) fn removes_sections(&self) -> bool {
-        self.namespaces.removes_sections()
+        self.removes_sections
     }
 
     /// Adds a record under a full key, prefix included.
@@ -157,10 +173,20 @@ impl TableChange {
     pub(in crate::storage) fn write(
         &mut self,
     ) -> Result<BTreeMap<SectionId, SectionRecord>, StoreError> {
-        self.namespaces.write(&mut self.batch)?;
-        if let Some(ledger) = self.ledger.take() {
-            self.put(&ledger_key(&self.prefix), &ledger)?;
+        for id in std::mem::take(&mut self.changed_namespaces) {
+            if let Some(namespace) = self.namespaces.clone().by_id(id) {
+                self.put(&namespace_key(&self.prefix, id), namespace)?;
+            }
         }
+        for (id, (was, now)) in std::mem::take(&mut self.totals) {
+            if was != now {
+                self.put(&totals_key(&self.prefix, id), &now)?;
+            }
+        }
+        self.next_namespace_id.write(&mut self.batch)?;
+        self.cluster_id.write(&mut self.batch)?;
+        self.tombstones.write(&mut self.batch)?;
+        self.ledger.write(&mut self.batch)?;
         self.request_book.write(&mut self.batch)?;
         self.remembered.write(&mut self.batch)?;
         self.queued_ids.write(&mut self.batch)?;
@@ -168,23 +194,37 @@ impl TableChange {
         self.workers.write(&mut self.batch)?;
         self.read_ahead = HashMap::new();
         let sections = std::mem::take(&mut self.sections);
-        let applied = self.db.family(Family::Applied)?;
         for (id, record) in &sections {
-            let key = section_key(&self.prefix, id);
-            (self.batch).put_cf(applied, key, codec::encode_record(record)?);
+            self.put(&section_key(&self.prefix, id), record)?;
         }
         self.db.write(std::mem::take(&mut self.batch), false)?;
         Ok(sections)
     }
 
-    /// The section's record: the changed one, that which `in_memory` finds, one that was read ahead, or that of the table.
-    fn find_section(
-        &self, id: &SectionId, in_memory: impl FnOnce(&RecentRecords) -> Option<SectionRecord>,
-    ) -> Result<SectionRecord, StoreError> {
+    fn read_section(&self, id: &SectionId) -> Result<SectionRecord, StoreError> {
+        let key = section_key(&self.prefix, id);
+        Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
+    }
+}
+
+impl Table for TableChange {
+    type Error = StoreError;
+
+    fn ledger(&self) -> Result<Ledger, StoreError> {
+        Ok(self.ledger.find(&ledger_key(&self.prefix))?.unwrap_or_default())
+    }
+
+    fn put_ledger(&mut self, ledger: Ledger) {
+        self.ledger.put(ledger_key(&self.prefix), Some(ledger));
+    }
+
+    // The changed record, the one in memory, one that was read ahead, or that of the table.
+    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, StoreError> {
         if let Some(record) = self.sections.get(id) {
             return Ok(*record);
         }
-        let Some(recent) = self.recent_records.as_deref().and_then(in_memory) else {
+        let recent = self.recent_records.as_deref();
+        let Some(recent) = recent.and_then(|recent| recent.find(id, lift)) else {
             return match self.read_ahead.get(id) {
                 Some(record) => Ok(*record),
                 None => self.read_section(id),
@@ -201,33 +241,6 @@ impl TableChange {
             "{id:?} in the table and in memory"
         );
         Ok(recent)
-    }
-
-    fn read_section(&self, id: &SectionId) -> Result<SectionRecord, StoreError> {
-        let key = section_key(&self.prefix, id);
-        Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
-    }
-}
-
-impl Table for TableChange {
-    fn ledger(&self) -> Result<Ledger, StoreError> {
-        if let Some(ledger) = self.ledger {
-            return Ok(ledger);
-        }
-        let key = ledger_key(&self.prefix);
-        Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
-    }
-
-    fn put_ledger(&mut self, ledger: Ledger) {
-        self.ledger = Some(ledger);
-    }
-
-    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, StoreError> {
-        self.find_section(id, |recent| recent.find(id, lift))
-    }
-
-    fn gapless_section(&self, id: &SectionId, _: u64) -> Result<SectionRecord, StoreError> {
-        self.find_section(id, |recent| recent.find_gapless(id))
     }
 
     fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
@@ -254,64 +267,82 @@ impl Table for TableChange {
     fn note_skipped(&mut self, numbers: u64) {
         self.skipped += numbers;
     }
-}
-
-impl NamespaceTable for TableChange {
-    type Error = StoreError;
 
     fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.namespaces().by_id(id)
+        self.namespaces.by_id(id)
     }
 
     fn namespace_named(&self, name: &str) -> Option<&Namespace> {
-        self.namespaces().by_name(name)
+        self.namespaces.by_name(name)
     }
 
     fn namespace_count(&self) -> usize {
-        self.namespaces().count()
+        self.namespaces.count()
     }
 
     fn put_namespace(&mut self, namespace: Namespace) {
-        self.namespaces.put(namespace);
+        self.changed_namespaces.insert(namespace.id);
+        Arc::make_mut(&mut self.namespaces).put(namespace);
     }
 
+    // All goes in one write, by ranges, however much it is. Nothing is looked for under the id any more, or written: an id
+    // is used once, and whoever has one looks for the namespace first.
     fn remove_namespace(&mut self, id: NamespaceId) -> Result<(), StoreError> {
-        self.days.remove_range(days_range_of(&self.prefix, id));
-        self.workers.remove_range(workers_range(&self.prefix, id));
+        let has_sections = self.totals(id)?.sections > 0;
+        let applied = self.db.family(Family::Applied)?;
+        if has_sections {
+            let (from, to) = namespace_sections_range(&self.prefix, id);
+            self.batch.delete_range_cf(applied, from, to);
+            self.batch.put_cf(applied, reclaim_key(&self.prefix, id), []);
+            self.removes_sections = true;
+        }
+        self.batch.delete_cf(applied, namespace_key(&self.prefix, id));
+        self.batch.delete_cf(applied, totals_key(&self.prefix, id));
+        self.days.remove_range(days_range_of(&self.prefix, id), &mut self.batch)?;
+        self.workers.remove_range(workers_range(&self.prefix, id), &mut self.batch)?;
         self.sections.retain(|section, _| section.namespace != id);
-        self.namespaces.remove(id)
+        self.totals.remove(&id);
+        self.changed_namespaces.remove(&id);
+        Arc::make_mut(&mut self.namespaces).remove(id);
+        Ok(())
     }
 
     fn next_namespace_id(&self) -> Result<Option<NamespaceId>, StoreError> {
-        self.namespaces.next_id()
+        self.next_namespace_id.find(&next_namespace_key(&self.prefix))
     }
 
     fn put_next_namespace_id(&mut self, id: NamespaceId) {
-        self.namespaces.put_next_id(id);
+        self.next_namespace_id.put(next_namespace_key(&self.prefix), Some(id));
     }
 
     fn cluster_id(&self) -> Result<Option<ClusterId>, StoreError> {
-        self.namespaces.cluster_id()
+        self.cluster_id.find(&cluster_id_key(&self.prefix))
     }
 
     fn put_cluster_id(&mut self, id: ClusterId) {
-        self.namespaces.put_cluster_id(id);
+        self.cluster_id.put(cluster_id_key(&self.prefix), Some(id));
     }
 
     fn totals(&mut self, id: NamespaceId) -> Result<&mut NamespaceTotals, StoreError> {
-        self.namespaces.totals(id)
+        Ok(match self.totals.entry(id) {
+            // They are read once in a change.
+            Entry::Occupied(known) => &mut known.into_mut().1,
+            Entry::Vacant(unknown) => {
+                let key = totals_key(&self.prefix, id);
+                let read: NamespaceTotals = self.db.get(Family::Applied, &key)?.unwrap_or_default();
+                &mut unknown.insert((read, read)).1
+            }
+        })
     }
 
     fn tombstone(&self, name: &str) -> Result<Option<Tombstone>, StoreError> {
-        self.namespaces.tombstone(name)
+        self.tombstones.find(&tombstone_key(&self.prefix, name))
     }
 
     fn put_tombstone(&mut self, name: &str, tombstone: Option<Tombstone>) {
-        self.namespaces.put_tombstone(name, tombstone);
+        self.tombstones.put(tombstone_key(&self.prefix, name), tombstone);
     }
-}
 
-impl WorkerTable for TableChange {
     fn worker(&self, id: NamespaceId, worker: u32) -> Result<Option<WorkerRecord>, StoreError> {
         self.workers.find(&worker_key(&self.prefix, id, worker))
     }
@@ -319,10 +350,6 @@ impl WorkerTable for TableChange {
     fn put_worker(&mut self, id: NamespaceId, worker: u32, record: WorkerRecord) {
         self.workers.put(worker_key(&self.prefix, id, worker), Some(record));
     }
-}
-
-impl RequestTable for TableChange {
-    type ReadError = StoreError;
 
     fn request_book(&self) -> Result<RequestBook, StoreError> {
         let book = self.request_book.find(&request_book_key(&self.prefix))?;

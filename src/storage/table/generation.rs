@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use rocksdb::{Direction, IteratorMode, ReadOptions, WriteBatch};
+use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    sequence::{ClusterId, Namespace, NamespaceId, SetId},
+    sequence::{ClusterId, Ledger, Namespace, NamespaceId, SetId},
     storage::{
         database::{Database, KeyValue},
         error::StoreError,
@@ -24,30 +24,18 @@ use crate::{
 /// The records of one generation of a set's table.
 #[derive(Clone)]
 pub struct Generation {
-    db: Arc<Database>,
-    set: SetId,
-    number: u32,
+    /// The database that holds the records.
+    pub(in crate::storage) db: Arc<Database>,
+    /// The set whose table it is.
+    pub(in crate::storage) set: SetId,
+    /// Its number.
+    pub(in crate::storage) number: u32,
 }
 
 impl Generation {
     /// Generation `number` of the table of `set`.
     pub fn new(db: &Arc<Database>, set: SetId, number: u32) -> Self {
         Generation { db: db.clone(), set, number }
-    }
-
-    /// The database that holds the records.
-    pub fn db(&self) -> &Arc<Database> {
-        &self.db
-    }
-
-    /// The set whose table it is.
-    pub fn set(&self) -> SetId {
-        self.set
-    }
-
-    /// Its number.
-    pub fn number(&self) -> u32 {
-        self.number
     }
 
     /// The prefix of the keys of its records.
@@ -65,17 +53,22 @@ impl Generation {
     /// # Errors
     /// [`StoreError`] if the database fails or a namespace is damaged.
     pub fn read_namespaces(&self) -> Result<Namespaces, StoreError> {
-        let from = layout::namespaces_prefix(&self.prefix());
+        let (from, to) = layout::kind_range(&self.prefix(), b'n');
         let mut namespaces = Namespaces::default();
-        let mode = IteratorMode::From(&from, Direction::Forward);
-        for record in self.db.records(Family::Applied, mode)? {
+        for record in self.records(&from, to)? {
             let (key, value) = record?;
-            if !key.starts_with(&from) {
-                break;
-            }
             namespaces.put(self.db.decode(Family::Applied, &key, &value)?);
         }
         Ok(namespaces)
+    }
+
+    /// Reads the ledger; the default if nothing was written to it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or the record is damaged.
+    pub fn read_ledger(&self) -> Result<Ledger, StoreError> {
+        let key = layout::ledger_key(&self.prefix());
+        Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
     }
 
     /// Reads the id of the cluster.
@@ -86,22 +79,14 @@ impl Generation {
         self.db.get(Family::Applied, &layout::cluster_id_key(&self.prefix()))
     }
 
-    /// The records from one full key on, up to another one, which is not among them. They are as they were when this was
-    /// called.
+    /// The records from one full key on, up to another one, as [`Database::records_between`] gives them.
     ///
     /// # Errors
     /// [`StoreError`] if the database fails, also as an item.
     pub fn records(
         &self, from: &[u8], to: Vec<u8>,
     ) -> Result<impl Iterator<Item = Result<KeyValue, StoreError>>, StoreError> {
-        let mut options = ReadOptions::default();
-        options.set_iterate_upper_bound(to);
-        // Blocks that are read once must not evict blocks that are read often.
-        options.fill_cache(false);
-        let mode = IteratorMode::From(from, Direction::Forward);
-        let family = self.db.family(Family::Applied)?;
-        let records = self.db.db.iterator_cf_opt(family, options, mode);
-        Ok(records.map(|record| record.map_err(|error| self.db.failed(&error))))
+        self.db.records_between(Family::Applied, from, to)
     }
 
     /// Removes its records. The removal is not synced.

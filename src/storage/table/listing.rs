@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use rocksdb::{Direction, IteratorMode, ReadOptions};
+use serde::de::DeserializeOwned;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},
@@ -20,8 +21,8 @@ use crate::{
     storage::{
         error::StoreError,
         layout::{
-            Family, day_key, ledger_key, namespace_sections_range, section_key, section_of,
-            workers_range,
+            Family, day_key, days_range_of, ledger_key, namespace_sections_range, section_key,
+            section_of, workers_range,
         },
     },
 };
@@ -57,7 +58,7 @@ pub async fn read_page(view: &AppliedView, asked: PageAsked) -> Result<Page, Sto
 }
 
 fn read(generation: &Generation, asked: &PageAsked) -> Result<Page, StoreError> {
-    let (db, prefix) = (generation.db(), generation.prefix());
+    let (db, prefix) = (&generation.db, generation.prefix());
     let (from, to) = range(&prefix, asked);
     let mut page = Page::default();
     for record in generation.records(&from, to)? {
@@ -115,24 +116,25 @@ fn end_of_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
 pub async fn read_days(
     view: &AppliedView, namespace: NamespaceId, from: u32,
 ) -> Result<Vec<(u32, DayBooks)>, StoreError> {
-    view.read_few(move |generation| days_from(generation, namespace, from)).await
+    let read = move |generation: &Generation| {
+        let (_, to) = days_range_of(&generation.prefix(), namespace);
+        by_number(generation, &day_key(&generation.prefix(), namespace, from), to)
+    };
+    view.read_few(read).await
 }
 
-fn days_from(
-    generation: &Generation, namespace: NamespaceId, from: u32,
-) -> Result<Vec<(u32, DayBooks)>, StoreError> {
-    let (db, prefix) = (generation.db(), generation.prefix());
-    let first = day_key(&prefix, namespace, from);
-    let last = day_key(&prefix, namespace, u32::MAX);
-    let mut days = Vec::new();
-    for record in generation.records(&first, last)? {
+/// The records from one full key on, up to another one, each with the number at the end of its key.
+fn by_number<V: DeserializeOwned>(
+    generation: &Generation, from: &[u8], to: Vec<u8>,
+) -> Result<Vec<(u32, V)>, StoreError> {
+    let db = &generation.db;
+    let records = generation.records(from, to)?.map(|record| {
         let (key, value) = record?;
-        let not_a_day = || db.damaged(Family::Applied, &key, "its key names no day");
-        let day = key.last_chunk().ok_or_else(not_a_day)?;
-        let books = db.decode(Family::Applied, &key, &value)?;
-        days.push((u32::from_be_bytes(*day), books));
-    }
-    Ok(days)
+        let no_number = || db.damaged(Family::Applied, &key, "its key ends with no number");
+        let number = key.last_chunk().ok_or_else(no_number)?;
+        Ok((u32::from_be_bytes(*number), db.decode(Family::Applied, &key, &value)?))
+    });
+    records.collect()
 }
 
 // Reads the worker ids of a namespace.
@@ -145,23 +147,11 @@ fn days_from(
 pub async fn read_workers(
     view: &AppliedView, namespace: NamespaceId,
 ) -> Result<BTreeMap<u32, WorkerRecord>, StoreError> {
-    view.read_few(move |generation| workers_of(generation, namespace)).await
-}
-
-fn workers_of(
-    generation: &Generation, namespace: NamespaceId,
-) -> Result<BTreeMap<u32, WorkerRecord>, StoreError> {
-    let db = generation.db();
-    let (from, to) = workers_range(&generation.prefix(), namespace);
-    let mut workers = BTreeMap::new();
-    for record in generation.records(&from, to)? {
-        let (key, value) = record?;
-        let not_a_worker = || db.damaged(Family::Applied, &key, "its key names no worker id");
-        let worker = key.last_chunk().ok_or_else(not_a_worker)?;
-        let record = db.decode(Family::Applied, &key, &value)?;
-        workers.insert(u32::from_be_bytes(*worker), record);
-    }
-    Ok(workers)
+    let read = move |generation: &Generation| {
+        let (from, to) = workers_range(&generation.prefix(), namespace);
+        by_number::<WorkerRecord>(generation, &from, to)
+    };
+    Ok(view.read_few(read).await?.into_iter().collect())
 }
 
 // The ceilings of a namespace's sections, as they were at one moment.
@@ -210,7 +200,7 @@ impl AppliedView {
         };
         tokio::task::spawn_blocking(move || {
             let _held = held;
-            let view = generation.db().db.snapshot();
+            let view = generation.db.db.snapshot();
             // On an error nobody waits for the export any more: the first part is not taken.
             let _ = taken.send(());
             if let Err(error) = reading.read(&generation, &view) {
@@ -227,7 +217,7 @@ impl Reading {
     fn read(
         &self, generation: &Generation, view: &rocksdb::Snapshot<'_>,
     ) -> Result<(), StoreError> {
-        let (db, prefix) = (generation.db(), generation.prefix());
+        let (db, prefix) = (&generation.db, generation.prefix());
         let family = db.family(Family::Applied)?;
         let ledger_key = ledger_key(&prefix);
         let ledger = view.get_cf(family, &ledger_key);

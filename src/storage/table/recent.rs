@@ -4,7 +4,7 @@
 //! Invariant: a record found here is the section's record in the table, but for its floor and for when it was
 //! written, which are not kept.
 //!
-//! The state machine tells of each record after it has written it to the table, of one after the other (`written`).
+//! Once a record is in the table, the state machine tells of it here (`written`), one record at a time.
 //! A *fill* adds records that were written before (`begin_fill`, `fill`; `view.rs`). It reads them from the
 //! table while the state machine goes on, and a newer record may be written between the read and the addition. The
 //! leader's own term does not even add its records here, but for those of gapless keys. Still no old record stays:
@@ -85,14 +85,6 @@ impl RecentRecords {
         let part = self.parts[part_of(hash)].lock();
         let record = part.find(hash, id)?.record();
         (record.lift < lift).then_some(record)
-    }
-
-    /// The record of a gapless key, if it is here: one whose step is 0, whose ceiling is its floor. The time is not kept.
-    pub fn find_gapless(&self, id: &SectionId) -> Option<SectionRecord> {
-        let hash = self.hash(id.namespace, &id.key);
-        let part = self.parts[part_of(hash)].lock();
-        let record = part.find(hash, id)?.record();
-        (record.step == 0).then_some(record)
     }
 
     /// As [`RecentRecords::find`], for many sections, in their order. Those of a part are looked up under one lock, so

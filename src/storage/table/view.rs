@@ -20,7 +20,7 @@ use crate::{
         database::Database,
         error::StoreError,
         free_space::FreeSpace,
-        layout::{Family, ledger_key, next_namespace_key, section_key, section_of, sections_range},
+        layout::{Family, kind_range, next_namespace_key, section_key, section_of},
         options::BlockingExecutor,
         store::Store,
     },
@@ -54,22 +54,22 @@ pub struct AppliedView {
 }
 
 impl AppliedView {
-    /// A view of the table with the records of `generation`. At most `recent_records_bytes` keep records in memory.
+    /// A view of the table with the records of `generation`. Records stay in memory, of as many bytes as
+    /// the store's `recent_records_bytes` allows.
     pub(in crate::storage) fn open(
         generation: &Generation, store: &Store,
     ) -> Result<Self, StoreError> {
-        let number = generation.number();
         Ok(AppliedView {
-            db: generation.db().clone(),
-            set: generation.set(),
-            generation: Arc::new(AtomicU32::new(number)),
-            last_generation: Arc::new(AtomicU32::new(number)),
+            db: generation.db.clone(),
+            set: generation.set,
+            generation: Arc::new(AtomicU32::new(generation.number)),
+            last_generation: Arc::new(AtomicU32::new(generation.number)),
             namespaces: Arc::new(ArcSwap::from_pointee(generation.read_namespaces()?)),
             namespaces_changed: Arc::new(Notify::new()),
             cluster_id: Arc::new(SetOnce::new_with(generation.read_cluster_id()?)),
-            recent_records: Arc::new(RecentRecords::new(store.recent_records_bytes())),
+            recent_records: Arc::new(RecentRecords::new(store.options.recent_records_bytes)),
             blocking: store.blocking(),
-            before_read: store.before_read(),
+            before_read: store.options.before_read.clone(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             page_readers: Arc::new(Semaphore::new(PAGE_READERS_MAX)),
         })
@@ -103,17 +103,21 @@ impl AppliedView {
     pub(super) async fn read_few<T: Send + 'static>(
         &self, read: impl Fn(&Generation) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let reading = self.on_thread(&self.page_readers, move |view| {
-            loop {
-                let generation = view.generation();
-                let what = read(&generation)?;
-                // If a snapshot replaced the table meanwhile, records may have been removed: read again.
-                if view.generation().number() == generation.number() {
-                    return Ok(what);
-                }
+        self.on_thread(&self.page_readers, move |view| view.read_now(read)).await
+    }
+
+    /// Reads the table as it is now. Blocks.
+    fn read_now<T>(
+        &self, read: impl Fn(&Generation) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        loop {
+            let generation = self.generation();
+            let what = read(&generation)?;
+            // If a snapshot replaced the table meanwhile, records may have been removed: read again.
+            if self.generation().number == generation.number {
+                return Ok(what);
             }
-        });
-        reading.await
+        }
     }
 
     /// Reads on a thread for blocking work, once one of `readers` is free.
@@ -168,11 +172,11 @@ impl AppliedView {
     /// Shows the records of `generation` to readers from now on.
     pub(in crate::storage) fn show(&self, generation: &Generation, namespaces: Namespaces) {
         debug_assert_ne!(
-            generation.number(),
+            generation.number,
             self.generation.load(Ordering::Relaxed),
             "a generation becomes the table once"
         );
-        self.generation.store(generation.number(), Ordering::Release);
+        self.generation.store(generation.number, Ordering::Release);
         self.recent_records.clear();
         self.show_namespaces(Arc::new(namespaces));
     }
@@ -206,8 +210,7 @@ impl AppliedView {
     /// # Errors
     /// [`StoreError`] if the database fails or the record is damaged.
     pub fn ledger(&self) -> Result<Ledger, StoreError> {
-        let key = ledger_key(&self.generation().prefix());
-        Ok(self.db.get(Family::Applied, &key)?.unwrap_or_default())
+        self.read_now(Generation::read_ledger)
     }
 
     /// Whether the cluster was founded: its first namespaces were created, or none were wanted. Reads on a thread for
@@ -216,10 +219,11 @@ impl AppliedView {
     /// # Errors
     /// [`StoreError`] if the database fails or the record is damaged.
     pub async fn is_founded(&self) -> Result<bool, StoreError> {
-        let key = next_namespace_key(&self.generation().prefix());
-        let reading = self.on_thread(&self.readers, move |view| {
-            view.db.get::<NamespaceId>(Family::Applied, &key)
-        });
+        let next_id = |generation: &Generation| {
+            let key = next_namespace_key(&generation.prefix());
+            generation.db.get::<NamespaceId>(Family::Applied, &key)
+        };
+        let reading = self.on_thread(&self.readers, move |view| view.read_now(next_id));
         Ok(reading.await?.is_some())
     }
 
@@ -252,17 +256,12 @@ impl AppliedView {
     /// # Errors
     /// [`StoreError`] if the database fails or a record is damaged.
     pub fn sections(&self, ids: &[SectionId]) -> Result<Vec<SectionRecord>, StoreError> {
-        loop {
-            let generation = self.generation();
+        self.read_now(|generation| {
             let prefix = generation.prefix();
             let keys: Vec<Vec<u8>> = ids.iter().map(|id| section_key(&prefix, id)).collect();
             let records = self.db.get_many(Family::Applied, &keys)?;
-            // If a snapshot replaced the table meanwhile, records may have been removed: read again.
-            if self.generation().number() == generation.number() {
-                let records = records.into_iter().map(Option::unwrap_or_default);
-                return Ok(records.collect());
-            }
-        }
+            Ok(records.into_iter().map(Option::unwrap_or_default).collect())
+        })
     }
 }
 
@@ -305,7 +304,7 @@ pub struct RecordsFill {
 impl RecordsFill {
     /// A fill of what `view` keeps in memory.
     pub fn new(view: AppliedView) -> Self {
-        let (from, _) = sections_range(&[]);
+        let (from, _) = kind_range(&[], b's');
         RecordsFill { view, from }
     }
 
@@ -333,10 +332,11 @@ fn batch(view: &AppliedView, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError>
     let Some(before) = recent.begin_fill() else {
         return Ok(None);
     };
-    let (generation, lift) = (view.generation(), view.ledger()?.lift);
-    let (db, prefix) = (generation.db(), generation.prefix());
+    let generation = view.generation();
+    let lift = generation.read_ledger()?.lift;
+    let (db, prefix) = (&generation.db, generation.prefix());
     let mut left = BATCH_RECORDS;
-    let (_, to) = sections_range(&prefix);
+    let (_, to) = kind_range(&prefix, b's');
     for record in generation.records(&[&prefix, from].concat(), to)? {
         let (key, value) = record?;
         let name = &key[prefix.len()..];

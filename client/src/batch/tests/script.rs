@@ -5,7 +5,8 @@
 //!   a name; `few/a` is key a of namespace few instead of book. `ask 1..9 1` asks for each id, and
 //!   `ask wide1..wide9 1` for each name, padded to 256 bytes.
 //! - `send`: the next batch, numbered from 1: its ranges in the order of their places.
-//! - `answer BATCH FIRST.. [increment=N] [left=PLACE:N]`: the server answers; `left` names used-up keys.
+//! - `answer BATCH FIRST.. [increment=N] [left=PLACE:N] [unavailable=PLACE]`: the server answers; `left` names used-up keys,
+//!   `unavailable` those that no leader gave numbers of.
 //! - `fail BATCH CODE`: the server fails the whole batch.
 //! - `refuse BATCH REASON [OUTCOME]`: the server fails the whole batch with a reason.
 //! - `lose BATCH`: its answer does not come.
@@ -23,7 +24,7 @@ use expect_test::Expect;
 use tokio::sync::oneshot;
 
 use super::super::*;
-use crate::queue::RequestQueues;
+use crate::queue::{BATCH_REQUESTS_MAX, RequestQueues};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -51,7 +52,8 @@ impl Script {
             key,
             count,
             deadline: self.now + TIMEOUT,
-            coalesce: Coalesce::IntoRange,
+            may_share: true,
+            batch_max: BATCH_REQUESTS_MAX,
             request_id: None,
             reply,
         });
@@ -205,6 +207,14 @@ impl Script {
                 });
                 exhausted.places.push(place.parse().unwrap());
                 exhausted.left.push(left.parse().unwrap());
+            } else if let Some(place) = word.strip_prefix("unavailable=") {
+                let failure = Failure {
+                    code: Code::Unavailable.into(),
+                    message: "no leader".to_owned(),
+                    ..Failure::default()
+                };
+                let places = vec![place.parse().unwrap()];
+                answer.refused.push(RefusedKeys { places, failure: Some(failure) });
             } else {
                 answer.firsts.push(word.parse().unwrap());
             }

@@ -3,14 +3,14 @@
 use super::*;
 use crate::{
     allocator::{
-        answer::{Floor, RaiseOf},
+        answer::{Floor, FloorOf},
         section::pending::{AboveAnswer, RaiseAnswer},
     },
     sequence::Chunk,
 };
 
 fn raise(memory: &Memory, uid: &Namespace, id: u64, at_least: u64) -> (RaiseAnswer, Option<Place>) {
-    let (answer, need) = memory.raise(uid, RaiseOf::SectionOf(id), at_least);
+    let (answer, need) = memory.raise(uid, (FloorOf::Section, Key::Id(id)), at_least);
     let place = need.map(|(place, need)| {
         assert_eq!(need, Need::Bump);
         place
@@ -76,7 +76,7 @@ async fn what_a_floor_passes_over_is_counted_once_also_if_its_caller_has_left() 
     let dir = TempDir::new().expect("a directory");
     let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
     let raise = |key| {
-        let (answer, need) = memory.raise(&book, RaiseOf::Key(Key::Id(key)), 500);
+        let (answer, need) = memory.raise(&book, (FloorOf::Key, Key::Id(key)), 500);
         (answer, need.map(|(place, _)| place))
     };
     let counted = || memory.metrics().skipped(SkipCause::floor);

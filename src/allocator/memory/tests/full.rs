@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::allocator::{
-    answer::RaiseOf, held::Shortage, key_table::index::SHARDS, section::pending::RaiseAnswer,
+    answer::FloorOf, held::Shortage, key_table::index::SHARDS, section::pending::RaiseAnswer,
 };
 
 /// Far more new keys than may wait in the smallest memory.
@@ -14,8 +14,8 @@ fn ask_and_leave(memory: &Memory, namespace: &Namespace) -> (Vec<Place>, usize) 
     for id in NEW {
         let (answer, need) = memory.take(namespace, Key::Id(id), 1);
         match answer {
-            Answer::Taken(Err(Shortage::MemoryFull { max_mb: 0 })) => refused += 1,
-            Answer::Taken(other) => panic!("{other:?}"),
+            Answer::Done(Err(Shortage::MemoryFull { max_mb: 0 })) => refused += 1,
+            Answer::Done(other) => panic!("{other:?}"),
             Answer::Later(_) => places.extend(need.map(|(place, _)| place)),
         }
     }
@@ -29,8 +29,8 @@ fn keys(memory: &Memory) -> usize {
 #[tokio::test]
 async fn while_the_memory_is_full_a_bounded_number_of_new_keys_wait_and_no_more_is_kept() {
     let dir = TempDir::new().expect("a directory");
-    let (memory, book) = second_term(&dir).await;
-    let memory = memory.bounded(0);
+    let (mut memory, book) = second_term(&dir).await;
+    memory.room = Arc::new(Room::of(0));
     let warm = Key::Id(7);
     assert_eq!(first_of(&memory.take(&book, warm, 1).0), Some(101));
     memory.room().set_full(true);
@@ -39,7 +39,7 @@ async fn while_the_memory_is_full_a_bounded_number_of_new_keys_wait_and_no_more_
     assert_eq!(places.len() + refused, NEW.count());
     assert_eq!(keys(&memory), 1 + places.len(), "nothing is kept of the others");
     let refused_id = NEW.end - 1;
-    let (raised, need) = memory.raise(&book, RaiseOf::Key(Key::Id(refused_id)), 5);
+    let (raised, need) = memory.raise(&book, (FloorOf::Key, Key::Id(refused_id)), 5);
     let full = Shortage::MemoryFull { max_mb: 0 };
     assert!(matches!(raised, RaiseAnswer::Done(Err(why)) if why == full), "{raised:?}");
     assert_eq!(need, None);
@@ -57,8 +57,8 @@ async fn while_the_memory_is_full_a_bounded_number_of_new_keys_wait_and_no_more_
 #[tokio::test]
 async fn a_new_id_of_a_shared_section_with_numbers_is_served_while_the_memory_is_full() {
     let dir = TempDir::new().expect("a directory");
-    let (_, memory, users) = lifted_twice(&dir, 100).await;
-    let memory = memory.bounded(0);
+    let (_, mut memory, users) = lifted_twice(&dir, 100).await;
+    memory.room = Arc::new(Room::of(0));
     assert_eq!(first_of(&memory.take(&users, Key::Id(7), 1).0), Some(101));
     memory.room().set_full(true);
     // Calls count, and not only sections: a hundred ids wait for each.
@@ -69,7 +69,7 @@ async fn a_new_id_of_a_shared_section_with_numbers_is_served_while_the_memory_is
                 waiting.push(later);
                 sections += usize::from(need.is_some());
             }
-            (Answer::Taken(_), _) => refused += 1,
+            (Answer::Done(_), _) => refused += 1,
         }
     }
     let waiting = waiting.len();
@@ -87,7 +87,7 @@ async fn callers_that_ask_for_one_key_time_after_time_and_leave_are_not_kept() {
     for turn in 0..100_000 {
         let (answer, _) = memory.take(&book, Key::Id(8), 1);
         assert!(matches!(answer, Answer::Later(_)), "{answer:?}");
-        let (raised, _) = memory.raise(&book, RaiseOf::Key(Key::Id(8)), 5);
+        let (raised, _) = memory.raise(&book, (FloorOf::Key, Key::Id(8)), 5);
         assert!(matches!(raised, RaiseAnswer::Later(_)), "{raised:?}");
         if turn % 10_000 == 0 {
             stays.push(answer);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     allocator::{
-        answer::{Floor, RaiseOf},
+        answer::{Floor, FloorOf},
         held::Shortage,
         section::pending::{AboveAnswer, RaiseAnswer},
     },
@@ -72,7 +72,7 @@ async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_o
         panic!("{answer:?}");
     };
     assert_eq!(need, None, "its record is not to be read");
-    let (answer, need) = memory.raise(users, RaiseOf::Key(Key::Id(9)), 300);
+    let (answer, need) = memory.raise(users, (FloorOf::Key, Key::Id(9)), 300);
     let RaiseAnswer::Later(mut raised) = answer else {
         panic!("{answer:?}");
     };
@@ -159,6 +159,15 @@ async fn what_is_closed_or_sent_while_a_section_leaves_has_nothing_of_it() {
     assert_eq!(memory.released(&released), [place]);
     assert!(memory.gate().close());
     assert_eq!(memory.close(), Some(vec![]));
+}
+
+#[tokio::test]
+async fn what_a_closed_memory_gives_back_counts_as_skipped_only_once_the_log_says_so() {
+    let world = World::new().await;
+    let (memory, section) = (&world.memory, world.users.section_of(Key::Id(7)));
+    assert!(memory.gate().close());
+    assert_eq!(memory.close(), Some(vec![Trim { section, used: 105, lost: 4 }]));
+    assert_eq!(memory.metrics().skipped(SkipCause::shared_section), 0);
 }
 
 /// A message of many keys has others served between its parts: its namespace may be gone by then.

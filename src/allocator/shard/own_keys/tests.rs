@@ -54,10 +54,10 @@ fn a_section_is_expanded_while_a_bump_is_pending() {
     assert_eq!(world.expanded(), 1);
     assert_eq!(world.grant(0, 0, 100), 1);
     assert_eq!(world.expanded(), 0);
-    assert!(matches!(world.take(7, 50), Answer::Taken(Ok(_))));
+    assert!(matches!(world.take(7, 50), Answer::Done(Ok(_))));
     assert_eq!(world.expanded(), 0);
     // Below the margin: a bump is wanted.
-    assert!(matches!(world.take(7, 45), Answer::Taken(Ok(_))));
+    assert!(matches!(world.take(7, 45), Answer::Done(Ok(_))));
     assert_eq!(world.expanded(), 1);
     world.grant(0, 100, 196);
     assert_eq!(world.expanded(), 0);
@@ -90,7 +90,7 @@ fn a_chunk_may_be_granted_to_a_section_that_was_not_bumped_and_while_its_bump_is
     let hash = world.hasher.key(NamespaceId(1), Key::Id(7));
     let (number, _) = world.keys.insert(&world.hasher, hash, &world.namespace, &7);
     assert_eq!(world.grant(number, 500, 600), 0);
-    let Answer::Taken(Ok(range)) = world.take(7, 1) else {
+    let Answer::Done(Ok(range)) = world.take(7, 1) else {
         panic!("the chunk was granted");
     };
     assert_eq!((range.first, world.expanded()), (501, 0));

@@ -8,11 +8,7 @@ use super::{
     pages::{PAGE_KEYS, Page, PageId, Turn},
 };
 use crate::{
-    allocator::{
-        key_table::index::Hasher,
-        section::cursor::{Owned, Used},
-        shard::own_keys::Swept,
-    },
+    allocator::{key_table::index::Hasher, section::cursor::Owned, shard::own_keys::Swept},
     sequence::{Key, Namespace, NamespaceId, Progression, Trim},
 };
 
@@ -292,10 +288,11 @@ impl SharedKeys {
         }
     }
 
-    /// What was used of each section that got a chunk, but for namespaces without a known progression.
+    /// What was used of each section that got a chunk, but for namespaces without a known progression; and whether it was
+    /// used up.
     pub fn used(
         self, progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-    ) -> impl Iterator<Item = Used> {
+    ) -> impl Iterator<Item = (bool, Trim)> {
         let numbers = 0..self.sections.slots();
         let mut usages: Vec<Option<Usage>> =
             numbers.map(|number| self.usage(number, &progression_of)).collect();
@@ -303,12 +300,8 @@ impl SharedKeys {
         let sections = self.sections.into_numbered();
         sections.filter_map(move |(number, section)| {
             let usage = usages[number as usize].as_ref()?;
-            Some(Used {
-                has_left: usage.last() < usage.owned.ceiling,
-                section: section.id,
-                last: usage.last(),
-                lost: usage.lost(),
-            })
+            let trim = Trim { section: section.id, used: usage.last(), lost: usage.lost() };
+            Some((trim.used >= usage.owned.ceiling, trim))
         })
     }
 }

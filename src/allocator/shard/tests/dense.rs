@@ -11,7 +11,7 @@ impl World {
     fn take_each(&mut self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
             let (answer, _) = self.take(Key::Id(id), 1);
-            assert!(matches!(answer, Answer::Taken(Ok(_))), "{id}: {answer:?}");
+            assert!(matches!(answer, Answer::Done(Ok(_))), "{id}: {answer:?}");
         }
     }
 
@@ -27,8 +27,7 @@ impl World {
     }
 
     fn current(&self, id: u64) -> Option<u64> {
-        let key = Key::Id(id);
-        self.shard.current(self.hash(key), &self.namespace, key)
+        self.last_of(Key::Id(id))
     }
 }
 

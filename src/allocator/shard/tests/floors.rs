@@ -40,8 +40,7 @@ impl World {
     }
 
     fn current_of(&self, id: u64) -> Option<u64> {
-        let key = Key::Id(id);
-        self.shard.current(self.hash(key), &self.namespace, key)
+        self.last_of(Key::Id(id))
     }
 }
 
@@ -251,7 +250,7 @@ fn a_floor_above_max_or_of_a_section_beyond_the_quota_is_refused() {
     let mut later = world.raise_later(100, 7);
     let place = world.place(Key::Id(100));
     let config = world.namespace.config.clone();
-    world.shard.exceed_quota(place, 100, &config);
+    world.shard.with_section(place, &config, |queued| queued.section.exceed_quota(100));
     world.serve(place);
     let refused = Err(Shortage::OverQuota { keys_max: 100 });
     assert_eq!(later.try_recv().expect("an answer"), refused);

@@ -178,7 +178,7 @@ impl Cluster {
             self.to_bump.push(place);
         }
         match answer {
-            Answer::Taken(taken) => self.note(name, taken.expect("numbers")),
+            Answer::Done(taken) => self.note(name, taken.expect("numbers")),
             Answer::Later(later) => {
                 self.world.calls_made += 1;
                 self.world.calls.insert(self.world.calls_made, later);
@@ -283,8 +283,7 @@ impl Cluster {
     fn assert_nothing_is_forgotten(&self) {
         for (name, last) in &self.last {
             let key = self.key(name);
-            let hash = self.world.hash(key);
-            let known = self.world.shard.current(hash, &self.world.namespace, key);
+            let known = self.world.last_of(key);
             let id = self.world.namespace.section_of(key);
             let in_table = || self.records.get(&id).map(|record| record.floor_at(LIFT, 1));
             let current = known.or_else(in_table).expect("a number");
@@ -299,8 +298,7 @@ impl Cluster {
             };
             // One that nobody may have asked for.
             let id = Key::Id(number * self.world.namespace.config.section_size);
-            let hash = self.world.hash(id);
-            let known = self.world.shard.current(hash, &self.world.namespace, id);
+            let known = self.world.last_of(id);
             let in_table = || (self.records.get(section)).map(|record| record.floor_at(LIFT, 1));
             let current = known.or_else(in_table).expect("a number");
             assert!(current >= *floor, "{section:?}: {current} {floor}");

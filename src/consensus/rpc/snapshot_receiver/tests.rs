@@ -113,9 +113,9 @@ fn header(group: &Group) -> Header {
         set: 1,
         from: LEADER,
         to: group.node(),
-        to_incarnation: group.store().incarnation(),
+        to_incarnation: group.store.incarnation(),
         from_incarnation: 7,
-        election_timeout_ms: group.config().election_timeout_ms,
+        election_timeout_ms: group.config.election_timeout_ms,
     }
 }
 
@@ -153,7 +153,7 @@ async fn arrived_snapshot(group: &Arc<Group>, last: u64) -> Result<ArrivingSnaps
         header: Some(header(group)),
         payload: codec::encode(&(vote(), snapshot.meta)).unwrap().into(),
     };
-    let mut arriving = group.begin_snapshot(&first)?.expect("it leads");
+    let mut arriving = group.begin_snapshot(&first).await?.expect("it leads");
     while let Some(part) = parts.next_part().await {
         arriving = group.write_snapshot_part(arriving, part.unwrap().into()).await?;
     }
@@ -226,7 +226,7 @@ async fn a_snapshot_that_arrives_while_another_is_being_installed_is_installed_a
 async fn a_node_that_a_message_of_a_cluster_has_reached_is_not_claimed_and_keeps_its_incarnation() {
     let dir = TempDir::new().unwrap();
     let group = follower(dir.path()).await;
-    let incarnation = || group.store().incarnation();
+    let incarnation = || group.store.incarnation();
     let first = incarnation();
     assert!(group.be_claimed(false).await.unwrap());
     assert_eq!(incarnation(), first);

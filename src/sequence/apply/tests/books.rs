@@ -79,7 +79,7 @@ fn what_two_crashes_in_a_row_skip_is_counted_once_and_what_ids_skip_is_not() {
     run(&mut table, 3, Command::Lift);
     assert_eq!(table.skipped, 0);
     let settled = run(&mut table, 3, settles(vec![of(1), of(2)]));
-    assert_eq!(settled, Outcome::Settled(2));
+    assert_eq!(settled, Outcome::Written(2));
     let booked = |table: &Memory, namespace| {
         let days = table.days.iter().filter(|((id, _), _)| *id == NamespaceId(namespace));
         days.map(|(_, books)| books.leader_change).sum::<u64>()

@@ -101,6 +101,24 @@ async fn a_request_that_arrives_in_parts_is_answered() {
 }
 
 #[tokio::test]
+async fn a_request_that_began_before_the_connection_rested_is_answered() {
+    let (mut client, served) = connect(HOUR, CancellationToken::new()).await;
+    let next = request("/next");
+    for round in 0..3 {
+        let begun = [&request("/before")[..], &next[..10]].concat();
+        client.write_all(&begun).await.expect("sent");
+        read(&mut client, "/before").await;
+        // Long enough to rest.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        client.write_all(&next[10..]).await.expect("sent");
+        read(&mut client, "/next").await;
+        assert!(!served.is_finished(), "{round}");
+    }
+    drop(client);
+    served.await.expect("no panic").expect("an end as usual");
+}
+
+#[tokio::test]
 async fn a_head_that_never_ends_ends_the_connection_also_after_other_requests() {
     for rests in [HOUR, Duration::from_millis(1)] {
         for requests in 0..3 {

@@ -17,7 +17,7 @@ use super::{
     parameters::Parameters,
 };
 use crate::{
-    node::NodeContext,
+    node::{NodeContext, id_format},
     proto::{Refusal, refusal},
     server::{
         http::{
@@ -85,10 +85,8 @@ pub async fn decode(State(context): Node, _due: Due, uri: Uri) -> Response {
 /// The format of the namespace of snowflake ids.
 fn format_of(context: &NodeContext) -> Result<Format, Refusal> {
     let name = &context.config.leaf_snowflake;
-    let namespaces = context.group.view().namespaces();
-    let namespace = namespaces.by_name(name);
-    let text = namespace.and_then(|namespace| namespace.config.format.as_deref());
-    let format = text.and_then(|text| Format::parse(text).ok());
+    let namespaces = context.group.view.namespaces();
+    let format = namespaces.by_name(name).and_then(|namespace| id_format(namespace).ok());
     format.ok_or_else(|| {
         refusal!(
             WrongState,

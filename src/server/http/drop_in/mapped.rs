@@ -66,7 +66,7 @@ impl<'a> Mapped<'a> {
 
     /// The distance between neighbouring numbers of the key, if this node knows its namespace.
     pub fn increment(&self, context: &NodeContext) -> Option<u64> {
-        let namespaces = context.group.view().namespaces();
+        let namespaces = context.group.view.namespaces();
         Some(namespaces.by_name(self.key.namespace)?.config.increment)
     }
 
@@ -81,7 +81,7 @@ impl<'a> Mapped<'a> {
     ) -> Result<u64, Refusal> {
         let namespace = self.key.namespace;
         let format = {
-            let namespaces = context.group.view().namespaces();
+            let namespaces = context.group.view.namespaces();
             let known = namespaces.by_name(namespace);
             known.filter(|known| known.config.format.is_some()).map(id_format)
         };
@@ -158,7 +158,7 @@ impl<'a> Mapped<'a> {
 
     /// Tells the operator that clients get no numbers until somebody changes a setting or a namespace. Returns `refusal`.
     pub fn warn_operator(self, refusal: Refusal) -> Refusal {
-        WARNINGS.warn(|| {
+        if WARNINGS.is_due(Instant::now()) {
             tracing::warn!(
                 setting = self.setting,
                 name = self.name,
@@ -167,7 +167,7 @@ impl<'a> Mapped<'a> {
                 why = refusal.message(),
                 "clients of another id generator get no numbers"
             );
-        });
+        }
         refusal
     }
 }
@@ -291,7 +291,7 @@ pub async fn one_id(
         )
     };
     // Before an order number is taken, if this node knows the namespace.
-    let known = context.group.view().namespaces().by_name(namespace).map(id_format);
+    let known = context.group.view.namespaces().by_name(namespace).map(id_format);
     if known.is_some_and(|format| format.is_ok_and(|format| format.bits() > u64::BITS)) {
         return Err(too_long());
     }
@@ -313,21 +313,15 @@ pub async fn one_id(
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The warnings of this process about clients of other id generators.
-pub static WARNINGS: Warnings = Warnings { last: Mutex::new(None) };
+static WARNINGS: Warnings = Warnings { last: Mutex::new(None) };
 
 /// When the last warning was logged.
-pub struct Warnings {
+struct Warnings {
     last: Mutex<Option<Instant>>,
 }
 
 impl Warnings {
-    /// Logs a warning, unless one was logged lately.
-    pub fn warn(&self, log: impl FnOnce()) {
-        if self.is_due(Instant::now()) {
-            log();
-        }
-    }
-
+    /// Whether a warning is to be logged: none was logged lately.
     fn is_due(&self, now: Instant) -> bool {
         let mut last = self.last.lock();
         let is_due = last.is_none_or(|last| now.saturating_duration_since(last) > EVERY);

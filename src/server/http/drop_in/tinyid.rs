@@ -51,48 +51,31 @@ struct Reply<'a, T> {
 
 /// `nextId`: numbers, in JSON.
 pub async fn next_id(State(context): Node, due: Due, request: Request) -> Response {
-    uncacheable(match batch(&context, due, request).await {
-        Ok(range) => Listed {
-            media_type: "application/json",
-            before: "{\"data\":[",
-            range,
-            after: "],\"code\":200,\"message\":\"\"}",
-        }
-        .into_response(),
-        Err(problem) => failed(&problem),
-    })
+    let (before, after) = ("{\"data\":[", "],\"code\":200,\"message\":\"\"}");
+    let list = |range| Listed { media_type: "application/json", before, range, after };
+    uncacheable(batch(&context, due, request).await.map(list).map_err(failed))
 }
 
 /// `nextIdSimple`: numbers, as text.
 pub async fn next_id_simple(State(context): Node, due: Due, request: Request) -> Response {
-    uncacheable(match batch(&context, due, request).await {
-        Ok(range) => {
-            Listed { media_type: "text/plain; charset=utf-8", before: "", range, after: "" }
-                .into_response()
-        }
-        Err(problem) => failed_simply(&problem),
-    })
+    let media_type = "text/plain; charset=utf-8";
+    let list = |range| Listed { media_type, before: "", range, after: "" };
+    uncacheable(batch(&context, due, request).await.map(list).map_err(failed_simply))
 }
 
 /// `nextSegmentId`: a segment, in JSON.
 pub async fn next_segment_id(State(context): Node, due: Due, request: Request) -> Response {
-    uncacheable(match segment(&context, due, request).await {
-        Ok(segment) => {
-            Json(Reply { data: Some(segment), code: SUCCESS, message: "" }).into_response()
-        }
-        Err(problem) => failed(&problem),
-    })
+    let reply = |segment| Json(Reply { data: Some(segment), code: SUCCESS, message: "" });
+    uncacheable(segment(&context, due, request).await.map(reply).map_err(failed))
 }
 
 /// `nextSegmentIdSimple`: a segment, as text.
 pub async fn next_segment_id_simple(State(context): Node, due: Due, request: Request) -> Response {
-    uncacheable(match segment(&context, due, request).await {
-        Ok(segment) => {
-            let Segment { current_id, loading_id, max_id, delta, remainder } = segment;
-            format!("{current_id},{loading_id},{max_id},{delta},{remainder}").into_response()
-        }
-        Err(problem) => failed_simply(&problem),
-    })
+    let write = |segment| {
+        let Segment { current_id, loading_id, max_id, delta, remainder } = segment;
+        format!("{current_id},{loading_id},{max_id},{delta},{remainder}")
+    };
+    uncacheable(segment(&context, due, request).await.map(write).map_err(failed_simply))
 }
 
 /// The numbers that a request asks for; `None` if it asks for none.
@@ -161,18 +144,18 @@ fn type_of<'a>(parameters: &'a Parameters, config: &Config) -> Result<Cow<'a, st
 }
 
 /// A failure in JSON.
-fn failed(problem: &Problem) -> Response {
+fn failed(problem: Problem) -> Response {
     let code = match problem.code() {
         Code::Unauthenticated => TOKEN_ERROR,
         _ => SYSTEM_ERROR,
     };
     let reply: Reply<()> = Reply { data: None, code, message: problem.detail() };
-    problem.told_as((status(problem), Json(reply)))
+    problem.told_as((status(&problem), Json(reply)))
 }
 
 /// A failure as text: there is none.
-fn failed_simply(problem: &Problem) -> Response {
-    problem.told_as((status(problem), ""))
+fn failed_simply(problem: Problem) -> Response {
+    problem.told_as((status(&problem), ""))
 }
 
 fn status(problem: &Problem) -> StatusCode {

@@ -114,6 +114,23 @@ fn a_reader_without_an_unfinished_command_gives_its_memory_back() {
     assert_eq!((reader.unfinished(), reader.buffer().capacity()), (0, 0));
 }
 
+#[test]
+fn the_room_of_a_command_with_many_arguments_is_given_back() {
+    let (mut reader, mut commands) = (CommandReader::default(), Commands::default());
+    reader.buffer().extend_from_slice(&sent(&vec![Vec::new(); ARGUMENTS_MAX]));
+    assert_eq!(reader.read(&mut commands), Ok(()));
+    assert_eq!(commands.iter().count(), 1);
+    commands.clear();
+    reader.buffer().extend_from_slice(&b"\n".repeat(ARGUMENTS_MAX));
+    reader.buffer().extend_from_slice(&b"x\n".repeat(ARGUMENTS_MAX));
+    assert_eq!(reader.read(&mut commands), Ok(()));
+    assert_eq!(commands.iter().count(), ARGUMENTS_MAX);
+    commands.clear();
+    let kept = [&commands.arguments, &reader.arguments].map(Vec::capacity);
+    assert!(kept.iter().all(|room| *room <= PLACES_KEPT), "{kept:?}");
+    assert!(commands.ends.capacity() <= PLACES_KEPT);
+}
+
 proptest! {
     #[test]
     fn commands_are_the_same_in_however_many_parts_they_arrive(

@@ -167,7 +167,7 @@ async fn no_record_in_memory_is_older_than_the_tables_whatever_is_written_during
             });
             start.wait();
             while !writer.is_finished() {
-                let (mut from, _) = sections_range(&[]);
+                let (mut from, _) = kind_range(&[], b's');
                 while let Some(next) = batch(&view, &from).expect("read") {
                     from = next;
                 }
