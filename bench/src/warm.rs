@@ -74,7 +74,8 @@ pub async fn touch(target: &Target, load: &Load, keys: Range<u64>) -> Result<(),
         let answer = answers.next().await.ok_or_else(|| failed("the stream ended"))?;
         let answer = answer.map_err(|status| failed(status.message()))?;
         in_flight -= 1;
-        if let Some(failure) = answer.failure {
+        let refused = answer.refused.into_iter().find_map(|keys| keys.failure);
+        if let Some(failure) = answer.failure.or(refused) {
             failures += 1;
             if failures > FAILURES_MAX {
                 return Err(failed(&failure.message));

@@ -190,7 +190,7 @@ codes! {
     Unavailable "UNAVAILABLE" true Unavailable;
     /// No answer came in time. A server cancels a request that took too long.
     DeadlineExceeded "DEADLINE_EXCEEDED" true DeadlineExceeded Cancelled;
-    /// Another change was in progress; try again.
+    /// Another node leads now than the one that was asked for, or the namespace was replaced meanwhile; try again.
     Aborted "ABORTED" true Aborted;
     /// The server does not know the request: it runs another release.
     Unimplemented "UNIMPLEMENTED" false Unimplemented;

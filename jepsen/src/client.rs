@@ -120,13 +120,14 @@ impl Client {
         Ok((answer.first, answer.last))
     }
 
-    /// Asks once for numbers of several keys of one namespace, on the stream of this connection.
+    /// Asks once for numbers of several keys of one namespace, on the stream of this connection. An answer for each key: of
+    /// one that got none it is not known what became of its numbers.
     ///
     /// # Errors
     /// The node's, or the connection's.
     pub async fn ask_many(
         &mut self, targets: &[Target], counts: &[u64],
-    ) -> Result<Vec<Answer>, Status> {
+    ) -> Result<Vec<Result<Answer, Status>>, Status> {
         let (namespace, ids, names) = keys_of(targets);
         let request = NextManyRequest {
             namespace,
@@ -147,27 +148,25 @@ impl Client {
             let details = failure.encode_to_vec().into();
             return Err(Status::with_details(failure.code.into(), failure.message, details));
         }
-        if let Some(exhausted) = answer.exhausted {
-            // The other keys have got theirs: what became of the whole is not known.
-            let places = exhausted.places;
-            return Err(Status::unknown(format!("no numbers are left at {places:?}")));
-        }
-        if let Some(refused) = answer.refused.into_iter().next() {
-            return Err(Status::unknown(format!("no numbers were given at {:?}", refused.places)));
-        }
-        let ranges = answer.firsts.iter().zip(counts);
-        Ok(ranges.map(|(first, count)| (*first, first + (count - 1) * answer.increment)).collect())
+        let ranges = answer.firsts.iter().zip(counts).map(|(&first, count)| match first {
+            0 => Err(Status::unknown("the key got no numbers")),
+            // A wild answer is one that the checker is to see.
+            _ => Ok((first, first.saturating_add((count - 1).saturating_mul(answer.increment)))),
+        });
+        Ok(ranges.collect())
     }
 
     /// Asks once for the last numbers of several keys of one namespace.
     ///
     /// # Errors
     /// The node's, or the connection's.
-    pub async fn current_many(&mut self, targets: &[Target]) -> Result<Vec<Answer>, Status> {
+    pub async fn current_many(
+        &mut self, targets: &[Target],
+    ) -> Result<Vec<Result<Answer, Status>>, Status> {
         let (namespace, ids, names) = keys_of(targets);
         let request = CurrentManyRequest { namespace, ids, names, ..CurrentManyRequest::default() };
         let answer = within(DEADLINE, self.sequencer.current_many(bounded(request))).await?;
-        Ok(answer.into_inner().last.into_iter().map(|last| (last, last)).collect())
+        Ok(answer.into_inner().last.into_iter().map(|last| Ok((last, last))).collect())
     }
 
     async fn on_stream(&mut self, request: NextManyRequest) -> Result<NextManyResponse, Status> {

@@ -70,7 +70,7 @@ pub struct Taken {
 }
 
 /// The numbers of one answer.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Given {
     first: u64,
     last: u64,
@@ -130,7 +130,8 @@ impl Tally {
     fn gap(mut self, bound: &GapBound) -> Option<Gap> {
         self.given.sort_unstable_by_key(|given| given.first);
         let (mut missing, mut skipped_max) = (0, 0);
-        let mut below = *self.given.first()?;
+        // The first number of a key may be skipped, too.
+        let mut below = Given::default();
         for above in &self.given {
             let hole = (above.first.saturating_sub(below.last) / bound.increment).saturating_sub(1);
             if hole > 0 {
@@ -143,9 +144,8 @@ impl Tally {
             }
         }
         // A change that lies in the time of two holes skips one step in all.
-        let from_ns = self.given.iter().map(|given| given.invoked_ns).min()?;
         let to_ns = self.given.iter().map(|given| given.returned_ns).max()?;
-        let skipped_max = skipped_max.min(bound.skipped_max(from_ns, to_ns));
+        let skipped_max = skipped_max.min(bound.skipped_max(0, to_ns));
         Some(Gap { missing, allowed: skipped_max + self.burnt_max(bound) })
     }
 }

@@ -46,6 +46,8 @@ pub struct Leadership {
 #[derive(Default)]
 pub struct Terms {
     leaderships: BTreeMap<u64, Leadership>,
+    /// Nodes that said that they lead a term of another one.
+    two_leaders: Vec<String>,
     highest: u64,
     lowest: Option<u64>,
     /// What each node counts, by metric and cause.
@@ -128,7 +130,7 @@ impl Monitor {
 
     /// Notes what a node said that was asked at `asked` and had answered at `answered`.
     fn note(&self, term: u64, leader: Option<u64>, asked: u64, answered: u64) {
-        let mut terms = self.0.lock();
+        let terms = &mut *self.0.lock();
         terms.highest = terms.highest.max(term);
         terms.lowest = Some(terms.lowest.map_or(term, |lowest| lowest.min(term)));
         if let Some(node) = leader {
@@ -140,7 +142,16 @@ impl Monitor {
             });
             led.to_ns = led.to_ns.max(asked);
             led.known_ns = led.known_ns.min(answered);
+            if led.node != node {
+                let (first, why) = (led.node, "both said that they lead term");
+                terms.two_leaders.push(format!("nodes {first} and {node} {why} {term}"));
+            }
         }
+    }
+
+    /// The nodes that said that they lead one term, which no two may.
+    pub fn two_leaders(&self) -> Vec<String> {
+        self.0.lock().two_leaders.clone()
     }
 
     /// The leader of the latest term that had one.

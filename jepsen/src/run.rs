@@ -88,6 +88,7 @@ async fn attempt(options: &Options) -> io::Result<Run> {
         books: observed.books,
         exported: observed.exported,
         panics: injector.cluster.panics(),
+        two_leaders: monitor.two_leaders(),
         gapless: observed.gapless,
         ids: observed.ids,
         own_section: |key| key.starts_with(OWN) || key.starts_with(NAMED),

@@ -130,6 +130,7 @@ impl Verdict {
             |_| true,
         )));
         violations.extend(criteria.panics.iter().cloned());
+        violations.extend(criteria.two_leaders.iter().cloned());
         violations.extend(criteria.gapless.violations.iter().cloned());
         violations.extend(criteria.ids.violations.iter().cloned());
         for fault in faults {
@@ -188,6 +189,8 @@ pub struct Criteria {
     pub exported: Exported,
     /// What nodes said of tasks of theirs that panicked.
     pub panics: Vec<String>,
+    /// What nodes said that lead one term.
+    pub two_leaders: Vec<String>,
     /// What was found of gapless keys.
     pub gapless: Findings,
     /// What was found of ids, if they were asked for.

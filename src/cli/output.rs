@@ -96,10 +96,11 @@ Exit codes:
    2  the command line is malformed
    3  not found: a namespace, a node
    4  refused: an argument is outside its limits, the name exists already, the numbers are used up,
-      a namespace has all the keys that it may have, or the cluster's state does not allow it
-   5  unavailable: no server or no leader answers, the server is overloaded, or a membership change
-      is in progress; check the state, then try again
-   6  the deadline passed
+      a namespace has all the keys that it may have, another membership change is in progress, or
+      the cluster's state does not allow it
+   5  unavailable: no server or no leader answers, or the server is overloaded; check the state,
+      then try again
+   6  the deadline passed, or whether the command was carried out is not known
    7  status: a voter is missing; the other nodes still hand out numbers
   70  start: a part of the node panicked, which is a bug
   71  start: an address cannot be listened on

@@ -147,7 +147,7 @@ metrics! {
         /// Numbers skipped, by cause; for leader_change an upper bound.
         numbers_skipped: Counters<SkipCause>,
         /// Requests of clients that ended in an error, by interface and gRPC code. In a NextMany call, each message
-        /// that failed as a whole and each key whose numbers are used up count as one.
+        /// that failed as a whole and each key that got no numbers count as one.
         errors: PairCounters<Interface, Code>,
         /// Time from a client's request's arrival to its answer, by interface.
         request_seconds: By<Interface, Histogram>,

@@ -66,7 +66,8 @@ macro_rules! for_each_setting {
             /// How long a leader may answer after a majority acknowledged it, in milliseconds
             /// [default: 200]
             "RATCHET_LEASE_MS" [] => lease_ms: u64 as u64 = 200, 1..=TIME_MS_MAX;
-            /// By how much clocks may drift apart during a lease, in milliseconds [default: 50]
+            /// By how much lease_ms must be less than election_timeout_ms, for clocks that run at different rates, in
+            /// milliseconds [default: 50]
             "RATCHET_DRIFT_MARGIN_MS" [] => drift_margin_ms: u64 as u64 = 50, 1..=TIME_MS_MAX;
             /// How far a leader's wall clock may be from those of a majority of the voters, in milliseconds; if it is further,
             /// no ids of a time are made [default: 60000]

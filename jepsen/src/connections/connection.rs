@@ -74,13 +74,16 @@ async fn ask_on_stream(
 
 /// What each key got of the answer to a message.
 fn of_each(
-    targets: &[Target], answer: Result<Vec<Answer>, Status>,
+    targets: &[Target], answer: Result<Vec<Result<Answer, Status>>, Status>,
 ) -> Vec<Result<Answer, Failure>> {
     match answer {
         Ok(answers) => {
             let missing = || Failure::unknown("no number for the key");
             let places = 0..targets.len();
-            let answers = places.map(|place| answers.get(place).copied().ok_or_else(missing));
+            let answers = places.map(|place| match answers.get(place) {
+                Some(answer) => answer.clone().map_err(Failure::from),
+                None => Err(missing()),
+            });
             answers.collect()
         }
         Err(status) => vec![Err(Failure::from(status)); targets.len()],

@@ -93,7 +93,11 @@ impl GaplessCallers {
     pub async fn finish(mut self) -> Findings {
         let ledger = self.ledger();
         self.stop.send_replace(true);
-        let ended = async { while self.callers.join_next().await.is_some() {} };
+        let ended = async {
+            while let Some(ended) = self.callers.join_next().await {
+                ended.expect("a caller panicked");
+            }
+        };
         if timeout(LAST_ANSWER_MAX, ended).await.is_err() {
             let why = "a gapless request was not answered after the cluster was healed";
             ledger.violated(why.to_owned());

@@ -47,6 +47,7 @@ const CRITERIA: Criteria = Criteria {
     books: None,
     exported: Exported { rows: BTreeMap::new(), missing: Vec::new() },
     panics: Vec::new(),
+    two_leaders: Vec::new(),
     gapless: Findings { violations: Vec::new(), shortcomings: Vec::new() },
     ids: Findings { violations: Vec::new(), shortcomings: Vec::new() },
     own_section: |key| key.starts_with("own"),
@@ -117,16 +118,18 @@ fn a_run_in_which_one_of_the_interfaces_was_never_answered_is_unknown() {
 }
 
 #[test]
-fn a_run_in_which_a_node_panicked_is_a_violation() {
+fn a_run_in_which_a_node_panicked_or_two_led_one_term_is_a_violation() {
     let history = History { ops: vec![next("own/1", 1, 5, 0, Outcome::Ok)] };
     let criteria = Criteria {
         panics: vec!["node 2: the task \"bumper\" panicked: why".to_owned()],
+        two_leaders: vec!["nodes 1 and 2 both said that they lead term 3".to_owned()],
         ..CRITERIA
     };
     let verdict = Verdict::decide(&history, &[fault(true, None)], &[], &criteria);
     expect![[r#"
         VIOLATION
-        - node 2: the task "bumper" panicked: why"#]]
+        - node 2: the task "bumper" panicked: why
+        - nodes 1 and 2 both said that they lead term 3"#]]
     .assert_eq(&verdict.to_string());
 }
 

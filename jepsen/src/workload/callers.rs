@@ -37,6 +37,8 @@ impl Callers {
     /// Stops them, each after its current call.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        while self.tasks.join_next().await.is_some() {}
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.expect("a caller panicked");
+        }
     }
 }
