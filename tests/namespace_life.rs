@@ -68,24 +68,24 @@ async fn a_namespace_that_is_deleted_and_created_again_goes_on_above_what_it_han
         Code::InvalidArgument,
         &["\"bok\"", "\"book\""],
     );
-    // The ceiling, and two steps for lifts.
-    assert_eq!(delete(&mut there, "book", false).await.unwrap(), Some(30_000));
+    // The ceiling, and eight steps for lifts.
+    assert_eq!(delete(&mut there, "book", false).await.unwrap(), Some(90_000));
     for client in [&mut here, &mut there] {
         let says = ["\"book\"", "ratchet namespace create book"];
         assert_refused(client.next(7).await, Code::NotFound, &says);
         assert_refused(client.current("book", id(7)).await, Code::NotFound, &says);
     }
     let refused = delete(&mut here, "book", false).await;
-    assert_refused(refused, Code::NotFound, &["30000", "--forget"]);
-    assert_eq!(create(&mut there, book()).await, 30_001);
+    assert_refused(refused, Code::NotFound, &["90000", "--forget"]);
+    assert_eq!(create(&mut there, book()).await, 90_001);
     assert_eq!(there.current("book", id(7)).await.unwrap(), None);
     for client in [&mut here, &mut there] {
-        assert!(client.next(7).await.unwrap() > 30_000);
+        assert!(client.next(7).await.unwrap() > 90_000);
     }
     let now = cluster.nodes[&leader].context().group.leadership().borrow().term;
     assert_eq!(now, term, "the deletion ended no term");
     here.transfer(Some(other_than(leader))).await.expect("handed over");
-    assert_eq!(there.next_at_last(7).await, 30_003);
+    assert_eq!(there.next_at_last(7).await, 90_003);
     assert_eq!(delete(&mut here, "book", true).await.unwrap(), None);
     assert_eq!(create(&mut there, book()).await, 1);
     assert_eq!(there.next(7).await.unwrap(), 1);
@@ -403,7 +403,7 @@ async fn the_space_of_a_deleted_namespace_comes_back_on_every_node_also_after_a_
     cluster.start_node(follower).await;
     assert!(table_bytes(&cluster, follower) < full / 4);
     create(&mut client, book()).await;
-    assert!(client.next(7).await.expect("a number") > 30_000);
+    assert!(client.next(7).await.expect("a number") > 90_000);
 }
 
 /// How many sections the namespace has that is deleted by hand (`SECTIONS` in the environment says otherwise).

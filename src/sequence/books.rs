@@ -34,7 +34,8 @@ pub struct DayBooks {
     /// and those that a raised floor passed over, are among them. Of ids that share sections, those of the id that took the
     /// greatest numbers count.
     pub handed_out: u64,
-    /// At most so many were skipped because a leader ended without giving its chunks back.
+    /// At most so many were skipped because a leader ended without giving its chunks back. Booked when the section is written
+    /// again.
     pub leader_change: u64,
     /// So many were skipped because a key rose to the greatest number of the section that it shares.
     pub shared_section: u64,

@@ -48,7 +48,7 @@ pub use request_book::{
 pub use request_id::{
     InvalidRequestId, Lifetime, MessageId, PartId, REQUEST_ID_BYTES_MAX, RequestId,
 };
-pub use section::{Chunk, Exhausted, Raise, SectionBooks, SectionRecord};
+pub use section::{Chunk, Exhausted, LIFTS_LIVE, Raise, SectionBooks, SectionRecord};
 pub use workers::{
     AHEAD_MAX_MS, LeaseFloor, WORKERS_MAX, WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord,
 };

@@ -6,9 +6,8 @@
 //! ```text
 //! lifts since   the last lift's chunk             the section's ceiling now
 //! 0             none                              max_seq
-//! 1             (max_seq, max_seq + w]            max_seq + w           w = step x increment
-//! 2             (max_seq + w, max_seq + 2 w]      max_seq + 2 w
-//! more          none: the section is not live     max_seq + 2 w
+//! d, up to 8    (max_seq + (d-1) w, .. + d w]     max_seq + d w         w = step x increment
+//! more          none: the section is not live     max_seq + 8 w
 //! ```
 //!
 //! None of this is limited by the namespace's `max`, which may be lowered and raised again. `max` limits which
@@ -40,10 +39,12 @@ use serde::{Deserialize, Serialize};
 use super::progression::{NUMBER_MAX, Progression};
 use crate::planted_bugs::{Bug, is_planted};
 
-/// A section is live, and a lift gives a chunk of it, for so many lifts after its record was written. A section that
-/// nobody uses any more loses as many steps, and what was left of its last chunk, however many leader changes
-/// there are. The log's entries mean something else with another value: a change of it is a change of format.
-pub const LIFTS_LIVE: u64 = 2;
+/// A section is live, and a lift gives a chunk of it, for so many lifts after its record was written. With few of them,
+/// leaders that are lost one after the other, before their settlers are through, leave sections in use that are not live.
+/// With many, a section that nobody uses any more loses much: as many steps, and what was left of its last chunk, however
+/// many leader changes there are. The log's entries mean something else with another value: a change of it is a change of
+/// format.
+pub const LIFTS_LIVE: u64 = 8;
 
 /// A section's record in the replicated table. The default one stands for a section without a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use super::error::StoreError;
 use crate::version;
 
 /// The version of the format that this release writes and reads.
-pub const VERSION: u8 = 11;
+pub const VERSION: u8 = 12;
 
 /// The largest value, in bytes. A value that claims to be larger is refused before memory is allocated
 /// for it.

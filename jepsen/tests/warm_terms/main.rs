@@ -60,7 +60,8 @@
 //!   may yet take. Nodes have no names: states that differ in the nodes' numbers alone are one. Each test
 //!   that breaks a promise also checks that the search that forgets finds it.
 //!
-//! **Bounded.** K is 1 or 2. A step is 1 number unless said otherwise. Numbers above the bound are not taken.
+//! **Bounded.** K is 1, 2, or 8 as in the program: with 8, no section ceases to be live within five terms, and with 1 and 2
+//! it does. A step is 1 number unless said otherwise. Numbers above the bound are not taken.
 //!
 //! | search, with all margins kept | states |
 //! | --- | --- |

@@ -156,6 +156,8 @@ pub const K1: Rules = Rules {
     numbers: 5,
 };
 pub const K2: Rules = Rules { live_lifts: 2, idle_steps: 3, ..K1 };
+/// As the program has it (`LIFTS_LIVE`).
+pub const K8: Rules = Rules { live_lifts: 8, idle_steps: 9, ..K1 };
 
 /// With `?`, leaves an action that is not possible.
 pub fn possible(yes: bool) -> Option<()> {

@@ -57,6 +57,7 @@ const GAPLESS: Rules = Rules { with: &[Part::Gapless], steps: &[], idle_steps: 0
 searches! {
     numbers_are_unique_and_ordered_if_a_section_stays_live_for_one_lift: holds(K1);
     numbers_are_unique_and_ordered_if_a_section_stays_live_for_two_lifts: holds(K2);
+    numbers_are_unique_and_ordered_if_a_section_stays_live_for_eight_lifts: holds(K8);
     they_are_so_with_three_nodes: holds(Rules { nodes: 3, terms: 3, ..K1 });
     they_are_so_if_the_step_changes: holds(Rules { steps: &[1, 2], terms: 3, ..K1 });
     they_are_so_if_a_bump_brings_more_than_a_step: holds(Rules { extra: 2, terms: 4, ..K1 });

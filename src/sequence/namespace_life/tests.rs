@@ -116,14 +116,14 @@ fn a_namespace_that_is_created_again_begins_above_all_that_lifts_may_have_given(
     // Two terms took what their lifts gave, and logged nothing of it.
     run(&mut table, 2, Command::Lift);
     run(&mut table, 3, Command::Lift);
-    assert_eq!(delete(&mut table, false), Ok(Some(30)));
+    assert_eq!(delete(&mut table, false), Ok(Some(90)));
     assert!(table.sections.is_empty());
     assert_eq!(bump(&mut table, 3, old, 10), Bumped::NoNamespace);
     let again = create(&mut table, NamespaceConfig::new("book")).unwrap();
-    assert_eq!((again.config.start, again.floor), (31, 30));
+    assert_eq!((again.config.start, again.floor), (91, 90));
     assert!(again.id > old, "ids are not used again");
     assert!(table.tombstones.is_empty());
-    assert_eq!(bump(&mut table, 3, again.id, 10), chunk(0, 40));
+    assert_eq!(bump(&mut table, 3, again.id, 10), chunk(0, 100));
 }
 
 #[test]
@@ -131,16 +131,16 @@ fn a_namespace_that_is_created_again_keeps_to_its_own_progression() {
     let mut table = founded();
     let old = id_of_book(&table);
     bump(&mut table, 1, old, 1_000);
-    assert_eq!(delete(&mut table, false), Ok(Some(3_000)));
+    assert_eq!(delete(&mut table, false), Ok(Some(9_000)));
     let chapters = NamespaceConfig { start: 70, increment: 100, ..NamespaceConfig::new("book") };
     let again = create(&mut table, chapters).unwrap();
-    assert_eq!(again.config.start, 3_070);
+    assert_eq!(again.config.start, 9_070);
     // Never used, and deleted again: the floor stays.
-    assert_eq!(delete(&mut table, false), Ok(Some(3_000)));
+    assert_eq!(delete(&mut table, false), Ok(Some(9_000)));
     // A change before the first number may not go below it either.
     create(&mut table, NamespaceConfig::new("book")).unwrap();
     let change = NamespaceChange { start: Some(5), ..NamespaceChange::default() };
-    assert_eq!(update(&mut table, change).unwrap().config.start, 3_001);
+    assert_eq!(update(&mut table, change).unwrap().config.start, 9_001);
 }
 
 #[test]
@@ -151,11 +151,11 @@ fn a_namespace_with_too_low_a_max_is_not_created_again_unless_the_old_one_is_for
     delete(&mut table, false).unwrap();
     let small = NamespaceConfig { max: 2_000, ..NamespaceConfig::new("book") };
     let refused = create(&mut table, small.clone()).unwrap_err().to_string();
-    for told in ["up to 3000", "max is 2000", "--forget"] {
+    for told in ["up to 9000", "max is 2000", "--forget"] {
         assert!(refused.contains(told), "{refused}");
     }
     let refused = delete(&mut table, false).unwrap_err().to_string();
-    assert!(refused.contains("up to 3000") && refused.contains("--forget"), "{refused}");
+    assert!(refused.contains("up to 9000") && refused.contains("--forget"), "{refused}");
     assert_eq!(delete(&mut table, true), Ok(None));
     assert_eq!(create(&mut table, small).unwrap().config.start, 1);
     assert_eq!(delete(&mut table, true), Ok(None));

@@ -51,17 +51,21 @@ fn a_section_without_a_record_is_never_live_and_begins_at_its_first_number() {
 }
 
 #[test]
-fn a_lift_gives_the_next_step_for_two_lifts_and_an_idle_section_loses_no_more_than_those() {
+fn a_lift_gives_the_next_step_for_eight_lifts_and_an_idle_section_loses_no_more_than_those() {
     let record = bumped(3, 100);
     assert_eq!(record.lifted(ONES, 3), None, "written under that lift");
-    assert_eq!(record.lifted(ONES, 4), Some(chunk(100, 200)));
-    assert_eq!(record.lifted(ONES, 5), Some(chunk(200, 300)));
-    assert_eq!(record.lifted(ONES, 6), None, "not live any more");
-    for lift in [6, 7, 1_000] {
-        assert_eq!(record.ceiling_at(lift, 1), 300);
+    for lifts in 1..=8 {
+        assert!(record.is_live_next(2 + lifts));
+        let given = record.lifted(ONES, 3 + lifts);
+        assert_eq!(given, Some(chunk(lifts * 100, (lifts + 1) * 100)), "lift {lifts} since");
+    }
+    assert_eq!(record.lifted(ONES, 12), None, "not live any more");
+    for lift in [12, 13, 1_000] {
+        assert!(!record.is_live_next(lift));
+        assert_eq!(record.ceiling_at(lift, 1), 900);
         let (after, chunk) = record.bump(ONES, lift, step(100)).unwrap();
-        assert_eq!((chunk.old, chunk.new), (300, 400));
-        assert_eq!((after.floor, after.max_seq, after.lift), (300, 400, lift));
+        assert_eq!((chunk.old, chunk.new), (900, 1_000));
+        assert_eq!((after.floor, after.max_seq, after.lift), (900, 1_000, lift));
     }
 }
 
@@ -72,7 +76,7 @@ fn a_settled_section_is_live_again_and_costs_no_number() {
     assert_eq!((settled.floor, settled.max_seq, settled.lift), (200, 300, 5));
     assert_eq!(settled.settle(ONES, 5), None, "written before");
     assert_eq!(settled.lifted(ONES, 6), Some(chunk(300, 400)));
-    assert_eq!(record.settle(ONES, 6), None, "the lift gave nothing");
+    assert_eq!(record.settle(ONES, 12), None, "the lift gave nothing");
     let (_, chunk) = settled.bump(ONES, 5, step(100)).unwrap();
     assert_eq!((chunk.old, chunk.new), (300, 400));
 }
@@ -82,7 +86,7 @@ fn the_books_count_what_lost_tenures_may_have_left() {
     let record = bumped(3, 10_000);
     let raise = Raise { numbers: 1_000_000, unused_max: 1_000_400, step: 10_000, up_to: 0 };
     let (record, _) = record.bump(ONES, 3, raise).unwrap();
-    for (lift, skipped) in [(4, 1_000_400), (5, 1_010_400), (9, 1_020_400)] {
+    for (lift, skipped) in [(4, 1_000_400), (5, 1_010_400), (12, 1_080_400), (99, 1_080_400)] {
         let (bumped, _) = record.bump(ONES, lift, step(1)).unwrap();
         assert_eq!(bumped.skipped, skipped);
     }
@@ -92,7 +96,7 @@ fn the_books_count_what_lost_tenures_may_have_left() {
 fn a_trim_returns_unused_numbers_if_the_tenure_owns_them() {
     let record = bumped(3, 10_000);
     assert_eq!(record.trim(ONES, 3, 10_001), None, "more than it was given");
-    assert_eq!(record.trim(ONES, 6, 17), None, "no lift gave it anything");
+    assert_eq!(record.trim(ONES, 12, 17), None, "no lift gave it anything");
     let trimmed = record.trim(ONES, 3, 17).unwrap();
     assert_eq!(trimmed.max_seq, 17);
     let again = trimmed.trim(ONES, 3, 5).unwrap();
@@ -116,12 +120,12 @@ fn a_trim_of_what_a_lift_gave_stops_where_the_lift_began() {
 #[test]
 fn a_raised_ceiling_is_not_lowered_by_a_trim() {
     let raised = bumped(3, 100).raised(ONES, 3, 1_000, 0);
-    assert_eq!(raised.max_seq, 1_300, "lifts that nobody remembers count");
-    assert_eq!(raised.trim(ONES, 3, 50).unwrap().max_seq, 1_300);
-    assert_eq!(raised.lifted(ONES, 4), Some(chunk(1_300, 1_400)));
+    assert_eq!(raised.max_seq, 1_900, "lifts that nobody remembers count");
+    assert_eq!(raised.trim(ONES, 3, 50).unwrap().max_seq, 1_900);
+    assert_eq!(raised.lifted(ONES, 4), Some(chunk(1_900, 2_000)));
     assert_eq!(raised.raised(ONES, 3, u64::MAX, 0).max_seq, NUMBER_MAX);
     assert_eq!(raised.raised(ONES, 3, 5, 9_000).max_seq, 9_000);
-    assert_eq!(raised.raised(ONES, 3, 5, 1_000).max_seq, 1_505);
+    assert_eq!(raised.raised(ONES, 3, 5, 1_000).max_seq, 2_705);
 }
 
 #[test]
@@ -186,7 +190,7 @@ fn a_released_section_has_no_gap_whichever_lift_follows_and_is_bumped_in_the_ten
         assert_eq!(again.release(ONES, lift, used + 7).unwrap().max_seq, used + 7);
         assert_eq!(again.release(ONES, lift, used + 11), None, "more than it owns");
     }
-    assert_eq!(record.release(ONES, 6, 300), None, "not live: it owns nothing");
+    assert_eq!(record.release(ONES, 12, 900), None, "not live: it owns nothing");
 }
 
 #[test]

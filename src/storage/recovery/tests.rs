@@ -122,7 +122,7 @@ fn a_recovered_directory_has_raised_ceilings_and_one_member() {
     assert_eq!((book.sections, book.raised_by, book.start), (3, 500, 501));
     assert_eq!((done.last_log_index, done.left_behind), (5, vec![2, 3]));
     let store = open(dir.path()).unwrap();
-    assert_eq!(ceiling(&store, 1), 620);
+    assert_eq!(ceiling(&store, 1), 680);
     let vote: Vote = store.db.get(Family::HardState, &vote_key(SET)).unwrap().unwrap();
     assert_eq!(vote, Vote::new(5, 1));
     let generation = Generation::new(&store.db, SET, 1);
@@ -154,8 +154,8 @@ fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     assert_eq!((done.unapplied_entries, done.last_log_index), (3, 8));
     assert_eq!(done.namespaces[2].start, 10_001);
     let store = open(dir.path()).unwrap();
-    assert_eq!(ceiling(&store, 0), 620);
-    assert_eq!(ceiling(&store, 1), 1_620);
+    assert_eq!(ceiling(&store, 0), 680);
+    assert_eq!(ceiling(&store, 1), 1_680);
     assert_eq!(ceiling(&store, 7), 520, "a section that only the log knows");
 }
 
@@ -177,7 +177,7 @@ fn an_unapplied_lift_counts() {
     let dir = directory(2, vec![Command::Lift, bump_by_20(0)]);
     recover(dir.path(), SET, &steps(50), false).unwrap();
     let store = open(dir.path()).unwrap();
-    assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (650, 620));
+    assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (710, 680));
     assert_eq!(raised_ledger(&store).lift, 4);
 }
 
@@ -196,7 +196,7 @@ fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
     let dir = directory(2, unapplied);
     recover(dir.path(), SET, &steps(50), false).unwrap();
     let store = open(dir.path()).unwrap();
-    assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (640, 620));
+    assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (700, 680));
     let ledger = raised_ledger(&store);
     assert_eq!((ledger.lift, ledger.bequest), (3, None));
 }
@@ -256,8 +256,8 @@ fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_i
     let prefix = generation_prefix(SET, 1);
     let read = |key: Vec<u8>| store.db.get(Family::Applied, &key).unwrap();
     let tombstone: Option<Tombstone> = read(tombstone_key(&prefix, "book"));
-    // The ceiling 120, two lifts and 50 steps of 10.
-    assert_eq!(tombstone.unwrap().floor, 120 + 20 + 500);
+    // The ceiling 120, eight lifts and 50 steps of 10.
+    assert_eq!(tombstone.unwrap().floor, 120 + 80 + 500);
     let books = [1, 2].map(|id| {
         let key = day_key(&prefix, NamespaceId(id), 3);
         store.db.get::<DayBooks>(Family::Applied, &key).unwrap().is_some()

@@ -107,6 +107,11 @@ impl Uses {
         }
         self.owned = None;
     }
+
+    /// The tenure crashes, and so do those that follow, `lifts` in all. Nobody uses the section meanwhile.
+    fn end_again_and_again(&mut self, lifts: u64) {
+        (0..lifts).for_each(|_| self.end(2));
+    }
 }
 
 impl Uses {
@@ -133,7 +138,7 @@ proptest! {
     #[test]
     fn the_floor_of_an_older_record_is_of_no_use(
         (floor, above) in (0_u64..1_000, 0_u64..1_000),
-        (at, lifts) in (0_u64..5, 1_u64..5),
+        (at, lifts) in (0_u64..5, 1_u64..LIFTS_LIVE + 3),
         (lifted, unused_max, used) in (1_u64..50, 0_u64..50, 0_u64..3_000),
     ) {
         let record = SectionRecord {
@@ -159,7 +164,7 @@ proptest! {
     /// number is used twice, and none below one that was used before.
     #[test]
     fn used_numbers_never_repeat(
-        acts in prop::collection::vec((0u8..10, 1u64..50, 1u64..60), 1..80)
+        acts in prop::collection::vec((0u8..11, 1u64..50, 1u64..60), 1..80)
     ) {
         let mut uses = Uses { lift: 1, ..Uses::default() };
         for (act, numbers, step_numbers) in acts {
@@ -169,6 +174,7 @@ proptest! {
                 4..=7 => uses.take(numbers, step_numbers),
                 8 => uses.release(),
                 9 => uses.raise(numbers),
+                10 => uses.end_again_and_again(numbers % (LIFTS_LIVE + 3)),
                 _ => unreachable!("the range of acts"),
             }
             prop_assert!(uses.record.ceiling_at(uses.lift, 1) >= uses.used);
