@@ -1,10 +1,9 @@
 //! Bugs that a test build can have, one at a time. They show that the tests of the promise would notice.
 //!
-//! Invariant: without the feature `planted-bugs` there is no such bug. A build without debug assertions, such as a
-//! release, cannot have the feature.
+//! Invariant: a build without debug assertions, such as a release, has no such bug: there the compiler sees that
+//! [`is_planted`] is never true. Another build has one only if `RATCHET_PLANTED_BUG` names it.
 
-#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
-compile_error!("planted-bugs is for testing the tests; it does not go into a release build");
+use std::{env, sync::OnceLock};
 
 /// A bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,77 +92,73 @@ pub enum Bug {
     ClockBelievedAtStart,
 }
 
-/// True if this process has `bug`.
-#[cfg(not(feature = "planted-bugs"))]
-#[inline(always)]
-pub fn is_planted(_bug: Bug) -> bool {
-    false
-}
+const NAMES: [(&str, Bug); 40] = [
+    ("no-fence", Bug::NoFence),
+    ("fence-before-taking", Bug::FenceBeforeTaking),
+    ("lease-not-shortened", Bug::LeaseNotShortened),
+    ("no-vote-refusal", Bug::NoVoteRefusal),
+    ("chunk-from-local-read", Bug::ChunkFromLocalRead),
+    ("lift-not-counted", Bug::LiftNotCounted),
+    ("lift-read-early", Bug::LiftReadEarly),
+    ("lease-from-pipelined-acknowledgements", Bug::LeaseFromPipelinedAcknowledgements),
+    ("skips-not-booked", Bug::SkipsNotBooked),
+    ("term-opens-late", Bug::TermOpensLate),
+    ("open-during-transfer", Bug::OpenDuringTransfer),
+    ("bequest-before-empty", Bug::BequestBeforeEmpty),
+    ("stranger-inherits", Bug::StrangerInherits),
+    ("page-changes-not-sent", Bug::PageChangesNotSent),
+    ("name-changes-not-sent", Bug::NameChangesNotSent),
+    ("current-of-page-at-floor", Bug::CurrentOfPageAtFloor),
+    ("release-not-logged", Bug::ReleaseNotLogged),
+    ("release-skips-rest", Bug::ReleaseSkipsRest),
+    ("quota-ignored", Bug::QuotaIgnored),
+    ("export-tells-floor", Bug::ExportTellsFloor),
+    ("ceiling-missing-from-snapshot", Bug::CeilingMissingFromSnapshot),
+    ("write-not-synced", Bug::WriteNotSynced),
+    ("names-not-synced", Bug::NamesNotSynced),
+    ("gapless-answered-before-commit", Bug::GaplessAnsweredBeforeCommit),
+    ("request-id-forgotten", Bug::RequestIdForgotten),
+    ("retry-window-ignored", Bug::RetryWindowIgnored),
+    ("late-copy-taken", Bug::LateCopyTaken),
+    ("lost-call-asked-again", Bug::LostCallAskedAgain),
+    ("tombstone-ignores-lifts", Bug::TombstoneIgnoresLifts),
+    ("gapless-tombstone-forgets", Bug::GaplessTombstoneForgets),
+    ("step-in-memory-stays", Bug::StepInMemoryStays),
+    ("raise-before-commit", Bug::RaiseBeforeCommit),
+    ("section-floor-leaves-fast-path", Bug::SectionFloorLeavesFastPath),
+    ("worker-reused-before-ceiling", Bug::WorkerReusedBeforeCeiling),
+    ("ceiling-not-waited-for", Bug::CeilingNotWaitedFor),
+    ("worker-changed-within-its-time", Bug::WorkerChangedWithinItsTime),
+    ("counter-laps", Bug::CounterLaps),
+    ("date-not-logged", Bug::DateNotLogged),
+    ("skips-counted-by-all", Bug::SkipsCountedByAll),
+    ("clock-believed-at-start", Bug::ClockBelievedAtStart),
+];
 
 /// True if this process has `bug`.
-#[cfg(feature = "planted-bugs")]
+#[inline]
 pub fn is_planted(bug: Bug) -> bool {
-    chosen::bug() == Some(bug)
+    static PLANTED: OnceLock<Option<Bug>> = OnceLock::new();
+    let planted = || {
+        let bug = asked_for().expect("`ratchet start` has checked it");
+        bug.inspect(|bug| tracing::warn!(?bug, "THIS NODE HAS A PLANTED BUG"))
+    };
+    cfg!(debug_assertions) && *PLANTED.get_or_init(planted) == Some(bug)
 }
 
-#[cfg(feature = "planted-bugs")]
-mod chosen {
-    use std::{env, sync::OnceLock};
-
-    use super::Bug;
-
-    const VARIABLE: &str = "RATCHET_PLANTED_BUG";
-    const NAMES: [(&str, Bug); 40] = [
-        ("no-fence", Bug::NoFence),
-        ("fence-before-taking", Bug::FenceBeforeTaking),
-        ("lease-not-shortened", Bug::LeaseNotShortened),
-        ("no-vote-refusal", Bug::NoVoteRefusal),
-        ("chunk-from-local-read", Bug::ChunkFromLocalRead),
-        ("lift-not-counted", Bug::LiftNotCounted),
-        ("lift-read-early", Bug::LiftReadEarly),
-        ("lease-from-pipelined-acknowledgements", Bug::LeaseFromPipelinedAcknowledgements),
-        ("skips-not-booked", Bug::SkipsNotBooked),
-        ("term-opens-late", Bug::TermOpensLate),
-        ("open-during-transfer", Bug::OpenDuringTransfer),
-        ("bequest-before-empty", Bug::BequestBeforeEmpty),
-        ("stranger-inherits", Bug::StrangerInherits),
-        ("page-changes-not-sent", Bug::PageChangesNotSent),
-        ("name-changes-not-sent", Bug::NameChangesNotSent),
-        ("current-of-page-at-floor", Bug::CurrentOfPageAtFloor),
-        ("release-not-logged", Bug::ReleaseNotLogged),
-        ("release-skips-rest", Bug::ReleaseSkipsRest),
-        ("quota-ignored", Bug::QuotaIgnored),
-        ("export-tells-floor", Bug::ExportTellsFloor),
-        ("ceiling-missing-from-snapshot", Bug::CeilingMissingFromSnapshot),
-        ("write-not-synced", Bug::WriteNotSynced),
-        ("names-not-synced", Bug::NamesNotSynced),
-        ("gapless-answered-before-commit", Bug::GaplessAnsweredBeforeCommit),
-        ("request-id-forgotten", Bug::RequestIdForgotten),
-        ("retry-window-ignored", Bug::RetryWindowIgnored),
-        ("late-copy-taken", Bug::LateCopyTaken),
-        ("lost-call-asked-again", Bug::LostCallAskedAgain),
-        ("tombstone-ignores-lifts", Bug::TombstoneIgnoresLifts),
-        ("gapless-tombstone-forgets", Bug::GaplessTombstoneForgets),
-        ("step-in-memory-stays", Bug::StepInMemoryStays),
-        ("raise-before-commit", Bug::RaiseBeforeCommit),
-        ("section-floor-leaves-fast-path", Bug::SectionFloorLeavesFastPath),
-        ("worker-reused-before-ceiling", Bug::WorkerReusedBeforeCeiling),
-        ("ceiling-not-waited-for", Bug::CeilingNotWaitedFor),
-        ("worker-changed-within-its-time", Bug::WorkerChangedWithinItsTime),
-        ("counter-laps", Bug::CounterLaps),
-        ("date-not-logged", Bug::DateNotLogged),
-        ("skips-counted-by-all", Bug::SkipsCountedByAll),
-        ("clock-believed-at-start", Bug::ClockBelievedAtStart),
-    ];
-
-    pub fn bug() -> Option<Bug> {
-        static CHOSEN: OnceLock<Option<Bug>> = OnceLock::new();
-        *CHOSEN.get_or_init(|| {
-            let name = env::var(VARIABLE).ok()?;
-            let found = NAMES.iter().find(|(known, _)| *known == name);
-            let (_, bug) = found.unwrap_or_else(|| panic!("{VARIABLE}: there is no bug {name:?}"));
-            tracing::warn!(name, "THIS NODE HAS A PLANTED BUG");
-            Some(*bug)
-        })
+/// The bug that the environment asks for.
+///
+/// # Errors
+/// This build has no such bug. A node that started all the same would be taken for one that has it.
+pub fn asked_for() -> Result<Option<Bug>, String> {
+    let Some(name) = env::var_os("RATCHET_PLANTED_BUG") else {
+        return Ok(None);
+    };
+    match NAMES.iter().find(|(known, _)| cfg!(debug_assertions) && name == *known) {
+        Some((_, bug)) => Ok(Some(*bug)),
+        None => Err(format!(
+            "RATCHET_PLANTED_BUG is {name:?}, and this build has no such bug: unset it, or name one of src/planted_bugs.rs; a build \
+             without debug assertions has none"
+        )),
     }
 }

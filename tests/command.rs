@@ -108,7 +108,7 @@ fn a_command_that_cannot_be_carried_out_fails_with_the_reason_and_an_exit_code()
     failed(&run(&["next", "book"]), 2, &["<KEY>"]);
     failed(&run(&["next", "book", "1", "--count", "-1"]), 2, &["-1"]);
     let [nobody] = free_ports::<1>(own_ip()).map(|address| address.to_string());
-    let unreachable = run(&["next", "book", "1", "--server", &nobody]);
+    let unreachable = run(&["next", "book", "1", "--server", &nobody, "--timeout-ms", "300"]);
     failed(&unreachable, 5, &[&nobody]);
     failed(&run(&["status", "--server", "not an address"]), 4, &["\"not an address\""]);
     assert!(run(&["completions", "bash"]).status.success());
@@ -119,7 +119,12 @@ fn a_configuration_that_cannot_work_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let data = data.to_str().unwrap();
-    let start = |more: &[&str]| run(&[&["start", "--data-dir", data], more].concat());
+    // With the defaults.
+    let start = |more: &[&str]| {
+        let mut command = ratchet();
+        command.env_clear().args(["start", "--data-dir", data]).args(more);
+        command.output().expect("the command runs")
+    };
     let says = ["lease_ms is 280", "(300)", "(50)"];
     failed(&start(&["--lease-ms", "280"]), 78, &says);
     failed(&start(&["--node-id", "0"]), 78, &["node_id is 0"]);
@@ -127,6 +132,10 @@ fn a_configuration_that_cannot_work_does_not_start() {
     failed(&start(&["--dev", "--peers", "1=127.0.0.1:5"]), 78, &["--dev", "ratchet found"]);
     failed(&start(&["--listen", "0.0.0.0:7600"]), 78, &["0.0.0.0:7600", "advertise"]);
     failed(&start(&["--log", "=,="]), 78, &["\"=,=\""]);
+    let mut with_a_bug = ratchet();
+    with_a_bug.args(["start", "--data-dir", data]).env("RATCHET_PLANTED_BUG", "no-fenc");
+    let with_a_bug = with_a_bug.output().expect("the command runs");
+    failed(&with_a_bug, 78, &["RATCHET_PLANTED_BUG is \"no-fenc\"", "no such bug"]);
     let file = dir.path().join("ratchet.toml");
     std::fs::write(&file, "lease = 5\n").unwrap();
     failed(&start(&["--config", file.to_str().unwrap()]), 78, &["ratchet.toml", "lease"]);
@@ -192,7 +201,7 @@ async fn a_server_that_says_nothing_costs_its_share_of_the_time_and_another_is_a
     let servers =
         format!("{},{}", cluster.places[&follower].listen, cluster.places[&leader].listen);
     let asking = tokio::task::spawn_blocking(move || {
-        run(&["next", "book", "42", "--server", &servers, "--timeout-ms", "4000"])
+        run(&["next", "book", "42", "--server", &servers, "--timeout-ms", "30000"])
     });
     let output = asking.await.unwrap();
     cluster.resume(follower);

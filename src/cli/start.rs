@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     node::{Config, Seams, StartError},
-    server,
+    planted_bugs, server,
 };
 
 /// How long a node that has answered what was under way has to end. One whose disk hangs never does.
@@ -42,6 +42,7 @@ impl Start {
         let settings = self.settings.or(file);
         let format = settings.log_format.unwrap_or(LogFormat::Human);
         let log = log_to_stderr(settings.log.as_deref(), format)?;
+        planted_bugs::asked_for().map_err(CommandError::config)?;
         let config = Config { dev: self.dev, ..settings.config() };
         let signals = Signals::listen().map_err(|error| {
             CommandError::other(format!("cannot listen for SIGTERM, SIGINT and SIGHUP: {error}"))

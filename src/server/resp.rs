@@ -10,7 +10,7 @@
 
 mod cluster;
 mod connection;
-#[cfg(feature = "fuzzing")]
+#[cfg(debug_assertions)]
 pub mod fuzzing;
 mod key;
 mod reader;

@@ -1,4 +1,5 @@
-//! Each unit of a dependency is compiled once: what one of the scripts has built, the others take.
+//! Each unit of a dependency is compiled once: what one of the scripts has built, the others take. The harness also takes
+//! what the tests have built of our own packages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,8 +51,15 @@ fn builds(script: &str) -> Vec<Vec<&str>> {
     builds
 }
 
-/// The units of dependencies that cargo would compile.
-fn plan(build: &[&str]) -> Units {
+/// Whose units are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Dependencies,
+    OurPackages,
+}
+
+/// The units that cargo would compile.
+fn plan(build: &[&str], of: Of) -> Units {
     let planned = Command::new(env!("CARGO"))
         .args(build)
         .args(["-Z", "unstable-options", "--unit-graph"])
@@ -63,21 +71,22 @@ fn plan(build: &[&str]) -> Units {
     let told = String::from_utf8_lossy(&planned.stderr);
     assert!(planned.status.success(), "cargo {build:?}: {told}");
     let plan: Value = serde_json::from_slice(&planned.stdout).expect("a plan in JSON");
-    units(&plan)
+    units(&plan, of)
 }
 
-fn units(plan: &Value) -> Units {
+fn units(plan: &Value, of: Of) -> Units {
     let mut units = Units::new();
     for unit in plan["units"].as_array().expect("units") {
         let package = unit["pkg_id"].as_str().expect("a package");
-        if package.starts_with("path+") {
+        if package.starts_with("path+") != (of == Of::OurPackages) {
             continue;
         }
         let mut profile = unit["profile"].clone();
         if let Some(profile) = profile.as_object_mut() {
             profile.remove("name");
         }
-        let target = format!("{package} {} {}", unit["target"]["kind"], unit["mode"]);
+        let (target, mode) = (&unit["target"], &unit["mode"]);
+        let target = format!("{package} {} {} {mode}", target["kind"], target["name"]);
         let differs = format!("{} {} {profile}", unit["features"], unit["platform"]);
         units.entry(target).or_default().insert(differs);
     }
@@ -96,23 +105,46 @@ fn compiled_again(built: &Units, plan: &Units) -> Vec<String> {
     again
 }
 
+fn read(script: &str) -> String {
+    std::fs::read_to_string(root().join(script)).expect("a script")
+}
+
+/// What the largest build compiles.
+fn largest(of: Of) -> Units {
+    let script = read(LARGEST);
+    let builds = builds(&script);
+    let compiling = builds.iter().find(|build| build.contains(&"--no-run"));
+    plan(compiling.expect("the build of all tests"), of)
+}
+
 #[test]
 fn no_script_compiles_a_dependency_again() {
-    let read = |script: &str| std::fs::read_to_string(root().join(script)).expect("a script");
-    let largest = read(LARGEST);
-    let largest = builds(&largest);
-    let compiling = largest.iter().find(|build| build.contains(&"--no-run"));
-    let built = plan(compiling.expect("the build of all tests"));
+    let built = largest(Of::Dependencies);
     assert!(built.len() > 200, "{LARGEST} compiles {}", built.len());
     for script in SCRIPTS {
         let text = read(script);
         let builds = builds(&text);
         assert!(!builds.is_empty(), "{script} builds nothing");
         for build in builds {
-            let again = compiled_again(&built, &plan(&build));
+            let again = compiled_again(&built, &plan(&build, Of::Dependencies));
             let what = format!("{script} compiles what {LARGEST} has compiled: cargo {build:?}");
             assert_none(&what, &again);
         }
+    }
+}
+
+/// Planted bugs are in each test build.
+#[test]
+fn the_harness_compiles_nothing_of_ours_that_the_tests_have_not() {
+    let built = largest(Of::OurPackages);
+    let script = read("jepsen/ci");
+    let builds = builds(&script);
+    assert!(!builds.is_empty(), "jepsen/ci builds nothing");
+    for build in builds {
+        let mut more = plan(&build, Of::OurPackages);
+        more.retain(|target, kinds| built.get(target).is_none_or(|there| !kinds.is_subset(there)));
+        let more: Vec<String> = more.into_keys().collect();
+        assert_none(&format!("jepsen/ci compiles more than {LARGEST}: cargo {build:?}"), &more);
     }
 }
 
@@ -141,7 +173,7 @@ fn a_dependency_with_other_features_or_another_profile_is_compiled_again() {
             "platform": null, "profile": {"name": "test", "opt_level": opt_level},
         })
     };
-    let plan = |list: &[Value]| units(&serde_json::json!({ "units": list }));
+    let plan = |list: &[Value]| units(&serde_json::json!({ "units": list }), Of::Dependencies);
     let built = plan(&[unit("tokio", &["rt"], "1"), unit("path+ours", &[], "1")]);
     let again = |list: &[Value]| compiled_again(&built, &plan(list)).len();
     assert_eq!(again(&[unit("tokio", &["rt"], "1")]), 0);

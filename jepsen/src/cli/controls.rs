@@ -1,6 +1,6 @@
 //! `ratchet-jepsen controls`: a run for every planted bug.
 
-use std::{env, io, path::PathBuf, process::ExitCode, time::Instant};
+use std::{io, path::PathBuf, process::ExitCode, time::Instant};
 
 use clap::Args;
 use ratchet_jepsen::verdict::VerdictKind;
@@ -13,7 +13,8 @@ use super::{
 /// A run for every planted bug.
 #[derive(Args)]
 pub struct Controls {
-    /// The program with planted bugs; by default `ratchet-planted` beside this program.
+    /// The program under test, built with debug assertions: another one can have no planted bug. By default the one beside
+    /// this program.
     #[arg(long)]
     binary: Option<PathBuf>,
     /// Run only these controls.
@@ -158,12 +159,11 @@ impl Controls {
     fn table(self) -> io::Result<bool> {
         println!("| control | run | caught after, s | all, s |");
         println!("| --- | --- | --- | --- |");
-        let planted = env::current_exe()?.with_file_name("ratchet-planted");
-        let binary = self.binary.clone().unwrap_or(planted);
-        let binary = format!("--binary={}", binary.display());
+        let binary = self.binary.as_ref().map(|binary| format!("--binary={}", binary.display()));
         let mut all = true;
         for control in CONTROLS {
-            let program = [format!("--bug={}", control.bug), binary.clone()];
+            let bug = format!("--bug={}", control.bug);
+            let program: Vec<String> = [bug].into_iter().chain(binary.clone()).collect();
             all &= self.run_row(control.bug, &program, control.arguments)?;
         }
         let ancestor = ["--nemesis=none", "--workload=hot-key"];

@@ -57,7 +57,7 @@ pub struct Arguments {
     /// What is under test.
     #[arg(long, value_enum, default_value = "ratchet")]
     pub product: Product,
-    /// The bug that a program with planted bugs shall have.
+    /// The planted bug that the program shall have. It must be built with debug assertions.
     #[arg(long)]
     pub bug: Option<String>,
     /// How many operations must be answered; with fewer the verdict is unknown.

@@ -54,7 +54,7 @@ pub struct ClusterConfig {
     pub spare: Port,
     /// The fence of the nodes.
     pub fence: Fence,
-    /// The planted bug, for a program that has planted bugs.
+    /// The planted bug that the program has.
     pub bug: Option<String>,
     /// How many bytes of the applied log are kept.
     pub log_keep_bytes: u64,
