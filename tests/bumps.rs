@@ -1,6 +1,6 @@
 //! The log carries ceilings, not numbers.
 
-use crate::common::{Client, cluster::Cluster, id, other_than, unhurried};
+use crate::common::{Client, cluster::Cluster, id, other_than};
 use ratchet::{
     metrics::{FirstTouch, SkipCause},
     proto::v1::CreateNamespaceRequest,
@@ -14,7 +14,7 @@ fn counted(cluster: &Cluster, leader: u64) -> (u64, u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_million_numbers_of_one_key_cost_at_most_110_log_entries() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let (_, before) = counted(&cluster, leader);
     let mut callers = JoinSet::new();
@@ -74,7 +74,7 @@ async fn a_hot_key_whose_step_may_grow_is_bumped_seldom_and_a_crash_skips_at_mos
 #[tokio::test(flavor = "multi_thread")]
 async fn large_counts_on_a_hot_key_take_their_turn_among_small_ones() {
     const LARGE: u64 = 50;
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut callers = JoinSet::new();
@@ -107,8 +107,7 @@ const SECTIONS: u64 = 42_950;
 
 async fn touch_all_sections(address: std::net::SocketAddr) {
     const CALLERS: u64 = 1_024;
-    let clients: Vec<Client> =
-        (0..8).map(|_| Client::new(address).patient(std::time::Duration::from_secs(30))).collect();
+    let clients: Vec<Client> = (0..8).map(|_| Client::new(address)).collect();
     let mut callers = JoinSet::new();
     for caller in 0..CALLERS {
         let mut client = clients[caller as usize % clients.len()].clone();
@@ -126,7 +125,6 @@ async fn touch_all_sections(address: std::net::SocketAddr) {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_leader_change_all_sections_of_32_bit_uids_are_handed_out_without_a_bump() {
     let cluster = Cluster::start(3, |config| {
-        unhurried(config);
         // A leader that hands over gives the numbers back, section by section.
         (config.handover_timeout_ms, config.shutdown_timeout_ms) = (0, 60_000);
     })

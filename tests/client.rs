@@ -14,7 +14,6 @@ use crate::common::{
     invoices::create_invoices,
     other_than,
     rust_client::{assert_no_repeats, builder, client_of, take},
-    unhurried,
 };
 use futures::future::join_all;
 use ratchet::{
@@ -26,7 +25,7 @@ use tokio::task::JoinSet;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_tasks_send_few_messages_and_no_number_is_lost_or_repeated() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
     let requests = cluster.nodes[&leader].context().metrics.request_seconds.of(Interface::grpc);
@@ -96,7 +95,7 @@ async fn the_numbers_that_are_left_go_to_as_many_of_the_merged_calls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_goes_straight_to_the_leader_once_it_knows_it_and_one_that_stays_does_not() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let follower = other_than(leader);
     let forwards = &cluster.nodes[&follower].context().metrics.forwards;
@@ -125,7 +124,7 @@ async fn a_client_goes_straight_to_the_leader_once_it_knows_it_and_one_that_stay
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_stays_exports_from_the_servers_that_it_was_given_alone() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let staying = |node| {
         let builder = builder([cluster.address(node)]).follow_leader(false);
@@ -190,7 +189,7 @@ async fn segments_are_disjoint_and_most_of_their_numbers_cost_no_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_long_names_at_once_fit_the_messages_at_the_leader_and_through_a_follower() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let room = CreateNamespaceRequest {
         name: "room".into(),

@@ -7,8 +7,9 @@ use std::{
 };
 
 use crate::common::{
+    HURRIED,
     cluster::Cluster,
-    free_ports, in_time, others, own_ip,
+    eventually, free_ports, in_time, others, own_ip,
     processes::Processes,
     rust_client::{assert_no_repeats, builder, client, create_with_format, take},
 };
@@ -25,7 +26,7 @@ use tonic::{Request, Response, Status, Streaming, transport::server::TcpIncoming
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_go_on_growing_when_leaders_are_killed_and_come_back() {
-    let mut cluster = Processes::start(3, &[]).await;
+    let mut cluster = Processes::start(3, &HURRIED).await;
     let client = client(cluster.addresses());
     let mut rounds = Vec::new();
     for _ in 0..3 {
@@ -52,11 +53,12 @@ async fn numbers_go_on_growing_when_leaders_are_killed_and_come_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_to_a_server_that_says_nothing_is_answered_by_another_server() {
-    let cluster = Processes::start(3, &[]).await;
+    let cluster = Processes::start(3, &HURRIED).await;
     let leader = cluster.leader().await;
     let mut addresses = cluster.addresses();
     addresses.rotate_left(leader as usize - 1);
-    let client = builder(addresses).timeout(Duration::from_secs(6));
+    // The silent server costs a third of it.
+    let client = builder(addresses).timeout(Duration::from_secs(60));
     let client = client.build().unwrap();
     let before = client.next("book", 1).await.expect("a number");
     cluster.pause(leader);
@@ -119,11 +121,13 @@ async fn a_call_to_a_server_that_knows_no_leader_is_unavailable_at_the_deadline(
     cluster.crash(leader).await;
     let client = builder([cluster.address(alive)]).timeout(Duration::from_millis(500));
     let client = client.build().unwrap();
-    for _ in 0..3 {
+    // On a busy machine the client may give up before the server says it.
+    let error = eventually("what the server says", async || {
         let error = client.next("book", 1).await.expect_err("nobody leads");
-        assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
-        assert!(error.to_string().contains("leader"), "{error}");
-    }
+        error.to_string().contains("leader").then_some(error)
+    });
+    let error = error.await;
+    assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,11 +10,11 @@ use ratchet::{
 };
 use tonic::{Code, Request, Status, client::Grpc};
 
-use crate::common::{channel, cluster::Cluster, id, other_than, unhurried};
+use crate::common::{channel, cluster::Cluster, id, other_than};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_answers_and_numbers_grow_across_them() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let mut last = 0;
     for node in [1, 2, 3, 1, 2, 3] {
         let number = cluster.client(node).next(42).await.unwrap();
@@ -36,7 +36,7 @@ async fn get_namespace(cluster: &Cluster, node: u64, bytes: Bytes) -> Result<Byt
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_passes_a_message_on_as_it_came_with_a_field_that_it_does_not_know() {
-    let mut cluster = Cluster::configured(3, unhurried);
+    let mut cluster = Cluster::configured(3, |_| {});
     let passed = Arc::new(Mutex::new(Vec::new()));
     for id in 1..=3 {
         let mut transport = cluster.transport(id);

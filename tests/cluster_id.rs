@@ -2,7 +2,7 @@
 //! another one.
 
 use crate::common::{
-    PATIENCE, channel, cluster::Cluster, eventually, http, http_get, id, unhurried, with_http,
+    PATIENCE, channel, cluster::Cluster, eventually, http, http_get, hurried, id, with_http,
 };
 use ratchet::{
     consensus::Transport,
@@ -30,7 +30,11 @@ async fn id_told_by(cluster: &Cluster, node: u64) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_tells_the_id_of_its_cluster_and_it_stays_through_restarts_and_a_recovery() {
-    let mut cluster = Cluster::start(3, with_http).await;
+    let mut cluster = Cluster::start(3, |config| {
+        with_http(config);
+        hurried(config);
+    })
+    .await;
     let first = id_told_by(&cluster, 1).await;
     let form: Vec<usize> = first.split('-').map(str::len).collect();
     assert_eq!(form, [8, 4, 4, 4, 12], "{first}");
@@ -110,7 +114,7 @@ fn meant_for<M>(id: &str, message: M) -> Request<M> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_meant_for_another_cluster_is_refused_before_anything_is_done() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let mine = id_told_by(&cluster, 1).await;
     let other = format!("{}-58cc-4372-a567-0e02b2c3d479", &mine[..8]);
     let next = || NextRequest { namespace: "book".into(), key: id(1), ..NextRequest::default() };

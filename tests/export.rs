@@ -9,21 +9,14 @@ use std::{
 };
 
 use crate::common::{
-    UNHURRIED,
     cluster::Cluster,
     http, http_get, other_than,
     processes::{Processes, ratchet},
     rust_client::{self, client_of},
-    unhurried, with_http,
+    with_http,
 };
 use futures::future::join_all;
-use ratchet::node::Config;
 use ratchet_client::{Client, Key, api::CreateNamespaceRequest};
-
-fn quiet(config: &mut Config) {
-    unhurried(config);
-    with_http(config);
-}
 
 /// The rows of an exact export of books.
 async fn export_exactly(processes: &Processes) -> BTreeMap<u64, u64> {
@@ -46,7 +39,7 @@ async fn export_exactly(processes: &Processes) -> BTreeMap<u64, u64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exact_export_has_the_last_numbers_and_none_that_came_before_it_is_greater() {
     const KEYS: u64 = 6_000;
-    let processes = Processes::start(3, &UNHURRIED).await;
+    let processes = Processes::start(3, &[]).await;
     let client = rust_client::client(processes.addresses());
     let take = (1..=KEYS).map(|key| client.next_range("book", key, key % 100 + 1));
     for numbers in join_all(take).await {
@@ -95,7 +88,7 @@ fn unchunked(mut chunks: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_exports_over_http_what_import_reads_and_others_name_the_leader() {
     const KEYS: u64 = 10_000;
-    let cluster = Cluster::start(3, quiet).await;
+    let cluster = Cluster::start(3, with_http).await;
     let leader = cluster.leader().await;
     let client = client_of(&cluster, &[leader]);
     let floors = (1..=KEYS).map(|key| (Key::Id(key), key * 3));
@@ -137,7 +130,7 @@ async fn the_leader_exports_over_http_what_import_reads_and_others_name_the_lead
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_could_break_off_without_a_sign_is_not_exported() {
-    let cluster = Cluster::start(1, quiet).await;
+    let cluster = Cluster::start(1, with_http).await;
     let port = cluster.nodes[&1].addresses().http.expect("a port");
     // The version that follows is the value of a header.
     let what = "GET /v1/namespaces/book/export HTTP/1.0\r\nVersion:";
@@ -148,7 +141,7 @@ async fn what_could_break_off_without_a_sign_is_not_exported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_an_export_replaces_keeps_its_mode_and_what_is_no_file_is_not_replaced() {
-    let cluster = Cluster::start(1, quiet).await;
+    let cluster = Cluster::start(1, with_http).await;
     let dir = tempfile::TempDir::new().expect("a directory");
     let [new, usual, secret, link] =
         ["new", "usual", "secret", "link"].map(|name| dir.path().join(name));
@@ -181,7 +174,7 @@ async fn run(cluster: &Cluster, arguments: &[&str]) -> (Option<i32>, String) {
         (cluster.nodes.keys()).map(|id| cluster.address(*id).to_string()).collect();
     let mut command = ratchet();
     command.args(arguments);
-    command.args(["--timeout-ms", "20000", "--server", &servers.join(",")]);
+    command.args(["--server", &servers.join(",")]);
     let ended = tokio::task::spawn_blocking(move || command.output());
     let output = ended.await.expect("no panic").expect("the command runs");
     let says = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -232,7 +225,7 @@ async fn create(client: &Client, namespace: &str, section_size: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_of_sections_has_their_ceilings_and_is_never_exact() {
-    let cluster = Cluster::start(1, quiet).await;
+    let cluster = Cluster::start(1, with_http).await;
     let client = client_of(&cluster, &[1]);
     let dir = tempfile::TempDir::new().expect("a directory");
     let file = dir.path().join("uid.csv");
@@ -256,7 +249,7 @@ async fn an_export_of_sections_has_their_ceilings_and_is_never_exact() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_exported_of_sections_is_imported_elsewhere_and_every_id_goes_on_above_what_it_had()
 {
-    let (from, to) = (Cluster::start(3, quiet).await, Cluster::start(1, quiet).await);
+    let (from, to) = (Cluster::start(3, with_http).await, Cluster::start(1, with_http).await);
     let greatest = use_sections(&client_of(&from, &[from.leader().await])).await;
     let dir = tempfile::TempDir::new().expect("a directory");
     let file = dir.path().join("uid.csv");

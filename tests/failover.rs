@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{history::Load, processes::Processes};
+use crate::common::{HURRIED, eventually, history::Load, processes::Processes};
 
 /// Prints the figure as well: `cargo test --test scenarios failover -- --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_flow_again_after_each_of_ten_kills_of_the_leader_and_none_repeats() {
-    let mut cluster = Processes::start(3, &[]).await;
-    let load = Load::start(&cluster.addresses(), 16, 4, Duration::from_secs(5));
+    let mut cluster = Processes::start(3, &HURRIED).await;
+    let load = Load::start(&cluster.addresses(), 16, 4);
     let mut kills = Vec::new();
     for _ in 0..10 {
         load.answers(200).await;
@@ -36,9 +36,9 @@ async fn numbers_flow_again_after_each_of_ten_kills_of_the_leader_and_none_repea
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_all_nodes_were_killed_at_once_numbers_go_on_above_all_that_were_handed_out() {
-    let mut cluster = Processes::start(3, &[]).await;
+    let mut cluster = Processes::start(3, &HURRIED).await;
     for _ in 0..2 {
-        let load = Load::start(&cluster.addresses(), 16, 4, Duration::from_millis(500));
+        let load = Load::start(&cluster.addresses(), 16, 4);
         load.answers(500).await;
         for id in [1, 2, 3] {
             cluster.kill(id);
@@ -57,7 +57,7 @@ async fn after_all_nodes_were_killed_at_once_numbers_go_on_above_all_that_were_h
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_majority_gone_callers_are_told_what_is_known_before_their_deadline() {
-    let mut cluster = Processes::start(3, &[]).await;
+    let mut cluster = Processes::start(3, &HURRIED).await;
     let leader = cluster.leader().await;
     for id in [1, 2, 3] {
         if id != leader {
@@ -65,13 +65,12 @@ async fn with_the_majority_gone_callers_are_told_what_is_known_before_their_dead
         }
     }
     let mut client = cluster.client(leader).patient(Duration::from_secs(1));
-    let error = loop {
-        // Until its lease has run out, the leader still answers.
-        if let Err(error) = client.next(7).await {
-            break error;
-        }
-    };
+    // Until its lease has run out, the leader still answers. On a busy machine the client may give up before it does.
+    let error = eventually("what the leader knows", async || {
+        let error = client.next(7).await.err()?;
+        error.message().contains("hears from no majority").then_some(error)
+    });
+    let error = error.await;
     assert_eq!(error.code(), tonic::Code::Unavailable, "{error:?}");
-    assert!(error.message().contains("hears from no majority"), "{error:?}");
     assert!(error.message().contains(&format!("node {leader}")), "{error:?}");
 }

@@ -2,8 +2,8 @@
 //! interface.
 
 use crate::common::{
-    UNHURRIED, cluster::Cluster, http, in_time, other_than, processes::Processes, rust_client,
-    unhurried, with_http, with_resp,
+    cluster::Cluster, http, in_time, other_than, processes::Processes, rust_client, with_http,
+    with_resp,
 };
 use ratchet::{metrics::SkipCause, node::Config};
 use ratchet_client::{Code, Error, Key};
@@ -13,7 +13,6 @@ use tokio::{
 };
 
 fn quiet(config: &mut Config) {
-    unhurried(config);
     with_http(config);
     with_resp(config);
 }
@@ -112,7 +111,7 @@ async fn many_keys_of_a_shared_section_are_raised_with_few_bumps() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_floor_at_the_namespaces_max_uses_the_key_up_and_one_above_is_refused() {
-    let processes = Processes::start(1, &UNHURRIED).await;
+    let processes = Processes::start(1, &[]).await;
     let address = processes.client(1);
     drop(address);
     let client = rust_client::client(processes.addresses());

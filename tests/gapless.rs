@@ -8,7 +8,7 @@ use crate::common::{
     disk::{Disk, Fsync},
     id, in_time,
     invoices::{INVOICE, cluster_with_invoices, create_invoices},
-    name, other_than, others, unhurried, until,
+    name, other_than, others, until,
 };
 use futures::{StreamExt, stream::FuturesUnordered};
 use ratchet::{
@@ -91,7 +91,7 @@ async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_give_back() {
 /// Its answer could be lost, and a second one would leave a gap.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_not_carried_out() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let follower = other_than(leader);
     let known = |node: u64| {
@@ -146,7 +146,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
         ..NextRequest::default()
     };
     let with_id = Asked::new(with_id).expect("a request");
-    let deadline = tokio::time::Instant::now() + Duration::from_millis(500);
+    let deadline = tokio::time::Instant::now() + Duration::from_millis(1_500);
     let lost = following.leader.serve(&with_id, Origin::Client, deadline).await;
     let Err(Failure::Refused(lost)) = lost else {
         panic!("{lost:?}");

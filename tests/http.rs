@@ -1,10 +1,7 @@
 //! The interface for HTTP: numbers and namespaces in JSON, from whichever node is asked, and problems that say what was wrong.
 
-use std::time::Duration;
-
 use crate::common::{
-    Page, cluster::Cluster, eventually, http, in_time, other_than, unhurried, until, with_http,
-    with_metrics,
+    Page, cluster::Cluster, eventually, http, in_time, other_than, until, with_http, with_metrics,
 };
 use ratchet::{metrics::Interface, node::Config};
 use serde_json::{Value, json};
@@ -16,7 +13,6 @@ use tokio::{
 async fn start(n: u64, change: impl Fn(&mut Config)) -> Cluster {
     Cluster::start(n, |config| {
         with_http(config);
-        unhurried(config);
         change(config);
     })
     .await
@@ -365,10 +361,7 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_answered_within_the_time_that_its_header_says() {
-    let mut cluster = Cluster::configured(3, |config| {
-        with_http(config);
-        unhurried(config);
-    });
+    let mut cluster = Cluster::configured(3, with_http);
     // Alone it has no leader.
     cluster.start_node(2).await;
     let address = cluster.nodes[&2].addresses().http.expect("a port");
@@ -390,7 +383,7 @@ async fn a_request_is_answered_within_the_time_that_its_header_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_never_ends_is_counted_and_given_up() {
     let cluster = start(1, |config| {
-        (config.request_timeout_ms, config.request_timeout_max_ms) = (1_000, 1_000);
+        (config.request_timeout_ms, config.request_timeout_max_ms) = (5_000, 5_000);
     })
     .await;
     let context = cluster.nodes[&1].context().clone();
@@ -417,15 +410,14 @@ async fn a_node_stops_although_connections_are_open_and_answers_what_is_under_wa
     let node = cluster.nodes.remove(&1).expect("a node");
     in_time("the end of the node", node.stop()).await;
     let mut rest = Vec::new();
-    let ended = tokio::time::timeout(Duration::from_secs(10), idle.read_to_end(&mut rest)).await;
-    assert!(ended.is_ok(), "the connection is closed");
+    // It may end with an error.
+    let _ = in_time("the end of the connection", idle.read_to_end(&mut rest)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_are_added_promoted_moved_and_removed_and_the_leadership_is_handed_over() {
     let mut cluster = start(3, |_| {}).await;
-    let fourth = cluster.configure(4);
-    unhurried(fourth);
+    cluster.configure(4);
     cluster.start_node(4).await;
     let asked = other_than(cluster.leader().await);
     let peer_address = cluster.configs[&4].peer_listen.to_string();

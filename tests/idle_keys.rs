@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::common::{Client, cluster::Cluster, id, name, other_than, unhurried, until};
+use crate::common::{Client, cluster::Cluster, id, name, other_than, until};
 use ratchet::{
     allocator::Footprint,
     metrics::{Metrics, ReleaseCause, SkipCause},
@@ -68,7 +68,7 @@ fn skipped(cluster: &Cluster) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_was_evicted_goes_on_with_its_next_number() {
-    let (cluster, leader) = forgetful(unhurried).await;
+    let (cluster, leader) = forgetful(|_| {}).await;
     let mut client = cluster.client(leader);
     let names = CreateNamespaceRequest {
         name: "room".into(),
@@ -243,7 +243,6 @@ async fn keys_that_come_and_go_under_load_and_through_handovers_have_no_gap() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_memory_that_is_full_takes_new_keys_for_idle_ones_and_stays_within_its_bound() {
     let (cluster, leader) = forgetful(|config| {
-        unhurried(config);
         config.key_idle_ms = 0;
         config.memory_max_mb = 1;
     })

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::common::{
-    UNHURRIED, eventually,
+    eventually,
     processes::{Process, Processes, ratchet},
     rust_client,
 };
@@ -23,7 +23,7 @@ fn command(processes: &Processes, namespace: &str, file: &Path, more: &[&str]) -
     let servers: Vec<String> = processes.addresses().iter().map(ToString::to_string).collect();
     let mut command = ratchet();
     command.args(["import", namespace]).arg(file).args(more);
-    command.args(["--timeout-ms", "20000", "--server", &servers.join(",")]);
+    command.args(["--server", &servers.join(",")]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -58,7 +58,7 @@ async fn create_small(client: &Client) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_that_is_killed_twice_goes_on_where_it_was_and_loses_nothing() {
     const ROWS: u64 = 300_000;
-    let processes = Processes::start(3, &UNHURRIED).await;
+    let processes = Processes::start(3, &[]).await;
     let file = processes.dir.path().join("numbers.csv");
     let mut rows = "key,number\n".to_owned();
     for id in 1..=ROWS {
@@ -93,7 +93,7 @@ async fn an_import_that_is_killed_twice_goes_on_where_it_was_and_loses_nothing()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_with_faults_is_refused_with_their_lines_and_nothing_is_raised() {
-    let processes = Processes::start(1, &UNHURRIED).await;
+    let processes = Processes::start(1, &[]).await;
     let file = processes.dir.path().join("bad.csv");
     fs::write(&file, "1,5\nx,6\n2,0\n3,7,8\n1,9\n4,9223372036854775808\n\"5\",1\n")
         .expect("a file");
@@ -132,7 +132,7 @@ async fn create_names(client: &Client, name: &str, start: u64, increment: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_leafs_table_are_imported_also_from_standard_input() {
-    let processes = Processes::start(1, &UNHURRIED).await;
+    let processes = Processes::start(1, &[]).await;
     let client = rust_client::client(processes.addresses());
     create_names(&client, "tags", 1, 1).await;
     create_names(&client, "odd", 1, 2).await;
@@ -162,7 +162,7 @@ async fn rows_of_leafs_table_are_imported_also_from_standard_input() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_tinyids_table_keep_their_delta_and_remainder_or_are_refused() {
-    let processes = Processes::start(1, &UNHURRIED).await;
+    let processes = Processes::start(1, &[]).await;
     let client = rust_client::client(processes.addresses());
     create_names(&client, "plain", 1, 1).await;
     create_names(&client, "odd", 1, 2).await;
@@ -205,7 +205,7 @@ async fn rows_of_tinyids_table_keep_their_delta_and_remainder_or_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn order_numbers_of_chapters_are_imported_for_each_book_and_none_comes_again() {
-    let processes = Processes::start(3, &UNHURRIED).await;
+    let processes = Processes::start(3, &[]).await;
     let client = rust_client::client(processes.addresses());
     for name in ["chapters", "others"] {
         let chapters = CreateNamespaceRequest {
@@ -271,7 +271,7 @@ async fn order_numbers_of_chapters_are_imported_for_each_book_and_none_comes_aga
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_record_of_another_file_is_refused() {
-    let processes = Processes::start(1, &UNHURRIED).await;
+    let processes = Processes::start(1, &[]).await;
     let file = processes.dir.path().join("numbers.csv");
     fs::write(&file, "1,5\n").expect("a file");
     let record = processes.dir.path().join("numbers.csv.ratchet-import");
@@ -300,7 +300,7 @@ async fn the_record_of_another_file_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_skips_rows_which_are_not_raised_is_removed_and_the_next_import_begins_anew()
 {
-    let processes = Processes::start(1, &UNHURRIED).await;
+    let processes = Processes::start(1, &[]).await;
     let client = rust_client::client(processes.addresses());
     create_small(&client).await;
     let file = processes.dir.path().join("numbers.csv");
@@ -335,7 +335,7 @@ async fn a_record_that_skips_rows_which_are_not_raised_is_removed_and_the_next_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_exported_from_one_cluster_is_imported_into_another_and_no_number_comes_again() {
-    let (from, to) = (Processes::start(3, &UNHURRIED).await, Processes::start(1, &UNHURRIED).await);
+    let (from, to) = (Processes::start(3, &[]).await, Processes::start(1, &[]).await);
     let client = rust_client::client(from.addresses());
     let raised = (1..=10_000).map(|id| (Key::Id(id), id * 5));
     client.raise_many("book", raised).await.expect("floors");
@@ -362,7 +362,7 @@ async fn what_is_exported_from_one_cluster_is_imported_into_another_and_no_numbe
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ranges_of_ids_that_are_no_whole_sections_or_come_twice_are_refused_with_their_lines() {
-    let processes = Processes::start(1, &UNHURRIED).await;
+    let processes = Processes::start(1, &[]).await;
     let client = rust_client::client(processes.addresses());
     create_small(&client).await;
     let tags = CreateNamespaceRequest {
@@ -415,7 +415,7 @@ async fn ranges_of_ids_that_are_no_whole_sections_or_come_twice_are_refused_with
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_of_many_sections_and_keys_that_is_killed_goes_on_where_it_was() {
     const SECTIONS: u64 = 200_000;
-    let processes = Processes::start(1, &UNHURRIED).await;
+    let processes = Processes::start(1, &[]).await;
     let client = rust_client::client(processes.addresses());
     create_small(&client).await;
     let file = processes.dir.path().join("numbers.csv");
@@ -456,7 +456,7 @@ async fn an_import_of_many_sections_and_keys_that_is_killed_goes_on_where_it_was
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_keys_that_share_sections_are_imported_and_their_neighbours_stay() {
-    let processes = Processes::start(1, &UNHURRIED).await;
+    let processes = Processes::start(1, &[]).await;
     let client = rust_client::client(processes.addresses());
     assert_eq!(client.next("uid", 7).await.expect("a number"), 1);
     let file = processes.dir.path().join("uids.csv");

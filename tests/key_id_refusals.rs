@@ -4,7 +4,6 @@ use crate::common::{
     cluster::Cluster,
     other_than,
     rust_client::{self, create_with_format},
-    unhurried,
 };
 use ratchet::proto::{Operation, peer::TakeIdNumbersRequest};
 use ratchet_client::{
@@ -17,7 +16,7 @@ const SLOW: &str = "digits epoch=2020-01-01 time-s:10 sequence:1 key:2";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
-    let cluster = Cluster::start(1, unhurried).await;
+    let cluster = Cluster::start(1, |_| {}).await;
     let client = rust_client::client_of(&cluster, &[1]);
     create_with_format(&client, "orders", "snowflake").await;
     create_with_format(&client, "chat", "rongcloud").await;
@@ -82,7 +81,7 @@ async fn what_cannot_be_made_of_a_key_is_refused_with_what_to_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sequence_that_would_leave_the_time_is_refused() {
-    let cluster = Cluster::start(1, unhurried).await;
+    let cluster = Cluster::start(1, |_| {}).await;
     let client = rust_client::client_of(&cluster, &[1]);
     let named = |format: &str| CreateNamespaceRequest {
         name: "chat".to_owned(),
@@ -121,7 +120,7 @@ async fn a_sequence_that_would_leave_the_time_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_whose_release_does_not_know_the_request_is_named_at_once() {
-    let mut cluster = Cluster::configured(3, unhurried);
+    let mut cluster = Cluster::configured(3, |_| {});
     for id in 1..=3 {
         let mut transport = cluster.transport(id);
         // So an earlier release reads a request that it does not know.

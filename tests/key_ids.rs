@@ -10,8 +10,8 @@ use crate::common::{
     cluster::Cluster,
     http, http_get, in_time, other_than, others,
     rust_client::{self, create_with_format},
-    unhurried, until, with_http, with_resp,
-    wrong_clock::restart_with_clock,
+    until, with_http, with_resp,
+    wrong_clock::{off_ms, restart_with_clock},
 };
 use parking_lot::Mutex;
 use ratchet::{
@@ -56,13 +56,12 @@ async fn rongcloud(client: &Client, key: u64) -> (u128, u64) {
 
 /// Leaders' clocks are believed that are days apart.
 fn any_clock(config: &mut Config) {
-    unhurried(config);
     config.clock_apart_max_ms = 7 * DAY_MS;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_of_a_key_increase_whichever_node_is_asked_and_hold_the_time_also_after_a_crash() {
-    let mut cluster = Cluster::start(3, unhurried).await;
+    let mut cluster = Cluster::start(3, |_| {}).await;
     let any = rust_client::client_of(&cluster, &[1, 2, 3]);
     create_with_format(&any, "chat", "rongcloud").await;
     // The greatest id that anyone has of each key.
@@ -78,6 +77,7 @@ async fn ids_of_a_key_increase_whichever_node_is_asked_and_hold_the_time_also_af
                 for turn in 0..100 {
                     let key = turn % 3;
                     let before = greatest.lock().get(&key).copied().unwrap_or(0);
+                    let began_ms = BootClock.wall_ms();
                     let (id, time_ms) = rongcloud(&client, key).await;
                     assert!(id > before, "{id} of key {key} after {before}");
                     assert!(all.lock().insert(id), "{id} was made twice");
@@ -85,7 +85,7 @@ async fn ids_of_a_key_increase_whichever_node_is_asked_and_hold_the_time_also_af
                     let last = greatest.entry(key).or_default();
                     *last = id.max(*last);
                     // A crash leaves a key at most three seconds ahead.
-                    let distance = time_ms.abs_diff(BootClock.wall_ms());
+                    let distance = off_ms(time_ms, began_ms);
                     assert!(distance < 1_500 + round * 3_000, "{distance} ms from the time");
                 }
             }));
@@ -102,7 +102,7 @@ async fn ids_of_a_key_increase_whichever_node_is_asked_and_hold_the_time_also_af
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
-    let cluster = Cluster::start(1, unhurried).await;
+    let cluster = Cluster::start(1, |_| {}).await;
     let client = rust_client::client_of(&cluster, &[1]);
     create_with_format(&client, "slow", SLOW).await;
     let slow = format(SLOW);
@@ -138,15 +138,16 @@ async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
         .timeout(Duration::from_millis(200))
         .build()
         .expect("a client");
+    // On a busy machine it may give up before it is told.
     let refused = in_time("a refusal", async {
         loop {
-            if let Err(error) = id(&impatient, "slow", 8, &[]).await {
-                break error;
+            match id(&impatient, "slow", 8, &[]).await {
+                Err(error) if error.code() == Some(Code::ResourceExhausted) => break error,
+                _ => {}
             }
         }
     });
     let refused = refused.await;
-    assert_eq!(refused.code(), Some(Code::ResourceExhausted), "{refused}");
     assert!(
         refused.to_string().contains("the ids of key 8 until the deadline are used up"),
         "{refused}"
@@ -155,27 +156,20 @@ async fn a_second_that_is_used_up_is_waited_out_and_its_counter_never_laps() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_wait_for_one_key_hold_up_neither_other_keys_nor_leases_nor_administration() {
-    // More than a connection has streams. All are served within their 60 s: each wants 2 ids of a key that has 100 a
-    // second, which takes half a minute.
+    // More than a connection has streams. Each wants 2 ids of a key that has 100 a second, which takes half a minute.
     const CALLERS: u64 = 1_500;
     const BUSY: &str = "digits epoch=2020-01-01 time-s:10 sequence:2 key:3";
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let follower = other_than(cluster.leader().await);
-    let client = |seconds| {
-        Client::builder()
-            .servers([cluster.address(follower).to_string()])
-            .timeout(Duration::from_secs(seconds))
-            .build()
-            .expect("a client")
-    };
-    let other = client(3);
+    let client = || rust_client::client([cluster.address(follower)]);
+    let other = client();
     create_with_format(&other, "busy", BUSY).await;
     create_with_format(&other, "orders", "snowflake").await;
     id(&other, "busy", 7, &[]).await.expect("an id");
     let waits = cluster.nodes[&follower].context().metrics.id_waits.clone();
     let before = waits.get();
     let mut callers = JoinSet::new();
-    for connection in [client(60), client(60), client(60)] {
+    for connection in [client(), client(), client()] {
         for _ in 0..CALLERS / 3 {
             let client = connection.clone();
             let ids = async move { client.next_ids("busy", Some(Key::Id(7)), 2, &[]).await };
@@ -189,6 +183,12 @@ async fn callers_that_wait_for_one_key_hold_up_neither_other_keys_nor_leases_nor
     let order = other.next_ids("orders", None, 1, &[]).await;
     order.expect("an id under a worker id that was just leased");
     other.status().await.expect("a status");
+    let mut served = 0;
+    while let Some(ids) = callers.try_join_next() {
+        ids.expect("no panic").expect("ids");
+        served += 1;
+    }
+    assert!(served < CALLERS, "the others had to wait for all of them");
     // In the order of their arrival, so that nobody waits for ever: the first of them have theirs.
     for _ in 0..30 {
         let served = in_time("an id", callers.join_next()).await;
@@ -198,7 +198,7 @@ async fn callers_that_wait_for_one_key_hold_up_neither_other_keys_nor_leases_nor
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_in_use_costs_a_log_entry_now_and_then_and_not_one_for_each_millisecond() {
-    let cluster = Cluster::start(1, unhurried).await;
+    let cluster = Cluster::start(1, |_| {}).await;
     let client = rust_client::client_of(&cluster, &[1]);
     create_with_format(&client, "chat", "rongcloud").await;
     let entries = async || {
@@ -206,13 +206,15 @@ async fn a_key_in_use_costs_a_log_entry_now_and_then_and_not_one_for_each_millis
         status.nodes[0].log_index.expect("a log")
     };
     rongcloud(&client, 5).await;
-    let before = entries().await;
+    let (before, began) = (entries().await, BootClock.now());
     let mut times = BTreeSet::new();
     while times.len() < 1_000 {
         times.insert(rongcloud(&client, 5).await.1);
     }
     let entries = entries().await - before;
-    assert!(entries < 8, "{entries} log entries for ids of 1000 milliseconds");
+    // On a busy machine they lie farther apart.
+    let seconds = BootClock.now().since(began).as_secs();
+    assert!(entries < 8 + seconds, "{entries} log entries for ids of 1000 ms within {seconds} s");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -275,7 +277,7 @@ async fn a_date_never_goes_back_and_order_numbers_grow_in_steps() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_random_field_of_ids_of_a_key_is_random() {
-    let cluster = Cluster::start(1, unhurried).await;
+    let cluster = Cluster::start(1, |_| {}).await;
     let client = rust_client::client_of(&cluster, &[1]);
     let text = "bits text=uuid time-ms:48 version:4=7 sequence:12 variant:2=2 random:62";
     create_with_format(&client, "secret", text).await;
@@ -288,7 +290,6 @@ async fn a_random_field_of_ids_of_a_key_is_random() {
 }
 
 fn interfaces(config: &mut Config) {
-    unhurried(config);
     with_http(config);
     with_resp(config);
     let to = "strict:key=7,machine=1,database=3".to_owned();

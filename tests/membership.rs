@@ -2,7 +2,7 @@
 
 use crate::common::{
     PATIENCE, cluster::Cluster, free_ports, history::Load, in_time, other_than, others, own_ip,
-    unhurried, until,
+    until,
 };
 use ratchet::{
     consensus::{MembershipChange, ProposeError, TermLease},
@@ -17,7 +17,7 @@ use tonic::Code;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_of_one_grows_to_three_under_load_and_its_founder_leaves() {
     let mut cluster = Cluster::start(1, |_| {}).await;
-    let load = Load::start(&cluster.addresses(), 4, 2, Duration::from_secs(5));
+    let load = Load::start(&cluster.addresses(), 4, 2);
     load.answers(50).await;
     for id in [2, 3] {
         cluster.add_learner(1, id).await;
@@ -85,7 +85,8 @@ async fn a_refused_change_does_not_go_on_counting_against_the_lease() {
     assert!(matches!(late, Err(ProposeError::NotLeader(_))), "{late:?}");
     cluster.crash(other_than(leader)).await;
     // Two of three voters renew the lease, long after the third was heard last.
-    let later = group.now().after(Duration::from_secs(1));
+    let lease_ms = cluster.configs[&leader].lease_ms;
+    let later = group.now().after(Duration::from_millis(2 * lease_ms));
     let lease = group.leadership().borrow().own.clone().expect("it leads");
     let renewed = lease.wait_until(|lease| lease.deadline() > later || lease.is_void());
     in_time("a lease", renewed).await;
@@ -174,8 +175,8 @@ async fn promoting_a_learner_that_is_away_is_refused_unless_forced() {
 /// Its first step is logged, and the second one is not: whoever asks again by itself could do harm.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_outcome_of_a_change_whose_leader_hands_over_between_its_two_steps_is_unknown() {
-    let mut cluster = Cluster::start(1, unhurried).await;
-    let peer_address = cluster.start_joining(2, unhurried).await;
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    let peer_address = cluster.start_joining(2, |_| {}).await;
     cluster.client(1).add_node(2, peer_address).await.unwrap();
     cluster.caught_up(1, 2).await;
     let group = cluster.nodes[&1].context().group.clone();

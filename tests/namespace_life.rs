@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::common::{
-    Client, cluster::Cluster, http, id, name, other_than, rust_client::client_of, scale, unhurried,
-    until, with_http,
+    Client, cluster::Cluster, http, id, name, other_than, rust_client::client_of, scale, until,
+    with_http,
 };
 use futures::{FutureExt, future::join_all};
 use prost::Message;
@@ -115,7 +115,7 @@ fn make_late(replies: &mut ForwardReplies) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_never_gets_numbers_of_two_namespaces_that_have_its_name_one_after_the_other() {
-    let mut cluster = Cluster::configured(3, unhurried);
+    let mut cluster = Cluster::configured(3, |_| {});
     let is_late = Arc::new(AtomicBool::new(false));
     let by_another = cluster.client(1);
     for node in 1..=3 {
@@ -159,7 +159,7 @@ async fn a_message_never_gets_numbers_of_two_namespaces_that_have_its_name_one_a
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_under_way_see_a_deletion_as_an_answer_and_the_other_namespaces_go_on() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let mut client = cluster.client(leader);
     let short = || CreateNamespaceRequest {
@@ -198,11 +198,7 @@ async fn calls_under_way_see_a_deletion_as_an_answer_and_the_other_namespaces_go
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_keys_beyond_the_quota_are_refused_by_name_and_all_others_go_on() {
-    let cluster = Cluster::start(3, |config| {
-        unhurried(config);
-        with_http(config);
-    })
-    .await;
+    let cluster = Cluster::start(3, with_http).await;
     let leader = cluster.leader().await;
     let (mut here, mut there) = (cluster.client(leader), cluster.client(other_than(leader)));
     let few = CreateNamespaceRequest {
@@ -383,7 +379,7 @@ fn table_bytes(cluster: &Cluster, id: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_space_of_a_deleted_namespace_comes_back_on_every_node_also_after_a_restart() {
-    let mut cluster = Cluster::start(3, unhurried).await;
+    let mut cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let mut client = cluster.client(leader);
     for first in (0..200_000).step_by(20_000) {

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::common::{cluster::Cluster, http, http_get, with_http};
+use crate::common::{PATIENCE, cluster::Cluster, http, http_get, with_http};
 
 /// The release that cluster/prerequisites installs.
 const SCHEMATHESIS: &str = "schemathesis-4.32.5";
@@ -29,7 +29,7 @@ async fn check(url: String, cluster_id: String) -> (bool, String) {
             // Two checks are left out. A valid request may still be refused: the cluster has limits that a schema does
             // not tell. And a key may end with ":next", so that its path takes more methods than are described.
             .args(["--exclude-checks", "positive_data_acceptance,allow_header_conformance"])
-            .args(["--header", "ratchet-timeout-ms: 20000"])
+            .args(["--request-timeout", &PATIENCE.as_secs().to_string()])
             // Another one, which it would make up, is refused.
             .args(["--header", &format!("ratchet-cluster-id: {cluster_id}")])
             .current_dir(dir.path())

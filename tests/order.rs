@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::common::{
-    Client, cluster::Cluster, history::Load, id, other_than, others, processes::Processes,
+    Client, HURRIED, cluster::Cluster, history::Load, hurried, id, is_late, other_than, others,
+    processes::Processes,
 };
 use ratchet::allocator::FenceKind;
 
@@ -30,14 +31,14 @@ fn ask_all(clients: &[Client], key: u64) -> Vec<tokio::task::JoinHandle<u64>> {
 /// The requests sit in the paused leader's sockets until it goes on; by then the others have handed
 /// out higher numbers.
 async fn a_paused_leader(flags: &[&str]) {
-    let cluster = Processes::start(3, flags).await;
+    let cluster = Processes::start(3, &[&HURRIED, flags].concat()).await;
     for round in 0..5 {
         let leader = cluster.leader().await;
         let others = others(leader);
         // Warm connections, and numbers left in the leader's memory.
         let mut clients = Vec::new();
         for _ in 0..32 {
-            let mut client = cluster.client(leader).patient(Duration::from_secs(20));
+            let mut client = cluster.client(leader);
             client.next(round).await.unwrap();
             clients.push(client);
         }
@@ -82,12 +83,17 @@ async fn a_leader_paused_for_three_leases_hands_out_nothing_old_with_the_quorum_
 
 /// The leader still reaches its clients, but no other node. Its clients must not get old numbers.
 async fn a_leader_cut_off(fence: FenceKind) {
-    let cluster = Cluster::start(3, |config| config.fence = fence).await;
+    let cluster = Cluster::start(3, |config| {
+        hurried(config);
+        config.fence = fence;
+    })
+    .await;
     for round in 0..3 {
         let leader = cluster.leader().await;
         let other = other_than(leader);
-        let mut near = cluster.client(leader).patient(Duration::from_millis(300));
+        let mut near = cluster.client(leader);
         near.next(round).await.unwrap();
+        near = near.patient(Duration::from_millis(300));
         cluster.cut_off(leader);
         cluster.leader_seen_by(other, |new| new != leader).await;
         let mut newer = cluster.client(other).next_at_last(round).await;
@@ -98,7 +104,10 @@ async fn a_leader_cut_off(fence: FenceKind) {
             };
             match asked {
                 Ok(number) => assert!(number > newer, "{number} after {newer}"),
-                Err(status) => assert_eq!(status.code(), tonic::Code::Unavailable, "{status:?}"),
+                Err(status) => {
+                    let is_unavailable = status.code() == tonic::Code::Unavailable;
+                    assert!(is_unavailable || is_late(&status), "{status:?}");
+                }
             }
             newer = cluster.client(other).next(round).await.unwrap();
         }
@@ -120,8 +129,8 @@ async fn a_leader_cut_off_hands_out_nothing_old_with_the_quorum_fence() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn order_holds_under_load_while_leaders_are_cut_off_one_after_the_other() {
-    let cluster = Cluster::start(3, |_| {}).await;
-    let load = Load::start(&cluster.addresses(), 12, 3, Duration::from_secs(2));
+    let cluster = Cluster::start(3, hurried).await;
+    let load = Load::start(&cluster.addresses(), 12, 3);
     for _ in 0..4 {
         load.answers(200).await;
         let leader = cluster.leader().await;

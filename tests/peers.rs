@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, http2, in_time, other_than, others, unhurried, until,
+    PATIENCE, cluster::Cluster, eventually, http2, in_time, other_than, others, until,
 };
 use futures::{StreamExt, stream};
 use openraft::{
@@ -166,7 +166,7 @@ async fn a_hello_tells_nobody_which_directory_a_member_has() {
             cluster: "test".into(),
             from: 9,
             to,
-            election_timeout_ms: 300,
+            election_timeout_ms: cluster.configs[&to].election_timeout_ms,
             to_incarnation,
             ..HelloRequest::default()
         };
@@ -341,7 +341,7 @@ async fn strangers_of_one_address_leave_the_leader_memory_at_a_node_without_data
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_of_strangers_make_room_for_members() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let to = other_than(leader);
     let term = steady(&cluster, leader).await;

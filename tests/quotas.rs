@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Output};
 
 use crate::common::{
     cluster::Cluster, http, id, in_time, other_than, processes::ratchet, rust_client::client_of,
-    unhurried, with_http, with_resp,
+    with_http, with_resp,
 };
 use ratchet::{
     metrics::Interface,
@@ -25,7 +25,6 @@ use tonic::Status;
 const SAYS: [&str; 3] = ["\"few\"", "keys_max 2", "namespace update few --keys-max N"];
 
 fn quiet(config: &mut Config) {
-    unhurried(config);
     with_http(config);
     with_resp(config);
 }

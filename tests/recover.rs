@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use crate::common::{PATIENCE, cluster::Cluster, id, name, processes};
+use crate::common::{PATIENCE, cluster::Cluster, hurried, id, name, processes};
 use ratchet::{
     consensus::{RaftRpc, Transport},
     node,
@@ -98,7 +98,7 @@ async fn after_a_recovery_every_number_is_greater_than_every_number_seen() {
 /// A node that was believed lost comes back. It must not take part.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
-    let mut cluster = Cluster::start(3, |_| {}).await;
+    let mut cluster = Cluster::start(3, hurried).await;
     for id in [1, 2, 3] {
         cluster.crash(id).await;
     }

@@ -6,17 +6,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::common::{cluster::Cluster, other_than, unhurried, until, with_resp};
+use crate::common::{cluster::Cluster, other_than, until, with_resp};
 use ratchet::proto::v1::CreateNamespaceRequest;
 use tokio::task::spawn_blocking;
 
 /// A cluster of three, and the addresses of its leader and of a follower for Redis clients.
 async fn start() -> (Cluster, SocketAddr, SocketAddr) {
-    let cluster = Cluster::start(3, |config| {
-        with_resp(config);
-        unhurried(config);
-    })
-    .await;
+    let cluster = Cluster::start(3, with_resp).await;
     let leader = cluster.leader().await;
     // The namespace of the keys that redis-benchmark makes up.
     let counter =

@@ -2,7 +2,7 @@
 
 use std::{io::Write, net::TcpStream, pin::pin, time::Duration};
 
-use crate::common::{Client, PATIENCE, channel, cluster::Cluster, id, name, other_than, unhurried};
+use crate::common::{Client, PATIENCE, channel, cluster::Cluster, id, is_late, name, other_than};
 use ratchet::{
     consensus::{RaftRpc, Transport},
     node::{Asked, Origin, config::FenceKind},
@@ -36,7 +36,6 @@ async fn everyone(cluster: &Cluster) -> [Client; 2] {
 async fn counts_keys_and_namespaces_outside_their_limits_are_refused() {
     use Code::InvalidArgument;
     let cluster = Cluster::start(3, |config| {
-        unhurried(config);
         config.count_max = 1_000;
     })
     .await;
@@ -74,7 +73,7 @@ async fn counts_keys_and_namespaces_outside_their_limits_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_namespaces_numbers_is_told_and_can_be_moved() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let [mut leader, mut follower] = everyone(&cluster).await;
     let create = CreateNamespaceRequest {
         name: "few".into(),
@@ -112,7 +111,7 @@ async fn the_end_of_a_namespaces_numbers_is_told_and_can_be_moved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn namespaces_that_cannot_work_are_refused_by_field_and_value() {
     use Code::InvalidArgument;
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     for mut client in everyone(&cluster).await {
         let plain = CreateNamespaceRequest { name: "x".into(), ..Default::default() };
         let zero_step = CreateNamespaceRequest { step: Some(0), ..plain.clone() };
@@ -165,8 +164,7 @@ async fn a_deadline_that_cannot_be_met_is_an_error_in_time() {
     // Its lease still holds, and a fresh key needs a bump that it cannot commit.
     let mut client = cluster.client(leader).patient(Duration::from_millis(60));
     let late = client.next(777).await.unwrap_err();
-    let expected = [Code::DeadlineExceeded, Code::Unavailable, Code::Cancelled];
-    assert!(expected.contains(&late.code()), "{late:?}");
+    assert!(is_late(&late) || late.code() == Code::Unavailable, "{late:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,7 +182,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
         from: 2,
         to: 1,
         to_incarnation: incarnation(1),
-        election_timeout_ms: 300,
+        election_timeout_ms: cluster.configs[&1].election_timeout_ms,
         from_incarnation: incarnation(2),
     };
     let other = |change: fn(&mut Header)| {
@@ -211,7 +209,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
         cluster: "prod".into(),
         from: 9,
         to: 1,
-        election_timeout_ms: 300,
+        election_timeout_ms: cluster.configs[&1].election_timeout_ms,
         ..HelloRequest::default()
     };
     assert_refused(peer.hello(stranger).await, Code::FailedPrecondition, &["\"prod\"", "\"test\""]);
@@ -260,7 +258,7 @@ async fn garbage_on_any_port_harms_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_tells_who_leads_to_callers_that_do_not_know() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     for mut client in everyone(&cluster).await {
         let answer = client.try_next("book", id(1), 1).await.unwrap();
         let route = answer.route.expect("a route");

@@ -7,7 +7,7 @@ use crate::common::{
     cluster::Cluster,
     id, in_time,
     invoices::{INVOICE, cluster_with_invoices, create_invoices},
-    name, other_than, unhurried,
+    name, other_than,
 };
 use bytes::Bytes;
 use ratchet::{
@@ -27,14 +27,13 @@ use tonic_types::StatusExt;
 async fn once(
     client: &mut Client, namespace: &str, key: u64, count: u64, request: &str,
 ) -> Result<NextResponse, Status> {
-    let mut message = tonic::Request::new(NextRequest {
+    let message = NextRequest {
         namespace: namespace.to_owned(),
         key: id(key),
         count: Some(count),
         request_id: Some(request.to_owned().into()),
         ..NextRequest::default()
-    });
-    message.set_timeout(Duration::from_secs(2));
+    };
     let answer = client.sequencer.next(message).await?;
     Ok(answer.into_inner())
 }
@@ -300,7 +299,7 @@ async fn what_was_taken_under_a_request_id_is_answered_after_the_namespaces_coun
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_is_answered_as_its_first_try_whatever_the_namespaces_count_max_has_become() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     create_invoices(&mut cluster.client(1), |_| {}).await;
     let mut client = cluster.client(cluster.leader().await);
     let ask = async |client: &mut Client, counts: [u64; 3], request: &str| {
@@ -371,7 +370,7 @@ async fn a_message_with_further_keys_is_another_one_even_if_their_counts_are_gre
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_of_several_parts_is_answered_as_its_first_try_though_all_of_one_part_was_too_large()
  {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     create_invoices(&mut cluster.client(1), |_| {}).await;
     let mut client = cluster.client(cluster.leader().await);
     for (request, large) in [("last", 1_024..1_100), ("first", 0..1_024)] {

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{
-    channel, cluster::Cluster, http, http2, in_time, other_than, unhurried, until, with_http,
-    with_resp,
+    channel, cluster::Cluster, http, http2, in_time, other_than, until, with_http, with_resp,
 };
 use futures::future::join_all;
 use prost::Message;
@@ -34,7 +33,6 @@ const LIMIT_MB: u64 = 16;
 async fn alone() -> (Cluster, Arc<NodeContext>) {
     let mut cluster = Cluster::configured(3, |config| {
         config.memory_requests_max_mb = LIMIT_MB;
-        config.request_timeout_ms = 5_000;
         with_http(config);
         with_resp(config);
     });
@@ -257,7 +255,6 @@ async fn new_keys_that_wait_are_counted_and_keys_with_numbers_are_not() {
 async fn an_address_has_its_share_of_the_leaders_memory_whichever_node_it_asks() {
     let cluster = Cluster::start(3, |config| {
         config.memory_requests_max_mb = LIMIT_MB;
-        unhurried(config);
     })
     .await;
     let leader = cluster.leader().await;
@@ -442,7 +439,7 @@ async fn a_stream_of_ids_holds_nothing_once_its_answer_is_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_answer_nobody_reads_is_given_up_and_its_connection_is_not() {
-    let cluster = with_namespaces(|config| config.connection_idle_ms = 300).await;
+    let cluster = with_namespaces(|config| config.connection_idle_ms = 2_000).await;
     let metrics = cluster.nodes[&1].context().metrics.clone();
     let mut stream = unread(&cluster, LIST, &ListNamespacesRequest {}, 1).await;
     let given_up = async {

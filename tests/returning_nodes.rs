@@ -13,7 +13,7 @@ use std::{
 
 use crate::common::{
     PATIENCE, cluster::Cluster, eventually, free_ports, id, in_time, other_than, others, own_ip,
-    power::copy_all, unhurried,
+    power::copy_all,
 };
 use openraft::{
     raft::{VoteRequest, VoteResponse},
@@ -72,7 +72,7 @@ async fn start(cluster: &Cluster, config: &Config) -> Result<Node, StartError> {
 /// The copy knows neither the founding nor the vote that followed. It would vote again at once, and keep no promise.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_from_before_the_founding_casts_no_vote_and_its_node_stops() {
-    let mut cluster = Cluster::configured(3, unhurried);
+    let mut cluster = Cluster::configured(3, |_| {});
     for id in 1..=3 {
         cluster.start_node(id).await;
     }
@@ -101,9 +101,8 @@ async fn a_copy_from_before_the_founding_casts_no_vote_and_its_node_stops() {
 /// As above, for a node that waited to be added.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_from_before_a_node_was_added_casts_no_vote() {
-    let mut cluster = Cluster::start(1, unhurried).await;
+    let mut cluster = Cluster::start(1, |_| {}).await;
     cluster.configure(2);
-    unhurried(cluster.configs.get_mut(&2).expect("configured"));
     cluster.start_node(2).await;
     cluster.crash(2).await;
     let copied = copy(&cluster, 2);
@@ -121,7 +120,7 @@ async fn a_copy_from_before_a_node_was_added_casts_no_vote() {
 
 /// Node 2, added to a cluster of one whose leader has not reached it since: it holds no vote and no log.
 async fn added_and_not_reached() -> Cluster {
-    let mut cluster = Cluster::configured(1, unhurried);
+    let mut cluster = Cluster::configured(1, |_| {});
     let mut transport = cluster.transport(1);
     let (links, is_cut) = (cluster.links.clone(), AtomicBool::new(false));
     let own = cluster.configs[&1].peer_listen.to_string();
@@ -133,7 +132,7 @@ async fn added_and_not_reached() -> Cluster {
     let seams = cluster.seams_with(transport);
     cluster.start_node_with(1, seams).await;
     cluster.all_answer().await;
-    let peer_address = cluster.start_joining(2, unhurried).await;
+    let peer_address = cluster.start_joining(2, |_| {}).await;
     cluster.client(1).add_node(2, peer_address).await.expect("added");
     cluster.crash(2).await;
     cluster
@@ -220,7 +219,7 @@ async fn an_older_copy_is_refused_by_a_leader_that_it_does_not_know() {
 /// A leader that was cut off with one node remembers what that node acknowledged, also after the next leader has cut it off.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_log_a_later_leader_has_cut_is_not_taken_for_an_older_copy() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let back = other_than(leader);
     cluster.client(leader).next_at_last(7).await;
@@ -243,7 +242,7 @@ async fn a_node_whose_log_a_later_leader_has_cut_is_not_taken_for_an_older_copy(
 /// A cloned machine: nothing is missing from the copy, but its owner lives.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_directory_beside_the_living_node_is_refused() {
-    let mut cluster = Cluster::start(3, unhurried).await;
+    let mut cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let cloned = other_than(leader);
     cluster.client(leader).next_at_last(7).await;
@@ -356,7 +355,8 @@ async fn the_living_process_of_a_removed_node_does_no_harm_beside_the_one_that_h
     // The old process misses its leader, and asks for votes.
     let mut leadership = old.context().group.leadership();
     let elected = leadership.wait_for(|now| now.own.is_some());
-    let several_elections = Duration::from_secs(2);
+    let election_ms = cluster.configs[&leader].election_timeout_ms;
+    let several_elections = Duration::from_millis(4 * election_ms);
     assert!(tokio::time::timeout(several_elections, elected).await.is_err(), "it leads");
     for node in [leader, removed, stays] {
         let next = cluster.client(node).next_at_last(7).await;
@@ -369,8 +369,8 @@ async fn the_living_process_of_a_removed_node_does_no_harm_beside_the_one_that_h
 /// The volume of a node of another cluster of the same name, as of a staging system.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_data_of_another_cluster_of_the_same_name_takes_no_part() {
-    let mut cluster = Cluster::start(3, unhurried).await;
-    let mut staging = Cluster::start(3, unhurried).await;
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    let mut staging = Cluster::start(3, |_| {}).await;
     let swapped = other_than(cluster.leader().await);
     let highest = cluster.client(other_than(swapped)).next_at_last(7).await;
     cluster.crash(swapped).await;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::common::{
-    PATIENCE,
+    HURRIED, PATIENCE,
     cluster::Cluster,
     free_ports, in_time, other_than, others, own_ip,
     processes::Processes,
@@ -19,8 +19,9 @@ use ratchet::{metrics::Interface, proto::v1::WatchRouteRequest};
 use ratchet_client::Client;
 use tokio::task::JoinSet;
 
-/// How much later than the cluster a client may be back.
-const LATENESS_MAX: Duration = Duration::from_millis(100);
+/// How much later than the cluster a client may be back, on a machine that is busy with other things: much less than the
+/// share of its time that a silent server costs, which is a third of [`PATIENCE`].
+const LATENESS_MAX: Duration = Duration::from_secs(5);
 
 fn addresses(cluster: &Cluster, nodes: &[u64]) -> BTreeSet<String> {
     let addresses = nodes.iter().map(|id| cluster.address(*id).to_string());
@@ -39,10 +40,9 @@ async fn takes_until_it_knows(client: &Client, servers: &BTreeSet<String>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_was_given_the_leader_alone_survives_its_loss() {
-    let mut cluster = Processes::start(3, &[]).await;
+    let mut cluster = Processes::start(3, &HURRIED).await;
     let leader = cluster.leader().await;
-    let client = builder([cluster.places[&leader].listen]);
-    let client = client.timeout(Duration::from_secs(10)).build().unwrap();
+    let client = client([cluster.places[&leader].listen]);
     let before = client.next("book", 1).await.expect("a number");
     cluster.kill(leader);
     let after = client.next("book", 1).await;
@@ -258,7 +258,7 @@ async fn cluster_back(cluster: &Processes, nodes: &[u64]) -> Instant {
 async fn lateness(
     fails: impl Fn(&mut Processes, u64), comes_back: impl Fn(&mut Processes, u64),
 ) -> Vec<Duration> {
-    let mut cluster = Processes::start(3, &[]).await;
+    let mut cluster = Processes::start(3, &HURRIED).await;
     let leader = cluster.leader().await;
     let client = client([cluster.places[&leader].listen]);
     let mut callers = Callers::start(&client, 64);

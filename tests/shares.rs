@@ -102,8 +102,8 @@ async fn an_address_that_has_all_its_calls_under_way_is_still_told_whether_the_n
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_message_never_ends_is_refused_and_a_silent_stream_is_not() {
     let cluster = start(|config| {
-        config.request_timeout_ms = 300;
-        config.request_timeout_max_ms = 300;
+        config.request_timeout_ms = 3_000;
+        config.request_timeout_max_ms = 3_000;
     })
     .await;
     let (messages, stream) = mpsc::channel(1);

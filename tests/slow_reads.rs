@@ -6,7 +6,7 @@ use crate::common::{
     PATIENCE,
     cluster::Cluster,
     disk::{HangingReads, Reads},
-    id, in_time, other_than, unhurried, until,
+    id, in_time, other_than, until,
 };
 use futures::future::join_all;
 use ratchet::{
@@ -32,7 +32,7 @@ struct Slow {
 impl Slow {
     /// Number 1 of book 7 is handed out.
     async fn start() -> Slow {
-        let mut cluster = Cluster::configured(3, unhurried);
+        let mut cluster = Cluster::configured(3, |_| {});
         let mut disks = BTreeMap::new();
         for id in 1..=3 {
             let (reads, mut seams) = (Reads::default(), cluster.seams(id));

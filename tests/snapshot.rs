@@ -9,7 +9,7 @@ use crate::common::{
     openmetrics::{parse, value},
     other_than,
     power::Names,
-    unhurried, until, with_metrics,
+    until, with_metrics,
 };
 use ratchet::{
     consensus::Group,
@@ -20,7 +20,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// A log so short that it is purged within these tests.
 fn short_log(config: &mut Config) {
-    unhurried(config);
     config.log_keep_bytes = 1_000;
 }
 

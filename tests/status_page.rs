@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{
     Client, browser::Browser, cluster::Cluster, eventually, http_get, in_time, name, other_than,
-    unhurried, with_http,
+    with_http,
 };
 use ratchet::proto::v1::{CreateNamespaceRequest, KeyKind};
 use serde_json::json;
@@ -15,11 +15,7 @@ use tokio::{
 };
 
 async fn start(n: u64) -> Cluster {
-    Cluster::start(n, |config| {
-        with_http(config);
-        unhurried(config);
-    })
-    .await
+    Cluster::start(n, with_http).await
 }
 
 fn url(cluster: &Cluster, node: u64) -> String {

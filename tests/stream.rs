@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::common::{Client, PATIENCE, cluster::Cluster, id, in_time, other_than, unhurried};
+use crate::common::{Client, cluster::Cluster, id, in_time, other_than};
 use prost::Message;
 use ratchet::{
     allocator::KEYS_AT_ONCE,
@@ -63,7 +63,7 @@ fn books(ids: &[u64], counts: &[u64]) -> NextManyRequest {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_is_answered_in_the_order_of_its_keys_at_any_node() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let mut used = 0;
     for node in [leader, other_than(leader)] {
@@ -87,7 +87,7 @@ async fn a_message_is_answered_in_the_order_of_its_keys_at_any_node() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_in_one_message_does_not_end_the_stream() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     for node in [leader, other_than(leader)] {
         let mut stream = Stream::open(&mut cluster.client(node)).await;
@@ -111,7 +111,7 @@ async fn an_error_in_one_message_does_not_end_the_stream() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_whose_numbers_are_used_up_fails_alone() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let mut client = cluster.client(cluster.leader().await);
     let few = CreateNamespaceRequest {
         name: "few".into(),
@@ -212,7 +212,7 @@ async fn a_reader_that_does_not_read_holds_the_sender_back_and_nothing_is_lost()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_cold_keys_in_one_message_are_bumped_together() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let metrics = cluster.nodes[&leader].context().metrics.clone();
     let mut stream = Stream::open(&mut cluster.client(leader)).await;
@@ -228,20 +228,16 @@ async fn a_thousand_cold_keys_in_one_message_are_bumped_together() {
 async fn the_largest_messages_are_forwarded_however_many_come_together() {
     const STREAMS: usize = 8;
     const MESSAGES: u64 = 16;
-    let cluster = Cluster::start(3, |config| {
-        unhurried(config);
-        config.request_timeout_ms = 60_000;
-    })
-    .await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let follower = other_than(cluster.leader().await);
     // Ten bytes each.
     let ids: Vec<u64> = (0..65_536).map(|id| u64::MAX - id).collect();
     // Keys that are new to the term wait for their first numbers. Not so many messages of them may wait at a time.
-    let mut first = Stream::open(&mut cluster.client(follower).patient(PATIENCE)).await;
+    let mut first = Stream::open(&mut cluster.client(follower)).await;
     assert_eq!(first.ask(books(&ids, &[])).await.failure, None);
     let mut streams = tokio::task::JoinSet::new();
     for _ in 0..STREAMS {
-        let (mut client, ids) = (cluster.client(follower).patient(PATIENCE), ids.clone());
+        let (mut client, ids) = (cluster.client(follower), ids.clone());
         streams.spawn(async move {
             let Stream { messages, mut answers } = Stream::open(&mut client).await;
             let sending = tokio::spawn(async move {
@@ -265,8 +261,8 @@ async fn the_largest_messages_are_forwarded_however_many_come_together() {
 async fn a_stream_that_never_pauses_gives_each_message_its_own_time() {
     // More than wait inside the node: there is always a further one to be read.
     const IN_FLIGHT: u64 = 2_000;
-    const TIMEOUT: Duration = Duration::from_millis(1_500);
-    let cluster = Cluster::start(3, unhurried).await;
+    const TIMEOUT: Duration = Duration::from_secs(5);
+    let cluster = Cluster::start(3, |_| {}).await;
     let follower = other_than(cluster.leader().await);
     let (messages, outgoing) = mpsc::channel(IN_FLIGHT as usize);
     let mut client = cluster.client(follower);

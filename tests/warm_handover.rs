@@ -1,7 +1,7 @@
 //! A graceful handover leaves the leader's memory to its successor: no gap, no cold start, also where sections are
 //! shared. A node that was left nothing begins above all that may have been used.
 
-use crate::common::{Client, PATIENCE, cluster::Cluster, id, name, other_than, unhurried};
+use crate::common::{Client, PATIENCE, cluster::Cluster, id, name, other_than};
 use futures::stream;
 use ratchet::{
     allocator::{MEMORY_FORMAT, MemoryHeader},
@@ -67,7 +67,6 @@ fn metrics(cluster: &Cluster, node: u64) -> &Metrics {
 /// A cluster that has handed out numbers of each key, and the next number of each.
 async fn cluster_in_use(change: impl Fn(&mut Config)) -> (Cluster, Vec<u64>) {
     let cluster = Cluster::start(3, |config| {
-        unhurried(config);
         change(config);
     })
     .await;

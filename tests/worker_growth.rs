@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::common::{cluster::Cluster, eventually, rust_client, unhurried};
+use crate::common::{cluster::Cluster, eventually, rust_client};
 use ratchet_client::{Client, api::CreateNamespaceRequest};
 use ratchet_ids::Format;
 
@@ -44,7 +44,7 @@ async fn held(client: &Client, namespace: &str) -> BTreeMap<String, usize> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_whose_callers_wait_lease_further_worker_ids_and_their_ids_stay_in_order() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     let any = rust_client::client_of(&cluster, &[1, 2, 3]);
     create(&any, "orders").await;
     let (mut all, format) = (Vec::new(), Format::parse(FORMAT).expect("a format"));

@@ -3,12 +3,11 @@
 use std::{collections::BTreeSet, net::SocketAddr};
 
 use crate::common::{
-    UNHURRIED,
     cluster::Cluster,
     eventually, http_get, other_than,
     processes::{Processes, run},
     rust_client::builder,
-    unhurried, until,
+    until,
 };
 use futures::{StreamExt, stream};
 use ratchet::sequence::WORKERS_MAX;
@@ -120,7 +119,7 @@ async fn a_lease_outlives_its_leader_and_whoever_gets_the_worker_id_next_is_abov
 
 #[tokio::test(flavor = "multi_thread")]
 async fn as_many_holders_as_there_are_worker_ids_get_one_each_and_the_next_one_a_clear_error() {
-    let cluster = Processes::start(1, &UNHURRIED).await;
+    let cluster = Processes::start(1, &[]).await;
     let client = client_of(&cluster, 1);
     create_orders(&client, "snowflake").await;
     let leases = stream::iter(0..WORKERS_MAX).map(|number| {
@@ -130,7 +129,7 @@ async fn as_many_holders_as_there_are_worker_ids_get_one_each_and_the_next_one_a
             client.lease_worker("orders", &holder).await
         }
     });
-    let leases: Vec<_> = leases.buffer_unordered(256).collect().await;
+    let leases: Vec<_> = leases.buffer_unordered(WORKERS_MAX as usize).collect().await;
     let leases: Vec<_> = leases.into_iter().map(|lease| lease.expect("a lease")).collect();
     let workers: BTreeSet<u32> = leases.iter().map(|lease| lease.worker).collect();
     assert_eq!(workers, (0..WORKERS_MAX).collect());
@@ -183,7 +182,7 @@ async fn as_many_holders_as_there_are_worker_ids_get_one_each_and_the_next_one_a
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_that_comes_back_gets_its_worker_id_and_ids_of_a_namespace_created_again_are_later()
  {
-    let cluster = Processes::start(1, &UNHURRIED).await;
+    let cluster = Processes::start(1, &[]).await;
     let client = client_of(&cluster, 1);
     create_orders(&client, "snowflake").await;
     for holder in ["a", "b"] {
@@ -218,7 +217,7 @@ async fn a_holder_that_comes_back_gets_its_worker_id_and_ids_of_a_namespace_crea
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_fit_is_refused_with_what_to_do() {
-    let cluster = Processes::start(1, &UNHURRIED).await;
+    let cluster = Processes::start(1, &[]).await;
     let client = client_of(&cluster, 1);
     create_orders(&client, "snowflake").await;
     let orders = client.get_namespace("orders".into()).await.expect("it is there");
@@ -284,7 +283,6 @@ async fn what_does_not_fit_is_refused_with_what_to_do() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_got_the_leases_in_a_snapshot_goes_on_with_them() {
     let short_log = |config: &mut ratchet::node::Config| {
-        unhurried(config);
         config.log_keep_bytes = 1_000;
     };
     let mut cluster = Cluster::start(3, short_log).await;

@@ -14,7 +14,7 @@ use ratchet_client::Client;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A process that dies with the test.
 struct Process(Child);

@@ -20,11 +20,12 @@ use ratchet::{
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
+use tonic::Code;
 
 use super::{
     Client, PATIENCE, eventually, free_ports, in_time,
     links::{LinkedTransport, Links},
-    other_than, own_ip, until,
+    other_than, own_ip, unhurried, until,
 };
 
 /// A cluster in this process. Dropping it removes its directories.
@@ -98,7 +99,7 @@ impl Cluster {
     pub fn configure(&mut self, id: u64) -> &mut Config {
         let [listen, peer_listen] = free_ports(own_ip());
         let dir = TempDir::new().expect("a temporary directory");
-        let config = Config {
+        let mut config = Config {
             cluster: "test".to_owned(),
             node_id: id,
             data_dir: dir.path().join("data"),
@@ -109,6 +110,7 @@ impl Cluster {
             resp_listen: None,
             ..Config::default()
         };
+        unhurried(&mut config);
         self.dirs.lock().unwrap().push(dir);
         self.configs.insert(id, config);
         self.configs.get_mut(&id).expect("just inserted")
@@ -163,8 +165,14 @@ impl Cluster {
     pub async fn add_learner(&mut self, asked: u64, id: u64) {
         let peer_address = self.start_joining(id, |_| {}).await;
         let mut client = self.client(asked);
-        let added = client.add_node(id, peer_address).await;
-        added.expect("the node is added");
+        // The leader waits a second for the node's answer.
+        eventually("the node is added", async || {
+            match client.add_node(id, peer_address.clone()).await {
+                Err(again) if again.code() == Code::Unavailable => None,
+                added => Some(added.expect("it can be added")),
+            }
+        })
+        .await;
     }
 
     /// Starts a further node, and has it added as a voter by way of node `asked`.
@@ -202,7 +210,6 @@ impl Cluster {
         &self.configs[&id].data_dir
     }
 
-    /// Waits until `id` has a leader that `fits`, and answers who.
     /// Crashes the leader, and starts it again once another node hands out numbers.
     pub async fn crash_leader_for_a_while(&mut self) {
         let leader = self.leader().await;
@@ -213,6 +220,7 @@ impl Cluster {
         self.start_node(leader).await;
     }
 
+    /// Waits until `id` has a leader that `fits`, and answers who.
     pub async fn leader_seen_by(&self, id: u64, fits: impl Fn(u64) -> bool) -> u64 {
         let mut leadership = self.nodes[&id].context().group.leadership();
         let seen = leadership.wait_for(|now| now.leader.as_ref().is_some_and(|(l, _)| fits(*l)));

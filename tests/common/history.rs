@@ -100,12 +100,12 @@ pub struct Load {
 
 impl Load {
     /// `callers` callers spread over `addresses` and over `keys` keys, each one call at a time.
-    pub fn start(addresses: &[SocketAddr], callers: usize, keys: u64, timeout: Duration) -> Load {
+    pub fn start(addresses: &[SocketAddr], callers: usize, keys: u64) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let history = Arc::new(Mutex::new(History::default()));
         let mut set = JoinSet::new();
         for caller in 0..callers {
-            let client = Client::new(addresses[caller % addresses.len()]).patient(timeout);
+            let client = Client::new(addresses[caller % addresses.len()]);
             let (stop, history) = (stop.clone(), history.clone());
             set.spawn(call(client, caller as u64 % keys, stop, history));
         }

@@ -19,7 +19,8 @@ use ratchet::{
 use tokio::sync::watch;
 use tonic::Status;
 
-use super::PATIENCE;
+/// After how long whoever sends over a cut link gives up, if nothing else sets a limit.
+const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// The links between the nodes of one cluster.
 #[derive(Clone, Default)]
@@ -85,7 +86,7 @@ impl LinkedTransport {
         LinkedTransport {
             from,
             links,
-            inner: GrpcTransport::default(),
+            inner: GrpcTransport::of_silence(LOST_AFTER),
             on_raft: Box::new(|| ()),
             on_greeting: Box::new(|_| ()),
             on_answer: Box::new(|_, _| ()),
@@ -131,14 +132,14 @@ impl Transport for LinkedTransport {
             Err(_) => parts,
         };
         let exchange = self.inner.install_snapshot(address, parts);
-        self.over(address, PATIENCE, exchange).await
+        self.over(address, LOST_AFTER, exchange).await
     }
 
     async fn send_memory(
         &self, address: &str, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Refusal> {
         let exchange = self.inner.send_memory(address, parts);
-        self.over(address, PATIENCE, exchange).await
+        self.over(address, LOST_AFTER, exchange).await
     }
 
     async fn hello(
@@ -155,7 +156,7 @@ impl Transport for LinkedTransport {
         &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
         let exchange = self.inner.forward(address, requests);
-        let replies = self.over(address, PATIENCE, exchange).await?;
+        let replies = self.over(address, LOST_AFTER, exchange).await?;
         let (links, from, to) = (self.links.clone(), self.from, address.to_owned());
         let cut = async move { links.until_cut(from, to).await };
         let on_replies = self.on_replies.clone();

@@ -22,13 +22,16 @@ use std::{
     time::Duration,
 };
 
-use ratchet::proto::{
-    Refusal,
-    v1::{
-        AddNodeRequest, CurrentRequest, FoundRequest, FoundResponse, Key, MembershipResponse,
-        NextManyRequest, NextRequest, NextResponse, PromoteNodeRequest, RemoveNodeRequest,
-        StatusRequest, StatusResponse, TransferLeadershipRequest, TransferLeadershipResponse,
-        admin_client::AdminClient, key::Kind, sequencer_client::SequencerClient,
+use ratchet::{
+    node::Config,
+    proto::{
+        Refusal,
+        v1::{
+            AddNodeRequest, CurrentRequest, FoundRequest, FoundResponse, Key, MembershipResponse,
+            NextManyRequest, NextRequest, NextResponse, PromoteNodeRequest, RemoveNodeRequest,
+            StatusRequest, StatusResponse, TransferLeadershipRequest, TransferLeadershipResponse,
+            admin_client::AdminClient, key::Kind, sequencer_client::SequencerClient,
+        },
     },
 };
 use tokio::{
@@ -36,7 +39,7 @@ use tokio::{
     net::TcpStream,
 };
 use tonic::{
-    Status,
+    Code, Status,
     transport::{Channel, Endpoint},
 };
 
@@ -52,27 +55,36 @@ pub fn other_than(id: u64) -> u64 {
     others(id)[0]
 }
 
-/// Timing under which no leader is lost on a machine that is busy with other tests. For tests that are
-/// not about failover.
-pub fn unhurried(config: &mut ratchet::node::Config) {
+/// The times of a node whose test says nothing else. On a machine that is busy with other things no leader is lost, and no
+/// call is refused because its time is over.
+pub fn unhurried(config: &mut Config) {
+    let patience_ms = PATIENCE.as_millis() as u64;
     (config.election_timeout_ms, config.lease_ms) = (3_000, 2_500);
+    (config.request_timeout_ms, config.request_timeout_max_ms) = (patience_ms, patience_ms);
+    config.handover_timeout_ms = patience_ms;
 }
 
-/// [`unhurried`], as flags.
-pub const UNHURRIED: [&str; 4] = ["--election-timeout-ms", "3000", "--lease-ms", "2500"];
+/// A lost leader is replaced as soon as by default. For tests that lose leaders, and bear it if further ones are lost.
+pub fn hurried(config: &mut Config) {
+    let default = Config::default();
+    (config.election_timeout_ms, config.lease_ms) = (default.election_timeout_ms, default.lease_ms);
+}
+
+/// [`hurried`], as flags.
+pub const HURRIED: [&str; 4] = ["--election-timeout-ms", "300", "--lease-ms", "200"];
 
 /// Has the node serve its metrics and probes.
-pub fn with_metrics(config: &mut ratchet::node::Config) {
+pub fn with_metrics(config: &mut Config) {
     config.metrics_listen = Some((config.listen.ip(), 0).into());
 }
 
 /// Has the node serve HTTP clients.
-pub fn with_http(config: &mut ratchet::node::Config) {
+pub fn with_http(config: &mut Config) {
     config.http_listen = Some((config.listen.ip(), 0).into());
 }
 
 /// Has the node serve Redis clients.
-pub fn with_resp(config: &mut ratchet::node::Config) {
+pub fn with_resp(config: &mut Config) {
     config.resp_listen = Some((config.listen.ip(), 0).into());
 }
 
@@ -97,7 +109,6 @@ pub fn free_ports<const N: usize>(ip: IpAddr) -> [SocketAddr; N] {
 pub fn channel(address: SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{address}"))
         .expect("an address")
-        .connect_timeout(Duration::from_secs(1))
         .tcp_nodelay(true)
         .connect_lazy()
 }
@@ -108,6 +119,11 @@ pub struct Client {
     pub sequencer: SequencerClient<Channel>,
     pub admin: AdminClient<Channel>,
     pub timeout: Duration,
+}
+
+/// True of an answer that did not come in time, whoever noticed it first: the node, or the client.
+pub fn is_late(status: &Status) -> bool {
+    [Code::DeadlineExceeded, Code::Cancelled].contains(&status.code())
 }
 
 pub fn id(id: u64) -> Option<Key> {
@@ -124,10 +140,11 @@ impl Client {
         Client {
             sequencer: SequencerClient::new(channel.clone()),
             admin: AdminClient::new(channel),
-            timeout: Duration::from_secs(5),
+            timeout: PATIENCE,
         }
     }
 
+    /// Waits for so long, and no longer.
     pub fn patient(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -6,10 +6,11 @@ use std::{
     process::{Child, Command, ExitStatus, Output, Stdio},
 };
 
+use ratchet::node::Config;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
-use super::{Client, eventually, free_ports, in_time, own_ip};
+use super::{Client, PATIENCE, eventually, free_ports, in_time, own_ip, unhurried};
 
 /// A process that is killed when it is dropped.
 pub struct Process(pub Child);
@@ -31,10 +32,23 @@ impl Drop for Process {
     }
 }
 
-/// The `ratchet` command.
+/// The `ratchet` command. A node has the times of [`unhurried`], and a client waits as long as the test does, unless their flags
+/// say otherwise.
 pub fn ratchet() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
     command.env_clear().stdin(Stdio::null());
+    let mut times = Config::default();
+    unhurried(&mut times);
+    for (variable, time_ms) in [
+        ("RATCHET_ELECTION_TIMEOUT_MS", times.election_timeout_ms),
+        ("RATCHET_LEASE_MS", times.lease_ms),
+        ("RATCHET_REQUEST_TIMEOUT_MS", times.request_timeout_ms),
+        ("RATCHET_REQUEST_TIMEOUT_MAX_MS", times.request_timeout_max_ms),
+        ("RATCHET_HANDOVER_TIMEOUT_MS", times.handover_timeout_ms),
+        ("RATCHET_TIMEOUT_MS", PATIENCE.as_millis() as u64),
+    ] {
+        command.env(variable, time_ms.to_string());
+    }
     command
 }
 

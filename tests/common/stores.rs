@@ -24,6 +24,8 @@ use ratchet::{
     },
 };
 
+use super::PATIENCE;
+
 /// The options of a store on a real disk.
 pub fn options() -> StoreOptions {
     StoreOptions::new(Arc::new(BootClock))
@@ -134,7 +136,7 @@ pub fn raw_database(dir: &Path) -> rocksdb::DB {
         match rocksdb::DB::open_cf(&options, dir.join("db"), COLUMN_FAMILIES) {
             Err(error)
                 if error.as_ref().contains("lock hold by current process")
-                    && began.elapsed() < Duration::from_secs(10) =>
+                    && began.elapsed() < PATIENCE =>
             {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -25,6 +25,11 @@ impl Clock for WrongClock {
     }
 }
 
+/// How far a time lies from the time between `since` and now, in milliseconds.
+pub fn off_ms(time_ms: u64, since_ms: u64) -> u64 {
+    since_ms.saturating_sub(time_ms).max(time_ms.saturating_sub(BootClock.wall_ms()))
+}
+
 /// Restarts a node with a clock that is `off` by so many milliseconds.
 pub async fn restart_with_clock(cluster: &mut Cluster, node: u64, off: &Arc<AtomicI64>) {
     cluster.crash(node).await;

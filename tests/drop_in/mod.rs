@@ -5,9 +5,7 @@ mod segments;
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use crate::common::{
-    Page, cluster::Cluster, http, http_get, other_than, others, unhurried, with_http,
-};
+use crate::common::{Page, cluster::Cluster, http, http_get, other_than, others, with_http};
 use ratchet::node::Config;
 use serde_json::json;
 
@@ -22,7 +20,6 @@ fn table(rows: &[(&str, &str)]) -> BTreeMap<String, String> {
 /// from 7, and `short` has three numbers of each key.
 fn all(config: &mut Config) {
     with_http(config);
-    unhurried(config);
     config.leaf_tags = table(&[
         ("order", "leaf:order"),
         ("a/b c", "leaf:a/b c"),
@@ -256,7 +253,7 @@ async fn numbers_go_on_upwards_after_a_failover_for_all_clients() {
     cluster.crash(leader).await;
     for (path, before) in paths.iter().zip(before) {
         let other = address(&cluster, others(leader)[0]);
-        let after = http(other, &format!("GET {path}"), "ratchet-timeout-ms: 30000\r\n", "").await;
+        let after = http_get(other, path).await;
         let number = |page: &Page| page.body.parse::<u64>().expect("a number");
         assert!(number(&after) > number(&before), "{path}: {}", after.body);
     }
@@ -264,11 +261,7 @@ async fn numbers_go_on_upwards_after_a_failover_for_all_clients() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_table_there_is_no_endpoint() {
-    let cluster = Cluster::start(1, |config| {
-        with_http(config);
-        unhurried(config);
-    })
-    .await;
+    let cluster = Cluster::start(1, with_http).await;
     for path in [
         "/api/segment/get/order",
         "/tinyid/id/nextId?bizType=test&token=0f673adf",

@@ -54,7 +54,7 @@ fn a_panic_is_told_whatever_the_filter_says_and_with_a_backtrace_if_it_is_wanted
 /// How long a flush waits for a reader that stalls.
 const SHORT: Duration = Duration::from_millis(50);
 /// How long it waits for one that does not.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(300);
 
 /// Takes each line once it is let.
 struct Stalled {

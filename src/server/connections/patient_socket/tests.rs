@@ -15,6 +15,8 @@ use tower::service_fn as service;
 /// How many bytes a long answer has: more than the sockets hold.
 const LONG: usize = 32 << 20;
 const HOUR: Duration = Duration::from_secs(3_600);
+/// No slow machine takes so long.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Serves one connection that rests after a millisecond: answers a path with itself, and "/long" with a long answer.
 async fn connect(
@@ -129,7 +131,7 @@ async fn a_head_that_never_ends_ends_the_connection_also_after_other_requests() 
                 read(&mut client, "/before").await;
             }
             client.write_all(b"GET /half HTTP/1.1\r\nHost:").await.expect("sent");
-            let ended = timeout(Duration::from_secs(30), served).await;
+            let ended = timeout(PATIENCE, served).await;
             ended.expect("in time").expect("no panic").expect_err("it says why");
         }
     }
@@ -145,7 +147,7 @@ async fn an_answer_that_nobody_reads_is_given_up_when_the_node_stops_or_time_is_
         if idle == HOUR {
             stop.cancel();
         }
-        let ended = timeout(Duration::from_secs(30), served).await;
+        let ended = timeout(PATIENCE, served).await;
         // Whoever notices first, the writer or the end of the calls, says how it ended.
         let (Ok(()) | Err(_)) = ended.expect("in time").expect("no panic");
     }
