@@ -77,7 +77,7 @@ async fn numbers_namespaces_status_and_transfers_work_from_the_shell() {
     let expected = serde_json::json!({
         "name": "invoice", "key_kind": "KEY_KIND_ID", "step": "10000", "step_min": "10000", "step_max": "10000",
         "increment": "1", "start": "1", "max": i64::MAX.to_string(), "section_size": "1", "gapless": true,
-        "request_id_optional": false, "description": "",
+        "request_id_optional": false, "description": "", "redis_strings": false,
     });
     assert_eq!(created, expected, "as over HTTP");
     let list = json(&ask(&cluster, &["namespace", "list", "--json"]).await);

@@ -133,7 +133,7 @@ async fn namespaces_are_created_shown_changed_and_deleted() {
     let expected = json!({
         "name": "chat", "key_kind": "KEY_KIND_NAME", "step": "5", "step_min": "5", "step_max": "5",
         "increment": "100", "start": "100", "max": i64::MAX.to_string(), "section_size": "1", "gapless": false,
-        "request_id_optional": false, "description": "",
+        "request_id_optional": false, "description": "", "redis_strings": false,
     });
     assert_eq!(created, expected);
     let page = ask(&cluster, 1, "GET /v1/namespaces/chat", "").await;

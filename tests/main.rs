@@ -44,6 +44,7 @@ mod raft_store;
 mod readers;
 mod recover;
 mod redis_clients;
+mod redis_replies;
 mod refusals;
 mod request_ids;
 mod request_memory;

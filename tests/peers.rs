@@ -48,8 +48,11 @@ async fn send(
     cluster: &Cluster, header: Header, rpc: RaftRpc, request: &impl Serialize,
 ) -> Result<RaftReply, Status> {
     let address = cluster.configs[&header.to].peer_listen.to_string();
-    let message =
-        RaftMessage { header: Some(header), payload: codec::encode(request).unwrap().into() };
+    let message = RaftMessage {
+        header: Some(header),
+        payload: codec::encode(request).unwrap().into(),
+        ..RaftMessage::default()
+    };
     let transport = GrpcTransport::default();
     Ok(transport.raft(&address, rpc, message, PATIENCE).await?)
 }
@@ -209,7 +212,8 @@ async fn a_stranger_is_refused_before_its_message_is_whole() {
     ];
     // The beginning of a message of 64 MiB.
     let begun = |header| {
-        let beginning = RaftMessage { header, payload: vec![7; 15_000].into() };
+        let beginning =
+            RaftMessage { header, payload: vec![7; 15_000].into(), ..RaftMessage::default() };
         let begun = [&[0, 4, 0, 0, 0][..], &beginning.encode_to_vec()].concat();
         [http2::call(1, path), http2::data(1, &begun), http2::data(1, &[7; 16_000]).repeat(5)]
             .concat()
@@ -225,7 +229,11 @@ async fn a_stranger_is_refused_before_its_message_is_whole() {
     }
     // A member's message is read to its end.
     let transport = GrpcTransport::default();
-    let message = RaftMessage { header: Some(own), payload: vec![7; 1 << 20].into() };
+    let message = RaftMessage {
+        header: Some(own),
+        payload: vec![7; 1 << 20].into(),
+        ..RaftMessage::default()
+    };
     let address = cluster.configs[&1].peer_listen.to_string();
     let answer = transport.raft(&address, RaftRpc::Append, message, PATIENCE).await;
     let status = answer.unwrap_err();
@@ -251,7 +259,8 @@ async fn who_is_no_member_and_does_not_go_on_is_refused_and_a_member_is_not() {
     };
     let message = |header: &Header| {
         let payload = vec![7; 100].into();
-        RaftMessage { header: Some(header.clone()), payload }.encode_to_vec()
+        RaftMessage { header: Some(header.clone()), payload, ..RaftMessage::default() }
+            .encode_to_vec()
     };
     let begun =
         |header: &Header, bytes: u32| [&[0][..], &bytes.to_be_bytes(), &message(header)].concat();
@@ -284,6 +293,7 @@ async fn what_strangers_make_a_node_without_data_hold_is_bounded() {
     let message = |bytes: usize| RaftMessage {
         header: Some(stranger.clone()),
         payload: vec![7; bytes].into(),
+        ..RaftMessage::default()
     };
     let begun = [&[0][..], &BYTES.to_be_bytes(), &message(100).encode_to_vec()].concat();
     let mut holds = http2::greeted(cluster.configs[&2].peer_listen).await;
@@ -312,8 +322,11 @@ async fn strangers_of_one_address_leave_the_leader_memory_at_a_node_without_data
     let mut cluster = Cluster::start(1, |_| {}).await;
     let peer_address = cluster.start_joining(2, |config| config.memory_requests_max_mb = 16).await;
     let stranger = Header { from: 9, ..header(&cluster, 1, 2) };
-    let message =
-        |header, bytes| RaftMessage { header: Some(header), payload: vec![7; bytes].into() };
+    let message = |header, bytes| RaftMessage {
+        header: Some(header),
+        payload: vec![7; bytes].into(),
+        ..RaftMessage::default()
+    };
     let beginning = message(stranger, 100).encode_to_vec();
     let begun = [&[0][..], &BYTES.to_be_bytes(), &beginning].concat();
     let says = [http2::call(1, "/ratchet.peer.v1.Peer/Append"), http2::data(1, &begun)].concat();

@@ -64,7 +64,7 @@ async fn redis_cli_takes_numbers_and_reads_the_list_of_commands() {
     assert_eq!(cli(here, &["GET", "book:42"]).await, (second + 10).to_string());
     assert_eq!(cli(here, &["-3", "GET", "book:42"]).await, (second + 10).to_string());
     assert!(cli(here, &["SET", "book:42", "1"]).await.contains("numbers only grow"));
-    assert_eq!(cli(here, &["COMMAND", "COUNT"]).await, "20");
+    assert_eq!(cli(here, &["COMMAND", "COUNT"]).await, "26");
     let docs = cli(here, &["COMMAND", "DOCS", "incr"]).await;
     assert!(docs.contains("Takes the next number of a key"), "{docs}");
     assert!(cli(there, &["INFO"]).await.contains("role:master"));
@@ -104,6 +104,18 @@ pipeline = here.pipeline(transaction=False)
 for _ in range(1000):
     pipeline.incr("book:7")
 assert pipeline.execute() == list(range(first + 7, first + 1007))
+# A transaction, unless it is told otherwise.
+transaction = there.pipeline()
+transaction.incr("book:7").get("book:7").incr("book:7", 3)
+assert transaction.execute() == [first + 1007, str(first + 1007).encode(), first + 1010]
+transaction.incr("book:7").delete("book:7")
+try:
+    transaction.execute()
+    raise AssertionError("it was carried out")
+except redis.ResponseError as refused:
+    assert "numbers only grow" in str(refused)
+assert int(here.get("book:7")) == first + 1010
+assert here.set("book:7", 5, nx=True) is None and here.setnx("book:9", 0) and not here.setnx("book:7", 5)
 try:
     here.set("book:7", 1)
     raise AssertionError("it was set")

@@ -188,7 +188,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
     let other = |change: fn(&mut Header)| {
         let mut header = mine.clone();
         change(&mut header);
-        RaftMessage { header: Some(header), payload: vec![].into() }
+        RaftMessage { header: Some(header), payload: vec![].into(), ..RaftMessage::default() }
     };
     for (message, says) in [
         (other(|h| h.cluster = "prod".into()), "\"prod\""),
@@ -200,9 +200,10 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
         assert_refused(peer.append(message.clone()).await, Code::FailedPrecondition, &[says]);
         assert_refused(peer.vote(message).await, Code::FailedPrecondition, &[says]);
     }
-    let headless = RaftMessage { header: None, payload: vec![].into() };
+    let headless = RaftMessage { header: None, payload: vec![].into(), ..RaftMessage::default() };
     assert_refused(peer.append(headless).await, Code::InvalidArgument, &["header"]);
-    let garbage = RaftMessage { header: Some(mine), payload: vec![1, 2, 3].into() };
+    let garbage =
+        RaftMessage { header: Some(mine), payload: vec![1, 2, 3].into(), ..RaftMessage::default() };
     assert_refused(peer.append(garbage.clone()).await, Code::InvalidArgument, &["cannot be read"]);
     assert_refused(peer.vote(garbage).await, Code::InvalidArgument, &["cannot be read"]);
     let stranger = HelloRequest {
@@ -300,6 +301,7 @@ async fn a_peer_that_cannot_read_a_message_says_that_it_runs_another_release() {
     let message = RaftMessage {
         header: Some(group.sender().header(2, &other.member)),
         payload: vec![VERSION + 1, 1, 2, 3].into(),
+        ..RaftMessage::default()
     };
     let address = &other.member.peer_address;
     for rpc in [RaftRpc::Append, RaftRpc::Vote] {

@@ -77,7 +77,7 @@ impl Redis {
                 Some(number) => Some(number.parse().expect("a number")),
                 None => {
                     let again =
-                        ["-LOADING", "-TRYAGAIN"].iter().any(|word| reply.starts_with(word));
+                        ["-CLUSTERDOWN", "-TRYAGAIN"].iter().any(|word| reply.starts_with(word));
                     assert!(again, "{command}: {reply}");
                     None
                 }
@@ -187,16 +187,16 @@ async fn what_is_refused_says_why_and_what_to_do() {
         ("DEL book:1", "take the next with INCR or INCRBY"),
         ("DECR book:1", "numbers only grow"),
         ("EXPIRE book:1 5", "they do not expire"),
-        ("MULTI", "there are no transactions"),
+        ("WATCH book:1", "-ERR 'WATCH' is refused"),
+        ("EVAL x 0", "there are no scripts"),
         ("CONFIG GET save", "settings are those of `ratchet start`"),
         ("LPUSH book:1 5", "-ERR unknown command 'LPUSH'"),
-        ("INCR", "-ERR wrong number of arguments for 'incr'; see COMMAND DOCS incr"),
+        ("INCR", "-ERR wrong number of arguments for 'incr' command; see COMMAND DOCS incr"),
         ("INCR book:1 5", "wrong number of arguments"),
         (
-            "INCRBY book:1 0",
-            "the increment is 0; it tells how many numbers to take, between 1 and 1000",
+            "INCRBY book:1 -1",
+            "the increment is -1; it tells how many numbers to take, at most 1000",
         ),
-        ("INCRBY book:1 -1", "the increment is -1"),
         ("INCRBY book:1 1001", "the increment is 1001"),
         ("INCRBY book:1 9223372036854775808", "the increment is 9223372036854775808"),
         ("INCRBY book:1 ten", "-ERR value is not an integer or out of range: the increment is ten"),
@@ -214,7 +214,8 @@ async fn what_is_refused_says_why_and_what_to_do() {
         ("INCRBY book:1 +5", "the increment is +5"),
         ("INCR a/b:1", "a/b"),
         ("CLIENT KILL 1", "-ERR unknown subcommand"),
-        ("COMMAND GETKEYS", "-ERR unknown subcommand 'GETKEYS'"),
+        ("COMMAND GETKEYS", "-ERR unknown subcommand 'GETKEYS' of command; there are count, docs"),
+        ("SET book:1 5 EX 7", "-ERR syntax error: SET has no option 'EX'"),
     ] {
         let reply = redis.ask(command).await;
         assert!(reply.starts_with('-') && reply.contains(says), "{command}: {reply}");
@@ -262,7 +263,7 @@ async fn a_client_finds_out_what_it_talks_to_in_both_versions_of_the_protocol() 
     for line in ["redis_version:7.0.0", "role:master", "ratchet_node:1"] {
         assert!(info.lines().any(|found| found == line), "{line} is not in {info}");
     }
-    assert_eq!(redis.ask("COMMAND COUNT").await, ":20");
+    assert_eq!(redis.ask("COMMAND COUNT").await, ":26");
     // RESP3: maps, and another null.
     assert_eq!(redis.ask("HELLO 3").await, "%7");
     for _ in 0..25 {
@@ -367,43 +368,295 @@ async fn a_command_that_does_not_end_is_given_up_though_more_of_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_stops_refuses_with_what_clients_try_again_after() {
-    // A command that waits for a leader holds its connection for so long.
-    let mut cluster = start(1, |config| config.request_timeout_ms = 5_000).await;
+async fn a_node_that_stops_ends_each_connection_after_its_last_reply_and_without_an_error() {
+    let mut cluster = start(1, |_| {}).await;
+    let mut idle = redis(&cluster, 1).await;
+    idle.number("INCR book:1").await;
     let mut redis = redis(&cluster, 1).await;
     redis.number("INCR book:1").await;
     let node = cluster.nodes.remove(&1).expect("a node");
     let stopping = tokio::spawn(node.stop());
-    let mut last = String::new();
+    assert_eq!(idle.line().await, None, "nothing is under way");
     let asking = async {
         loop {
-            // Once the connection is closed, sending fails.
-            if redis.stream.write_all(b"INCR book:1\r\n").await.is_err() {
-                return;
-            }
+            // Once the connection is closed, sending may fail.
+            let _ = redis.stream.write_all(b"INCR book:1\r\n").await;
             match redis.line().await {
-                Some(reply) if reply.starts_with(':') => {}
-                Some(reply) => last = reply,
+                Some(reply) => assert!(reply.starts_with(':'), "{reply}"),
                 None => return,
             }
         }
     };
     in_time("the end of the connection", asking).await;
-    assert!(last.starts_with("-LOADING") || last.is_empty(), "{last}");
     in_time("the end of the node", stopping).await.expect("stopped");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_over_http_takes_no_number_whatever_its_body_holds() {
+async fn a_connection_that_begins_with_another_protocol_takes_no_number_whatever_follows() {
     let cluster = start(1, |_| {}).await;
-    let mut browser = redis(&cluster, 1).await;
-    browser.send("POST / HTTP/1.1\r\nHost: x\r\n\r\nINCR book:42\r\n").await;
-    let refused = browser.line().await.expect("an answer");
-    assert!(refused.starts_with("-ERR"), "{refused}");
-    assert_eq!(browser.line().await, None, "the connection is closed");
+    let tls = [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], &[7; 32]].concat();
+    for (preamble, says) in [
+        (&b"POST / HTTP/1.1\r\nHost: x\r\n\r\n"[..], "-ERR unknown command 'POST'"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "-ERR wrong number of arguments for 'get'"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "-ERR unknown command 'PRI'"),
+        (b"PROXY TCP4 10.0.0.1 10.0.0.2 5 6\r\n", "-ERR unknown command 'PROXY'"),
+        (
+            b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c",
+            "-ERR Protocol error: a line has the byte 0x00",
+        ),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "-ERR unknown command 'SSH-2.0-OpenSSH_9.2'"),
+        (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", "-ERR Protocol error: a line has the byte 0x00"),
+        (&tls, "-ERR Protocol error: a line has the byte 0x16"),
+    ] {
+        let mut stranger = redis(&cluster, 1).await;
+        stranger.send(preamble).await;
+        // The node may have closed the connection by now.
+        let _ = stranger.stream.write_all(b"INCR book:42\r\n").await;
+        let refused = stranger.line().await.expect("an answer");
+        assert!(refused.starts_with(says), "{refused}");
+        assert_eq!(stranger.line().await, None, "the connection is closed");
+    }
     let mut other = redis(&cluster, 1).await;
     other.send("INCR book:42\r\n").await;
     assert_eq!(other.line().await.as_deref(), Some(":1"));
+    assert!(other.ask("PROXY TCP4").await.starts_with("-ERR unknown command"));
+    assert_eq!(other.ask("INCR book:42").await, ":2", "it began with a command");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_between_multi_and_exec_is_carried_out_at_exec_with_each_commands_own_reply() {
+    let cluster = start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    for node in [leader, other_than(leader)] {
+        let mut redis = redis(&cluster, node).await;
+        let mut another = self::redis(&cluster, leader).await;
+        let last = another.number("INCR book:1").await;
+        // As redis-py sends it.
+        redis.send("MULTI\r\nINCR book:1\r\nINCRBY book:1 5\r\nINCR nobody\r\n").await;
+        redis.send("INCR book:1\r\nGET book:1\r\n").await;
+        for expected in ["+OK", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED"] {
+            assert_eq!(redis.line().await.as_deref(), Some(expected));
+        }
+        assert_eq!(another.number("INCR book:1").await, last + 1, "nothing was carried out yet");
+        assert_eq!(redis.ask("EXEC").await, "*5");
+        assert_eq!(redis.line().await, Some(format!(":{}", last + 2)));
+        assert_eq!(redis.line().await, Some(format!(":{}", last + 7)));
+        assert!(redis.line().await.expect("an error").starts_with("-ERR key 'nobody'"));
+        assert_eq!(redis.line().await, Some(format!(":{}", last + 8)));
+        assert!(redis.line().await.expect("a length").starts_with('$'));
+        assert_eq!(redis.line().await, Some((last + 8).to_string()));
+        // An error before EXEC, and nothing is carried out.
+        redis
+            .send("MULTI\r\nINCR book:1\r\nDEL book:1\r\nINCR book:1\r\nEXEC\r\nINCR book:1\r\n")
+            .await;
+        for begins in ["+OK", "+QUEUED", "-ERR 'DEL'", "+QUEUED", "-EXECABORT"] {
+            let reply = redis.line().await.expect("a reply");
+            assert!(reply.starts_with(begins), "{reply}");
+        }
+        assert_eq!(redis.line().await, Some(format!(":{}", last + 9)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_within_exec_do_not_make_clients_send_all_of_it_again() {
+    let mut cluster = start(3, |config| config.request_timeout_ms = 300).await;
+    let leader = cluster.leader().await;
+    let mut redis = redis(&cluster, leader).await;
+    redis.number("INCR book:1").await;
+    for id in (1..=3).filter(|id| *id != leader) {
+        cluster.nodes.remove(&id).expect("a node").stop().await;
+    }
+    let refused = eventually("an error without a majority", async || {
+        let reply = redis.ask("INCR book:1").await;
+        reply.starts_with('-').then_some(reply)
+    });
+    let refused = refused.await;
+    assert!(refused.starts_with("-CLUSTERDOWN") || refused.starts_with("-TRYAGAIN"), "{refused}");
+    redis.send("MULTI\r\nINCR book:1\r\nGET book:1\r\nEXEC\r\n").await;
+    for expected in ["+OK", "+QUEUED", "+QUEUED", "*2"] {
+        assert_eq!(redis.line().await.as_deref(), Some(expected));
+    }
+    for _ in 0..2 {
+        let refused = redis.line().await.expect("an error");
+        assert!(refused.starts_with("-ERR"), "{refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_is_bounded_and_counts_as_the_memory_of_requests() {
+    let cluster = start(1, |config| {
+        config.request_timeout_ms = 5_000;
+        config.request_timeout_max_ms = 5_000;
+    })
+    .await;
+    let metrics = &cluster.nodes[&1].context().metrics;
+    let mut redis = redis(&cluster, 1).await;
+    let number = redis.number("INCR book:1").await;
+    let echo = format!("*2\r\n$4\r\nECHO\r\n$100000\r\n{}\r\n", "x".repeat(100_000));
+    redis.send("MULTI\r\nINCR book:1\r\n").await;
+    redis.send(echo.repeat(9)).await;
+    assert_eq!(redis.line().await.as_deref(), Some("+OK"));
+    for _ in 0..10 {
+        assert_eq!(redis.line().await.as_deref(), Some("+QUEUED"));
+    }
+    assert!(metrics.request_bytes.get() > 900_000, "{}", metrics.request_bytes.get());
+    redis.send(echo.repeat(2)).await;
+    assert_eq!(redis.line().await.as_deref(), Some("+QUEUED"));
+    let refused = redis.line().await.expect("an error");
+    assert!(refused.contains("more than 1048576 bytes"), "{refused}");
+    assert_eq!(metrics.request_bytes.get(), 0, "nothing is kept of what is not carried out");
+    assert!(redis.ask("EXEC").await.starts_with("-EXECABORT"));
+    assert_eq!(redis.number("INCR book:1").await, number + 1);
+    assert_eq!(redis.ask("MULTI").await, "+OK");
+    let given_up = redis.line().await.expect("it says why");
+    assert!(given_up.contains("EXEC did not arrive within 5000 ms"), "{given_up}");
+    assert_eq!(redis.line().await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_counter_may_begin_with_zero_and_be_set_if_it_is_new() {
+    let cluster = start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let mut admin = cluster.client(leader);
+    let create = |name: &str, section_size, start| CreateNamespaceRequest {
+        name: name.to_owned(),
+        section_size,
+        start,
+        ..CreateNamespaceRequest::default()
+    };
+    for namespace in [create("shared", Some(100), None), create("late", None, Some(5))] {
+        admin.admin.create_namespace(namespace).await.expect("created");
+    }
+    for (node, key) in [(leader, 1), (other_than(leader), 2)] {
+        let mut redis = redis(&cluster, node).await;
+        redis.number(&format!("INCR book:9{key}")).await;
+        for (command, reply) in [
+            (format!("SETNX book:{key} 0"), ":1"),
+            (format!("SET book:{key} 0"), "+OK"),
+            (format!("SET book:{key} 0 NX"), "+OK"),
+            (format!("INCRBY book:{key} 0"), ":0"),
+            (format!("GET book:{key}"), "$-1"),
+            (format!("INCR book:{key}"), ":1"),
+            (format!("INCRBY book:{key} 0"), ":1"),
+            (format!("SETNX book:{key} 0"), ":0"),
+            (format!("SETNX book:{key} 100"), ":0"),
+            (format!("SET book:{key} 100 nx"), "$-1"),
+            (format!("SET book:{key} 0 NX"), "$-1"),
+            (format!("INCR book:{key}"), ":2"),
+            (format!("SETNX book:1{key} 40000"), ":1"),
+            (format!("SETNX book:1{key} 50000"), ":0"),
+            (format!("INCR book:1{key}"), ":40001"),
+        ] {
+            assert_eq!(redis.ask(&command).await, reply, "{command}");
+        }
+        for (command, says) in [
+            (format!("SET book:{key} 0"), "value 0 is below 2"),
+            ("SETNX shared:1 0".to_owned(), "share sections (section_size 100)"),
+            ("SET shared:1 7 NX".to_owned(), "share sections (section_size 100)"),
+            ("SETNX late:1 0".to_owned(), "begin with start 5"),
+        ] {
+            let refused = redis.ask(&command).await;
+            assert!(refused.starts_with("-ERR") && refused.contains(says), "{command}: {refused}");
+        }
+        let greatest = format!("book:2{key}");
+        assert_eq!(redis.ask(&format!("SET {greatest} 9223372036854775807")).await, "+OK");
+        let refused = redis.ask(&format!("INCR {greatest}")).await;
+        assert!(refused.contains("go on with another key"), "{refused}");
+    }
+}
+
+/// The lines of `CLUSTER` about the nodes, once all of them know each other's ports.
+async fn told_of(redis: &mut Redis, cluster: &Cluster, subcommand: &str) -> String {
+    let all_told = || {
+        let nodes = cluster.nodes.values();
+        nodes.map(|node| node.context().services.members.resp_nodes().len()).all(|known| known == 3)
+    };
+    until("all nodes know each other's ports", all_told).await;
+    redis.send(format!("CLUSTER {subcommand}\r\nPING\r\n")).await;
+    let mut told = String::new();
+    loop {
+        match redis.line().await.expect("a line") {
+            line if line == "+PONG" => return told,
+            line => told += &(line + "\n"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_the_leader_does_not_hear_is_no_replica_and_without_a_leader_all_are_told() {
+    let mut cluster = start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let away = other_than(leader);
+    let last = 6 - leader - away;
+    let port = |cluster: &Cluster, id: u64| {
+        let address = cluster.nodes[&id].addresses().resp.expect("a port");
+        format!(":{}\n", address.port())
+    };
+    let ports = [leader, away, last].map(|id| port(&cluster, id));
+    let mut asked = [redis(&cluster, leader).await, redis(&cluster, last).await];
+    for redis in &mut asked {
+        let slots = told_of(redis, &cluster, "SLOTS").await;
+        assert!(ports.iter().all(|port| slots.contains(port)), "{slots}");
+    }
+    cluster.nodes.remove(&away).expect("a node").stop().await;
+    for redis in &mut asked {
+        eventually("it is left out", async || {
+            let slots = told_of(redis, &cluster, "SLOTS").await;
+            assert!(slots.contains(&ports[0]) && slots.contains(&ports[2]), "{slots}");
+            (!slots.contains(&ports[1])).then_some(())
+        })
+        .await;
+        let shards = told_of(redis, &cluster, "SHARDS").await;
+        assert!(ports.iter().all(|port| shards.contains(port)), "{shards}");
+        assert_eq!(shards.matches("\nfail\n").count(), 1, "{shards}");
+        let nodes = told_of(redis, &cluster, "NODES").await;
+        assert_eq!(nodes.matches("slave,fail ").count(), 1, "{nodes}");
+        assert_eq!(nodes.matches(" disconnected").count(), 1, "{nodes}");
+    }
+    cluster.nodes.remove(&leader).expect("a node").stop().await;
+    let [_, redis] = &mut asked;
+    eventually("no leader", async || {
+        let slots = told_of(redis, &cluster, "SLOTS").await;
+        let all = ports.iter().all(|port| slots.contains(port));
+        (all && slots.find(&ports[2]) < slots.find(&ports[0])).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_may_answer_with_strings_that_no_client_rounds() {
+    let cluster = start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let mut admin = cluster.client(leader);
+    let create = |name: &str, format: Option<&str>| CreateNamespaceRequest {
+        name: name.to_owned(),
+        format: format.map(str::to_owned),
+        redis_strings: true,
+        ..CreateNamespaceRequest::default()
+    };
+    for namespace in [create("text", None), create("orders", Some("snowflake"))] {
+        admin.admin.create_namespace(namespace).await.expect("created");
+    }
+    for node in [leader, other_than(leader)] {
+        let mut redis = redis(&cluster, node).await;
+        let last: u64 = redis.ask_for_text("INCR text:1").await.parse().expect("a number");
+        assert_eq!(redis.ask_for_text("INCRBY text:1 5").await, (last + 5).to_string());
+        assert_eq!(redis.ask_for_text("INCRBY text:1 0").await, (last + 5).to_string());
+        for command in ["INCR id:orders", "INCRBY id:orders 1"] {
+            let id = eventually("an id", async || {
+                let reply = redis.ask(command).await;
+                match reply.starts_with('$') {
+                    true => redis.line().await,
+                    false => {
+                        assert!(reply.starts_with('-'), "{reply}");
+                        None
+                    }
+                }
+            });
+            assert!(id.await.parse::<u64>().expect("an id") > 1 << 53);
+        }
+        assert!(redis.ask("INCRBY id:orders 2").await.contains("makes one id"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -57,6 +57,7 @@ async fn ask_for_vote(
     let message = RaftMessage {
         header: Some(group.sender().header(to, &member)),
         payload: codec::encode(&request).expect("encoded").into(),
+        ..RaftMessage::default()
     };
     let transport = GrpcTransport::default();
     let reply = transport.raft(&member.peer_address, RaftRpc::Vote, message, PATIENCE).await?;

@@ -164,6 +164,7 @@ fn commands() -> Vec<Command> {
         section_size: Some(1),
         key_kind: Some(KeyKind::Id),
         request_id_optional: Some(false),
+        redis_strings: Some(true),
     };
     let trim = |section, used| Trim { section, used, lost: 2 };
     let digest = MemoryDigest { parts: 3, checksum: 0xdead_beef };

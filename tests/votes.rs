@@ -113,8 +113,11 @@ async fn a_restarted_voter_grants_no_vote_within_a_lease() {
     let asking = async move {
         let transport = GrpcTransport::default();
         loop {
-            let message =
-                RaftMessage { header: Some(header.clone()), payload: payload.clone().into() };
+            let message = RaftMessage {
+                header: Some(header.clone()),
+                payload: payload.clone().into(),
+                ..RaftMessage::default()
+            };
             let timeout = Duration::from_millis(50);
             let reply = transport.raft(&member.peer_address, RaftRpc::Vote, message, timeout).await;
             if let Ok(reply) = reply {

@@ -35,6 +35,7 @@ impl Client {
             at_least,
             route_version: u64::MAX,
             members_version: None,
+            only_if_new: false,
         };
         let answer = ask!(self, false, SequencerClient::raise, request).await?;
         Ok(Raised { floor: answer.floor, is_higher: answer.raised })

@@ -21,9 +21,9 @@ pub enum Reply<'a> {
     Error(&'a str),
     /// `:`
     Integer(i128),
-    /// `$`
+    /// `$`, or `=` without its format
     Bulk(&'a [u8]),
-    /// `*`
+    /// `*`, or `~`
     Array(Vec<Reply<'a>>),
     /// `%`
     Map(Vec<(Reply<'a>, Reply<'a>)>),
@@ -76,7 +76,18 @@ fn nested(bytes: &[u8], version: Version, depth: usize) -> Result<(Reply<'_>, &[
             },
             None => bad("this is no length"),
         },
-        ("*", _) => match length(text) {
+        ("=", Version::Resp3) => {
+            match length(text).and_then(|length| rest.split_at_checked(length)) {
+                Some((verbatim, after)) => {
+                    match (verbatim.strip_prefix(b"txt:"), after.strip_prefix(b"\r\n")) {
+                        (Some(text), Some(after)) => Ok((Reply::Bulk(text), after)),
+                        _ => bad("this is no text of a format"),
+                    }
+                }
+                None => bad("this is no length"),
+            }
+        }
+        ("*", _) | ("~", Version::Resp3) => match length(text) {
             Some(length) => {
                 let (items, rest) = several(rest, length, version, depth)?;
                 Ok((Reply::Array(items), rest))

@@ -21,7 +21,10 @@ use ratchet_fuzz::{
 const KEYS_MAX: usize = 100_000;
 
 /// How an error begins.
-const ERRORS: [&str; 5] = ["ERR", "LOADING", "TRYAGAIN", "NOPROTO", "CLUSTERDOWN"];
+const ERRORS: [&str; 5] = ["ERR", "TRYAGAIN", "NOPROTO", "CLUSTERDOWN", "EXECABORT"];
+
+/// How the error ends after which a connection is closed that begins with no command.
+const CLOSED: &str = "the connection is closed, since it begins so";
 
 static NODE: LazyLock<FuzzedNode> = LazyLock::new(FuzzedNode::start);
 
@@ -53,9 +56,7 @@ fn commands(bytes: &[u8]) -> (Vec<Words>, bool) {
     for words in &mut commands {
         words[0].make_ascii_uppercase();
     }
-    // The others begin a request over HTTP, after which nothing is answered.
-    let ends = |words: &Words| [&b"QUIT"[..], b"POST", b"PUT", b"HOST:"].contains(&&words[0][..]);
-    match commands.iter().position(ends) {
+    match commands.iter().position(|words| words[0] == b"QUIT") {
         Some(last) => {
             commands.truncate(last + 1);
             (commands, false)
@@ -66,23 +67,38 @@ fn commands(bytes: &[u8]) -> (Vec<Words>, bool) {
 
 fn check(commands: &[Words], is_malformed: bool, mut replies: &[u8]) {
     let mut version = Version::Resp2;
-    for words in commands {
-        // The reply to HELLO is one of the version that it asks for.
-        let wanted = match (&*words[0], words.get(1).map(Vec::as_slice)) {
-            (b"HELLO", Some(b"2")) | (b"RESET", None) => Version::Resp2,
-            (b"HELLO", Some(b"3")) => Version::Resp3,
-            _ => version,
-        };
-        let read = reply(replies, wanted);
-        let (answer, rest) = read.unwrap_or_else(|why| panic!("{why}; to {}", shown(words)));
-        replies = rest;
-        match answer {
-            Reply::Error(error) => check_error(error),
-            answer => {
-                version = wanted;
-                assert!(fits(words, &answer), "{answer:?} to {}", shown(words));
+    // What was put off since MULTI.
+    let mut put_off: Vec<&Words> = Vec::new();
+    for (place, words) in commands.iter().enumerate() {
+        if let Some(items) = exec_items(words, replies) {
+            assert_eq!(items.0, put_off.len(), "the replies within that to EXEC");
+            replies = items.1;
+            for words in put_off.drain(..) {
+                (version, replies) = check_reply(words, version, replies);
+            }
+            continue;
+        }
+        let read = reply(replies, version);
+        match read {
+            Ok((Reply::Simple("QUEUED"), rest)) => {
+                put_off.push(words);
+                replies = rest;
+                continue;
+            }
+            Ok((Reply::Error(error), rest)) if error.ends_with(CLOSED) => {
+                assert!(place == 0 && rest.is_empty(), "{error}");
+                return;
+            }
+            _ => {}
+        }
+        if [&b"MULTI"[..], b"EXEC", b"DISCARD", b"RESET"].contains(&&*words[0]) {
+            let is_nested =
+                matches!(read, Ok((Reply::Error(error), _)) if error.contains("nested"));
+            if !is_nested {
+                put_off.clear();
             }
         }
+        (version, replies) = check_reply(words, version, replies);
     }
     if is_malformed {
         let read = reply(replies, version);
@@ -96,6 +112,39 @@ fn check(commands: &[Words], is_malformed: bool, mut replies: &[u8]) {
     assert!(replies.is_empty(), "nobody asked for this: {rest}");
 }
 
+/// How many replies the one to EXEC has, and their bytes. `None` for another command, or an error.
+fn exec_items<'a>(words: &Words, replies: &'a [u8]) -> Option<(usize, &'a [u8])> {
+    if words[0] != b"EXEC" {
+        return None;
+    }
+    let line = replies.strip_prefix(b"*")?;
+    let end = line.windows(2).position(|two| two == b"\r\n")?;
+    let count = std::str::from_utf8(&line[..end]).ok()?.parse().ok()?;
+    Some((count, &line[end + 2..]))
+}
+
+/// Checks the first of the replies. Returns the version of those after it, and these.
+fn check_reply<'a>(words: &Words, version: Version, replies: &'a [u8]) -> (Version, &'a [u8]) {
+    // The reply to HELLO is one of the version that it asks for.
+    let wanted = match (&*words[0], words.get(1).map(Vec::as_slice)) {
+        (b"HELLO", Some(b"2")) | (b"RESET", None) => Version::Resp2,
+        (b"HELLO", Some(b"3")) => Version::Resp3,
+        _ => version,
+    };
+    let read = reply(replies, wanted);
+    let (answer, rest) = read.unwrap_or_else(|why| panic!("{why}; to {}", shown(words)));
+    match answer {
+        Reply::Error(error) => {
+            check_error(error);
+            (version, rest)
+        }
+        answer => {
+            assert!(fits(words, &answer), "{answer:?} to {}", shown(words));
+            (wanted, rest)
+        }
+    }
+}
+
 /// Whether a reply answers the command.
 fn fits(words: &Words, reply: &Reply<'_>) -> bool {
     let argument = |place: usize| words.get(place).map_or(&b""[..], Vec::as_slice);
@@ -104,10 +153,15 @@ fn fits(words: &Words, reply: &Reply<'_>) -> bool {
         (b"PING" | b"ECHO", Reply::Bulk(bytes)) => *bytes == argument(1),
         (b"INCR", Reply::Integer(last)) => grows(argument(1), *last, 1),
         (b"INCRBY", Reply::Integer(last)) => match integer(argument(2)) {
-            Some(count) => count > 0 && grows(argument(1), *last, count),
+            Some(0) => *last >= 0,
+            Some(count) => grows(argument(1), *last, count),
             None => false,
         },
         (b"SET", Reply::Simple("OK")) => is_raised(argument(1), argument(2)),
+        (b"SET", Reply::Null) => words.len() > 3,
+        (b"SETNX", Reply::Integer(1)) => is_raised(argument(1), argument(2)),
+        (b"SETNX", Reply::Integer(0)) => true,
+        (b"MULTI" | b"DISCARD" | b"UNWATCH", Reply::Simple("OK")) => true,
         (b"GET", last) => words.len() == 2 && is_last(argument(1), last),
         (b"MGET", Reply::Array(lasts)) => {
             let mut of_keys = words[1..].iter().zip(lasts);
@@ -140,8 +194,11 @@ fn grows(key: &[u8], last: i128, count: u64) -> bool {
 
 /// Whether SET may have raised a key: from now on its numbers are greater than `to`.
 fn is_raised(key: &[u8], to: &[u8]) -> bool {
-    let Some(to) = integer(to) else {
-        return false;
+    let to = match integer(to) {
+        // It leaves no trace.
+        Some(0) => return true,
+        Some(to) => to,
+        None => return false,
     };
     let mut greatest = GREATEST.lock().unwrap_or_else(PoisonError::into_inner);
     let known = greatest.entry(same(key)).or_default();

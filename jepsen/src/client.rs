@@ -90,8 +90,7 @@ impl Client {
                         namespace,
                         key,
                         at_least: floor,
-                        route_version: 0,
-                        members_version: None,
+                        ..RaiseRequest::default()
                     });
                     let floor = self.sequencer.raise(request).await?.into_inner().floor;
                     Ok((floor, floor))

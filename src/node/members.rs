@@ -42,8 +42,11 @@ pub struct KnownRoute {
 pub struct RespNode {
     /// Its id.
     pub id: NodeId,
-    /// True if it leads, as far as this node knows.
-    pub leads: bool,
+    /// True for the one that clients are to ask first: the leader. If this node knows none, or it does not serve Redis clients:
+    /// this node.
+    pub is_first: bool,
+    /// False if the leader has not heard it for a while.
+    pub is_heard: bool,
     /// Its name or address.
     pub host: String,
     /// Its port for Redis clients.
@@ -173,9 +176,12 @@ impl Members {
         })
     }
 
-    /// The members that serve Redis clients, as far as they have told: the leader first, the others by their ids.
+    /// The members that serve Redis clients, as far as they have told: whom to ask first, and then the others by their ids.
+    /// Without a leader, all count as heard: nobody knows better.
     pub fn resp_nodes(&self) -> Vec<RespNode> {
+        let me = self.config.node_id;
         let leader = leader_of(&self.group.leadership().borrow());
+        let unheard = self.group.unheard();
         let members = self.group.members().into_keys();
         let mut nodes: Vec<RespNode> = members
             .filter_map(|id| {
@@ -183,13 +189,17 @@ impl Members {
                 let (host, port) = address.rsplit_once(':')?;
                 Some(RespNode {
                     id,
-                    leads: leader == Some(id),
+                    is_first: leader == Some(id),
+                    is_heard: leader == Some(id) || id == me || !unheard.contains(&id),
                     host: host.trim_matches(['[', ']']).to_owned(),
                     port: port.parse().ok()?,
                 })
             })
             .collect();
-        nodes.sort_by_key(|node| (!node.leads, node.id));
+        if !nodes.iter().any(|node| node.is_first) {
+            nodes.iter_mut().for_each(|node| node.is_first = node.id == me);
+        }
+        nodes.sort_by_key(|node| (!node.is_first, node.id));
         nodes
     }
 }

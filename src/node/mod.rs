@@ -36,7 +36,10 @@ pub use ids::{
 };
 pub use lifecycle::{Node, recover};
 pub use members::{ROUTE_UNWANTED, RespNode, introductions::Introduction};
-pub use namespaces::listing::{Export, Exported};
+pub use namespaces::{
+    Spelling,
+    listing::{Export, Exported},
+};
 pub use numbers::{
     Asked,
     forward::{Forwarder, MERGED_BYTES_MAX, NoReply},

@@ -24,6 +24,15 @@ use crate::{
     },
 };
 
+/// How the keys and numbers of a namespace are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spelling {
+    /// The kind of its keys.
+    pub key_kind: KeyKind,
+    /// True if Redis clients get numbers and ids as strings.
+    pub redis_strings: bool,
+}
+
 impl Leader {
     /// The kind of a namespace's keys. Of a namespace that this node does not know the leader is asked, which may know
     /// more. It changes only if the namespace is deleted and created again, or before its first number; for a moment this
@@ -33,15 +42,24 @@ impl Leader {
     /// NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of
     /// [`Leader::ask`].
     pub async fn key_kind(&self, namespace: &str, deadline: Instant) -> Result<KeyKind, Failure> {
+        self.spelling(namespace, deadline).await.map(|spelling| spelling.key_kind)
+    }
+
+    /// As [`Leader::key_kind`], and how numbers are written for Redis clients.
+    ///
+    /// # Errors
+    /// As [`Leader::key_kind`].
+    pub async fn spelling(&self, namespace: &str, deadline: Instant) -> Result<Spelling, Failure> {
         if let Some(known) = self.group.view.namespaces().by_name(namespace) {
-            return Ok(known.config.key_kind);
+            let NamespaceConfig { key_kind, redis_strings, .. } = known.config;
+            return Ok(Spelling { key_kind, redis_strings });
         }
         // Before anything waits.
         check_namespace(namespace)?;
         let get = v1::GetNamespaceRequest { namespace: namespace.to_owned() };
         let (known, _) = Box::pin(self.ask(&get, deadline)).await?;
-        let kind = kind(known.key_kind());
-        Ok(kind.unwrap_or(KeyKind::Id))
+        let key_kind = kind(known.key_kind()).unwrap_or(KeyKind::Id);
+        Ok(Spelling { key_kind, redis_strings: known.redis_strings })
     }
 }
 
@@ -142,6 +160,7 @@ impl ByLeader for v1::UpdateNamespaceRequest {
         namespaces.check_wish(&self.namespace, wish)?;
         let change = NamespaceChange {
             request_id_optional: self.request_id_optional,
+            redis_strings: self.redis_strings,
             key_kind: kind(self.key_kind()),
             step: self.step,
             step_min: self.step_min,
@@ -246,6 +265,7 @@ fn namespace_config(
         count_max: create.count_max,
         keys_max: create.keys_max,
         format: format.map(|format| format.text),
+        redis_strings: create.redis_strings,
         name: create.name,
     };
     config.check().map_err(invalid)?;
@@ -278,6 +298,7 @@ fn to_wire(namespace: &Namespace) -> v1::Namespace {
         gapless: config.gapless,
         request_id_optional: config.request_id_optional,
         format: config.format.clone(),
+        redis_strings: config.redis_strings,
     }
 }
 

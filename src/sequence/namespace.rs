@@ -47,6 +47,8 @@ pub struct NamespaceConfig {
     pub keys_max: Option<u64>,
     /// The format of the ids that it hands out, written in full. It never changes. `None`: it hands out plain numbers.
     pub format: Option<String>,
+    /// True if Redis clients get its numbers and ids as strings, not as integers.
+    pub redis_strings: bool,
 }
 
 /// A namespace as the cluster knows it.
@@ -186,6 +188,7 @@ impl NamespaceConfig {
             count_max: None,
             keys_max: None,
             format: None,
+            redis_strings: false,
         }
     }
 

@@ -123,6 +123,8 @@ pub struct NamespaceChange {
     pub key_kind: Option<KeyKind>,
     /// Whether numbers may be asked for without a request id from now on.
     pub request_id_optional: Option<bool>,
+    /// Whether Redis clients get strings from now on.
+    pub redis_strings: Option<bool>,
 }
 
 impl NamespaceChange {
@@ -143,6 +145,7 @@ impl NamespaceChange {
             gapless: config.gapless,
             request_id_optional: self.request_id_optional.unwrap_or(config.request_id_optional),
             format: config.format,
+            redis_strings: self.redis_strings.unwrap_or(config.redis_strings),
             name: config.name,
         }
     }

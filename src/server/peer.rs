@@ -35,8 +35,7 @@ impl Services {
         let message = request.into_inner();
         let group = &self.context.group;
         let held = memory.map(|memory| memory.reserve(message.payload.len())).transpose()?;
-        let answer = group.handle_rpc(rpc, message.header.as_ref(), &message.payload, held);
-        let payload = answer.await?.into();
+        let payload = group.handle_rpc(rpc, message, held).await?.into();
         let wall_ms = (rpc == RaftRpc::Append).then(|| group.wall_ms());
         Ok(Response::new(RaftReply { wall_ms, ..self.reply(payload) }))
     }

@@ -2,8 +2,8 @@
 //! number.
 //!
 //! From a socket to a number: `connection.rs` reads what has arrived, `reader.rs` finds the commands in it, `table.rs`
-//! knows them, `session.rs` has each answered in its order, `key.rs` takes numbers from the node, and `replies.rs`
-//! writes the replies.
+//! knows them, `session.rs` has each answered in its order, or puts it off (`transaction.rs`), `key.rs` takes numbers from
+//! the node, and `replies.rs` writes the replies.
 //!
 //! Invariant: everything that one read of the socket brought is answered before the next read. So a client that does
 //! not read its replies is not read either, and what a connection holds is bounded.
@@ -17,6 +17,7 @@ mod reader;
 mod replies;
 mod session;
 mod table;
+mod transaction;
 
 use std::sync::{
     Arc,

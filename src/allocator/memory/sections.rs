@@ -8,10 +8,10 @@ use tokio::sync::{MutexGuard, Notify};
 use super::{Memory, Need, Place};
 use crate::{
     allocator::{
-        answer::{Floor, FloorOf},
+        answer::{Floor, FloorOf, Raised},
         held::Shortage,
         key_table::index::{SHARDS, shard_of},
-        section::pending::{AboveAnswer, RaiseAnswer},
+        section::pending::{AboveAnswer, RaiseAnswer, RaiseNewAnswer},
         shard::{SectionPlace, Shard, own_keys::Swept},
     },
     metrics::{FirstTouch as Source, SkipCause},
@@ -254,6 +254,31 @@ impl Memory {
         let need =
             place.and_then(|place| self.need_of_added(shard, (place, added), namespace, key));
         (answer, need)
+    }
+
+    /// Moves a key above `at_least` if no number of it is taken, or waits for that; all under one lock, so that no other call
+    /// takes any in between. Whoever comes while it waits stands behind it.
+    pub fn raise_new(
+        &self, namespace: &Namespace, key: Key<'_>, at_least: u64,
+    ) -> (RaiseNewAnswer, Option<(Place, Need)>) {
+        let (hash, shard) = self.shards.find(namespace, key);
+        let mut locked = self.shards.lock(shard);
+        let of = (FloorOf::Key, key);
+        // Raises nothing, and answers where the key stands, once the term has numbers of it and nobody waits for more.
+        let (stands, need) = self.raise_in(&mut locked, hash, namespace, of, 0.into());
+        match stands {
+            RaiseAnswer::Done(Ok(Raised { floor: 0, .. })) => {}
+            known @ RaiseAnswer::Done(_) => return (RaiseNewAnswer::Known(known), None),
+            RaiseAnswer::Later(later) => {
+                return (RaiseNewAnswer::Unknown(later), Place::in_shard(shard, need));
+            }
+        }
+        let (answer, need) = self.raise_in(&mut locked, hash, namespace, of, at_least.into());
+        drop(locked);
+        if let RaiseAnswer::Done(Ok(raised)) = &answer {
+            self.note_passed(namespace, raised.passed);
+        }
+        (RaiseNewAnswer::Known(answer), Place::in_shard(shard, need))
     }
 
     /// Moves a key above `floor`, and takes as many of its next numbers as `count_of` says of the last number before

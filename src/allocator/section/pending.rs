@@ -34,6 +34,15 @@ pub type Answer = NowOrLater<Taken, Delivery>;
 /// The answer to a call that raises a floor.
 pub type RaiseAnswer = NowOrLater<Result<Raised, Shortage>, Result<Raised, Shortage>>;
 
+/// The answer to a call that raises a floor if the key is new.
+#[derive(Debug)]
+pub enum RaiseNewAnswer {
+    /// Whether it is new is known later. Then the call is to be made again.
+    Unknown(RaisedLater),
+    /// It is new, and this is what becomes of its floor. Or it is not: nothing was raised.
+    Known(RaiseAnswer),
+}
+
 /// The answer to a call for numbers above a floor.
 #[derive(Debug)]
 pub enum AboveAnswer {

@@ -8,7 +8,7 @@ use crate::{
         answer::{Floor, FloorOf, Raised},
         held::{Held, Shortage},
         memory::KEYS_AT_ONCE,
-        section::pending::{AboveAnswer, Answer, RaiseAnswer, RaisedLater},
+        section::pending::{AboveAnswer, Answer, RaiseAnswer, RaiseNewAnswer, RaisedLater},
     },
     planted_bugs::{Bug, is_planted},
     sequence::{Key, Namespace, Range},
@@ -38,6 +38,37 @@ impl Term {
         let raised = match self.begin_to_raise(namespace, (FloorOf::Key, key), at_least) {
             RaiseAnswer::Done(raised) => raised?,
             RaiseAnswer::Later(later) => Box::pin(self.raised_later(later, deadline)).await?,
+        };
+        // Not earlier, as in `next`.
+        let nothing = Held::new(self.memory.metrics(), 0);
+        self.pass_fence(namespace, nothing, 0, deadline).await?;
+        Ok(within_numbers(raised, namespace))
+    }
+
+    /// Raises the floor of a key to `at_least` (at least 1) if no number of it was ever handed out, and its floor was never
+    /// raised. Otherwise answers its last number, and that nothing was raised. Its section must be its own.
+    ///
+    /// # Errors
+    /// As [`Term::raise`].
+    pub async fn raise_new(
+        &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
+    ) -> Result<Raised, NextError> {
+        debug_assert!(!namespace.config.shares_sections(), "its ceiling tells nothing of one key");
+        let _inside = self.enter()?;
+        let raised = loop {
+            let (answer, need) = self.memory.raise_new(namespace, key, at_least);
+            if let Some(need) = need {
+                self.ask_for(need);
+            }
+            match answer {
+                RaiseNewAnswer::Unknown(later) => {
+                    Box::pin(self.raised_later(later, deadline)).await?;
+                }
+                RaiseNewAnswer::Known(RaiseAnswer::Done(raised)) => break raised?,
+                RaiseNewAnswer::Known(RaiseAnswer::Later(later)) => {
+                    break Box::pin(self.raised_later(later, deadline)).await?;
+                }
+            }
         };
         // Not earlier, as in `next`.
         let nothing = Held::new(self.memory.metrics(), 0);

@@ -64,6 +64,8 @@ pub struct Group {
     pub(in crate::consensus) membership_change: tokio::sync::Mutex<()>,
     /// The leader that this node followed last, and when it heard from that leader.
     pub(in crate::consensus) leader_heard: Mutex<Option<(NodeId, Instant)>>,
+    /// The members that this leader did not hear any more, as it told last.
+    pub(in crate::consensus) unheard: Mutex<Vec<NodeId>>,
     pub(super) last_takeover: LastTakeover,
     /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
     pub(in crate::consensus) taken_for_another: ordered_watch::Sender<Option<NodeId>>,
@@ -102,6 +104,20 @@ impl Group {
     /// When this node last followed a leader's message, if ever.
     pub fn leader_heard(&self) -> Option<Instant> {
         self.leader_heard.lock().map(|(_, at)| at)
+    }
+
+    /// The members that the leader has not heard for a while: as this node sees it if it leads, or as its leader told it last.
+    pub fn unheard(&self) -> Vec<NodeId> {
+        let me = self.node();
+        let leader = self.leadership.borrow().leader.as_ref().map(|(id, _)| *id);
+        match leader {
+            None => Vec::new(),
+            Some(leader) if leader == me => {
+                let members = self.network.addresses().members();
+                self.lease.unheard(me, members)
+            }
+            Some(_) => self.unheard.lock().clone(),
+        }
     }
 
     /// This node follows a message of `leader` that arrived at `at`.

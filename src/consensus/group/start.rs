@@ -87,6 +87,7 @@ impl Group {
             tasks,
             membership_change: tokio::sync::Mutex::default(),
             leader_heard: Mutex::default(),
+            unheard: Mutex::default(),
             last_takeover: LastTakeover::default(),
             taken_for_another: ordered_watch::Sender::default(),
             snapshots_begun: AtomicU64::new(0),

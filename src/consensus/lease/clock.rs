@@ -20,6 +20,9 @@ use crate::{
     sequence::NodeId,
 };
 
+/// Whom the leader has not heard for so long is told to be away.
+const UNHEARD: Duration = Duration::from_secs(2);
+
 /// Records acknowledgements and keeps the current term's lease up to date.
 pub struct LeaseClock {
     clock: Arc<dyn Clock>,
@@ -180,6 +183,13 @@ impl LeaseClock {
     /// When the latest message of `term` was sent that `peer` acknowledged.
     pub fn last_ack(&self, term: u64, peer: NodeId) -> Option<Instant> {
         self.state.lock().arithmetic.last_ack(term, peer)
+    }
+
+    /// Those of `members` that this leader, `me`, has not heard for a while. None if this node does not lead.
+    pub fn unheard(&self, me: NodeId, mut members: Vec<NodeId>) -> Vec<NodeId> {
+        let is_silent = |id: &NodeId| self.silence(*id).is_some_and(|it| it.lasts >= UNHEARD);
+        members.retain(|id| *id != me && is_silent(id));
+        members
     }
 
     /// For how long `peer` has not been known to follow this leader. `None` if this node does not lead.

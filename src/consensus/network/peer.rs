@@ -21,6 +21,7 @@ use crate::{
     consensus::lease::LeaseClock,
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
+    proto::peer::RaftMessage,
     sequence::NodeId,
     storage::{Member, Snapshot, SnapshotData, StoredMembership, Types, Vote, replacing},
 };
@@ -58,8 +59,12 @@ impl Peer {
         if is_planted(Bug::LeaseFromPipelinedAcknowledgements) {
             self.record_late_answers(request);
         }
-        let reply =
-            self.client.send(RaftRpc::Append, self.client.message(request)?, timeout).await?;
+        let members = self.client.addresses.members();
+        let message = RaftMessage {
+            unheard: self.lease.unheard(self.client.header.from, members),
+            ..self.client.message(request)?
+        };
+        let reply = self.client.send(RaftRpc::Append, message, timeout).await?;
         self.peers.disks.note(self.client.target, reply.low_disk);
         let response: AppendEntriesResponse<Types> = self.client.read(RaftRpc::Append, &reply)?;
         self.peers.clocks.record(self.client.target, (sent, self.lease.now()), reply.wall_ms);
@@ -238,6 +243,11 @@ impl Network {
         if let Some(addresses) = self.addresses.follow(membership) {
             self.transport.keep(addresses);
         }
+    }
+
+    /// Where the members are.
+    pub fn addresses(&self) -> &MemberAddresses {
+        &self.addresses
     }
 
     /// Who this node is.

@@ -135,6 +135,8 @@ struct Addresses {
     membership: Option<LogId>,
     /// Peer addresses by incarnation: a node with another data directory is another member.
     by_incarnation: BTreeMap<u64, String>,
+    /// The members' ids.
+    members: Vec<NodeId>,
 }
 
 impl MemberAddresses {
@@ -145,14 +147,20 @@ impl MemberAddresses {
         if addresses.membership == *membership.log_id() {
             return None;
         }
-        let members = membership.membership().nodes();
+        let members = membership.membership();
         *addresses = Addresses {
             membership: *membership.log_id(),
-            by_incarnation: members
+            members: members.nodes().map(|(id, _)| *id).collect(),
+            by_incarnation: (members.nodes())
                 .map(|(_, member)| (member.incarnation, member.peer_address.clone()))
                 .collect(),
         };
         Some(addresses.by_incarnation.values().cloned().collect())
+    }
+
+    /// The members.
+    pub fn members(&self) -> Vec<NodeId> {
+        self.0.lock().members.clone()
     }
 
     /// Where the member with the data directory `incarnation` is.
@@ -214,7 +222,11 @@ impl RpcClient {
     /// The message that carries `question`.
     pub fn message<Q: Serialize>(&self, question: &Q) -> Result<RaftMessage, RPCError<Types>> {
         let payload = codec::encode(question).map_err(NetworkError::from_string)?;
-        Ok(RaftMessage { header: Some(self.header.clone()), payload: payload.into() })
+        Ok(RaftMessage {
+            header: Some(self.header.clone()),
+            payload: payload.into(),
+            ..RaftMessage::default()
+        })
     }
 
     /// Sends `message`, and waits for the answer.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest, VoteResponse};
 use serde::{Serialize, de::DeserializeOwned};
@@ -15,7 +14,7 @@ use crate::{
     },
     proto::{
         Refusal,
-        peer::{Header, MemoryPart},
+        peer::{Header, MemoryPart, RaftMessage},
         refusal, refuse,
     },
     sequence::{MemoryDigest, NodeId},
@@ -38,15 +37,14 @@ impl Group {
     /// FAILED_PRECONDITION if it is not meant for this node, not from a member, or of an absurd term.
     /// UNAVAILABLE if Raft has stopped.
     pub async fn handle_rpc(
-        self: &Arc<Self>, rpc: RaftRpc, header: Option<&Header>, payload: &Bytes,
-        held: impl Send + 'static,
+        self: &Arc<Self>, rpc: RaftRpc, message: RaftMessage, held: impl Send + 'static,
     ) -> Result<Vec<u8>, Refusal> {
         let Some(kept) = self.keep_incarnation().await else {
-            return self.answer_rpc(rpc, header, payload).await;
+            return self.answer_rpc(rpc, &message).await;
         };
-        let (group, header, payload) = (self.clone(), header.cloned(), payload.clone());
+        let group = self.clone();
         let answering = async move {
-            let answer = group.answer_rpc(rpc, header.as_ref(), &payload).await;
+            let answer = group.answer_rpc(rpc, &message).await;
             drop((kept, held));
             answer
         };
@@ -54,15 +52,14 @@ impl Group {
         answering.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
-    async fn answer_rpc(
-        &self, rpc: RaftRpc, header: Option<&Header>, payload: &[u8],
-    ) -> Result<Vec<u8>, Refusal> {
-        let header = self.check_header(header)?;
+    async fn answer_rpc(&self, rpc: RaftRpc, message: &RaftMessage) -> Result<Vec<u8>, Refusal> {
+        let RaftMessage { header, payload, unheard } = message;
+        let header = self.check_header(header.as_ref())?;
         // Appends may come from any member, all else from voters alone.
         self.check_sender(header, rpc != RaftRpc::Append)?;
         let me = self.node();
         match rpc {
-            RaftRpc::Append => self.handle_append(header, read(me, payload)?).await,
+            RaftRpc::Append => self.handle_append(header, read(me, payload)?, unheard).await,
             RaftRpc::Vote => self.handle_vote(header, read(me, payload)?).await,
             RaftRpc::PreVote => self.handle_pre_vote(header, read(me, payload)?).await,
             RaftRpc::TransferLeader => self.handle_transfer(header, read(me, payload)?).await,
@@ -70,7 +67,7 @@ impl Group {
     }
 
     async fn handle_append(
-        &self, header: &Header, request: AppendEntriesRequest<Types>,
+        &self, header: &Header, request: AppendEntriesRequest<Types>, unheard: &[NodeId],
     ) -> Result<Vec<u8>, Refusal> {
         self.check_vote(header, &request.vote, true)?;
         // Raft adopts every later term of a leader, so the lease need not wait for its decision.
@@ -79,6 +76,7 @@ impl Group {
         let answer = self.raft.append_entries(request).await.map_err(stopped)?;
         if !is_higher_vote(&answer) {
             self.heard_leader(header.from, arrived);
+            unheard.clone_into(&mut self.unheard.lock());
         }
         write(&answer)
     }

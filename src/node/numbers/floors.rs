@@ -14,7 +14,7 @@ use crate::{
     allocator::{FloorOf, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
     node::{ids::formats::counts_orders, members::KnownRoute, services::Leader},
     proto::{
-        Refusal, refusal,
+        Refusal, refusal, refuse,
         v1::{
             CurrentManyRequest, CurrentManyResponse, RaiseManyRequest, RaiseManyResponse,
             RaiseRequest, RaiseResponse, RaiseSectionsRequest, Route,
@@ -58,6 +58,30 @@ fn check_sections(namespace: &Namespace, of: FloorOf) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses a namespace that does not tell new keys from others, or whose numbers do not begin right above 0.
+fn check_new(namespace: &Namespace) -> Result<(), Refusal> {
+    let config = &namespace.config;
+    if config.shares_sections() {
+        refuse!(
+            WrongState,
+            "keys of namespace {:?} share sections (section_size {}): after a crash nobody knows whether one had a number; \
+             raise it without only_if_new",
+            config.name,
+            config.section_size
+        );
+    }
+    match config.start == config.increment {
+        true => Ok(()),
+        false => Err(refusal!(
+            WrongState,
+            "numbers of namespace {:?} begin with start {}, and not with increment {}; raise the key without only_if_new",
+            config.name,
+            config.start,
+            config.increment
+        )),
+    }
+}
+
 /// Why a key's floor cannot be `at_least`, if it cannot.
 fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(), String> {
     let config = &namespace.config;
@@ -95,10 +119,22 @@ impl SequenceRequest for RaiseRequest {
     ) -> Attempt<RaiseResponse> {
         let key = key_of(&self.key)?;
         check_kind(namespace, key)?;
+        if self.only_if_new {
+            check_new(namespace)?;
+            if self.at_least == 0 {
+                let last = term.current(namespace, key, deadline).await;
+                let last = last.map_err(|error| failed(error, namespace, term, 0))?;
+                let (floor, raised) = (last.unwrap_or(0), last.is_none());
+                return Ok(RaiseResponse { floor, raised, route: None });
+            }
+        }
         check_gaps(namespace)?;
         check_floor(namespace, key, self.at_least)
             .map_err(|why| refusal!(NumbersExhausted, "{why}"))?;
-        let raised = term.raise(namespace, key, self.at_least, deadline).await;
+        let raised = match self.only_if_new {
+            false => term.raise(namespace, key, self.at_least, deadline).await,
+            true => term.raise_new(namespace, key, self.at_least, deadline).await,
+        };
         let raised = raised.map_err(|error| failed(error, namespace, term, 0))?;
         Ok(RaiseResponse { floor: raised.floor, raised: raised.is_higher, route: None })
     }

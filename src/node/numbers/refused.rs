@@ -9,7 +9,9 @@ use crate::{
         Refusal, refusal,
         v1::{Exhausted, Failure, NextManyResponse, Reason, RefusedKeys},
     },
-    sequence::{Key, KeyKind, Namespace, NamespaceConfig, NamespaceRefused, check_name},
+    sequence::{
+        Key, KeyKind, NUMBER_MAX, Namespace, NamespaceConfig, NamespaceRefused, check_name,
+    },
     storage::LowDisk,
 };
 
@@ -325,10 +327,11 @@ fn exhausted(namespace: &Namespace, exhausted: &[(usize, u64)]) -> Option<Exhaus
 /// Where a namespace's numbers end, and what to do.
 pub fn end_of(namespace: &Namespace) -> String {
     let config = &namespace.config;
-    format!(
-        "max {} of namespace {:?}; ask for fewer, or raise it with: ratchet namespace update {} --max N",
-        config.max, config.name, config.name
-    )
+    let advice = match config.max {
+        NUMBER_MAX => "go on with another key: there are no greater numbers".to_owned(),
+        _ => format!("raise it with: ratchet namespace update {} --max N", config.name),
+    };
+    format!("max {} of namespace {:?}; ask for fewer, or {advice}", config.max, config.name)
 }
 
 // What callers are told of requests that several files refuse: one text each.

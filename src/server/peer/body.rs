@@ -276,7 +276,8 @@ mod tests {
     }
 
     fn call(header: Option<Header>) -> Vec<u8> {
-        let message = RaftMessage { header, payload: vec![7; 1_000].into() };
+        let message =
+            RaftMessage { header, payload: vec![7; 1_000].into(), ..RaftMessage::default() };
         let mut call = vec![0, 0, 0, 4, 0];
         call.extend(message.encode_to_vec());
         call

@@ -32,9 +32,8 @@ const READ_BYTES: usize = 16 << 10;
 const REPLY_BYTES_MAX: usize = 64 << 10;
 /// How often a connection is looked at: whether anybody uses it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// When the node stops: how long the commands that still arrive are refused, and how long the client may take to read, before
-/// the connection is closed.
-const REFUSING_TIME: Duration = Duration::from_millis(250);
+/// When the node stops: how long the client may take to notice that the connection ends, and to read its replies.
+const CLOSING_TIME: Duration = Duration::from_millis(250);
 /// How long a new connection may take to send its first byte where places are short.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -49,7 +48,7 @@ struct Connection<'a> {
     replies: Replies,
     /// For the bytes of an unfinished command.
     reservation: Option<Reservation>,
-    /// Since when its end is waited for.
+    /// Since when more of a command, or of a transaction, is waited for.
     unfinished_since: Option<Instant>,
     /// How long a client may neither send nor read.
     idle: Duration,
@@ -89,7 +88,7 @@ impl Connection<'_> {
         let greeted = place.greeted(self.reading.readable(), GREETING_TIME_MAX, self.idle);
         tokio::select! {
             biased;
-            () = &mut stopped => return self.refuse_the_rest().await,
+            () = &mut stopped => return self.close().await,
             greeted = greeted => greeted.map_err(io::Error::other)??,
         }
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
@@ -100,7 +99,7 @@ impl Connection<'_> {
         while !self.session.ended() {
             tokio::select! {
                 biased;
-                () = &mut stopped => return self.refuse_the_rest().await,
+                () = &mut stopped => return self.close().await,
                 read = self.read() => {
                     if read? == 0 {
                         return Ok(());
@@ -148,11 +147,16 @@ impl Connection<'_> {
         let read = self.reader.read(&mut commands);
         for command in commands.iter() {
             let answering = self.session.answer(command, deadline, &mut self.replies);
-            answering.await;
-            tokio::task::consume_budget().await;
-            if self.replies.bytes().len() > REPLY_BYTES_MAX {
-                self.send().await?;
+            if let Some(put_off) = answering.await {
+                for command in put_off.commands.iter() {
+                    let answering =
+                        self.session.answer_put_off(command, deadline, &mut self.replies);
+                    answering.await;
+                    self.after_command().await?;
+                }
+                self.session.end_exec(deadline, &mut self.replies).await;
             }
+            self.after_command().await?;
             if self.session.ended() {
                 break;
             }
@@ -182,19 +186,32 @@ impl Connection<'_> {
             }
         }
         self.send().await?;
-        match self.reader.unfinished() {
-            0 => self.unfinished_since = None,
-            _ => {
+        match self.reader.unfinished() > 0 || self.session.is_in_transaction() {
+            false => self.unfinished_since = None,
+            true => {
                 self.unfinished_since.get_or_insert_with(Instant::now);
             }
         }
         over
     }
 
-    /// A command has begun, and its end did not come within `patience`: says so.
+    /// Lets other tasks have their turn, and sends the replies if they are many.
+    async fn after_command(&mut self) -> io::Result<()> {
+        tokio::task::consume_budget().await;
+        match self.replies.bytes().len() > REPLY_BYTES_MAX {
+            true => self.send().await,
+            false => Ok(()),
+        }
+    }
+
+    /// A command or a transaction has begun, and nothing more of it came within `patience`: says so.
     async fn give_up(&mut self, patience: Duration) -> io::Result<()> {
+        let what = match self.reader.unfinished() {
+            0 => "EXEC",
+            _ => "the command",
+        };
         let why = format!(
-            "the command did not arrive within {} ms (request_timeout_max_ms); send it at once",
+            "{what} did not arrive within {} ms (request_timeout_max_ms); send it at once",
             patience.as_millis()
         );
         let refused = Refused::from(refusal!(DeadlineExceeded, "{}", &why));
@@ -203,27 +220,23 @@ impl Connection<'_> {
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 
-    /// The node stops: refuses what still arrives, so that no reply before is lost, and clients ask another node.
-    async fn refuse_the_rest(&mut self) -> io::Result<()> {
-        let node = self.context.config.node_id;
-        let refused =
-            Refused::from(refusal!(NodeStopping, "node {node} stops; connect to another one"));
-        let refusing = async {
+    /// The node stops. Says so by the end of the connection: after an error some clients give up that connect to another node,
+    /// and ask there, after this. What still arrives is dropped. Otherwise the system would answer it with a reset,
+    /// and the client might not read the replies before.
+    async fn close(&mut self) -> io::Result<()> {
+        self.writing.shutdown().await?;
+        let dropping = async {
             loop {
-                if self.read().await? == 0 || self.reader.read(&mut self.commands).is_err() {
+                self.reader = CommandReader::default();
+                if self.read().await? == 0 {
                     return Ok::<_, io::Error>(());
                 }
-                let commands = self.commands.iter().count();
-                self.replies.refuse(&refused, commands, &self.context.metrics);
-                self.commands.clear();
-                self.writing.write_all(self.replies.bytes()).await?;
-                self.replies.clear(0);
             }
         };
-        if let Ok(done) = timeout(REFUSING_TIME, refusing).await {
-            done?;
+        match timeout(CLOSING_TIME, dropping).await {
+            Ok(dropped) => dropped,
+            Err(_) => Ok(()),
         }
-        self.writing.shutdown().await
     }
 
     /// Sends the replies. If the client does not read them, their memory is counted meanwhile.
@@ -245,7 +258,7 @@ impl Connection<'_> {
             })?;
             let stopping = async {
                 self.stop.cancelled().await;
-                tokio::time::sleep(REFUSING_TIME).await;
+                tokio::time::sleep(CLOSING_TIME).await;
             };
             tokio::select! {
                 written = timeout(self.idle, self.writing.write_all(rest)) => written??,

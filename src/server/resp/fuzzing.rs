@@ -74,7 +74,13 @@ impl Conversation {
         let read = self.reader.read(&mut commands);
         for command in commands.iter() {
             let answering = self.session.answer(command, deadline, &mut self.replies);
-            answering.await;
+            if let Some(put_off) = answering.await {
+                for command in put_off.commands.iter() {
+                    let replies = &mut self.replies;
+                    self.session.answer_put_off(command, deadline, replies).await;
+                }
+                self.session.end_exec(deadline, &mut self.replies).await;
+            }
             if self.session.ended() {
                 break;
             }

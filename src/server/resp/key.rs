@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     metrics::Interface,
-    node::{Asked, NodeContext, Origin, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at, to_key},
+    node::{
+        Asked, NodeContext, Origin, REQUEST_KEYS_MAX, ROUTE_UNWANTED, Spelling, refused_at, to_key,
+    },
     proto::{
         refusal,
         v1::{CurrentRequest, NextIdsRequest, NextManyRequest, NextManyResponse, RaiseRequest},
@@ -84,26 +86,53 @@ pub async fn last_numbers(
     answers.buffered(READS_AT_ONCE).try_collect().await
 }
 
-// SET: raises a key's floor. It goes upwards only.
-
-/// Raises the key that a command names to the value that it gives, by `deadline`.
+/// Answers INCRBY by 0: the last number handed out for a key, and 0 for none.
 ///
 /// # Errors
-/// If the command has options, the value is none or below the last number, or the node cannot raise the floor.
-pub async fn raise(
-    context: &Arc<NodeContext>, command: Command<'_>, deadline: Instant,
+/// As [`last_numbers`].
+pub async fn last_number(
+    context: &Arc<NodeContext>, command: Command<'_>, deadline: Instant, replies: &mut Replies,
 ) -> Result<(), Refused> {
-    if let Some(option) = command.at(3) {
-        return Err(Refused::invalid(format!(
-            "syntax error: SET has no option '{}' here; there is SET key value, which raises the key",
-            shown(option)
-        )));
+    let last = last_numbers(context, command.rest().take(1), deadline).await?;
+    let namespace = written_key(command.at(1).unwrap_or_default())?.namespace;
+    let spelling = context.leader.spelling(namespace, deadline).await.map_err(Refused::from)?;
+    let last = last.into_iter().flatten().next().unwrap_or(0);
+    replies.number_of_key(last, spelling.redis_strings);
+    Ok(())
+}
+
+// SET and SETNX: raise a key's floor. It goes upwards only.
+
+/// What raising a key came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Raised {
+    /// It is raised, or was new and is to begin with 0, where it stands already.
+    Done,
+    /// It was not new, and is as it was.
+    NotNew,
+}
+
+/// Raises the key that SET or SETNX names to the value that it gives, by `deadline`. `only_if_new` is true for SETNX.
+///
+/// # Errors
+/// If the command has other options than NX, the value is none or below the last number, or the node cannot raise the floor.
+pub async fn raise(
+    context: &Arc<NodeContext>, command: Command<'_>, mut only_if_new: bool, deadline: Instant,
+) -> Result<Raised, Refused> {
+    for option in command.rest().skip(2) {
+        if !option.eq_ignore_ascii_case(b"nx") {
+            return Err(Refused::invalid(format!(
+                "syntax error: SET has no option '{}' here; there are SET key value and SET key value NX, which raise the key",
+                shown(option)
+            )));
+        }
+        only_if_new = true;
     }
     let written = written_key(command.at(1).unwrap_or_default())?;
     let value = command.at(2).unwrap_or_default();
     let at_least = integer(value).ok_or_else(|| {
         Refused::invalid(format!(
-            "value is not an integer or out of range: it is '{}'; give an integer from 1 on",
+            "value is not an integer or out of range: it is '{}'; give an integer from 0 on",
             shown(value)
         ))
     })?;
@@ -114,12 +143,17 @@ pub async fn raise(
         at_least,
         route_version: ROUTE_UNWANTED,
         members_version: None,
+        // A new key stands at 0.
+        only_if_new: only_if_new || at_least == 0,
     };
     let raised = context.leader.serve(&Asked::new(message)?, Origin::Client, deadline).await?;
     // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
     // is no reason to refuse the second.
-    if raised.raised || raised.floor == at_least {
-        return Ok(());
+    if raised.raised || (!only_if_new && raised.floor == at_least) {
+        return Ok(Raised::Done);
+    }
+    if only_if_new {
+        return Ok(Raised::NotNew);
     }
     let refused = refusal!(
         WrongState,
@@ -157,9 +191,11 @@ pub fn ids_of<'a>(context: &NodeContext, key: WrittenKey<'a>) -> Option<IdsOf<'a
     of_key.ok().or_else(of_all)
 }
 
-/// The refusal of INCRBY.
+/// The refusal of INCRBY by more than 1. Libraries send INCRBY by 1 for INCR.
 pub fn one_at_a_time() -> Refused {
-    Refused::invalid("INCRBY makes no ids, because they do not follow one another; INCR makes one")
+    Refused::invalid(
+        "INCRBY makes one id, with the increment 1, as INCR: ids do not follow one another",
+    )
 }
 
 /// Makes an id. One that is written as a number is a number, any other a text.
@@ -176,9 +212,10 @@ pub async fn next(
     let request =
         NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
     let (made, _reserved) = context.ids.next(&request, deadline).await?;
+    let spelling = context.leader.spelling(of.namespace, deadline).await.map_err(Refused::from)?;
     for text in made.texts() {
         match text.parse::<u64>() {
-            Ok(number) => replies.number(number),
+            Ok(number) => replies.number_of_key(number, spelling.redis_strings),
             Err(_) => replies.bulk(text),
         }
     }
@@ -194,7 +231,7 @@ const COUNTS_KEPT: usize = 1_024;
 pub struct Run {
     context: Arc<NodeContext>,
     namespace: String,
-    kind: KeyKind,
+    spelling: Spelling,
     ids: Vec<u64>,
     names: Vec<Bytes>,
     /// How many numbers each wants.
@@ -207,7 +244,7 @@ impl Run {
         Run {
             context,
             namespace: String::new(),
-            kind: KeyKind::Id,
+            spelling: Spelling { key_kind: KeyKind::Id, redis_strings: false },
             ids: Vec::new(),
             names: Vec::new(),
             counts: Vec::new(),
@@ -225,15 +262,15 @@ impl Run {
         }
         if self.counts.is_empty() {
             let arrived = Instant::now();
-            let kind = self.context.leader.key_kind(written.namespace, deadline).await;
-            match kind.map_err(Refused::from) {
-                Ok(kind) => self.kind = kind,
+            let spelling = self.context.leader.spelling(written.namespace, deadline).await;
+            match spelling.map_err(Refused::from) {
+                Ok(spelling) => self.spelling = spelling,
                 Err(refused) => return self.refuse(&refused, arrived, replies),
             }
             self.namespace.clear();
             self.namespace.push_str(written.namespace);
         }
-        match key(self.kind, written.namespace, written.key) {
+        match key(self.spelling.key_kind, written.namespace, written.key) {
             Ok(Key::Id(id)) => self.ids.push(id),
             Ok(Key::Name(name)) => self.names.push(command.share(name)),
             Err(refused) => {
@@ -269,7 +306,10 @@ impl Run {
                             let why = refused_at(&ranges, place).cloned().map(Refused::from);
                             replies.refuse(&why.unwrap_or_else(nothing_taken), 1, metrics);
                         }
-                        first => replies.number(first + (count - 1) * ranges.increment),
+                        first => {
+                            let last = first + (count - 1) * ranges.increment;
+                            replies.number_of_key(last, self.spelling.redis_strings);
+                        }
                     }
                 }
             }

@@ -2,7 +2,8 @@
 //! commands, as somebody types them into telnet.
 //!
 //! Invariant: an argument is looked at once, and a line again with each part of it that arrives; reading a command
-//! allocates nothing. A command beyond the limits is refused as soon as it says how long it is.
+//! allocates nothing. A command beyond the limits is refused as soon as it says how long it is, and bytes of another protocol
+//! as soon as one of them is none of a text.
 
 use std::ops::Range;
 
@@ -36,6 +37,8 @@ pub struct Commands {
     arguments: Vec<Range<usize>>,
     /// Where the arguments of each command end in `arguments`.
     ends: Vec<usize>,
+    /// True if the first of them is an inline command.
+    begins_inline: bool,
 }
 
 /// One command: its name, and what follows it.
@@ -43,6 +46,15 @@ pub struct Commands {
 pub struct Command<'a> {
     bytes: &'a Bytes,
     arguments: &'a [Range<usize>],
+    begins_inline: bool,
+}
+
+/// Copies of commands that are carried out later.
+#[derive(Debug, Default)]
+pub struct CopiedCommands {
+    bytes: BytesMut,
+    arguments: Vec<Range<usize>>,
+    ends: Vec<usize>,
 }
 
 /// Reads commands.
@@ -58,6 +70,8 @@ pub struct CommandReader {
     lacks: usize,
     /// The length of the next argument, if it was told.
     length: Option<usize>,
+    /// True if the command is an inline command.
+    is_inline: bool,
 }
 
 impl Commands {
@@ -67,7 +81,13 @@ impl Commands {
         begins.zip(&self.ends).map(|(&begin, &end)| Command {
             bytes: &self.bytes,
             arguments: &self.arguments[begin..end],
+            begins_inline: begin == 0 && self.begins_inline,
         })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
     }
 
     /// Gives the bytes back to the reader.
@@ -77,6 +97,7 @@ impl Commands {
         self.arguments.shrink_to(PLACES_KEPT);
         self.ends.clear();
         self.ends.shrink_to(PLACES_KEPT);
+        self.begins_inline = false;
     }
 }
 
@@ -84,6 +105,11 @@ impl<'a> Command<'a> {
     /// The command's name, as it was sent.
     pub fn name(&self) -> &'a [u8] {
         self.at(0).unwrap_or_default()
+    }
+
+    /// True if it is the first that one read brought, and came as a line of words.
+    pub fn begins_inline(&self) -> bool {
+        self.begins_inline
     }
 
     /// How many arguments follow the name.
@@ -106,6 +132,29 @@ impl<'a> Command<'a> {
     /// A part of an argument, for keeps. It shares the memory of the commands.
     pub fn share(&self, part: &[u8]) -> Bytes {
         self.bytes.slice_ref(part)
+    }
+}
+
+impl CopiedCommands {
+    /// Adds a copy of a command.
+    pub fn push(&mut self, command: Command<'_>) {
+        for argument in std::iter::once(command.name()).chain(command.rest()) {
+            let begin = self.bytes.len();
+            self.bytes.extend_from_slice(argument);
+            self.arguments.push(begin..self.bytes.len());
+        }
+        self.ends.push(self.arguments.len());
+    }
+
+    /// How many bytes they take, with where their arguments are.
+    pub fn held(&self) -> usize {
+        self.bytes.len() + size_of_val(&self.arguments[..]) + size_of_val(&self.ends[..])
+    }
+
+    /// The commands.
+    pub fn finish(self) -> Commands {
+        let CopiedCommands { bytes, arguments, ends } = self;
+        Commands { bytes: bytes.freeze(), arguments, ends, begins_inline: false }
     }
 }
 
@@ -146,6 +195,7 @@ impl CommandReader {
                 Ok(true) if self.lacks == 0 => {
                     finished = self.position;
                     if !self.arguments.is_empty() {
+                        commands.begins_inline |= commands.ends.is_empty() && self.is_inline;
                         commands.arguments.append(&mut self.arguments);
                         commands.ends.push(commands.arguments.len());
                     }
@@ -198,6 +248,7 @@ impl CommandReader {
             [] => (None, &[][..]),
             [first, number @ ..] => (Some(*first), number),
         };
+        self.is_inline = self.lacks == 0 && first != Some(b'*');
         match (self.lacks, first) {
             // Null and empty arrays are passed over, as Redis does.
             (0, Some(b'*')) if number.starts_with(b"-") => {}
@@ -221,7 +272,18 @@ impl CommandReader {
     fn line(&mut self) -> Result<Option<Range<usize>>, Malformed> {
         let rest = &self.buffer[self.position..];
         let rest = &rest[..rest.len().min(LINE_BYTES_MAX)];
-        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        // A client of TLS, or of a database, or a proxy (PROXY, version 2), waits for an answer, and may send no end of a line.
+        let line = &rest[..end.unwrap_or(rest.len())];
+        if let Some(byte) =
+            line.iter().find(|byte| byte.is_ascii_control() && !b"\t\r".contains(byte))
+        {
+            return Err(Malformed(format!(
+                "a line has the byte 0x{byte:02x}; this port speaks the Redis protocol alone, without TLS, and no proxy may \
+                 write a line of its own in front"
+            )));
+        }
+        let Some(end) = end else {
             return match rest.len() < LINE_BYTES_MAX {
                 true => Ok(None),
                 false => Err(Malformed(format!("a line has more than {LINE_BYTES_MAX} bytes"))),

@@ -35,7 +35,16 @@ pub struct Replies {
     bytes: Vec<u8>,
     /// The version of the protocol from here on.
     pub version: Version,
+    /// True while the replies are those within EXEC's. A client that sends a command again after an error would send the whole
+    /// transaction again, of which a part is done: no error begins with a word that tells it to.
+    pub within_exec: bool,
 }
+
+/// After this, clients of Redis clusters send a command again by themselves.
+const AGAIN: &str = "TRYAGAIN";
+/// After this they look at who is in the cluster before, and may ask another node. After LOADING, which would say the same,
+/// most of them give up.
+const ELSEWHERE: &str = "CLUSTERDOWN";
 
 impl Replies {
     /// What was written since the last [`Replies::clear`].
@@ -54,6 +63,14 @@ impl Replies {
         self.head(b':', number);
     }
 
+    /// A number of a key, or an id, `as_string` or as an integer.
+    pub fn number_of_key(&mut self, number: u64, as_string: bool) {
+        match as_string {
+            true => self.bulk(itoa::Buffer::new().format(number)),
+            false => self.number(number),
+        }
+    }
+
     /// A short text that needs no quotes, as OK.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text);
@@ -62,7 +79,11 @@ impl Replies {
     /// The error of `commands` commands, which is counted.
     pub fn refuse(&mut self, refused: &Refused, commands: usize, metrics: &Metrics) {
         metrics.errors.of(Interface::redis).add(refused.code, commands as u64);
-        let text = format!("{} {}", refused.word, refused.why);
+        let word = match self.within_exec && [AGAIN, ELSEWHERE].contains(&refused.word) {
+            true => "ERR",
+            false => refused.word,
+        };
+        let text = format!("{word} {}", refused.why);
         for _ in 0..commands {
             self.line(b'-', &text);
         }
@@ -76,6 +97,20 @@ impl Replies {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
+    /// A text of lines, for people.
+    pub fn text(&mut self, text: &str) {
+        match self.version {
+            Version::Resp2 => self.bulk(text),
+            Version::Resp3 => {
+                const FORMAT: &str = "txt:";
+                self.head(b'=', FORMAT.len() + text.len());
+                self.bytes.extend_from_slice(FORMAT.as_bytes());
+                self.bytes.extend_from_slice(text.as_bytes());
+                self.bytes.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
     /// Nothing.
     pub fn null(&mut self) {
         self.bytes.extend_from_slice(match self.version {
@@ -87,6 +122,20 @@ impl Replies {
     /// An array; `length` replies follow, which are its items.
     pub fn array(&mut self, length: usize) {
         self.head(b'*', length);
+    }
+
+    /// A set; `length` replies follow. In RESP2 an array of these.
+    pub fn set(&mut self, length: usize) {
+        match self.version {
+            Version::Resp2 => self.array(length),
+            Version::Resp3 => self.head(b'~', length),
+        }
+    }
+
+    /// A set of short texts.
+    pub fn simple_set(&mut self, texts: &[&str]) {
+        self.set(texts.len());
+        texts.iter().for_each(|text| self.simple(text));
     }
 
     /// A map; twice `length` replies follow: a key, its value, and so on. In RESP2 an array of these.
@@ -127,9 +176,8 @@ impl Replies {
 /// Why a command is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The first word of the reply. Redis clients send a command again by themselves after LOADING (the node cannot
-    /// answer yet) and TRYAGAIN. The numbers that nobody got are skipped then; none is given twice. Where that would be a
-    /// gap, the word is ERR.
+    /// The first word of the reply. Some clients send a command again by themselves after TRYAGAIN and CLUSTERDOWN. The
+    /// numbers that nobody got are skipped then; none is given twice. Where that would be a gap, the word is ERR.
     pub word: &'static str,
     /// As gRPC calls it. The metrics count by it.
     pub code: Code,
@@ -152,8 +200,11 @@ where
         let refusal = Refusal::from(error);
         Refused {
             word: match refusal.code() {
-                Code::Unavailable | Code::Cancelled | Code::Aborted => "LOADING",
-                Code::DeadlineExceeded | Code::ResourceExhausted => "TRYAGAIN",
+                Code::Unavailable => ELSEWHERE,
+                Code::Cancelled
+                | Code::Aborted
+                | Code::DeadlineExceeded
+                | Code::ResourceExhausted => AGAIN,
                 _ => "ERR",
             },
             code: refusal.code(),

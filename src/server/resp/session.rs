@@ -9,16 +9,16 @@ use tokio::time::Instant;
 
 use super::{
     cluster,
-    key::{self, IdsOf, Run, last_numbers, timed, written_key},
+    key::{self, IdsOf, Raised, Run, last_numbers, timed, written_key},
     reader::Command,
     replies::{Refused, Replies, Version},
-    table::{self, Action},
+    table::{self, Action, Entry},
+    transaction::{PutOff, Transaction, aborted},
 };
 use crate::{
     node::NodeContext,
     sequence::WrittenKey,
     server::written::{integer, shown},
-    version,
 };
 
 /// The most keys of a command that reads.
@@ -35,14 +35,26 @@ pub struct Session {
     /// The name that the client gave it.
     name: Vec<u8>,
     run: Run,
-    /// True once the client asked for the end of the connection.
+    /// What came since MULTI.
+    transaction: Option<Transaction>,
+    /// True once a command came.
+    has_begun: bool,
+    /// True once the connection is to be closed: the client asked for it, or speaks another protocol.
     ended: bool,
 }
 
 impl Session {
     /// The state of a new connection, number `id`.
     pub fn new(context: Arc<NodeContext>, id: u64) -> Self {
-        Session { run: Run::new(context.clone()), context, id, name: Vec::new(), ended: false }
+        Session {
+            run: Run::new(context.clone()),
+            context,
+            id,
+            name: Vec::new(),
+            transaction: None,
+            has_begun: false,
+            ended: false,
+        }
     }
 
     /// True once the connection is to be closed, after the replies were sent.
@@ -50,9 +62,88 @@ impl Session {
         self.ended
     }
 
-    /// Answers one command by `deadline`, or puts it off until [`Session::finish`].
-    pub async fn answer(&mut self, command: Command<'_>, deadline: Instant, replies: &mut Replies) {
-        let answered = match self.check(command) {
+    /// True between MULTI and EXEC.
+    pub fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Answers one command by `deadline`, or puts it off until [`Session::finish`]. Returns what EXEC carries out: the caller
+    /// has [each of it](Session::answer_put_off) answered, and then ends it with [`Session::end_exec`].
+    pub async fn answer(
+        &mut self, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+    ) -> Option<PutOff> {
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        let found = table::look_up(command);
+        let answered = match (found, self.transaction.take()) {
+            (Ok(entry), None) if entry.action != Action::Exec => {
+                self.carry_out(entry, command, deadline, replies).await;
+                return None;
+            }
+            (Ok(entry), Some(transaction)) if entry.action == Action::Exec => {
+                transaction.finish().map(Some)
+            }
+            (Ok(_), None) => Err(Refused::invalid("EXEC without MULTI")),
+            (Ok(entry), Some(transaction)) if entry.action.is_never_put_off() => {
+                self.transaction = Some(transaction);
+                self.carry_out(entry, command, deadline, replies).await;
+                return None;
+            }
+            (Ok(_), Some(mut transaction)) => {
+                let put_off = transaction.put_off(command, &self.context.request_memory);
+                self.transaction = Some(transaction);
+                put_off.map(|()| None)
+            }
+            (Err(refused), None) => Err(self.unknown(refused, is_first && command.begins_inline())),
+            (Err(refused), Some(_)) if command.name().eq_ignore_ascii_case(b"exec") => {
+                Err(aborted(&format!("of: {}", refused.why)))
+            }
+            (Err(refused), Some(mut transaction)) => {
+                transaction.fail();
+                self.transaction = Some(transaction);
+                Err(refused)
+            }
+        };
+        self.finish(deadline, replies).await;
+        match answered {
+            Ok(Some(put_off)) => {
+                replies.array(put_off.commands.len());
+                replies.within_exec = true;
+                return Some(put_off);
+            }
+            Ok(None) => replies.simple("QUEUED"),
+            Err(refused) => replies.refuse(&refused, 1, &self.context.metrics),
+        }
+        None
+    }
+
+    /// The refusal of what is no command. `begins` is true for the line that a connection begins with: clients of other
+    /// protocols, browsers and proxies send such lines before what is meant. None of that may be carried out, and no reply to
+    /// such a line may be taken for the one to a command after it.
+    fn unknown(&mut self, refused: Refused, begins: bool) -> Refused {
+        self.ended |= begins;
+        match begins {
+            true => Refused {
+                why: format!("{}; the connection is closed, since it begins so", refused.why),
+                ..refused
+            },
+            false => refused,
+        }
+    }
+
+    /// Answers one command of a transaction, as [`Session::answer`].
+    pub async fn answer_put_off(
+        &mut self, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+    ) {
+        match table::look_up(command) {
+            Ok(entry) => self.carry_out(entry, command, deadline, replies).await,
+            Err(refused) => replies.refuse(&refused, 1, &self.context.metrics),
+        }
+    }
+
+    async fn carry_out(
+        &mut self, entry: &Entry, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+    ) {
+        let answered = match self.check(entry, command) {
             Ok(Asked::Numbers(key, count)) => {
                 return self.run.add(command, key, count, deadline, replies).await;
             }
@@ -66,7 +157,6 @@ impl Session {
                 self.answer_other(action, command, deadline, replies).await
             }
             Err(refused) => {
-                self.ended |= is_http(command.name());
                 self.finish(deadline, replies).await;
                 Err(refused)
             }
@@ -81,15 +171,14 @@ impl Session {
         self.run.finish(deadline, replies).await;
     }
 
+    /// Ends the reply to EXEC.
+    pub async fn end_exec(&mut self, deadline: Instant, replies: &mut Replies) {
+        self.finish(deadline, replies).await;
+        replies.within_exec = false;
+    }
+
     /// What a command asks for.
-    fn check<'a>(&self, command: Command<'a>) -> Result<Asked<'a>, Refused> {
-        let entry = table::find(command.name()).ok_or_else(|| why_unknown(command))?;
-        if !entry.takes(command.len()) {
-            let name = entry.name;
-            return Err(Refused::invalid(format!(
-                "wrong number of arguments for '{name}'; see COMMAND DOCS {name}"
-            )));
-        }
+    fn check<'a>(&self, entry: &Entry, command: Command<'a>) -> Result<Asked<'a>, Refused> {
         let count = match entry.action {
             Action::Incr => 1,
             Action::IncrBy => self.count_of(command.at(2).unwrap_or_default())?,
@@ -97,8 +186,9 @@ impl Session {
         };
         let key = written_key(command.at(1).unwrap_or_default())?;
         match key::ids_of(&self.context, key) {
-            Some(_) if entry.action == Action::IncrBy => Err(key::one_at_a_time()),
+            Some(_) if count != 1 => Err(key::one_at_a_time()),
             Some(of) => Ok(Asked::Id(of)),
+            None if count == 0 => Ok(Asked::Other(entry.action)),
             None => Ok(Asked::Numbers(key, count)),
         }
     }
@@ -107,10 +197,10 @@ impl Session {
     fn count_of(&self, argument: &[u8]) -> Result<u64, Refused> {
         let most = self.context.config.count_max;
         let count = integer(argument);
-        count.filter(|count| (1..=most).contains(count)).ok_or_else(|| {
+        count.filter(|count| (0..=most).contains(count)).ok_or_else(|| {
             Refused::invalid(format!(
-                "value is not an integer or out of range: the increment is {}; it tells how many numbers to take, \
-                 between 1 and {most}",
+                "value is not an integer or out of range: the increment is {}; it tells how many numbers to take, at \
+                 most {most}",
                 shown(argument)
             ))
         })
@@ -121,13 +211,35 @@ impl Session {
     ) -> Result<(), Refused> {
         use Action::*;
         match action {
-            Incr | IncrBy => unreachable!("they are put off"),
+            Incr | Exec => unreachable!("they are answered elsewhere"),
+            Multi if self.transaction.is_some() => {
+                return Err(Refused::invalid("MULTI calls can not be nested"));
+            }
+            Multi => {
+                self.transaction = Some(Transaction::default());
+                replies.simple("OK");
+            }
+            Discard => {
+                let begun = self.transaction.take();
+                begun.ok_or_else(|| Refused::invalid("DISCARD without MULTI"))?;
+                replies.simple("OK");
+            }
+            Watch => return Err(self.why_unwatched()),
+            Accepted => replies.simple("OK"),
+            IncrBy => {
+                let reading = key::last_number(&self.context, command, deadline, replies);
+                return timed(&self.context, 1, reading).await;
+            }
             Get | MGet | Exists | Type => {
                 return self.read(action, command, deadline, replies).await;
             }
-            Set => {
-                timed(&self.context, 1, key::raise(&self.context, command, deadline)).await?;
-                replies.simple("OK");
+            Set | SetNx => {
+                let raising = key::raise(&self.context, command, action == SetNx, deadline);
+                match (action, timed(&self.context, 1, raising).await?) {
+                    (SetNx, raised) => replies.number(u8::from(raised == Raised::Done)),
+                    (_, Raised::Done) => replies.simple("OK"),
+                    (_, Raised::NotNew) => replies.null(),
+                }
             }
             Ping => match command.at(1) {
                 Some(message) => replies.bulk(message),
@@ -146,9 +258,8 @@ impl Session {
             },
             Client => return self.client(command, replies),
             Command => return table::commands(command, replies),
-            Cluster => return cluster::answer(&self.context, command, replies),
-            ReadOnly => replies.simple("OK"),
-            Info => replies.bulk(table::text(&self.context)),
+            Cluster => cluster::answer(&self.context, command, replies),
+            Info => replies.text(&table::text(&self.context)),
             Quit => {
                 self.ended = true;
                 replies.simple("OK");
@@ -156,10 +267,21 @@ impl Session {
             Reset => {
                 replies.version = Version::default();
                 self.name.clear();
+                self.transaction = None;
                 replies.simple("RESET");
             }
         }
         Ok(())
+    }
+
+    fn why_unwatched(&self) -> Refused {
+        Refused::invalid(match self.transaction {
+            Some(_) => "WATCH inside MULTI is not allowed",
+            None => {
+                "'WATCH' is refused: a transaction is a pipeline with one reply, and not isolated from others; send it \
+                 without WATCH"
+            }
+        })
     }
 
     async fn read(
@@ -227,23 +349,16 @@ impl Session {
 
     fn client(&mut self, command: Command<'_>, replies: &mut Replies) -> Result<(), Refused> {
         let subcommand = command.at(1).unwrap_or_default();
-        match (subcommand.to_ascii_lowercase().as_slice(), command.len()) {
-            (b"id", 1) => replies.number(self.id),
-            (b"getname", 1) if self.name.is_empty() => replies.null(),
-            (b"getname", 1) => replies.bulk(&self.name),
-            (b"setname", 2) => {
+        match subcommand.to_ascii_lowercase().as_slice() {
+            b"id" => replies.number(self.id),
+            b"getname" if self.name.is_empty() => replies.null(),
+            b"getname" => replies.bulk(&self.name),
+            b"setname" => {
                 self.name = name_of(command.at(2).unwrap_or_default())?;
                 replies.simple("OK");
             }
-            // What library the client is: nobody asks.
-            (b"setinfo", 3) => replies.simple("OK"),
-            _ => {
-                return Err(Refused::invalid(format!(
-                    "unknown subcommand or wrong number of arguments for 'client {}'; there are ID, GETNAME, SETNAME \
-                     and SETINFO",
-                    shown(subcommand)
-                )));
-            }
+            // SETINFO.
+            _ => replies.simple("OK"),
         }
         Ok(())
     }
@@ -269,26 +384,8 @@ fn name_of(given: &[u8]) -> Result<Vec<u8>, Refused> {
     }
 }
 
-/// True for the lines that a request over HTTP begins with. A page of another site may have a browser send one here,
-/// with commands in its body: nothing after it is carried out.
-fn is_http(name: &[u8]) -> bool {
-    [&b"post"[..], b"put", b"host:"].iter().any(|line| name.eq_ignore_ascii_case(line))
-}
-
 fn no_passwords() -> Refused {
     Refused::invalid(
         "AUTH was called, and there are no passwords here; whoever reaches the port may ask",
     )
-}
-
-fn why_unknown(command: Command<'_>) -> Refused {
-    let name = shown(command.name());
-    Refused::invalid(match table::why_refused(command.name()) {
-        Some(why) => format!("'{name}' is refused: {why}"),
-        None => format!(
-            "unknown command '{name}'; ratchet {} answers INCR, INCRBY, GET, SET, MGET, EXISTS, TYPE and those that \
-             COMMAND LIST names",
-            version::VERSION
-        ),
-    })
 }

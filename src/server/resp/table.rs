@@ -16,6 +16,7 @@ pub enum Action {
     Get,
     MGet,
     Set,
+    SetNx,
     Type,
     Exists,
     Ping,
@@ -27,15 +28,28 @@ pub enum Action {
     Command,
     Info,
     Cluster,
-    ReadOnly,
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    /// Nothing, and says OK.
+    Accepted,
     Quit,
     Reset,
+}
+
+impl Action {
+    /// True for what is not put off in a transaction.
+    pub fn is_never_put_off(self) -> bool {
+        use Action::*;
+        matches!(self, Multi | Exec | Discard | Watch | Quit | Reset)
+    }
 }
 
 /// A command.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its name, in lower case.
+    /// Its name, in lower case. Of a subcommand `command|subcommand`.
     pub name: &'static str,
     /// What it does.
     pub action: Action,
@@ -45,132 +59,298 @@ pub struct Entry {
     usage: &'static str,
     /// The places of the keys: the first, and the last; -1 is the last argument, 0 is none.
     keys: (i64, i64),
+    /// What it does with the keys.
+    access: &'static [&'static str],
     flags: &'static [&'static str],
     group: &'static str,
     summary: &'static str,
+    /// If the first argument names a subcommand: all that there are.
+    pub subcommands: &'static [Entry],
 }
 
 macro_rules! commands {
-    ($($action:ident $name:literal $arguments:expr, $usage:literal, $keys:expr, $flags:expr, $group:literal: $summary:literal;)*) => {
-        /// All commands. Those that are asked for most often come first.
-        pub const ALL: &[Entry] = &[$(Entry {
+    ($($(#[$doc:meta])* $list:ident, $group:literal { $(
+        $action:ident $name:literal $arguments:expr, $usage:literal, $keys:expr, $access:expr, $flags:expr
+            $(, $subcommands:ident)? => $summary:literal;
+    )* })*) => {
+        $($(#[$doc])* const $list: &[Entry] = &[$(Entry {
             name: $name,
             action: Action::$action,
             arguments: $arguments,
             usage: $usage,
             keys: $keys,
+            access: &$access,
             flags: &$flags,
             group: $group,
             summary: $summary,
-        }),*];
+            subcommands: commands!(@ $($subcommands)?),
+        }),*];)*
     };
+    (@) => { &[] };
+    (@ $subcommands:ident) => { $subcommands };
+}
+
+/// All commands. Those that are asked for most often come first.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    [STRING, GENERIC, TRANSACTIONS, CONNECTION, SERVER, CLUSTER].into_iter().flatten()
 }
 
 const MANY: usize = usize::MAX;
+const NONE: (i64, i64) = (0, 0);
 
 commands! {
-    Incr "incr" (1, 1), "key", (1, 1), ["write", "fast"], "string":
-        "Takes the next number of a key, namespace:key. It is greater than every number that anyone got of the key before.";
-    IncrBy "incrby" (2, 2), "key increment", (1, 1), ["write", "fast"], "string":
-        "Takes the next so many numbers of a key. Answers the last of them; the others lie right below it.";
-    Get "get" (1, 1), "key", (1, 1), ["readonly", "fast"], "string":
-        "The last number handed out for a key, or nothing before the first one.";
-    MGet "mget" (1, MANY), "key", (1, -1), ["readonly", "fast"], "string":
-        "The last numbers handed out for keys.";
-    Set "set" (2, MANY), "key value", (1, 1), ["write", "fast"], "string":
-        "Raises a key's floor: the numbers handed out later are greater. A value below the last number is refused.";
-    Type "type" (1, 1), "key", (1, 1), ["readonly", "fast"], "generic":
-        "string, or none before the first number.";
-    Exists "exists" (1, MANY), "key", (1, -1), ["readonly", "fast"], "generic":
-        "How many of the keys have numbers.";
-    Ping "ping" (0, 1), "message", (0, 0), ["fast"], "connection":
-        "Answers PONG, or the message.";
-    Echo "echo" (1, 1), "message", (0, 0), ["fast"], "connection":
-        "Answers the message.";
-    Hello "hello" (0, MANY), "protover", (0, 0), ["fast"], "connection":
-        "Chooses the version of the protocol, 2 or 3, and tells what answers.";
-    Auth "auth" (1, 2), "password", (0, 0), ["fast"], "connection":
-        "Refused: there are no passwords.";
-    Select "select" (1, 1), "index", (0, 0), ["fast"], "connection":
-        "There is one database, number 0.";
-    Client "client" (1, MANY), "subcommand", (0, 0), [], "connection":
-        "ID, GETNAME, SETNAME and SETINFO of this connection.";
-    Command "command" (0, MANY), "subcommand", (0, 0), [], "server":
-        "COUNT, DOCS, INFO and LIST of the commands.";
-    Info "info" (0, MANY), "section", (0, 0), [], "server":
-        "The node in lines of name:value.";
-    Cluster "cluster" (1, MANY), "subcommand", (0, 0), [], "cluster":
-        "SLOTS, SHARDS, NODES, INFO, MYID and KEYSLOT: one shard, whose master is the leader.";
-    ReadOnly "readonly" (0, 0), "", (0, 0), ["fast"], "cluster":
-        "Accepted: every node answers as the leader does.";
-    ReadOnly "readwrite" (0, 0), "", (0, 0), ["fast"], "cluster":
-        "Accepted: every node answers as the leader does.";
-    Quit "quit" (0, MANY), "", (0, 0), ["fast"], "connection":
-        "Closes the connection.";
-    Reset "reset" (0, 0), "", (0, 0), ["fast"], "connection":
-        "Makes the connection as a new one.";
+    STRING, "string" {
+        Incr "incr" (1, 1), "key", (1, 1), ["RW", "access", "update"], ["write", "denyoom", "fast"] =>
+            "Takes the next number of a key, namespace:key. It is greater than every number that anyone got of the key before.";
+        IncrBy "incrby" (2, 2), "key increment", (1, 1), ["RW", "access", "update"], ["write", "denyoom", "fast"] =>
+            "Takes the next so many numbers of a key. Answers the last of them; the others lie right below it. Of 0 numbers: the last number of the key, or 0.";
+        Get "get" (1, 1), "key", (1, 1), ["RO", "access"], ["readonly", "fast"] =>
+            "The last number handed out for a key, or nothing before the first one.";
+        MGet "mget" (1, MANY), "key", (1, -1), ["RO", "access"], ["readonly", "fast"] =>
+            "The last numbers handed out for keys.";
+        Set "set" (2, MANY), "key value", (1, 1), ["RW", "access", "update", "variable_flags"], ["write", "denyoom"] =>
+            "Raises a key's floor: the numbers handed out later are greater. A value below the last number is refused. With NX, only if the key never had a number.";
+        SetNx "setnx" (2, 2), "key value", (1, 1), ["OW", "insert"], ["write", "denyoom", "fast"] =>
+            "SET with NX. Answers 1 if the key was raised, 0 if it had a number.";
+    }
+    GENERIC, "generic" {
+        Exists "exists" (1, MANY), "key", (1, -1), ["RO"], ["readonly", "fast"] =>
+            "How many of the keys have numbers.";
+        Type "type" (1, 1), "key", (1, 1), ["RO"], ["readonly", "fast"] =>
+            "string, or none before the first number.";
+    }
+    TRANSACTIONS, "transactions" {
+        Multi "multi" (0, 0), "", NONE, [], ["noscript", "loading", "stale", "fast", "allow_busy"] =>
+            "Puts the commands that follow off, until EXEC.";
+        Exec "exec" (0, 0), "", NONE, [], ["noscript", "loading", "stale", "skip_slowlog"] =>
+            "Carries out what was put off, as a pipeline with one reply: not atomic, and not isolated from others.";
+        Discard "discard" (0, 0), "", NONE, [], ["noscript", "loading", "stale", "fast", "allow_busy"] =>
+            "Forgets what was put off.";
+        Watch "watch" (1, MANY), "key", (1, -1), ["RO"], ["noscript", "loading", "stale", "fast", "allow_busy"] =>
+            "Refused: a transaction is not isolated from others.";
+        Accepted "unwatch" (0, 0), "", NONE, [], ["noscript", "loading", "stale", "fast", "allow_busy"] =>
+            "Accepted: nothing is watched.";
+    }
+    CONNECTION, "connection" {
+        Ping "ping" (0, 1), "message", NONE, [], ["fast"] =>
+            "Answers PONG, or the message.";
+        Echo "echo" (1, 1), "message", NONE, [], ["loading", "stale", "fast"] =>
+            "Answers the message.";
+        Hello "hello" (0, MANY), "protover", NONE, [], ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] =>
+            "Chooses the version of the protocol, 2 or 3, and tells what answers.";
+        Auth "auth" (1, 2), "password", NONE, [], ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] =>
+            "Refused: there are no passwords.";
+        Select "select" (1, 1), "index", NONE, [], ["loading", "stale", "fast"] =>
+            "There is one database, number 0.";
+        Client "client" (1, MANY), "", NONE, [], [], OF_CLIENT =>
+            "Of this connection.";
+        Accepted "readonly" (0, 0), "", NONE, [], ["loading", "stale", "fast"] =>
+            "Accepted: every node answers as the leader does.";
+        Accepted "readwrite" (0, 0), "", NONE, [], ["loading", "stale", "fast"] =>
+            "Accepted: every node answers as the leader does.";
+        Quit "quit" (0, MANY), "", NONE, [], ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] =>
+            "Closes the connection.";
+        Reset "reset" (0, 0), "", NONE, [], ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] =>
+            "Makes the connection as a new one.";
+    }
+    OF_CLIENT, "connection" {
+        Client "client|id" (0, 0), "", NONE, [], ["noscript", "loading", "stale"] =>
+            "The number of the connection at this node.";
+        Client "client|getname" (0, 0), "", NONE, [], ["noscript", "loading", "stale"] =>
+            "The name that CLIENT SETNAME gave it.";
+        Client "client|setname" (1, 1), "connection-name", NONE, [], ["noscript", "loading", "stale"] =>
+            "Gives the connection a name.";
+        Client "client|setinfo" (2, 2), "attribute value", NONE, [], ["noscript", "loading", "stale"] =>
+            "Accepted: what library the client is, nobody asks.";
+    }
+    SERVER, "server" {
+        Command "command" (0, MANY), "", NONE, [], ["loading", "stale"], OF_COMMAND =>
+            "All commands, as COMMAND INFO tells them.";
+        Info "info" (0, MANY), "section", NONE, [], ["loading", "stale"] =>
+            "The node in lines of name:value.";
+    }
+    OF_COMMAND, "server" {
+        Command "command|count" (0, 0), "", NONE, [], ["loading", "stale"] =>
+            "How many commands there are.";
+        Command "command|docs" (0, MANY), "command-name", NONE, [], ["loading", "stale"] =>
+            "What commands do.";
+        Command "command|info" (0, MANY), "command-name", NONE, [], ["loading", "stale"] =>
+            "What clients need to know of commands: arguments, flags, places of the keys.";
+        Command "command|list" (0, MANY), "", NONE, [], ["loading", "stale"] =>
+            "The names of the commands.";
+    }
+    CLUSTER, "cluster" {
+        Cluster "cluster" (1, MANY), "", NONE, [], [], OF_CLUSTER =>
+            "One shard, whose master is the leader.";
+    }
+    OF_CLUSTER, "cluster" {
+        Cluster "cluster|slots" (0, 0), "", NONE, [], ["stale"] =>
+            "The nodes that answer: the leader first.";
+        Cluster "cluster|shards" (0, 0), "", NONE, [], ["stale"] =>
+            "All nodes, and whether the leader hears them.";
+        Cluster "cluster|nodes" (0, 0), "", NONE, [], ["stale"] =>
+            "As CLUSTER SHARDS, in lines.";
+        Cluster "cluster|info" (0, 0), "", NONE, [], ["stale"] =>
+            "The cluster in lines of name:value.";
+        Cluster "cluster|myid" (0, 0), "", NONE, [], ["stale"] =>
+            "The name of the node.";
+        Cluster "cluster|keyslot" (1, 1), "key", NONE, [], ["stale"] =>
+            "0: the slots do not matter.";
+    }
 }
 
-/// The command of this name, in any case.
+/// The command of this name, in any case. A subcommand is named as `command|subcommand`.
 pub fn find(name: &[u8]) -> Option<&'static Entry> {
-    ALL.iter().find(|entry| entry.name.as_bytes().eq_ignore_ascii_case(name))
+    let named = |entry: &&Entry| entry.name.as_bytes().eq_ignore_ascii_case(name);
+    all().find(named).or_else(|| all().flat_map(|entry| entry.subcommands).find(named))
+}
+
+/// What a command is.
+///
+/// # Errors
+/// If there is no such command or subcommand, or it takes not as many arguments.
+pub fn look_up(command: Command<'_>) -> Result<&'static Entry, Refused> {
+    let named = |entry: &&Entry| entry.name.as_bytes().eq_ignore_ascii_case(command.name());
+    let entry = all().find(named).ok_or_else(|| why_unknown(command))?;
+    let (mut of, mut given) = (entry, command.len());
+    if let Some(subcommand) = command.at(1).filter(|_| !entry.subcommands.is_empty()) {
+        of = entry.subcommand(subcommand)?;
+        given -= 1;
+    }
+    match (of.arguments.0..=of.arguments.1).contains(&given) {
+        true => Ok(entry),
+        false => Err(Refused::invalid(format!(
+            "wrong number of arguments for '{0}' command; see COMMAND DOCS {0}",
+            of.name
+        ))),
+    }
+}
+
+fn why_unknown(command: Command<'_>) -> Refused {
+    let name = shown(command.name());
+    Refused::invalid(match why_refused(command.name()) {
+        Some(why) => format!("'{name}' is refused: {why}"),
+        None => format!(
+            "unknown command '{name}'; ratchet {} answers INCR, INCRBY, GET, SET, MGET, EXISTS, TYPE and those that \
+             COMMAND LIST names",
+            version::VERSION
+        ),
+    })
 }
 
 impl Entry {
-    /// True if the command takes as many arguments.
-    pub fn takes(&self, arguments: usize) -> bool {
-        (self.arguments.0..=self.arguments.1).contains(&arguments)
+    /// The last part of its name.
+    fn word(&self) -> &'static str {
+        self.name.rsplit('|').next().unwrap_or_default()
+    }
+
+    fn subcommand(&self, word: &[u8]) -> Result<&'static Entry, Refused> {
+        let mut all = self.subcommands.iter();
+        let found = all.find(|known| known.word().as_bytes().eq_ignore_ascii_case(word));
+        found.ok_or_else(|| {
+            let words: Vec<&str> = self.subcommands.iter().map(Entry::word).collect();
+            Refused::invalid(format!(
+                "unknown subcommand '{}' of {}; there are {}",
+                shown(word),
+                self.name,
+                words.join(", ")
+            ))
+        })
     }
 
     /// How many words it has, its name among them; negative if it may have more.
     fn arity(&self) -> i64 {
-        let least = self.arguments.0 as i64 + 1;
+        let least = self.arguments.0 + self.name.split('|').count();
         match self.arguments.0 == self.arguments.1 {
-            true => least,
-            false => -least,
+            true => least as i64,
+            false => -(least as i64),
         }
     }
 
-    /// What COMMAND INFO tells of it.
-    pub fn write_info(&self, replies: &mut Replies) {
-        replies.array(6);
+    /// What COMMAND INFO tells of it: ten items, as Redis has told since release 7.0.
+    fn write_info(&self, replies: &mut Replies) {
+        replies.array(10);
         replies.bulk(self.name);
         replies.number(self.arity());
-        replies.array(self.flags.len());
-        self.flags.iter().for_each(|flag| replies.simple(flag));
+        replies.simple_set(self.flags);
         replies.number(self.keys.0);
         replies.number(self.keys.1);
         replies.number(u8::from(self.keys.0 != 0));
+        // Categories of access lists, and tips for proxies.
+        replies.simple_set(&[]);
+        replies.simple_set(&[]);
+        match self.keys.0 {
+            0 => replies.set(0),
+            _ => self.write_key_places(replies),
+        }
+        // As Redis does: without any, an empty set, and otherwise an array.
+        match self.subcommands.len() {
+            0 => replies.set(0),
+            some => replies.array(some),
+        }
+        self.subcommands.iter().for_each(|subcommand| subcommand.write_info(replies));
+    }
+
+    /// Where the keys are, once more, as Redis has told since release 7.0.
+    fn write_key_places(&self, replies: &mut Replies) {
+        replies.set(1);
+        replies.map(3);
+        replies.bulk("flags");
+        replies.simple_set(self.access);
+        replies.bulk("begin_search");
+        replies.map(2);
+        replies.field("type", "index");
+        replies.bulk("spec");
+        replies.map(1);
+        replies.bulk("index");
+        replies.number(self.keys.0);
+        replies.bulk("find_keys");
+        replies.map(2);
+        replies.field("type", "range");
+        replies.bulk("spec");
+        replies.map(3);
+        // The distance of the last key from the first, or its place from the end.
+        let last = if self.keys.1 < 0 { self.keys.1 } else { self.keys.1 - self.keys.0 };
+        for (name, value) in [("lastkey", last), ("keystep", 1), ("limit", 0)] {
+            replies.bulk(name);
+            replies.number(value);
+        }
     }
 
     /// What COMMAND DOCS tells of it.
-    pub fn write_docs(&self, replies: &mut Replies) {
-        let words = self.usage.split_whitespace();
+    fn write_docs(&self, replies: &mut Replies) {
+        let words: Vec<&str> = self.usage.split_whitespace().collect();
+        let optional = usize::from(!words.is_empty()) + usize::from(!self.subcommands.is_empty());
         replies.bulk(self.name);
-        replies.map(4);
+        replies.map(3 + optional);
         replies.field("summary", self.summary);
         replies.field("since", "1.0.0");
         replies.field("group", self.group);
-        replies.bulk("arguments");
-        replies.array(words.clone().count());
+        if !words.is_empty() {
+            replies.bulk("arguments");
+            replies.array(words.len());
+        }
         for word in words {
             let kind = match word {
                 "key" => "key",
                 "increment" | "index" | "protover" => "integer",
                 _ => "string",
             };
-            replies.map(3);
+            replies.map(2);
             replies.field("name", word);
             replies.field("type", kind);
-            replies.field("display_text", word);
+        }
+        if !self.subcommands.is_empty() {
+            replies.bulk("subcommands");
+            replies.map(self.subcommands.len());
+            self.subcommands.iter().for_each(|subcommand| subcommand.write_docs(replies));
         }
     }
 }
 
 /// Why a command that Redis has is none here; `None` if Redis does not have it either.
-pub fn why_refused(name: &[u8]) -> Option<&'static str> {
+fn why_refused(name: &[u8]) -> Option<&'static str> {
     const WRITES: &[&str] = &[
-        "setnx",
         "setex",
         "psetex",
         "getset",
@@ -193,8 +373,7 @@ pub fn why_refused(name: &[u8]) -> Option<&'static str> {
     ];
     const EXPIRY: &[&str] =
         &["expire", "pexpire", "expireat", "pexpireat", "persist", "ttl", "pttl"];
-    const TRANSACTIONS: &[&str] =
-        &["multi", "exec", "discard", "watch", "unwatch", "eval", "evalsha", "fcall", "script"];
+    const SCRIPTS: &[&str] = &["eval", "evalsha", "fcall", "function", "script"];
     const SETTINGS: &[&str] =
         &["config", "acl", "debug", "save", "bgsave", "bgrewriteaof", "shutdown"];
     let is_in =
@@ -208,11 +387,8 @@ pub fn why_refused(name: &[u8]) -> Option<&'static str> {
     if is_in(EXPIRY) {
         return Some("numbers are kept for ever, they do not expire");
     }
-    if is_in(TRANSACTIONS) {
-        return Some(
-            "there are no transactions and no scripts; send the commands one after the other, as a pipeline \
-             without a transaction",
-        );
+    if is_in(SCRIPTS) {
+        return Some("there are no scripts; send the commands one after the other, as a pipeline");
     }
     is_in(SETTINGS).then_some(
         "settings are those of `ratchet start`; they are not changed over this interface",
@@ -270,21 +446,34 @@ pub fn greet(id: u64, replies: &mut Replies) {
 /// COMMAND, and its subcommands.
 ///
 /// # Errors
-/// If there is no such subcommand.
+/// If LIST has options.
 pub fn commands(command: Command<'_>, replies: &mut Replies) -> Result<(), Refused> {
     let subcommand = command.at(1).unwrap_or_default();
     let named: Vec<&[u8]> = command.rest().skip(1).collect();
+    let every = || all().flat_map(|entry| std::iter::once(entry).chain(entry.subcommands));
     match subcommand.to_ascii_lowercase().as_slice() {
-        b"count" => replies.number(ALL.len()),
+        b"count" => replies.number(all().count()),
+        b"list" if !named.is_empty() => {
+            return Err(Refused::invalid("syntax error: COMMAND LIST has no options here"));
+        }
         b"list" => {
-            replies.array(ALL.len());
-            ALL.iter().for_each(|entry| replies.bulk(entry.name));
+            replies.array(every().count());
+            every().for_each(|entry| replies.bulk(entry.name));
         }
-        b"" | b"info" if named.is_empty() => {
-            replies.array(ALL.len());
-            ALL.iter().for_each(|entry| entry.write_info(replies));
+        b"docs" => {
+            let entries: Vec<&Entry> = match named.is_empty() {
+                true => all().collect(),
+                false => named.into_iter().filter_map(find).collect(),
+            };
+            replies.map(entries.len());
+            entries.iter().for_each(|entry| entry.write_docs(replies));
         }
-        b"info" => {
+        // INFO, and no subcommand.
+        _ if named.is_empty() => {
+            replies.array(all().count());
+            all().for_each(|entry| entry.write_info(replies));
+        }
+        _ => {
             replies.array(named.len());
             for name in named {
                 match find(name) {
@@ -292,20 +481,6 @@ pub fn commands(command: Command<'_>, replies: &mut Replies) -> Result<(), Refus
                     None => replies.null(),
                 }
             }
-        }
-        b"docs" => {
-            let entries: Vec<&Entry> = match named.is_empty() {
-                true => ALL.iter().collect(),
-                false => named.into_iter().filter_map(find).collect(),
-            };
-            replies.map(entries.len());
-            entries.iter().for_each(|entry| entry.write_docs(replies));
-        }
-        _ => {
-            return Err(Refused::invalid(format!(
-                "unknown subcommand '{}'; there are COUNT, DOCS, INFO and LIST",
-                shown(subcommand)
-            )));
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     allocator::{
         answer::{Floor, FloorOf},
-        section::pending::{AboveAnswer, RaiseAnswer},
+        section::pending::{AboveAnswer, Answer, RaiseAnswer, RaiseNewAnswer},
     },
     sequence::Chunk,
 };
@@ -150,4 +150,57 @@ async fn numbers_above_a_floor_follow_what_the_caller_was_told_of() {
     assert_eq!((raise.up_to, raise.unused_max, raise.step), (1_000, 100, 0));
     let (refused, _) = memory.take_above(&uid, Key::Id(8), u64::MAX.into(), |_| panic!("never"));
     assert!(matches!(refused, AboveAnswer::Refused(_)), "{refused:?}");
+}
+
+/// Carries out the bump that the section at `place` needs. Returns its chunk, and whether it needs another one.
+async fn bumped(
+    machine: &mut StateMachine, memory: &Memory, book: &Namespace, place: Place, old: u64,
+) -> (u64, bool) {
+    let bump = memory.next_bump(place, &memory.view().namespaces()).expect("a bump");
+    let section = bump.section.clone();
+    machine.apply_now(2, [Command::Bump { bumps: vec![bump], lost: vec![], now_ms: 0 }]).await;
+    let new = memory.view().section(&section).expect("a record").max_seq;
+    let chunk = Bumped::Chunk(Chunk { old, new });
+    (new, memory.bump_answered(place, &section, chunk, book))
+}
+
+#[tokio::test]
+async fn a_key_is_raised_if_it_is_new_and_whoever_comes_meanwhile_stands_behind() {
+    let dir = TempDir::new().expect("a directory");
+    let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
+    let raise = |id, at_least| memory.raise_new(&book, Key::Id(id), at_least);
+    let done = |(answer, _): (RaiseNewAnswer, _)| match answer {
+        RaiseNewAnswer::Known(RaiseAnswer::Done(Ok(raised))) => (raised.floor, raised.is_higher),
+        other => panic!("{other:?}"),
+    };
+    // The term before may have handed out any number up to 100.
+    assert_eq!(done(raise(7, 500)), (100, false));
+    let (RaiseNewAnswer::Unknown(mut first), Some((place, Need::Read))) = raise(8, 500) else {
+        panic!("nothing is known of it");
+    };
+    let (ceiling, again) = bumped(&mut machine, &memory, &book, place, 0).await;
+    assert_eq!(
+        (ceiling, again),
+        (1, false),
+        "the ceiling is not raised for a key that may not be new"
+    );
+    assert_eq!(first.try_recv().expect("an answer").expect("looked at").floor, 0);
+    let (RaiseNewAnswer::Known(RaiseAnswer::Later(mut raised)), Some((place, Need::Bump))) =
+        raise(8, 500)
+    else {
+        panic!("it is new");
+    };
+    let (Answer::Later(mut taken), None) = memory.take(&book, Key::Id(8), 1) else {
+        panic!("it stands behind");
+    };
+    let (RaiseNewAnswer::Unknown(_behind), None) = raise(8, 900) else {
+        panic!("it stands behind");
+    };
+    let (ceiling, again) = bumped(&mut machine, &memory, &book, place, 1).await;
+    let raised = raised.try_recv().expect("an answer").expect("raised");
+    assert_eq!((ceiling, again, raised.floor, raised.is_higher), (500, true, 500, true));
+    bumped(&mut machine, &memory, &book, place, 500).await;
+    let taken = taken.try_recv().expect("an answer").accept().expect("a number");
+    assert_eq!(taken.first, 501);
+    assert_eq!(done(raise(8, 900)), (501, false));
 }

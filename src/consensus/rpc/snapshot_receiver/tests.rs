@@ -126,10 +126,12 @@ async fn append(group: &Arc<Group>, prev: Option<u64>, entries: Vec<Entry>, comm
         entries,
         leader_commit: Some(log_id(commit)),
     };
-    let request = codec::encode(&request).unwrap().into();
-    let header = header(group);
-    let answer = group.handle_rpc(RaftRpc::Append, Some(&header), &request, ());
-    answer.await.unwrap();
+    let message = RaftMessage {
+        header: Some(header(group)),
+        payload: codec::encode(&request).unwrap().into(),
+        ..RaftMessage::default()
+    };
+    group.handle_rpc(RaftRpc::Append, message, ()).await.unwrap();
 }
 
 /// Sends the follower a snapshot of the leader's table as of `last`.
