@@ -16,7 +16,7 @@ use crate::{
     node::{
         Config,
         config::FenceKind,
-        settings::{OptionalListen, Peers, for_each_setting},
+        settings::{OptionalListen, Peers, Segments, for_each_setting},
         text_table::{SecretTable, TextTable},
     },
     sequence::NodeId,

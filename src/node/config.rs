@@ -10,9 +10,9 @@ use std::{
 
 pub use crate::allocator::FenceKind;
 
-use super::{
-    settings::{COUNT_MAX_MAX, TIME_MS_MAX, for_each_setting},
-    text_table,
+use super::settings::{
+    COUNT_MAX_MAX, Segments, TIME_MS_MAX, for_each_setting,
+    mapped_names::{MappedNames, TINYID_PARAMETER, check_segments, check_tokens},
 };
 use crate::{
     allocator::MemoryLimits,
@@ -239,16 +239,10 @@ impl Config {
 
     /// Checks what clients of other id generators may ask for.
     fn check_drop_ins(&self) -> Result<(), ConfigError> {
-        let tables = [
-            ("leaf_tags", &self.leaf_tags),
-            ("tinyid_types", &self.tinyid_types),
-            ("yuewen_types", &self.yuewen_types),
-        ];
-        for (field, table) in tables {
-            text_table::check_keys(field, table).map_err(ConfigError)?;
-            self.check_http_for(field, !table.is_empty())?;
+        for names in [self.leaf_names(), self.tinyid_names(), self.yuewen_names()] {
+            names.check().map_err(ConfigError)?;
+            self.check_http_for(names.setting, !names.rows.is_empty())?;
         }
-        text_table::check_braces("yuewen_types", &self.yuewen_types).map_err(ConfigError)?;
         let snowflake = &self.leaf_snowflake;
         if !snowflake.is_empty() {
             self.check_http_for("leaf_snowflake", true)?;
@@ -256,14 +250,42 @@ impl Config {
                 ConfigError(format!("leaf_snowflake names no namespace: {invalid}"))
             })?;
         }
-        text_table::check_tokens(&self.tinyid_types, &self.tinyid_tokens).map_err(ConfigError)?;
-        if !self.tinyid_types.is_empty() && self.tinyid_segment > self.count_max {
-            return Err(ConfigError(format!(
-                "tinyid_segment is {}; it must be at most count_max ({}): lower it, or raise count_max",
-                self.tinyid_segment, self.count_max
-            )));
+        check_tokens(&self.tinyid_types, &self.tinyid_tokens).map_err(ConfigError)?;
+        match self.tinyid_types.is_empty() {
+            true => Ok(()),
+            false => check_segments(&self.tinyid_types, &self.tinyid_segment, self.count_max)
+                .map_err(ConfigError),
         }
-        Ok(())
+    }
+
+    /// What clients of Leaf may ask for.
+    pub fn leaf_names(&self) -> MappedNames<'_> {
+        MappedNames {
+            setting: "leaf_tags",
+            parameter: "tag",
+            takes_others: false,
+            rows: &self.leaf_tags,
+        }
+    }
+
+    /// What clients of Tinyid may ask for.
+    pub fn tinyid_names(&self) -> MappedNames<'_> {
+        MappedNames {
+            setting: "tinyid_types",
+            parameter: TINYID_PARAMETER,
+            takes_others: false,
+            rows: &self.tinyid_types,
+        }
+    }
+
+    /// What clients of Yuewen's generator may ask for.
+    pub fn yuewen_names(&self) -> MappedNames<'_> {
+        MappedNames {
+            setting: "yuewen_types",
+            parameter: "type",
+            takes_others: true,
+            rows: &self.yuewen_types,
+        }
     }
 }
 

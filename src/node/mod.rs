@@ -37,7 +37,7 @@ pub use ids::{
 pub use lifecycle::{Node, recover};
 pub use members::{ROUTE_UNWANTED, RespNode, introductions::Introduction};
 pub use namespaces::{
-    Spelling,
+    KeysOf,
     listing::{Export, Exported},
 };
 pub use numbers::{
@@ -52,8 +52,8 @@ pub use operations::{OPERATIONS, Served};
 pub use request_memory::{COUNTED_BYTES_MIN, RequestMemory, Reservation};
 pub use seams::{Addresses, Seams, StartError};
 pub use services::NodeContext;
+pub use settings::mapped_names::{MappedNames, RowPart, asked_by, row_fields, row_of};
 pub use status::{
     NotReady,
     recent_activity::{SECONDS_KEPT, Second},
 };
-pub use text_table::{RowPart, asked_by, row_fields};

@@ -24,42 +24,48 @@ use crate::{
     },
 };
 
-/// How the keys and numbers of a namespace are written.
+/// What a request for a key of a namespace has to know of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spelling {
+pub struct KeysOf {
     /// The kind of its keys.
-    pub key_kind: KeyKind,
-    /// True if Redis clients get numbers and ids as strings.
+    pub kind: KeyKind,
+    /// How many keys it may have.
+    pub keys_max: Option<u64>,
+    /// The first number of each.
+    pub start: u64,
+    /// True if Redis clients get its numbers and ids as strings.
     pub redis_strings: bool,
 }
 
 impl Leader {
-    /// The kind of a namespace's keys. Of a namespace that this node does not know the leader is asked, which may know
-    /// more. It changes only if the namespace is deleted and created again, or before its first number; for a moment this
-    /// node may then know the old one, and the leader refuses such a key.
+    /// What is to be known of a namespace's keys. Of a namespace that this node does not know the leader is asked, which may
+    /// know more. The kind changes only if the namespace is deleted and created again, or before its first number; for a
+    /// moment this node may then know the old one, and the leader refuses such a key.
     ///
     /// # Errors
     /// NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of
     /// [`Leader::ask`].
-    pub async fn key_kind(&self, namespace: &str, deadline: Instant) -> Result<KeyKind, Failure> {
-        self.spelling(namespace, deadline).await.map(|spelling| spelling.key_kind)
-    }
-
-    /// As [`Leader::key_kind`], and how numbers are written for Redis clients.
-    ///
-    /// # Errors
-    /// As [`Leader::key_kind`].
-    pub async fn spelling(&self, namespace: &str, deadline: Instant) -> Result<Spelling, Failure> {
+    pub async fn keys_of(&self, namespace: &str, deadline: Instant) -> Result<KeysOf, Failure> {
         if let Some(known) = self.group.view.namespaces().by_name(namespace) {
-            let NamespaceConfig { key_kind, redis_strings, .. } = known.config;
-            return Ok(Spelling { key_kind, redis_strings });
+            let NamespaceConfig { key_kind: kind, keys_max, start, redis_strings, .. } =
+                known.config;
+            return Ok(KeysOf { kind, keys_max, start, redis_strings });
         }
         // Before anything waits.
         check_namespace(namespace)?;
         let get = v1::GetNamespaceRequest { namespace: namespace.to_owned() };
         let (known, _) = Box::pin(self.ask(&get, deadline)).await?;
-        let key_kind = kind(known.key_kind()).unwrap_or(KeyKind::Id);
-        Ok(Spelling { key_kind, redis_strings: known.redis_strings })
+        let kind = kind(known.key_kind()).unwrap_or(KeyKind::Id);
+        let v1::Namespace { keys_max, start, redis_strings, .. } = known;
+        Ok(KeysOf { kind, keys_max, start, redis_strings })
+    }
+
+    /// The kind of a namespace's keys.
+    ///
+    /// # Errors
+    /// As [`Leader::keys_of`].
+    pub async fn key_kind(&self, namespace: &str, deadline: Instant) -> Result<KeyKind, Failure> {
+        Ok(self.keys_of(namespace, deadline).await?.kind)
     }
 }
 

@@ -3,10 +3,13 @@
 //!
 //! To add a setting, add it here, and a section to docs/settings.md.
 
+pub mod mapped_names;
+
 use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};
 
 use serde::Deserialize;
 
+use self::mapped_names::{TINYID_PARAMETER, in_braces};
 use super::text_table::TextTable;
 use crate::sequence::NodeId;
 
@@ -14,6 +17,8 @@ use crate::sequence::NodeId;
 pub const TIME_MS_MAX: u64 = 60_000;
 /// The greatest value of `count_max`.
 pub const COUNT_MAX_MAX: u64 = 1_000_000_000;
+/// How many numbers a segment has unless a setting says otherwise.
+const SEGMENT_NUMBERS: u64 = 100_000;
 
 /// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, in brackets further
 /// clap arguments of its flag, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
@@ -147,27 +152,30 @@ macro_rules! for_each_setting {
             /// bytes for a message of one key, and 30 for each further key; more is refused [default: 512]
             "RATCHET_REQUEST_IDS_MAX_MB" [] =>
                 request_ids_max_mb: u64 as u64 = 512, 1..=1 << 20;
-            /// The tags that clients of Leaf ask for, and the key of each: "tag=namespace:key,..."; without any, they
-            /// are not served
+            /// The tags that clients of Leaf ask for, and the key of each: "tag=namespace:key,..."; a row {tag} is for
+            /// every tag without one, and {tag} after "=" is the tag itself; without any row, they are not served
             "RATCHET_LEAF_TAGS" [] =>
                 leaf_tags: BTreeMap<String, String> as TextTable = BTreeMap::new();
             /// The namespace whose ids clients of Leaf's snowflake service get, whichever key they ask for. Its format should
             /// be snowflake, for /decodeSnowflakeId; without it, they are not served
             "RATCHET_LEAF_SNOWFLAKE" [] => leaf_snowflake: String as String = String::new();
             /// The values of bizType that clients of Tinyid ask for, and the key of each:
-            /// "bizType=namespace:key,..."; without any, they are not served
+            /// "bizType=namespace:key,..."; a row {bizType} is for every type without one, and {bizType} after "=" is the
+            /// type itself; without any row, they are not served
             "RATCHET_TINYID_TYPES" [] =>
                 tinyid_types: BTreeMap<String, String> as TextTable = BTreeMap::new();
             /// The token of each bizType in tinyid_types: "bizType=token,..."; several tokens of one bizType have
-            /// spaces between them; others can read a flag, so set the variable or use the file
+            /// spaces between them; a row {bizType} is for every type without one; others can read a flag, so set the
+            /// variable or use the file
             "RATCHET_TINYID_TOKENS" [hide_env_values = true] =>
                 tinyid_tokens: BTreeMap<String, String> as SecretTable = BTreeMap::new();
-            /// How many numbers a segment has that a client of Tinyid takes; at most count_max [default: 100000]
+            /// How many numbers a segment has that a client of Tinyid takes, of each bizType: "100000", or
+            /// "bizType=numbers,..."; a row {bizType} is for every type without one; at most count_max [default: 100000]
             "RATCHET_TINYID_SEGMENT" [] =>
-                tinyid_segment: u64 as u64 = 100_000, 1..=1_000_000_000;
+                tinyid_segment: BTreeMap<String, u64> as Segments = Segments::default().into();
             /// The types that clients of Yuewen's id generator ask for, and the key of each:
-            /// "type=namespace:key,..."; {name} in the place of a key is the parameter of that name; without any, they are
-            /// not served
+            /// "type=namespace:key,..."; {name} in the place of a key is the parameter of that name; a row {type} is for
+            /// every type without one; without any row, they are not served
             "RATCHET_YUEWEN_TYPES" [] =>
                 yuewen_types: BTreeMap<String, String> as TextTable = BTreeMap::new();
         }
@@ -242,6 +250,73 @@ impl From<Peers> for BTreeMap<NodeId, String> {
     }
 }
 
+/// How many numbers the segments of each type have, as it is given: one number for all types, "type=numbers,...", or a table
+/// in TOML.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "GivenSegments")]
+pub struct Segments(BTreeMap<String, u64>);
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "write a number, a table of numbers, or a text as bizType=100000")]
+enum GivenSegments {
+    OfAny(u64),
+    List(String),
+    Table(BTreeMap<String, u64>),
+}
+
+impl Segments {
+    /// Of as many numbers, whatever the type.
+    fn of_any(numbers: u64) -> Self {
+        Segments(BTreeMap::from([(in_braces(TINYID_PARAMETER), numbers)]))
+    }
+
+    /// Of these types. Those without a row have the default.
+    fn of(mut rows: BTreeMap<String, u64>) -> Self {
+        rows.entry(in_braces(TINYID_PARAMETER)).or_insert(SEGMENT_NUMBERS);
+        Segments(rows)
+    }
+}
+
+impl Default for Segments {
+    fn default() -> Self {
+        Segments::of_any(SEGMENT_NUMBERS)
+    }
+}
+
+impl TryFrom<GivenSegments> for Segments {
+    type Error = String;
+
+    fn try_from(given: GivenSegments) -> Result<Self, String> {
+        match given {
+            GivenSegments::OfAny(numbers) => Ok(Segments::of_any(numbers)),
+            GivenSegments::List(list) => list.parse(),
+            GivenSegments::Table(rows) => Ok(Segments::of(rows)),
+        }
+    }
+}
+
+impl FromStr for Segments {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(numbers) = text.trim().parse() {
+            return Ok(Segments::of_any(numbers));
+        }
+        let rows = BTreeMap::from(TextTable::parse(text, "bizType=100000")?).into_iter();
+        let rows = rows.map(|(of_type, numbers)| match numbers.parse() {
+            Ok(numbers) => Ok((of_type, numbers)),
+            Err(_) => Err(format!("{of_type:?} has segments of {numbers:?}; give an integer")),
+        });
+        Ok(Segments::of(rows.collect::<Result<_, String>>()?))
+    }
+}
+
+impl From<Segments> for BTreeMap<String, u64> {
+    fn from(Segments(rows): Segments) -> Self {
+        rows
+    }
+}
+
 fn parse_id(id: &str) -> Result<NodeId, String> {
     id.parse().map_err(|_| format!("{id:?} is not a node id, an integer from 1"))
 }
@@ -259,6 +334,25 @@ mod tests {
         assert!(parse("x=a:1").unwrap_err().contains("\"x\""));
         assert!(parse("1=a:1,1=b:1").unwrap_err().contains("twice"));
         assert!(parse("1=a:1,01=b:1").unwrap_err().contains("twice"));
+    }
+
+    #[test]
+    fn segments_are_one_number_or_some_types_and_the_default_for_the_others() {
+        #[derive(Deserialize)]
+        struct File {
+            of: Segments,
+        }
+        let in_file = |text: &str| toml::from_str::<File>(text).map(|file| file.of);
+        for text in ["of = 7", "of = \"7\"", "of = \"{bizType}=7\""] {
+            assert_eq!(in_file(text).unwrap(), Segments::of_any(7), "{text}");
+        }
+        let types = BTreeMap::from(in_file("[of]\na = 5\n").unwrap());
+        assert_eq!((types["a"], types["{bizType}"]), (5, 100_000));
+        assert_eq!("a=5".parse::<Segments>().map(BTreeMap::from), Ok(types));
+        let refused = "a=x".parse::<Segments>().unwrap_err();
+        assert!(refused.contains("\"a\" has segments of \"x\""), "{refused}");
+        assert!("7x".parse::<Segments>().unwrap_err().contains("\"7x\" has no '='"));
+        assert!(in_file("of = true").is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Clients of other id generators: each gets the answers that it knows, from whichever node is asked.
 
+mod any_name;
 mod failures;
 mod segments;
 
@@ -37,7 +38,7 @@ fn all(config: &mut Config) {
     let tokens = [("test", "0f673adf second"), ("ten", TOKEN), ("huge", TOKEN)];
     config.tinyid_tokens = table(&tokens);
     config.tinyid_tokens.extend(table(&[("gone", TOKEN), ("short", TOKEN)]));
-    config.tinyid_segment = 100;
+    config.tinyid_segment = BTreeMap::from([("{bizType}".to_owned(), 100)]);
     config.yuewen_types = table(&[
         ("1", "book:2"),
         ("2", "nowhere:2"),

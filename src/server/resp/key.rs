@@ -12,9 +12,7 @@ use super::{
 };
 use crate::{
     metrics::Interface,
-    node::{
-        Asked, NodeContext, Origin, REQUEST_KEYS_MAX, ROUTE_UNWANTED, Spelling, refused_at, to_key,
-    },
+    node::{Asked, NodeContext, Origin, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at, to_key},
     proto::{
         refusal,
         v1::{CurrentRequest, NextIdsRequest, NextManyRequest, NextManyResponse, RaiseRequest},
@@ -95,9 +93,9 @@ pub async fn last_number(
 ) -> Result<(), Refused> {
     let last = last_numbers(context, command.rest().take(1), deadline).await?;
     let namespace = written_key(command.at(1).unwrap_or_default())?.namespace;
-    let spelling = context.leader.spelling(namespace, deadline).await.map_err(Refused::from)?;
+    let keys = context.leader.keys_of(namespace, deadline).await.map_err(Refused::from)?;
     let last = last.into_iter().flatten().next().unwrap_or(0);
-    replies.number_of_key(last, spelling.redis_strings);
+    replies.number_of_key(last, keys.redis_strings);
     Ok(())
 }
 
@@ -212,10 +210,10 @@ pub async fn next(
     let request =
         NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
     let (made, _reserved) = context.ids.next(&request, deadline).await?;
-    let spelling = context.leader.spelling(of.namespace, deadline).await.map_err(Refused::from)?;
+    let keys = context.leader.keys_of(of.namespace, deadline).await.map_err(Refused::from)?;
     for text in made.texts() {
         match text.parse::<u64>() {
-            Ok(number) => replies.number_of_key(number, spelling.redis_strings),
+            Ok(number) => replies.number_of_key(number, keys.redis_strings),
             Err(_) => replies.bulk(text),
         }
     }
@@ -231,7 +229,10 @@ const COUNTS_KEPT: usize = 1_024;
 pub struct Run {
     context: Arc<NodeContext>,
     namespace: String,
-    spelling: Spelling,
+    /// The kind of the namespace's keys.
+    kind: KeyKind,
+    /// True if numbers are strings.
+    redis_strings: bool,
     ids: Vec<u64>,
     names: Vec<Bytes>,
     /// How many numbers each wants.
@@ -244,7 +245,8 @@ impl Run {
         Run {
             context,
             namespace: String::new(),
-            spelling: Spelling { key_kind: KeyKind::Id, redis_strings: false },
+            kind: KeyKind::Id,
+            redis_strings: false,
             ids: Vec::new(),
             names: Vec::new(),
             counts: Vec::new(),
@@ -262,15 +264,15 @@ impl Run {
         }
         if self.counts.is_empty() {
             let arrived = Instant::now();
-            let spelling = self.context.leader.spelling(written.namespace, deadline).await;
-            match spelling.map_err(Refused::from) {
-                Ok(spelling) => self.spelling = spelling,
+            let keys = self.context.leader.keys_of(written.namespace, deadline).await;
+            match keys.map_err(Refused::from) {
+                Ok(keys) => (self.kind, self.redis_strings) = (keys.kind, keys.redis_strings),
                 Err(refused) => return self.refuse(&refused, arrived, replies),
             }
             self.namespace.clear();
             self.namespace.push_str(written.namespace);
         }
-        match key(self.spelling.key_kind, written.namespace, written.key) {
+        match key(self.kind, written.namespace, written.key) {
             Ok(Key::Id(id)) => self.ids.push(id),
             Ok(Key::Name(name)) => self.names.push(command.share(name)),
             Err(refused) => {
@@ -308,7 +310,7 @@ impl Run {
                         }
                         first => {
                             let last = first + (count - 1) * ranges.increment;
-                            replies.number_of_key(last, self.spelling.redis_strings);
+                            replies.number_of_key(last, self.redis_strings);
                         }
                     }
                 }

@@ -35,8 +35,8 @@ const SNOWFLAKE: &str = "leaf_snowflake";
 pub async fn next(State(context): Node, due: Due, path: InPath<String>) -> Response {
     let taken = async {
         let tag = in_path(path)?;
-        let mapped = Mapped::find("leaf_tags", &context.config.leaf_tags, &tag)?;
-        Ok(mapped.next_number(&context, None, due).await?)
+        let mapped = Mapped::find(context.config.leaf_names(), &tag, None)?;
+        Ok(mapped.next_number(&context, due).await?)
     };
     as_text(taken.await)
 }

@@ -1,148 +1,195 @@
 //! What a name of another generator stands for: a key and its numbers, or ids of a namespace with a format.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use ratchet_ids::{EncodeError, Format, Source};
 use tokio::time::Instant;
 
-use super::parameters::{NoNumber, Parameters, Said};
+use super::parameters::{Asking, By, NoNumber, Parameters, Said};
 use crate::{
-    node::{Asked, NodeContext, ROUTE_UNWANTED, RowPart, asked_by, id_format, row_fields, to_key},
+    node::{
+        Asked, KeysOf, MappedNames, NodeContext, ROUTE_UNWANTED, RowPart, asked_by, id_format,
+        row_fields, to_key,
+    },
     proto::{
         Code, Refusal, refusal,
         v1::{NextIdsRequest, NextRequest},
     },
-    sequence::{OwnedKey, Range, WrittenKey},
+    sequence::{OwnedKey, Range},
     server::{
         http::{endpoints::serve, request::Due},
-        written::{integer, key_in, shown},
+        written::{integer, key, shown},
     },
 };
 
 /// A name that a table of the configuration maps to a key.
 #[derive(Debug, Clone, Copy)]
 pub struct Mapped<'a> {
-    /// The setting that has the table.
-    setting: &'static str,
-    name: &'a str,
-    key: WrittenKey<'a>,
+    names: MappedNames<'a>,
+    asking: Asking<'a>,
+    /// Whether the name has no row of its own.
+    is_any: bool,
+    namespace: &'a str,
+    /// Whether the caller named the namespace.
+    names_namespace: bool,
+    /// What the row has after the namespace.
+    row: &'a str,
 }
 
 impl<'a> Mapped<'a> {
-    /// Finds the key of `name` in the table of `setting`.
+    /// Finds the key of `name` in a table. What stands in braces in its row is the name, or comes from `others`.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the table does not have the name.
     pub fn find(
-        setting: &'static str, table: &'a BTreeMap<String, String>, name: &'a str,
+        names: MappedNames<'a>, name: &'a str, others: Option<&'a Parameters>,
     ) -> Result<Self, Refusal> {
-        let to = table.get(name).ok_or_else(|| {
+        let MappedNames { setting, parameter, .. } = names;
+        let (to, is_any) = names.row(name).ok_or_else(|| {
             let name = shown(name.as_bytes());
             refusal!(
                 InvalidRequest,
                 "'{name}' is not in this node's {setting}; ask for another name, or add {name}=namespace:key there"
             )
         })?;
-        let key = WrittenKey::parse(to.as_bytes()).map_err(|_| {
+        let (namespace, row) = to.split_once(':').ok_or_else(|| {
+            let name = shown(name.as_bytes());
             refusal!(Internal, "{setting} maps '{name}' to '{to}', which is no key")
         })?;
-        Ok(Mapped { setting, name, key })
-    }
-
-    fn row(&self) -> &'a str {
-        // It was a text before the namespace was taken off.
-        std::str::from_utf8(self.key.key).unwrap_or_default()
+        let (namespace, names_namespace) = match RowPart::of(namespace) {
+            RowPart::Asked(_) => (name, true),
+            RowPart::Written(namespace) => (namespace, false),
+        };
+        let asking = Asking { parameter, name, others };
+        Ok(Mapped { names, asking, is_any, namespace, names_namespace, row })
     }
 
     /// Whether the row takes what a request says in this parameter.
     pub fn asks_for(&self, parameter: &str) -> bool {
-        asked_by(self.row()).any(|asked| asked == parameter)
+        asked_by(self.row).any(|asked| asked == parameter)
     }
 
     /// The distance between neighbouring numbers of the key, if this node knows its namespace.
     pub fn increment(&self, context: &NodeContext) -> Option<u64> {
         let namespaces = context.group.view.namespaces();
-        Some(namespaces.by_name(self.key.namespace)?.config.increment)
+        Some(namespaces.by_name(self.namespace)?.config.increment)
     }
 
     /// The next number of the key, or the next id if its namespace has a format. Then the row says what its parameters are,
-    /// and its key. What stands in braces comes from `asked`, if there is that.
+    /// and its key.
     ///
     /// # Errors
-    /// As [`Mapped::next`]; INVALID_ARGUMENT if what the caller said does not fit; FAILED_PRECONDITION if the id has more than
-    /// 64 bits, or what the row says does not fit the format.
-    pub async fn next_number(
-        self, context: &Arc<NodeContext>, asked: Option<&Parameters>, due: Due,
-    ) -> Result<u64, Refusal> {
-        let namespace = self.key.namespace;
+    /// As [`Mapped::next`]; FAILED_PRECONDITION if the id has more than 64 bits, or what the row says does not fit the format.
+    pub async fn next_number(self, context: &Arc<NodeContext>, due: Due) -> Result<u64, Refusal> {
         let format = {
             let namespaces = context.group.view.namespaces();
-            let known = namespaces.by_name(namespace);
+            let known = namespaces.by_name(self.namespace);
             known.filter(|known| known.config.format.is_some()).map(id_format)
         };
         let number = match format {
-            Some(Ok(format)) => {
-                let of = (self.setting, namespace, self.row());
-                next_id(context, of, &format, asked, due).await
-            }
+            Some(Ok(format)) => self.next_id(context, &format, due).await,
             Some(Err(refusal)) => Err(NoNumber::Other(refusal)),
-            None => self.next_plain(context, asked, due).await,
+            None => self.take(context, 1, due).await.map(|range| range.first),
         };
-        number.map_err(|why| match why {
-            NoNumber::Said(refusal) => refusal,
-            NoNumber::Other(refusal) => self.blamed(refusal),
-        })
+        number.map_err(|why| self.told(why))
     }
 
-    async fn next_plain(
-        self, context: &Arc<NodeContext>, asked: Option<&Parameters>, due: Due,
-    ) -> Result<u64, NoNumber> {
-        let part = RowPart::of(self.row());
-        if let (Some(_), RowPart::Written(row)) = (asked, part)
+    /// Takes the next `count` numbers of the key.
+    ///
+    /// # Errors
+    /// Whatever the node refuses it for. INVALID_ARGUMENT and NOT_FOUND become FAILED_PRECONDITION where it was not the caller
+    /// who wrote the key.
+    pub async fn next(
+        self, context: &Arc<NodeContext>, count: u64, due: Due,
+    ) -> Result<Range, Refusal> {
+        self.take(context, count, due).await.map_err(|why| self.told(why))
+    }
+
+    async fn take(
+        &self, context: &Arc<NodeContext>, count: u64, due: Due,
+    ) -> Result<Range, NoNumber> {
+        let part = RowPart::of(self.row);
+        if let RowPart::Written(row) = part
             && asked_by(row).next().is_some()
         {
             return Err(NoNumber::Other(refusal!(
                 WrongState,
                 "'{}' gives the parameters of a format, and namespace {:?} hands out plain numbers; name the key alone",
                 shown(row.as_bytes()),
-                self.key.namespace
+                self.namespace
             )));
         }
-        let said = Said::of(part, asked)?;
-        let taken = self.take(context, said.text.as_bytes(), 1, due).await;
-        taken.map(|range| range.first).map_err(|refusal| said.failed(refusal))
-    }
-
-    /// Takes the next `count` numbers of the key.
-    ///
-    /// # Errors
-    /// Whatever the node refuses it for. INVALID_ARGUMENT and NOT_FOUND become FAILED_PRECONDITION: it was not the caller
-    /// who wrote the key.
-    pub async fn next(
-        self, context: &Arc<NodeContext>, count: u64, due: Due,
-    ) -> Result<Range, Refusal> {
-        let taken = self.take(context, self.key.key, count, due).await;
-        taken.map_err(|refusal| self.blamed(refusal))
-    }
-
-    async fn take(
-        &self, context: &Arc<NodeContext>, of: &[u8], count: u64, due: Due,
-    ) -> Result<Range, Refusal> {
-        let namespace = self.key.namespace;
+        let said = Said::of(part, &self.asking)?;
+        let (of, keys) = self.key(context, &said, due).await?;
         let message = NextRequest {
-            key: to_key(&key_in(context, namespace, of, due.deadline).await?),
-            namespace: namespace.to_owned(),
+            key: to_key(&of),
+            namespace: self.namespace.to_owned(),
             count: Some(count),
             route_version: ROUTE_UNWANTED,
             ..NextRequest::default()
         };
-        let taken = serve(context, Asked::new(message)?, due).await?;
+        let asked = Asked::new(message).map_err(|refusal| said.failed(refusal))?;
+        let taken = serve(context, asked, due).await.map_err(|refusal| said.failed(refusal))?;
+        if taken.first == keys.start && said.by != By::Parameter {
+            self.tell_first(taken.first, &said.text);
+        }
         Ok(Range { first: taken.first, last: taken.last, increment: taken.increment })
+    }
+
+    /// The key that was said, and what is known of its namespace.
+    async fn key(
+        &self, context: &NodeContext, said: &Said<'_>, due: Due,
+    ) -> Result<(OwnedKey, KeysOf), NoNumber> {
+        let namespace = self.namespace;
+        let keys = context.leader.keys_of(namespace, due.deadline).await;
+        let keys = keys.map_err(|failure| self.without_namespace(failure.into()))?;
+        let key = key(keys.kind, namespace, said.text.as_bytes());
+        let key = key.map_err(|refusal| said.failed(refusal))?;
+        // A name that is mistyped makes a key for ever.
+        if self.is_any && said.by == By::Name && keys.keys_max.is_none() {
+            let setting = self.names.setting;
+            return Err(NoNumber::Other(refusal!(
+                WrongState,
+                "{setting} makes a key of every name, and namespace {namespace:?} may have any number of keys; bound them with: \
+                 ratchet namespace update {namespace} --keys-max N"
+            )));
+        }
+        Ok((OwnedKey::from(key), keys))
+    }
+
+    /// Why nothing is known of the namespace. If the caller named it, it is the name that is wrong.
+    fn without_namespace(&self, refusal: Refusal) -> NoNumber {
+        let is_wrong = matches!(refusal.code(), Code::InvalidArgument | Code::NotFound);
+        match self.names_namespace && is_wrong {
+            false => NoNumber::Other(refusal),
+            true => NoNumber::Said(refusal!(
+                InvalidRequest,
+                "'{}' has no row in this node's {}, and there is no namespace of that name",
+                shown(self.asking.name.as_bytes()),
+                self.names.setting
+            )),
+        }
+    }
+
+    /// Tells the operator that the first number of a key was asked for: once, since no other call gets that number.
+    fn tell_first(&self, number: u64, key: &str) {
+        tracing::warn!(
+            setting = self.names.setting,
+            name = shown(self.asking.name.as_bytes()),
+            namespace = self.namespace,
+            key = shown(key.as_bytes()),
+            number,
+            "clients of another id generator got the first number of a key; if numbers of it were handed out elsewhere, raise \
+             it above them with: ratchet raise"
+        );
+    }
+
+    fn told(self, why: NoNumber) -> Refusal {
+        match why {
+            NoNumber::Said(refusal) => refusal,
+            NoNumber::Other(refusal) => self.blamed(refusal),
+        }
     }
 
     /// The status, and a warning if the operator has to do something.
@@ -160,10 +207,10 @@ impl<'a> Mapped<'a> {
     pub fn warn_operator(self, refusal: Refusal) -> Refusal {
         if WARNINGS.is_due(Instant::now()) {
             tracing::warn!(
-                setting = self.setting,
-                name = self.name,
-                namespace = self.key.namespace,
-                key = shown(self.key.key),
+                setting = self.names.setting,
+                name = shown(self.asking.name.as_bytes()),
+                namespace = self.namespace,
+                key = self.row,
                 why = refusal.message(),
                 "clients of another id generator get no numbers"
             );
@@ -187,9 +234,7 @@ struct Chosen<'a> {
 impl<'a> Chosen<'a> {
     /// What a row says of a format: `key=42,table=0`. Without `=` it is the key, or anything in a format with a worker, whose
     /// ids have none.
-    fn of(
-        row: &'a str, format: &Format, asked: Option<&'a Parameters>,
-    ) -> Result<Chosen<'a>, NoNumber> {
+    fn of(row: &'a str, format: &Format, asking: &Asking<'a>) -> Result<Chosen<'a>, NoNumber> {
         let fields = row_fields(row).map_err(|part| {
             refusal!(
                 InvalidRequest,
@@ -200,10 +245,10 @@ impl<'a> Chosen<'a> {
         })?;
         let mut chosen = Chosen::default();
         if fields.is_empty() && format.source() != Source::Worker {
-            chosen.key = Some(Said::of(RowPart::of(row), asked)?);
+            chosen.key = Some(Said::of(RowPart::of(row), asking)?);
         }
         for (name, part) in fields {
-            let said = Said::of(part, asked)?;
+            let said = Said::of(part, asking)?;
             match name {
                 KEY => chosen.key = Some(said),
                 _ => chosen.parameters.push((name, said)),
@@ -248,31 +293,27 @@ impl<'a> Chosen<'a> {
     }
 }
 
-/// The next id of a namespace, as `row` of `setting` says.
-///
-/// # Errors
-/// [`NoNumber`], with whatever the node refuses it for.
-pub async fn next_id(
-    context: &Arc<NodeContext>, (setting, namespace, row): (&str, &str, &str), format: &Format,
-    asked: Option<&Parameters>, due: Due,
-) -> Result<u64, NoNumber> {
-    let chosen = Chosen::of(row, format, asked)?;
-    let parameters = chosen.values()?;
-    let of = match &chosen.key {
-        None => None,
-        Some(said) => {
-            let found = key_in(context, namespace, said.text.as_bytes(), due.deadline).await;
-            Some(found.map_err(|refusal| said.failed(refusal))?)
-        }
-    };
-    let id = match of {
-        Some(OwnedKey::Id(id)) => Some(id),
-        Some(OwnedKey::Name(_)) | None => None,
-    };
-    format.fixed(&parameters, id).map_err(|error| chosen.unfit(&error))?;
-    let parameters = parameters.into_iter();
-    let parameters = parameters.map(|(name, value)| (name.to_owned(), value)).collect();
-    Ok(one_id(context, setting, (namespace, of), parameters, due).await?)
+impl Mapped<'_> {
+    /// The next id of the namespace, as the row says.
+    async fn next_id(
+        &self, context: &Arc<NodeContext>, format: &Format, due: Due,
+    ) -> Result<u64, NoNumber> {
+        let chosen = Chosen::of(self.row, format, &self.asking)?;
+        let parameters = chosen.values()?;
+        let of = match &chosen.key {
+            None => None,
+            Some(said) => Some(self.key(context, said, due).await?.0),
+        };
+        let id = match of {
+            Some(OwnedKey::Id(id)) => Some(id),
+            Some(OwnedKey::Name(_)) | None => None,
+        };
+        format.fixed(&parameters, id).map_err(|error| chosen.unfit(&error))?;
+        let parameters = parameters.into_iter();
+        let parameters = parameters.map(|(name, value)| (name.to_owned(), value)).collect();
+        let of = (self.namespace, of);
+        Ok(one_id(context, self.names.setting, of, parameters, due).await?)
+    }
 }
 
 /// Makes an id of a namespace, and of a key in it, that `setting` names, for a client that reads a number of 64 bits.
@@ -340,9 +381,14 @@ mod tests {
         Format::parse(text).unwrap()
     }
 
+    /// What a request for type 9 says.
+    fn asking(others: &Parameters) -> Asking<'_> {
+        Asking { parameter: "type", name: "9", others: Some(others) }
+    }
+
     fn chosen(row: &str, format: &Format, uri: &str) -> Result<(String, Vec<String>), NoNumber> {
         let parameters = Parameters::of(&uri.parse().unwrap());
-        let chosen = Chosen::of(row, format, Some(&parameters))?;
+        let chosen = Chosen::of(row, format, &asking(&parameters))?;
         let values = chosen.values()?.into_iter().map(|(name, value)| format!("{name}={value}"));
         Ok((chosen.key.map_or(String::new(), |said| said.text.into_owned()), values.collect()))
     }
@@ -358,6 +404,7 @@ mod tests {
         assert_eq!((&key[..], values), ("4,2", vec!["table=0".to_owned()]));
         assert_eq!(chosen("{book}", &chapter, "/?book=a%3D1").unwrap().0, "a=1");
         assert_eq!(chosen("42", &chapter, "/").unwrap().0, "42");
+        assert_eq!(chosen("key={type},table=0", &chapter, "/").unwrap().0, "9");
     }
 
     #[test]
@@ -378,7 +425,7 @@ mod tests {
         }
         let parameters = Parameters::of(&"/?t=100".parse().unwrap());
         for (row, is_said) in [("type={t},database=1", true), ("type=100,database={t}", false)] {
-            let chosen = Chosen::of(row, &route, Some(&parameters)).unwrap();
+            let chosen = Chosen::of(row, &route, &asking(&parameters)).unwrap();
             let error = route.fixed(&chosen.values().unwrap(), None).unwrap_err();
             assert_eq!(matches!(chosen.unfit(&error), NoNumber::Said(_)), is_said, "{row}");
         }

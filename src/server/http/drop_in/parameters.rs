@@ -92,16 +92,38 @@ fn is_form(headers: &HeaderMap) -> bool {
     media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case(FORM))
 }
 
-// What stands in a row of a table in the place of a key or a value: the row says it, or the caller does, in a
-// parameter that the row names.
+// What stands in a row of a table in the place of a key or a value: the row says it, or the caller does, as the name that is
+// asked for or in a parameter that the row names.
+
+/// What a caller says.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking<'a> {
+    /// How rows call the name that is asked for.
+    pub parameter: &'static str,
+    /// The name.
+    pub name: &'a str,
+    /// What else the request says, if rows may take that.
+    pub others: Option<&'a Parameters>,
+}
 
 /// A key or a value.
 #[derive(Debug)]
 pub struct Said<'a> {
     /// As it is written.
     pub text: Cow<'a, str>,
-    /// Whether the caller wrote it.
-    by_caller: bool,
+    /// Who wrote it.
+    pub by: By,
+}
+
+/// Who wrote a key or a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// The row.
+    Row,
+    /// The caller, as the name that is asked for.
+    Name,
+    /// The caller, in another parameter.
+    Parameter,
 }
 
 /// Why there is no number.
@@ -120,32 +142,33 @@ impl From<Refusal> for NoNumber {
 }
 
 impl<'a> Said<'a> {
-    /// What a part of a row stands for. Without parameters a caller says nothing, and braces are letters as others.
+    /// What a part of a row stands for.
     ///
     /// # Errors
     /// [`NoNumber::Said`] if the parameter is missing, or there more than once.
-    pub fn of(part: RowPart<'a>, asked: Option<&'a Parameters>) -> Result<Said<'a>, NoNumber> {
-        let written = |text| Ok(Said { text, by_caller: false });
-        match (part, asked) {
-            (RowPart::Written(text), _) => written(text.into()),
-            (RowPart::Asked(name), None) => written(format!("{{{name}}}").into()),
-            (RowPart::Asked(name), Some(asked)) => {
-                let text = asked.one(name).map_err(NoNumber::Said)?;
-                let missing = || refusal!(InvalidRequest, "{name} is missing");
-                let text = text.ok_or_else(|| NoNumber::Said(missing()))?;
-                Ok(Said { text, by_caller: true })
+    pub fn of(part: RowPart<'a>, asking: &Asking<'a>) -> Result<Said<'a>, NoNumber> {
+        match part {
+            RowPart::Written(text) => Ok(Said { text: text.into(), by: By::Row }),
+            RowPart::Asked(name) if name == asking.parameter => {
+                Ok(Said { text: asking.name.into(), by: By::Name })
+            }
+            RowPart::Asked(name) => {
+                let text = asking.others.and_then(|others| others.one(name).transpose());
+                let missing = || Err(refusal!(InvalidRequest, "{name} is missing"));
+                let text = text.unwrap_or_else(missing).map_err(NoNumber::Said)?;
+                Ok(Said { text, by: By::Parameter })
             }
         }
     }
 
     /// Whether the caller wrote it.
     pub fn is_by_caller(&self) -> bool {
-        self.by_caller
+        self.by != By::Row
     }
 
     /// A failure of a request for it.
     pub fn failed(&self, refusal: Refusal) -> NoNumber {
-        match self.by_caller && refusal.code() == Code::InvalidArgument {
+        match self.is_by_caller() && refusal.code() == Code::InvalidArgument {
             true => NoNumber::Said(refusal),
             false => NoNumber::Other(refusal),
         }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::{mapped::Mapped, parameters::Parameters};
 use crate::{
     metrics::SkipCause,
-    node::{Config, NodeContext},
+    node::{Config, NodeContext, row_of},
     proto::{Code, Refusal, refusal},
     sequence::Range,
     server::{
@@ -32,9 +32,6 @@ use crate::{
 
 /// The most numbers of one answer. A request for more gets so many, as from Tinyid.
 const BATCH_MAX: u64 = 100_000;
-
-/// The setting that says which key each type stands for.
-const TYPES: &str = "tinyid_types";
 
 /// The codes of answers.
 const SUCCESS: u16 = 200;
@@ -88,7 +85,7 @@ async fn batch(
     if count == 0 {
         return Ok(None);
     }
-    let mapped = Mapped::find(TYPES, &context.config.tinyid_types, &of_type)?;
+    let mapped = Mapped::find(context.config.tinyid_names(), &of_type, None)?;
     Ok(Some(mapped.next(context, count, due).await?))
 }
 
@@ -98,8 +95,8 @@ async fn segment(
 ) -> Result<Segment, Problem> {
     let parameters = Parameters::read(context, due, request).await?;
     let of_type = type_of(&parameters, &context.config)?;
-    let mapped = Mapped::find(TYPES, &context.config.tinyid_types, &of_type)?;
-    let count = context.config.tinyid_segment;
+    let mapped = Mapped::find(context.config.tinyid_names(), &of_type, None)?;
+    let count = segment_size(&context.config, &of_type);
     let unfit = |why| mapped.warn_operator(refusal!(WrongState, "{why}"));
     if let Some(increment) = mapped.increment(context) {
         check_increment(increment).map_err(unfit)?;
@@ -109,6 +106,13 @@ async fn segment(
         context.metrics.skip(SkipCause::cancelled, count);
         unfit(why)
     })?)
+}
+
+/// How many numbers a segment of a type has. There is a row for any type ([`Segments`](crate::node::settings::Segments)); a
+/// segment without one would have a number.
+fn segment_size(config: &Config, of_type: &str) -> u64 {
+    row_of(&config.tinyid_segment, config.tinyid_names().parameter, of_type)
+        .map_or(1, |(numbers, _)| *numbers)
 }
 
 /// How many numbers a request asks for. As with Tinyid it is 1 if it says nothing, and none if it asks for less.
@@ -132,8 +136,8 @@ fn batch_size(parameters: &Parameters) -> Result<u64, Refusal> {
 fn type_of<'a>(parameters: &'a Parameters, config: &Config) -> Result<Cow<'a, str>, Refusal> {
     let of_type = parameters.one("bizType")?.unwrap_or_default();
     let token = parameters.one("token")?.unwrap_or_default();
-    let known = config.tinyid_tokens.get(&*of_type);
-    let is_known = known.is_some_and(|known| known.split_whitespace().any(|one| one == token));
+    let known = row_of(&config.tinyid_tokens, config.tinyid_names().parameter, &of_type);
+    let is_known = known.is_some_and(|(known, _)| known.split_whitespace().any(|one| one == token));
     match is_known {
         true => Ok(of_type),
         false => Err(refusal!(

@@ -61,7 +61,8 @@ pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
     let taken = async {
         let parameters = Parameters::of(uri);
         let of_type = parameters.one(TYPE)?.unwrap_or_default();
-        let mapped = Mapped::find("yuewen_types", &context.config.yuewen_types, &of_type)?;
+        let names = context.config.yuewen_names();
+        let mapped = Mapped::find(names, &of_type, Some(&parameters))?;
         // A client that means one book must not be given the number of another.
         if let Some(unread) = parameters.other_than(|name| name == TYPE || mapped.asks_for(name)) {
             let unread = shown(unread.as_bytes());
@@ -71,7 +72,7 @@ pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
                  book:{{bookid}}"
             )));
         }
-        mapped.next_number(context, Some(&parameters), due).await
+        mapped.next_number(context, due).await
     };
     uncacheable(match taken.await.map_err(Problem::from) {
         Ok(number) => {
