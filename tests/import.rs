@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::common::{
-    eventually,
+    eventually, http_get,
     processes::{Process, Processes, ratchet},
     rust_client,
 };
@@ -95,7 +95,7 @@ async fn an_import_that_is_killed_twice_goes_on_where_it_was_and_loses_nothing()
 async fn a_file_with_faults_is_refused_with_their_lines_and_nothing_is_raised() {
     let processes = Processes::start(1, &[]).await;
     let file = processes.dir.path().join("bad.csv");
-    fs::write(&file, "1,5\nx,6\n2,0\n3,7,8\n1,9\n4,9223372036854775808\n\"5\",1\n")
+    fs::write(&file, "1,5\nx,6\n2,-1\n3,7,8\n1,9\n4,9223372036854775808\n\"5\",1\n")
         .expect("a file");
     let output = import(&processes, "book", &file, &[]).await;
     assert_eq!(output.status.code(), Some(4));
@@ -103,7 +103,7 @@ async fn a_file_with_faults_is_refused_with_their_lines_and_nothing_is_raised() 
     for says in [
         "5 rows are wrong, and nothing was raised",
         "line 2: key 'x' is no id",
-        "line 3: number '0' is none between 1 and 9223372036854775807",
+        "line 3: number '-1' is none between 0 and 9223372036854775807",
         "line 4: the row has 3 fields; a row is key,number",
         "line 6: number '9223372036854775808'",
         "line 5: key 1 is on line 1 already",
@@ -128,6 +128,49 @@ async fn create_names(client: &Client, name: &str, start: u64, increment: u64) {
         ..Default::default()
     };
     client.create_namespace(names).await.expect("a namespace");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_are_alike_are_told_and_so_is_a_mapped_name_that_never_had_a_number() {
+    let tags = "--leaf-tags=order=tags:Order,pay=tags:pay";
+    let mut processes = Processes::start(1, &[tags]).await;
+    let client = rust_client::client(processes.addresses());
+    create_names(&client, "tags", 1, 1).await;
+    let file = processes.dir.path().join("leaf.tsv");
+    fs::write(&file, "biz_tag\tmax_id\npay\t7\norder\t2001\nPay \t9\n").expect("a file");
+    let leaf = ["--format", "leaf"];
+    let told = [
+        "line 3: key 'order' differs by capitals or blanks at its end alone from 'Order', which leaf_tags maps 'order' to",
+        "line 4: key 'Pay ' differs by capitals or blanks at its end alone from 'pay', which leaf_tags maps 'pay' to",
+        "line 4: key 'Pay ' differs by capitals or blanks at its end alone from 'pay' on line 2",
+    ];
+    let output = import(&processes, "tags", &file, &[&leaf[..], &["--dry-run"]].concat()).await;
+    let text = errors(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(told.iter().all(|told| text.contains(told)), "{text}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("3 rows are in order"), "{output:?}");
+    assert_eq!(client.current("tags", "pay").await.expect("an answer"), None);
+    let output = import(&processes, "tags", &file, &leaf).await;
+    let text = errors(&output);
+    assert!(output.status.success(), "{text}");
+    for told in told {
+        assert_eq!(text.matches(told).count(), 1, "{told}: {text}");
+    }
+    let output = import(&processes, "tags", &file, &[&leaf[..], &["--json"]].concat()).await;
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(result["warnings"].as_array().map(Vec::len), Some(3), "{result}");
+    let http = processes.places[&1].http_listen;
+    for (tag, number) in [("pay", "8"), ("order", "1"), ("order", "2"), ("pay", "9")] {
+        let page = http_get(http, &format!("/api/segment/get/{tag}")).await;
+        assert_eq!(page.body, number, "{tag}");
+    }
+    // What it has to log is written when it has ended.
+    assert!(processes.terminate(1).await.success());
+    let log = fs::read_to_string(processes.log(1)).expect("a log");
+    let first = log.lines().filter(|line| line.contains("the first number of a key"));
+    let first: Vec<&str> = first.collect();
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!(first[0].contains("leaf_tags") && first[0].contains("Order"), "{first:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -381,7 +424,7 @@ async fn ranges_of_ids_that_are_no_whole_sections_or_come_twice_are_refused_with
         text
     };
     let rows = "ids,number\n0-9,5\n20-,6\n29-20,7\n30-38,8\n31-40,9\n40-59,10\n50-59,11\n45,12\n0-9,13\n77,14\n77,15\n\
-                60-69,0\n0-99999999,1\n";
+                60-69,x\n0-99999999,1\n";
     let text = refused("small", rows).await;
     for says in [
         "10 rows are wrong",
@@ -393,7 +436,7 @@ async fn ranges_of_ids_that_are_no_whole_sections_or_come_twice_are_refused_with
         "line 9: key 45 is within 40-59, which is on line 7",
         "line 10: the range 0-9 overlaps 0-9, which is on line 2",
         "line 12: key 77 is on line 11 already",
-        "line 13: number '0' is none between 1 and",
+        "line 13: number 'x' is none between 0 and",
         "line 14: the range 0-99999999 has 10000000 sections of namespace \"small\"; a row has 1000000 at most",
     ] {
         assert!(text.contains(says), "{says}: {text}");

@@ -96,4 +96,7 @@ calls! {
     /// on all days whose books are kept.
     gaps(namespace: String, days: u32) -> GapsResponse:
         v1::GapsRequest { namespace, days } => gaps, changes: false;
+    /// The keys of a namespace that the settings of the asked server write out for clients of other id generators.
+    list_mapped_keys(namespace: String) -> ListMappedKeysResponse:
+        v1::ListMappedKeysRequest { namespace } => list_mapped_keys, changes: false;
 }

@@ -1,12 +1,13 @@
 //! `ratchet import`: raises many keys to the numbers in a file.
 //!
-//! All of the file is read and checked before anything is raised (`check.rs`). Then the keys are raised (`send.rs`), and
+//! All of the file is read and checked before anything is raised (`check.rs`), and names are compared (`alike.rs`). Then the keys are raised (`send.rs`), and
 //! how far that is stands in a file beside it (`send.rs`), so that an import that was killed goes on where it was.
 //! To raise a key twice does no harm: a record that is behind costs time alone. At last every row is read back.
 //!
 //! A row is of a key, or of the ids of whole sections (`ranges.rs`). `reader.rs` reads the rows: of CSV (`reader.rs`), or
 //! of another generator's table (`table_rows.rs`).
 
+mod alike;
 mod check;
 mod ranges;
 mod reader;
@@ -23,10 +24,12 @@ use std::{
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use ratchet_client::{Client, Code};
 use serde_json::json;
 
 use self::{
-    check::check,
+    alike::MappedKeys,
+    check::{Checked, check},
     rows::{Expected, Format},
     send::{Import as Sending, Progress},
 };
@@ -51,6 +54,9 @@ pub struct Import {
     /// leaf_alloc or of Tinyid's tiny_id_info, as mysql --batch prints them
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
+    /// Check the file, and raise nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 impl Ask for Import {
@@ -66,19 +72,16 @@ impl Ask for Import {
         };
         let bytes = file.metadata().map_err(|error| cannot_read(&shown, &error))?.len();
         let bar = progress_bar(connection, "checking", bytes);
-        let checked = check(&mut file, self.format, &expected, &bar)
+        let mapped = mapped_keys(&client, &self.namespace).await?;
+        let checked = check(&mut file, self.format, &expected, &mapped, &bar)
             .map_err(|error| cannot_read(&shown, &error))?;
         bar.finish_and_clear();
-        let faults = &checked.faults;
-        if faults.all > 0 {
-            return Err(CommandError::refused(format!(
-                "{shown}: {} rows are wrong, and nothing was raised:{}",
-                faults.all,
-                faults.listed()
-            )));
-        }
-        if let Some(why) = expected.beyond_quota(checked.sections) {
-            return Err(CommandError::refused(format!("{shown}: {why}")));
+        judge(&checked, &expected, connection, &shown)?;
+        if self.dry_run {
+            let rows = checked.rows;
+            let value = json!({"rows": rows, "warnings": checked.warnings.shown()});
+            let text = format!("{rows} rows are in order; nothing was raised");
+            return output::result(connection.json, &value, &text);
         }
         let beside = (!is_stdin).then(|| send::beside(&self.file));
         let cluster = client.status().await?.cluster;
@@ -119,13 +122,47 @@ impl Ask for Import {
             return Err(send::refused(&lower, done, kept));
         }
         removed?;
-        let value = json!({"rows": checked.rows, "resumed_at": done});
+        let warnings = checked.warnings.shown();
+        let value = json!({"rows": checked.rows, "resumed_at": done, "warnings": warnings});
         let read = match checked.has_ranges {
             false => "every key",
             true => "every key, and the first and the last id of every section,",
         };
         let text = format!("{} rows: {read} is at its number or above", checked.rows);
         output::result(connection.json, &value, &text)
+    }
+}
+
+/// Tells what is to be looked at in a file, unless the result has it.
+///
+/// # Errors
+/// If it is not to be imported.
+fn judge(
+    checked: &Checked, expected: &Expected, connection: &Connection, shown: &str,
+) -> Result<(), CommandError> {
+    let Checked { faults, warnings, .. } = checked;
+    if warnings.all > 0 && !connection.json {
+        output::warn(&format!("{shown}:{}", warnings.listed()));
+    }
+    if faults.all > 0 {
+        return Err(CommandError::refused(format!(
+            "{shown}: {} rows are wrong, and nothing was raised:{}",
+            faults.all,
+            faults.listed()
+        )));
+    }
+    match expected.beyond_quota(checked.sections) {
+        Some(why) => Err(CommandError::refused(format!("{shown}: {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// The keys that the settings of the asked server name in a namespace. A server of an earlier release does not tell them.
+async fn mapped_keys(client: &Client, namespace: &str) -> Result<MappedKeys, CommandError> {
+    match client.list_mapped_keys(namespace.to_owned()).await {
+        Ok(answer) => Ok(MappedKeys::new(answer.keys)),
+        Err(error) if error.code() == Some(Code::Unimplemented) => Ok(MappedKeys::default()),
+        Err(error) => Err(error.into()),
     }
 }
 

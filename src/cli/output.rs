@@ -55,6 +55,12 @@ pub fn result(json: bool, value: &impl Serialize, text: &str) -> Result<(), Comm
     }
 }
 
+/// Tells on standard error what is to be looked at, and does not end the command. If that is closed, nobody is there to be
+/// told.
+pub fn warn(text: &str) {
+    let _ = writeln!(io::stderr(), "warning: {text}");
+}
+
 /// A value as one line of JSON.
 ///
 /// # Errors

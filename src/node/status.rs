@@ -9,11 +9,17 @@ use tokio::time::Instant;
 
 use super::{
     numbers::leader_search::{Attempt, leader_of},
-    operations::ByLeader,
+    operations::{ByAskedNode, ByLeader},
     services::{Readiness, Status},
     workers::ids_time::{Belief, ClockDoubt},
 };
-use crate::{allocator::Term, clock::whole_ms, consensus::NodeState, ordered_watch, proto::v1};
+use crate::{
+    allocator::Term,
+    clock::whole_ms,
+    consensus::NodeState,
+    ordered_watch,
+    proto::{Refusal, v1},
+};
 
 /// About how many bytes the status has for each member.
 const MEMBER_BYTES: usize = 1_024;
@@ -38,6 +44,26 @@ impl ByLeader for v1::StatusRequest {
 
     fn without_leader(status: &Arc<Status>) -> Option<v1::StatusResponse> {
         Some(status.now())
+    }
+}
+
+impl ByAskedNode for v1::ListMappedKeysRequest {
+    type Service = Arc<Status>;
+
+    async fn carry_out(
+        self, status: &Arc<Status>, _: Instant,
+    ) -> Result<v1::ListMappedKeysResponse, Refusal> {
+        let config = &status.config;
+        let tables = [config.leaf_names(), config.tinyid_names(), config.yuewen_names()];
+        let keys = tables.into_iter().flat_map(|names| {
+            let keys = names.keys_in(&self.namespace);
+            keys.map(move |(name, key)| v1::MappedKey {
+                setting: names.setting.to_owned(),
+                name: name.to_owned(),
+                key: key.to_owned(),
+            })
+        });
+        Ok(v1::ListMappedKeysResponse { keys: keys.collect() })
     }
 }
 

@@ -1,12 +1,13 @@
-//! Checks all of a file before anything of it is raised: malformed rows, and keys or ranges of ids that come twice.
+//! Checks all of a file before anything of it is raised: malformed rows, and keys or ranges of ids that come twice; and
+//! names that another program would take for one (`alike.rs`).
 //!
-//! Memory: 8 bytes a row, the key's id or a hash of its name, which are sorted: 160 MB for 20 million rows. Only if two
-//! are the same, or an id is within a range, is the file read again, to find their lines. A range has 24 bytes.
+//! Memory: 8 bytes a row, the key's id or a hash of its name, which are sorted: 160 MB for 20 million rows. A name has 8 more,
+//! for its likeness. Only if two are the same, or an id is within a range, is the file read again, to find their lines. A range
+//! has 24 bytes.
 
 use std::{
     collections::HashMap,
     fs::File,
-    hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read, Seek, SeekFrom},
 };
 
@@ -14,9 +15,10 @@ use indicatif::ProgressBar;
 use ratchet_client::Key;
 
 use super::{
+    alike::{Alike, MappedKeys, hashed, likeness},
     ranges::{Ranged, around, overlaps},
     reader::read,
-    rows::{BadRow, Expected, Faults, Format, Row, RowOf},
+    rows::{BadRow, Expected, Faults, Format, Row, RowOf, written},
 };
 
 /// What was found in a file.
@@ -34,6 +36,8 @@ pub struct Checked {
     pub checksum: u32,
     /// What is wrong with it.
     pub faults: Faults,
+    /// What is to be looked at: names that are alike.
+    pub warnings: Faults,
 }
 
 /// Counts and sums up what is read.
@@ -66,22 +70,28 @@ impl<R: Read> Read for Summed<R> {
     }
 }
 
-/// Checks the rows of a file.
+/// Checks the rows of a file, and compares its names with each other and with those that are `mapped`.
 ///
 /// # Errors
 /// If it cannot be read.
 pub fn check(
-    file: &mut File, format: Format, expected: &Expected, bar: &ProgressBar,
+    file: &mut File, format: Format, expected: &Expected, mapped: &MappedKeys, bar: &ProgressBar,
 ) -> io::Result<Checked> {
     let mut checked = Checked::default();
-    let (mut keys, mut ranges) = (Vec::new(), Vec::new());
+    let (mut keys, mut ranges, mut likenesses) = (Vec::new(), Vec::new(), Vec::new());
     let mut summed = Summed::new(&mut *file, bar.clone());
     read(&mut summed, format, expected, |row| {
         match row {
             Ok(Row { of, line, .. }) => {
                 checked.rows += 1;
                 match of {
-                    RowOf::Key(key) => keys.push(digest(&key)),
+                    RowOf::Key(key) => {
+                        keys.push(digest(&key));
+                        likenesses.extend(likeness(&key));
+                        if let Some(told) = mapped.beside(&key) {
+                            checked.warnings.note(line, told);
+                        }
+                    }
                     RowOf::Sections(range) => ranges.push((range, line)),
                 }
             }
@@ -99,11 +109,14 @@ pub fn check(
         checked.faults.note(overlap.range.1, overlap);
     }
     checked.has_ranges = !ranges.is_empty();
-    let twice = twice(&keys);
+    let twice: Twice = same(&keys).map(|digest| (digest, Vec::new())).collect();
+    likenesses.sort_unstable();
+    let alike = Alike::new(same(&likenesses));
     let is_within = |id: &u64| around(&ranges, *id).is_some();
-    if !twice.is_empty() || (!ranges.is_empty() && keys.iter().any(is_within)) {
+    let is_repeated = !twice.is_empty() || !alike.is_empty();
+    if is_repeated || (!ranges.is_empty() && keys.iter().any(is_within)) {
         file.seek(SeekFrom::Start(0))?;
-        note_repeated(file, format, expected, (twice, &ranges), &mut checked.faults)?;
+        note_repeated(file, format, expected, (twice, alike, &ranges), &mut checked)?;
     }
     Ok(checked)
 }
@@ -112,30 +125,26 @@ pub fn check(
 fn digest(key: &Key) -> u64 {
     match key {
         Key::Id(id) => *id,
-        Key::Name(name) => {
-            let mut hasher = DefaultHasher::new();
-            name.hash(&mut hasher);
-            hasher.finish()
-        }
+        Key::Name(name) => hashed(name),
     }
 }
 
 /// Keys that may come twice, by their digests, and the lines on which they were seen.
 type Twice = HashMap<u64, Vec<(Key, u64)>>;
 
-/// What of these sorted digests is there more than once, without its keys: at most as many as are shown, and some more
-/// for names that share a hash.
-fn twice(sorted: &[u64]) -> Twice {
+/// What of these sorted hashes is there more than once: at most as many as are shown, and some more for names that share a
+/// hash.
+fn same(sorted: &[u64]) -> impl Iterator<Item = u64> {
     let same = sorted.chunk_by(|one, next| one == next);
-    let same = same.filter(|chunk| chunk.len() > 1);
-    same.map(|chunk| (chunk[0], Vec::new())).take(1_000).collect()
+    same.filter(|chunk| chunk.len() > 1).map(|chunk| chunk[0]).take(1_000)
 }
 
-/// Notes keys that come twice, and ids within ranges, which are sorted.
+/// Notes keys that come twice or are alike, and ids within ranges, which are sorted.
 fn note_repeated(
-    file: &File, format: Format, expected: &Expected, (mut twice, ranges): (Twice, &[Ranged]),
-    faults: &mut Faults,
+    file: &File, format: Format, expected: &Expected,
+    (mut twice, mut alike, ranges): (Twice, Alike, &[Ranged]), checked: &mut Checked,
 ) -> io::Result<()> {
+    let Checked { faults, warnings, .. } = checked;
     read(file, format, expected, |row| {
         let Ok(Row { line, of: RowOf::Key(key), .. }) = row else {
             return true;
@@ -144,6 +153,9 @@ fn note_repeated(
             && let Some((range, on)) = around(ranges, id)
         {
             faults.note(line, format_args!("key {id} is within {range}, which is on line {on}"));
+        }
+        if let Some(told) = alike.beside(&key, line) {
+            warnings.note(line, told);
         }
         if let Some(seen) = twice.get_mut(&digest(&key)) {
             match seen.iter().find(|(other, _)| *other == key) {
@@ -156,12 +168,4 @@ fn note_repeated(
         }
         true
     })
-}
-
-/// A key, for an error.
-pub fn written(key: &Key) -> String {
-    match key {
-        Key::Id(id) => id.to_string(),
-        Key::Name(name) => format!("'{}'", name.escape_ascii()),
-    }
 }

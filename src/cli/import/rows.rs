@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::ranges::IdRange;
 use crate::{cli::output::CommandError, sequence::KEY_NAME_BYTES_MAX, server::written::integer};
 
-/// How many faults of a file are shown.
+/// How many faults of a file are shown, and how many warnings.
 const FAULTS_SHOWN: usize = 20;
 
-/// What is wrong with a file.
+/// What is wrong with a file, or is to be looked at.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// How many faults there are.
@@ -23,21 +23,26 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Adds what is wrong with a line.
+    /// Adds what is wrong with a line, or is to be looked at there.
     pub fn note(&mut self, line: u64, why: impl Display) {
         self.all += 1;
         if self.shown.len() < FAULTS_SHOWN {
-            self.shown.push(format!("\n  line {line}: {why}"));
+            self.shown.push(format!("line {line}: {why}"));
         }
     }
 
     /// Those that are shown, each on a line of its own, and how many there are beside them.
     pub fn listed(&self) -> String {
         let more = match self.all - self.shown.len() as u64 {
-            0 => String::new(),
-            more => format!("\n  and {more} more"),
+            0 => None,
+            more => Some(format!("and {more} more")),
         };
-        self.shown.concat() + &more
+        self.shown.iter().chain(&more).map(|line| format!("\n  {line}")).collect()
+    }
+
+    /// Those that are shown, each with its line.
+    pub fn shown(&self) -> &[String] {
+        &self.shown
     }
 }
 
@@ -230,11 +235,11 @@ impl Expected {
         (number > 0).then_some(Ok(Row { line, of: RowOf::Key(key), number }))
     }
 
-    /// The row that a key and a number make.
+    /// The row that a key and a number make. `None` if the number is 0: nothing was handed out of the key.
     ///
     /// # Errors
     /// If the namespace takes no such key, or the number is none.
-    pub fn row(&self, line: u64, key: &[u8], number: &[u8]) -> MaybeRow {
+    pub fn row(&self, line: u64, key: &[u8], number: &[u8]) -> Option<MaybeRow> {
         let key = self.key(key, "");
         self.row_of(line, key.map(RowOf::Key), number)
     }
@@ -243,7 +248,7 @@ impl Expected {
     ///
     /// # Errors
     /// As [`Expected::row`], and if the range is not one of whole sections.
-    pub fn row_or_range(&self, line: u64, key: &[u8], number: &[u8]) -> MaybeRow {
+    pub fn row_or_range(&self, line: u64, key: &[u8], number: &[u8]) -> Option<MaybeRow> {
         let of = match IdRange::of(key).filter(|_| self.takes_ids) {
             Some(range) => (self.check_ranges())
                 .and_then(|()| range.check(&self.namespace, self.section_size))
@@ -278,19 +283,21 @@ impl Expected {
         }
     }
 
-    fn row_of(&self, line: u64, of: Result<RowOf, String>, number: &[u8]) -> MaybeRow {
-        let bad = |why: String| BadRow { line, why };
-        let of = of.map_err(bad)?;
-        let in_range = integer(number).filter(|number| (1..=self.max).contains(number));
-        let number = in_range.ok_or_else(|| {
-            bad(format!(
-                "number '{}' is none between 1 and {}, the max of namespace {:?}",
+    fn row_of(&self, line: u64, of: Result<RowOf, String>, number: &[u8]) -> Option<MaybeRow> {
+        let bad = |why: String| Some(Err(BadRow { line, why }));
+        let of = match of {
+            Ok(of) => of,
+            Err(why) => return bad(why),
+        };
+        let Some(number) = integer(number).filter(|number| *number <= self.max) else {
+            return bad(format!(
+                "number '{}' is none between 0 and {}, the max of namespace {:?}",
                 number.escape_ascii(),
                 self.max,
                 self.namespace
-            ))
-        })?;
-        Ok(Row { line, of, number })
+            ));
+        };
+        (number > 0).then_some(Ok(Row { line, of, number }))
     }
 
     /// The last number of a key whose floor is `number`, as the server tells it: it lies on the namespace's
@@ -319,6 +326,14 @@ fn order_step(namespace: &v1::Namespace) -> Result<Option<u64>, CommandError> {
         Source::Worker | Source::Key => Err(CommandError::refused(format!(
             "namespace {name:?} hands out ids with a time, which follow the clock: there is nothing to import"
         ))),
+    }
+}
+
+/// A key, for what is told of it.
+pub fn written(key: &Key) -> String {
+    match key {
+        Key::Id(id) => id.to_string(),
+        Key::Name(name) => format!("'{}'", name.escape_ascii()),
     }
 }
 

@@ -15,10 +15,10 @@ use tempfile::NamedTempFile;
 use tokio::sync::mpsc;
 
 use super::{
-    check::{Checked, Summed, written},
+    check::{Checked, Summed},
     ranges::IdRange,
     reader,
-    rows::{Expected, Faults, Format, Row, RowOf},
+    rows::{Expected, Faults, Format, Row, RowOf, written},
 };
 use crate::cli::output::CommandError;
 
