@@ -15,12 +15,12 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
     caller::Caller,
-    load::{Overload, PACER_INTERVAL, PAUSE_AFTER_FAILURE},
+    load::{PACER_INTERVAL, PAUSE_AFTER_FAILURE, WAITING_MAX},
     recorder::Recorder,
 };
 
-/// The largest number of requests in flight in an open loop.
-const IN_FLIGHT_MAX: usize = 100_000;
+/// How long the last answers of an open loop are waited for.
+const LAST_ANSWERS_MAX: Duration = Duration::from_secs(10);
 
 /// Asks for one number, and records the outcome. False if the request failed.
 async fn call(
@@ -68,14 +68,9 @@ pub fn open_loop(
     while !recorder.stop.load(Relaxed) {
         let now = Instant::now();
         while due(started, sent, rate) <= now {
-            if in_flight.load(Relaxed) >= IN_FLIGHT_MAX {
-                match recorder.load.overload {
-                    Overload::Wait => break,
-                    Overload::Abort => return recorder.abort(format!(
-                        "{IN_FLIGHT_MAX} requests wait for an answer: the server cannot serve {rate} a second; \
-                         lower --rate"
-                    )),
-                }
+            if in_flight.load(Relaxed) >= WAITING_MAX {
+                recorder.overloaded(rate);
+                break;
             }
             let worker = sent as usize % callers.len();
             let (mut caller, since) = (callers[worker].clone(), due(started, sent, rate));
@@ -88,6 +83,13 @@ pub fn open_loop(
             });
             sent += 1;
         }
+        std::thread::sleep(PACER_INTERVAL);
+    }
+    let ended = Instant::now();
+    for overdue in (sent..).map(|n| due(started, n, rate)).take_while(|due| *due <= ended) {
+        recorder.unanswered(0, overdue);
+    }
+    while in_flight.load(Relaxed) > 0 && ended.elapsed() < LAST_ANSWERS_MAX {
         std::thread::sleep(PACER_INTERVAL);
     }
 }

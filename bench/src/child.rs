@@ -9,6 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::{
+    sys::time::TimeValLike,
+    time::{ClockId, clock_getcpuclockid},
+};
 use rustix::{
     param::page_size,
     process::{Pid, Signal, kill_process},
@@ -208,14 +212,31 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
     Some(pages * page_size() as u64)
 }
 
-/// The CPU time of all threads of a process so far, in nanoseconds; `None` if the process has ended.
+/// The CPU time of a process so far, in nanoseconds, with that of its threads that have ended; `None` if the process has ended.
 pub fn cpu_nanos(process: u32) -> Option<u64> {
-    let mut total = 0;
-    for task in std::fs::read_dir(format!("/proc/{process}/task")).ok()? {
-        // The time of a thread that has just ended is lost: a few microseconds.
-        let stat = std::fs::read_to_string(task.ok()?.path().join("schedstat")).unwrap_or_default();
-        let on_cpu = stat.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok());
-        total += on_cpu.unwrap_or(0);
+    let process = nix::unistd::Pid::from_raw(i32::try_from(process).ok()?);
+    let spent = clock_getcpuclockid(process).and_then(ClockId::now).ok()?;
+    u64::try_from(spent.num_nanoseconds()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_thread_that_has_ended_counts() {
+        let own = || cpu_nanos(std::process::id()).expect("this process runs");
+        let before = own();
+        let busy = std::thread::spawn(move || {
+            while own() < before + 50_000_000 {
+                std::hint::spin_loop();
+            }
+            own()
+        });
+        let at_its_end = busy.join().expect("no panic");
+        assert!(own() >= at_its_end, "{} ns, and {at_its_end} before", own());
+        let mut ended = Command::new("true").spawn().expect("a process");
+        ended.wait().expect("it ends");
+        assert_eq!(cpu_nanos(ended.id()), None);
     }
-    Some(total)
 }

@@ -42,6 +42,8 @@ impl Load {
     }
 }
 
+/// How many calls of an open loop may be due, or wait for an answer: with more the rate is not the one that is asked for.
+pub const WAITING_MAX: usize = 100_000;
 /// How often the pacer of an open loop looks at the clock.
 pub const PACER_INTERVAL: Duration = Duration::from_micros(200);
 /// How long a caller waits after a failed request before it asks again, so that callers of a cluster without a

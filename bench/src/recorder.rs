@@ -8,7 +8,7 @@ use std::{
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-use crate::load::Load;
+use crate::load::{Load, Overload, WAITING_MAX};
 
 /// Latencies are kept in this many histograms, so that workers rarely wait for a lock.
 const STRIPES: usize = 16;
@@ -93,6 +93,22 @@ impl Recorder {
         }
     }
 
+    /// Records that a request of an open loop has had no answer until now. `since`: when it was due. Otherwise the latencies of
+    /// those that waited longest would be missing.
+    pub fn unanswered(&self, worker: usize, since: Instant) {
+        let nanos = Instant::now().saturating_duration_since(since).as_nanos() as u64;
+        self.stripes[worker % STRIPES].lock().latencies.saturating_record(nanos);
+    }
+
+    /// Aborts the run, if its load says so: an open loop has so many requests waiting that its rate cannot be measured.
+    pub fn overloaded(&self, rate: u64) {
+        if self.load.overload == Overload::Abort {
+            self.abort(format!(
+                "{WAITING_MAX} requests wait for an answer: the server cannot serve {rate} a second; lower --rate"
+            ));
+        }
+    }
+
     /// Records a failed request.
     pub fn fail(&self, why: String) {
         let mut errors = self.errors.lock();
@@ -141,7 +157,6 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Overload;
 
     #[test]
     fn a_number_not_above_one_received_before_the_request_aborts_the_run() {

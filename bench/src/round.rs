@@ -92,7 +92,9 @@ pub async fn drive(
         .zip(target.cpu())
         .map(|((asked, all), now)| (now.0.saturating_sub(asked), now.1.saturating_sub(all)));
     let in_target = |error: Error| error.within(target.name);
-    result.failures = workers.stop().await.map_err(in_target)?;
+    let stopped = workers.stop().await.map_err(in_target)?;
+    result.failures = stopped.failures;
+    let _ = result.latencies.add(&stopped.late);
     match &result.failures.first {
         Some(error) if result.requests == 0 => Err(in_target(Error::other(error.clone()))),
         None if result.requests == 0 => {

@@ -16,7 +16,7 @@ use tonic::{Status, Streaming};
 
 use crate::{
     connection::{Connection, Link},
-    load::{PACER_INTERVAL, PAUSE_AFTER_FAILURE},
+    load::{PACER_INTERVAL, PAUSE_AFTER_FAILURE, WAITING_MAX},
     recorder::Recorder,
     target::NAMESPACE,
 };
@@ -97,6 +97,7 @@ async fn ask(connection: &Connection, place: usize, recorder: &Recorder, ticks: 
             tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
         }
     }
+    window.tell_unanswered(Instant::now());
 }
 
 impl Window<'_> {
@@ -143,17 +144,42 @@ impl Window<'_> {
         }
     }
 
+    /// When the next message is due; `None` in a closed loop, where it is due at once.
+    fn due(&self, count: u32) -> Option<Instant> {
+        Some(self.started + self.pace? * count)
+    }
+
+    /// How many messages are due at `now` that the window has no room for. 0 in a closed loop.
+    fn overdue(&self, now: Instant) -> u32 {
+        let all = self.pace.map_or(0, |pace| {
+            let elapsed = now.saturating_duration_since(self.started);
+            // The first one is due at the start.
+            (elapsed.as_nanos() / pace.as_nanos().max(1) + 1) as u32
+        });
+        all.saturating_sub(self.count)
+    }
+
+    /// Records the messages of an open loop that have no answer when the run ends: those in flight, and those that were due
+    /// and could not be sent.
+    fn tell_unanswered(&self, now: Instant) {
+        if self.pace.is_none() {
+            return;
+        }
+        let in_flight = self.sent.iter().flatten().map(|message| message.since);
+        let overdue = self.count..self.count + self.overdue(now);
+        let overdue = overdue.filter_map(|count| self.due(count));
+        in_flight.chain(overdue).for_each(|since| self.recorder.unanswered(self.place, since));
+    }
+
     /// Sends the messages that are due, as far as the window allows.
     async fn fill(
         &mut self, messages: &mpsc::Sender<NextManyRequest>, route_version: u64,
     ) -> Result<(), Status> {
         while let Some(&id) = self.free.last() {
             let now = Instant::now();
-            let since = match self.pace {
+            let since = match self.due(self.count) {
                 None => now,
-                Some(pace) if self.started + pace * self.count <= now => {
-                    self.started + pace * self.count
-                }
+                Some(due) if due <= now => due,
                 Some(_) => return Ok(()),
             };
             self.free.pop();
@@ -172,6 +198,13 @@ impl Window<'_> {
                 ..NextManyRequest::default()
             };
             messages.send(request).await.map_err(|_| ended())?;
+        }
+        let load = &self.recorder.load;
+        let waiting = self.overdue(Instant::now()) as usize * load.connections;
+        if let Some(rate) = load.rate
+            && waiting >= WAITING_MAX
+        {
+            self.recorder.overloaded(rate);
         }
         Ok(())
     }
@@ -200,5 +233,81 @@ impl Window<'_> {
         self.recorder.check(sent.key, sent.floor, *first);
         let numbers = answer.firsts.len() as u64;
         self.recorder.record(self.place, sent.since, numbers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        load::{Load, Overload},
+        recorder::Records,
+    };
+
+    fn recorder(rate: Option<u64>, overload: Overload) -> Recorder {
+        let load = Load {
+            connections: 2,
+            in_flight: 1,
+            tasks: 1,
+            batch: 1,
+            keys: 1,
+            key_stride: 1,
+            rate,
+            overload,
+            seed: 1,
+        };
+        Recorder::new(&load, false)
+    }
+
+    /// One of two workers, which began to ask `ago`, and has sent `count` messages. The last one has no answer.
+    fn window(recorder: &Recorder, ago: Duration, count: u32) -> Window<'_> {
+        let started = Instant::now().checked_sub(ago).expect("the machine has run for longer");
+        let rate = recorder.load.rate;
+        Window {
+            recorder,
+            place: 0,
+            rng: SmallRng::seed_from_u64(1),
+            sent: vec![Some(InFlight { since: started, key: 0, floor: 0 })],
+            free: Vec::new(),
+            started,
+            count,
+            pace: rate.map(|rate| Duration::from_secs_f64(2.0 / rate as f64)),
+        }
+    }
+
+    #[test]
+    fn messages_that_are_due_and_find_no_room_count_with_the_time_that_they_waited() {
+        let ago = Duration::from_secs(1);
+        let recorder = recorder(Some(200), Overload::Wait);
+        // One each 10 ms, from the start on: those at 10, 20, ... 1 000 ms are overdue.
+        let window = window(&recorder, ago, 1);
+        window.tell_unanswered(window.started + ago);
+        let latencies = recorder.drain(&mut Records::new()).latencies;
+        assert_eq!(latencies.len(), 1 + 100);
+        assert!(latencies.max() >= 999_000_000, "{}", latencies.max());
+        let median = latencies.value_at_quantile(0.5);
+        assert!((490_000_000..10_000_000_000).contains(&median), "{median}");
+    }
+
+    #[test]
+    fn a_closed_loop_has_no_message_that_is_overdue() {
+        let recorder = recorder(None, Overload::Abort);
+        let window = window(&recorder, Duration::from_secs(1), 1);
+        window.tell_unanswered(Instant::now());
+        assert!(recorder.drain(&mut Records::new()).latencies.is_empty());
+        assert_eq!(window.overdue(Instant::now()), 0);
+    }
+
+    #[tokio::test]
+    async fn a_rate_that_cannot_be_kept_ends_the_run_unless_an_outage_is_expected() {
+        for (overload, ends) in [(Overload::Abort, true), (Overload::Wait, false)] {
+            let recorder = recorder(Some(10_000_000), overload);
+            let (messages, _sent) = mpsc::channel(1);
+            let mut window = window(&recorder, Duration::from_secs(1), 1);
+            window.fill(&messages, 0).await.expect("a channel");
+            assert_eq!(recorder.stop.load(Relaxed), ends);
+            let aborted = recorder.aborted.lock().clone();
+            assert_eq!(aborted.is_some_and(|why| why.contains("lower --rate")), ends);
+        }
     }
 }

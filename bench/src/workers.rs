@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -15,7 +16,7 @@ use crate::{
     id_stream,
     load::Load,
     options::Interface,
-    recorder::{Recorder, Records},
+    recorder::{Recorder, Records, histogram},
     stream,
     target::{Protocol, Target},
 };
@@ -35,6 +36,13 @@ pub struct Workers {
 pub struct Failures {
     pub count: u64,
     pub first: Option<String>,
+}
+
+/// What is known once the workers have stopped.
+pub struct Stopped {
+    pub failures: Failures,
+    /// The latencies of the requests of an open loop that were under way, or overdue, when it ended. Empty for a closed loop.
+    pub late: Histogram<u64>,
 }
 
 impl Workers {
@@ -66,11 +74,12 @@ impl Workers {
         self.recorder.drain(&mut self.spare.lock())
     }
 
-    /// Stops the workers, and waits for their last requests.
+    /// Stops the workers, and waits for their last requests. Of an open loop, the latencies of those that were due before have
+    /// to be counted: they are recorded by then.
     ///
     /// # Errors
     /// If a number did not grow, if the workers fell too far behind an open loop, or if one panicked.
-    pub async fn stop(mut self) -> Result<Failures, Error> {
+    pub async fn stop(mut self) -> Result<Stopped, Error> {
         self.recorder.stop.store(true, Relaxed);
         while let Some(done) = self.tasks.join_next().await {
             done.map_err(|error| Error::other(format!("a worker died: {error}")))?;
@@ -79,7 +88,11 @@ impl Workers {
             return Err(Error::other(why));
         }
         let (count, first) = self.recorder.errors.lock().clone();
-        Ok(Failures { count, first })
+        let late = match self.recorder.load.rate {
+            Some(_) => self.records().latencies,
+            None => histogram(),
+        };
+        Ok(Stopped { failures: Failures { count, first }, late })
     }
 }
 

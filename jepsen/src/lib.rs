@@ -19,6 +19,7 @@ pub mod disk;
 pub mod export;
 pub mod exported;
 pub mod final_reads;
+pub mod finding;
 pub mod gapless;
 pub mod gaps;
 pub mod history;

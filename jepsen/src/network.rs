@@ -66,7 +66,8 @@ pub struct PacketCounts {
 struct Switch {
     ports: BTreeMap<Port, SyncDevice>,
     links: Mutex<BTreeMap<(Port, Port), Link>>,
-    counts: Mutex<PacketCounts>,
+    /// What each link did, from the one port to the other.
+    counts: Mutex<BTreeMap<(Port, Port), PacketCounts>>,
     delayed: Mutex<BinaryHeap<Reverse<DelayedPacket>>>,
     earlier_packet: Condvar,
     rng: Mutex<StdRng>,
@@ -162,9 +163,19 @@ impl Network {
         self.0.links.lock().clear();
     }
 
-    /// What the links have done so far.
+    /// What the links have done so far, all together.
     pub fn counts(&self) -> PacketCounts {
-        *self.0.counts.lock()
+        let counts = self.0.counts.lock();
+        counts.values().fold(PacketCounts::default(), |all, of_link| PacketCounts {
+            dropped: all.dropped + of_link.dropped,
+            delayed: all.delayed + of_link.delayed,
+            duplicated: all.duplicated + of_link.duplicated,
+        })
+    }
+
+    /// What the link from one port to another has done so far.
+    pub fn counts_of(&self, from: Port, to: Port) -> PacketCounts {
+        self.0.counts.lock().get(&(from, to)).copied().unwrap_or_default()
     }
 }
 
@@ -201,14 +212,15 @@ impl Switch {
             let lost = rng.random_bool(link.loss);
             (lost, rng.random_bool(link.duplicates), link.delay + jitter)
         };
-        let mut counts = self.counts.lock();
+        let mut all_counts = self.counts.lock();
+        let counts = all_counts.entry((from, to)).or_default();
         if lost {
             counts.dropped += 1;
             return;
         }
         counts.duplicated += u64::from(twice);
         counts.delayed += u64::from(!waits.is_zero());
-        drop(counts);
+        drop(all_counts);
         for _ in 0..=u8::from(twice) {
             if waits.is_zero() {
                 self.deliver(to, packet);

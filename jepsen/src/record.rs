@@ -1,6 +1,8 @@
 //! Records operations while a run goes on.
 
 use std::{
+    collections::BTreeMap,
+    fmt,
     sync::atomic::{AtomicU64, Ordering},
     time::Instant,
 };
@@ -10,13 +12,36 @@ use tokio::sync::watch;
 
 use crate::history::{History, Op};
 
+/// What callers ask for beside each other. After a fault each of them must be answered again: one may hide that another is
+/// not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flow {
+    /// Numbers, last numbers and floors, which the history has.
+    Numbers,
+    /// Gapless numbers.
+    Gapless,
+    /// Ids that nodes make.
+    Ids,
+}
+
+impl fmt::Display for Flow {
+    /// What nobody got if it stopped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Flow::Numbers => "no number",
+            Flow::Gapless => "no gapless number",
+            Flow::Ids => "no id",
+        })
+    }
+}
+
 /// Takes the operations of all callers.
 pub struct Recorder {
     start: Instant,
     history: Mutex<History>,
     next_process: AtomicU64,
-    /// When the latest answered operation was invoked.
-    answered: watch::Sender<u64>,
+    /// When the latest answered operation of each flow was invoked. A flow is there once it was asked for.
+    answered: watch::Sender<BTreeMap<Flow, u64>>,
     recorded: AtomicU64,
     acknowledged: AtomicU64,
 }
@@ -27,7 +52,7 @@ impl Default for Recorder {
             start: Instant::now(),
             history: Mutex::default(),
             next_process: AtomicU64::new(0),
-            answered: watch::Sender::new(0),
+            answered: watch::Sender::default(),
             recorded: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
         }
@@ -45,16 +70,30 @@ impl Recorder {
         self.next_process.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Callers of a flow begin to ask.
+    pub fn begin(&self, flow: Flow) {
+        self.answered.send_if_modified(|latest| {
+            latest.entry(flow).or_default();
+            false
+        });
+    }
+
+    /// Notes that something of a flow was answered, which was asked for at `invoked_ns`.
+    pub fn answered(&self, flow: Flow, invoked_ns: u64) {
+        self.answered.send_if_modified(|latest| {
+            let latest = latest.entry(flow).or_default();
+            let is_later = invoked_ns > *latest;
+            *latest = invoked_ns.max(*latest);
+            is_later
+        });
+    }
+
     /// Adds an operation that ended.
-    pub fn push(&self, op: Op) {
+    pub fn push(&self, flow: Flow, op: Op) {
         self.recorded.fetch_add(1, Ordering::Relaxed);
         if op.is_ok() {
             self.acknowledged.fetch_add(1, Ordering::Relaxed);
-            self.answered.send_if_modified(|latest| {
-                let later = op.invoked_ns > *latest;
-                *latest = (*latest).max(op.invoked_ns);
-                later
-            });
+            self.answered(flow, op.invoked_ns);
         }
         self.history.lock().push(op);
     }
@@ -69,11 +108,25 @@ impl Recorder {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// Waits until an operation that was invoked after `since` is answered.
-    pub async fn answered_since(&self, since: u64) {
+    /// The flows that are asked for.
+    pub fn flows(&self) -> Vec<Flow> {
+        self.answered.borrow().keys().copied().collect()
+    }
+
+    /// Waits until something of a flow is answered that was asked for after `since`.
+    pub async fn answered_since(&self, flow: Flow, since: u64) {
         let mut answered = self.answered.subscribe();
+        let is_later =
+            |latest: &BTreeMap<Flow, u64>| latest.get(&flow).is_some_and(|at| *at > since);
         // This cannot fail: the sender lives as long as `self`.
-        let _ = answered.wait_for(|latest| *latest > since).await;
+        let _ = answered.wait_for(is_later).await;
+    }
+
+    /// Waits until something of each flow is answered that was asked for after `since`.
+    pub async fn all_answered_since(&self, since: u64) {
+        for flow in self.flows() {
+            self.answered_since(flow, since).await;
+        }
     }
 
     /// Calls `look` with all operations so far.
@@ -84,5 +137,29 @@ impl Recorder {
     /// Takes all operations so far.
     pub fn take(&self) -> History {
         std::mem::take(&mut *self.history.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_flow_that_stopped_is_not_hidden_by_another_that_goes_on() {
+        let recorder = Recorder::default();
+        let all = |since| recorder.all_answered_since(since).now_or_never().is_some();
+        assert!(all(7), "nothing is asked for");
+        recorder.begin(Flow::Numbers);
+        recorder.begin(Flow::Gapless);
+        recorder.answered(Flow::Numbers, 8);
+        assert!(recorder.answered_since(Flow::Numbers, 7).now_or_never().is_some());
+        assert!(!all(7), "no gapless number");
+        recorder.answered(Flow::Gapless, 9);
+        assert!(all(7) && !all(8));
+        // What was asked for earlier, and answered late, says nothing new.
+        recorder.answered(Flow::Numbers, 3);
+        assert!(all(7));
     }
 }

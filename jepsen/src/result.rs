@@ -1,11 +1,15 @@
 //! What a run was asked for, and what came of it.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use serde::Serialize;
 
 use crate::{
     cluster::{ClusterConfig, Product},
+    finding::Finding,
     history::{History, Interface, Op, Outcome, longest_silence},
     ids::Figures,
     monitor::Leadership,
@@ -87,6 +91,8 @@ pub struct Summary {
     pub nemesis: String,
     /// The verdict in a word.
     pub verdict: String,
+    /// What was found where the promise was broken.
+    pub findings: BTreeSet<Finding>,
     /// Operations that were answered.
     pub answered: u64,
     /// How many of them went through each interface that was used.
@@ -128,6 +134,7 @@ impl Summary {
         Summary {
             nemesis: format!("{:?}", options.nemesis),
             verdict: verdict.kind().word().to_owned(),
+            findings: verdict.findings(),
             answered: count(Outcome::Ok),
             answered_through: history.answered_through(),
             keys: history.keys(),

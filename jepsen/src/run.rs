@@ -21,6 +21,7 @@ use crate::{
     export,
     exported::Exported,
     final_reads,
+    finding::Finding,
     gapless::{GaplessCallers, Ledger},
     history::{History, Op},
     ids::{Distance, Figures, Findings, IdCallers, Seen as SeenIds},
@@ -175,7 +176,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
             return Err(error);
         };
         // The cluster must be able to start from what the power cut left.
-        power_cut.violation.get_or_insert(error.to_string());
+        power_cut.violations.push(Finding::Node.told(error.to_string()));
         return Ok(Observed {
             faults,
             final_reads: Vec::new(),
@@ -213,7 +214,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
     injector.heal()?;
     let healed = injector.recorder.now();
     // If numbers do not flow again, the final reads show it.
-    let _ = tokio::time::timeout(RECOVERY_MAX, injector.recorder.answered_since(healed)).await;
+    let _ = tokio::time::timeout(RECOVERY_MAX, injector.recorder.all_answered_since(healed)).await;
     callers.stop().await;
     if let Some(id_callers) = id_callers {
         id_callers.stop().await;
@@ -312,7 +313,7 @@ async fn inject_faults(
 }
 
 fn is_violated(injector: &Injector, faults: &[Fault]) -> bool {
-    faults.last().is_some_and(|fault| fault.violation.is_some())
+    faults.last().is_some_and(|fault| !fault.violations.is_empty())
         || !injector.cluster.panics().is_empty()
         || injector.recorder.with(|history| checker::check_order(history).is_err())
 }

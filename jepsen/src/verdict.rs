@@ -16,6 +16,7 @@ use crate::{
     books::{Books, Circumstances},
     checker,
     exported::Exported,
+    finding::{Finding, Violation},
     gaps::{self, GapBound, UncleanChanges},
     history::{Action, History, Op},
     ids::Findings,
@@ -40,7 +41,7 @@ pub enum Verdict {
     /// The promise was kept, and the faults certainly happened.
     Pass,
     /// The promise was broken.
-    Violation(Vec<String>),
+    Violation(Vec<Violation>),
     /// Nothing broke the promise, but too little happened to say that it was kept.
     Unknown(Vec<String>),
     /// The harness could not do its work.
@@ -113,30 +114,42 @@ impl Verdict {
         }
     }
 
+    /// What was found where the promise was broken.
+    pub fn findings(&self) -> BTreeSet<Finding> {
+        match self {
+            Verdict::Violation(violations) => {
+                violations.iter().map(|violation| violation.finding).collect()
+            }
+            Verdict::Pass | Verdict::Unknown(_) | Verdict::HarnessError(_) => BTreeSet::new(),
+        }
+    }
+
     /// Decides on a run.
     pub fn decide(
         history: &History, faults: &[Fault], final_reads: &[Op], criteria: &Criteria,
     ) -> Verdict {
-        let mut violations: Vec<String> = Vec::new();
-        if let Err(violation) = checker::check_order(history) {
-            violations.push(violation.to_string());
-        }
-        violations.extend(wrong_final_reads(history, final_reads));
-        violations.extend(forbidden_gaps(history, criteria));
-        violations.extend(criteria.wrong_books(history));
-        violations.extend(criteria.exported.judge(&gaps::taken(
-            history,
-            &criteria.gap_bound(),
-            |_| true,
-        )));
-        violations.extend(criteria.panics.iter().cloned());
-        violations.extend(criteria.two_leaders.iter().cloned());
-        violations.extend(criteria.gapless.violations.iter().cloned());
-        violations.extend(criteria.ids.violations.iter().cloned());
-        for fault in faults {
-            let violation = fault.violation.iter();
-            violations.extend(violation.map(|why| format!("{}: {why}", fault.description)));
-        }
+        let disorder = checker::check_order(history).err();
+        let taken = gaps::taken(history, &criteria.gap_bound(), |_| true);
+        let found = [
+            (Finding::Order, disorder.iter().map(ToString::to_string).collect()),
+            (Finding::FinalRead, wrong_final_reads(history, final_reads)),
+            (Finding::Gap, forbidden_gaps(history, criteria)),
+            (Finding::Books, criteria.wrong_books(history)),
+            (Finding::Export, criteria.exported.judge(&taken)),
+            (Finding::Panic, criteria.panics.clone()),
+            (Finding::TwoLeaders, criteria.two_leaders.clone()),
+            (Finding::Gapless, criteria.gapless.violations.clone()),
+            (Finding::Ids, criteria.ids.violations.clone()),
+        ];
+        let found = found
+            .into_iter()
+            .flat_map(|(finding, texts)| texts.into_iter().map(move |text| finding.told(text)));
+        let of_faults = faults.iter().flat_map(|fault| {
+            fault.violations.iter().map(|Violation { finding, text }| {
+                finding.told(format!("{}: {text}", fault.description))
+            })
+        });
+        let violations: Vec<Violation> = found.chain(of_faults).collect();
         if !violations.is_empty() {
             return Verdict::Violation(violations);
         }
@@ -148,12 +161,13 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind().word())?;
-        let reasons = match self {
-            Verdict::Pass => &[][..],
-            Verdict::Violation(reasons) | Verdict::Unknown(reasons) => reasons,
-            Verdict::HarnessError(reason) => std::slice::from_ref(reason),
-        };
-        reasons.iter().try_for_each(|why| write!(f, "\n- {why}"))
+        let tell = |f: &mut fmt::Formatter<'_>, why: &dyn fmt::Display| write!(f, "\n- {why}");
+        match self {
+            Verdict::Pass => Ok(()),
+            Verdict::Violation(violations) => violations.iter().try_for_each(|why| tell(f, why)),
+            Verdict::Unknown(reasons) => reasons.iter().try_for_each(|why| tell(f, why)),
+            Verdict::HarnessError(reason) => tell(f, reason),
+        }
     }
 }
 

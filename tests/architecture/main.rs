@@ -10,5 +10,6 @@ mod pages;
 mod purity;
 mod rocksdb;
 mod rust;
+mod scripts;
 mod size;
 mod units;

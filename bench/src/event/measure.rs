@@ -23,9 +23,10 @@ use crate::{
     load::{Load, Overload},
     options::{ClusterOptions, Interface},
     output::Printed,
+    recorder::Records,
     target::Target,
     warm,
-    workers::{TICK, Workers},
+    workers::{Stopped, TICK, Workers},
 };
 
 /// The number of nodes: the smallest cluster that survives the loss of one.
@@ -133,9 +134,11 @@ impl Measured {
         let leaders = LeaderWatch::start(&self.cluster);
         let workers = Workers::start(&asked, load).await?;
         let started = workers.started();
-        let (done, seen) = self.happen(event, options, asked_follower, &workers).await;
+        let (done, mut seen) = self.happen(event, options, asked_follower, &workers).await;
         let last_leader = leaders.led().last().map(|led| led.leader);
-        let failures = workers.stop().await.map_err(|error| error.within(name))?;
+        let Stopped { failures, late } =
+            workers.stop().await.map_err(|error| error.within(name))?;
+        seen.add(&Records { latencies: late, receipts: Vec::new() }, false);
         let done = done?;
         let since_start = |at: Instant| (at - started).as_millis() as u64;
         let took = since_start(done.from)..since_start(done.until) + 1;

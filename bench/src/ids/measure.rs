@@ -127,8 +127,8 @@ impl Sides {
         made += numbers();
         let per_second = made as f64 / began.elapsed().as_secs_f64();
         for each in workers {
-            let failures = each.stop().await?;
-            if let Some(why) = failures.first {
+            let stopped = each.stop().await?;
+            if let Some(why) = stopped.failures.first {
                 return Err(Error::other(why).within("all nodes"));
             }
         }

@@ -5,6 +5,7 @@ use std::{fs, io, path::PathBuf, process::ExitCode};
 use clap::Args;
 use ratchet_jepsen::{
     authors::{Judged, authors, judge},
+    finding::{Finding, Violation},
     verdict::{Verdict, VerdictKind},
 };
 use serde_json::json;
@@ -35,10 +36,13 @@ impl AuthorsFormats {
         let judged = authors().map(|author| judge(&author, self.seed).map_err(io::Error::other));
         let judged: Vec<Judged> = judged.into_iter().collect::<Result<_, _>>()?;
         let twice = judged.iter().filter(|judged| judged.duplicates > 0);
-        let violations: Vec<String> = twice
+        let violations: Vec<Violation> = twice
             .map(|judged| {
                 let Judged { name, ids, duplicates, .. } = judged;
-                format!("{name}: {duplicates} ids were made again, beside {ids} different ones")
+                let what = format!(
+                    "{name}: {duplicates} ids were made again, beside {ids} different ones"
+                );
+                Finding::Ids.told(what)
             })
             .collect();
         let first_ms = judged.iter().filter_map(|judged| judged.first_after_ms).min();
@@ -48,6 +52,7 @@ impl AuthorsFormats {
         };
         let summary = json!({
             "verdict": verdict.kind().word(),
+            "findings": verdict.findings(),
             "caught_after_s": first_ms.map(|ms| ms as f64 / 1e3),
             "authors": judged,
         });

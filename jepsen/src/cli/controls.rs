@@ -1,9 +1,11 @@
 //! `ratchet-jepsen controls`: a run for every planted bug.
 
-use std::{io, path::PathBuf, process::ExitCode, time::Instant};
+use std::{collections::BTreeSet, io, path::PathBuf, process::ExitCode, time::Instant};
 
 use clap::Args;
-use ratchet_jepsen::verdict::VerdictKind;
+use ratchet_jepsen::{finding::Finding, verdict::VerdictKind};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     child::{output, run},
@@ -31,92 +33,136 @@ pub struct Controls {
 /// Holes and books are judged when a run is over.
 const SHOWS_AT_THE_END: &str = "--seconds=10";
 
-/// A planted bug, and the arguments of the run that catches it.
+/// A planted bug, the arguments of the run that catches it, and what must be found then. A violation of another kind may have
+/// another cause.
 struct Control {
     bug: &'static str,
+    finds: Finding,
     arguments: &'static [&'static str],
 }
 
 const CONTROLS: &[Control] = &[
-    Control { bug: "no-fence", arguments: &["--nemesis=pause-leader", "--workload=hot-key"] },
+    Control {
+        bug: "no-fence",
+        finds: Finding::Order,
+        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
+    },
     Control {
         bug: "fence-before-taking",
+        finds: Finding::Order,
         arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
     },
     Control {
         bug: "lease-not-shortened",
+        finds: Finding::Order,
         arguments: &["--nemesis=cut-in-steps", "--workload=hot-key"],
     },
     Control {
         bug: "no-vote-refusal",
+        finds: Finding::Order,
         // It shows only if the restarted voter elects somebody within the rest of the lease: after one fault in ten, and
         // hardly ever under the load of the usual workload.
         arguments: &["--nemesis=restart-in-lease", "--workload=reads", "--seconds=60"],
     },
     Control {
         bug: "chunk-from-local-read",
+        finds: Finding::Order,
         arguments: &["--nemesis=kill-leader", "--workload=hot-key"],
     },
     Control {
         bug: "lift-not-counted",
+        finds: Finding::Order,
         arguments: &["--nemesis=kill-leader", "--workload=many-keys", "--keys=2000"],
     },
     Control {
         bug: "lease-from-pipelined-acknowledgements",
+        finds: Finding::Order,
         arguments: &["--nemesis=late-answers", "--workload=hot-key"],
     },
     Control {
         bug: "open-during-transfer",
+        finds: Finding::Order,
         arguments: &["--nemesis=transfer-slow", "--workload=hot-key"],
     },
     Control {
         bug: "bequest-before-empty",
+        finds: Finding::Order,
         arguments: &["--nemesis=transfer", "--workload=hot-key"],
     },
-    Control { bug: "stranger-inherits", arguments: &["--nemesis=transfer", "--workload=reads"] },
+    Control {
+        bug: "stranger-inherits",
+        finds: Finding::Order,
+        arguments: &["--nemesis=transfer", "--workload=reads"],
+    },
     Control {
         bug: "page-changes-not-sent",
+        finds: Finding::Order,
         arguments: &["--nemesis=transfer", "--workload=sections"],
     },
     Control {
         bug: "name-changes-not-sent",
+        finds: Finding::Order,
         arguments: &["--nemesis=transfer", "--workload=names"],
     },
-    Control { bug: "current-of-page-at-floor", arguments: &["--nemesis=none", "--workload=reads"] },
-    Control { bug: "ceiling-missing-from-snapshot", arguments: &["--nemesis=snapshot-storm"] },
+    Control {
+        bug: "current-of-page-at-floor",
+        finds: Finding::Order,
+        arguments: &["--nemesis=none", "--workload=reads"],
+    },
+    Control {
+        bug: "ceiling-missing-from-snapshot",
+        finds: Finding::Order,
+        arguments: &["--nemesis=snapshot-storm"],
+    },
     Control {
         bug: "raise-before-commit",
+        finds: Finding::Order,
         arguments: &["--nemesis=kill-leader", "--workload=floors"],
     },
-    Control { bug: "write-not-synced", arguments: &["--nemesis=power-cut"] },
-    Control { bug: "names-not-synced", arguments: &["--nemesis=disk-names"] },
+    Control { bug: "write-not-synced", finds: Finding::Order, arguments: &["--nemesis=power-cut"] },
+    Control {
+        bug: "names-not-synced",
+        finds: Finding::Order,
+        arguments: &["--nemesis=disk-names"],
+    },
     Control {
         bug: "gapless-answered-before-commit",
+        finds: Finding::Gapless,
         arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
     },
-    Control { bug: "request-id-forgotten", arguments: &["--nemesis=none", "--workload=hot-key"] },
+    Control {
+        bug: "request-id-forgotten",
+        finds: Finding::Gapless,
+        arguments: &["--nemesis=none", "--workload=hot-key"],
+    },
     Control {
         bug: "retry-window-ignored",
+        finds: Finding::Gapless,
         arguments: &["--nemesis=kill-leader", "--workload=hot-key", SHOWS_AT_THE_END],
     },
     Control {
         bug: "late-copy-taken",
+        finds: Finding::Gapless,
         arguments: &["--nemesis=partition-leader", "--workload=hot-key", SHOWS_AT_THE_END],
     },
     Control {
         bug: "lost-call-asked-again",
+        finds: Finding::Gapless,
         arguments: &["--nemesis=kill-leader", "--workload=hot-key", SHOWS_AT_THE_END],
     },
     Control {
         bug: "gapless-tombstone-forgets",
+        finds: Finding::Gapless,
         arguments: &["--nemesis=none", "--workload=hot-key", SHOWS_AT_THE_END],
     },
     Control {
         bug: "step-in-memory-stays",
+        finds: Finding::Order,
         arguments: &["--nemesis=kill-leader", "--workload=hot-key"],
     },
     Control {
         bug: "release-skips-rest",
+        finds: Finding::Gap,
         arguments: &[
             "--nemesis=none",
             "--workload=many-keys",
@@ -126,23 +172,39 @@ const CONTROLS: &[Control] = &[
     },
     Control {
         bug: "export-tells-floor",
+        finds: Finding::Export,
         arguments: &["--nemesis=none", "--workload=hot-key", SHOWS_AT_THE_END],
     },
     Control {
         bug: "skips-not-booked",
+        finds: Finding::Books,
         arguments: &["--nemesis=kill-leader", "--workload=hot-key", SHOWS_AT_THE_END],
     },
-    Control { bug: "term-opens-late", arguments: &["--nemesis=kill-leader", "--workload=hot-key"] },
+    Control {
+        bug: "term-opens-late",
+        finds: Finding::Silence,
+        arguments: &["--nemesis=kill-leader", "--workload=hot-key"],
+    },
     Control {
         bug: "worker-reused-before-ceiling",
+        finds: Finding::Ids,
         arguments: &["--nemesis=none", "--workload=ids"],
     },
-    Control { bug: "ceiling-not-waited-for", arguments: &["--nemesis=none", "--workload=ids"] },
+    Control {
+        bug: "ceiling-not-waited-for",
+        finds: Finding::Ids,
+        arguments: &["--nemesis=none", "--workload=ids"],
+    },
     Control {
         bug: "worker-changed-within-its-time",
+        finds: Finding::Ids,
         arguments: &["--nemesis=none", "--workload=ids"],
     },
-    Control { bug: "counter-laps", arguments: &["--nemesis=none", "--workload=ids"] },
+    Control {
+        bug: "counter-laps",
+        finds: Finding::Ids,
+        arguments: &["--nemesis=none", "--workload=ids"],
+    },
 ];
 
 impl Controls {
@@ -164,27 +226,32 @@ impl Controls {
         for control in CONTROLS {
             let bug = format!("--bug={}", control.bug);
             let program: Vec<String> = [bug].into_iter().chain(binary.clone()).collect();
-            all &= self.run_row(control.bug, &program, control.arguments)?;
+            let row = (control.bug, control.finds);
+            all &= self.run_row(row, &program, control.arguments)?;
         }
         let ancestor = ["--nemesis=none", "--workload=hot-key"];
-        all &= self.run_row("max-wins", &["--product=max-wins".to_owned()], &ancestor)?;
-        all &= self.row("authors-formats", "authors-formats", &[], &[])?;
+        let product = ["--product=max-wins".to_owned()];
+        all &= self.run_row(("max-wins", Finding::Order), &product, &ancestor)?;
+        all &= self.row(("authors-formats", Finding::Ids), "authors-formats", &[], &[])?;
         Ok(all)
     }
 
     /// The row of a control that is a run of a program under faults.
-    fn run_row(&self, name: &str, program: &[String], arguments: &[&str]) -> io::Result<bool> {
+    fn run_row(
+        &self, row: (&str, Finding), program: &[String], arguments: &[&str],
+    ) -> io::Result<bool> {
         let mut hidden = program.to_vec();
         hidden.push("--until-violation".to_owned());
         if !arguments.iter().any(|argument| argument.starts_with("--seconds=")) {
             hidden.push("--seconds=30".to_owned());
         }
-        self.row(name, "run", arguments, &hidden)
+        self.row(row, "run", arguments, &hidden)
     }
 
-    /// Whether a control was caught, or is not to be run. The row does not show the `hidden` arguments.
+    /// Whether a control was caught, by what it must cause, or is not to be run. The row does not show the `hidden` arguments.
     fn row(
-        &self, name: &str, subcommand: &str, arguments: &[&str], hidden: &[String],
+        &self, (name, finds): (&str, Finding), subcommand: &str, arguments: &[&str],
+        hidden: &[String],
     ) -> io::Result<bool> {
         if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
             return Ok(true);
@@ -201,6 +268,9 @@ impl Controls {
             let out = self.out.join(name);
             let (verdict, summary) = run(subcommand, &arguments, &out)?;
             match verdict {
+                VerdictKind::Violation if !has_found(&summary, finds) => {
+                    eprintln!("{name}: seed {seed} found no {finds:?}:\n{}", output(&out));
+                }
                 VerdictKind::Violation => {
                     let took = began.elapsed().as_secs_f64();
                     // A violation that shows in the verdict only was caught at the end.
@@ -217,7 +287,30 @@ impl Controls {
                 }
             }
         }
-        println!("| {name} | `{shown}` | NOT CAUGHT in {} tries | |", self.tries);
+        println!("| {name} | `{shown}` | no {finds:?} FOUND in {} tries | |", self.tries);
         Ok(false)
+    }
+}
+
+/// Whether the summary of a run names a finding.
+fn has_found(summary: &Value, finding: Finding) -> bool {
+    let findings = BTreeSet::<Finding>::deserialize(&summary["findings"]);
+    findings.is_ok_and(|findings| findings.contains(&finding))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_control_is_caught_by_what_it_must_cause_alone() {
+        let summary = json!({"verdict": "VIOLATION", "findings": ["order", "two-leaders"]});
+        assert!(has_found(&summary, Finding::Order));
+        assert!(has_found(&summary, Finding::TwoLeaders));
+        assert!(!has_found(&summary, Finding::Silence));
+        assert!(!has_found(&Value::Null, Finding::Order));
+        assert!(!has_found(&json!({"findings": ["disorder"]}), Finding::Order));
     }
 }

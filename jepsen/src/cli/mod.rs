@@ -16,6 +16,7 @@ use std::{
 use clap::{Parser, Subcommand};
 use ratchet_jepsen::{
     checker,
+    finding::Finding,
     history::History,
     max_wins,
     verdict::{Verdict, VerdictKind},
@@ -90,7 +91,7 @@ fn check(path: &Path) -> VerdictKind {
     let verdict = match read {
         Err(error) => Verdict::HarnessError(format!("{}: {error}", path.display())),
         Ok(history) => match checker::check_order(&history) {
-            Err(violation) => Verdict::Violation(vec![violation.to_string()]),
+            Err(violation) => Verdict::Violation(vec![Finding::Order.told(violation.to_string())]),
             Ok(()) if history.answered().next().is_none() => {
                 Verdict::Unknown(vec!["nothing was answered".to_owned()])
             }

@@ -9,7 +9,7 @@ use crate::{
     client::Answer,
     history::{Action, Interface, Op, Outcome},
     nodes::KnownNodes,
-    record::Recorder,
+    record::{Flow, Recorder},
     target::Target,
 };
 
@@ -46,7 +46,7 @@ impl Shared {
     ) {
         let returned_ns = self.recorder.now();
         let (first, last) = answer;
-        self.recorder.push(Op {
+        let op = Op {
             process: self.recorder.new_process(),
             key: call.target.name(),
             action: Action::Next { count: call.count },
@@ -58,7 +58,8 @@ impl Shared {
             node,
             interface,
             note: String::new(),
-        });
+        };
+        self.recorder.push(Flow::Gapless, op);
         self.ledger.answered(&call.target.name(), answer, returned_ns, request);
     }
 

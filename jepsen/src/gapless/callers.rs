@@ -16,7 +16,7 @@ use crate::{
     history::{Action, Interface},
     ids::Findings,
     nodes::KnownNodes,
-    record::Recorder,
+    record::{Flow, Recorder},
     target::Target,
     workload::ProductClient,
 };
@@ -45,6 +45,7 @@ impl GaplessCallers {
     /// Starts the callers.
     pub fn start(seed: u64, nodes: &KnownNodes, recorder: &Arc<Recorder>) -> GaplessCallers {
         let (ledger, nodes, recorder) = (Arc::default(), nodes.clone(), recorder.clone());
+        recorder.begin(Flow::Gapless);
         let shared = Shared { ledger, nodes, recorder };
         let (stop, mut seeds) = (watch::Sender::new(false), seed.wrapping_add(1_000)..);
         let mut rng = || StdRng::seed_from_u64(seeds.next().unwrap_or_default());

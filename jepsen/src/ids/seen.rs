@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     nodes::{KnownNodes, Starts},
-    record::Recorder,
+    record::{Flow, Recorder},
 };
 
 /// What callers share.
@@ -133,6 +133,9 @@ impl Seen {
         let Arrived { interface, maker, process, invoked_ns, asked, ids } = arrived;
         self.ids.fetch_add(ids.len() as u64, Ordering::Relaxed);
         self.used.lock().entry(interface).or_default().answered += 1;
+        if matches!(maker, Maker::Node(_)) {
+            self.recorder.answered(Flow::Ids, invoked_ns);
+        }
         self.checker.lock().add(&Taken {
             namespace: wish.place,
             key: wish.key,
@@ -166,6 +169,8 @@ impl Seen {
             if taken <= seconds * self.per_second_max as f64 {
                 return;
             }
+            // It is not the nodes that are silent then.
+            self.recorder.answered(Flow::Ids, self.recorder.now());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -1,7 +1,11 @@
 //! A fault while it lasts, and the record of it.
 
 use super::kind::Nemesis;
-use crate::{network::Port, slow_reader::SlowReaders};
+use crate::{
+    finding::{Finding, Violation},
+    network::Port,
+    slow_reader::SlowReaders,
+};
 
 /// What must be done to end a fault.
 pub(super) enum Repair {
@@ -37,7 +41,7 @@ pub struct Fault {
     /// Whether it is certain that the fault happened.
     pub took_effect: bool,
     /// What the product did that it must not do.
-    pub violation: Option<String>,
+    pub violations: Vec<Violation>,
 }
 
 /// A fault that has begun and is not repaired yet.
@@ -45,14 +49,14 @@ pub(super) struct ActiveFault {
     pub(super) description: String,
     pub(super) repair: Repair,
     pub(super) took_effect: bool,
-    pub(super) violation: Option<String>,
+    pub(super) violations: Vec<Violation>,
 }
 
 impl ActiveFault {
     pub(super) fn new(
         description: impl Into<String>, repair: Repair, took_effect: bool,
     ) -> ActiveFault {
-        ActiveFault { description: description.into(), repair, took_effect, violation: None }
+        ActiveFault { description: description.into(), repair, took_effect, violations: Vec::new() }
     }
 
     /// A fault that cannot be injected on this machine.
@@ -60,9 +64,15 @@ impl ActiveFault {
         ActiveFault::new(reason, Repair::Nothing, false)
     }
 
-    pub(super) fn with_violation(mut self, violation: Option<String>) -> ActiveFault {
-        self.violation = violation;
+    /// With what a node did, or did not do, against the promise.
+    pub(super) fn with_violation(mut self, of_node: Option<String>) -> ActiveFault {
+        self.found(Finding::Node, of_node);
         self
+    }
+
+    /// Adds what was found, if anything was.
+    pub(super) fn found(&mut self, finding: Finding, what: Option<String>) {
+        self.violations.extend(what.map(|what| finding.told(what)));
     }
 
     pub(super) fn take_repair(&mut self) -> Repair {

@@ -50,7 +50,7 @@ impl Injector {
     }
 
     /// The term that a node says it leads.
-    async fn term_led_by(&self, id: Port) -> Option<u64> {
+    pub(super) async fn term_led_by(&self, id: Port) -> Option<u64> {
         let status = self.cluster.client(id).status().await.ok()?;
         says_it_leads(&status, u64::from(id)).then_some(status.term)
     }

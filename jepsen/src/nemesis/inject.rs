@@ -10,7 +10,7 @@ use super::{
     kind::Nemesis,
     recovery::Limit,
 };
-use crate::cluster::Product;
+use crate::{cluster::Product, finding::Finding};
 
 impl Injector {
     /// Injects one fault, or two for [`Nemesis::Composed`], and waits until numbers flow again.
@@ -30,12 +30,12 @@ impl Injector {
         };
         let from_ns = self.recorder.now();
         let mut fault = self.begin(nemesis).await?;
-        fault.violation = whole.err().or(fault.violation);
+        fault.found(Finding::Node, whole.err());
         let outage = nemesis.stops_at_once().then(|| self.begin_outage());
         self.wait_fault_duration().await;
         if let Some(outage) = outage {
             let silent = self.end_outage(outage, &fault.description).await;
-            fault.violation = fault.violation.or(silent);
+            fault.found(Finding::Silence, silent);
         }
         let without_power = match &fault.repair {
             Repair::Start(nodes) if nemesis == Nemesis::DiskNames => nodes.clone(),
@@ -43,7 +43,7 @@ impl Injector {
         };
         self.repair(fault.take_repair())?;
         let not_back = self.wait_until_back(&without_power).await;
-        fault.violation = fault.violation.or(not_back);
+        fault.found(Finding::Node, not_back);
         let limit = Limit::after(nemesis);
         Ok(vec![self.conclude((nemesis, limit), from_ns, fault).await])
     }

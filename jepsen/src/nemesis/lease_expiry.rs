@@ -8,9 +8,9 @@ use super::{
     clocks::LEASE_RATES,
     fault::{ActiveFault, Repair},
     injector::Injector,
-    links::no_faulty_links,
+    links::{UNTIL_USED, no_faulty_links},
 };
-use crate::network::{Link, Port};
+use crate::network::{Link, PacketCounts, Port};
 
 /// A delay longer than a lease.
 const LATE: Link =
@@ -20,14 +20,37 @@ const LATE: Link =
 struct Isolated {
     leader: Port,
     last_follower: Port,
+    /// Whether it said that it leads, with that one follower left.
+    led: bool,
     description: String,
 }
 
 impl Isolated {
-    fn fault(self, ending: &str, took_effect: bool) -> ActiveFault {
+    /// The fault. `happened`: what was done to the last follower certainly was.
+    fn fault(self, ending: &str, happened: bool) -> ActiveFault {
         let description = self.description + ending;
         let repair = Repair::HealLinksAndResetClock(self.leader);
-        ActiveFault::new(description, repair, took_effect)
+        ActiveFault::new(description, repair, self.led && happened)
+    }
+}
+
+/// What the links between a leader and its last follower have done.
+#[derive(Debug, Clone, Copy)]
+struct Between {
+    to_follower: PacketCounts,
+    to_leader: PacketCounts,
+}
+
+impl Between {
+    /// Whether the leader said something since `before` that the follower did not hear. The follower may have nothing to
+    /// say then.
+    fn is_cut_since(&self, before: &Between) -> bool {
+        self.to_follower.dropped > before.to_follower.dropped
+    }
+
+    /// Whether answers were late since `before`, and the leader was not heard any more then.
+    fn is_late_since(&self, before: &Between) -> bool {
+        self.to_leader.delayed > before.to_leader.delayed && self.is_cut_since(before)
     }
 }
 
@@ -37,8 +60,11 @@ impl Injector {
         let Some(isolated) = self.leave_one_follower().await? else {
             return Ok(no_faulty_links());
         };
+        let before = self.between(&isolated);
         self.cut(isolated.leader, isolated.last_follower);
-        Ok(isolated.fault("that too", true))
+        tokio::time::sleep(UNTIL_USED).await;
+        let is_cut = self.between(&isolated).is_cut_since(&before);
+        Ok(isolated.fault("that too", is_cut))
     }
 
     /// The leader loses its last follower, which is killed and started again at once.
@@ -57,10 +83,13 @@ impl Injector {
         let Some(isolated) = self.leave_one_follower().await? else {
             return Ok(no_faulty_links());
         };
+        let before = self.between(&isolated);
         self.set_link(isolated.last_follower, isolated.leader, LATE);
         tokio::time::sleep(LATE.delay).await;
         self.set_link(isolated.leader, isolated.last_follower, Link::CUT);
-        Ok(isolated.fault("that, whose late answers still arrive", true))
+        tokio::time::sleep(UNTIL_USED).await;
+        let is_late = self.between(&isolated).is_late_since(&before);
+        Ok(isolated.fault("that, whose late answers still arrive", is_late))
     }
 
     /// Cuts the leader off from all followers but one. The others then keep asking that one for its vote.
@@ -81,18 +110,55 @@ impl Injector {
         }
         let campaigning_ms = self.rng.random_range(500..900);
         tokio::time::sleep(Duration::from_millis(campaigning_ms)).await;
+        let led = self.term_led_by(leader).await.is_some();
         Ok(Some(Isolated {
             leader,
             last_follower,
+            led,
             description: format!(
                 "leader {leader}, its clock at {rate}, lost all but node {last_follower}, then "
             ),
         }))
     }
 
+    fn between(&self, isolated: &Isolated) -> Between {
+        let (leader, follower) = (isolated.leader, isolated.last_follower);
+        let counts = |from, to| {
+            let network = self.cluster.network.as_ref();
+            network.map_or_else(PacketCounts::default, |network| network.counts_of(from, to))
+        };
+        Between { to_follower: counts(leader, follower), to_leader: counts(follower, leader) }
+    }
+
     fn cut(&self, one: Port, other: Port) {
         for (from, to, link) in Link::cut_both_ways(one, other) {
             self.set_link(from, to, link);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_took_effect_if_the_links_show_it_and_the_leader_led() {
+        let counts = |dropped, delayed| PacketCounts { dropped, delayed, duplicated: 0 };
+        let between = |to_follower, to_leader| Between { to_follower, to_leader };
+        let before = between(counts(5, 0), counts(7, 2));
+        for (now, is_cut, is_late) in [
+            (before, false, false),
+            (between(counts(6, 0), counts(7, 2)), true, false),
+            (between(counts(6, 0), counts(7, 3)), true, true),
+            (between(counts(5, 1), counts(8, 3)), false, false),
+        ] {
+            assert_eq!(now.is_cut_since(&before), is_cut, "{now:?}");
+            assert_eq!(now.is_late_since(&before), is_late, "{now:?}");
+        }
+        let isolated =
+            |led| Isolated { leader: 1, last_follower: 2, led, description: String::new() };
+        assert!(isolated(true).fault("", true).took_effect);
+        assert!(!isolated(false).fault("", true).took_effect);
+        assert!(!isolated(true).fault("", false).took_effect);
     }
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::network::{CLIENTS, Link, PacketCounts, Port};
 
 /// Heartbeats alone make sure that every link has carried something by then.
-const UNTIL_USED: Duration = Duration::from_millis(300);
+pub(super) const UNTIL_USED: Duration = Duration::from_millis(300);
 
 /// Links that are to fail.
 pub(super) struct FaultyLinks {

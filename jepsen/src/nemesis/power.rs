@@ -10,7 +10,7 @@ use super::{
     injector::Injector,
     kind::Nemesis,
 };
-use crate::network::Port;
+use crate::{finding::Finding, network::Port};
 
 /// For how long a node that is started again may run before a second power cut, in milliseconds.
 const STARTING_MAX_MS: u64 = 600;
@@ -85,13 +85,14 @@ impl Injector {
         let starting_ms = self.rng.random_range(0..STARTING_MAX_MS);
         tokio::time::sleep(Duration::from_millis(starting_ms)).await;
         let lost = self.cut_power_of(&all, Names::Lost);
-        let mut violation = None;
+        let mut violations = Vec::new();
         for id in &all {
             self.cluster.spawn(*id)?;
         }
         for id in all {
             if let Some(status) = self.cluster.wait_for_exit(id, START_FAILURE_MAX).await {
-                violation = Some(format!("node {id} did not start again: {status}"));
+                let what = format!("node {id} did not start again: {status}");
+                violations.push(Finding::Node.told(what));
             }
         }
         Ok(Fault {
@@ -103,7 +104,7 @@ impl Injector {
                 lost.names.join(" ")
             ),
             took_effect: !lost.names.is_empty(),
-            violation,
+            violations,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::Instant};
 use tonic::{Code, Status};
 
 use super::{
@@ -11,7 +11,9 @@ use super::{
     kind::Nemesis,
     retry::{RETRY_EVERY, retry},
 };
-use crate::{client::Client, history::Action, network::Port, target::Target};
+use crate::{
+    client::Client, finding::Finding, history::Action, network::Port, record::Flow, target::Target,
+};
 
 /// How long numbers may fail to flow while a majority lives.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -43,45 +45,53 @@ impl Limit {
 /// The time since a moment at which a process ended or was paused.
 pub(super) struct Outage {
     from_ns: u64,
-    /// Becomes the moment at which an operation was answered that began after that.
-    ended_ns: JoinHandle<u64>,
+    /// For each flow: becomes the moment at which something was answered that was asked for after that.
+    ended_ns: Vec<(Flow, JoinHandle<u64>)>,
 }
 
 impl Injector {
     /// A process has ended just now, or is paused.
     pub(super) fn begin_outage(&self) -> Outage {
-        let (from_ns, recorder) = (self.recorder.now(), self.recorder.clone());
-        let ended_ns = tokio::spawn(async move {
-            recorder.answered_since(from_ns).await;
-            recorder.now()
+        let from_ns = self.recorder.now();
+        let flows = self.recorder.flows().into_iter().map(|flow| {
+            let recorder = self.recorder.clone();
+            let ended_ns = tokio::spawn(async move {
+                recorder.answered_since(flow, from_ns).await;
+                recorder.now()
+            });
+            (flow, ended_ns)
         });
-        Outage { from_ns, ended_ns }
+        Outage { from_ns, ended_ns: flows.collect() }
     }
 
     /// Waits until an outage is over. Returns what was wrong with it.
     pub(super) async fn end_outage(&self, outage: Outage, what: &str) -> Option<String> {
         let Outage { from_ns, ended_ns } = outage;
-        let ended = tokio::time::timeout(RECOVERY_MAX, ended_ns).await;
-        let to_ns = match ended {
-            Ok(Ok(to_ns)) => to_ns,
-            Ok(Err(_)) | Err(_) => self.recorder.now(),
-        };
-        let lasted = Duration::from_nanos(to_ns.saturating_sub(from_ns));
-        let stalled = self.stalls.between(from_ns, to_ns);
-        (lasted > PROMISED + stalled).then(|| {
-            format!(
-                "no number was handed out for {} ms after {what}; {} ms are allowed, and {} ms more because the machine \
-                 stalled",
-                lasted.as_millis(),
-                PROMISED.as_millis(),
-                stalled.as_millis()
-            )
-        })
+        let latest = Instant::now() + RECOVERY_MAX;
+        let mut wrong = None;
+        for (flow, ended_ns) in ended_ns {
+            let to_ns = match tokio::time::timeout_at(latest, ended_ns).await {
+                Ok(Ok(to_ns)) => to_ns,
+                Ok(Err(_)) | Err(_) => self.recorder.now(),
+            };
+            let lasted = Duration::from_nanos(to_ns.saturating_sub(from_ns));
+            let stalled = self.stalls.between(from_ns, to_ns);
+            if lasted > PROMISED + stalled {
+                wrong.get_or_insert(format!(
+                    "{flow} was handed out for {} ms after {what}; {} ms are allowed, and {} ms more because the machine \
+                     stalled",
+                    lasted.as_millis(),
+                    PROMISED.as_millis(),
+                    stalled.as_millis()
+                ));
+            }
+        }
+        wrong
     }
 
     /// Waits until numbers flow again after a fault was repaired, and records the fault.
     pub(super) async fn conclude(
-        &mut self, (nemesis, limit): (Nemesis, Limit), from_ns: u64, fault: ActiveFault,
+        &mut self, (nemesis, limit): (Nemesis, Limit), from_ns: u64, mut fault: ActiveFault,
     ) -> Fault {
         let to_ns = self.recorder.now();
         let stuck = match limit {
@@ -89,21 +99,28 @@ impl Injector {
                 self.end_outage(self.begin_outage(), &format!("{nemesis:?} was over")).await
             }
             Limit::Someday => {
-                let flowing = self.recorder.answered_since(to_ns);
-                let flowing = tokio::time::timeout(RECOVERY_MAX, flowing).await;
-                flowing.is_err().then(|| {
-                    let limit = RECOVERY_MAX.as_secs();
-                    format!("no number was handed out within {limit} s after {nemesis:?} was over")
-                })
+                let latest = Instant::now() + RECOVERY_MAX;
+                let mut stuck = None;
+                for flow in self.recorder.flows() {
+                    let flowing = self.recorder.answered_since(flow, to_ns);
+                    if tokio::time::timeout_at(latest, flowing).await.is_err() {
+                        let limit = RECOVERY_MAX.as_secs();
+                        stuck.get_or_insert(format!(
+                            "{flow} was handed out within {limit} s after {nemesis:?} was over"
+                        ));
+                    }
+                }
+                stuck
             }
         };
+        fault.found(Finding::Silence, stuck);
         Fault {
             nemesis,
             from_ns,
             to_ns,
             description: fault.description,
             took_effect: fault.took_effect,
-            violation: fault.violation.or(stuck),
+            violations: fault.violations,
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
     recovery::Limit,
 };
 use crate::{
-    history::longest_silence, network::Port, slow_reader::SlowReaders,
+    finding::Finding, history::longest_silence, network::Port, slow_reader::SlowReaders,
     workload::PRODUCT_CLIENT_NODE,
 };
 
@@ -62,18 +62,19 @@ impl Injector {
         let silence = self.longest_silence(others, from_ns, to_ns);
         read_on(&mut fault, &silence).await;
         if silence.lasted > SILENCE_MAX {
-            fault.violation = Some(format!(
+            let what = format!(
                 "{} had no answer for {} ms; {} ms are allowed",
                 callers_of(silence.node),
                 silence.lasted.as_millis(),
                 SILENCE_MAX.as_millis()
-            ));
+            );
+            fault.found(Finding::Silence, Some(what));
         }
         self.repair(fault.take_repair())?;
         if let Some(id) = handover.stopped {
             // Otherwise its silence would count in the next fault.
             let not_back = self.wait_until_back(&[id]).await;
-            fault.violation = fault.violation.or(not_back);
+            fault.found(Finding::Node, not_back);
         }
         let unread = self.conclude((Nemesis::SlowReader, Limit::Promised), from_ns, fault).await;
         Ok(vec![unread, handover.fault])
@@ -96,7 +97,7 @@ impl Injector {
             to_ns: self.recorder.now(),
             description: fault.description,
             took_effect: fault.took_effect,
-            violation: fault.violation,
+            violations: fault.violations,
         };
         Ok(Handover { fault, stopped })
     }
@@ -109,7 +110,7 @@ impl Injector {
         self.cluster.spawn(leader)?;
         let since = self.recorder.now();
         // If numbers do not flow again, the check at the end of the fault notices.
-        let _ = tokio::time::timeout(SILENCE_MAX, self.recorder.answered_since(since)).await;
+        let _ = tokio::time::timeout(SILENCE_MAX, self.recorder.all_answered_since(since)).await;
         let description = format!("leader {leader} told to stop: ended after {took_ms} ms");
         let fault = ActiveFault::new(description, Repair::Nothing, true);
         Ok(fault.with_violation(violation))

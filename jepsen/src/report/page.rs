@@ -7,6 +7,7 @@ use super::{
     timeline::{Scale, timeline},
 };
 use crate::{
+    finding::Violation,
     nemesis::Fault,
     result::Run,
     verdict::{Verdict, VerdictKind},
@@ -104,7 +105,7 @@ fn faults(faults: &[Fault]) -> String {
                 fault.nemesis,
                 escape(&fault.description),
                 if fault.took_effect { "took effect" } else { "not seen to take effect" },
-                escape(fault.violation.as_deref().unwrap_or("")),
+                escape(&told(&fault.violations)),
             )
         })
         .collect();
@@ -112,4 +113,9 @@ fn faults(faults: &[Fault]) -> String {
         "<table><tr><th>from<th>to<th>fault<th>what<th>effect<th>violation{}</table>",
         rows.concat()
     )
+}
+
+fn told(violations: &[Violation]) -> String {
+    let texts: Vec<&str> = violations.iter().map(|violation| &violation.text[..]).collect();
+    texts.join("; ")
 }

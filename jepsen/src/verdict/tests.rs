@@ -28,7 +28,7 @@ fn fault(took_effect: bool, violation: Option<&str>) -> Fault {
         to_ns: 10,
         description: "kill -9 of node 1".to_owned(),
         took_effect,
-        violation: violation.map(str::to_owned),
+        violations: violation.map(|what| Finding::Node.told(what)).into_iter().collect(),
     }
 }
 
@@ -152,8 +152,8 @@ fn a_graceful_change_may_skip_nothing_and_a_verdict_names_ten_keys_that_skipped(
     };
     assert_eq!(reasons.len(), 11);
     expect!["key own/10: 1 numbers were skipped; the promise allows 0 (step 10 for each unclean leader change in between, at most 0 numbers whose fence failed, and what failed calls may have burnt)"]
-    .assert_eq(&reasons[0]);
-    expect!["2 more keys skipped too many numbers"].assert_eq(&reasons[10]);
+    .assert_eq(&reasons[0].text);
+    expect!["2 more keys skipped too many numbers"].assert_eq(&reasons[10].text);
 }
 
 #[test]
@@ -166,4 +166,18 @@ fn exit_codes_stand_for_kinds_and_any_other_code_is_a_harness_error() {
         let kind = VerdictKind::from_exit_code(code);
         assert_eq!(kind, VerdictKind::HarnessError);
     }
+}
+
+#[test]
+fn a_verdict_names_what_was_found_and_each_once() {
+    let twice = vec![next("own/1", 1, 5, 0, Outcome::Ok), next("own/1", 5, 6, 20, Outcome::Ok)];
+    let silent = Fault {
+        violations: vec![Finding::Silence.told("no id was handed out for 2000 ms")],
+        ..fault(true, Some("node 2 did not come back"))
+    };
+    let faults = [silent, fault(true, Some("node 3 did not come back"))];
+    let verdict = Verdict::decide(&History { ops: twice }, &faults, &[], &CRITERIA);
+    let found: Vec<Finding> = verdict.findings().into_iter().collect();
+    assert_eq!(found, [Finding::Order, Finding::Silence, Finding::Node]);
+    assert!(Verdict::Pass.findings().is_empty());
 }

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{caller::Caller, config::WorkloadConfig, product_client::ProductClient};
-use crate::{client::DEADLINE, nodes::KnownNodes, record::Recorder};
+use crate::{
+    client::DEADLINE,
+    nodes::KnownNodes,
+    record::{Flow, Recorder},
+};
 
 /// Callers at work.
 pub struct Callers {
@@ -18,6 +22,7 @@ impl Callers {
     pub fn start(
         config: WorkloadConfig, count: usize, nodes: &KnownNodes, recorder: &Arc<Recorder>,
     ) -> Callers {
+        recorder.begin(Flow::Numbers);
         let stop = watch::Sender::new(false);
         let product = Arc::new(ProductClient::new(nodes.clone(), DEADLINE));
         let mut tasks = JoinSet::new();

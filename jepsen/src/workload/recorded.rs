@@ -4,7 +4,7 @@ use crate::{
     client::{Answer, Client},
     connections::Failure,
     history::{Action, Interface, Op, Outcome},
-    record::Recorder,
+    record::{Flow, Recorder},
     target::Target,
 };
 
@@ -49,7 +49,7 @@ impl Invocation<'_> {
             Ok(answer) => (Outcome::Ok, answer, String::new()),
             Err(failure) => (failure.outcome, (0, 0), failure.note),
         };
-        recorder.push(Op {
+        let op = Op {
             process: self.process,
             key: self.target.name(),
             action: self.action,
@@ -61,7 +61,8 @@ impl Invocation<'_> {
             node: self.node,
             interface: self.interface,
             note,
-        });
+        };
+        recorder.push(Flow::Numbers, op);
         outcome
     }
 }

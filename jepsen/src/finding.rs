@@ -1,0 +1,55 @@
+//! How the promise can be broken: what is found, and in words.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What is found where the promise is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Finding {
+    /// Numbers came twice, or not in order.
+    Order,
+    /// A read of a healed cluster failed, or lay below what was answered.
+    FinalRead,
+    /// More numbers of a key were skipped than may be.
+    Gap,
+    /// The nodes count or book other numbers than callers saw.
+    Books,
+    /// An export lacks what was answered.
+    Export,
+    /// A task of a node panicked.
+    Panic,
+    /// Two nodes said that they lead one term.
+    TwoLeaders,
+    /// Gapless numbers came twice, or some are missing.
+    Gapless,
+    /// Ids came twice, or are not what their formats say.
+    Ids,
+    /// Numbers did not flow for too long.
+    Silence,
+    /// A node did not do what it must, such as come back or stop.
+    Node,
+}
+
+/// How the promise was broken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// What was found.
+    pub finding: Finding,
+    /// In words.
+    pub text: String,
+}
+
+impl Finding {
+    /// The violation in which this was found, in words.
+    pub fn told(self, text: impl Into<String>) -> Violation {
+        Violation { finding: self, text: text.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

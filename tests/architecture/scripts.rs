@@ -1,0 +1,73 @@
+//! Scripts find their checkout wherever they are called, whatever the caller's shell exports.
+
+use std::{fs, process::Command};
+
+use crate::files::{File, assert_none, root};
+
+/// Where scripts are.
+const FOLDERS: [&str; 5] = [".ci", "bench", "cluster", "fuzz", "jepsen"];
+
+/// All scripts, and the one that they source.
+fn scripts() -> Vec<File> {
+    let paths = FOLDERS.iter().flat_map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let paths = paths.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    let files = paths.filter_map(|path| {
+        let text = fs::read_to_string(&path).ok()?;
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
+        (text.starts_with("#!") || name == "cluster/env").then(|| File::new(name, &text))
+    });
+    files.collect()
+}
+
+/// The lines that change the directory where CDPATH may lead elsewhere.
+fn misled(script: &File) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_unset = false;
+    for (line, text) in script.text.lines().enumerate() {
+        is_unset |= text.starts_with("unset CDPATH");
+        let goes = text.find("cd \"$(dirname").is_some_and(|at| {
+            // In a shell of its own, or in all that follows.
+            !is_unset && !text[..at].contains("unset CDPATH;")
+        });
+        if goes {
+            found.push(format!("{}:{}: unset CDPATH before it", script.path, line + 1));
+        }
+    }
+    found
+}
+
+#[test]
+fn no_script_follows_cdpath() {
+    let scripts = scripts();
+    assert!(scripts.len() > 8, "{} scripts", scripts.len());
+    let found: Vec<String> = scripts.iter().flat_map(misled).collect();
+    assert_none("cd looks in CDPATH first", &found);
+}
+
+#[test]
+fn a_script_that_follows_cdpath_is_found() {
+    let goes = "cd \"$(dirname \"$0\")/..\"\n";
+    assert_eq!(misled(&File::new("a", goes)), ["a:1: unset CDPATH before it"]);
+    assert!(misled(&File::new("a", &format!("unset CDPATH # why\n{goes}"))).is_empty());
+    assert!(misled(&File::new("a", &format!("root=$(unset CDPATH; {goes}"))).is_empty());
+}
+
+#[test]
+fn with_cdpath_a_script_finds_its_own_checkout() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::create_dir(elsewhere.path().join("cluster")).unwrap();
+    // Otherwise cluster/env makes cargo compile all again.
+    fs::write(elsewhere.path().join("checkout"), format!("{}\n", root().display())).unwrap();
+    let told = |cdpath: bool| {
+        let mut command = Command::new("bash");
+        command.args(["-c", ". cluster/env && echo \"$root\" && bash cluster/rocksdb path"]);
+        command.current_dir(root()).env("CARGO_TARGET_DIR", elsewhere.path());
+        if cdpath {
+            command.env("CDPATH", elsewhere.path());
+        }
+        let ran = command.output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    assert_eq!(told(true), told(false));
+}
