@@ -9,7 +9,7 @@ use std::{
 use crate::common::{
     Client, PATIENCE, channel,
     cluster::Cluster,
-    free_ports, id, in_time, own_ip,
+    eventually, free_ports, id, in_time, own_ip,
     processes::{Process, Processes},
     until,
 };
@@ -77,6 +77,33 @@ async fn connections_that_say_nothing_end_and_those_with_a_call_under_way_stay()
     messages.send(request).await.unwrap();
     let second = in_time("an answer", answers.message()).await;
     assert!(second.unwrap().expect("an answer").firsts[0] > first);
+}
+
+/// Each of them connects anew, perhaps to another node, and loses nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_too_old_ends_its_streams_and_is_told_to_begin_no_call() {
+    let cluster = Cluster::start(1, |config| config.connection_age_max_ms = 100).await;
+    let mut client = cluster.client(1);
+    let request =
+        NextManyRequest { namespace: "book".into(), ids: vec![1], ..NextManyRequest::default() };
+    let mut last = eventually("a stream that is answered and then ended", async || {
+        let (messages, stream) = mpsc::channel(1);
+        messages.send(request.clone()).await.ok()?;
+        let answers = client.clone().sequencer.next_many(ReceiverStream::new(stream)).await;
+        let mut answers = answers.ok()?.into_inner();
+        let first = answers.message().await.ok()??.firsts[0];
+        let end = in_time("the end of the stream", answers.message()).await.ok()?;
+        end.is_none().then_some(first)
+    })
+    .await;
+    // Calls go on, over connections that end in turn.
+    let connections = &cluster.nodes[&1].context().metrics.client_connections;
+    for _ in 0..3 {
+        let number = client.next_at_last(1).await;
+        assert!(number > last, "{number}");
+        last = number;
+        until("the connection is gone", || connections.of(Interface::grpc).get() == 0).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

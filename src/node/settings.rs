@@ -103,9 +103,14 @@ macro_rules! for_each_setting {
             /// address may hold, in percent [default: 50]
             "RATCHET_CLIENT_SHARE_PERCENT" [] =>
                 client_share_percent: u64 as u64 = 50, 1..=100;
-            /// How long a connection without a call under way is kept, in milliseconds [default: 600000]
+            /// How long a connection without a call under way is kept, in milliseconds; longer than balancers and pools
+            /// keep theirs [default: 650000]
             "RATCHET_CONNECTION_IDLE_MS" [] =>
-                connection_idle_ms: u64 as u64 = 600_000, 1..=86_400_000;
+                connection_idle_ms: u64 as u64 = 650_000, 1..=86_400_000;
+            /// For how long a client's connection over gRPC or HTTP is used, at most, in milliseconds; 0: as long as its
+            /// caller likes [default: 0]
+            "RATCHET_CONNECTION_AGE_MAX_MS" [] =>
+                connection_age_max_ms: u64 as u64 = 0, 0..=86_400_000;
             /// How long a handover may take to close the term, and to give numbers back (a sole voter:
             /// handover_timeout_ms, if longer), and how long a stopping node then waits for callers, in milliseconds
             /// [default: 5000]

@@ -7,6 +7,7 @@ pub(super) mod places;
 pub(super) mod unfinished;
 
 use std::{
+    future::pending,
     io::{self, Cursor},
     net::SocketAddr,
     pin::pin,
@@ -20,7 +21,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::{TcpListener, TcpStream},
-    time::timeout,
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -80,7 +81,7 @@ pub async fn serve<S: Answering>(
     limits: Limits, stop: CancellationToken,
 ) {
     use Protocol::*;
-    let idle = limits.idle;
+    let (idle, of_port) = (limits.idle, limits.clone());
     let of_connection = stop.clone();
     match protocol {
         Http2 | PeerHttp2 => {
@@ -91,14 +92,16 @@ pub async fn serve<S: Answering>(
             let serve = |stream, place: Arc<Place>| {
                 let http2 = http2(bounds, idle, &place);
                 let (service, stop) = (service(&place, &stream), of_connection.clone());
-                serve_http2(stream, http2, service, place, idle, stop)
+                let ends = Ends { idle, too_old_at: of_port.too_old_at(), stop };
+                serve_http2(stream, http2, service, place, ends)
             };
             accept(listener, limits, stop, serve).await;
         }
         Http1 => {
             let serve = |stream, place: Arc<Place>| {
                 let (service, stop) = (service(&place, &stream), of_connection.clone());
-                patient_socket::serve(stream, service, place, Times::with_idle(idle), stop)
+                let times = Times::new(idle, of_port.too_old_at());
+                patient_socket::serve(stream, service, place, times, stop)
             };
             accept(listener, limits, stop, serve).await;
         }
@@ -124,13 +127,25 @@ fn http2(
     builder
 }
 
-/// Serves one HTTP/2 connection until its other end closes it, it is idle for too long, or the node stops.
+/// When the node ends a connection.
+struct Ends {
+    /// For how long it may be idle.
+    idle: Duration,
+    too_old_at: Option<Instant>,
+    stop: CancellationToken,
+}
+
+/// Among what comes with a call: cancelled once its connection is too old. Streams end then, as when the node stops.
+#[derive(Clone)]
+pub struct TooOld(pub CancellationToken);
+
+/// Serves one HTTP/2 connection until its other end closes it, it is idle for too long or too old, or the node stops.
 ///
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/2, or breaks it.
 async fn serve_http2<S: Answering>(
-    stream: TcpStream, http2: Builder<ReadInTime>, service: S, place: Arc<Place>, idle: Duration,
-    stop: CancellationToken,
+    stream: TcpStream, http2: Builder<ReadInTime>, service: S, place: Arc<Place>,
+    Ends { idle, too_old_at, stop }: Ends,
 ) -> Result<(), String> {
     let greeting = timeout(PREFACE_TIME_MAX.min(idle), read_preface(stream));
     let stream = tokio::select! {
@@ -142,7 +157,12 @@ async fn serve_http2<S: Answering>(
     };
     let calls = place.calls();
     let of_connection = place.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
+    let too_old = too_old_at.map(|_| TooOld(stop.child_token()));
+    let told = too_old.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if let Some(too_old) = &told {
+            request.extensions_mut().insert(too_old.clone());
+        }
         let mut call = of_connection.begin_call();
         let of_guest = of_connection.guest().map(|guest| {
             let is_probe = PROBES.contains(&request.uri().path());
@@ -165,12 +185,21 @@ async fn serve_http2<S: Answering>(
         ended = &mut connection => return ended.map_err(|error| error.to_string()),
         () = stop.cancelled() => {}
         () = calls.idle_for(idle) => {}
+        () = until(too_old_at) => too_old.iter().for_each(|TooOld(streams)| streams.cancel()),
     }
     // Tells the other end to begin no further calls. Those in progress are answered.
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         ended = &mut connection => ended.map_err(|error| error.to_string()),
         () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(()),
+    }
+}
+
+/// Waits until then; forever for `None`.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
     }
 }
 

@@ -11,7 +11,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Code, Request, Response, Status};
 use tonic_health::pb::{
     HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
@@ -23,6 +23,7 @@ use crate::{
     metrics::{Interface, Metrics},
     node::{Asked, Failure, NodeContext, Origin, Reservation, SequenceRequest},
     proto::{Refusal, v1::NextManyResponse},
+    server::connections::TooOld,
 };
 
 /// The services of a node.
@@ -30,8 +31,17 @@ use crate::{
 pub struct Services {
     /// The node.
     pub context: Arc<NodeContext>,
-    /// Ports and streams end at this.
+    /// Ports end at this.
     pub stop: CancellationToken,
+}
+
+impl Services {
+    /// What ends a call that is a stream: the node stops, or its connection is too old.
+    fn end_of<T>(&self, call: &Request<T>) -> WaitForCancellationFutureOwned {
+        let too_old = call.extensions().get();
+        let end = too_old.map_or(&self.stop, |TooOld(end)| end);
+        end.clone().cancelled_owned()
+    }
 }
 
 /// The answer to a message, if that could be checked. Also returns the memory that is reserved for it. Only borrows the
@@ -130,8 +140,7 @@ impl Health for Services {
             let now = ready.wait_for(fits).await.ok()?;
             Some((Ok(serving(now)), (ready, Some(now))))
         });
-        let stop = self.stop.clone().cancelled_owned();
-        Ok(Response::new(said.take_until(stop).boxed()))
+        Ok(Response::new(said.take_until(self.end_of(&request)).boxed()))
     }
 }
 

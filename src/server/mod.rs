@@ -190,8 +190,10 @@ impl Services {
     /// The limits of a port for clients. All of these together have `client_connections_max` connections (`Callers::connect`).
     fn client_limits(&self, port: &'static str, interface: Interface) -> Limits {
         let metrics = &self.context.metrics;
+        let age_max = Duration::from_millis(self.context.config.connection_age_max_ms);
         Limits {
             callers: Some(self.context.callers.clone()),
+            age_max: (!age_max.is_zero()).then_some(age_max),
             connections: metrics.client_connections.of(interface).clone(),
             refused: metrics.client_connections_refused.of(interface).clone(),
             ..self.limits(port, WhenFull::RefuseNew)
@@ -205,6 +207,7 @@ impl Services {
             when_full,
             callers: None,
             idle: Duration::from_millis(self.context.config.connection_idle_ms),
+            age_max: None,
             connections: Gauge::default(),
             refused: Counter::default(),
         }

@@ -12,11 +12,12 @@ use std::{
 
 use bytes::Bytes;
 use hyper::{
+    header::{CONNECTION, HeaderValue},
     rt::Executor,
     server::conn::http1::{Builder, Parts},
     service::service_fn,
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -35,7 +36,7 @@ use crate::node::Caller;
 // answer holds would be held, and a node could not stop.
 //
 // Hyper's own time for a head counts from the end of the last answer. It would end the connections of callers that
-// pause, or that read a long answer slowly.
+// pause, or that read a long answer slowly; so it is off.
 //
 // Invariant: a write waits for at most the patience that it was given, and once the node stops, for a second. A head
 // arrives in the time that it was given, or the read fails.
@@ -52,13 +53,19 @@ pub struct Times {
     pub head: Duration,
     /// Without a call, until it becomes a mere socket; up to twice as long.
     pub rest_after: Duration,
+    /// When it is too old: the next answer is its last one, and says so.
+    pub too_old_at: Option<Instant>,
 }
 
 impl Times {
-    /// With `idle`, and what is usual for the others.
-    pub fn with_idle(idle: Duration) -> Times {
+    /// With `idle` and `too_old_at`, and what is usual for the others.
+    pub fn new(idle: Duration, too_old_at: Option<Instant>) -> Times {
         let usual = Duration::from_secs(5);
-        Times { idle, head: usual.min(idle), rest_after: usual.min(idle) }
+        Times { idle, head: usual.min(idle), rest_after: usual.min(idle), too_old_at }
+    }
+
+    fn are_over(&self) -> bool {
+        self.too_old_at.is_some_and(|time| time <= Instant::now())
     }
 }
 
@@ -222,6 +229,8 @@ pub async fn serve<S: Answering>(
 ) -> Result<(), String> {
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let (mut is_new, mut begun) = (true, Bytes::new());
+    // It was idle before it rested.
+    let rest = times.idle.saturating_sub(times.rest_after);
     loop {
         let mut first = [0];
         let waiting = async {
@@ -229,7 +238,7 @@ pub async fn serve<S: Answering>(
             match std::mem::take(&mut is_new) {
                 true => place.greeted(first, times.head, times.idle).await,
                 false if !begun.is_empty() => Ok(Ok(begun.len())),
-                false => timeout(times.idle, first).await.map_err(|_| "no further request".into()),
+                false => timeout(rest, first).await.map_err(|_| "no further request".into()),
             }
         };
         let arrived = tokio::select! {
@@ -258,11 +267,19 @@ async fn serve_until_rest<S: Answering>(
     let Times { idle, rest_after, .. } = times;
     let (calls, of_connection) = (place.calls(), place.clone());
     let service = service_fn(move |request| {
-        let call = of_connection.begin_call();
-        Box::pin(answered(call, service.clone().call(request)))
+        let answering = answered(of_connection.begin_call(), service.clone().call(request));
+        Box::pin(async move {
+            let mut answer = answering.await;
+            if times.are_over()
+                && let Ok(answer) = &mut answer
+            {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            answer
+        })
     });
     let mut builder = Builder::new();
-    builder.timer(TokioTimer::new()).max_buf_size(HEAD_BYTES_MAX).header_read_timeout(idle);
+    builder.max_buf_size(HEAD_BYTES_MAX).header_read_timeout(None);
     let stream = PatientSocket::new(stream, times, calls.clone(), stop.clone());
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {

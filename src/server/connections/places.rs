@@ -24,6 +24,7 @@ use super::calls::{Call, Calls};
 use crate::{
     clock::whole_ms,
     node::{Caller, Callers, Guest},
+    random,
 };
 
 // The places of a port's connections, and which of them ends when all are taken and another one comes.
@@ -195,6 +196,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// At most one warning about refused connections is logged in this time.
 const WARNING_EVERY: Duration = Duration::from_secs(10);
 
+/// Up to 1/`AGE_DRAWN_PART` of the greatest age of a connection is taken off.
+const AGE_DRAWN_PART: u32 = 4;
+
 /// The limits for the connections of a port, and their metrics.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -204,12 +208,23 @@ pub struct Limits {
     pub when_full: WhenFull,
     /// How long a connection that is not used is kept; it may be kept up to twice as long.
     pub idle: Duration,
+    /// How old a connection may become, at most; then no further call is begun over it.
+    pub age_max: Option<Duration>,
     /// How many connections of this port are open.
     pub connections: Gauge,
     /// How many connections were refused because of the limit.
     pub refused: Counter,
     /// What callers may hold, in all ports for clients; `None` if the port is not for clients.
     pub callers: Option<Arc<Callers>>,
+}
+
+impl Limits {
+    /// When a connection that begins now is too old. It is drawn, so that those that began together do not end together.
+    pub fn too_old_at(&self) -> Option<Instant> {
+        let age_max = self.age_max?;
+        let less = random::u64() % (1 + whole_ms(age_max / AGE_DRAWN_PART));
+        Some(Instant::now() + age_max - Duration::from_millis(less))
+    }
 }
 
 /// Has `serve` serve the connections of `listener` until `stop`. Then it accepts no more, and returns once all are
@@ -352,6 +367,28 @@ mod tests {
         let _next = first.begin_call();
         places.enter(None).expect("the third one's place: its call takes too long");
         assert_eq!([&first, &third].map(|place| is_needed(place)), [false, true]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_a_connection_is_too_old_is_drawn() {
+        const MINUTE: Duration = Duration::from_secs(60);
+        let limits = |age_max| Limits {
+            port: "client",
+            when_full: WhenFull::RefuseNew,
+            idle: MINUTE,
+            age_max,
+            connections: Gauge::default(),
+            refused: Counter::default(),
+            callers: None,
+        };
+        assert_eq!(limits(None).too_old_at(), None);
+        let limits = limits(Some(MINUTE));
+        let ages: Vec<_> = (0..100)
+            .filter_map(|_| Some(limits.too_old_at()? - Instant::now()))
+            .inspect(|age| assert!((MINUTE * 3 / 4..=MINUTE).contains(age), "{age:?}"))
+            .collect();
+        assert_eq!(ages.len(), 100);
+        assert!(ages.iter().any(|age| *age != ages[0]), "they end together");
     }
 
     #[tokio::test(start_paused = true)]

@@ -51,7 +51,8 @@ impl Ids for Services {
         &self, messages: Request<Streaming<NextIdsRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         let (context, metrics) = (self.context.clone(), self.context.metrics.clone());
-        let messages = messages.into_inner().take_until(self.stop.clone().cancelled_owned());
+        let end = self.end_of(&messages);
+        let messages = messages.into_inner().take_until(end);
         let answers = messages.then(move |message| {
             let context = context.clone();
             async move {

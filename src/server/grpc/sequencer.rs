@@ -51,8 +51,8 @@ impl Sequencer for Services {
     async fn next_many(
         &self, requests: Request<Streaming<NextManyRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
-        let stop = self.stop.clone().cancelled_owned();
-        let answers = ResponseStream::new(self.context.clone(), stop, requests.into_inner());
+        let end = self.end_of(&requests);
+        let answers = ResponseStream::new(self.context.clone(), end, requests.into_inner());
         Ok(Response::new(answers))
     }
 
@@ -103,10 +103,10 @@ impl Sequencer for Services {
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;
 
     async fn watch_route(
-        &self, _request: Request<WatchRouteRequest>,
+        &self, request: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
-        let stop = self.stop.clone().cancelled_owned();
-        let routes = self.context.services.members.clone().watch_route().take_until(stop);
+        let routes = self.context.services.members.clone().watch_route();
+        let routes = routes.take_until(self.end_of(&request));
         Ok(Response::new(routes.map(Ok).boxed()))
     }
 }

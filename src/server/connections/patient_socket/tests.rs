@@ -22,7 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 async fn connect(
     idle: Duration, stop: CancellationToken,
 ) -> (TcpStream, tokio::task::JoinHandle<Result<(), String>>) {
-    connect_with(Times { idle, head: HOUR, rest_after: Duration::from_millis(1) }, stop).await
+    connect_with(
+        Times { head: HOUR, rest_after: Duration::from_millis(1), ..Times::new(idle, None) },
+        stop,
+    )
+    .await
 }
 
 async fn connect_with(
@@ -124,7 +128,8 @@ async fn a_request_that_began_before_the_connection_rested_is_answered() {
 async fn a_head_that_never_ends_ends_the_connection_also_after_other_requests() {
     for rests in [HOUR, Duration::from_millis(1)] {
         for requests in 0..3 {
-            let times = Times { idle: HOUR, head: Duration::from_millis(100), rest_after: rests };
+            let head = Duration::from_millis(100);
+            let times = Times { head, rest_after: rests, ..Times::new(HOUR, None) };
             let (mut client, served) = connect_with(times, CancellationToken::new()).await;
             for _ in 0..requests {
                 client.write_all(&request("/before")).await.expect("sent");
