@@ -77,7 +77,7 @@ impl Ask for Export {
         let rows = write_rows(header, parts, &mut file, &shown).await?;
         keep(file, path, &opened).map_err(failed)?;
         let text = format!("{rows} rows in {shown}");
-        output::result(connection.json, &json!({"rows": rows}), &text)
+        output::result(connection.json, &json!({"rows": rows.to_string()}), &text)
     }
 }
 

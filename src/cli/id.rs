@@ -1,8 +1,9 @@
 //! `ratchet id`: ids with a shape.
 
 use clap::{Args, Subcommand};
+use ratchet_client::api::DecodedId;
 use ratchet_ids::{Format, Source};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     connection::{Ask, Asking, Connection},
@@ -111,10 +112,15 @@ fn decode(format: &str, id: &str) -> Result<(Value, String), CommandError> {
     let format = parsed(format)?;
     let decoded = format.decode(id);
     let decoded = decoded.map_err(|error| CommandError::refused(format!("{id:?}: {error}")))?;
-    let fields: Map<String, Value> =
-        decoded.fields().map(|(field, value)| (field.name().to_owned(), json!(value))).collect();
+    let fields = decoded.fields().map(|(field, value)| (field.name().to_owned(), value));
     let time = decoded.date_time().to_string();
-    let value = json!({"time": time, "time_ms": decoded.parts().time_ms, "fields": fields});
+    let value = DecodedId {
+        time: time.clone(),
+        time_ms: decoded.parts().time_ms,
+        fields: fields.collect(),
+    };
+    let value = serde_json::to_value(value);
+    let value = value.map_err(|error| CommandError::other(error.to_string()))?;
     let mut rows = vec![vec!["time".to_owned(), time]];
     rows.extend(
         (decoded.fields()).map(|(field, value)| vec![field.name().to_owned(), value.to_string()]),
@@ -126,7 +132,7 @@ fn explain(format: &str) -> Result<(Value, String), CommandError> {
     let format = parsed(format)?;
     let fields = format.fields().iter();
     let fields: Vec<Value> = fields
-        .map(|field| json!({"name": field.name(), "width": field.width(), "max": field.max()}))
+        .map(|field| json!({"name": field.name(), "width": field.width(), "max": field.max().to_string()}))
         .collect();
     let source = match format.source() {
         Source::Worker => "worker",
@@ -138,8 +144,8 @@ fn explain(format: &str) -> Result<(Value, String), CommandError> {
         "format": format.to_string(),
         "source": source,
         "fields": fields,
-        "ids_per_second": format.ids_per_second().and_then(|rate| u64::try_from(rate).ok()),
-        "workers": format.workers_max(),
+        "ids_per_second": format.ids_per_second().map(|rate| rate.to_string()),
+        "workers": format.workers_max().to_string(),
         "first": format.date_time(format.first_ms()).to_string(),
         "last": format.date_time(format.last_ms()).to_string(),
     });

@@ -123,7 +123,11 @@ impl Ask for Import {
         }
         removed?;
         let warnings = checked.warnings.shown();
-        let value = json!({"rows": checked.rows, "resumed_at": done, "warnings": warnings});
+        let value = json!({
+            "rows": checked.rows.to_string(),
+            "resumed_at": done.to_string(),
+            "warnings": warnings,
+        });
         let read = match checked.has_ranges {
             false => "every key",
             true => "every key, and the first and the last id of every section,",

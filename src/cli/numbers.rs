@@ -1,13 +1,15 @@
 //! `ratchet next`, `ratchet current` and `ratchet raise`: take numbers of a key, show its last one, raise its floor.
 
 use clap::Args;
-use serde_json::json;
 
 use super::{
     connection::{Ask, Connection},
     output::{self, CommandError},
 };
-use ratchet_client::{Key, Numbers};
+use ratchet_client::{
+    Key, Numbers,
+    api::{CurrentResponse, NextResponse, RaiseResponse},
+};
 
 /// The arguments that name a key.
 #[derive(Debug, Args)]
@@ -61,7 +63,7 @@ impl Ask for Next {
             Some(id) => client.next_once(namespace, key, count, id).await?,
         };
         let Numbers { first, last, increment } = answer;
-        let value = json!({"first": first, "last": last, "increment": increment});
+        let value = NextResponse { first, last, increment, route: None };
         let text = if first == last {
             first.to_string()
         } else {
@@ -83,7 +85,7 @@ impl Ask for Current {
         let client = connection.client()?;
         let last = client.current(&self.key.namespace, self.key.key()).await?;
         let text = last.map_or("none yet".to_owned(), |last| last.to_string());
-        output::result(connection.json, &json!({"last": last}), &text)
+        output::result(connection.json, &CurrentResponse { last, route: None }, &text)
     }
 }
 
@@ -102,7 +104,7 @@ impl Ask for Raise {
         let client = connection.client()?;
         let raising = client.raise(&self.key.namespace, self.key.key(), self.at_least);
         let raised = raising.await?;
-        let value = json!({"floor": raised.floor, "raised": raised.is_higher});
+        let value = RaiseResponse { floor: raised.floor, raised: raised.is_higher, route: None };
         let text = match raised.is_higher {
             true => raised.floor.to_string(),
             false => format!("{} (unchanged: it was not below {})", raised.floor, self.at_least),

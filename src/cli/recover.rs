@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::output::{self, CommandError, date_and_time};
 use crate::{
@@ -55,8 +55,20 @@ impl Recover {
         let done = node::recover(&dir, &margin, dry_run);
         let failed = |error| CommandError::from(node::StartError::from(error)).in_json(self.json);
         let done = done.map_err(failed)?;
-        let value = json!({"dry_run": dry_run, "recovery": done});
+        let value = with_strings(json!({"dry_run": dry_run, "recovery": done}));
         output::result(self.json, &value, &to_text(&done, dry_run))
+    }
+}
+
+/// The value with strings in the place of its numbers: all of them have 64 bits.
+fn with_strings(value: Value) -> Value {
+    match value {
+        Value::Number(number) => Value::String(number.to_string()),
+        Value::Array(items) => items.into_iter().map(with_strings).collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(name, value)| (name, with_strings(value))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => value,
     }
 }
 
