@@ -166,7 +166,7 @@ fn over_http(api: &DescriptorPool, served: &[Operation]) -> Result<String, Box<d
             let (rpc, asked, answer) = (method.name(), method.input(), method.output());
             let service = method.parent_service();
             let named = |name: &str| fields(&asked, |field| field.name() == name);
-            let in_path = fields(&asked, |field| path.contains(&format!("{{{}}}", field.name())));
+            let in_path = in_path(&asked, path)?;
             // `ids` checks a message before it waits for the kind of its key.
             let keys = fields(&asked, |field| {
                 answered_by != "ids"
@@ -187,6 +187,23 @@ fn over_http(api: &DescriptorPool, served: &[Operation]) -> Result<String, Box<d
         }
     }
     Ok(format!("endpoints! {{\n{rows}}}\n"))
+}
+
+/// The names of the fields that stand in a path, in its order.
+///
+/// # Errors
+/// If the message has none of a name, or JSON has another name for it: nobody would see that the query says it again.
+fn in_path(message: &MessageDescriptor, path: &str) -> Result<String, Box<dyn Error>> {
+    let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let names: Vec<&str> = names.collect();
+    let is_known = |name: &&str| {
+        let field = message.get_field_by_name(name);
+        field.is_some_and(|field| field.json_name() == *name)
+    };
+    match names.iter().all(is_known) {
+        true => Ok(names.join(" ")),
+        false => Err(format!("{path}: not all of this are fields with one name").into()),
+    }
 }
 
 /// The names of the fields of a kind.

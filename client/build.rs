@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Has bytes written and read as src/json.rs says, and values of enumerations written as unspecified that a later release has.
+/// Has bytes and numbers written and read as src/json.rs says, and values of enumerations written as unspecified that a later release has.
 ///
 /// # Errors
 /// If the code that pbjson makes is another than this was written for.
@@ -44,12 +44,16 @@ fn with_own_json(made: String) -> Result<String, &'static str> {
         format!("&crate::json::Text(&{bytes})")
     });
     let made = made.replace("pbjson::private::base64::encode", "crate::json::Text");
+    let made = replaced_to_end(&made, "ToString::to_string(&", ").as_str()", |number| {
+        format!("&crate::json::Digits(&{number})")
+    });
     let unknown = ".map_err(|_| serde::ser::Error::custom(format!(\"Invalid variant {}\", ";
     let made = replaced_to_end(&made, unknown, ")))?", |_| ".unwrap_or_default()".to_owned());
     match made.contains("base64")
         || made.contains("::pbjson")
         || made.contains("ser::Error")
         || !made.contains("json::Text(")
+        || !made.contains("json::Digits(")
     {
         true => Err("pbjson makes other code than client/build.rs knows; look at with_own_json"),
         false => Ok(made),

@@ -451,7 +451,9 @@ async fn members_are_added_promoted_moved_and_removed_and_the_leadership_is_hand
     for (what, allow) in [
         ("POST /v1/namespaces/book/keys/1", "allow: GET, HEAD"),
         ("POST /v1/namespaces/book:take", "allow: DELETE, GET, HEAD, PATCH"),
-        ("DELETE /v1/namespaces/book/keys/1", "allow: "),
+        ("DELETE /v1/namespaces/book/keys/1", "allow: GET, HEAD\r\n"),
+        ("GET /v1/namespaces/book/keys/42:next", "allow: POST\r\n"),
+        ("PATCH /v1/nodes/4:promote", "allow: POST\r\n"),
     ] {
         let page = ask(&cluster, other_than(asked), what, "").await;
         assert_eq!(page.status, 405, "{what}: {}", page.body);
@@ -459,7 +461,6 @@ async fn members_are_added_promoted_moved_and_removed_and_the_leadership_is_hand
     }
     for (what, body, says) in [
         ("DELETE /v1/nodes/x", "", "id: "),
-        ("PATCH /v1/nodes/4:promote", "{}", "id: "),
         ("POST /v1/nodes/:promote", "", "id: "),
         ("POST /v1/nodes", "{}", "id is 0"),
         ("POST /v1/nodes", r#"{"id": 5, "peer_addres": "x:1"}"#, "unknown field `peer_addres`"),
@@ -607,4 +608,39 @@ async fn a_request_that_does_not_arrive_is_not_carried_out_and_its_caller_is_tol
     let mut answer = String::new();
     in_time("an answer", stream.read_to_string(&mut answer)).await.expect("text");
     assert!(answer.starts_with("HTTP/1.1 504") && answer.contains("NOT_DONE"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn get_of_a_name_that_ends_as_an_action_says_that_post_takes_numbers() {
+    let cluster = start(1, |_| {}).await;
+    json(&cluster, 1, "POST /v1/namespaces", r#"{"name": "n", "key_kind": 2}"#).await;
+    let page = ask(&cluster, 1, "GET /v1/namespaces/n/keys/abc:next", "").await;
+    assert_eq!(page.status, 405, "{}", page.body);
+    assert!(page.head.contains("allow: POST\r\n"), "{}", page.head);
+    assert!(page.body.contains("ends with ':next', which takes POST, not GET"), "{}", page.body);
+    let taken = json(&cluster, 1, "POST /v1/namespaces/n/keys/abc%3Anext:next", "").await;
+    let last = json(&cluster, 1, "GET /v1/namespaces/n/keys/abc%3Anext", "").await;
+    assert_eq!(last["last"], taken["first"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_too_old_ends_with_an_answer_that_says_so() {
+    let cluster = start(1, |config| config.connection_age_max_ms = 1).await;
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    let request = "POST /v1/namespaces/book/keys/1:next HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    let mut said = Vec::new();
+    // Young for a millisecond.
+    let asking = async {
+        while !String::from_utf8_lossy(&said).contains("connection: close") {
+            stream.write_all(request.as_bytes()).await.expect("sent");
+            let mut part = [0; 1_024];
+            let read = stream.read(&mut part).await.expect("an answer");
+            said.extend_from_slice(&part[..read]);
+        }
+        stream.read_to_end(&mut said).await.expect("the end")
+    };
+    in_time("an answer that is the last one", asking).await;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("\"first\":\"1\"") && said.ends_with('}'), "{said}");
 }

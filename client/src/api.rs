@@ -8,6 +8,8 @@
 tonic::include_proto!("ratchet.v1");
 #[cfg(feature = "json")]
 include!(concat!(env!("OUT_DIR"), "/ratchet.v1.serde.rs"));
+#[cfg(feature = "json")]
+pub use crate::json::InPath;
 
 impl Failure {
     /// The failure as a gRPC status.

@@ -100,7 +100,17 @@ fn from_base64<'de, A: MapAccess<'de>>(mut object: A) -> Result<Vec<u8>, A::Erro
     }
 }
 
-/// A number in JSON: as it is, or in a string. Digits alone: `+5` is none.
+/// A number of 64 bits as JSON has it: a string.
+#[derive(Debug)]
+pub struct Digits<T>(pub T);
+
+impl<T: Display> Serialize for Digits<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+/// A number that is read: as it is, or in a string. Digits alone: `+5` is none.
 #[derive(Debug)]
 pub struct Number<T>(pub T);
 
@@ -108,11 +118,45 @@ impl<'de, T: FromStr<Err: Display> + Deserialize<'de>> Deserialize<'de> for Numb
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match deserializer.deserialize_any(Written)? {
             Said::Number(number) => T::deserialize(number.into_deserializer()).map(Number),
-            Said::Text(text) if !text.starts_with('+') => {
-                text.parse().map(Number).map_err(Error::custom)
-            }
-            Said::Text(_) | Said::Bytes(_) => Err(Error::custom("a number is digits alone")),
+            Said::Text(text) => digits(&text).map(Number).map_err(Error::custom),
+            Said::Bytes(_) => Err(Error::custom(NO_DIGITS)),
         }
+    }
+}
+
+const NO_DIGITS: &str = "a number is digits alone";
+
+fn digits<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    match text.starts_with('+') {
+        true => Err(NO_DIGITS.to_owned()),
+        false => text.parse().map_err(|error: T::Err| error.to_string()),
+    }
+}
+
+/// What a field may be that stands in the path of a request over HTTP. It is read there as a string in JSON is.
+pub trait InPath: Sized {
+    /// The value that `text` stands for.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn in_path(text: String) -> Result<Self, String>;
+}
+
+impl InPath for String {
+    fn in_path(text: String) -> Result<String, String> {
+        Ok(text)
+    }
+}
+
+impl InPath for u64 {
+    fn in_path(text: String) -> Result<u64, String> {
+        digits(&text)
+    }
+}
+
+impl InPath for Option<Key> {
+    fn in_path(text: String) -> Result<Option<Key>, String> {
+        Ok(Some(Key { kind: Some(written(text)) }))
     }
 }
 
@@ -153,18 +197,24 @@ impl Serialize for Key {
     }
 }
 
-/// A string that is written as an id is written is an id. It may be meant as a name: the namespace's kind decides.
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let kind = match deserializer.deserialize_any(Written)? {
             Said::Number(id) => Kind::Id(id),
             Said::Bytes(name) => Kind::Name(name.into()),
-            Said::Text(text) => match text.parse::<u64>() {
-                Ok(id) if id.to_string() == text => Kind::Id(id),
-                Ok(_) | Err(_) => Kind::Name(text.into_owned().into()),
-            },
+            Said::Text(text) => written(text.into_owned()),
         };
         Ok(Key { kind: Some(kind) })
+    }
+}
+
+/// The key that is written so. What is written as an id is written is an id. It may be meant as a name: the namespace's kind
+/// decides.
+fn written(text: String) -> Kind {
+    let is_usual = text == "0" || !text.starts_with(['0', '+']);
+    match text.parse() {
+        Ok(id) if is_usual => Kind::Id(id),
+        Ok(_) | Err(_) => Kind::Name(text.into()),
     }
 }
 
@@ -192,6 +242,41 @@ mod tests {
             [r#"{}"#, r#"{"base64":"?"}"#, r#"{"base64":"","x":""}"#, r#"{"x":""}"#, "-1", "[]"]
         {
             serde_json::from_str::<Key>(none).expect_err(none);
+        }
+    }
+
+    /// What a text is in a path, and what it is as a string in JSON.
+    fn both<T: InPath + for<'de> Deserialize<'de>>(text: &str) -> [Option<T>; 2] {
+        let in_json = serde_json::from_value(text.into());
+        [T::in_path(text.to_owned()).ok(), in_json.ok()]
+    }
+
+    #[test]
+    fn a_field_in_a_path_is_read_as_a_string_in_json_is() {
+        for text in [
+            "",
+            "0",
+            "00",
+            "7",
+            "007",
+            "+7",
+            "-7",
+            " 7",
+            "7x",
+            "18446744073709551615",
+            "18446744073709551616",
+            "abc",
+            "a/b: c",
+            "\u{665}",
+        ] {
+            let [in_path, in_json] = both::<Option<Key>>(text);
+            assert_eq!(in_path, in_json, "{text}");
+            let [in_path, in_json] = both::<String>(text);
+            assert_eq!(in_path, in_json, "{text}");
+            let in_path = u64::in_path(text.to_owned());
+            let in_json = serde_json::from_value::<Number<u64>>(text.into());
+            let in_json = in_json.map(|Number(number)| number).map_err(|error| error.to_string());
+            assert_eq!(in_path, in_json, "{text}");
         }
     }
 

@@ -1,10 +1,10 @@
 //! The interface for HTTP: numbers, namespaces, members and the status, in JSON; a status page; and the forms of other id
 //! generators.
 //!
-//! From a socket to a number: `request.rs` refuses what is meant for another cluster, reads the deadline, the path, and the
-//! body within its limits, and makes the same message of them as gRPC's. `foreign_page.rs` refuses what another site's page
-//! asks for. `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and has the messages
-//! answered. `problem.rs` tells what went wrong. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers
+//! From a socket to a number: a request that is meant for another cluster is refused here. `foreign_page.rs` refuses what
+//! another site's page asks for. `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and has
+//! the messages answered. `request.rs` reads the deadline, the path, and the body within its limits, of which such a message
+//! is made: the same as gRPC's. `problem.rs` tells what went wrong. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers
 //! clients of other id generators in the form that they know. `page.rs` is the status page, and `openapi.rs` describes the
 //! API.
 //!
@@ -20,27 +20,96 @@ mod page;
 mod problem;
 mod request;
 
-use std::sync::Arc;
-
-use axum::{
-    Router,
-    extract::{Request, State},
-    http::Uri,
-    middleware::{map_request_with_state, map_response, map_response_with_state},
-    response::Response,
-    routing::get,
+use std::{
+    convert::Infallible,
+    sync::{Arc, OnceLock},
 };
 
-use crate::node::NodeContext;
+use axum::{
+    BoxError, Router,
+    body::{Body, Bytes, HttpBody},
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, Uri},
+    middleware::map_response,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tower::{Service, ServiceExt, service_fn};
+
+use super::metadata::{CLUSTER_ID, check};
+use crate::{node::NodeContext, proto::Refusal};
 use drop_in::yuewen;
-use endpoints::{count, timed};
-use problem::{nothing_here, other_method, takes_only};
+use endpoints::{Route, count, timed};
+use problem::{Problem, nothing_here, other_method, takes_only};
 use request::{Due, Node, uncacheable};
 
 pub use page::Live;
 
-/// The routes of the port. `live` is what the status page shows.
-pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
+/// Answers the requests of the port. `live` is what the status page shows.
+pub fn requests<B>(
+    context: Arc<NodeContext>, live: Live,
+) -> impl Service<Request<B>, Response = Response, Error = Infallible, Future: Send> + Clone
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let pages = pages(context.clone(), live);
+    let port = Arc::new(Port { context, pages, cluster_id: OnceLock::new() });
+    service_fn(move |request: Request<B>| {
+        let port = port.clone();
+        async move { Ok(port.answer(request.map(Body::new)).await) }
+    })
+}
+
+/// The header that says which cluster answers.
+const ANSWERS: HeaderName = HeaderName::from_static(CLUSTER_ID);
+
+struct Port {
+    context: Arc<NodeContext>,
+    /// What `proto` does not describe.
+    pages: Router,
+    /// The id of the cluster, once this node knows it. It never changes.
+    cluster_id: OnceLock<HeaderValue>,
+}
+
+impl Port {
+    /// Answers a request, counts the problem that the answer tells, if it tells one, and says which cluster answers.
+    async fn answer(&self, request: Request) -> Response {
+        let mut answer = match self.check(&request) {
+            Err(refusal) => Problem::from(refusal).into_response(),
+            Ok(()) => match Route::to(request.uri().path()) {
+                Some(route) => route.answer(&self.context, request).await,
+                None => {
+                    let Ok(answer) = self.pages.clone().oneshot(request).await;
+                    answer
+                }
+            },
+        };
+        count(&self.context, &answer);
+        if let Some(id) = self.cluster_id() {
+            answer.headers_mut().insert(ANSWERS, id.clone());
+        }
+        answer
+    }
+
+    /// Sees that a request is meant for this cluster, and that no page of another site sent it.
+    fn check(&self, request: &Request) -> Result<(), Refusal> {
+        check(&self.context, request.headers())?;
+        foreign_page::check(&self.context, request.headers(), request.uri())
+    }
+
+    fn cluster_id(&self) -> Option<&HeaderValue> {
+        if self.cluster_id.get().is_none() {
+            let id = self.context.services.members.cluster_id()?;
+            // Digits and hyphens are a header's value.
+            let id = HeaderValue::try_from(id.to_string()).ok()?;
+            return Some(self.cluster_id.get_or_init(|| id));
+        }
+        self.cluster_id.get()
+    }
+}
+
+/// The routes of what `proto` does not describe.
+fn pages(context: Arc<NodeContext>, live: Live) -> Router {
     let of_root = live.clone();
     let watch = |State(context): Node| async move { live.watch(&context) };
     let root = get(|context, due, uri| root(context, due, uri, of_root));
@@ -54,24 +123,11 @@ pub fn routes(context: Arc<NodeContext>, live: Live) -> Router {
         .route("/", root)
         .route("/events", get(watch))
         .route("/openapi.json", get(openapi::document))
-        .merge(endpoints::routes())
         .route("/v1/namespaces/{namespace}/export", get(export::export).layer(kept_by_no_cache))
         .merge(drop_in::routes(&context))
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
-        // The first one is outermost. As one layer they wrap each route once.
-        .layer((
-            map_response_with_state(context.clone(), finish),
-            map_request_with_state(context.clone(), request::refuse),
-            map_request_with_state(context.clone(), foreign_page::refuse),
-        ))
         .with_state(context)
-}
-
-/// Counts the problem that an answer tells, if it tells one, and says which cluster answers.
-async fn finish(State(context): Node, answer: Response) -> Response {
-    count(&context, &answer);
-    request::name(&context, answer)
 }
 
 /// `GET /`: a number for clients of Yuewen's generator, if they are served, or else the status page.

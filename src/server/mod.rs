@@ -32,9 +32,12 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::{TcpListener, TcpStream};
-use tonic::service::{LayerExt, Routes};
+use tonic::{
+    body::Body,
+    service::{LayerExt, Routes},
+};
 use tonic_health::pb::health_server::HealthServer;
-use tower::Layer;
+use tower::{Layer, ServiceExt};
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
@@ -116,9 +119,10 @@ impl Services {
     async fn serve_http(self, listener: TcpListener) {
         let limits = self.client_limits("http", Interface::http);
         let live = http::Live::new(self.stop.clone());
-        let routes = http::routes(self.context.clone(), live.clone());
+        let requests = http::requests(self.context.clone(), live.clone());
+        let requests = requests.map_response(|answer| answer.map(Body::new));
         let rendering = live.run(self.context.clone());
-        let serving = self.serve_http1(listener, routes, limits);
+        let serving = serve(listener, |_, _| requests.clone(), Protocol::Http1, limits, self.stop);
         tokio::select! {
             () = serving => {}
             () = rendering => {}
@@ -178,12 +182,7 @@ impl Services {
     /// Serves the metrics port: Prometheus, and orchestrators' probes.
     async fn serve_metrics(self, listener: TcpListener) {
         let limits = self.limits("metrics", WhenFull::EndIdle(METRICS_CONNECTIONS_MAX));
-        let routes = metrics::routes(self.context.clone());
-        self.serve_http1(listener, routes, limits).await;
-    }
-
-    async fn serve_http1(self, listener: TcpListener, routes: axum::Router, limits: Limits) {
-        let routes = Routes::from(routes).prepare();
+        let routes = Routes::from(metrics::routes(self.context.clone())).prepare();
         serve(listener, |_, _| routes.clone(), Protocol::Http1, limits, self.stop).await;
     }
 
@@ -231,6 +230,6 @@ pub mod fuzzing {
     /// The routes of the port for HTTP.
     pub fn http_routes(context: Arc<NodeContext>) -> axum::Router {
         let live = super::http::Live::new(CancellationToken::new());
-        super::http::routes(context, live)
+        axum::Router::new().fallback_service(super::http::requests(context, live))
     }
 }

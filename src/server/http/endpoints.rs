@@ -1,14 +1,16 @@
 //! The operations that `proto` describes for HTTP (`google.api.http`): their routes, and how they are answered.
 
-use std::{collections::BTreeSet, mem, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    mem,
+    sync::{Arc, LazyLock},
+};
 
 use axum::{
-    Router,
     extract::{Request, State},
-    http::{HeaderValue, StatusCode},
+    http::{HeaderValue, Method, StatusCode},
     middleware::Next,
     response::Response,
-    routing::{MethodFilter, on},
 };
 use futures::{FutureExt, future::BoxFuture};
 use serde::Serialize;
@@ -16,7 +18,9 @@ use tokio::time::Instant;
 
 use super::{
     problem::Problem,
-    request::{self, Due, InPath, Node, Received, in_path, of_kind, take_request_id, uncacheable},
+    request::{
+        self, Due, Node, Received, decoded, of_kind, said_once, take_request_id, uncacheable,
+    },
 };
 use crate::{
     metrics::Interface,
@@ -33,8 +37,9 @@ use crate::{
 
 // What `proto` describes for HTTP (`google.api.http`): the routes.
 //
-// The build writes a row for each method (`build.rs`). `request.rs` makes the message of a request, and one of the functions
-// here has it answered. The JSON is proto's own, made from the messages in the client's package.
+// The build writes a row for each method, and which fields stand in its path (`build.rs`): they are set one by one. `request.rs`
+// reads what else makes up the message of a request, and one of the functions here has it answered. The JSON is proto's own,
+// made from the messages in the client's package.
 
 /// Where a method can be asked for over HTTP, as its option has it.
 pub struct Endpoint {
@@ -42,9 +47,9 @@ pub struct Endpoint {
     pub verb: &'static str,
     /// The path, with the names of fields in braces.
     pub path: &'static str,
-    /// The path up to its last field: the router cannot tell actions apart.
+    /// The path without its action.
     route: &'static str,
-    /// What follows that field: the action, as in `/v1/nodes/{id}:promote`.
+    /// What follows the last field, as in `/v1/nodes/{id}:promote`.
     action: &'static str,
     /// Whether the other fields stand in the body; if not, they follow the question mark.
     pub has_body: bool,
@@ -60,8 +65,6 @@ pub struct Endpoint {
     pub answer: &'static str,
     /// Whether the time until the answer counts among those of requests.
     is_timed: bool,
-    /// The verb, for the router.
-    filter: MethodFilter,
     /// Carries it out.
     serve: fn(Received) -> BoxFuture<'static, Result<Response, Problem>>,
 }
@@ -75,10 +78,14 @@ pub fn status(rpc: &str) -> StatusCode {
 }
 
 impl Endpoint {
-    /// Those that the router cannot tell from this one, itself among them.
-    fn alike(&self) -> impl Iterator<Item = &'static Endpoint> {
-        let is_alike = |one: &&Endpoint| (one.route, one.verb) == (self.route, self.verb);
-        ENDPOINTS.iter().filter(is_alike)
+    /// Whether it is asked for with `method`.
+    fn takes(&self, method: &Method) -> bool {
+        self.verbs().any(|verb| method == verb)
+    }
+
+    /// The methods that ask for it. HTTP answers HEAD as GET, without the body.
+    fn verbs(&self) -> impl Iterator<Item = &'static str> {
+        [self.verb].into_iter().chain((self.verb == "GET").then_some("HEAD"))
     }
 }
 
@@ -99,20 +106,24 @@ macro_rules! endpoints {
             request: stringify!($request),
             answer: stringify!($answer),
             is_timed: !matches!(stringify!($answered_by).as_bytes(), b"operation"),
-            filter: MethodFilter::$verb,
             #[allow(unused_mut, unused_variables)] // Not all messages have all of these fields.
-            serve: |received| Box::pin(async move {
+            serve: |mut received| Box::pin(async move {
                 let (context, due) = (received.context.clone(), received.due);
                 let id = received.request_id()?;
-                let merge = |body: &mut v1::$request, path: v1::$request| {
-                    let absent = v1::$request::default();
-                    $(if body.$in_path != absent.$in_path {
-                        return Err(stringify!($in_path));
-                    }
-                    body.$in_path = path.$in_path;)*
-                    Ok(())
+                let mut message = match $has_body {
+                    true => v1::$request::default(),
+                    false => received.in_query()?,
                 };
-                let (mut message, _held): (v1::$request, _) = received.message($has_body, merge).await?;
+                $(message.$in_path = received.in_path(stringify!($in_path), $has_body)?;)*
+                let _held = if $has_body {
+                    let (mut body, held): (v1::$request, _) = received.in_body().await?;
+                    $(said_once(stringify!($in_path), &body.$in_path)?;
+                    body.$in_path = message.$in_path;)*
+                    message = body;
+                    held
+                } else {
+                    received.without_body().await?
+                };
                 $(take_request_id(&mut message.$id, id)?;)?
                 // A caller that knows no route wants none: it has no other way to the leader.
                 $(if message.$version == 0 {
@@ -129,71 +140,112 @@ macro_rules! endpoints {
 
 include!(concat!(env!("OUT_DIR"), "/http.rs"));
 
-/// The routes of all of them.
-pub fn routes() -> Router<Arc<NodeContext>> {
-    let is_first =
-        |one: &&Endpoint| one.alike().next().is_some_and(|first| first.request == one.request);
-    ENDPOINTS.iter().filter(is_first).fold(Router::new(), |routes, first| {
-        let alike: Arc<[&Endpoint]> = first.alike().collect();
-        let serve = move |State(context): Node, due, path, request: Request| async move {
-            // Nobody may give the answer again: the next one is another.
-            uncacheable(answer(&alike, context, due, path, request).await)
-        };
-        routes.route(first.route, on(first.filter, serve))
-    })
+/// The endpoints of one path, but for its action.
+pub struct Route {
+    /// The parts of the path between its slashes. A field stands in braces.
+    parts: Vec<&'static str>,
+    endpoints: Vec<&'static Endpoint>,
 }
 
-/// Answers a request to one of those that are `alike`.
-async fn answer(
-    alike: &[&'static Endpoint], context: Arc<NodeContext>, due: Result<Due, Problem>,
-    path: InPath<Vec<(String, String)>>, request: Request,
-) -> Result<Response, Problem> {
-    let due = due?;
-    let mut path = in_path(path)?;
-    let endpoint = named_by(alike, request.uri().path(), &mut path)?;
-    let answering = (endpoint.serve)(Received::new(context.clone(), due, path, request));
-    match endpoint.is_timed {
-        true => timed(&context, answering).await,
-        false => answering.await,
-    }
-}
-
-/// Which one of those that are alike a path names, as it was `sent`. The name is taken off the path's last field. A colon that
-/// is escaped belongs to the field.
-///
-/// # Errors
-/// UNIMPLEMENTED if it names none.
-fn named_by(
-    alike: &[&'static Endpoint], sent: &str, path: &mut [(String, String)],
-) -> Result<&'static Endpoint, Problem> {
-    let mut empty = String::new();
-    let last = path.last_mut().map_or(&mut empty, |(_, value)| value);
-    let named = alike.iter().filter(|one| sent.ends_with(one.action));
-    let named = named.max_by_key(|one| one.action.len());
-    let named = named.ok_or_else(|| no_action(alike, last))?;
-    last.truncate(last.len() - named.action.len());
-    Ok(named)
-}
-
-/// What is wrong with a path whose last field is `last`: it ends with no action.
-fn no_action(alike: &[&'static Endpoint], last: &str) -> Problem {
-    let actions: Vec<_> = alike.iter().map(|one| format!("'{}'", one.action)).collect();
-    let is_other = |one: &&Endpoint| {
-        let mut alike = alike.iter();
-        alike.all(|this| one.route == this.route && one.verb != this.verb)
+static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    let paths: BTreeSet<&str> = ENDPOINTS.iter().map(|one| one.route).collect();
+    let route = |path: &'static str| Route {
+        parts: path.split('/').collect(),
+        endpoints: ENDPOINTS.iter().filter(|one| one.route == path).collect(),
     };
-    let others = ENDPOINTS.iter().filter(is_other);
-    // What takes GET takes HEAD, too.
-    let others =
-        others.flat_map(|one| [one.verb].into_iter().chain((one.verb == "GET").then_some("HEAD")));
-    let others = others.collect::<BTreeSet<&str>>().into_iter().collect::<Vec<_>>().join(", ");
-    let refusal = refusal!(
-        Unsupported,
-        "the path ends with '{}'; here it must end with {}",
-        shown(last.as_bytes()),
-        actions.join(" or ")
-    );
-    Problem::of_method(refusal, HeaderValue::try_from(others).ok())
+    paths.into_iter().map(route).collect()
+});
+
+/// The name of the field that stands in a part of a path.
+fn field_in(part: &'static str) -> Option<&'static str> {
+    part.strip_prefix('{')?.strip_suffix('}')
+}
+
+impl Route {
+    /// The one that leads to `path`.
+    pub fn to(path: &str) -> Option<&'static Route> {
+        let parts: Vec<&str> = path.split('/').collect();
+        ROUTES.iter().find(|route| {
+            let fits = |(own, part): (&&'static str, &&str)| field_in(own).is_some() || own == part;
+            !path.ends_with('/')
+                && route.parts.len() == parts.len()
+                && route.parts.iter().zip(&parts).all(fits)
+        })
+    }
+
+    /// Answers a request whose path it leads to.
+    pub async fn answer(&self, context: &Arc<NodeContext>, request: Request) -> Response {
+        // Nobody may give the answer again: the next one is another.
+        uncacheable(self.answered(context, request).await)
+    }
+
+    async fn answered(
+        &self, context: &Arc<NodeContext>, request: Request,
+    ) -> Result<Response, Problem> {
+        let due = Due::said_in(request.headers(), context)?;
+        let (endpoint, values) = self.named(request.method(), request.uri().path())?;
+        let received = Received::new(context.clone(), due, values, request);
+        let answering = (endpoint.serve)(received);
+        match endpoint.is_timed {
+            true => timed(context, answering).await,
+            false => answering.await,
+        }
+    }
+
+    /// The endpoint that a method and a path name, and the values of the path's fields. A colon that is escaped belongs to a
+    /// field, and ends no action.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED if they name none, INVALID_ARGUMENT if a value is no text.
+    fn named(
+        &self, method: &Method, path: &str,
+    ) -> Result<(&'static Endpoint, Vec<String>), Problem> {
+        let actions = self.endpoints.iter().map(|one| one.action);
+        let action = actions.filter(|action| path.ends_with(action)).max_by_key(|a| a.len());
+        let of_action = || self.endpoints.iter().filter(|one| Some(one.action) == action);
+        let Some(endpoint) = of_action().find(|one| one.takes(method)) else {
+            let taken: BTreeSet<&str> = of_action().flat_map(|one| one.verbs()).collect();
+            let taken = taken.into_iter().collect::<Vec<_>>().join(", ");
+            let why = self.not_taken(method, path, action, &taken)?;
+            return Err(Problem::of_method(why, HeaderValue::try_from(taken).ok()));
+        };
+        Ok((endpoint, self.values(&path[..path.len() - endpoint.action.len()])?))
+    }
+
+    /// The values of the fields in a path without its action.
+    fn values(&self, path: &str) -> Result<Vec<String>, Refusal> {
+        let parts = self.parts.iter().zip(path.split('/'));
+        let fields = parts.filter_map(|(own, part)| Some((field_in(own)?, part)));
+        fields.map(|(field, part)| decoded(field, part)).collect()
+    }
+
+    /// Why a path that ends with `action`, and takes the methods `taken`, does not take this one.
+    fn not_taken(
+        &self, method: &Method, path: &str, action: Option<&str>, taken: &str,
+    ) -> Result<Refusal, Refusal> {
+        if let Some(action) = action.filter(|action| !action.is_empty()) {
+            let of_name = match self.parts.last() {
+                Some(&"{key}") => "; where that is the end of a name, write its colon as %3A",
+                _ => "",
+            };
+            return Ok(refusal!(
+                Unsupported,
+                "{path} ends with '{action}', which takes {taken}, not {method}{of_name}"
+            ));
+        }
+        let others = self.endpoints.iter().filter(|one| one.takes(method));
+        let others: Vec<_> = others.map(|one| format!("'{}'", one.action)).collect();
+        if others.is_empty() {
+            return Ok(refusal!(Unsupported, "{path} does not take {method}"));
+        }
+        let last = self.values(path)?.pop().unwrap_or_default();
+        Ok(refusal!(
+            Unsupported,
+            "the path ends with '{}'; here it must end with {}",
+            shown(last.as_bytes()),
+            others.join(" or ")
+        ))
+    }
 }
 
 /// The answer to a method.
@@ -251,11 +303,10 @@ pub async fn sequence<Q: SequenceRequest>(
     if keys > KEYS_MAX {
         refuse!(InvalidRequest, "the message has {keys} keys; over HTTP give at most {KEYS_MAX}");
     }
-    let namespace = asked.namespace().to_owned();
     let reserved = context.request_memory.reserve_if_many(keys * KEY_BYTES);
     let reserved = reserved.map_err(|busy| {
         // What nobody could answer is told so, however many others wait.
-        let known = context.leader.key_kind(&namespace, due.deadline).now_or_never();
+        let known = context.leader.key_kind(asked.namespace(), due.deadline).now_or_never();
         known.and_then(Result::err).map_or(busy, Refusal::from)
     })?;
     Ok((serve(context, asked, due).await?, reserved))
@@ -309,5 +360,75 @@ pub async fn time(State(context): Node, request: Request, next: Next) -> Respons
 pub fn count(context: &NodeContext, answer: &Response) {
     if let Some(code) = answer.extensions().get::<Code>() {
         context.metrics.errors.of(Interface::http).add(*code, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The name of the method that a request names, and the values of its path's fields.
+    fn named(method: &str, path: &str) -> Result<(&'static str, Vec<String>), Problem> {
+        let method = Method::from_bytes(method.as_bytes()).expect("a method");
+        let route = Route::to(path).expect("a route");
+        route.named(&method, path).map(|(endpoint, values)| (endpoint.rpc, values))
+    }
+
+    #[test]
+    fn each_path_of_proto_leads_to_its_endpoint() {
+        for one in ENDPOINTS {
+            let path = one.path.replace(['{', '}'], "");
+            let alike = |other: &&Endpoint| other.path.replace(['{', '}'], "") == path;
+            let verbs = ENDPOINTS.iter().filter(alike).filter(|other| other.verb == one.verb);
+            assert_eq!(verbs.count(), 1, "{} {path}", one.verb);
+            let (rpc, values) = named(one.verb, &path).expect(&path);
+            let fields = one.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+            assert_eq!((rpc, values), (one.rpc, fields.map(str::to_owned).collect()), "{path}");
+        }
+        for none in
+            ["", "/", "/v1/nodes/", "/v1/nodes/1/2", "/v1//keys", "v1/nodes", "/v1/nodes/1/"]
+        {
+            assert!(Route::to(none).is_none(), "{none}");
+        }
+        // The message says that its namespace is empty.
+        let nowhere = named("GET", "/v1/namespaces//keys/1").expect("an endpoint");
+        assert_eq!(nowhere, ("Current", vec![String::new(), "1".to_owned()]));
+    }
+
+    #[test]
+    fn a_value_is_decoded_and_an_action_is_not_part_of_it() {
+        for (method, path, rpc, values) in [
+            ("POST", "/v1/namespaces/n/keys/a%2Fb%3A%20c:next", "Next", ["n", "a/b: c"]),
+            ("POST", "/v1/namespaces/n/keys/abc%3Anext:next", "Next", ["n", "abc:next"]),
+            ("GET", "/v1/namespaces/n/keys/abc%3Anext", "Current", ["n", "abc:next"]),
+            ("HEAD", "/v1/namespaces/%6E/keys/a:b", "Current", ["n", "a:b"]),
+            ("GET", "/v1/formats/a%7Cb/ids/1", "DecodeId", ["a|b", "1"]),
+        ] {
+            let values = values.map(str::to_owned).to_vec();
+            assert_eq!(named(method, path).expect(path), (rpc, values), "{path}");
+        }
+        let no_text = named("POST", "/v1/namespaces/n/keys/%FF:next").expect_err("no text");
+        assert_eq!(no_text.detail(), "Invalid URL: Invalid UTF-8 in `key`");
+    }
+
+    #[test]
+    fn a_method_that_a_path_does_not_take_is_told_those_that_it_takes() {
+        let key = "/v1/namespaces/n/keys/abc";
+        for (method, action, allow, says) in [
+            ("GET", ":next", "POST", "keys/abc:next ends with ':next', which takes POST, not GET"),
+            ("HEAD", ":next", "POST", "; where that is the end of a name, write its colon as %3A"),
+            ("DELETE", ":raise", "POST", "takes POST, not DELETE"),
+            ("POST", "", "GET, HEAD", "ends with 'abc'; here it must end with ':next' or ':raise'"),
+            ("POST", "%3Anext", "GET, HEAD", "ends with 'abc:next'; here it must end with"),
+            ("POST", ":take", "GET, HEAD", "ends with 'abc:take'; here it must end with"),
+            ("DELETE", "", "GET, HEAD", "keys/abc does not take DELETE"),
+        ] {
+            let path = format!("{key}{action}");
+            let problem = named(method, &path).expect_err(&path);
+            assert!(problem.detail().contains(says), "{method} {path}: {problem:?}");
+            let answer = axum::response::IntoResponse::into_response(problem);
+            assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(answer.headers()["allow"], allow, "{method} {path}");
+        }
     }
 }

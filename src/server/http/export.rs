@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{
     problem::{self, Problem},
-    request::{Due, InPath, Node, describe_cluster, describe_timeout, in_path},
+    request::{Due, Node, PagePath, describe_cluster, describe_timeout, in_path},
 };
 use crate::{
     metrics::Interface,
@@ -59,7 +59,7 @@ pub fn describe() -> Value {
 
 /// Exports a namespace as CSV.
 pub async fn export(
-    State(context): Node, due: Due, path: InPath<String>, version: Version,
+    State(context): Node, due: Due, path: PagePath<String>, version: Version,
 ) -> Result<Response, Problem> {
     let namespace = in_path(path)?;
     if version < Version::HTTP_11 {

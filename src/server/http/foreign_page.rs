@@ -8,14 +8,8 @@
 //! the like that names this node as it is called can use up numbers where a GET takes some, for clients of other id
 //! generators. Nothing tells it from what the user asks for.
 
-use std::sync::Arc;
+use axum::http::{HeaderMap, Uri, header, uri::Authority};
 
-use axum::{
-    extract::{Request, State},
-    http::{HeaderMap, Uri, header, uri::Authority},
-};
-
-use super::problem::Problem;
 use crate::{
     node::NodeContext,
     proto::{Refusal, refusal},
@@ -24,17 +18,6 @@ use crate::{
 
 /// The pages that a link elsewhere may lead to.
 const PAGES: [&str; 2] = ["/", "/openapi.json"];
-
-/// Lets a request through that no page of another site sent.
-///
-/// # Errors
-/// The problem PERMISSION_DENIED.
-pub async fn refuse(
-    State(context): State<Arc<NodeContext>>, request: Request,
-) -> Result<Request, Problem> {
-    check(&context, request.headers(), request.uri())?;
-    Ok(request)
-}
 
 /// Checks where a request comes from, as browsers tell it.
 ///

@@ -223,7 +223,7 @@ impl Schemas {
 /// The header that names a request.
 fn describe_name() -> Value {
     json!({
-        "name": IDEMPOTENCY_KEY,
+        "name": IDEMPOTENCY_KEY.as_str(),
         "in": "header",
         "description": "What the caller calls this request, which is its request_id: 1 to 64 bytes, for example a UUID. \
                         Gapless namespaces alone know it. Quotes around it are not part of it.",

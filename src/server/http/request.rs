@@ -1,15 +1,16 @@
-//! What a request is: its deadline, path, query and body, the cluster that it is meant for, and the message that it
-//! becomes.
+//! What a request is: its deadline, path, query and body, and the message that it becomes.
 
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt::Display, sync::Arc, time::Duration, vec};
 
 use axum::{
     body::Body,
     extract::{FromRequestParts, Path, Request, State, rejection::PathRejection},
-    http::{HeaderMap, HeaderValue, Uri, header, request::Parts},
+    http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use futures::StreamExt;
+use hyper::body::Body as _;
+use percent_encoding::percent_decode_str;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
@@ -19,23 +20,24 @@ use crate::{
     node::{NodeContext, Reservation, to_key},
     proto::{
         Refusal, refusal, refuse,
-        v1::{self, key::Kind},
+        v1::{self, InPath, key::Kind},
     },
+    sequence::{KeyKind, OwnedKey},
     server::{
         connections::{calls::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX},
-        metadata::{CLUSTER_ID, budget, check},
-        written::{integer, key_in, shown},
+        metadata::{CLUSTER_ID, budget},
+        written::{integer, key, shown},
     },
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// How long the caller waits for the answer, in milliseconds.
-const TIMEOUT_HEADER: &str = "ratchet-timeout-ms";
+const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("ratchet-timeout-ms");
 
 /// What every request may say, for the description of the API.
 pub fn describe_timeout() -> Value {
     json!({
-        "name": TIMEOUT_HEADER,
+        "name": TIMEOUT_HEADER.as_str(),
         "in": "header",
         "description": "How long the caller waits for the answer, in milliseconds.",
         "schema": {"type": "integer", "minimum": 1},
@@ -55,8 +57,8 @@ pub fn describe_cluster() -> Value {
 /// What every handler is given.
 pub type Node = State<Arc<NodeContext>>;
 
-/// What is in the path, or why it cannot be read.
-pub type InPath<T> = Result<Path<T>, PathRejection>;
+/// What is in the path of a page, or why it cannot be read.
+pub type PagePath<T> = Result<Path<T>, PathRejection>;
 
 /// When a request is to be answered.
 #[derive(Debug, Clone, Copy)]
@@ -65,15 +67,15 @@ pub struct Due {
     pub deadline: Instant,
 }
 
-impl FromRequestParts<Arc<NodeContext>> for Due {
-    type Rejection = Problem;
-
-    async fn from_request_parts(
-        parts: &mut Parts, context: &Arc<NodeContext>,
-    ) -> Result<Self, Problem> {
+impl Due {
+    /// As the headers of a request that has just arrived say.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if they say no time, or two.
+    pub fn said_in(headers: &HeaderMap, context: &NodeContext) -> Result<Due, Refusal> {
         let arrived = Instant::now();
         let mut patience = None;
-        for value in parts.headers.get_all(TIMEOUT_HEADER) {
+        for value in headers.get_all(TIMEOUT_HEADER) {
             let millis = integer(value.as_bytes()).filter(|millis| *millis > 0);
             if millis.is_none() || patience.is_some() {
                 let value = shown(value.as_bytes());
@@ -86,13 +88,34 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
     }
 }
 
-/// What is in the path.
+impl FromRequestParts<Arc<NodeContext>> for Due {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts, context: &Arc<NodeContext>,
+    ) -> Result<Self, Problem> {
+        Ok(Due::said_in(&parts.headers, context)?)
+    }
+}
+
+/// What is in the path of a page.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is no text.
-pub fn in_path<T>(path: InPath<T>) -> Result<T, Refusal> {
+pub fn in_path<T>(path: PagePath<T>) -> Result<T, Refusal> {
     let invalid = |error: PathRejection| refusal!(InvalidRequest, "{}", error.body_text());
     path.map(|Path(path)| path).map_err(invalid)
+}
+
+/// The text that a part of a path stands for, which is the value of `field`.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it is no text. The words are those of [`in_path`].
+pub fn decoded(field: &str, part: &str) -> Result<String, Refusal> {
+    let text = percent_decode_str(part).decode_utf8();
+    let text =
+        text.map_err(|_| refusal!(InvalidRequest, "Invalid URL: Invalid UTF-8 in `{field}`"));
+    text.map(Cow::into_owned)
 }
 
 // Bodies. That of a request is read within limits of its size, of the time, and of the memory of all requests. That
@@ -100,7 +123,9 @@ pub fn in_path<T>(path: InPath<T>) -> Result<T, Refusal> {
 
 /// The answer, marked for caches as one that they may not keep and give again: the next one is another.
 pub fn uncacheable(answer: impl IntoResponse) -> Response {
-    ([(header::CACHE_CONTROL, "no-store")], answer).into_response()
+    let mut answer = answer.into_response();
+    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
 }
 
 /// An answer in JSON. The memory that is reserved for it is given back once its bytes are sent, or dropped.
@@ -116,7 +141,9 @@ pub fn reserved_json(
     if let Some(reservation) = &mut reservation {
         reservation.resize(written.len());
     }
-    let mut response = ([(header::CONTENT_TYPE, "application/json")], written).into_response();
+    let mut response = Response::new(Body::from(written));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
     until_sent(response.extensions_mut(), reservation);
     Ok(response)
 }
@@ -149,6 +176,9 @@ pub fn unreadable(part: &str, why: impl Display) -> Refusal {
 pub async fn bytes(
     context: &NodeContext, body: Body, due: Due,
 ) -> Result<(Bytes, Option<Reservation>), Refusal> {
+    if body.is_end_stream() {
+        return Ok((Bytes::new(), None));
+    }
     let reading = timeout_at(due.deadline, read(context, body)).await;
     reading.map_err(|_| refusal!(DeadlineExceeded, "the body did not arrive in time").not_done())?
 }
@@ -179,30 +209,30 @@ async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reserv
 // names the request.
 
 /// What the caller calls a request, so that it can ask again.
-pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A request as it arrives.
+/// What may be wrong where no body says what is asked for.
+const NO_BODY: &str = "the path, or what follows the question mark,";
+
+/// A request as it arrives. What it asks for is read field by field of the path, and the rest by [`Received::in_query`] or
+/// [`Received::in_body`].
 pub struct Received {
     /// The node that is asked.
     pub context: Arc<NodeContext>,
     /// When it is to be answered.
     pub due: Due,
-    /// The fields that the path names, with their values.
-    path: Vec<(String, String)>,
+    /// The values of the fields that the path names, in its order.
+    path: vec::IntoIter<String>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 }
 
-/// The name of a field that the path says, and something else says again.
-pub type SaidTwice = &'static str;
-
 impl Received {
-    /// What asks for the fields in `path`.
-    pub fn new(
-        context: Arc<NodeContext>, due: Due, path: Vec<(String, String)>, request: Request,
-    ) -> Self {
+    /// What asks for the values in `path`.
+    pub fn new(context: Arc<NodeContext>, due: Due, path: Vec<String>, request: Request) -> Self {
         let (head, body) = request.into_parts();
+        let path = path.into_iter();
         Received { context, due, path, uri: head.uri, headers: head.headers, body }
     }
 
@@ -227,25 +257,51 @@ impl Received {
         }
     }
 
-    /// The message that the path and the query, or the path and the body, make up, and the memory that is reserved for the
-    /// body. `merge` adds what the path says to what the body says.
+    fn query(&self) -> &str {
+        self.uri.query().unwrap_or_default()
+    }
+
+    /// What follows the question mark, without the fields of the path.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if it cannot be read, or something is said twice; and those of [`json()`].
-    pub async fn message<Q: DeserializeOwned>(
-        self, has_body: bool, merge: impl Fn(&mut Q, Q) -> Result<(), SaidTwice>,
-    ) -> Result<(Q, Option<Reservation>), Refusal> {
-        let Received { context, due, path, uri, body, .. } = self;
-        let query = uri.query().unwrap_or_default();
-        let named: Q = named(&path, if has_body { "" } else { query })?;
-        if !has_body {
-            let (body, reserved) = bytes(&context, body, due).await?;
-            if !body.is_empty() {
-                let why = "the request has a body; leave it out: what is asked for stands in the path, or after the question mark";
-                refuse!(InvalidRequest, "{why}");
-            }
-            return Ok((named, reserved));
+    /// INVALID_ARGUMENT if it cannot be read.
+    pub fn in_query<Q: DeserializeOwned + Default>(&self) -> Result<Q, Refusal> {
+        if self.query().is_empty() {
+            return Ok(Q::default());
         }
+        let query = || form_urlencoded::parse(self.query().as_bytes());
+        // Different bytes that are no text would all be read as this character.
+        if let Some((field, _)) = query().find(|(_, value)| value.contains('\u{FFFD}')) {
+            refuse!(
+                InvalidRequest,
+                "what follows the question mark is not all UTF-8, or has U+FFFD; that is in '{}'",
+                shown(field.as_bytes())
+            );
+        }
+        let fields = serde_urlencoded::Deserializer::new(query());
+        serde_path_to_error::deserialize(fields).map_err(|error| unreadable(NO_BODY, error))
+    }
+
+    /// The value of the next field of the path, which is called `field`. `is_alone`: nothing follows the question mark that
+    /// is read.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it cannot be read, or is said again.
+    pub fn in_path<T: InPath>(&mut self, field: &str, is_alone: bool) -> Result<T, Refusal> {
+        let mut said = form_urlencoded::parse(self.query().as_bytes());
+        if !is_alone && said.any(|(name, _)| name == field) {
+            return Err(unreadable(NO_BODY, format_args!("duplicate field `{field}`")));
+        }
+        let text = self.path.next().unwrap_or_default();
+        T::in_path(text).map_err(|why| unreadable(NO_BODY, format_args!("{field}: {why}")))
+    }
+
+    /// What the body says, and the memory that is reserved for it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if something follows the question mark; and those of [`json()`].
+    pub async fn in_body<Q: DeserializeOwned>(self) -> Result<(Q, Option<Reservation>), Refusal> {
+        let query = self.query();
         if !query.is_empty() {
             refuse!(
                 InvalidRequest,
@@ -253,32 +309,35 @@ impl Received {
                 shown(query.as_bytes())
             );
         }
-        let (mut request, reserved): (Q, _) = json(&context, body, due).await?;
-        merge(&mut request, named).map_err(|field| {
-            refusal!(
-                InvalidRequest,
-                "the path says what the body says again; leave {field} out of the body"
-            )
-        })?;
-        Ok((request, reserved))
+        json(&self.context, self.body, self.due).await
+    }
+
+    /// Sees that there is no body. Returns the memory that is reserved for it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if there is one; and those of [`bytes`].
+    pub async fn without_body(self) -> Result<Option<Reservation>, Refusal> {
+        let (body, reserved) = bytes(&self.context, self.body, self.due).await?;
+        if !body.is_empty() {
+            let why = "the request has a body; leave it out: what is asked for stands in the path, or after the question mark";
+            refuse!(InvalidRequest, "{why}");
+        }
+        Ok(reserved)
     }
 }
 
-/// What a path and a query name.
-fn named<Q: DeserializeOwned>(path: &[(String, String)], query: &str) -> Result<Q, Refusal> {
-    // Different bytes that are no text would all be read as this character.
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    if let Some((field, _)) = pairs.find(|(_, value)| value.contains('\u{FFFD}')) {
-        refuse!(
+/// Sees that a body does not say a field of the path.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it does.
+pub fn said_once<T: Default + PartialEq>(field: &str, in_body: &T) -> Result<(), Refusal> {
+    match *in_body == T::default() {
+        true => Ok(()),
+        false => Err(refusal!(
             InvalidRequest,
-            "what follows the question mark is not all UTF-8, or has U+FFFD; that is in '{}'",
-            shown(field.as_bytes())
-        );
+            "the path says what the body says again; leave {field} out of the body"
+        )),
     }
-    let fields = form_urlencoded::Serializer::new(query.to_owned()).extend_pairs(path).finish();
-    let fields = serde_urlencoded::Deserializer::new(form_urlencoded::parse(fields.as_bytes()));
-    serde_path_to_error::deserialize(fields)
-        .map_err(|error| unreadable("the path, or what follows the question mark,", error))
 }
 
 /// Takes what the header calls a request for its request id.
@@ -301,33 +360,14 @@ pub fn take_request_id(request_id: &mut Option<Bytes>, name: Option<Bytes>) -> R
 pub async fn of_kind(
     context: &Arc<NodeContext>, namespace: &str, written: Option<v1::Key>, due: Due,
 ) -> Result<Option<v1::Key>, Refusal> {
-    let written = match written.and_then(|key| key.kind) {
-        Some(Kind::Id(id)) => id.to_string().into(),
-        Some(Kind::Name(name)) => name,
-        None => return Ok(None),
+    let Some(written) = written.and_then(|key| key.kind) else {
+        return Ok(None);
     };
-    key_in(context, namespace, &written, due.deadline).await.map(|key| to_key(&key))
-}
-
-// Requests may say which cluster they are meant for, and every answer says which one gave it.
-
-/// Lets a request through that is meant for this cluster, or does not say for which.
-///
-/// # Errors
-/// The problem that [`check`] finds.
-pub async fn refuse(
-    State(context): State<Arc<NodeContext>>, request: Request,
-) -> Result<Request, Problem> {
-    check(&context, request.headers())?;
-    Ok(request)
-}
-
-/// Adds the cluster's id to an answer, if this node knows it.
-pub fn name(context: &NodeContext, mut answer: Response) -> Response {
-    if let Ok(id) = HeaderValue::try_from(context.services.members.printed_cluster_id())
-        && !id.is_empty()
-    {
-        answer.headers_mut().insert(CLUSTER_ID, id);
-    }
-    answer
+    let kind = context.leader.key_kind(namespace, due.deadline).await?;
+    let written = match (kind, written) {
+        (KeyKind::Id, written @ Kind::Id(_)) => return Ok(Some(v1::Key { kind: Some(written) })),
+        (_, Kind::Id(id)) => id.to_string().into(),
+        (_, Kind::Name(name)) => name,
+    };
+    Ok(to_key(&OwnedKey::from(key(kind, namespace, &written)?)))
 }

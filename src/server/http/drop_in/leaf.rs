@@ -22,7 +22,7 @@ use crate::{
     server::{
         http::{
             problem::Problem,
-            request::{Due, InPath, Node, in_path, uncacheable},
+            request::{Due, Node, PagePath, in_path, uncacheable},
         },
         written::shown,
     },
@@ -32,7 +32,7 @@ use crate::{
 const SNOWFLAKE: &str = "leaf_snowflake";
 
 /// The next number of a tag.
-pub async fn next(State(context): Node, due: Due, path: InPath<String>) -> Response {
+pub async fn next(State(context): Node, due: Due, path: PagePath<String>) -> Response {
     let taken = async {
         let tag = in_path(path)?;
         let mapped = Mapped::find(context.config.leaf_names(), &tag, None)?;
@@ -42,7 +42,7 @@ pub async fn next(State(context): Node, due: Due, path: InPath<String>) -> Respo
 }
 
 /// The next snowflake id. Leaf ignores the key, too.
-pub async fn next_id(State(context): Node, due: Due, _key: InPath<String>) -> Response {
+pub async fn next_id(State(context): Node, due: Due, _key: PagePath<String>) -> Response {
     let namespace = &context.config.leaf_snowflake;
     let made = one_id(&context, SNOWFLAKE, (namespace, None), HashMap::new(), due);
     as_text(made.await.map_err(Problem::from))
