@@ -624,6 +624,23 @@ async fn get_of_a_name_that_ends_as_an_action_says_that_post_takes_numbers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn anybody_may_probe_a_node_at_its_port_for_http() {
+    let cluster = start(1, |_| {}).await;
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    let foreign = "Origin: http://evil.example\r\nRatchet-Cluster-Id: \
+                   f47ac10b-58cc-4372-a567-0e02b2c3d479\r\n";
+    for path in ["/livez", "/readyz"] {
+        let page = http(address, &format!("GET {path}"), foreign, "").await;
+        assert_eq!((page.status, &page.body[..]), (200, "ok\n"), "{path}");
+        let page = http(address, &format!("OPTIONS {path}"), foreign, "").await;
+        assert_eq!((page.status, &page.body[..]), (204, ""), "{path}");
+        assert!(page.head.contains("allow: GET, HEAD, OPTIONS\r\n"), "{}", page.head);
+        let page = http(address, &format!("POST {path}"), foreign, "").await;
+        assert_eq!(page.status, 405, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_too_old_ends_with_an_answer_that_says_so() {
     let cluster = start(1, |config| config.connection_age_max_ms = 1).await;
     let address = cluster.nodes[&1].addresses().http.expect("a port");

@@ -36,7 +36,10 @@ use axum::{
 };
 use tower::{Service, ServiceExt, service_fn};
 
-use super::metadata::{CLUSTER_ID, check};
+use super::{
+    metadata::{CLUSTER_ID, check},
+    metrics,
+};
 use crate::{node::NodeContext, proto::Refusal};
 use drop_in::yuewen;
 use endpoints::{Route, count, timed};
@@ -91,8 +94,12 @@ impl Port {
         answer
     }
 
-    /// Sees that a request is meant for this cluster, and that no page of another site sent it.
+    /// Sees that a request is meant for this cluster, and that no page of another site sent it. Probes ask the node, whatever
+    /// its cluster.
     fn check(&self, request: &Request) -> Result<(), Refusal> {
+        if foreign_page::PROBES.contains(&request.uri().path()) {
+            return Ok(());
+        }
         check(&self.context, request.headers())?;
         foreign_page::check(&self.context, request.headers(), request.uri())
     }
@@ -123,6 +130,7 @@ fn pages(context: Arc<NodeContext>, live: Live) -> Router {
         .route("/", root)
         .route("/events", get(watch))
         .route("/openapi.json", get(openapi::document))
+        .merge(metrics::probes())
         .route("/v1/namespaces/{namespace}/export", get(export::export).layer(kept_by_no_cache))
         .merge(drop_in::routes(&context))
         .fallback(nothing_here)

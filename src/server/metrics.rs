@@ -1,5 +1,5 @@
 //! The metrics port: `/metrics` in the OpenMetrics text format, and the probes `/livez` and `/readyz` for
-//! orchestrators.
+//! orchestrators and balancers.
 
 use std::sync::Arc;
 
@@ -19,10 +19,18 @@ use crate::node::NodeContext;
 pub fn routes(context: Arc<NodeContext>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
+        .merge(probes())
         .layer(map_request_with_state(context.clone(), refuse_foreign_pages))
         .with_state(context)
+}
+
+/// The routes of the probes, which the port for HTTP has, too.
+pub fn probes() -> Router<Arc<NodeContext>> {
+    let allowed = async || (StatusCode::NO_CONTENT, [(header::ALLOW, "GET, HEAD, OPTIONS")]);
+    let [live, ready] = foreign_page::PROBES;
+    Router::new()
+        .route(live, get(livez).options(allowed))
+        .route(ready, get(readyz).options(allowed))
 }
 
 /// Lets a request through that no page of another site sent.

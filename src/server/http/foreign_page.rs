@@ -16,6 +16,8 @@ use crate::{
     server::written::shown,
 };
 
+/// What anybody may ask: whether the node lives, and whether it is ready.
+pub const PROBES: [&str; 2] = ["/livez", "/readyz"];
 /// The pages that a link elsewhere may lead to.
 const PAGES: [&str; 2] = ["/", "/openapi.json"];
 
@@ -24,6 +26,9 @@ const PAGES: [&str; 2] = ["/", "/openapi.json"];
 /// # Errors
 /// PERMISSION_DENIED if a page of another site sent it.
 pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
+    if PROBES.contains(&uri.path()) {
+        return Ok(());
+    }
     let is_own_name = |host: &str| context.services.members.serves_browsers_as(host);
     match foreign(headers, uri, || is_page(uri), is_own_name) {
         None => Ok(()),
@@ -69,9 +74,14 @@ fn foreign(
         )
     };
     let is_link = || text("sec-fetch-mode") == Some(b"navigate") && is_page();
+    // A browser asks the node first whether another site's page may send this, and the node does not say so. Its own page
+    // may send it.
+    let token = text(header::AUTHORIZATION.as_str()).and_then(|value| value.get(..7));
+    let has_token = token.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Bearer "));
     match (site, origin) {
         // A GET to an address without TLS.
         (None, None) => {}
+        _ if has_token => {}
         (Some(b"same-origin" | b"none"), _) => {}
         (Some(_), _) if is_link() => {}
         (Some(site), _) => return Some(from_elsewhere(site)),
@@ -127,6 +137,7 @@ mod tests {
     const ELSEWHERE: (&str, &str) = ("sec-fetch-site", "cross-site");
     const LANGUAGE: (&str, &str) = ("accept-language", "en-US,en;q=0.5");
     const MOZILLA: (&str, &str) = ("user-agent", "Mozilla/5.0 (X11; Linux x86_64)");
+    const TOKEN: (&str, &str) = ("authorization", "Bearer x");
     const LINK: (&str, &str) = ("sec-fetch-mode", "navigate");
 
     #[test]
@@ -184,6 +195,21 @@ mod tests {
         let origin = ("origin", "http://evil.example:7603");
         for more in [origin, ("sec-fetch-site", "same-origin"), LANGUAGE, MOZILLA] {
             assert!(refused(&[evil, more], false), "{more:?}");
+            // Its own page may set this without asking.
+            assert!(refused(&[evil, more, TOKEN], false), "{more:?}");
         }
+    }
+
+    #[test]
+    fn a_token_that_a_page_of_another_site_cannot_set_is_a_servers() {
+        for sent in [
+            [HOST, ("origin", "https://app.example"), TOKEN],
+            [HOST, ELSEWHERE, ("authorization", "bearer x")],
+        ] {
+            assert!(!refused(&sent, false), "{sent:?}");
+        }
+        // A browser sends it by itself once it knows it.
+        let password = ("authorization", "Basic eDp5");
+        assert!(refused(&[HOST, ELSEWHERE, password], false));
     }
 }
