@@ -641,6 +641,16 @@ async fn anybody_may_probe_a_node_at_its_port_for_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_compressed_body_is_refused_by_that_name() {
+    let cluster = start(1, |_| {}).await;
+    let address = cluster.nodes[&1].addresses().http.expect("a port");
+    let what = "POST /v1/namespaces/book:next";
+    let page = http(address, what, "Content-Encoding: gzip\r\n", "{}").await;
+    assert_eq!(page.status, 400, "{}", page.body);
+    assert!(page.body.contains("content-encoding: gzip"), "{}", page.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_too_old_ends_with_an_answer_that_says_so() {
     let cluster = start(1, |config| config.connection_age_max_ms = 1).await;
     let address = cluster.nodes[&1].addresses().http.expect("a port");

@@ -32,16 +32,19 @@ use crate::{
     sequence::ClusterId,
 };
 
-// What comes with a call beside its message: which cluster it is meant for, and which members its caller knows.
+// What comes with a call beside its message: which cluster it is meant for, how it is compressed, and which members its
+// caller knows.
 //
 // A call that is meant for another cluster is refused before anything is done, whatever it asks for: its caller was
 // led here by an address that was another node's before. A caller that knows older members is told the route with the
 // answer.
 //
-// Invariant: a call that says neither costs two looks into its headers.
+// Invariant: a call that says none of this costs three looks into its headers.
 
 /// The cluster that a call is meant for; in a refusal, and over HTTP in every answer, the one that answers.
 pub const CLUSTER_ID: &str = "ratchet-cluster-id";
+/// How a call's messages may be compressed.
+const ENCODING: &str = "grpc-encoding";
 /// The version of the members that the caller knows; 0 for none. Absent: it does not want to be told.
 const MEMBERS_VERSION: &str = "ratchet-members-version";
 /// The route, with an answer.
@@ -62,6 +65,21 @@ pub fn check(context: &NodeContext, headers: &HeaderMap) -> Result<(), Refusal> 
             false => Err(not_meant(written.as_bytes(), meant, own, context.config.node_id)),
         }
     })
+}
+
+/// Sees that a call's messages are not compressed: nobody here knows how large they are.
+///
+/// # Errors
+/// UNIMPLEMENTED if its headers say that they may be.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+    match headers.get(ENCODING).filter(|encoding| *encoding != "identity") {
+        None => Ok(()),
+        Some(encoding) => Err(refusal!(
+            Unsupported,
+            "the messages are compressed ({ENCODING}: {}), and no node reads such; send them as they are",
+            shown(encoding.as_bytes())
+        )),
+    }
 }
 
 #[cold]
@@ -112,7 +130,8 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
     }
 
     fn call(&mut self, call: Request<Incoming>) -> Self::Future {
-        if let Err(refusal) = check(&self.context, call.headers()) {
+        let checked = check(&self.context, call.headers());
+        if let Err(refusal) = checked.and_then(|()| check_encoding(call.headers())) {
             let is_another = refusal.reason() == Reason::ClusterMismatch;
             let own = self.context.services.members.cluster_id().filter(|_| is_another);
             let mut status = Status::from(refusal);
@@ -207,6 +226,20 @@ mod tests {
         let mut metadata = MetadataMap::new();
         metadata.insert("grpc-timeout", value.parse().unwrap());
         timeout_in(&metadata)
+    }
+
+    #[test]
+    fn compressed_messages_are_refused_by_that_name() {
+        let encoded = |encoding: &'static str| {
+            let headers =
+                HeaderMap::from_iter([(ENCODING.parse().unwrap(), encoding.parse().unwrap())]);
+            check_encoding(&headers)
+        };
+        assert_eq!(check_encoding(&HeaderMap::new()), Ok(()));
+        assert_eq!(encoded("identity"), Ok(()));
+        let refused = encoded("gzip").unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Unimplemented);
+        assert!(refused.message().contains("grpc-encoding: gzip"), "{refused:?}");
     }
 
     #[test]

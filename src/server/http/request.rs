@@ -299,7 +299,7 @@ impl Received {
     /// What the body says, and the memory that is reserved for it.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if something follows the question mark; and those of [`json()`].
+    /// INVALID_ARGUMENT if something follows the question mark, or the body is compressed; and those of [`json()`].
     pub async fn in_body<Q: DeserializeOwned>(self) -> Result<(Q, Option<Reservation>), Refusal> {
         let query = self.query();
         if !query.is_empty() {
@@ -307,6 +307,14 @@ impl Received {
                 InvalidRequest,
                 "here the body says what is asked for, and something follows the question mark: '{}'",
                 shown(query.as_bytes())
+            );
+        }
+        if let Some(encoding) = self.headers.get(header::CONTENT_ENCODING) {
+            refuse!(
+                InvalidRequest,
+                "the body is compressed ({}: {}), and no node reads such; send it as it is",
+                header::CONTENT_ENCODING,
+                shown(encoding.as_bytes())
             );
         }
         json(&self.context, self.body, self.due).await
