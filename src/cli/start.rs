@@ -43,7 +43,10 @@ impl Start {
         let format = settings.log_format.unwrap_or(LogFormat::Human);
         let log = log_to_stderr(settings.log.as_deref(), format)?;
         planted_bugs::asked_for().map_err(CommandError::config)?;
-        let config = Config { dev: self.dev, ..settings.config() };
+        let config = match self.dev {
+            true => settings.config().for_trying(),
+            false => settings.config(),
+        };
         let signals = Signals::listen().map_err(|error| {
             CommandError::other(format!("cannot listen for SIGTERM, SIGINT and SIGHUP: {error}"))
         })?;

@@ -23,6 +23,11 @@ use crate::{
 /// two, unless its machine is overloaded.
 const SILENCE_ELECTIONS: u64 = 5;
 
+/// The reserve of a cluster of one, at most. With it the file `SPARE` has 12 MB.
+const DEV_RESERVE_MB: u64 = 64;
+/// How much such a cluster keeps of the applied log, at most: a quarter of the reserve.
+const DEV_LOG_BYTES: u64 = 16 << 20;
+
 macro_rules! config {
     ($(
         $(#[$($help:tt)*])*
@@ -100,6 +105,16 @@ impl Config {
         self.check_addresses()?;
         self.check_peers()?;
         self.check_drop_ins()
+    }
+
+    /// The same for a cluster of one that somebody tries (`--dev`): little of the disk is set aside for it.
+    pub fn for_trying(self) -> Config {
+        Config {
+            dev: true,
+            disk_reserve_mb: self.disk_reserve_mb.min(DEV_RESERVE_MB),
+            log_keep_bytes: self.log_keep_bytes.min(DEV_LOG_BYTES),
+            ..self
+        }
     }
 
     /// How much the memory of a term may hold, and for how long.
@@ -324,6 +339,15 @@ mod tests {
     #[test]
     fn the_defaults_work() {
         assert_eq!(Config::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_cluster_that_is_tried_sets_little_of_the_disk_aside_and_none_if_none_is_wanted() {
+        let tried = Config::default().for_trying();
+        assert_eq!((tried.dev, tried.disk_reserve_mb, tried.log_keep_bytes), (true, 64, 16 << 20));
+        let none = Config { disk_reserve_mb: 0, log_keep_bytes: 1_000, ..Config::default() };
+        let tried = none.for_trying();
+        assert_eq!((tried.disk_reserve_mb, tried.log_keep_bytes), (0, 1_000));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! that is kept.
 
 use std::{
-    fs::{self, File, Metadata},
+    fs::{self, DirBuilder, File, Metadata},
     io,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -75,6 +75,10 @@ pub fn check_contents(dir: &Path) -> Result<(), StoreError> {
 // holds the name. Invariant: what is created or renamed here is found under its name after a power
 // cut. (RocksDB does the same for the files of its own directory.)
 
+/// A data directory holds names of keys, and the tokens of leases.
+const OWN_MODE: u32 = 0o700;
+const PARENTS_MODE: u32 = 0o777;
+
 /// Creates directories and renames files durably.
 #[derive(Clone)]
 pub struct Directories {
@@ -87,11 +91,15 @@ impl Directories {
         Directories { synced }
     }
 
-    /// Creates `dir` and its missing parents.
+    /// Creates `dir`, for this process's user alone, and its missing parents.
     ///
     /// # Errors
     /// [`StoreError::Io`] if a directory cannot be created, or its parent not be synced.
     pub fn create(&self, dir: &Path) -> Result<(), StoreError> {
+        self.create_with(dir, OWN_MODE)
+    }
+
+    fn create_with(&self, dir: &Path, mode: u32) -> Result<(), StoreError> {
         let existed = dir.is_dir();
         let parent = match dir.parent() {
             Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
@@ -99,8 +107,9 @@ impl Directories {
             None => return Ok(()),
         };
         if !existed {
-            self.create(parent)?;
-            fs::create_dir(dir).map_err(StoreError::io("cannot create", dir))?;
+            self.create_with(parent, PARENTS_MODE)?;
+            let created = DirBuilder::new().mode(mode).create(dir);
+            created.map_err(StoreError::io("cannot create", dir))?;
         }
         // The parent is synced even if `dir` existed: an earlier run may have ended before its sync.
         match self.sync(parent) {
@@ -224,6 +233,11 @@ impl Spare {
         let file = file.map_err(StoreError::io("cannot create", &self.path))?;
         let Err(error) = fallocate(&file, FallocateFlags::empty(), 0, bytes) else {
             self.made_bytes.store(bytes, Release);
+            tracing::info!(
+                path = %self.path.display(),
+                bytes,
+                "space is set aside, so that the node can open its data on a full disk"
+            );
             return Ok(());
         };
         // A file without its space would pass for the spare.
@@ -245,11 +259,25 @@ impl Spare {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use tempfile::TempDir;
 
     use super::*;
 
     const MB: u64 = 1 << 20;
+
+    #[test]
+    fn a_data_directory_is_its_users_alone_and_its_parents_are_as_usual() {
+        let dir = TempDir::new().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let usual = dir.path().join("usual");
+        fs::create_dir(&usual).unwrap();
+        let data = dir.path().join("parent/data");
+        Directories::new(Arc::new(|_| {})).create(&data).unwrap();
+        assert_eq!(mode(&data), 0o700);
+        assert_eq!(mode(&dir.path().join("parent")), mode(&usual));
+    }
 
     #[test]
     fn a_file_without_its_space_is_no_spare() {
