@@ -416,6 +416,14 @@ async fn a_connection_that_begins_with_another_protocol_takes_no_number_whatever
         assert!(refused.starts_with(says), "{refused}");
         assert_eq!(stranger.line().await, None, "the connection is closed");
     }
+    // A page may choose the first word, and it may be a command.
+    let mut page = redis(&cluster, 1).await;
+    page.send("HELLO / HTTP/1.1\r\nHost: x\r\n\r\nINCR book:42\r\n").await;
+    for begins in ["-NOPROTO", "-ERR unknown command 'Host:'"] {
+        let refused = page.line().await.expect("an answer");
+        assert!(refused.starts_with(begins), "{refused}");
+    }
+    assert_eq!(page.line().await, None, "the connection is closed");
     let mut other = redis(&cluster, 1).await;
     other.send("INCR book:42\r\n").await;
     assert_eq!(other.line().await.as_deref(), Some(":1"));

@@ -72,8 +72,9 @@ impl Session {
     pub async fn answer(
         &mut self, command: Command<'_>, deadline: Instant, replies: &mut Replies,
     ) -> Option<PutOff> {
-        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        let begins = !std::mem::replace(&mut self.has_begun, true) && command.begins_inline();
         let found = table::look_up(command);
+        let found = found.map_err(|refused| self.unknown(command, refused, begins));
         let answered = match (found, self.transaction.take()) {
             (Ok(entry), None) if entry.action != Action::Exec => {
                 self.carry_out(entry, command, deadline, replies).await;
@@ -93,7 +94,7 @@ impl Session {
                 self.transaction = Some(transaction);
                 put_off.map(|()| None)
             }
-            (Err(refused), None) => Err(self.unknown(refused, is_first && command.begins_inline())),
+            (Err(refused), None) => Err(refused),
             (Err(refused), Some(_)) if command.name().eq_ignore_ascii_case(b"exec") => {
                 Err(aborted(&format!("of: {}", refused.why)))
             }
@@ -117,17 +118,19 @@ impl Session {
     }
 
     /// The refusal of what is no command. `begins` is true for the line that a connection begins with: clients of other
-    /// protocols, browsers and proxies send such lines before what is meant. None of that may be carried out, and no reply to
-    /// such a line may be taken for the one to a command after it.
-    fn unknown(&mut self, refused: Refused, begins: bool) -> Refused {
-        self.ended |= begins;
-        match begins {
-            true => Refused {
-                why: format!("{}; the connection is closed, since it begins so", refused.why),
-                ..refused
-            },
-            false => refused,
+    /// protocols, browsers and proxies send such lines before what is meant. A page may have a browser begin with a word of
+    /// its choice, but headers follow. None of that may be carried out, and no reply to such a line may be taken for the one
+    /// to a command after it.
+    fn unknown(&mut self, command: Command<'_>, refused: Refused, begins: bool) -> Refused {
+        if !begins && !command.name().ends_with(b":") {
+            return refused;
         }
+        self.ended = true;
+        let why = format!(
+            "{}; the connection is closed, since this seems to be another protocol",
+            refused.why
+        );
+        Refused { why, ..refused }
     }
 
     /// Answers one command of a transaction, as [`Session::answer`].
