@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use common::{cluster::Cluster, until};
+use common::{cluster::Cluster, until, with_metrics};
 use ratchet::{proto::v1::Build, version};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -73,8 +73,8 @@ async fn start(cluster: &mut Cluster, others: &Others, id: u64) {
 async fn peers_of_another_release_are_named_once_in_the_log_of_both() {
     let log = Log::default();
     let to_log = tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false);
-    to_log.with_max_level(tracing::Level::WARN).init();
-    let mut cluster = Cluster::configured(3, |_| {});
+    to_log.with_max_level(tracing::Level::INFO).init();
+    let mut cluster = Cluster::configured(3, with_metrics);
     let others = Others::default();
     let addresses: BTreeMap<u64, String> = (cluster.configs.iter())
         .map(|(id, config)| (*id, config.peer_listen.to_string()))
@@ -114,4 +114,9 @@ async fn peers_of_another_release_are_named_once_in_the_log_of_both() {
     for line in lines {
         assert!(line.contains("WARN") && line.contains(version::LONG), "{line}");
     }
+    // What is optional is logged as people write it, or left out.
+    let listening = log.lines("listening");
+    assert!(listening.iter().any(|line| line.contains("metrics=127.")), "{listening:#?}");
+    let own = log.lines(" ratchet::");
+    assert!(own.iter().all(|line| !line.contains("Some(")), "{own:#?}");
 }

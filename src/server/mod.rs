@@ -79,7 +79,14 @@ pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError>
     let listeners = Listeners::bind(&config).await?;
     let at = listeners.addresses().map_err(|e| StartError::Internal(e.to_string()))?;
     let node = Node::start(config, seams, at).await?;
-    tracing::info!(clients = %at.client, peers = %at.peer, metrics = ?at.metrics, http = ?at.http, redis = ?at.resp, "listening");
+    tracing::info!(
+        clients = %at.client,
+        peers = %at.peer,
+        metrics = at.metrics.map(display),
+        http = at.http.map(display),
+        redis = at.resp.map(display),
+        "listening"
+    );
     let server = Services { context: node.context().clone(), stop: node.stopping() };
     node.run_until_stopped("activity", node.context().services.status.clone().observe_activity());
     node.run_until_stopped("readiness", node.context().readiness.clone().follow());
