@@ -31,12 +31,12 @@ impl Bug {
     }
 }
 
-/// A clock that panics on demand, but not in the thread that writes the log.
+/// A clock that panics on demand, but not in the threads that write the log.
 struct BuggyClock(Bug);
 
 impl Clock for BuggyClock {
     fn now(&self) -> Instant {
-        if std::thread::current().name() != Some("ratchet-log") {
+        if !matches!(std::thread::current().name(), Some("ratchet-log" | "ratchet-fsync")) {
             self.0.bite();
         }
         BootClock.now()
@@ -132,5 +132,5 @@ async fn a_panic_of_the_writer_of_the_log_fails_the_node() {
         }),
         ..seams.storage
     };
-    assert_a_bump_fails_it(cluster, seams, &bug, "writer of the log").await;
+    assert_a_bump_fails_it(cluster, seams, &bug, "syncer of the log").await;
 }

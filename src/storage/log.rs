@@ -1,13 +1,13 @@
 //! Raft's log and hard state of one set.
 //!
-//! Invariants: an entry is readable when `append` returns, and on the disk when its callback is called;
-//! a vote is on the disk when `save_vote` returns; changes take effect in the order in which Raft asks
+//! Invariants: an entry is readable when `append` returns, which waits for no disk, and on the disk when its callback is
+//! called; a vote is on the disk when `save_vote` returns; changes take effect in the order in which Raft asks
 //! for them.
 
 use std::{
     fmt::Debug,
     io,
-    ops::{Bound, RangeBounds},
+    ops::{Bound, RangeBounds, RangeInclusive},
     sync::Arc,
 };
 
@@ -28,6 +28,7 @@ use super::{
     raft_types::{Entry, LogId, Types, Vote},
     store::Store,
     table::AppliedMeta,
+    unwritten::Unwritten,
     writer::{self, Change, DurableWaiter, Write},
 };
 use crate::sequence::SetId;
@@ -63,7 +64,7 @@ impl LogStore {
     /// # Errors
     /// [`StoreError`] if the vote is damaged or the database fails.
     pub fn vote_term(&self) -> Result<u64, StoreError> {
-        let LogReader { db, set } = &self.reader;
+        let LogReader { db, set, .. } = &self.reader;
         let vote: Option<Vote> = db.get(Family::HardState, &vote_key(*set))?;
         Ok(vote.map_or(0, |vote| vote.leader_id.term))
     }
@@ -73,7 +74,7 @@ impl LogStore {
     /// The purge that follows the install of a snapshot is not synced. A power cut that loses it leaves
     /// the old log, which ends before the table and may hold entries that were never committed.
     fn purge_log_behind_table(&self) -> Result<(), StoreError> {
-        let LogReader { db, set } = &self.reader;
+        let LogReader { db, set, .. } = &self.reader;
         let end = self.reader.end()?.map(|end| end.index);
         let applied = AppliedMeta::read(db, *set)?;
         match applied.and_then(|meta| meta.last_applied) {
@@ -90,27 +91,21 @@ impl LogStore {
         let (done, wait) = oneshot::channel();
         self.store.writer.send(Write {
             changes,
-            readable: None,
+            entries: None,
             durable: DurableWaiter::Caller(done),
         });
-        written(wait).await
+        match wait.await {
+            Ok(done) => Ok(done?),
+            Err(_) => Err(io::Error::other(writer::STOPPED)),
+        }
     }
 
-    /// Writes `changes`; returns when readers see them. `durable` is told when they are on the disk.
-    async fn write_readably(
-        &self, changes: Vec<Change>, durable: DurableWaiter,
-    ) -> Result<(), io::Error> {
-        let (done, wait) = oneshot::channel();
-        self.store.writer.send(Write { changes, readable: Some(done), durable });
-        written(wait).await
-    }
-}
-
-/// Waits for the writer's answer.
-async fn written(wait: oneshot::Receiver<Result<(), StoreError>>) -> Result<(), io::Error> {
-    match wait.await {
-        Ok(done) => Ok(done?),
-        Err(_) => Err(io::Error::other(writer::STOPPED)),
+    /// Refuses what cannot be written any more.
+    fn check_writable(&self) -> Result<(), StoreError> {
+        match self.store.health().failure() {
+            None => Ok(()),
+            Some(why) => Err(StoreError::Failed(why)),
+        }
     }
 }
 
@@ -148,22 +143,27 @@ impl RaftLogStorage<Types> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let set = self.reader.set;
-        let mut previous = None;
-        let changes: Result<Vec<Change>, StoreError> = entries
-            .into_iter()
-            .map(|entry| {
-                let index = entry.log_id().index;
-                debug_assert!(
-                    previous.is_none_or(|previous| index == previous + 1),
-                    "log indexes are consecutive: {index} after {previous:?}"
-                );
-                previous = Some(index);
-                let key = log_key(set, index);
-                Ok(Change::Put(Family::Log, key, codec::encode_record(&entry)?))
-            })
-            .collect();
-        self.write_readably(changes?, DurableWaiter::Raft(callback)).await
+        if let Err(failed) = self.check_writable() {
+            callback.io_completed(Err(io::Error::other(failed.to_string())));
+            return Err(failed.into());
+        }
+        let LogReader { set, unwritten, .. } = &self.reader;
+        let mut changes = Vec::new();
+        let mut indexes: Option<RangeInclusive<u64>> = None;
+        for entry in entries {
+            let index = entry.log_id().index;
+            debug_assert!(
+                indexes.as_ref().is_none_or(|before| index == before.end() + 1),
+                "log indexes are consecutive: {index} after {indexes:?}"
+            );
+            indexes = Some(indexes.map_or(index, |before| *before.start())..=index);
+            let record = codec::encode_record(&entry).map_err(StoreError::from)?;
+            unwritten.add(index, record.len(), entry);
+            changes.push(Change::Put(Family::Log, log_key(*set, index), record));
+        }
+        let entries = indexes.map(|indexes| (unwritten.clone(), indexes));
+        self.store.writer.send(Write { changes, entries, durable: DurableWaiter::Raft(callback) });
+        Ok(())
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
@@ -178,10 +178,13 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
+        self.check_writable()?;
         let changes = purge(self.reader.set, log_id)?;
+        self.reader.unwritten.purge(log_id);
         // The purge need not be durable: the table holds the purged entries, and if a power cut loses
         // the purge, it is done again.
-        self.write_readably(changes, DurableWaiter::Nobody).await
+        self.store.writer.send(Write { changes, entries: None, durable: DurableWaiter::Nobody });
+        Ok(())
     }
 }
 
@@ -195,17 +198,19 @@ const READ_BYTES_MAX: usize = 1 << 20;
 pub struct LogReader {
     db: Arc<Database>,
     set: SetId,
+    /// What Raft has appended, and is not in the database yet.
+    unwritten: Unwritten,
 }
 
 impl LogReader {
-    /// A reader of the log of `set`.
+    /// A reader of what is stored of the log of `set`.
     pub fn new(store: &Store, set: SetId) -> Self {
         LogReader::of(&store.db, set)
     }
 
     /// A reader of the log of `set` in `db`.
     pub(super) fn of(db: &Arc<Database>, set: SetId) -> Self {
-        LogReader { db: db.clone(), set }
+        LogReader { db: db.clone(), set, unwritten: Unwritten::default() }
     }
 
     /// Calls `each` with the index and the size in bytes of every stored entry from `first` to `last`,
@@ -228,7 +233,10 @@ impl LogReader {
 
     /// The last purged entry.
     fn purged(&self) -> Result<Option<LogId>, StoreError> {
-        self.db.get(Family::HardState, &purged_key(self.set))
+        match self.unwritten.purged() {
+            Some(purged) => Ok(Some(purged)),
+            None => self.db.get(Family::HardState, &purged_key(self.set)),
+        }
     }
 
     /// The last stored entry. `None` if the log is empty, also if entries were purged.
@@ -247,7 +255,10 @@ impl LogReader {
 
     /// The end of the log: the last stored entry, or the last purged one if none is stored.
     fn end(&self) -> Result<Option<LogId>, StoreError> {
-        Ok(self.last()?.or(self.purged()?))
+        // First, as in `read`.
+        let unwritten = self.unwritten.last();
+        let (last, purged) = (self.last()?.max(unwritten), self.purged()?);
+        Ok(last.filter(|last| Some(last.index) > purged.map(|purged| purged.index)).or(purged))
     }
 
     /// Decodes the entry under `key`, and checks that it belongs there.
@@ -261,7 +272,7 @@ impl LogReader {
         Ok(entry)
     }
 
-    /// Reads the stored entries from `start` to `end` (exclusive), as many as fit in `bytes_max` and at
+    /// Reads the entries from `start` to `end` (exclusive), as many as fit in `bytes_max` and at
     /// least one.
     ///
     /// # Errors
@@ -270,6 +281,10 @@ impl LogReader {
     pub(super) fn read(
         &self, start: u64, end: u64, bytes_max: usize,
     ) -> Result<Vec<Entry>, StoreError> {
+        let purged = self.unwritten.purged().map_or(0, |purged| purged.index + 1);
+        let start = start.max(purged);
+        // First: what is written meanwhile is in the database by the time that it is looked for there.
+        let unwritten = self.unwritten.between(start, end);
         let (from, to) = (log_key(self.set, start), log_key(self.set, end));
         let mut entries: Vec<Entry> = Vec::new();
         let mut bytes = 0;
@@ -277,7 +292,7 @@ impl LogReader {
             let (key, value) = record?;
             bytes += value.len();
             if bytes > bytes_max && !entries.is_empty() {
-                break;
+                return Ok(entries);
             }
             let entry = self.entry(&key, &value)?;
             if let Some(before) = entries.last()
@@ -285,6 +300,19 @@ impl LogReader {
             {
                 let why = format!("the entry after {} is missing", before.log_id());
                 return Err(self.db.damaged(Family::Log, &key, why));
+            }
+            entries.push(entry);
+        }
+        for (record_bytes, entry) in unwritten {
+            let (index, last) =
+                (entry.log_id().index, entries.last().map(|last| last.log_id().index));
+            if last.is_some_and(|last| index <= last) {
+                continue;
+            }
+            bytes += record_bytes;
+            let follows = last.is_none_or(|last| index == last + 1);
+            if !follows || bytes > bytes_max && !entries.is_empty() {
+                break;
             }
             entries.push(entry);
         }

@@ -14,7 +14,8 @@
 //! - `log`: Raft's log and hard state of one set, for reading and writing.
 //! - `table`: the records of a table: how far it is, generations, namespaces, reads, changes.
 //! - `store`: opens the data directory of a node and holds its database and its writer.
-//! - `writer`: the one thread that writes logs and votes, with one fsync for all that wait.
+//! - `writer`: the threads that write logs and votes, with one fsync for all that wait.
+//! - `unwritten`: what Raft has appended to its log, until it is in the database.
 //! - `identity`: whose data directory it is: the file `NODE` and a record in the database; and what a recovery did to it.
 //! - `database`: the RocksDB database: options, reads, batches, errors.
 //! - `options`: what a store is given from outside, with the seams for tests, and where blocking work runs.
@@ -41,6 +42,7 @@ mod recovery;
 mod snapshot;
 mod store;
 mod table;
+mod unwritten;
 mod writer;
 
 pub use applied::AppliedTable;

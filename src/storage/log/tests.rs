@@ -21,6 +21,14 @@ fn remove(reader: &LogReader, from: u64, to: u64) {
     write(reader, &[Change::DeleteRange(Family::Log, log_key(1, from), log_key(1, to))]);
 }
 
+fn entry(index: u64) -> Entry {
+    let name = "x".repeat(READ_BYTES_MAX * 3 / 10);
+    Entry::new(
+        log_id(index),
+        EntryPayload::Normal(Command::DeleteNamespace { name, forget: false }),
+    )
+}
+
 /// A log with the entries 1 to 5. Three of them are a piece.
 fn log_of_five() -> (TempDir, LogReader) {
     let dir = TempDir::new().unwrap();
@@ -28,10 +36,8 @@ fn log_of_five() -> (TempDir, LogReader) {
     let store = Store::open(dir.path(), "test", 1, options).unwrap();
     let reader = LogReader::new(&store, 1);
     let put = |index| {
-        let name = "x".repeat(READ_BYTES_MAX * 3 / 10);
-        let payload = EntryPayload::Normal(Command::DeleteNamespace { name, forget: false });
-        let entry = codec::encode_record(&Entry::new(log_id(index), payload)).unwrap();
-        Change::Put(Family::Log, log_key(1, index), entry)
+        let record = codec::encode_record(&entry(index)).unwrap();
+        Change::Put(Family::Log, log_key(1, index), record)
     };
     let entries: Vec<Change> = (1..=5).map(put).collect();
     write(&reader, &entries);
@@ -76,4 +82,40 @@ async fn entries_are_streamed_piece_by_piece_and_a_hole_between_two_pieces_is_da
     }
     write(&reader, &purge(1, log_id(4)).unwrap());
     assert_eq!(streamed(&mut reader, 3..6).await.unwrap(), [5]);
+}
+
+/// The indexes of the entries from `start` to `end` (exclusive), and the last entry.
+fn found(reader: &LogReader, start: u64, end: u64, bytes_max: usize) -> (Vec<u64>, u64) {
+    let entries = reader.read(start, end, bytes_max).unwrap();
+    let last = reader.end().unwrap().map_or(0, |last| last.index);
+    (entries.iter().map(|entry| entry.log_id().index).collect(), last)
+}
+
+#[test]
+fn what_the_writer_has_not_written_yet_is_read_after_what_it_has() {
+    let (_dir, reader) = log_of_five();
+    // It is in the database already, and about to be taken out.
+    for index in 5..=7 {
+        reader.unwritten.add(index, READ_BYTES_MAX * 3 / 10, entry(index));
+    }
+    assert_eq!(found(&reader, 1, u64::MAX, usize::MAX), (Vec::from_iter(1..=7), 7));
+    assert_eq!(found(&reader, 2, 7, usize::MAX).0, Vec::from_iter(2..7));
+    assert_eq!(found(&reader, 6, 8, usize::MAX).0, [6, 7]);
+    assert_eq!(found(&reader, 4, 8, READ_BYTES_MAX).0, [4, 5, 6], "a piece");
+    assert_eq!(found(&reader, 7, 7, usize::MAX).0, Vec::<u64>::new());
+    reader.unwritten.written(&(5..=6));
+    assert_eq!(found(&reader, 4, 8, usize::MAX).0, [4, 5], "none after one that is not there");
+    assert_eq!(found(&reader, 7, 8, usize::MAX).0, [7]);
+}
+
+#[test]
+fn a_purge_holds_before_it_is_written() {
+    let (_dir, reader) = log_of_five();
+    reader.unwritten.add(6, 1, entry(6));
+    reader.unwritten.purge(log_id(2));
+    assert_eq!(reader.purged().unwrap(), Some(log_id(2)));
+    assert_eq!(found(&reader, 0, u64::MAX, usize::MAX), (Vec::from_iter(3..=6), 6));
+    assert_eq!(found(&reader, 0, 3, usize::MAX).0, Vec::<u64>::new());
+    reader.unwritten.purge(log_id(6));
+    assert_eq!(found(&reader, 0, u64::MAX, usize::MAX), (vec![], 6), "the purged one is the last");
 }
