@@ -1,5 +1,5 @@
 //! The bumper: raises the ceilings of one term's sections. Sections that ask while a log entry is under
-//! way are collected into the next one.
+//! way are collected into the next one; if they are more than it takes, those that are asked for most come first.
 //!
 //! Invariant: one entry is under way at a time, and a chunk is granted only to the term that proposed
 //! it. No bump is proposed again: if one fails, its outcome is unknown, and the term ends.
@@ -11,7 +11,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::memory::{Memory, Place};
+use super::{
+    backlog::Backlog,
+    memory::{Memory, Place},
+};
 use crate::{
     consensus::{Group, ProposeError, TermLease},
     sequence::{Bump, Bumped, Command, Lost, Outcome},
@@ -37,7 +40,9 @@ pub async fn run(
     group: Arc<Group>, memory: Arc<Memory>, lease: Arc<TermLease>,
     mut requests: mpsc::UnboundedReceiver<Request>,
 ) {
-    let mut waiting = Vec::new();
+    let mut asked = Vec::new();
+    let mut backlog = Backlog::new();
+    let mut finish = None;
     // Sections that need a further bump.
     let mut again: VecDeque<Place> = VecDeque::new();
     // When an entry last told of numbers that nobody got.
@@ -45,28 +50,27 @@ pub async fn run(
     loop {
         // They get at most half an entry: the other half is for sections that ask for the first time.
         let first = again.len().min(ENTRY_SECTIONS_MAX / 2);
-        if first == 0 {
+        if first == 0 && backlog.is_empty() {
             tokio::select! {
                 biased;
-                asked = requests.recv_many(&mut waiting, ENTRY_SECTIONS_MAX) => if asked == 0 {
+                count = requests.recv_many(&mut asked, ENTRY_SECTIONS_MAX) => if count == 0 {
                     return;
                 },
                 () = memory.untold().wait_until(told_at + TELL_PAUSE) => {}
             }
         }
-        while waiting.len() + first < ENTRY_SECTIONS_MAX
-            && let Ok(request) = requests.try_recv()
-        {
-            waiting.push(request);
+        while let Ok(request) = requests.try_recv() {
+            asked.push(request);
         }
-        let mut places: Vec<Place> = again.drain(..first).collect();
-        let mut finish = None;
-        for request in waiting.drain(..) {
+        for request in asked.drain(..) {
             match request {
-                Request::Bump(place) => places.push(place),
+                Request::Bump(place) => backlog.push(place),
                 Request::Finish(done) => finish = Some(done),
             }
         }
+        let mut places: Vec<Place> = again.drain(..first).collect();
+        let calls = |place| memory.calls_waiting(place);
+        places.extend(backlog.take(ENTRY_SECTIONS_MAX - first, calls).await);
         let lost = memory.untold().take();
         if !lost.is_empty() {
             told_at = Instant::now();
@@ -84,7 +88,9 @@ pub async fn run(
                 return;
             }
         }
-        if let Some(done) = finish {
+        if backlog.is_empty()
+            && let Some(done) = finish.take()
+        {
             // The receiver may have given up.
             let _ = done.send(());
             return;

@@ -232,6 +232,14 @@ impl Memory {
         Some(Bump { section, raise })
     }
 
+    /// How many calls wait for the section at `place`.
+    pub fn calls_waiting(&self, place: Place) -> usize {
+        let mut calls = 0;
+        let mut shard = self.shards.lock(place.shard);
+        shard.with_waiters(place.section, |queued| calls = queued.waiting());
+        calls
+    }
+
     /// Takes in the answer to the bump of the section at `place`, and serves the calls that waited for
     /// it, with the namespace as it is now. True if a further bump must be asked for.
     pub fn bump_answered(

@@ -70,6 +70,7 @@
 //!   meanwhile once the term is closed.
 
 mod answer;
+mod backlog;
 mod bumper;
 mod fence;
 mod held;

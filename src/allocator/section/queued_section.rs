@@ -227,6 +227,11 @@ impl QueuedSection {
         }
     }
 
+    /// How many calls wait.
+    pub fn waiting(&self) -> usize {
+        self.pending.waiters()
+    }
+
     /// True if no bump is pending.
     pub fn is_quiet(&self) -> bool {
         self.pending.is_none()
