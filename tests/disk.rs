@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, mpsc},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::common::{
@@ -18,13 +18,18 @@ use crate::common::{
 use ratchet::{
     allocator::{FenceKind, GaplessLimits, MemoryLimits, NextError, Term, TermOptions},
     clock::BootClock,
-    metrics::Metrics,
+    metrics::{HandoverEnd, Metrics},
+    node::Config,
     sequence::Key,
 };
 
 /// Three nodes, each with a disk of its own.
 async fn cluster() -> (Cluster, BTreeMap<u64, Disk>) {
-    let mut cluster = Cluster::configured(3, |_| {});
+    cluster_with(|_| {}).await
+}
+
+async fn cluster_with(change: impl Fn(&mut Config)) -> (Cluster, BTreeMap<u64, Disk>) {
+    let mut cluster = Cluster::configured(3, change);
     let mut disks = BTreeMap::new();
     for id in 1..=3 {
         let disk = Disk::default();
@@ -60,16 +65,50 @@ async fn a_leader_whose_fsync_fails_stops_and_the_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_whose_disk_hangs_gives_up_although_its_heartbeats_go_on() {
+async fn disks_that_hang_everywhere_hold_up_no_key_that_has_numbers_and_end_no_term() {
+    // Longer than a busy machine holds a heartbeat up.
+    let (cluster, disks) = cluster_with(|config| {
+        config.election_timeout_ms = 1_500;
+        config.lease_ms = 1_200;
+    })
+    .await;
+    let leader = cluster.leader().await;
+    let other = other_than(leader);
+    let mut warm = cluster.client(other);
+    warm.next_at_last(1).await;
+    let term = cluster.nodes[&leader].context().group.term();
+    disks.values().for_each(|disk| disk.set(Fsync::Hangs));
+    let mut client = cluster.client(other);
+    let cold = tokio::spawn(async move { client.next_at_last(4_711).await });
+    until("all disks hang", || disks.values().all(|disk| disk.hanging() > 0)).await;
+    // Twice as long as a leader whose disk hung was once followed, and several leases.
+    let hanging_since = Instant::now();
+    while hanging_since.elapsed() < Duration::from_secs(6) {
+        warm.next(1).await.expect("a number from memory");
+        // So many numbers are enough; the step is to last.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!cold.is_finished(), "a bump waits for the disks");
+    assert_eq!(cluster.nodes[&leader].context().group.term(), term);
+    disks.values().for_each(|disk| disk.set(Fsync::Succeeds));
+    in_time("the key that was cold", cold).await.unwrap();
+    assert_eq!(cluster.leader().await, leader);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_disk_hangs_hands_its_memory_to_one_whose_disk_is_quick() {
     let (cluster, disks) = cluster().await;
     let leader = cluster.leader().await;
     let other = other_than(leader);
+    let metrics = &cluster.nodes[&leader].context().metrics;
+    let before = metrics.handovers.get(HandoverEnd::memory);
     let load = Load::start(&[cluster.address(other)], 4, 2);
     load.answers(50).await;
     disks[&leader].set(Fsync::Hangs);
     let mut client = cluster.client(other);
     let asking = tokio::spawn(async move { client.next_at_last(4_711).await });
     cluster.leader_seen_by(other, |new| new != leader).await;
+    assert_eq!(metrics.handovers.get(HandoverEnd::memory), before + 1, "no number is skipped");
     asking.await.unwrap();
     load.answers(50).await;
     disks[&leader].set(Fsync::Succeeds);

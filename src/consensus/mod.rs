@@ -27,7 +27,11 @@
 //! * *A watched state hides changes in between.* Everything is compared by term ([`Group::leadership`]).
 //! * *A membership is in force before a watcher hears of it.* The lease needs the majority of the proposed
 //!   voters from before the proposal ([`Group::change`]).
-//! * *Heartbeats go on while the disk hangs.* [`Group::watch_disk`] gives the leadership up.
+//! * *Heartbeats go on while the disk hangs.* So they should, and the leadership goes to another node if that helps
+//!   ([`Group::quicker_successor`], [`Group::watch_disk`]).
+//! * *Raft answers a heartbeat once all that it wrote before is on the disk, and waits for a vote no longer than half an
+//!   election timeout.* Heartbeats are answered before ([`Group::handle_rpc`]), and slow votes are asked for ahead of the
+//!   election (`group/canvass.rs`). When it is held is decided by `group/election.rs`, not by Raft's timer.
 //! * *A snapshot that cannot be built stops Raft.* None is built: a snapshot is a view of the table
 //!   ([`StateMachine`]), and the log is bounded by [`log_limit`].
 

@@ -10,6 +10,7 @@
 mod bequest;
 mod give_back;
 pub(super) mod leadership;
+mod slow_disk;
 pub(super) mod state;
 mod successor;
 

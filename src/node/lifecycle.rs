@@ -90,8 +90,9 @@ impl Node {
         };
         let services = context.services.clone();
         let led = services.of_group.led.clone();
-        let watchdog = context.group.clone().watch_disk(led.clock.clone());
-        node.run_until_stopped("watchdog of the disk", watchdog);
+        node.run_until_stopped("watchdog of the disk", context.group.clone().watch_disk());
+        let leaving = services.of_group.handovers.clone().leave_slow_disk();
+        node.run_until_stopped("leaving a slow disk", leaving);
         let bounding = consensus::log_limit::watch(context.group.clone());
         node.run_until_stopped("bounding the log", bounding);
         node.run_until_stopped("following the leadership", led.clone().follow_leadership());

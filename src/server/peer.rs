@@ -14,6 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 use self::body::PeerMemory;
 use super::{connections::calls::response, grpc::Services};
 use crate::{
+    clock::whole_ms,
     consensus::{Group, RaftRpc},
     proto::{
         Refusal,
@@ -42,10 +43,12 @@ impl Services {
 
     /// Raft's reply, with what this node says of its disk.
     fn reply(&self, payload: Bytes) -> RaftReply {
-        let low_disk = self.context.group.store.free_space().low();
+        let group = &self.context.group;
+        let low_disk = group.store.free_space().low();
         let low_disk =
             low_disk.map(|low| LowDisk { free_mb: low.free_mb, reserve_mb: low.reserve_mb });
-        RaftReply { payload, low_disk, wall_ms: None }
+        let flush_ms = group.flush_takes().map(whole_ms);
+        RaftReply { payload, low_disk, wall_ms: None, flush_ms }
     }
 
     /// Receives a snapshot. Returns Raft's reply to its sender.

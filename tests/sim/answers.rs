@@ -91,6 +91,11 @@ impl Answers {
         Ok(())
     }
 
+    /// The greatest number that was answered for a key; 0 for none.
+    pub fn greatest(&self, key: u32) -> u64 {
+        self.greatest[key as usize]
+    }
+
     /// How many keys got numbers.
     pub fn keys_with_numbers(&self) -> u64 {
         self.counts.iter().filter(|count| **count > 0).count() as u64

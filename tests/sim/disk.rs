@@ -25,8 +25,8 @@ use crate::power::Names;
 pub enum Mood {
     /// An fsync takes 1 to 5 ms, now and then much longer.
     Well,
-    /// An fsync takes up to so long.
-    Slow(Duration),
+    /// An fsync takes so many milliseconds.
+    Slow { shortest_ms: u64, longest_ms: u64 },
     /// An fsync never returns.
     Hanging,
     /// The next fsync fails.
@@ -105,12 +105,12 @@ impl Disk {
             let mut state = self.state.lock().expect("a disk");
             state.syncing = true;
             let hiccup = state.rng.random_ratio(1, 50);
-            let usual_max = match state.mood {
-                Mood::Slow(longest) => u64::try_from(longest.as_millis()).expect("short"),
-                _ if hiccup => 80,
-                _ => 5,
+            let takes = match state.mood {
+                Mood::Slow { shortest_ms, longest_ms } => shortest_ms..=longest_ms,
+                _ if hiccup => 1..=80,
+                _ => 1..=5,
             };
-            state.rng.random_range(1..=usual_max)
+            state.rng.random_range(takes)
         };
         tokio::time::sleep(Duration::from_millis(wait)).await;
         while self.state.lock().expect("a disk").mood == Mood::Hanging {

@@ -21,6 +21,8 @@ pub enum Fault {
     Storm,
     Clocks,
     SlowDisk,
+    /// The disks of all nodes are slow.
+    SlowDisks,
     HangingDisk,
     FailingDisk,
     Transfer,
@@ -32,7 +34,7 @@ pub enum Fault {
     Shrink,
 }
 
-const ALL: [Fault; 21] = [
+const ALL: [Fault; 22] = [
     Fault::Crash,
     Fault::CrashLeader,
     Fault::CrashFarLeader,
@@ -47,6 +49,7 @@ const ALL: [Fault; 21] = [
     Fault::Storm,
     Fault::Clocks,
     Fault::SlowDisk,
+    Fault::SlowDisks,
     Fault::HangingDisk,
     Fault::FailingDisk,
     Fault::Transfer,

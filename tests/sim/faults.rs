@@ -284,7 +284,7 @@ impl Faults {
                 let id = *[any, leader].choose(&mut self.rng).expect("two");
                 let mood = match fault {
                     Fault::SlowDisk => {
-                        Mood::Slow(Duration::from_millis(self.rng.random_range(50..500)))
+                        Mood::Slow { shortest_ms: 1, longest_ms: self.rng.random_range(50..500) }
                     }
                     Fault::HangingDisk => Mood::Hanging,
                     _ => Mood::Failing,
@@ -292,6 +292,13 @@ impl Faults {
                 told = format!("{told} {id}");
                 world.with(id, |machine| machine.disk.set(mood));
                 self.remedy(now, lasting, Remedy::MendDisk(id));
+            }
+            Fault::SlowDisks => {
+                for id in list {
+                    let mood = Mood::Slow { shortest_ms: 200, longest_ms: 2_000 };
+                    world.with(id, |machine| machine.disk.set(mood));
+                    self.remedy(now, lasting, Remedy::MendDisk(id));
+                }
             }
             Fault::Transfer => {
                 let to = self.rng.random_bool(0.5);

@@ -32,6 +32,7 @@ mod network;
 mod observed;
 #[path = "../common/power.rs"]
 mod power;
+mod slow_disks;
 mod trace;
 mod transport;
 mod workers;
@@ -67,6 +68,9 @@ const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// How many runs with a wrong wall clock `cargo test` has.
 const WRONG_CLOCK_SEEDS: u64 = 12;
+
+/// How many runs with slow disks `cargo test` has: as many with each fault.
+const SLOW_DISKS_SEEDS: u64 = 6;
 
 /// How many keys a run with very many keys has, and how many such runs `cargo test` has.
 const MANY_KEYS: u64 = 300_000;
@@ -179,6 +183,21 @@ fn a_wrong_clock() {
     for seed in seeds {
         let run = move || wrong_clock::run(seed, one.is_some());
         if let Err(why) = on_fresh_thread(seed, RUN_MAX, "a_wrong_clock", run) {
+            panic!("{why}");
+        }
+    }
+}
+
+#[test]
+fn slow_disks_hold_up_no_warm_key_and_change_the_leader_only_if_that_helps() {
+    let one = number("RATCHET_SIM_SEED");
+    let seeds = match one {
+        Some(seed) => vec![seed],
+        None => Vec::from_iter(1..=SLOW_DISKS_SEEDS),
+    };
+    for seed in seeds {
+        let run = move || slow_disks::run(seed, one.is_some());
+        if let Err(why) = on_fresh_thread(seed, MANY_KEYS_RUN_MAX, "slow_disks", run) {
             panic!("{why}");
         }
     }

@@ -40,6 +40,16 @@ impl GroupConfig {
         Duration::from_millis(self.election_timeout_ms)
     }
 
+    /// A write to the disk that takes longer is slow: in that time another node would have been elected if this one had died.
+    pub(super) fn slow_flush(&self) -> Duration {
+        2 * self.follower_lease()
+    }
+
+    /// A write to the disk that takes no longer is quick: an election that waits for it is as good as any.
+    pub(super) fn quick_flush(&self) -> Duration {
+        self.follower_lease() / 4
+    }
+
     /// The configuration of openraft.
     ///
     /// # Errors
@@ -48,7 +58,9 @@ impl GroupConfig {
         let config = openraft::Config {
             cluster_name: self.cluster.clone(),
             heartbeat_interval: self.heartbeat_ms,
-            // Raft's own timer. It decides where the turns (`ElectionTurns`) bring no leader.
+            // `election` decides when this node stands, not Raft's own timer: that knows nothing of slow disks.
+            enable_elect: false,
+            // This is how long Raft waits for a vote.
             election_timeout_min: self.election_timeout_ms / 2,
             // Openraft's follower lease is the greatest election timeout.
             election_timeout_max: self.election_timeout_ms,

@@ -71,6 +71,8 @@ pub struct Group {
     pub(in crate::consensus) taken_for_another: ordered_watch::Sender<Option<NodeId>>,
     /// How many snapshots have begun to arrive.
     pub(in crate::consensus) snapshots_begun: AtomicU64,
+    /// The term for which this node asks for votes ahead of the election; 0 while it asks for none.
+    pub(in crate::consensus) canvassed_term: AtomicU64,
     /// Shared by the messages of members while this node belongs to no cluster; held alone by whoever claims it.
     pub(super) incarnation_kept: Arc<RwLock<()>>,
 }
@@ -124,6 +126,27 @@ impl Group {
     pub(in crate::consensus) fn heard_leader(&self, leader: NodeId, at: Instant) {
         *self.leader_heard.lock() = Some((leader, at));
         *self.network.peers.candidacy.lock() = None;
+    }
+
+    /// `leader` leads `term`, as it says itself. Raft tells who leads once the vote for it is on the disk of this node, and until
+    /// then this node's callers would be without a leader.
+    pub(in crate::consensus) fn hear_of_leader(&self, term: u64, leader: NodeId) {
+        let is_known =
+            |known: &Leadership| known.term > term || known.term == term && known.leader.is_some();
+        if is_known(&self.leadership.borrow()) {
+            return;
+        }
+        let membership = self.metrics().membership_config;
+        let Some(member) = membership.membership().get_node(&leader).cloned() else {
+            return;
+        };
+        self.leadership.send_if_modified(|known| {
+            let is_news = !is_known(known);
+            if is_news {
+                *known = Leadership { term, leader: Some((leader, member)), own: None };
+            }
+            is_news
+        });
     }
 
     /// How this node took `term` over, if that was its last takeover.
@@ -276,7 +299,6 @@ impl Group {
     /// leadership over: with a vote for itself it would depose, after its restart, whoever leads by then.
     pub fn retire(&self) {
         self.retiring.store(true, Release);
-        self.raft.runtime_config().elect(false);
     }
 
     /// True once the node is about to stop.

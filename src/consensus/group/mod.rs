@@ -5,15 +5,19 @@
 //! * `config`, `leadership`: the limits of a group, who leads it and who votes.
 //! * `group`: [`Group`] itself, proposals, and why they fail.
 //! * `majority`: what a majority of the voters says: whether it still follows this leader, their disks and clocks.
+//! * `canvass`: asks the voters before Raft does: whether they would vote, and, where disks are slow, for their votes.
 //! * `election`: when this node stands for election.
-//! * `start`: starts a group, follows what Raft says, and gives the leadership up: to another node, or when the disk hangs.
+//! * `slow_disk`: whether another node had better lead because the disk here is slow; the end of a term whose disk hangs.
+//! * `start`: starts a group, follows what Raft says, and hands the leadership over.
 
+mod canvass;
 mod config;
 mod election;
 #[expect(clippy::module_inception, reason = "it is the file of the type")]
 pub(super) mod group;
 mod leadership;
 mod majority;
+mod slow_disk;
 mod start;
 
 pub use config::GroupConfig;

@@ -91,6 +91,7 @@ impl Group {
             last_takeover: LastTakeover::default(),
             taken_for_another: ordered_watch::Sender::default(),
             snapshots_begun: AtomicU64::new(0),
+            canvassed_term: AtomicU64::new(0),
             incarnation_kept: Arc::default(),
         });
         let watching = watch(group.clone());
@@ -103,39 +104,6 @@ impl Group {
 
 fn not_started(error: impl std::fmt::Display) -> StoreError {
     StoreError::invalid(format!("Raft does not start: {error}"))
-}
-
-impl Group {
-    /// Until Raft stops: gives the leadership up whenever the log's disk hangs. Heartbeats do not touch the disk: without this,
-    /// followers would follow a leader that can log nothing. The term of a sole voter is never ended, because no other node
-    /// could take over.
-    ///
-    /// A write that takes longer than twice the election timeout counts as a hang:
-    /// in that time another node would have been elected if this one had died.
-    pub async fn watch_disk(self: Arc<Group>, clock: Arc<dyn Clock>) {
-        let limit = Duration::from_millis(2 * self.config.election_timeout_ms);
-        let mut stopped = self.stopped();
-        let health = self.store.health();
-        loop {
-            tokio::select! {
-                biased;
-                _ = stopped.wait_for(Option::is_some) => return,
-                () = tokio::time::sleep(limit / 4) => {}
-            }
-            let Some(since) = health.oldest_pending() else {
-                continue;
-            };
-            let pending = clock.now().since(since);
-            // A disk may hang before the term's first entry is applied, too. A node that does not lead holds no lease.
-            if pending > limit && !self.is_sole_voter() && self.lease.void() {
-                tracing::error!(
-                    pending_ms = pending.as_millis(),
-                    directory = %self.store.dir().display(),
-                    "the disk of the log does not answer; giving the leadership up"
-                );
-            }
-        }
-    }
 }
 
 // Follows what Raft says: begins and voids leases, publishes who leads, and ends terms that were given
@@ -196,7 +164,7 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> (Option<Arc<Te
 
     let applied_own_term =
         seen.last_applied.as_ref().is_some_and(|id| id.committed_leader_id().term == term);
-    let now = Leadership {
+    let mut now = Leadership {
         term,
         leader: seen.current_leader.and_then(|leader| {
             let member = membership.get_node(&leader)?;
@@ -211,6 +179,13 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> (Option<Arc<Te
         group.last_takeover.record(own, heard, stood, group.now());
     }
     group.leadership.send_if_modified(|before| {
+        // A leader that was heard is known before Raft follows it (`hear_of_leader`). A term has one leader.
+        if before.term > now.term {
+            return false;
+        }
+        if before.term == now.term && now.leader.is_none() {
+            now.leader = before.leader.clone();
+        }
         let changed = *before != now;
         if changed {
             *before = now;

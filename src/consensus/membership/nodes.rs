@@ -149,6 +149,13 @@ impl Group {
         self.longest_log(term, Some(failed)).unwrap_or(failed)
     }
 
+    /// The one of `voters` that has the longest log, if this leader of `term` heard any of them lately.
+    pub fn successor_among(&self, term: u64, voters: &BTreeSet<NodeId>) -> Option<NodeId> {
+        let mut nodes = self.nodes();
+        nodes.retain(|node| voters.contains(&node.id) && self.is_heard(term, node.id));
+        nodes.into_iter().max_by_key(|node| node.log_index).map(|node| node.id)
+    }
+
     /// The voter with the longest log among those that were heard, but for this node and `excluded`.
     fn longest_log(&self, term: u64, excluded: Option<NodeId>) -> Option<NodeId> {
         let mut others = self.nodes();

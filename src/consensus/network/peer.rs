@@ -66,6 +66,7 @@ impl Peer {
         };
         let reply = self.client.send(RaftRpc::Append, message, timeout).await?;
         self.peers.disks.note(self.client.target, reply.low_disk);
+        self.peers.flushes.note(self.client.target, reply.flush_ms, self.lease.now());
         let response: AppendEntriesResponse<Types> = self.client.read(RaftRpc::Append, &reply)?;
         self.peers.clocks.record(self.client.target, (sent, self.lease.now()), reply.wall_ms);
         self.record_acknowledged_index(request, &response)?;
@@ -142,11 +143,17 @@ impl Peer {
         RPCError::Unreachable(Unreachable::from_string(text))
     }
 
-    async fn request_vote(
+    /// Asks the peer for its vote, or whether it would give it.
+    ///
+    /// # Errors
+    /// If no answer comes within `timeout`, or if it cannot be read, or tells of an absurd term.
+    pub async fn request_vote(
         &self, rpc: RaftRpc, request: &VoteRequest<Types>, timeout: Duration,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         self.peers.candidacy.lock().get_or_insert(self.lease.now());
-        let response: VoteResponse<Types> = self.client.call(rpc, request, timeout).await?;
+        let reply = self.client.send(rpc, self.client.message(request)?, timeout).await?;
+        self.peers.flushes.note(self.client.target, reply.flush_ms, self.lease.now());
+        let response: VoteResponse<Types> = self.client.read(rpc, &reply)?;
         let asked = request.vote.leader_id.term;
         self.client.check_term(asked, response.vote.leader_id.term)?;
         Ok(response)

@@ -1,9 +1,16 @@
 //! Answers one Raft RPC of a peer, and sends a leader's memory to the node that is to lead next.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use futures::{Stream, StreamExt, stream};
-use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest, VoteResponse};
+use openraft::{
+    RaftState,
+    raft::{
+        AppendEntriesRequest, AppendEntriesResponse, FlushPoint, TransferLeaderRequest,
+        VoteRequest, VoteResponse,
+    },
+    type_config::TypeConfigExt,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::sender_check::{read, stopped, write};
@@ -71,14 +78,55 @@ impl Group {
     ) -> Result<Vec<u8>, Refusal> {
         self.check_vote(header, &request.vote, true)?;
         // Raft adopts every later term of a leader, so the lease need not wait for its decision.
-        self.lease.void_before(request.vote.leader_id.term);
+        let term = request.vote.leader_id.term;
+        self.lease.void_before(term);
+        self.hear_of_leader(term, header.from);
         let arrived = self.lease.now();
-        let answer = self.raft.append_entries(request).await.map_err(stopped)?;
+        let followed = self.followed_before_the_disk(&request);
+        let mut answering = pin!(self.raft.append_entries(request));
+        let answer = tokio::select! {
+            biased;
+            answer = &mut answering => answer.map_err(stopped)?,
+            () = followed => AppendEntriesResponse::Success,
+        };
         if !is_higher_vote(&answer) {
             self.heard_leader(header.from, arrived);
             unheard.clone_into(&mut self.unheard.lock());
         }
         write(&answer)
+    }
+
+    /// Ends once Raft has followed the leader of `heartbeat`, and renewed this node's promise, if its answer then waits only
+    /// for writes that are none of its business. Never ends for what is no heartbeat.
+    ///
+    /// Raft answers an append once all that it has written, and not only what the answer tells of, is on the disk. With a
+    /// slow disk a heartbeat behind an entry would be answered so late that the leader's lease runs out, although the
+    /// promise that the lease rests on needs no disk: it binds this process, and after a restart the silence of `rejoin`
+    /// does. What the answer tells of the log and of the vote is on the disk: Raft's own measure of that is asked.
+    fn followed_before_the_disk(
+        &self, heartbeat: &AppendEntriesRequest<Types>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let is_heartbeat =
+            heartbeat.entries.is_empty() && self.store.health().oldest_pending().is_some();
+        let (raft, vote, log_id) = (self.raft.clone(), heartbeat.vote, heartbeat.prev_log_id);
+        async move {
+            let arrived = <Types as TypeConfigExt>::now();
+            let follows = move |state: &RaftState<Types>| {
+                let renewed = state.vote_last_modified().is_some_and(|at| at >= arrived);
+                renewed && *state.vote_ref() == vote
+            };
+            // The append is on its way to Raft's core already. What counts is not the order, but that the promise was renewed.
+            if is_heartbeat && matches!(raft.with_raft_state(follows).await, Ok(true)) {
+                let flushed = raft.watch_log_progress().get();
+                let holds = |flushed: FlushPoint<Types>| {
+                    flushed.vote == vote && flushed.last_log_id >= log_id
+                };
+                if flushed.is_some_and(holds) {
+                    return;
+                }
+            }
+            std::future::pending().await
+        }
     }
 
     async fn handle_pre_vote(
@@ -96,7 +144,8 @@ impl Group {
         self.check_vote(header, &request.vote, false)?;
         // In a transfer the leader itself lets its followers break their promise.
         if !request.leadership_transfer {
-            let would = self.raft.pre_vote(request.clone()).await.map_err(stopped)?;
+            let mut would = self.raft.pre_vote(request.clone()).await.map_err(stopped)?;
+            would.vote_granted &= !self.stands_in(request.vote.leader_id.term);
             if !would.vote_granted {
                 return write(&would);
             }
@@ -120,6 +169,9 @@ impl Group {
         }
         self.check_follows(&from).await?;
         self.lease.void_before(from.leader_id.term);
+        if *request.to_node_id() == self.node() {
+            self.canvass_for_transfer(from).await;
+        }
         let answer = self.raft.handle_transfer_leader(request).await;
         write(&answer.map_err(stopped)?)
     }
