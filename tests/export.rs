@@ -40,7 +40,7 @@ async fn export_exactly(processes: &Processes) -> BTreeMap<u64, u64> {
 async fn an_exact_export_has_the_last_numbers_and_none_that_came_before_it_is_greater() {
     const KEYS: u64 = 6_000;
     let processes = Processes::start(3, &[]).await;
-    let client = rust_client::client(processes.addresses());
+    let client = rust_client::staying(processes.addresses());
     let take = (1..=KEYS).map(|key| client.next_range("book", key, key % 100 + 1));
     for numbers in join_all(take).await {
         numbers.expect("numbers");

@@ -25,7 +25,7 @@ fn refused(error: &Error) -> (Code, String) {
 async fn a_raised_key_hands_out_greater_numbers_at_every_node_and_under_the_next_leader() {
     let cluster = Cluster::start(3, quiet).await;
     let leader = cluster.leader().await;
-    let client = rust_client::client_of(&cluster, &[other_than(leader)]);
+    let client = rust_client::staying([cluster.address(other_than(leader))]);
     let before = client.next("book", 7).await.expect("a number");
     let raised = client.raise("book", 7, 5_000_000).await.expect("a floor");
     assert_eq!((raised.floor, raised.is_higher), (5_000_000, true));
@@ -42,7 +42,7 @@ async fn a_raised_key_hands_out_greater_numbers_at_every_node_and_under_the_next
     cluster.cut_off(leader);
     let other = other_than(leader);
     let next = cluster.leader_seen_by(other, |new| new != leader).await;
-    let client = rust_client::client_of(&cluster, &[next]);
+    let client = rust_client::staying([cluster.address(next)]);
     assert_eq!(client.current("book", 8).await.expect("a number"), Some(1_000));
     assert_eq!(client.next("book", 8).await.expect("a number"), 1_001);
     assert!(client.next("book", 7).await.expect("a number") > 5_000_001);

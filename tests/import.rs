@@ -81,7 +81,7 @@ async fn an_import_that_is_killed_twice_goes_on_where_it_was_and_loses_nothing()
     let resumed_at = told["resumed_at"].as_str().expect("a string").parse().expect("a number");
     assert!((done..ROWS).contains(&resumed_at), "{told}");
     assert!(!record.exists());
-    let client = rust_client::client(processes.addresses());
+    let client = rust_client::staying(processes.addresses());
     for from in (1..=ROWS).step_by(50_000) {
         let ids = from..from + 50_000;
         let last = client.current_many("book", ids.clone().map(Key::Id)).await;
@@ -110,7 +110,7 @@ async fn a_file_with_faults_is_refused_with_their_lines_and_nothing_is_raised() 
     ] {
         assert!(text.contains(says), "{says}: {text}");
     }
-    let client = rust_client::client(processes.addresses());
+    let client = rust_client::staying(processes.addresses());
     assert_eq!(client.current("book", 5).await.expect("an answer"), None);
     let many: String = (0..50).map(|_| "x,1\n").collect();
     fs::write(&file, many).expect("a file");
@@ -176,7 +176,7 @@ async fn names_that_are_alike_are_told_and_so_is_a_mapped_name_that_never_had_a_
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_leafs_table_are_imported_also_from_standard_input() {
     let processes = Processes::start(1, &[]).await;
-    let client = rust_client::client(processes.addresses());
+    let client = rust_client::staying(processes.addresses());
     create_names(&client, "tags", 1, 1).await;
     create_names(&client, "odd", 1, 2).await;
     let rows = b"max_id\tbiz_tag\n2001\torder\n7\tpay\n0\tfresh\n";
@@ -206,7 +206,7 @@ async fn rows_of_leafs_table_are_imported_also_from_standard_input() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_tinyids_table_keep_their_delta_and_remainder_or_are_refused() {
     let processes = Processes::start(1, &[]).await;
-    let client = rust_client::client(processes.addresses());
+    let client = rust_client::staying(processes.addresses());
     create_names(&client, "plain", 1, 1).await;
     create_names(&client, "odd", 1, 2).await;
     let file = processes.dir.path().join("tinyid.tsv");
@@ -249,7 +249,7 @@ async fn rows_of_tinyids_table_keep_their_delta_and_remainder_or_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn order_numbers_of_chapters_are_imported_for_each_book_and_none_comes_again() {
     let processes = Processes::start(3, &[]).await;
-    let client = rust_client::client(processes.addresses());
+    let client = rust_client::staying(processes.addresses());
     for name in ["chapters", "others"] {
         let chapters = CreateNamespaceRequest {
             name: name.into(),
@@ -344,7 +344,7 @@ async fn the_record_of_another_file_is_refused() {
 async fn a_record_that_skips_rows_which_are_not_raised_is_removed_and_the_next_import_begins_anew()
 {
     let processes = Processes::start(1, &[]).await;
-    let client = rust_client::client(processes.addresses());
+    let client = rust_client::staying(processes.addresses());
     create_small(&client).await;
     let file = processes.dir.path().join("numbers.csv");
     fs::write(&file, "1,50\n12,60\n23,70\n").expect("a file");
@@ -379,7 +379,7 @@ async fn a_record_that_skips_rows_which_are_not_raised_is_removed_and_the_next_i
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_exported_from_one_cluster_is_imported_into_another_and_no_number_comes_again() {
     let (from, to) = (Processes::start(3, &[]).await, Processes::start(1, &[]).await);
-    let client = rust_client::client(from.addresses());
+    let client = rust_client::staying(from.addresses());
     let raised = (1..=10_000).map(|id| (Key::Id(id), id * 5));
     client.raise_many("book", raised).await.expect("floors");
     let used = client.next("book", 20_000).await.expect("a number");
@@ -396,7 +396,7 @@ async fn what_is_exported_from_one_cluster_is_imported_into_another_and_no_numbe
     assert!(output.status.success(), "{}", errors(&output));
     let output = import(&to, "book", &file, &[]).await;
     assert!(output.status.success(), "{}", errors(&output));
-    let other = rust_client::client(to.addresses());
+    let other = rust_client::staying(to.addresses());
     for id in [1, 77, 10_000] {
         assert_eq!(other.next("book", id).await.expect("a number"), id * 5 + 1);
     }
@@ -406,7 +406,7 @@ async fn what_is_exported_from_one_cluster_is_imported_into_another_and_no_numbe
 #[tokio::test(flavor = "multi_thread")]
 async fn ranges_of_ids_that_are_no_whole_sections_or_come_twice_are_refused_with_their_lines() {
     let processes = Processes::start(1, &[]).await;
-    let client = rust_client::client(processes.addresses());
+    let client = rust_client::staying(processes.addresses());
     create_small(&client).await;
     let tags = CreateNamespaceRequest {
         name: "tags".into(),
@@ -459,7 +459,7 @@ async fn ranges_of_ids_that_are_no_whole_sections_or_come_twice_are_refused_with
 async fn an_import_of_many_sections_and_keys_that_is_killed_goes_on_where_it_was() {
     const SECTIONS: u64 = 200_000;
     let processes = Processes::start(1, &[]).await;
-    let client = rust_client::client(processes.addresses());
+    let client = rust_client::staying(processes.addresses());
     create_small(&client).await;
     let file = processes.dir.path().join("numbers.csv");
     let mut rows = "ids,number\n".to_owned();
@@ -500,7 +500,7 @@ async fn an_import_of_many_sections_and_keys_that_is_killed_goes_on_where_it_was
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_keys_that_share_sections_are_imported_and_their_neighbours_stay() {
     let processes = Processes::start(1, &[]).await;
-    let client = rust_client::client(processes.addresses());
+    let client = rust_client::staying(processes.addresses());
     assert_eq!(client.next("uid", 7).await.expect("a number"), 1);
     let file = processes.dir.path().join("uids.csv");
     let ids = (0..3_000).map(|row| row * 100 + 50);

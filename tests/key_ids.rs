@@ -176,7 +176,8 @@ async fn callers_that_wait_for_one_key_hold_up_neither_other_keys_nor_leases_nor
             callers.spawn(ids);
         }
     }
-    until("they wait", || waits.get() > before + CALLERS - 100).await;
+    // On a busy machine some are served before others come.
+    until("they wait", || waits.get() > before + CALLERS / 4).await;
     for key in 100..110 {
         id(&other, "busy", key, &[]).await.expect("another key's id");
     }

@@ -3,7 +3,10 @@
 use std::process::Command;
 
 use crate::common::{
-    cluster::Cluster, eventually, http, other_than, rust_client::client_of, with_http,
+    cluster::Cluster,
+    eventually, http, other_than,
+    rust_client::{client_of, staying},
+    with_http,
 };
 use ratchet_client::{
     Client, Code, Error, Key,
@@ -69,7 +72,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, code: Code, says: &[&st
 async fn keys_are_listed_page_by_page_with_what_the_leader_knows() {
     let cluster = start(3).await;
     let other = other_than(cluster.leader().await);
-    let client = client_of(&cluster, &[other]);
+    let client = staying([cluster.address(other)]);
     create_namespaces(&client).await;
     assert_eq!(client.list_keys(asked("room")).await.expect("empty").keys, []);
     // The last key has a number since the cluster was started.
@@ -144,7 +147,7 @@ async fn a_key_is_explained_before_its_first_number_and_through_a_leader_change(
     let mut cluster = start(3).await;
     let leader = cluster.leader().await;
     let other = other_than(leader);
-    let client = client_of(&cluster, &[other]);
+    let client = staying([cluster.address(other)]);
     let explain = async || client.explain("book".into(), 42.into()).await.expect("told");
     let untouched = explain().await;
     assert_eq!((untouched.stored, untouched.ceiling), (None, 0));
@@ -179,7 +182,7 @@ async fn what_a_crash_skips_is_on_the_books_of_the_key_and_of_the_day() {
     let mut cluster = start(3).await;
     let leader = cluster.leader().await;
     let other = other_than(leader);
-    let client = client_of(&cluster, &[other]);
+    let client = staying([cluster.address(other)]);
     // One bump brings what both calls need, and a step: then 5 are used, and the others are left.
     client.next_range("book", 42, 20_000).await.expect("numbers");
     client.next_range("book", 42, 5).await.expect("numbers");

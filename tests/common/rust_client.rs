@@ -18,6 +18,12 @@ pub fn client(servers: impl IntoIterator<Item = impl ToString>) -> Client {
     builder(servers).build().expect("a client")
 }
 
+/// A client that stays with these servers. One that finds out who leads asks the leader again for what its first server has
+/// not answered for a moment, so that on a busy machine it may skip numbers.
+pub fn staying(servers: impl IntoIterator<Item = impl ToString>) -> Client {
+    builder(servers).follow_leader(false).build().expect("a client")
+}
+
 /// A client that is given these nodes of a cluster.
 pub fn client_of(cluster: &Cluster, nodes: &[u64]) -> Client {
     client(nodes.iter().map(|id| cluster.address(*id)))
