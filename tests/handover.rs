@@ -217,3 +217,27 @@ async fn a_handover_whose_caller_hangs_up_goes_on_and_leaves_no_gap() {
     assert_eq!(now.unwrap().leader.map(|(id, _)| id), Some(to));
     expect_of_all(&mut cluster.client(to), 2).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_term_is_handed_to_the_voter_that_fits_and_serves_on_if_none_does() {
+    let cluster = Cluster::start(3, unhurried).await;
+    for _ in 0..2 {
+        let leader = cluster.leader().await;
+        cluster.client(leader).next_at_last(7).await;
+        let context = cluster.nodes[&leader].context();
+        let handovers = &context.services.of_group.handovers;
+        let term = context.group.term();
+        let deadline = || tokio::time::Instant::now() + PATIENCE;
+        let none = handovers.hand_over_to_one_that(term, |_| false, deadline()).await;
+        let none = none.expect_err("nobody fits");
+        assert_eq!(none.code(), tonic::Code::FailedPrecondition, "{none}");
+        assert_eq!(context.group.term(), term);
+        cluster.client(leader).next(7).await.expect("the term serves on");
+
+        let wanted = other_than(leader);
+        until("it was heard", || context.group.successor(term, Some(wanted)).is_ok()).await;
+        let handed = handovers.hand_over_to_one_that(term, |id| id == wanted, deadline()).await;
+        let now = handed.expect("handed over");
+        assert_eq!(now.leader.map(|(id, _)| id), Some(wanted));
+    }
+}

@@ -100,6 +100,25 @@ impl Handovers {
         ))
     }
 
+    /// Hands `term` over to a voter for which `fits` is true: of those that were heard within a follower lease, the one with
+    /// the longest log. Waits for it until `deadline`. If a handover of the term is under way, waits for that one.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if no voter fits. Nothing has changed then, and the term serves on. Otherwise as
+    /// [`Handovers::hand_over`].
+    pub async fn hand_over_to_one_that(
+        self: &Arc<Self>, term: u64, fits: impl Fn(NodeId) -> bool, deadline: Instant,
+    ) -> HandoverOutcome {
+        let Some(led) = self.led.serving().filter(|led| led.term() == term) else {
+            refuse!(NoLeader, "this node does not lead term {term}");
+        };
+        let choose = || match self.group.successor_that(term, fits) {
+            Some(successor) => Ok(Some(successor)),
+            None => refuse!(WrongState, "no other voter that answers is fit to lead term {term} on"),
+        };
+        self.begin_handover(&led, choose)?.outcome(deadline).await
+    }
+
     /// Hands over to any fit voter if this node leads. For a node that stops. A sole voter only gives its ceilings
     /// back.
     ///

@@ -356,6 +356,13 @@ pub fn term_led(vote: &Vote, node: NodeId) -> Option<u64> {
     (vote.committed && vote.leader_id.voted_for == node).then_some(vote.leader_id.term)
 }
 
+/// Up to where the log of `id` is known to match this leader's log. `None` for a node that has nothing, and on a node that
+/// does not lead.
+pub fn replicated_index(metrics: &RaftMetrics<Types>, id: NodeId) -> Option<u64> {
+    let progress = metrics.replication.as_ref()?.get(&id)?;
+    progress.as_ref().map(|log_id| log_id.index)
+}
+
 /// True if the receiver refused an append because it knows a later leader or candidate.
 pub fn is_higher_vote(answer: &AppendEntriesResponse<Types>) -> bool {
     matches!(answer, AppendEntriesResponse::HigherVote(_))

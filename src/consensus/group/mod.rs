@@ -8,6 +8,7 @@
 //! * `canvass`: asks the voters before Raft does: whether they would vote, and, where disks are slow, for their votes.
 //! * `election`: when this node stands for election.
 //! * `slow_disk`: whether another node had better lead because the disk here is slow; the end of a term whose disk hangs.
+//! * `succession`: which voter can lead next.
 //! * `start`: starts a group, follows what Raft says, and hands the leadership over.
 
 mod canvass;
@@ -19,6 +20,7 @@ mod leadership;
 mod majority;
 mod slow_disk;
 mod start;
+mod succession;
 
 pub use config::GroupConfig;
 pub use group::{Group, ProposeError};

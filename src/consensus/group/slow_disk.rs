@@ -26,7 +26,7 @@ impl Group {
     pub fn quicker_successor(&self, term: u64) -> Option<(NodeId, Duration)> {
         let takes = self.flush_takes().filter(|takes| *takes > self.config.slow_flush())?;
         let quick = self.quick_majority()?;
-        let successor = self.successor_among(term, &quick)?;
+        let successor = self.successor_that(term, |id| quick.contains(&id))?;
         Some((successor, takes))
     }
 

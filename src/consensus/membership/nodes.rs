@@ -1,19 +1,17 @@
-//! What this node knows of each member, and what follows: who can lead next, and whether a change leaves a majority
-//! that could go on.
+//! What this node knows of each member, and whether a change of the membership leaves a majority that could go on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    time::Duration,
 };
 
-use openraft::{RaftMetrics, ServerState, async_runtime::watch::WatchReceiver};
+use openraft::{RaftMetrics, ServerState};
 
 use super::change::MembershipChange;
 use crate::{
     clock::Instant,
     consensus::{
-        group::Group,
+        group::{Group, group::replicated_index},
         lease::{Quorums, Silence},
     },
     sequence::NodeId,
@@ -96,101 +94,6 @@ fn members_of(metrics: &RaftMetrics<Types>) -> BTreeMap<NodeId, (Member, bool)> 
     let voters: BTreeSet<NodeId> = membership.voter_ids().collect();
     let nodes = membership.nodes();
     nodes.map(|(&id, member)| (id, (member.clone(), voters.contains(&id)))).collect()
-}
-
-/// Up to where the log of `id` is known to match this leader's log. `None` for a node that has nothing,
-/// and on a node that does not lead.
-fn replicated_index(metrics: &RaftMetrics<Types>, id: NodeId) -> Option<u64> {
-    let progress = metrics.replication.as_ref()?.get(&id)?;
-    progress.as_ref().map(|log_id| log_id.index)
-}
-
-// Which voter the leadership goes to in a transfer.
-
-/// Why no voter can take over.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{why}")]
-pub struct NoSuccessor {
-    why: String,
-    /// True if it is only that nobody was heard: that may change.
-    pub silent: bool,
-}
-
-impl Group {
-    /// The voter to hand the leadership of `term` to: among those that were heard within a follower lease,
-    /// the one with the longest log. If `wanted` is given: that node, or why it cannot be.
-    ///
-    /// # Errors
-    /// `NoSuccessor` if `wanted` is not a member, is a learner, or was not heard; or if no other voter was heard.
-    pub fn successor(&self, term: u64, wanted: Option<NodeId>) -> Result<NodeId, NoSuccessor> {
-        let Some(wanted) = wanted else {
-            let nobody = "no other voter answers; there is nobody to lead instead";
-            let none = || refused(nobody, !self.is_sole_voter());
-            return self.longest_log(term, None).ok_or_else(none);
-        };
-        let nodes = self.nodes();
-        let node = nodes.iter().find(|node| node.id == wanted);
-        let Some(node) = node.filter(|node| node.id != self.node()) else {
-            return Err(refused(format!("node {wanted} is not a member"), false));
-        };
-        if !node.voter {
-            let why = format!("is a learner; promote it first: ratchet node promote {wanted}");
-            return Err(refused(format!("node {wanted} {why}"), false));
-        }
-        if !self.is_heard(term, wanted) {
-            let why = "does not answer; see ratchet status, then choose another node";
-            return Err(refused(format!("node {wanted} {why}"), true));
-        }
-        Ok(wanted)
-    }
-
-    /// As [`Group::successor`], if `failed` could not take over: another voter, or `failed` again if there is no other.
-    pub fn another_successor(&self, term: u64, failed: NodeId) -> NodeId {
-        self.longest_log(term, Some(failed)).unwrap_or(failed)
-    }
-
-    /// The one of `voters` that has the longest log, if this leader of `term` heard any of them lately.
-    pub fn successor_among(&self, term: u64, voters: &BTreeSet<NodeId>) -> Option<NodeId> {
-        let mut nodes = self.nodes();
-        nodes.retain(|node| voters.contains(&node.id) && self.is_heard(term, node.id));
-        nodes.into_iter().max_by_key(|node| node.log_index).map(|node| node.id)
-    }
-
-    /// The voter with the longest log among those that were heard, but for this node and `excluded`.
-    fn longest_log(&self, term: u64, excluded: Option<NodeId>) -> Option<NodeId> {
-        let mut others = self.nodes();
-        others.retain(|node| node.voter && node.id != self.node() && Some(node.id) != excluded);
-        let heard = others.iter().filter(|node| self.is_heard(term, node.id));
-        heard.max_by_key(|node| node.log_index).map(|node| node.id)
-    }
-
-    /// True if a node was heard within a follower lease.
-    fn is_heard(&self, term: u64, id: NodeId) -> bool {
-        let last_ack = self.lease.last_ack(term, id);
-        last_ack.is_some_and(|sent| self.lease.now().since(sent) < self.config.follower_lease())
-    }
-}
-
-impl Group {
-    /// Waits, at most `patience`, until the log of node `id` has all that this leader's log has now. False if it does
-    /// not come to that, and on a node that does not lead.
-    pub async fn has_whole_log(&self, id: NodeId, patience: Duration) -> bool {
-        let last = self.metrics().last_log_index;
-        let mut metrics = self.raft.metrics();
-        let caught_up = async {
-            while replicated_index(&metrics.borrow_watched(), id) < last {
-                if metrics.changed().await.is_err() {
-                    return false;
-                }
-            }
-            true
-        };
-        tokio::time::timeout(patience, caught_up).await.unwrap_or(false)
-    }
-}
-
-fn refused(why: impl Into<String>, silent: bool) -> NoSuccessor {
-    NoSuccessor { why: why.into(), silent }
 }
 
 // Whether a majority of the voters after a membership change could go on.
