@@ -5,7 +5,7 @@
 //! hangs up, and further callers wait for the same one.
 //!
 //! Invariant: a closed term is never opened again. Whatever fails on the way, this node hands out nothing more
-//! in that term, and sends no heartbeats until a later term has a leader.
+//! in that term, and has other voters lead until one does (`Group::end_term`).
 
 mod bequest;
 mod give_back;
@@ -114,7 +114,9 @@ impl Handovers {
         };
         let choose = || match self.group.successor_that(term, fits) {
             Some(successor) => Ok(Some(successor)),
-            None => refuse!(WrongState, "no other voter that answers is fit to lead term {term} on"),
+            None => {
+                refuse!(WrongState, "no other voter that answers is fit to lead term {term} on")
+            }
         };
         self.begin_handover(&led, choose)?.outcome(deadline).await
     }
@@ -213,10 +215,6 @@ impl Handovers {
             return Ok(self.group.leadership().borrow().clone());
         };
         let patience = Duration::from_millis(TRANSFER_ELECTIONS * self.config.election_timeout_ms);
-        // Raft ignores a transfer to a node whose log is behind. If this one does not catch up, others stand for
-        // election.
-        let election = Duration::from_millis(self.config.election_timeout_ms);
-        self.group.has_whole_log(successor, election).await;
         let transferred = self.group.transfer(term.lease(), successor, patience).await;
         let now = self.group.leadership().borrow().clone();
         let is_led_elsewhere = leader_of(&now).is_some_and(|leader| leader != self.config.node_id);

@@ -26,6 +26,7 @@ mod disk;
 mod fault;
 mod faults;
 mod gapless;
+mod given_up;
 mod key_ids;
 mod many_keys;
 mod network;
@@ -198,6 +199,18 @@ fn slow_disks_hold_up_no_warm_key_and_change_the_leader_only_if_that_helps() {
     for seed in seeds {
         let run = move || slow_disks::run(seed, one.is_some());
         if let Err(why) = on_fresh_thread(seed, MANY_KEYS_RUN_MAX, "slow_disks", run) {
+            panic!("{why}");
+        }
+    }
+}
+
+#[test]
+fn a_term_that_is_given_up() {
+    let one = number("RATCHET_SIM_SEED");
+    for way in given_up::WAYS {
+        let run = move || given_up::run(way, one.unwrap_or(1), one.is_some());
+        if let Err(why) = on_fresh_thread(one.unwrap_or(1), RUN_MAX, "a_term_that_is_given_up", run)
+        {
             panic!("{why}");
         }
     }

@@ -8,8 +8,8 @@
 //! * `canvass`: asks the voters before Raft does: whether they would vote, and, where disks are slow, for their votes.
 //! * `election`: when this node stands for election.
 //! * `slow_disk`: whether another node had better lead because the disk here is slow; the end of a term whose disk hangs.
-//! * `succession`: which voter can lead next.
-//! * `start`: starts a group, follows what Raft says, and hands the leadership over.
+//! * `succession`: which voter can lead next, and how it comes to that.
+//! * `start`: starts a group, and follows what Raft says.
 
 mod canvass;
 mod config;

@@ -1,4 +1,4 @@
-//! The course of a group: it starts, follows what Raft says, and hands the leadership over.
+//! The course of a group: it starts, and follows what Raft says.
 
 use std::{
     sync::{
@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use openraft::{Raft, RaftMetrics, errors::Fatal};
+use openraft::{Raft, RaftMetrics};
 use parking_lot::Mutex;
 
 use super::{
     config::GroupConfig,
     election,
-    group::{Group, ProposeError, quorums_of, term_led},
+    group::{Group, quorums_of, term_led},
     leadership::{AppliedVoters, LastTakeover, Leadership},
 };
 use crate::{
@@ -27,7 +27,6 @@ use crate::{
     metrics::Metrics,
     ordered_watch,
     planted_bugs::{Bug, is_planted},
-    sequence::NodeId,
     storage::{LogStore, Store, StoreError, Types},
     tasks::Tasks,
 };
@@ -115,6 +114,7 @@ fn not_started(error: impl std::fmt::Display) -> StoreError {
 /// Watches until Raft stops.
 pub async fn watch(group: Arc<Group>) {
     let mut metrics = group.raft.metrics();
+    let mut ended = None;
     loop {
         let seen = metrics.borrow_and_update().clone();
         if let Err(reason) = &seen.running_state {
@@ -126,6 +126,10 @@ pub async fn watch(group: Arc<Group>) {
         let (lease, is_given_up) = follow_leadership(&group, &seen);
         if let Some(lease) = lease.as_ref().filter(|_| is_given_up) {
             stop_if_stuck(&group, lease, &seen).await;
+            if ended.replace(lease.term()) != Some(lease.term()) {
+                let ending = group.clone().end_term(lease.clone());
+                group.tasks.spawn("ending a term", ending);
+            }
         }
         let given_up = async {
             match &lease {
@@ -157,13 +161,16 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> (Option<Arc<Te
     if lease.is_none() {
         group.lease.void();
     }
-    // A term that was given up must end, because nobody can take numbers in it any more. Its followers
-    // elect another leader when they no longer hear from this one.
+    // A term that was given up must end, because nobody can take numbers in it any more (`Group::end_term`). Its
+    // followers elect another leader, too, when they no longer hear from this one.
     let is_given_up = lease.as_ref().is_some_and(|lease| lease.is_void());
     group.raft.runtime_config().heartbeat(!is_given_up);
 
     let applied_own_term =
         seen.last_applied.as_ref().is_some_and(|id| id.committed_leader_id().term == term);
+    if applied_own_term {
+        group.lease.committed(term);
+    }
     let mut now = Leadership {
         term,
         leader: seen.current_leader.and_then(|leader| {
@@ -211,52 +218,5 @@ async fn stop_if_stuck(group: &Group, lease: &TermLease, seen: &RaftMetrics<Type
              started again"
                 .to_owned(),
         );
-    }
-}
-
-// Hands the leadership to another node.
-
-impl Group {
-    /// Gives up the term of `lease`, and asks Raft to let `to` lead. Waits until a later term has a
-    /// leader. The caller has closed the term's allocator for good.
-    ///
-    /// # Errors
-    /// * [`ProposeError::NotLeader`] if the term is over already. Raft would transfer a later term of this
-    ///   node, whose allocator is open.
-    /// * [`ProposeError::Unknown`] if nobody leads a later term within `timeout`. This node then keeps
-    ///   silent until somebody does.
-    /// * [`ProposeError::Stopped`] if Raft has stopped.
-    pub async fn transfer(
-        &self, lease: &TermLease, to: NodeId, timeout: Duration,
-    ) -> Result<Leadership, ProposeError> {
-        let own = self.leadership.borrow().own.clone();
-        if lease.is_void() || own.is_none_or(|own| own.term() != lease.term()) {
-            return Err(ProposeError::NotLeader(lease.term()));
-        }
-        self.trigger_transfer(lease, to).await.map_err(|e| ProposeError::Stopped(e.to_string()))?;
-        let mut leadership = self.leadership();
-        let later = leadership.wait_for(|now| now.term > lease.term() && now.leader.is_some());
-        match tokio::time::timeout(timeout, later).await {
-            Ok(Ok(now)) => Ok(now),
-            Ok(Err(_)) | Err(_) => Err(ProposeError::Unknown(lease.term())),
-        }
-    }
-
-    /// Voids `lease`, and makes Raft transfer the leadership.
-    ///
-    /// Raft transfers the term that it leads when it handles the request. That may be a later term of
-    /// this node, of which nothing here has heard yet. So the lease of that term is voided, too.
-    async fn trigger_transfer(&self, lease: &TermLease, to: NodeId) -> Result<(), Fatal<Types>> {
-        // A lease that begins before Raft has handled the request begins void.
-        let pending = self.lease.void_while_pending(u64::MAX);
-        self.raft.trigger().transfer_leader(to).await?;
-        // Raft's core takes its messages in order, so this is answered after the transfer.
-        if let Some(term) = self.term_led_in_raft().await?
-            && term > lease.term()
-        {
-            self.lease.void_before(term + 1);
-        }
-        pending.rejected();
-        Ok(())
     }
 }

@@ -92,6 +92,11 @@ impl LeaseArithmetic {
         );
     }
 
+    /// True if `node` is the one whose lease this is about.
+    pub fn is_me(&self, node: NodeId) -> bool {
+        node == self.me
+    }
+
     /// When the latest message of `term` was sent that `peer` acknowledged.
     pub fn last_ack(&self, term: u64, peer: NodeId) -> Option<Instant> {
         let of_this_term = self.acks_term == term;

@@ -34,9 +34,18 @@ struct State {
     current: Option<Arc<TermLease>>,
     arithmetic: LeaseArithmetic,
     later_terms: LaterTerms,
+    /// The node that is to lead next, once the current lease is void: it alone gets appends then.
+    successor: Option<NodeId>,
+    /// An entry of the current lease's term is committed.
+    has_committed: bool,
 }
 
 impl State {
+    /// The current lease, if it is that of `term`.
+    fn lease_of(&self, term: u64) -> Option<&TermLease> {
+        self.current.as_deref().filter(|current| current.term() == term)
+    }
+
     fn update_deadline(&self) {
         if let Some(current) = &self.current {
             current.set_deadline(self.arithmetic.deadline(current.term()));
@@ -86,6 +95,8 @@ impl LeaseClock {
                 current: None,
                 arithmetic: LeaseArithmetic::new(me, lease),
                 later_terms: LaterTerms::default(),
+                successor: None,
+                has_committed: false,
             }),
         }
     }
@@ -113,6 +124,7 @@ impl LeaseClock {
             current.void();
         }
         state.arithmetic.begin_term(in_force);
+        (state.successor, state.has_committed) = (None, false);
         let lease = Arc::new(TermLease::new(term, self.now()));
         if state.later_terms.forbid(term) {
             lease.void();
@@ -157,6 +169,63 @@ impl LeaseClock {
         let state = self.state.lock();
         let current = state.current.as_ref().filter(|lease| !lease.is_void());
         current.inspect(|lease| lease.void()).is_some()
+    }
+
+    /// Voids the lease of `term`, which `successor` is to lead on. False if that is not the current lease, or it was void
+    /// before.
+    pub fn give_up_to(&self, term: u64, successor: NodeId) -> bool {
+        let mut state = self.state.lock();
+        if state.lease_of(term).is_none_or(TermLease::is_void) {
+            return false;
+        }
+        state.successor = Some(successor);
+        state.lease_of(term).inspect(|lease| lease.void()).is_some()
+    }
+
+    /// Who is to lead `term` on, which is given up.
+    pub fn successor(&self, term: u64) -> Option<NodeId> {
+        let state = self.state.lock();
+        state.successor.filter(|_| state.lease_of(term).is_some())
+    }
+
+    /// Once `term` is given up: its appends go to `successor` alone, or to nobody.
+    pub fn append_only_to(&self, term: u64, successor: Option<NodeId>) {
+        let mut state = self.state.lock();
+        if state.lease_of(term).is_some() {
+            state.successor = successor;
+        }
+    }
+
+    /// False if `term` is given up, and `peer` is not to lead it on. An append would do nothing then but keep that peer, and
+    /// Raft here, from electing somebody else.
+    pub fn may_append(&self, term: u64, peer: NodeId) -> bool {
+        let state = self.state.lock();
+        let is_given_up = state.lease_of(term).is_some_and(TermLease::is_void);
+        !is_given_up || state.successor == Some(peer)
+    }
+
+    /// An entry of `term` is committed.
+    pub fn committed(&self, term: u64) {
+        let mut state = self.state.lock();
+        state.has_committed |= state.lease_of(term).is_some();
+    }
+
+    /// True if this leader can log without `peer`: it has committed an entry of its term, and those that acknowledged what was
+    /// sent less than `span` ago are a majority, of each set of voters, if `peer` is not counted.
+    pub fn can_do_without(&self, peer: NodeId, span: Duration) -> bool {
+        let now = self.now();
+        let state = self.state.lock();
+        let Some(lease) = state.current.as_ref().filter(|lease| !lease.is_void()) else {
+            return false;
+        };
+        let is_heard = |node| {
+            let heard = state.arithmetic.last_ack(lease.term(), node);
+            let is_me = state.arithmetic.is_me(node);
+            let counts =
+                node != peer && (is_me || heard.is_some_and(|sent| now.since(sent) < span));
+            counts.then_some(())
+        };
+        state.has_committed && state.arithmetic.quorums().majority_reached(is_heard).is_some()
     }
 
     /// The quorums that are needed at present.

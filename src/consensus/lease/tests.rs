@@ -498,3 +498,60 @@ fn a_peer_is_silent_since_it_last_answered_or_since_the_term_began() {
         silence of 2 at 5000ms -> unknown
     "#]]);
 }
+
+#[test]
+fn appends_of_a_term_that_is_given_up_go_to_its_successor_alone() {
+    let clock = LeaseClock::new(Arc::new(ManualClock::default()), 1, LEASE);
+    let may_append = |term| [2, 3].map(|peer| clock.may_append(term, peer));
+    let of_three = quorums(0, &[&[1, 2, 3]]);
+    let lease = clock.begin(3, of_three.clone());
+    clock.append_only_to(3, Some(2));
+    assert_eq!(may_append(3), [true, true], "the term goes on");
+    lease.void();
+    assert_eq!(may_append(3), [true, false]);
+    clock.append_only_to(3, None);
+    assert_eq!(may_append(3), [false, false]);
+    assert_eq!(may_append(4), [true, true], "Raft may lead a later term before it is noticed here");
+    assert!(!clock.give_up_to(3, 2), "it is void");
+
+    clock.begin(5, of_three);
+    assert_eq!(may_append(5), [true, true]);
+    assert!(!clock.give_up_to(3, 2), "it is not the current term");
+    clock.append_only_to(3, Some(2));
+    assert!(clock.give_up_to(5, 3));
+    assert_eq!((clock.successor(5), clock.successor(3)), (Some(3), None));
+    assert_eq!(may_append(5), [false, true]);
+}
+
+#[test]
+fn a_leader_can_do_without_a_peer_if_it_commits_and_those_it_heard_are_a_majority_without_it() {
+    let time = Arc::new(ManualClock::default());
+    let clock = LeaseClock::new(time.clone(), 1, LEASE);
+    let without = |peer| clock.can_do_without(peer, Duration::from_millis(300));
+    assert!(!without(2), "it does not lead");
+    let lease = clock.begin(3, quorums(0, &[&[1, 2, 3]]));
+    clock.record_ack(3, 3, ms(0));
+    assert!(!without(2), "nothing of the term is committed");
+    clock.committed(2);
+    assert!(!without(2), "that was another term");
+    clock.committed(3);
+    assert!(without(2));
+    assert!(!without(3), "2 was not heard");
+    assert!(without(9), "a learner");
+    time.0.store(299, Ordering::Relaxed);
+    assert!(without(2));
+    time.0.store(300, Ordering::Relaxed);
+    assert!(!without(2), "3 was not heard lately");
+    clock.record_ack(3, 3, ms(300));
+    clock.need(quorums(0, &[&[1, 2, 3]]), Some(BTreeSet::from([1, 2])));
+    assert!(!without(2), "the next voters need it");
+    clock.need(quorums(0, &[&[1, 2, 3]]), None);
+    assert!(without(2));
+    lease.void();
+    assert!(!without(2), "the term is given up");
+
+    let sole = LeaseClock::new(time, 1, LEASE);
+    sole.begin(3, quorums(0, &[&[1]]));
+    sole.committed(3);
+    assert!(sole.can_do_without(2, LEASE));
+}

@@ -14,7 +14,7 @@ use openraft::{
 
 use super::{
     peer_state::PeerState,
-    snapshot_sender::SnapshotSender,
+    snapshot_sender::{Haste, SnapshotSender},
     transport::{MemberAddresses, RaftRpc, RpcClient, Sender, Transport},
 };
 use crate::{
@@ -49,13 +49,20 @@ impl Peer {
     /// request's vote. If so, this is recorded as an acknowledgement.
     ///
     /// # Errors
-    /// If no answer comes within `timeout`, if it cannot be read, or if it must be kept from Raft (an
-    /// absurd term, or a log that is shorter than what the peer has acknowledged).
+    /// If the term is given up, and another node is to lead next. If no answer comes within `timeout`, if it cannot be
+    /// read, or if it must be kept from Raft (an absurd term, or a log that is shorter than what the peer has acknowledged).
     pub async fn append(
         &self, request: &AppendEntriesRequest<Types>, timeout: Duration,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
         let sent = self.lease.now();
         let term = request.vote.leader_id.term;
+        if !self.lease.may_append(term, self.client.target) {
+            let text = format!(
+                "node {} gets nothing more of term {term}, which is given up: it might keep others from being elected",
+                self.client.target
+            );
+            return Err(RPCError::Unreachable(Unreachable::from_string(text)));
+        }
         if is_planted(Bug::LeaseFromPipelinedAcknowledgements) {
             self.record_late_answers(request);
         }
@@ -281,10 +288,16 @@ impl Network {
     /// The peer `target`, which is `member`.
     pub fn peer(&self, target: NodeId, member: &Member) -> Peer {
         let client = self.client(target, member);
+        let haste = Haste {
+            lease: self.lease.clone(),
+            target,
+            heard: Duration::from_millis(self.sender.election_timeout_ms),
+        };
         let snapshots = SnapshotSender::new(
             client.clone(),
             self.metrics.clone(),
             self.peers.clone(),
+            haste,
             self.snapshot_bytes_per_second,
         );
         Peer { client, lease: self.lease.clone(), peers: self.peers.clone(), snapshots }

@@ -17,13 +17,14 @@ use super::{
     transport::{self, RpcClient},
 };
 use crate::{
-    consensus::terms,
+    consensus::{lease::LeaseClock, terms},
     metrics::Metrics,
     proto::{
         Code, Refusal,
         peer::{RaftReply, SnapshotPart},
         refusal, refuse,
     },
+    sequence::NodeId,
     storage::{OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Types, Vote, codec},
 };
 
@@ -35,26 +36,55 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const CATCH_UP: Duration = Duration::from_secs(60);
 /// After a failed attempt the peer is left alone for so long, doubled with each further failure ...
 const RETRY: Duration = Duration::from_secs(1);
-/// ... at most so many times.
+/// ... at most so many times. Where there is haste, it is not doubled.
 const RETRY_DOUBLINGS_MAX: u32 = 6;
+/// How often a sender that waits looks whether there is haste.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Whether a snapshot must arrive as soon as it can. A snapshot is sent slowly because the leader goes on handing out numbers.
+/// It hands out none, or soon none, while it cannot log without the receiver.
+#[derive(Clone)]
+pub struct Haste {
+    /// Knows which voters were heard.
+    pub lease: Arc<LeaseClock>,
+    /// The receiver.
+    pub target: NodeId,
+    /// A voter that was not heard for so long may be gone.
+    pub heard: Duration,
+}
+
+impl Haste {
+    fn is_needed(&self) -> bool {
+        !self.lease.can_do_without(self.target, self.heard)
+    }
+
+    /// Waits until `due`, or until there is haste.
+    async fn wait_until(&self, due: Instant) {
+        while Instant::now() < due && !self.is_needed() {
+            tokio::time::sleep_until(due.min(Instant::now() + LOOK_EVERY)).await;
+        }
+    }
+}
 
 /// Sends snapshots to one peer.
 pub struct SnapshotSender {
     client: RpcClient,
     metrics: Arc<Metrics>,
     peers: Arc<PeerState>,
-    /// A snapshot is sent no faster, because the leader goes on handing out numbers.
+    haste: Haste,
+    /// A snapshot is sent no faster, unless there is haste.
     bytes_per_second: u64,
     /// How many attempts in a row have failed although the peer could be reached.
     failures_in_a_row: u32,
 }
 
 impl SnapshotSender {
-    /// A sender to the peer behind `client`, of `bytes_per_second` (at least 1).
+    /// A sender to the peer behind `client`, of `bytes_per_second` (at least 1) unless there is `haste`.
     pub fn new(
-        client: RpcClient, metrics: Arc<Metrics>, peers: Arc<PeerState>, bytes_per_second: u64,
+        client: RpcClient, metrics: Arc<Metrics>, peers: Arc<PeerState>, haste: Haste,
+        bytes_per_second: u64,
     ) -> Self {
-        SnapshotSender { client, metrics, peers, bytes_per_second, failures_in_a_row: 0 }
+        SnapshotSender { client, metrics, peers, haste, bytes_per_second, failures_in_a_row: 0 }
     }
 
     /// Sends a snapshot, and waits until it is installed. After a failure that is not the network's, it
@@ -89,10 +119,12 @@ impl SnapshotSender {
                 tracing::warn!(
                     peer = self.client.target,
                     reason = refusal.message(),
-                    retry_seconds = retry.as_secs(),
+                    retry_seconds_max = retry.as_secs(),
                     "a snapshot was not installed; another one is sent later"
                 );
-                tokio::time::sleep(retry).await;
+                let failed = Instant::now();
+                tokio::time::sleep_until(failed + RETRY).await;
+                self.haste.wait_until(failed + retry).await;
                 Err(Unreachable::from_string(refusal.message()).into())
             }
         }
@@ -137,7 +169,12 @@ impl SnapshotSender {
         &self, first: SnapshotPart, data: OutgoingSnapshot,
     ) -> Result<(RaftReply, u64), Refusal> {
         let (report, mut progress) = mpsc::unbounded_channel();
-        let parts = stream::iter([first]).chain(paced_parts(data, self.bytes_per_second, report));
+        let parts = stream::iter([first]).chain(paced_parts(
+            data,
+            self.haste.clone(),
+            self.bytes_per_second,
+            report,
+        ));
         let address = self.client.address();
         let mut installing = self.client.transport.install_snapshot(&address, parts.boxed());
         let mut bytes = 0;
@@ -175,16 +212,16 @@ impl SnapshotSender {
 }
 
 /// The parts of a snapshot. The stream reads the table as fast as the peer takes it, but no faster than
-/// `bytes_per_second`. To `report` it sends the bytes of each part, or why there are no more parts.
+/// `bytes_per_second` unless there is `haste`. To `report` it sends the bytes of each part, or why there are no more parts.
 fn paced_parts(
-    snapshot: OutgoingSnapshot, bytes_per_second: u64,
+    snapshot: OutgoingSnapshot, haste: Haste, bytes_per_second: u64,
     report: mpsc::UnboundedSender<Result<u64, String>>,
 ) -> impl Stream<Item = SnapshotPart> + Send + 'static {
     let start = (snapshot, Instant::now());
     stream::unfold(start, move |(mut snapshot, due)| {
-        let report = report.clone();
+        let (report, haste) = (report.clone(), haste.clone());
         async move {
-            tokio::time::sleep_until(due).await;
+            haste.wait_until(due).await;
             let part = snapshot.next_part().await?;
             let bytes = part.as_ref().map_or(0, |part| part.len() as u64);
             // The report is not delivered if the sending was given up. After an error the stream ends
@@ -192,8 +229,7 @@ fn paced_parts(
             let reported = report.send(part.as_ref().map(|_| bytes).map_err(ToString::to_string));
             let payload = part.ok()?.into();
             reported.ok()?;
-            let next = due.max(Instant::now())
-                + Duration::from_micros(bytes * 1_000_000 / bytes_per_second);
+            let next = Instant::now() + Duration::from_micros(bytes * 1_000_000 / bytes_per_second);
             let header = None;
             Some((SnapshotPart { header, payload }, (snapshot, next)))
         }

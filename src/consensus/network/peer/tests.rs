@@ -64,10 +64,10 @@ impl Transport for HeldAnswers {
     async fn install_snapshot(
         &self, _address: &str, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Refusal> {
+        parts.count().await;
         let AppendEntriesResponse::HigherVote(vote) = self.answer else {
             refuse!(Unsupported, "not in this test");
         };
-        parts.count().await;
         let payload = codec::encode(&SnapshotResponse::<Types>::new(vote)).unwrap();
         Ok(RaftReply { payload: payload.into(), ..RaftReply::default() })
     }
@@ -109,6 +109,9 @@ struct Leader {
 
 const LEASE: Duration = Duration::from_millis(200);
 
+/// How fast snapshots are sent: so slowly that one with two members takes some time.
+const BYTES_PER_SECOND: u64 = 8;
+
 impl Leader {
     fn new(answer: AppendEntriesResponse<Types>) -> Self {
         let clock = Arc::new(ManualClock::default());
@@ -129,7 +132,13 @@ impl Leader {
         });
         Leader {
             _dir: dir,
-            network: Network::new(sender, held.clone(), lease.clone(), Metrics::new(), 8 << 20),
+            network: Network::new(
+                sender,
+                held.clone(),
+                lease.clone(),
+                Metrics::new(),
+                BYTES_PER_SECOND,
+            ),
             clock,
             held,
             lease,
@@ -235,11 +244,13 @@ async fn an_answer_from_a_peer_that_lacks_entries_extends_the_lease_and_a_higher
     assert!(lease.is_void(), "another node may be elected: no answer in this term any more");
 }
 
-#[tokio::test]
-async fn a_higher_vote_in_the_answer_to_a_snapshot_voids_the_lease() {
+/// Has the leader of term 3 send a snapshot of a table with two members to node 2.
+async fn send_snapshot(
+    leader: &Leader, peer: &mut Peer,
+) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
     let dir = TempDir::new().unwrap();
-    let options = StoreOptions::new(Arc::new(ManualClock::default()));
-    let store = Store::open(dir.path(), "test", 1, options).unwrap();
+    let store =
+        Store::open(dir.path(), "test", 1, StoreOptions::new(leader.clock.clone())).unwrap();
     let mut table = StateMachine::open(&store, 1).unwrap();
     let members = Membership::new_with_defaults(vec![BTreeSet::from([1, 2])], []);
     let founded = LogId::new(Vote::new(1, 1).leader_id.to_committed(), 0);
@@ -247,15 +258,93 @@ async fn a_higher_vote_in_the_answer_to_a_snapshot_voids_the_lease() {
     let entries = futures::stream::iter([Ok((founding, None))]);
     table.apply(entries).await.unwrap();
     let snapshot = table.get_current_snapshot().await.unwrap().unwrap();
+    let (vote, never) = (Vote::new_committed(3, 1), std::future::pending());
+    let option = RPCOption::new(Duration::from_secs(60));
+    peer.full_snapshot(vote, snapshot, never, option).await
+}
 
+#[tokio::test]
+async fn a_higher_vote_in_the_answer_to_a_snapshot_voids_the_lease() {
     let leader = Leader::new(AppendEntriesResponse::HigherVote(Vote::new(4, 2)));
     let lease = leader.lease.begin(3, three());
     let mut peer = leader.network.peer(2, &Member::default());
-    let (vote, never) = (Vote::new_committed(3, 1), std::future::pending());
-    let option = RPCOption::new(Duration::from_secs(60));
-    let answer = peer.full_snapshot(vote, snapshot, never, option).await;
+    let answer = send_snapshot(&leader, &mut peer).await;
     assert_eq!(answer.unwrap().vote, Vote::new(4, 2));
     assert!(lease.is_void());
+}
+
+/// How long a snapshot takes that is sent to node 2, and answered by a vote of the leader's term.
+async fn snapshot_takes(leader: &Leader) -> Duration {
+    let began = tokio::time::Instant::now();
+    let mut peer = leader.network.peer(2, &Member::default());
+    send_snapshot(leader, &mut peer).await.unwrap();
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_sent_slowly_only_while_numbers_flow_without_its_receiver() {
+    let leader = Leader::new(AppendEntriesResponse::HigherVote(Vote::new_committed(3, 1)));
+    leader.lease.begin(3, three());
+    leader.at(1_000);
+    leader.lease.record_ack(3, 3, leader.clock.now());
+    let fast = snapshot_takes(&leader).await;
+    assert!(fast < Duration::from_secs(1), "nothing of the term is committed: {fast:?}");
+    leader.lease.committed(3);
+    let slow = snapshot_takes(&leader).await;
+    assert!(slow > Duration::from_secs(4), "node 3 was heard: {slow:?}");
+    let sending = snapshot_takes(&leader);
+    let loses_node_3 = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        leader.at(1_300);
+    };
+    let (hurried, ()) = tokio::join!(sending, loses_node_3);
+    assert!(hurried < Duration::from_secs(3), "node 3 is not heard any more: {hurried:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_snapshot_is_sent_again_soon_if_no_numbers_flow_without_its_receiver() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    leader.lease.begin(3, three());
+    leader.lease.committed(3);
+    let mut peer = leader.network.peer(2, &Member::default());
+    let began = tokio::time::Instant::now();
+    for _ in 0..7 {
+        send_snapshot(&leader, &mut peer).await.unwrap_err();
+    }
+    let fast = began.elapsed();
+    assert!(fast < Duration::from_secs(8), "a second each: {fast:?}");
+
+    leader.lease.record_ack(3, 3, leader.clock.now());
+    let began = tokio::time::Instant::now();
+    let loses_node_3 = async {
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        assert_eq!(began.elapsed(), Duration::from_secs(50));
+        leader.at(300);
+    };
+    let (failed, ()) = tokio::join!(send_snapshot(&leader, &mut peer), loses_node_3);
+    failed.unwrap_err();
+    let waited = began.elapsed();
+    // It would wait for 64 s, after the time that the sending takes.
+    assert!(waited >= Duration::from_secs(50) && waited < Duration::from_secs(51), "{waited:?}");
+}
+
+#[tokio::test]
+async fn nothing_of_a_term_that_is_given_up_is_sent_but_to_its_successor() {
+    let leader = Leader::new(AppendEntriesResponse::Success);
+    leader.lease.begin(3, three());
+    assert!(leader.lease.give_up_to(3, 2));
+    leader.held.answers.add_permits(1);
+    leader.send().await.await.unwrap();
+    let other = leader.network.peer(3, &Member::default());
+    let heartbeat = AppendEntriesRequest {
+        vote: Vote::new_committed(3, 1),
+        prev_log_id: None,
+        entries: Vec::new(),
+        leader_commit: None,
+    };
+    // Nobody would answer it.
+    let refused = other.append(&heartbeat, Duration::from_secs(60)).await.unwrap_err();
+    assert!(refused.to_string().contains("term 3, which is given up"), "{refused}");
 }
 
 #[tokio::test]
