@@ -8,6 +8,7 @@
 //! in that term, and has other voters lead until one does (`Group::end_term`).
 
 mod bequest;
+mod doubted;
 mod give_back;
 pub(super) mod leadership;
 mod slow_disk;

@@ -106,6 +106,9 @@ impl Node {
         let idle = context.ids.clone().let_idle_workers_go();
         node.run_until_stopped("giving idle worker ids back", idle);
         node.run_until_stopped("following the clock", services.status.clone().follow_clock());
+        let leaving = services.of_group.handovers.clone();
+        let leaving = leaving.leave_doubted_terms(services.of_group.leader_ids.time.clone());
+        node.run_until_stopped("leaving terms whose clock is doubted", leaving);
         let greeting = services.members.clone().greet_members(led.changes.subscribe());
         node.run_until_stopped("greeting the members", greeting);
         Ok(node)

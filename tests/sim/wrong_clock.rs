@@ -1,9 +1,10 @@
 //! One node's wall clock is wrong, by up to 70 years, and the node leads. No time that is logged or answered may lie far from
-//! the truth; numbers go on meanwhile, and ids do once the clock is mended.
+//! the truth; numbers go on meanwhile, and ids do once another node leads.
 //!
 //! 1. All clocks agree: ids of a time are made.
-//! 2. A node's clock is set wrong. It is started again, or goes on. Then it leads.
-//! 3. Its clock is mended: ids of a time are made again.
+//! 2. A node's clock is set wrong. It is started again, or goes on. Then it leads, and hands over: ids of a time are made.
+//! 3. Another clock is set wrong by another time, so that none is believed. The first node leads: ids of a time are refused.
+//! 4. The clocks are mended: ids of a time are made again.
 
 use std::{
     sync::{Arc, Mutex},
@@ -114,37 +115,61 @@ impl Script {
         let off_ms = off_ms[self.rng.random_range(0..off_ms.len())];
         self.world.with(wrong, |machine| machine.clock.set_wrong(off_ms));
         self.world.trace.event(clock::now(), "wrong clock", format!("node {wrong}: {off_ms} ms"));
-        let led_before = self.world.leader() == Some(wrong);
         let restarted = self.rng.random_bool(0.5);
         if restarted {
             self.restarts.send(wrong).map_err(|error| error.to_string())?;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        self.until_it_leads(wrong).await?;
         let until = clock::now() + LIMIT;
-        while self.world.leader() != Some(wrong) {
+        while self.world.leader().is_none_or(|leader| leader == wrong) {
             if clock::now() > until {
-                return Err(format!("node {wrong} does not lead"));
+                return Err(format!("node {wrong} does not hand over"));
             }
-            self.have_it_lead(wrong).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        if led_before && !restarted {
-            // It goes on with the time that was believed before.
-            self.until_all_are_made().await?;
-        } else {
-            self.until_all_are_refused().await?;
+        self.until_all_are_made().await?;
+
+        let another = wrong % FOUNDERS + 1;
+        self.world.with(another, |machine| machine.clock.set_wrong(off_ms / 2));
+        self.world.trace.event(
+            clock::now(),
+            "wrong clock",
+            format!("node {another}: half as much"),
+        );
+        // Until the leader has heard of it, the third node is believed.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        self.until_it_leads(wrong).await?;
+        self.until_all_are_refused().await?;
+        for node in [wrong, another] {
+            self.world.with(node, |machine| machine.clock.tell_the_truth());
+            self.world.trace.event(clock::now(), "clock mended", format!("node {node}"));
         }
-        self.world.with(wrong, |machine| machine.clock.tell_the_truth());
-        self.world.trace.event(clock::now(), "clock mended", format!("node {wrong}"));
         self.until_all_are_made().await?;
         Ok(self.numbers)
     }
 
-    async fn have_it_lead(&mut self, node: Host) {
+    /// Has a node lead, if only for a moment.
+    async fn until_it_leads(&mut self, node: Host) -> Result<(), String> {
+        let until = clock::now() + LIMIT;
+        while self.world.leader() != Some(node) && !self.have_it_lead(node).await {
+            if clock::now() > until {
+                return Err(format!("node {node} does not lead"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for a transfer to a node. True if that is known to have led then.
+    async fn have_it_lead(&mut self, node: Host) -> bool {
         let transfer = v1::TransferLeadershipRequest { to: Some(node) };
         let asked = self.rng.random_range(1..=FOUNDERS);
-        // Whether or not it is done, it is looked at who leads.
-        drop(administer(&self.world, asked, transfer, PATIENCE).await);
+        let transferred = administer(&self.world, asked, transfer, PATIENCE).await;
+        if transferred.is_ok_and(|done| done.leader == node) {
+            return true;
+        }
         tokio::time::sleep(Duration::from_millis(50)).await;
+        false
     }
 
     /// Asks through all interfaces until each has given a time, and for numbers.

@@ -119,6 +119,15 @@ impl Group {
         reached.map(|Reverse(distance)| distance)
     }
 
+    /// True if the wall clock of `node`, another voter, is known, and those of a majority lie within `apart_max_ms` of what it
+    /// shows.
+    pub fn is_clock_believed(&self, node: NodeId, apart_max_ms: u64) -> bool {
+        let now = self.now();
+        let shows = self.network.peers.clocks.shows_ms(node, now);
+        let distance = shows.and_then(|ms| self.clock_distance(ms, now, self.wall_ms()));
+        distance.is_some_and(|distance| distance.ms <= apart_max_ms)
+    }
+
     /// How far the wall clock of `node` is ahead of this leader's, in milliseconds; `None` if that is not known.
     pub fn clock_ahead_ms(&self, node: NodeId) -> Option<i64> {
         let behind = self.network.peers.clocks.ahead_ms(node, self.now(), self.wall_ms());

@@ -106,11 +106,16 @@ impl PeerClocks {
     /// How far `time_ms`, the time at `now`, is ahead of what a peer's wall clock shows then, to show it. `None` if that is not
     /// known.
     pub fn ahead_ms(&self, peer: NodeId, now: Instant, time_ms: u64) -> Option<i64> {
+        let shows = self.shows_ms(peer, now)?;
+        Some(ClockDistance::of(time_ms, shows).signed_ms())
+    }
+
+    /// What a peer's wall clock shows at `now`. `None` if that is not known.
+    pub fn shows_ms(&self, peer: NodeId, now: Instant) -> Option<u64> {
         let reading = self.0.lock().get(&peer).copied()?;
         let elapsed = now.since(reading.at);
         let wall_ms = reading.wall_ms.filter(|_| elapsed <= OLD)?;
-        let shows = wall_ms.saturating_add(whole_ms(elapsed));
-        Some(ClockDistance::of(time_ms, shows).signed_ms())
+        Some(wall_ms.saturating_add(whole_ms(elapsed)))
     }
 }
 

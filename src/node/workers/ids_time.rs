@@ -120,8 +120,9 @@ impl IdsTime {
         let node = self.node;
         refusal!(
             ClockDoubted,
-            "node {node} leads, and makes no ids of a time, because its wall clock is not believed: {doubt}; set the clock \
-                 of its machine, or have another node lead: ratchet transfer"
+            "node {node} leads, and makes no ids of a time, because its wall clock is not believed: {doubt}; it hands over once \
+                 it hears a voter whose clock is believed; set the clocks of the machines, or have another node lead: ratchet \
+                 transfer"
         )
     }
 

@@ -1,0 +1,57 @@
+//! A leader whose wall clock is wrong makes no ids of a time, and no other node can meanwhile. So it hands over to one whose
+//! clock is right.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::node::{
+    services::Handovers,
+    workers::ids_time::{Belief, ClockDoubt, IdsTime},
+};
+
+/// How often it is looked whether the clock is believed.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+
+impl Handovers {
+    /// Hands each term over in which a majority doubts this node's wall clock, to a voter whose clock is believed. Where there
+    /// is none, the term goes on, and `time` refuses.
+    pub(in crate::node) async fn leave_doubted_terms(self: Arc<Self>, time: IdsTime) {
+        let mut checks = tokio::time::interval(CHECK_EVERY);
+        loop {
+            checks.tick().await;
+            let Some(term) = self.led.serving().map(|term| term.term()) else {
+                continue;
+            };
+            let (Belief::RunsOn { doubt, .. } | Belief::Doubted(doubt)) = time.look(term) else {
+                continue;
+            };
+            // A leader that has just begun to lead does not know the others' clocks yet.
+            if doubt.distance.is_some() {
+                self.leave_doubted(term, doubt).await;
+            }
+        }
+    }
+
+    /// Hands `term` over, if there is a voter whose clock is believed.
+    async fn leave_doubted(self: &Arc<Self>, term: u64, doubt: ClockDoubt) {
+        let is_believed = |id| self.group.is_clock_believed(id, doubt.apart_max_ms);
+        if self.group.successor_that(term, is_believed).is_none() {
+            return;
+        }
+        tracing::warn!(
+            term,
+            "handing over to a node whose wall clock is believed: that of this one is not: {doubt}"
+        );
+        let deadline = Instant::now() + self.handover_max();
+        match self.hand_over_to_one_that(term, is_believed, deadline).await {
+            Ok(_) => {}
+            Err(refusal) => {
+                tracing::warn!(
+                    reason = refusal.message(),
+                    "the term was not handed over as wanted"
+                );
+            }
+        }
+    }
+}
