@@ -67,6 +67,7 @@
 //! | --- | --- |
 //! | two nodes, five terms, five numbers; K = 1 | 1 979 998 |
 //! | ... K = 2 | 2 546 219 |
+//! | ... K = 8 | 2 715 635 |
 //! | three nodes, three terms, five numbers; K = 1 | 80 465 |
 //! | three nodes, four terms, four numbers; K = 2 | 944 116 |
 //! | a step of 1 or 2 with each bump; two nodes, three terms, five numbers; K = 1 | 95 938 |
@@ -74,6 +75,7 @@
 //! | a `max` of 2 that is raised; two nodes, four terms, four numbers; K = 1 | 129 624 |
 //! | `Gap`, two nodes, five terms, five numbers; K = 1 | 190 207 |
 //! | ... K = 2 | 217 295 |
+//! | ... K = 8 | 226 188 |
 //! | ... steps of 2, four terms, eight numbers; K = 2 | 310 772 |
 //! | `Releases`: two nodes, three terms, four numbers; K = 1 | 87 612 |
 //! | ... `Gap` | 60 409 |

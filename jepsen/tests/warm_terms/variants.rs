@@ -69,6 +69,7 @@ searches! {
     they_are_so_if_the_max_is_reached_and_raised: holds(Rules { max: 2, ..FEW });
     a_lift_skips_one_step_at_most_if_a_section_stays_live_for_one_lift: holds(Rules { check: Gap, ..K1 });
     a_lift_skips_one_step_at_most_if_a_section_stays_live_for_two_lifts: holds(Rules { check: Gap, ..K2 });
+    a_lift_skips_one_step_at_most_if_a_section_stays_live_for_eight_lifts: holds(Rules { check: Gap, ..K8 });
     so_it_does_with_greater_steps: holds(Rules { check: Gap, steps: &[2], terms: 4, numbers: 8, ..K2 });
     an_idle_section_loses_k_steps_and_the_rest_of_its_last_chunk: breaks(Rules { check: Gap, idle_steps: 2, steps: &[2], numbers: 9, ..K2 });
 
