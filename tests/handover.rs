@@ -220,7 +220,7 @@ async fn a_handover_whose_caller_hangs_up_goes_on_and_leaves_no_gap() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_term_is_handed_to_the_voter_that_fits_and_serves_on_if_none_does() {
-    let cluster = Cluster::start(3, unhurried).await;
+    let cluster = Cluster::start(3, |_| {}).await;
     for _ in 0..2 {
         let leader = cluster.leader().await;
         cluster.client(leader).next_at_last(7).await;

@@ -10,7 +10,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::common::{cluster::Cluster, in_time, unhurried, with_resp};
+use crate::common::{cluster::Cluster, in_time, with_resp};
 
 const RECORDED: &str = include_str!("redis_replies.txt");
 
@@ -137,10 +137,6 @@ impl Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_command_is_answered_in_the_shape_in_which_redis_answers_it() {
-    let change = |config: &mut Config| {
-        with_resp(config);
-        unhurried(config);
-    };
     let mut cluster = None;
     let (mut client, mut compared) = (None, 0);
     let mut of_cluster = "";

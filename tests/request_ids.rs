@@ -442,9 +442,9 @@ async fn what_was_taken_under_a_request_id_is_answered_after_the_nodes_count_max
     assert_eq!(next.first, before.last + 1);
 }
 
-/// A node that remembers 1 MB of request ids, and has invoices whose keys are names.
+/// A node that remembers 2 MB of request ids, 1 MB for callers of one address, and has invoices whose keys are names.
 async fn of_little_memory() -> (Cluster, Client) {
-    let cluster = Cluster::start(1, |config| config.request_ids_max_mb = 1).await;
+    let cluster = Cluster::start(1, |config| config.request_ids_max_mb = 2).await;
     let mut client = cluster.client(1);
     create_invoices(&mut client, |create| create.key_kind = KeyKind::Name.into()).await;
     (cluster, client)
@@ -488,7 +488,11 @@ async fn nothing_more_is_taken_under_request_ids_once_as_much_is_remembered_as_m
     assert_eq!(asked, (1 << 20) / (1_000 * 280));
     assert_eq!(full.reason(), Reason::RequestIdsFull);
     assert!(full.retry_after_ms.is_some());
-    assert!(full.message.contains("1 MB of request ids are remembered"), "{}", full.message);
+    for told in
+        ["820 kB of request ids are remembered for callers of your address", "2 MB are for all"]
+    {
+        assert!(full.message.contains(told), "{}", full.message);
+    }
     let without = client.try_next(INVOICE, name(&long_name(7)), 1).await.expect("a number");
     assert_eq!(without.first, asked as u64 + 1);
 }

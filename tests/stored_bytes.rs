@@ -92,6 +92,7 @@ fn takes() -> Command {
     let part = |id: Option<PartId>, takes: &[(u64, u64)]| MessagePart {
         namespace: INVOICE,
         made_ms: id.as_ref().and_then(|id| id.lifetime.window_ms()).map(|_| 7),
+        caller: id.as_ref().map(|_| 0xffff_0a00_0001),
         whole: id.as_ref().filter(|id| id.part > 0).map(|_| 0xC0FFEE),
         id,
         takes: takes.iter().map(take).collect(),
@@ -123,6 +124,7 @@ fn takes_without_room() -> Command {
         id: None,
         made_ms: None,
         whole: None,
+        caller: None,
         takes: vec![Take { section: SectionKey::Id(9), count: 1 }],
     };
     Command::Take {

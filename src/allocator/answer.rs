@@ -2,7 +2,7 @@
 
 use super::held::{Shortage, Taken};
 use crate::{
-    sequence::{LostBy, OwnedKey},
+    sequence::{IdsFull, LostBy, OwnedKey},
     storage::{LowDisk, StoreError},
 };
 
@@ -25,22 +25,12 @@ pub enum NextError {
     /// Numbers of a gapless key were to be taken, and it is not known whether they were.
     #[error("whether the numbers were taken is not known")]
     Unknown,
-    /// The request id was used for another request.
-    #[error("the request id was used for {keys} other keys or counts")]
-    Reused {
-        /// How many keys it was used for.
-        keys: u64,
-        /// The first of them.
-        key: OwnedKey,
-        /// How many numbers of that key it was used for.
-        count: u64,
-    },
-    /// Nothing more can be remembered under request ids.
-    #[error("{bytes_max} bytes of request ids are remembered")]
-    IdsFull {
-        /// How many bytes may be.
-        bytes_max: u64,
-    },
+    /// The request id was used for another request; for which one, unless that took nothing.
+    #[error("the request id was used for other keys or counts")]
+    Reused(Option<UsedId>),
+    /// Nothing more can be remembered under request ids for the caller, or for the namespace.
+    #[error("{} bytes of request ids are remembered", .0.held)]
+    IdsFull(IdsFull),
     /// The message was made so long ago that its request id may be forgotten, or later than now.
     #[error("the message is older than its request id is remembered, or was made later than now")]
     IdExpired {
@@ -54,6 +44,17 @@ pub enum NextError {
     Store(#[from] StoreError),
 }
 
+/// What a request id was used for.
+#[derive(Debug)]
+pub struct UsedId {
+    /// How many keys it was used for.
+    pub keys: u64,
+    /// The first of them.
+    pub key: OwnedKey,
+    /// How many numbers of that key it was used for.
+    pub count: u64,
+}
+
 impl NextError {
     /// Why numbers that were taken before this error count as skipped.
     pub fn lost_by(&self) -> LostBy {
@@ -64,8 +65,8 @@ impl NextError {
             | MayNotWait
             | Short(_)
             | Unknown
-            | Reused { .. }
-            | IdsFull { .. }
+            | Reused(_)
+            | IdsFull(_)
             | IdExpired { .. }
             | Store(_) => LostBy::Fence,
         }
@@ -90,6 +91,9 @@ pub struct NextMany {
     /// The places of the keys that got none because the term was closed before their turn, or while they waited. The next
     /// leader has their numbers.
     pub late: Vec<usize>,
+    /// The places of the keys that got none because an earlier try under the message's id gave none to any key of their
+    /// part. Gapless keys alone.
+    pub left_out: Vec<usize>,
     /// The places of the keys that got none because their sections are new and disks are low.
     pub low_disk: Vec<(usize, LowDisk)>,
 }
@@ -107,7 +111,8 @@ impl NextMany {
     /// How many of the keys got none.
     pub(super) fn refused(&self) -> usize {
         let others = self.over_quota.len() + self.memory_full.places.len() + self.low_disk.len();
-        self.exhausted.len() + others + self.too_large.len() + self.late.len()
+        let of_gapless = self.too_large.len() + self.left_out.len();
+        self.exhausted.len() + others + of_gapless + self.late.len()
     }
 
     /// Notes what the key at `place` got, and returns how many numbers that is. Inlined, as `Shard::take_fast`.
@@ -137,6 +142,7 @@ impl NextMany {
             }
             LowDisk(low) => self.low_disk.push((place, low)),
             TooLarge { .. } => self.too_large.push(place),
+            LeftOut => self.left_out.push(place),
             // Floors alone are refused so.
             AboveMax => self.exhausted.push((place, 0)),
         }

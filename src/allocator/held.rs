@@ -48,6 +48,9 @@ pub enum Shortage {
         /// The most that could be when they were asked for first.
         count_max: u64,
     },
+    /// An earlier try of the message gave none to any key of its part. Gapless keys alone.
+    #[error("an earlier try of the message left the key out")]
+    LeftOut,
     /// The floor lies above the namespace's `max`.
     #[error("the floor is above the namespace's max")]
     AboveMax,

@@ -86,7 +86,7 @@ mod settler;
 mod shard;
 mod term;
 
-pub use answer::{Floor, FloorOf, NextError, NextMany, Raised};
+pub use answer::{Floor, FloorOf, NextError, NextMany, Raised, UsedId};
 pub use fence::FenceKind;
 pub use held::{Held, Shortage};
 pub use hot_keys::{HotKey, HotKeys};

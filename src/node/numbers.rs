@@ -212,8 +212,12 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             {
                 break 'attempt Err(hands_out_ids(namespace, format).into());
             }
-            let id = self.id.as_ref();
-            let answered = message.answer(id, term, namespace, here, deadline).await;
+            // What is remembered counts for whoever has asked, also if a follower passes the message on.
+            let id = self.id.as_ref().map(|id| MessageId {
+                caller: Caller::current().map(|caller| caller.network()),
+                ..id.clone()
+            });
+            let answered = message.answer(id.as_ref(), term, namespace, here, deadline).await;
             answered.map(|mut answer| {
                 here.led.show_first_answer();
                 *Q::route_in(&mut answer) =

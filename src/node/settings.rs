@@ -154,9 +154,9 @@ macro_rules! for_each_setting {
             "RATCHET_REQUEST_ID_KEEP_MS" [] =>
                 request_id_keep_ms: u64 as u64 = 600_000, 1_000..=86_400_000;
             /// How much is remembered under request ids at most, on the disks of each node, in MB (2^20 bytes), some 200
-            /// bytes for a message of one key, and 30 for each further key; more is refused [default: 512]
+            /// bytes for a message of one key, and 30 for each further key; more is refused [default: 1024]
             "RATCHET_REQUEST_IDS_MAX_MB" [] =>
-                request_ids_max_mb: u64 as u64 = 512, 1..=1 << 20;
+                request_ids_max_mb: u64 as u64 = 1024, 1..=1 << 20;
             /// The tags that clients of Leaf ask for, and the key of each: "tag=namespace:key,..."; a row {tag} is for
             /// every tag without one, and {tag} after "=" is the tag itself; without any row, they are not served
             "RATCHET_LEAF_TAGS" [] =>

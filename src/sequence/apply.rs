@@ -9,13 +9,15 @@
 use super::{
     books::{Booked, DAYS_KEPT, DayBooks, day_of},
     command::{Bump, Bumped, Command, Outcome, Trim},
-    ids::SectionId,
+    ids::{NamespaceId, SectionId},
     ledger::{Ledger, LedgerRefused},
     namespace_life::{self, Table},
     progression::Progression,
     request_book::{
-        MessagePart, NoRoom, PartTaken, Remembered, Remembering, RequestBook, Taken, Used,
+        IdHolder, MessagePart, NoRoom, PartTaken, Remembered, Remembering, RequestBook, Take,
+        Taken, Used,
     },
+    request_id::PartId,
     section::{Exhausted, SectionRecord},
 };
 use crate::planted_bugs::{Bug, is_planted};
@@ -73,7 +75,11 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             write_sections(table, term, *now_ms, |table, entry| {
                 let mut book = table.request_book()?;
                 let due = book.advance(remembering, |place| table.queued_id(place))?;
-                due.iter().for_each(|(place, queued)| table.forget(*place, queued));
+                for (place, queued) in &due {
+                    table.forget(*place, queued);
+                    let (of, bytes) = ((queued.namespace, queued.caller), queued.bytes);
+                    count_ids(table, of, |held| held.saturating_sub(bytes))?;
+                }
                 let limits = (remembering, *no_room, *count_max);
                 let taken =
                     parts.iter().map(|part| apply_part(table, entry, &mut book, limits, part));
@@ -198,43 +204,74 @@ fn apply_part<T: Table>(
     let config = &namespace.config;
     let (progression, quota) = (config.progression(), (config.keys_max, config.section_size));
     let count_max = config.count_max.unwrap_or(u64::MAX).min(count_max);
-    let bytes = part.id.as_ref().map_or(0, |id| Remembered::bytes(id, &part.takes));
-    if let Some(id) = &part.id {
-        // Exactly once: the numbers and the id are written by one entry, and found by all later ones.
-        if let Some(before) = table.remembered(part.namespace, id)? {
-            return Ok(again(before, part));
-        }
-        if let Some(made_ms) = part.made_ms
-            && let Some(clock_ms) = book.expired(remembering, id.lifetime, made_ms)
-        {
-            return Ok(PartTaken::Expired { made_ms, clock_ms });
-        }
-        if book.is_full(remembering, bytes) {
-            return Ok(PartTaken::IdsFull { bytes_max: remembering.bytes_max });
-        }
+    let before = before(table, book, remembering, part)?;
+    if let Some(Before::Answered(answer)) = before {
+        return Ok(answer);
     }
+    let is_left_out = before.is_some();
     let mut taken = Vec::with_capacity(part.takes.len());
     for take in &part.takes {
-        let section = SectionId { namespace: part.namespace, key: take.section.clone() };
-        // The record of a gapless key counts, however many lifts it has seen, and its ceiling is its floor.
-        let before = table.section(&section, u64::MAX)?;
-        taken.push(match no_room.filter(|_| !before.exists()) {
-            _ if take.count > count_max => Taken::TooLarge { count_max },
-            Some(no_room) => Taken::NoRoom(no_room),
-            None => {
-                apply_take(table, entry, (&section, &before), take.count, (progression, quota))?
+        taken.push(match take.count > count_max {
+            true => Taken::TooLarge { count_max },
+            false => {
+                let limits = (progression, quota, no_room);
+                apply_take(table, entry, (part.namespace, take), limits, is_left_out)?
             }
         });
     }
-    // Whoever got nothing may ask again once more is there. But other parts of the message may get something.
-    let took = taken.iter().any(|taken| matches!(taken, Taken::Range(_)));
-    if let Some(id) = part.id.as_ref().filter(|_| took || part.whole.is_some()) {
-        let takes = part.takes.iter().cloned().zip(taken.clone()).collect();
-        let remembered = Remembered { whole: part.whole, takes };
-        let (place, queued) = book.remember(part.namespace, id, bytes);
-        table.remember(place, queued, remembered);
+    if is_left_out {
+        return Ok(PartTaken::Repeated(taken));
+    }
+    if let Some(id) = &part.id {
+        remember(table, book, (part, id), &taken)?;
     }
     Ok(PartTaken::Taken(taken))
+}
+
+/// What is known of a part of a message before it takes anything.
+enum Before {
+    /// It takes nothing. This is the answer.
+    Answered(PartTaken),
+    /// An earlier try of it took nothing, and neither does this one.
+    LeftOut,
+}
+
+/// `None` if the part has no id, or comes for the first time and may take numbers.
+fn before<T: Table>(
+    table: &T, book: &RequestBook, remembering: &Remembering, part: &MessagePart,
+) -> Result<Option<Before>, T::Error> {
+    let Some(id) = &part.id else {
+        return Ok(None);
+    };
+    // Exactly once: the numbers and the id are written by one entry, and found by all later ones.
+    let own = table.remembered(part.namespace, id)?;
+    let is_later_part = own.is_none() && part.whole.is_some() && id.part > 0;
+    let left_out = match is_later_part {
+        true => table.remembered(part.namespace, &id.of_left_out())?,
+        false => None,
+    };
+    if own.iter().chain(&left_out).any(|known| known.has_left_out(part)) {
+        return Ok(Some(Before::LeftOut));
+    }
+    let answer = match (own, part.made_ms) {
+        (Some(own), _) => Some(again(own, part)),
+        (None, Some(made_ms)) => {
+            let expired = book.expired(remembering, id.lifetime, made_ms);
+            expired.map(|clock_ms| PartTaken::Expired { made_ms, clock_ms })
+        }
+        (None, None) => None,
+    };
+    if answer.is_some() {
+        return Ok(answer.map(Before::Answered));
+    }
+    let bytes = Remembered::bytes(id, &part.takes);
+    for holder in IdHolder::all_of(part.namespace, part.caller) {
+        let held = table.id_bytes(holder)?;
+        if let Some(full) = book.full(remembering, bytes, (holder, held)) {
+            return Ok(Some(Before::Answered(PartTaken::IdsFull(full))));
+        }
+    }
+    Ok(None)
 }
 
 /// The answer to a part of a message whose id is remembered.
@@ -242,24 +279,76 @@ fn again(before: Remembered, part: &MessagePart) -> PartTaken {
     let is_same = before.is_of(part);
     let keys = before.takes.len() as u64;
     let mut takes = before.takes.into_iter();
-    if is_same {
-        return PartTaken::Repeated(takes.map(|(_, taken)| taken).collect());
-    }
-    match takes.next() {
-        Some((first, _)) => PartTaken::Reused(Used { keys, first }),
-        // No part without takes is remembered.
-        None => PartTaken::NoNamespace,
+    match is_same {
+        true => PartTaken::Repeated(takes.map(|(_, taken)| taken).collect()),
+        false => PartTaken::Reused(takes.next().map(|(first, _)| Used { keys, first })),
     }
 }
 
+/// Remembers what a part of a message took. Whoever got nothing may ask again once more is there. But other parts of the
+/// message may get something: that this one took nothing is remembered, and not what it asked for.
+fn remember<T: Table>(
+    table: &mut T, book: &mut RequestBook, (part, id): (&MessagePart, &PartId), taken: &[Taken],
+) -> Result<(), T::Error> {
+    let took = taken.iter().any(|taken| matches!(taken, Taken::Range(_)));
+    let (id, remembered) = match (took, part.whole, id.part) {
+        (false, None, _) => return Ok(()),
+        (true, whole, _) => {
+            let takes = part.takes.iter().cloned().zip(taken.iter().cloned()).collect();
+            (id.clone(), Remembered { whole, takes, left_out: 0 })
+        }
+        (false, whole, number) => {
+            // The first part has a record of its own: it tells whether the id is used again for another message.
+            let id = if number == 0 { id.clone() } else { id.of_left_out() };
+            let left_out = Remembered::bit_of(number);
+            let known = table.remembered(part.namespace, &id)?.filter(|known| known.whole == whole);
+            if let Some(known) = known {
+                let left_out = known.left_out | left_out;
+                let remembered = Remembered { left_out, ..known };
+                table.put_remembered(part.namespace, &id, remembered);
+                return Ok(());
+            }
+            (id, Remembered { whole, takes: Vec::new(), left_out })
+        }
+    };
+    let bytes = match took {
+        true => Remembered::bytes(&id, &part.takes),
+        false => Remembered::bytes(&id, &[]),
+    };
+    let (place, queued) = book.remember(part, id, bytes);
+    count_ids(table, (queued.namespace, queued.caller), |held| held.saturating_add(bytes))?;
+    table.remember(place, queued, remembered);
+    Ok(())
+}
+
+/// Counts the bytes of ids for those who hold them.
+fn count_ids<T: Table>(
+    table: &mut T, (namespace, caller): (NamespaceId, Option<u64>), change: impl Fn(u64) -> u64,
+) -> Result<(), T::Error> {
+    for holder in IdHolder::all_of(namespace, caller) {
+        let held = table.id_bytes(holder)?;
+        table.put_id_bytes(holder, change(held));
+    }
+    Ok(())
+}
+
+/// Takes numbers, unless an earlier try of the message took none.
 fn apply_take<T: Table>(
-    table: &mut T, entry: &mut Entry, (section, before): (&SectionId, &SectionRecord), count: u64,
-    (progression, quota): (Progression, (Option<u64>, u64)),
+    table: &mut T, entry: &mut Entry, (namespace, take): (NamespaceId, &Take),
+    (progression, quota, no_room): (Progression, (Option<u64>, u64), Option<NoRoom>),
+    is_left_out: bool,
 ) -> Result<Taken, T::Error> {
+    let section = &SectionId { namespace, key: take.section.clone() };
+    // The record of a gapless key counts, however many lifts it has seen, and its ceiling is its floor.
+    let before = &table.section(section, u64::MAX)?;
+    if let Some(no_room) = no_room.filter(|_| !before.exists()) {
+        return Ok(Taken::NoRoom(no_room));
+    }
     if let Some(keys_max) = over_quota(table, section, before, quota)? {
         return Ok(Taken::OverQuota { keys_max });
     }
-    let (record, range) = match before.take(progression, entry.lift, count) {
+    let (record, range) = match before.take(progression, entry.lift, take.count) {
+        Ok(_) if is_left_out => return Ok(Taken::LeftOut),
         Ok(taken) => taken,
         Err(left) => return Ok(Taken::Exhausted { left }),
     };

@@ -42,8 +42,8 @@ pub use namespace_limits::{
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
 pub use request_book::{
-    MessagePart, NoRoom, PartTaken, Place, QueuedId, Remembered, Remembering, RequestBook, Take,
-    Taken, Used,
+    IdHolder, IdsFull, MessagePart, NoRoom, PartTaken, Place, QueuedId, Remembered, Remembering,
+    RequestBook, Take, Taken, Used,
 };
 pub use request_id::{
     InvalidRequestId, Lifetime, MessageId, PartId, REQUEST_ID_BYTES_MAX, RequestId,

@@ -9,7 +9,7 @@ use super::{
     ledger::Ledger,
     namespace::{Namespace, NamespaceConfig},
     namespace_limits::NamespaceChange,
-    request_book::{Place, QueuedId, Remembered, RequestBook},
+    request_book::{IdHolder, Place, QueuedId, Remembered, RequestBook},
     request_id::PartId,
     section::SectionRecord,
     workers::{LeaseFloor, WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord},
@@ -121,6 +121,15 @@ pub trait Table {
     /// # Errors
     /// If the storage cannot be read or is damaged.
     fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, Self::Error>;
+    /// Writes what is known of a part whose request id has a place.
+    fn put_remembered(&mut self, namespace: NamespaceId, id: &PartId, remembered: Remembered);
+    /// How many bytes of request ids are remembered for a holder.
+    ///
+    /// # Errors
+    /// If the storage cannot be read or is damaged.
+    fn id_bytes(&self, holder: IdHolder) -> Result<u64, Self::Error>;
+    /// Writes how many bytes of request ids are remembered for a holder. With 0 nothing is kept of it.
+    fn put_id_bytes(&mut self, holder: IdHolder, bytes: u64);
     /// Writes a request id at a place, and what its part took.
     fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered);
     /// Removes the request id at a place.

@@ -23,23 +23,43 @@ use crate::planted_bugs::{Bug, is_planted};
 // node. So messages say when they were made, by this clock. One that is older than its id's lifetime takes nothing,
 // and neither does one that was made later than now: if it were remembered, its id would be forgotten while a copy
 // could still take numbers. (Liskov, Shrira and Wroclawski, "Efficient At-Most-Once Messages Based on Synchronized
-// Clocks", 1991.)
+// Clocks", 1991.) The configured lifetime may be made longer, and may differ between leaders. So each queue keeps the
+// time up to which it has forgotten ids: whatever is not younger takes nothing, however long ids are kept by now.
 //
-// Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time.
+// The bytes that may be remembered are shared. The callers of one address may hold as many as are still free, and a
+// namespace twice as many. So whoever holds much leaves room for others: alone, an address gets half of all, and a
+// namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is remembered
+// without what it asked for.
+//
+// Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. What each holder
+// has is the sum of the bytes of its ids.
 
 /// What a part of a message took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     /// The checksum of the whole message, if it has several parts.
     pub whole: Option<u32>,
-    /// What was asked for, and the answers.
+    /// What was asked for, and the answers. Empty if nothing was taken.
     pub takes: Vec<(Take, Taken)>,
+    /// The parts of the message that took nothing and are remembered here, as bits.
+    pub left_out: u64,
 }
 
 impl Remembered {
     /// True if it is what this part took.
     pub fn is_of(&self, part: &MessagePart) -> bool {
         self.whole == part.whole && self.takes.iter().map(|(take, _)| take).eq(&part.takes)
+    }
+
+    /// True if it says that this part, of a message of several, took nothing.
+    pub fn has_left_out(&self, part: &MessagePart) -> bool {
+        let bit = part.id.as_ref().map_or(0, |id| Remembered::bit_of(id.part));
+        self.whole.is_some() && self.whole == part.whole && self.left_out & bit > 0
+    }
+
+    /// The bit of part number `part`. 0 for a part beyond all that a message may have.
+    pub fn bit_of(part: u32) -> u64 {
+        1_u64.checked_shl(part).unwrap_or(0)
     }
 
     /// How many bytes a part with these takes counts, on the disks of each node.
@@ -59,10 +79,37 @@ pub struct QueuedId {
     pub namespace: NamespaceId,
     /// What it is called.
     pub id: PartId,
+    /// What names the address of its caller, if that is known.
+    pub caller: Option<u64>,
     /// When it came, by the table's clock.
     pub at_ms: u64,
     /// How many bytes it counts.
     pub bytes: u64,
+}
+
+/// For whom ids are remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IdHolder {
+    /// All who take numbers of a namespace.
+    Namespace(NamespaceId),
+    /// The callers of an address, in all namespaces.
+    Caller(u64),
+}
+
+impl IdHolder {
+    /// Those for whom the ids of a namespace and a caller are remembered.
+    pub fn all_of(namespace: NamespaceId, caller: Option<u64>) -> impl Iterator<Item = IdHolder> {
+        let caller = caller.map(IdHolder::Caller).into_iter();
+        caller.chain([IdHolder::Namespace(namespace)])
+    }
+
+    /// How many bytes it may hold while `free` are left to all.
+    fn share_of(self, free: u64) -> u64 {
+        match self {
+            IdHolder::Caller(_) => free,
+            IdHolder::Namespace(_) => free.saturating_mul(2),
+        }
+    }
 }
 
 /// Where in the queues an id stands.
@@ -83,6 +130,8 @@ struct Queue {
     next: u64,
     /// When the oldest id came, or earlier.
     oldest_ms: u64,
+    /// No id that came at this time or later was forgotten.
+    kept_from_ms: u64,
 }
 
 /// The table's clock, and which ids it remembers.
@@ -132,6 +181,7 @@ impl RequestBook {
                         break;
                     }
                     self.bytes = self.bytes.saturating_sub(queued.bytes);
+                    queue.kept_from_ms = queue.kept_from_ms.max(queued.at_ms.saturating_add(1));
                     due.push((place, queued));
                 }
                 queue.first += 1;
@@ -147,20 +197,27 @@ impl RequestBook {
         &self, remembering: &Remembering, lifetime: Lifetime, made_ms: u64,
     ) -> Option<u64> {
         let lives_until = made_ms.saturating_add(lifetime.ms(remembering.keep_ms));
-        let is_in_time = (made_ms..lives_until).contains(&self.clock_ms);
+        let kept_from_ms = self.queues[usize::from(lifetime.index())].kept_from_ms;
+        let is_in_time = (made_ms..lives_until).contains(&self.clock_ms) && made_ms >= kept_from_ms;
         (!is_in_time && !is_planted(Bug::LateCopyTaken)).then_some(self.clock_ms)
     }
 
-    /// True if `bytes` more cannot be remembered.
-    pub fn is_full(&self, remembering: &Remembering, bytes: u64) -> bool {
-        self.bytes.saturating_add(bytes) > remembering.bytes_max
+    /// Why `bytes` more cannot be remembered for `holder`, which has `held`, if so.
+    pub fn full(
+        &self, remembering: &Remembering, bytes: u64, (holder, held): (IdHolder, u64),
+    ) -> Option<IdsFull> {
+        let bytes_max = remembering.bytes_max;
+        let free = bytes_max.checked_sub(self.bytes.saturating_add(bytes));
+        let may_hold = free.map_or(0, |free| holder.share_of(free));
+        let of_address = matches!(holder, IdHolder::Caller(_));
+        (held.saturating_add(bytes) > may_hold).then_some(IdsFull { of_address, held, bytes_max })
     }
 
-    /// Counts an id that the table is to remember. Returns it as it stands in its queue, and where.
-    pub fn remember(
-        &mut self, namespace: NamespaceId, id: &PartId, bytes: u64,
-    ) -> (Place, QueuedId) {
+    /// Counts the id of a part, or that of its message's left-out parts, which the table is to remember. Returns it as it
+    /// stands in its queue, and where.
+    pub fn remember(&mut self, part: &MessagePart, id: PartId, bytes: u64) -> (Place, QueuedId) {
         let at_ms = self.clock_ms;
+        let (namespace, caller) = (part.namespace, part.caller);
         let queue = &mut self.queues[usize::from(id.lifetime.index())];
         if queue.first == queue.next {
             queue.oldest_ms = at_ms;
@@ -168,7 +225,7 @@ impl RequestBook {
         let place = Place { lifetime: id.lifetime, number: queue.next };
         queue.next += 1;
         self.bytes = self.bytes.saturating_add(bytes);
-        (place, QueuedId { namespace, id: id.clone(), at_ms, bytes })
+        (place, QueuedId { namespace, id, caller, at_ms, bytes })
     }
 }
 
@@ -189,6 +246,8 @@ pub struct MessagePart {
     /// The checksum of all that the message takes, if it has an id and several parts. So the first part tells whether the id
     /// was used for another message, before anything is taken.
     pub whole: Option<u32>,
+    /// What names the address of its caller, if that is known.
+    pub caller: Option<u64>,
     /// What it takes, in this order.
     pub takes: Vec<Take>,
 }
@@ -209,13 +268,10 @@ pub enum PartTaken {
     Taken(Vec<Taken>),
     /// As before: an earlier entry took this, under the same id.
     Repeated(Vec<Taken>),
-    /// The id was used for another message.
-    Reused(Used),
-    /// Nothing more can be remembered.
-    IdsFull {
-        /// How many bytes are, at most.
-        bytes_max: u64,
-    },
+    /// The id was used for another message; for which one, unless that took nothing.
+    Reused(Option<Used>),
+    /// Nothing more can be remembered for the caller, or for the namespace.
+    IdsFull(IdsFull),
     /// There is no gapless namespace with that id.
     NoNamespace,
     /// The message was made so long ago that its id may be forgotten, or later than now.
@@ -225,6 +281,17 @@ pub enum PartTaken {
         /// What the table's clock shows.
         clock_ms: u64,
     },
+}
+
+/// As much is remembered under request ids as may be for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdsFull {
+    /// For the callers of the address, or for the namespace.
+    pub of_address: bool,
+    /// How many bytes are remembered for them.
+    pub held: u64,
+    /// How many bytes may be remembered for all together.
+    pub bytes_max: u64,
 }
 
 /// What a request id was used for.
@@ -267,6 +334,8 @@ pub enum Taken {
         /// The most that a count could be when the take was applied.
         count_max: u64,
     },
+    /// An earlier try of the message took nothing of its part, why ever, and neither does any later one.
+    LeftOut,
 }
 
 impl SectionRecord {

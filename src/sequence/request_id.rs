@@ -103,6 +103,8 @@ pub struct MessageId {
     pub lifetime: Lifetime,
     /// When the message was made, by the table's clock, if its caller says so.
     pub made_ms: Option<u64>,
+    /// What names the address of its caller: what is remembered counts for all callers there. `None` for the node itself.
+    pub caller: Option<u64>,
 }
 
 /// What a part of a message is called.
@@ -110,10 +112,21 @@ pub struct MessageId {
 pub struct PartId {
     /// The message's name.
     pub request: RequestId,
-    /// Which part of the message, from 0.
+    /// Which part of the message, from 0; or [`PartId::LEFT_OUT`].
     pub part: u32,
     /// For how long it is remembered.
     pub lifetime: Lifetime,
+}
+
+impl PartId {
+    /// Stands for those of a message's parts that took nothing, but for the first one: they are remembered together.
+    pub const LEFT_OUT: u32 = u32::MAX;
+
+    /// The name of that which stands for the parts that took nothing.
+    #[must_use]
+    pub fn of_left_out(&self) -> PartId {
+        PartId { part: PartId::LEFT_OUT, ..self.clone() }
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! | `applied` | 1, generation, `q`, `b` | book of request ids |
 //! | `applied` | 1, generation, `q`, `i`, namespace, request id, part | what the part of that message took |
 //! | `applied` | 1, generation, `q`, `p`, lifetime, number | the id that came at this place |
+//! | `applied` | 1, generation, `q`, `h`, `n` or `c`, namespace or address | how many bytes of ids are remembered for it |
 //! | `applied` | 1, generation, `t`, namespace | totals of a namespace that has sections |
 //! | `applied` | 1, generation, `g`, namespace, day | the books of a day |
 //! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
@@ -26,7 +27,7 @@
 //! `hard_state` also holds [`IDENTITY_KEY`] and [`RECOVERY_KEY`]. All numbers are big-endian, so that
 //! records lie in the order of their numbers.
 
-use crate::sequence::{NamespaceId, PartId, Place, SectionId, SectionKey, SetId};
+use crate::sequence::{IdHolder, NamespaceId, PartId, Place, SectionId, SectionKey, SetId};
 
 /// A column family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,6 +140,14 @@ pub fn request_key(generation: &[u8], namespace: NamespaceId, id: &PartId) -> Ve
 pub fn request_place_key(generation: &[u8], place: Place) -> Vec<u8> {
     let (lifetime, number) = ([place.lifetime.index()], place.number.to_be_bytes());
     [generation, b"qp", &lifetime, &number].concat()
+}
+
+/// The key of how many bytes of request ids a holder has in the generation with this prefix.
+pub fn id_bytes_key(generation: &[u8], holder: IdHolder) -> Vec<u8> {
+    match holder {
+        IdHolder::Namespace(id) => [generation, b"qhn", &id.0.to_be_bytes()].concat(),
+        IdHolder::Caller(address) => [generation, b"qhc", &address.to_be_bytes()].concat(),
+    }
 }
 
 /// The key of the id of the next namespace in the generation with this prefix.

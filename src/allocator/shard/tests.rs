@@ -222,6 +222,7 @@ fn show_taken(taken: Taken) -> String {
         Err(Shortage::LowDisk(low)) => low.to_string(),
         Err(Shortage::MemoryFull { max_mb }) => format!("no room in {max_mb} MB"),
         Err(Shortage::TooLarge { count_max }) => format!("at most {count_max}"),
+        Err(Shortage::LeftOut) => "left out".to_owned(),
         Err(Shortage::AboveMax) => "above max".to_owned(),
     }
 }

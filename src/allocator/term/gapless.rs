@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     allocator::{
-        answer::NextError,
+        answer::{NextError, UsedId},
         held::{Delivery, Shortage},
         memory::Memory,
     },
@@ -38,7 +38,7 @@ use crate::{
     planted_bugs::{Bug, is_planted},
     sequence::{
         Command, Key, MessagePart, NoRoom, Outcome, PartTaken, Remembering, SectionId, SectionKey,
-        Taken,
+        Taken, Used,
     },
     storage::LowDisk,
 };
@@ -290,16 +290,16 @@ impl Taker {
             // Whoever asks again is told that it does not exist.
             PartTaken::NoNamespace => return Err(NextError::NotLeading),
             PartTaken::Reused(used) => {
-                return Err(NextError::Reused {
-                    keys: used.keys,
-                    key: match used.first.section {
+                return Err(NextError::Reused(used.map(|Used { keys, first }| UsedId {
+                    keys,
+                    key: match first.section {
                         SectionKey::Id(id) => Key::Id(id).into(),
                         SectionKey::Name(name) => Key::Name(&name).into(),
                     },
-                    count: used.first.count,
-                });
+                    count: first.count,
+                })));
             }
-            PartTaken::IdsFull { bytes_max } => return Err(NextError::IdsFull { bytes_max }),
+            PartTaken::IdsFull(full) => return Err(NextError::IdsFull(full)),
             PartTaken::Expired { made_ms, clock_ms } => {
                 return Err(NextError::IdExpired { made_ms, clock_ms });
             }
@@ -327,6 +327,7 @@ impl Taker {
             }
             Taken::OverQuota { keys_max } => Err(Shortage::OverQuota { keys_max }),
             Taken::TooLarge { count_max } => Err(Shortage::TooLarge { count_max }),
+            Taken::LeftOut => Err(Shortage::LeftOut),
         };
         Delivery::new(taken, count, self.metrics.clone())
     }

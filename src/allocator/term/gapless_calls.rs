@@ -110,7 +110,7 @@ impl Term {
     ) -> Result<Vec<Delivery>, NextError> {
         loop {
             match self.take_gapless(part.clone(), deadline).await {
-                Err(NextError::IdsFull { .. }) if is_begun && Instant::now() < deadline => {}
+                Err(NextError::IdsFull(_)) if is_begun && Instant::now() < deadline => {}
                 taken => return taken,
             }
             tokio::select! {
@@ -159,6 +159,7 @@ fn message_part(
     MessagePart {
         namespace: namespace.id,
         made_ms: id.and_then(|id| id.made_ms),
+        caller: id.and_then(|id| id.caller),
         id: id.map(|id| PartId { request: id.id.clone(), part, lifetime: id.lifetime }),
         whole: None,
         takes,

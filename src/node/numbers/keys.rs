@@ -146,7 +146,7 @@ pub(super) fn message_id(
             let id = RequestId::new(bytes);
             let id = id.map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
             let lifetime = window_ms.map_or(Lifetime::CONFIGURED, Lifetime::of_window_ms);
-            return Ok(Some(MessageId { id, lifetime, made_ms }));
+            return Ok(Some(MessageId { id, lifetime, made_ms, caller: None }));
         }
         (None, None, Some(made_ms)) => format!("made_ms is {made_ms}; it goes with a request id"),
         (Some(_), Some(window_ms @ ..=WINDOW_MAX), None) => format!(

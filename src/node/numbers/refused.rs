@@ -2,7 +2,7 @@
 
 use super::leader_search::NoAnswer;
 use crate::{
-    allocator::{NextError, NextMany as Taken, Shortage, Term},
+    allocator::{NextError, NextMany as Taken, Shortage, Term, UsedId},
     consensus::Group,
     node::Config,
     proto::{
@@ -10,7 +10,7 @@ use crate::{
         v1::{Exhausted, Failure, NextManyResponse, Reason, RefusedKeys},
     },
     sequence::{
-        Key, KeyKind, NUMBER_MAX, Namespace, NamespaceConfig, NamespaceRefused, check_name,
+        IdsFull, Key, KeyKind, NUMBER_MAX, Namespace, NamespaceConfig, NamespaceRefused, check_name,
     },
     storage::LowDisk,
 };
@@ -58,7 +58,13 @@ pub(in crate::node) fn failed(
         DeadlineExceeded if namespace.config.gapless && count > 0 => {
             outcome_unknown(&error, &namespace.config.name)
         }
-        Reused { keys, key, count: used } => {
+        Reused(None) => refusal!(
+            RequestIdReused,
+            "the request id was used for another message of namespace {:?}, whose first keys got no numbers; give another \
+             request another id",
+            namespace.config.name
+        ),
+        Reused(Some(UsedId { keys, key, count: used })) => {
             let others = match keys.saturating_sub(1) {
                 0 => String::new(),
                 others => format!(", and for {others} other keys"),
@@ -71,12 +77,7 @@ pub(in crate::node) fn failed(
                 namespace.config.name
             )
         }
-        IdsFull { bytes_max } => refusal!(
-            RequestIdsFull,
-            "{} MB of request ids are remembered, as many as may be (request_ids_max_mb); ask again later",
-            bytes_max >> 20
-        )
-        .retry_after(IDS_RETRY_AFTER_MS),
+        IdsFull(full) => ids_full(full, namespace),
         IdExpired { made_ms, clock_ms } => refusal!(
             RequestIdExpired,
             "made_ms is {made_ms}, and the clock of request ids shows {clock_ms}: the message was made later than now, or so \
@@ -86,6 +87,7 @@ pub(in crate::node) fn failed(
         .at_request_clock(clock_ms),
         Short(OverQuota { .. }) => over_quota(namespace),
         Short(TooLarge { count_max }) => too_large(namespace, count, count_max),
+        Short(LeftOut) => of_left_out_part(),
         Short(MemoryFull { max_mb }) => memory_full(max_mb),
         Short(LowDisk(low)) => low_disk(low),
         // It was checked before, so `max` was lowered meanwhile.
@@ -105,6 +107,31 @@ pub(in crate::node) fn failed(
         ),
         Store(error) => refusal!(Internal, "{error}"),
     })
+}
+
+/// Why a message takes nothing whose request id could not be remembered.
+fn ids_full(full: IdsFull, namespace: &Namespace) -> Refusal {
+    let whose = match full.of_address {
+        true => "callers of your address".to_owned(),
+        false => format!("namespace {:?}", namespace.config.name),
+    };
+    refusal!(
+        RequestIdsFull,
+        "{} kB of request ids are remembered for {whose}, as much as may be while others need room: {} MB are for all \
+         (request_ids_max_mb); ask again later",
+        full.held >> 10,
+        full.bytes_max >> 20
+    )
+    .retry_after(IDS_RETRY_AFTER_MS)
+}
+
+/// Why a key gets nothing of which an earlier try of the message took nothing, although it could by now.
+fn of_left_out_part() -> Refusal {
+    refusal!(
+        WrongState,
+        "an earlier try of the message gave no numbers to this key, nor to others of its part; ask for this key with \
+         another request id"
+    )
 }
 
 /// What a caller is told that may have taken numbers of a gapless key, as far as this node knows.
@@ -186,6 +213,7 @@ pub fn many_ranges(
     };
     refuse(&taken.over_quota, &|| over_quota(namespace));
     refuse(&taken.memory_full.places, &|| memory_full(taken.memory_full.max_mb));
+    refuse(&taken.left_out, &of_left_out_part);
     refuse(&taken.late, &too_late);
     if let Some((_, low)) = taken.low_disk.first() {
         let places: Vec<usize> = taken.low_disk.iter().map(|(place, _)| *place).collect();

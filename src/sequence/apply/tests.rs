@@ -5,7 +5,7 @@ mod gapless;
 
 use super::*;
 use crate::sequence::{
-    Bequest, Chunk, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
+    Bequest, Chunk, IdsFull, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
     NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, Raise,
     RequestId, SectionKey, Take,
     tests::memory_table::{MemoryTable as Memory, bumps, releases, run, settles, trims},

@@ -6,9 +6,9 @@ use std::{
 };
 
 use crate::sequence::{
-    Bump, ClusterId, Command, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTotals, Outcome,
-    PartId, Place, QueuedId, Remembered, RequestBook, RequestId, SectionId, SectionRecord, Table,
-    Tombstone, Trim, WorkerRecord, apply,
+    Bump, ClusterId, Command, DayBooks, IdHolder, Ledger, Namespace, NamespaceId, NamespaceTotals,
+    Outcome, PartId, Place, QueuedId, Remembered, RequestBook, RequestId, SectionId, SectionRecord,
+    Table, Tombstone, Trim, WorkerRecord, apply,
 };
 
 /// A table in memory.
@@ -25,6 +25,7 @@ pub struct MemoryTable {
     pub book: RequestBook,
     pub places: BTreeMap<Place, QueuedId>,
     pub ids: BTreeMap<(NamespaceId, RequestId, u32), Remembered>,
+    pub id_bytes: BTreeMap<IdHolder, u64>,
     pub workers: BTreeMap<(NamespaceId, u32), WorkerRecord>,
     pub skipped: u64,
 }
@@ -158,9 +159,20 @@ impl Table for MemoryTable {
     fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, Infallible> {
         Ok(self.places.get(&place).cloned())
     }
+    fn put_remembered(&mut self, namespace: NamespaceId, id: &PartId, remembered: Remembered) {
+        self.ids.insert((namespace, id.request.clone(), id.part), remembered);
+    }
+    fn id_bytes(&self, holder: IdHolder) -> Result<u64, Infallible> {
+        Ok(self.id_bytes.get(&holder).copied().unwrap_or(0))
+    }
+    fn put_id_bytes(&mut self, holder: IdHolder, bytes: u64) {
+        match bytes {
+            0 => self.id_bytes.remove(&holder),
+            bytes => self.id_bytes.insert(holder, bytes),
+        };
+    }
     fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered) {
-        let id = (queued.namespace, queued.id.request.clone(), queued.id.part);
-        self.ids.insert(id, remembered);
+        self.put_remembered(queued.namespace, &queued.id, remembered);
         self.places.insert(place, queued);
     }
     fn forget(&mut self, place: Place, queued: &QueuedId) {

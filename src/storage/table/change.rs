@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     sequence::{
-        ClusterId, DayBooks, Ledger, Namespace, NamespaceId, NamespaceTotals, PartId, Place,
-        QueuedId, Remembered, RequestBook, SectionId, SectionRecord, Table, Tombstone,
+        ClusterId, DayBooks, IdHolder, Ledger, Namespace, NamespaceId, NamespaceTotals, PartId,
+        Place, QueuedId, Remembered, RequestBook, SectionId, SectionRecord, Table, Tombstone,
         WorkerRecord,
     },
     storage::{
@@ -27,10 +27,10 @@ use crate::{
         database::Database,
         error::StoreError,
         layout::{
-            Family, cluster_id_key, day_key, days_range_of, kind_range, ledger_key, namespace_key,
-            namespace_sections_range, next_namespace_key, reclaim_key, request_book_key,
-            request_key, request_place_key, section_key, tombstone_key, totals_key, worker_key,
-            workers_range,
+            Family, cluster_id_key, day_key, days_range_of, id_bytes_key, kind_range, ledger_key,
+            namespace_key, namespace_sections_range, next_namespace_key, reclaim_key,
+            request_book_key, request_key, request_place_key, section_key, tombstone_key,
+            totals_key, worker_key, workers_range,
         },
     },
 };
@@ -47,6 +47,7 @@ pub struct TableChange {
     request_book: Records<RequestBook>,
     remembered: Records<Remembered>,
     queued_ids: Records<QueuedId>,
+    id_bytes: Records<u64>,
     days: Records<DayBooks>,
     workers: Records<WorkerRecord>,
     tombstones: Records<Tombstone>,
@@ -84,6 +85,7 @@ impl TableChange {
             request_book: Records::new(db),
             remembered: Records::new(db),
             queued_ids: Records::new(db),
+            id_bytes: Records::new(db),
             days: Records::new(db),
             workers: Records::new(db),
             tombstones: Records::new(db),
@@ -190,6 +192,7 @@ impl TableChange {
         self.request_book.write(&mut self.batch)?;
         self.remembered.write(&mut self.batch)?;
         self.queued_ids.write(&mut self.batch)?;
+        self.id_bytes.write(&mut self.batch)?;
         self.days.write(&mut self.batch)?;
         self.workers.write(&mut self.batch)?;
         self.read_ahead = HashMap::new();
@@ -370,9 +373,21 @@ impl Table for TableChange {
         self.queued_ids.find(&request_place_key(&self.prefix, place))
     }
 
+    fn put_remembered(&mut self, namespace: NamespaceId, id: &PartId, remembered: Remembered) {
+        self.remembered.put(request_key(&self.prefix, namespace, id), Some(remembered));
+    }
+
+    fn id_bytes(&self, holder: IdHolder) -> Result<u64, StoreError> {
+        Ok(self.id_bytes.find(&id_bytes_key(&self.prefix, holder))?.unwrap_or(0))
+    }
+
+    fn put_id_bytes(&mut self, holder: IdHolder, bytes: u64) {
+        let bytes = (bytes > 0).then_some(bytes);
+        self.id_bytes.put(id_bytes_key(&self.prefix, holder), bytes);
+    }
+
     fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered) {
-        let key = request_key(&self.prefix, queued.namespace, &queued.id);
-        self.remembered.put(key, Some(remembered));
+        self.put_remembered(queued.namespace, &queued.id, remembered);
         self.queued_ids.put(request_place_key(&self.prefix, place), Some(queued));
     }
 

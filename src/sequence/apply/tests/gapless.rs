@@ -20,11 +20,13 @@ fn message(id: Option<&str>, takes: Vec<Take>) -> MessagePart {
     let lifetime = Lifetime::CONFIGURED;
     let id =
         id.map(|id| PartId { request: RequestId::new(id.as_bytes()).unwrap(), part: 0, lifetime });
-    MessagePart { namespace: NamespaceId(1), id, made_ms: None, whole: None, takes }
+    MessagePart { namespace: NamespaceId(1), id, made_ms: None, whole: None, caller: None, takes }
 }
 
-/// As many bytes as two messages of one key may count, and no third one.
-const BYTES_MAX: u64 = 300;
+/// Of so many bytes a namespace may hold as many as two messages of one key count, and no third one.
+const BYTES_MAX: u64 = 500;
+/// How many bytes a message of one key counts, whose id has one byte.
+const MESSAGE_BYTES: u64 = 130;
 
 /// The most numbers of a key in one call, by the settings of the leader.
 const COUNT_MAX: u64 = 1_000;
@@ -33,6 +35,13 @@ const COUNT_MAX: u64 = 1_000;
 fn took(table: &mut Memory, term: u64, elapsed_ms: u64, parts: Vec<MessagePart>) -> Vec<PartTaken> {
     let remembering =
         Remembering { elapsed_ms, keep_ms: 1_000, bytes_max: BYTES_MAX, forget_max: 8 };
+    took_with(table, term, remembering, parts)
+}
+
+/// Takes in `term`.
+fn took_with(
+    table: &mut Memory, term: u64, remembering: Remembering, parts: Vec<MessagePart>,
+) -> Vec<PartTaken> {
     let command =
         Command::Take { remembering, parts, no_room: None, count_max: COUNT_MAX, now_ms: 0 };
     match run(table, term, command) {
@@ -91,7 +100,7 @@ fn a_message_is_answered_once_over_terms_and_its_id_refused_for_another_message(
     run(&mut table, 2, Command::Lift);
     let others = [vec![take(7, 1)], vec![take(8, 2)], vec![take(7, 2), take(8, 1)]];
     let others = others.map(|takes| message(Some("a"), takes));
-    let used = PartTaken::Reused(Used { keys: 1, first: take(7, 2) });
+    let used = PartTaken::Reused(Some(Used { keys: 1, first: take(7, 2) }));
     let again = took(&mut table, 2, 999, std::iter::once(first()).chain(others).collect());
     assert_eq!(again, [repeated(1, 2), used.clone(), used.clone(), used]);
     let mut other_part = first();
@@ -120,7 +129,7 @@ fn a_count_that_is_too_large_is_refused_and_the_message_is_remembered_as_it_was_
     for count_max in [3, 1, 9] {
         limit_invoices(&mut table, count_max);
         assert_eq!(took(&mut table, 1, 0, whole()), [PartTaken::Repeated(first.clone())]);
-        let used = PartTaken::Reused(Used { keys: 3, first: take(7, 1) });
+        let used = PartTaken::Reused(Some(Used { keys: 3, first: take(7, 1) }));
         let others = [
             &[(7, 1), (9, 3)][..],
             &[(7, 1), (8, 5), (9, 3)],
@@ -163,11 +172,80 @@ fn a_message_of_several_parts_is_remembered_though_one_took_nothing_and_its_firs
     let first = || part(1, 0, vec![take(7, 2)]);
     assert_eq!(took(&mut table, 1, 0, first()), [PartTaken::Taken(nothing.clone())]);
     assert_eq!(took(&mut table, 1, 0, part(1, 1, vec![take(8, 1)])), [taken(1, 1)]);
-    limit_invoices(&mut table, 2);
+    // It says why, as long as that is so.
     assert_eq!(took(&mut table, 1, 0, first()), [PartTaken::Repeated(nothing)]);
-    let used = [PartTaken::Reused(Used { keys: 1, first: take(7, 2) })];
+    limit_invoices(&mut table, 2);
+    assert_eq!(took(&mut table, 1, 0, first()), [PartTaken::Repeated(vec![Taken::LeftOut])]);
+    let used = [PartTaken::Reused(None)];
     assert_eq!(took(&mut table, 1, 0, part(2, 0, vec![take(7, 2)])), used);
     assert_eq!(took(&mut table, 1, 0, vec![message(Some("a"), vec![take(7, 2)])]), used);
+}
+
+/// A caller would fill the disks with keys that get nothing.
+#[test]
+fn a_message_of_many_parts_that_took_nothing_is_remembered_in_a_few_bytes() {
+    let mut table = with_invoices();
+    let remembering =
+        Remembering { elapsed_ms: 0, keep_ms: 1_000, bytes_max: 1 << 24, forget_max: 8 };
+    let ask = |table: &mut Memory, elapsed_ms| {
+        let part = |number| {
+            let takes = (0..1_024).map(|key| take(1_024 * u64::from(number) + key, 2));
+            let mut part = message(Some("a"), takes.collect());
+            part.id.as_mut().unwrap().part = number;
+            MessagePart { whole: Some(7), ..part }
+        };
+        let remembering = Remembering { elapsed_ms, ..remembering };
+        took_with(table, 1, remembering, (0..64).map(part).collect())
+    };
+    limit_invoices(&mut table, 1);
+    let nothing = vec![Taken::TooLarge { count_max: 1 }; 1_024];
+    assert_eq!(ask(&mut table, 0), vec![PartTaken::Taken(nothing.clone()); 64]);
+    let held = table.id_bytes[&IdHolder::Namespace(NamespaceId(1))];
+    assert!(held < 2 * MESSAGE_BYTES, "{held} bytes");
+    assert_eq!(table.ids.len(), 2);
+    assert_eq!(ask(&mut table, 0), vec![PartTaken::Repeated(nothing); 64]);
+    limit_invoices(&mut table, 2);
+    let left_out = vec![Taken::LeftOut; 1_024];
+    assert_eq!(ask(&mut table, 999), vec![PartTaken::Repeated(left_out); 64]);
+    assert!(table.sections.is_empty(), "a late copy took numbers");
+    // Once it is forgotten, it is a new message.
+    assert_eq!(ask(&mut table, 1)[63], PartTaken::Taken(vec![range(1, 2); 1_024]));
+}
+
+#[test]
+fn neither_an_address_nor_a_namespace_can_hold_so_many_ids_that_none_are_left_for_others() {
+    let mut table = with_invoices();
+    let config = NamespaceConfig { gapless: true, ..NamespaceConfig::new("other") };
+    run(&mut table, 1, Command::create_namespace(config));
+    let bytes_max = 60 * MESSAGE_BYTES;
+    let remembering = Remembering { elapsed_ms: 0, keep_ms: 1_000, bytes_max, forget_max: 99 };
+    // Asks with one id after the other until it is refused. Answers how many were remembered, and for whom it was too much.
+    let mut asked = 0_u8;
+    let mut fill = |table: &mut Memory, namespace, caller| {
+        for remembered in 0.. {
+            asked += 1;
+            let mut part = message(None, vec![take(u64::from(asked), 1)]);
+            (part.namespace, part.caller) = (NamespaceId(namespace), caller);
+            let request = RequestId::new(&[asked]).unwrap();
+            part.id = Some(PartId { request, part: 0, lifetime: Lifetime::CONFIGURED });
+            match took_with(table, 1, remembering, vec![part]).pop() {
+                Some(PartTaken::Taken(_)) => {}
+                Some(PartTaken::IdsFull(full)) => return (remembered, full.of_address),
+                other => panic!("{other:?}"),
+            }
+        }
+        unreachable!("it is never full");
+    };
+    // One address gets half of all, the next one half of what it left, and a namespace two thirds.
+    assert_eq!(fill(&mut table, 1, Some(1)), (30, true));
+    assert_eq!(fill(&mut table, 2, Some(1)), (0, true));
+    assert_eq!(fill(&mut table, 1, Some(2)), (10, false));
+    assert_eq!(fill(&mut table, 2, Some(2)), (5, true));
+    assert_eq!(fill(&mut table, 2, Some(3)), (7, true));
+    assert_eq!(fill(&mut table, 2, None), (1, false));
+    let forgetting = Remembering { elapsed_ms: 1_000, ..remembering };
+    took_with(&mut table, 1, forgetting, vec![message(None, vec![take(1, 1)])]);
+    assert!(table.id_bytes.is_empty() && table.ids.is_empty(), "{:?}", table.id_bytes);
 }
 
 #[test]
@@ -191,7 +269,8 @@ fn a_request_id_is_forgotten_after_its_time_and_never_to_make_room() {
     let mut table = with_invoices();
     let ids =
         |ids: &[&str]| ids.iter().map(|id| message(Some(id), vec![take(7, 1)])).collect::<Vec<_>>();
-    let full = PartTaken::IdsFull { bytes_max: BYTES_MAX };
+    let (held, bytes_max) = (2 * MESSAGE_BYTES, BYTES_MAX);
+    let full = PartTaken::IdsFull(IdsFull { of_address: false, held, bytes_max });
     assert_eq!(
         took(&mut table, 1, 5, ids(&["a", "b", "c"])),
         [taken(1, 1), taken(2, 2), full.clone()]
@@ -242,6 +321,29 @@ fn a_copy_that_comes_after_its_id_was_forgotten_takes_nothing() {
     assert_eq!(took(&mut table, 2, 999, vec![copy("e", None, 2_050)]), [taken(4, 4)]);
     assert_eq!(took(&mut table, 2, 1, vec![copy("e", None, 2_050)]), [repeated(4, 4)]);
     assert_eq!(took(&mut table, 2, 999, vec![copy("e", None, 2_050)]), [expired(2_050, 4_049)]);
+}
+
+/// The setting was raised, or another leader has another one.
+#[test]
+fn a_copy_takes_nothing_once_its_id_was_forgotten_however_long_ids_are_kept_by_then() {
+    let mut table = with_invoices();
+    let copy = |id, made_ms| {
+        let part = message(Some(id), vec![take(7, 1)]);
+        vec![MessagePart { made_ms: Some(made_ms), ..part }]
+    };
+    let mut ask = |elapsed_ms, keep_ms, part| {
+        let remembering = Remembering { elapsed_ms, keep_ms, bytes_max: 1 << 20, forget_max: 8 };
+        took_with(&mut table, 1, remembering, part)
+    };
+    let expired = |made_ms, clock_ms| [PartTaken::Expired { made_ms, clock_ms }];
+    assert_eq!(ask(50, 1_000, copy("a", 50)), [taken(1, 1)]);
+    assert_eq!(ask(950, 1_000, copy("b", 900)), [taken(2, 2)]);
+    assert_eq!(ask(50, 1_000, copy("c", 1_050)), [taken(3, 3)], "the first id is forgotten");
+    assert_eq!(ask(0, 60_000, copy("a", 50)), expired(50, 1_050));
+    assert_eq!(ask(0, 60_000, copy("b", 900)), [repeated(2, 2)]);
+    // What is younger than all that was forgotten was never taken if it is not known.
+    assert_eq!(ask(0, 60_000, copy("d", 51)), [taken(4, 4)]);
+    assert_eq!(ask(0, 1_000, copy("e", 51)), [taken(5, 5)]);
 }
 
 #[test]
