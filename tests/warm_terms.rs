@@ -198,6 +198,25 @@ async fn a_section_in_use_that_is_never_bumped_is_written_down_and_stays_live() 
     assert_eq!(next, used + 1, "it costs no number");
 }
 
+/// Its step would use up all that a key has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_of_few_numbers_has_some_left_after_its_leader_was_lost() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(leader);
+    let seats = CreateNamespaceRequest {
+        name: "seat".to_owned(),
+        max: Some(9_999),
+        ..CreateNamespaceRequest::default()
+    };
+    let created = client.admin.create_namespace(seats).await.expect("created").into_inner();
+    assert_eq!((created.step, created.step_max, created.max), (9, 9, 9_999));
+    client.try_next("seat", id(7), 1).await.expect("a number");
+    let leader = lose_the_leader(&cluster).await;
+    let next = cluster.client(leader).try_next("seat", id(7), 1).await.expect("a number");
+    assert!((2..1_000).contains(&next.first), "{}", next.first);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn max_limits_what_a_lift_gives_and_current_never_answers_more() {
     const MAX: u64 = STEP + STEP / 2;
@@ -210,7 +229,8 @@ async fn max_limits_what_a_lift_gives_and_current_never_answers_more() {
         ..CreateNamespaceRequest::default()
     };
     client.admin.create_namespace(short).await.expect("created");
-    client.try_next("short", id(7), 5).await.expect("numbers");
+    // Fewer are left than a step has.
+    client.try_next("short", id(7), MAX - 5).await.expect("numbers");
     let mut leader = leader;
     while lifts(&cluster, leader) < 3 {
         leader = lose_the_leader(&cluster).await;

@@ -11,6 +11,9 @@ use super::{
 /// The greatest length of a namespace's name, in characters.
 pub const NAMESPACE_NAME_CHARS_MAX: usize = 64;
 
+/// A key has at least so many steps, or one for each of its numbers: each crash of a leader skips one.
+const STEPS_OF_KEY_MIN: u64 = 1_024;
+
 /// What an operator chooses when creating a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceConfig {
@@ -255,6 +258,19 @@ impl NamespaceConfig {
         match bounds.into_iter().find_map(given) {
             Some((field, value)) => Err(InvalidNamespace::SteppedGapless { field, value }),
             None => Ok(()),
+        }
+    }
+
+    /// The configuration with steps that leave a key some thousand of them. Otherwise a few crashes would use its numbers up.
+    #[must_use]
+    pub fn with_fitting_steps(self) -> Self {
+        let numbers = self.max.saturating_sub(self.start) / self.increment.max(1);
+        let step_max = (numbers / STEPS_OF_KEY_MIN).max(1);
+        NamespaceConfig {
+            step: self.step.min(step_max),
+            step_min: self.step_min.map(|step| step.min(step_max)),
+            step_max: self.step_max.map(|step| step.min(step_max)),
+            ..self
         }
     }
 

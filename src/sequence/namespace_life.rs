@@ -187,11 +187,10 @@ pub fn create<T: Table>(
     let tombstone = table.tombstone(&config.name)?;
     let floor = tombstone.map_or(0, |tombstone| tombstone.floor);
     let leased = tombstone.map_or(LeaseFloor::default(), |tombstone| tombstone.leased);
-    let config = match above(config.clone(), floor) {
-        Ok(config) => config,
-        Err(refused) => return Ok(Err(refused)),
-    };
-    insert(table, config, floor, leased, None)
+    match above(config.clone(), floor) {
+        Ok(config) => insert(table, config.with_fitting_steps(), floor, leased, None),
+        Err(refused) => Ok(Err(refused)),
+    }
 }
 
 /// Changes a namespace. What would disorder numbers is changed only while nothing was handed out, and then by a
@@ -210,7 +209,7 @@ pub fn update<T: Table>(
     }
     let Some(reasons) = old.config.why_fixed(&config) else {
         let max_ever = old.max_ever.max(config.max);
-        let namespace = Namespace { config, max_ever, ..old };
+        let namespace = Namespace { config: config.with_fitting_steps(), max_ever, ..old };
         table.put_namespace(namespace.clone());
         return Ok(Ok(namespace));
     };
@@ -218,7 +217,10 @@ pub fn update<T: Table>(
         return Ok(Err(NamespaceRefused::Fixed { name: name.to_owned(), reasons }));
     }
     match above(config, old.floor) {
-        Ok(config) => insert(table, config, old.floor, old.lease_floor, Some(old.id)),
+        Ok(config) => {
+            let config = config.with_fitting_steps();
+            insert(table, config, old.floor, old.lease_floor, Some(old.id))
+        }
         Err(refused) => Ok(Err(refused)),
     }
 }

@@ -217,6 +217,68 @@ fn what_orders_numbers_changes_until_the_first_one_and_then_each_field_says_why_
 }
 
 #[test]
+fn steps_fit_how_many_numbers_a_key_has_and_the_answer_tells_those_in_force() {
+    let mut table = founded();
+    let steps = |config: &NamespaceConfig| (config.step, config.step_min, config.step_max);
+    let seats = NamespaceConfig { max: 9_999, ..NamespaceConfig::new("seat") };
+    assert_eq!(steps(&create(&mut table, seats).unwrap().config), (9, None, None));
+    let few =
+        NamespaceConfig { start: 100, increment: 100, max: 1_000, ..NamespaceConfig::new("few") };
+    assert_eq!(steps(&create(&mut table, few).unwrap().config), (1, None, None));
+    let change = |max, step| NamespaceChange { max, step, ..NamespaceChange::default() };
+    // A lower max lowers them, a greater one does not raise them again, and a step that fits stays.
+    let lowered = update(&mut table, change(Some(10_240), Some(5_000))).unwrap().config;
+    assert_eq!(steps(&lowered), (9, None, None));
+    let raised = update(&mut table, change(Some(1 << 40), None)).unwrap().config;
+    assert_eq!(steps(&raised), (9, None, None));
+    let given = NamespaceChange {
+        step: Some(20_000),
+        step_min: Some(10),
+        step_max: Some(1 << 35),
+        ..NamespaceChange::default()
+    };
+    let given = update(&mut table, given).unwrap().config;
+    assert_eq!(steps(&given), (20_000, Some(10), Some((1 << 30) - 1)));
+    // So does a first number that lies further up.
+    let book = id_of_book(&table);
+    bump(&mut table, 1, book, 10);
+    let floor = delete(&mut table, false).unwrap().unwrap();
+    let again = NamespaceConfig { max: floor + 3 * 1_024, ..NamespaceConfig::new("book") };
+    assert_eq!(create(&mut table, again).unwrap().config.step, 2);
+}
+
+/// One number after each of a hundred crashes, and nobody gives anything back.
+#[test]
+fn a_key_of_ten_thousand_numbers_has_half_of_them_left_after_a_hundred_crashes() {
+    let mut table = founded();
+    let seats = NamespaceConfig { max: 9_999, ..NamespaceConfig::new("seat") };
+    let seats = create(&mut table, seats).unwrap();
+    let (step, progression) = (seats.config.step, seats.config.progression());
+    let seat = section(seats.id, 7);
+    for term in 2..102 {
+        run(&mut table, term, Command::Lift);
+        // As a leader does: a bump, unless the lift has given a chunk.
+        let lift = table.ledger.lift;
+        let lifted = table.sections.get(&seat).and_then(|record| record.lifted(progression, lift));
+        let first = match lifted {
+            Some(chunk) => progression.first_above(chunk.old),
+            None => {
+                let raise = Raise { numbers: step, unused_max: step, step, up_to: 0 };
+                let asked = bumps(vec![Bump { section: seat.clone(), raise }]);
+                match run(&mut table, term, asked) {
+                    Outcome::Bumped(answers) => match answers[0] {
+                        Bumped::Chunk(chunk) => progression.first_above(chunk.old),
+                        other => panic!("{other:?} in term {term}"),
+                    },
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        assert!(first.is_some_and(|first| first < 5_000), "{first:?} in term {term}");
+    }
+}
+
+#[test]
 fn a_namespace_that_finds_no_id_left_changes_nothing() {
     let mut table = founded();
     table.next_id = Some(NamespaceId(u32::MAX));
