@@ -4,7 +4,6 @@
 
 use std::str::FromStr;
 
-use ratchet::node::Config;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -151,7 +150,7 @@ async fn each_command_is_answered_in_the_shape_in_which_redis_answers_it() {
         if client.is_none() {
             // Each part of the file begins with keys that have no numbers.
             if cluster.is_none() || of_cluster != &asked[..mode.len() + 2] {
-                cluster = Some(Cluster::start(1, change).await);
+                cluster = Some(Cluster::start(1, with_resp).await);
                 of_cluster = &asked[..mode.len() + 2];
             }
             let node = &cluster.as_ref().expect("a cluster").nodes[&1];
