@@ -109,7 +109,7 @@ impl Sequencer for Front {
     async fn current_many(
         &self, _: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
-        Err(Status::unimplemented("floors are not raised"))
+        Err(Status::unimplemented("the last number is told of one key at a time: ask with Current"))
     }
 
     type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;
@@ -170,7 +170,7 @@ impl Sequencer for Known {
     async fn current_many(
         &self, _: Request<CurrentManyRequest>,
     ) -> Result<Response<CurrentManyResponse>, Status> {
-        Err(Status::unimplemented("floors are not raised"))
+        Err(Status::unimplemented("the last number is told of one key at a time: ask with Current"))
     }
 
     type ExportStream = BoxStream<'static, Result<ExportResponse, Status>>;

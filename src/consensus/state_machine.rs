@@ -166,6 +166,12 @@ impl RaftStateMachine<Types> for StateMachine {
                 responders.push(responder);
             }
             let outcomes = self.with_table(|table| apply_entries(table, batch)).await?;
+            if outcomes.len() != responders.len() {
+                let (entries, outcomes) = (responders.len(), outcomes.len());
+                return Err(io::Error::other(format!(
+                    "{entries} entries have {outcomes} outcomes"
+                )));
+            }
             for (responder, applied) in responders.into_iter().zip(outcomes) {
                 // Every node books them. The one that proposed the entry counts them, although its leadership may be over.
                 if self.view.recent_records().leads_last(applied.term)

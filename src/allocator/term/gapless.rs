@@ -256,8 +256,8 @@ impl Taker {
         &self, calls: Vec<Waiting>, proposed: Result<(Vec<MessagePart>, Outcome), ProposeError>,
     ) -> Result<(), String> {
         let (may_be_taken, why) = match proposed {
-            Ok((parts, Outcome::Took(answers))) => {
-                debug_assert_eq!(parts.len(), answers.len(), "every part has an answer");
+            // Every part has an answer.
+            Ok((parts, Outcome::Took(answers))) if parts.len() == answers.len() => {
                 for (reply, (part, taken)) in calls.into_iter().zip(parts.iter().zip(answers)) {
                     // If the caller has gone, what it was given comes back and counts as skipped.
                     drop(reply.send(self.give(part, taken)));

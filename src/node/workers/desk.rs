@@ -190,8 +190,8 @@ impl Clerk {
             () = lease.wait_until(TermLease::is_void) => return,
         };
         match proposed {
-            Ok(Outcome::Workers(answers)) => {
-                debug_assert_eq!(answers.len(), replies.len(), "every ask has an answer");
+            // Every ask has an answer.
+            Ok(Outcome::Workers(answers)) if answers.len() == replies.len() => {
                 self.metrics.worker_entries.inc();
                 for ((reply, worker), answer) in replies.into_iter().zip(workers).zip(answers) {
                     // The caller may have gone. Nobody uses its lease then.

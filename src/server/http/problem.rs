@@ -49,7 +49,7 @@ struct Details<'a> {
     code: &'a str,
     /// Why, for programs.
     reason: &'a str,
-    /// What became of the request: NOT_DONE, UNKNOWN or ONGOING; UNSPECIFIED if that does not matter.
+    /// What became of the request.
     outcome: &'a str,
     /// What was wrong, with which value, and what to do.
     detail: &'a str,
@@ -74,7 +74,8 @@ pub fn describe() -> Value {
             "code": text("gRPC's name for it."),
             "reason": text("Why, for programs."),
             "outcome": text(
-                "What became of the request: NOT_DONE, UNKNOWN or ONGOING; UNSPECIFIED if that does not matter."
+                "What became of the request: NOT_DONE, UNKNOWN (it may have been carried out, or may still be) or ONGOING; \
+                 UNSPECIFIED after a fault of the node: look before you ask again."
             ),
             "detail": text("What was wrong, with which value, and what to do."),
             "retry_after_ms": number("After how many milliseconds to ask again."),
@@ -203,4 +204,20 @@ pub fn takes_only(request: &Request, allow: Option<&'static str>) -> Problem {
     let (method, path) = (request.method(), request.uri().path());
     let refusal = refusal!(Unsupported, "{path} does not take {method}");
     Problem::of_method(refusal, allow.map(HeaderValue::from_static))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::v1::Outcome;
+
+    #[test]
+    fn the_description_names_each_outcome_and_says_what_to_do_after_one_that_is_not_told() {
+        let described = &describe()["properties"]["outcome"]["description"];
+        let described = described.as_str().expect("a text");
+        for outcome in (0..100).filter_map(|number| Outcome::try_from(number).ok()) {
+            assert!(described.contains(name_of_outcome(outcome)), "{described}");
+        }
+        assert!(described.contains("look before you ask again"), "{described}");
+    }
 }
