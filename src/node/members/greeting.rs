@@ -78,8 +78,10 @@ impl Members {
         loop {
             changes.borrow_and_update();
             let members = self.group.members().into_iter();
-            let unknown = members.filter(|(id, _)| self.introduction_of(*id).is_none());
-            let greeted = unknown.map(async |(id, (member, _))| {
+            let me = self.config.node_id;
+            let asked =
+                members.filter(|(id, _)| *id != me && self.introductions.is_to_be_asked(*id));
+            let greeted = asked.map(async |(id, (member, _))| {
                 let request = self.greeting_to(id);
                 match self.transport.hello(&member.peer_address, request, HELLO_TIMEOUT).await {
                     Ok(hello) => {

@@ -1,6 +1,10 @@
 //! What other nodes told this one of themselves, and which of them may make it a member.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -39,6 +43,8 @@ pub struct Introductions(Mutex<Known>);
 struct Known {
     /// What they answered, each at the address that the membership has of it.
     answered: BTreeMap<NodeId, Introduction>,
+    /// Those of whom something else was said since: they are to be asked again.
+    doubted: BTreeSet<NodeId>,
     /// The releases that were told last.
     builds: BTreeMap<NodeId, Build>,
 }
@@ -61,17 +67,24 @@ impl Introductions {
         let mut known = self.0.lock();
         let news = known.note_build(peer, &told.build);
         known.answered.insert(peer, told);
+        known.doubted.remove(&peer);
         news
     }
 
-    /// Notes what a request says that names `peer` as its sender. Anybody may have sent it. If it says anything new,
-    /// what was known is forgotten, so that the member is asked at its own address. Returns as [`Introductions::note`].
+    /// Notes what a request says that names `peer` as its sender. Anybody may have sent it. If it says anything new, the member
+    /// is to be asked at its own address; what it answered last counts until then. Returns as [`Introductions::note`].
     pub fn note_claim(&self, peer: NodeId, claimed: &Introduction) -> Option<String> {
         let mut known = self.0.lock();
         if known.answered.get(&peer) != Some(claimed) {
-            known.answered.remove(&peer);
+            known.doubted.insert(peer);
         }
         known.note_build(peer, &claimed.build)
+    }
+
+    /// True if `peer` is to be asked who it is: it has not told, or somebody has said something else in its name.
+    pub fn is_to_be_asked(&self, peer: NodeId) -> bool {
+        let known = self.0.lock();
+        !known.answered.contains_key(&peer) || known.doubted.contains(&peer)
     }
 
     /// What `peer` told, if it did.

@@ -33,8 +33,17 @@ fn what_a_stranger_says_of_a_member_is_not_believed_and_the_member_is_asked_agai
     introductions.note(2, told("a:1"));
     introductions.note_claim(2, &told("a:1"));
     assert_eq!(introductions.of(2), Some(told("a:1")));
+    assert!(!introductions.is_to_be_asked(2));
     introductions.note_claim(2, &told("evil:1"));
-    assert_eq!(introductions.of(2), None);
+    assert_eq!(
+        introductions.of(2),
+        Some(told("a:1")),
+        "what it told itself counts until it is asked"
+    );
+    assert!(introductions.is_to_be_asked(2) && introductions.is_to_be_asked(3));
+    introductions.note(2, told("b:1"));
+    assert_eq!(introductions.of(2), Some(told("b:1")));
+    assert!(!introductions.is_to_be_asked(2));
 }
 
 #[test]
