@@ -279,7 +279,7 @@ impl Batch {
         };
         match named.refused(status.code(), (reason, outcome)) {
             Refusal::WithoutId => self.in_mode(Mode::Ordinary),
-            Refusal::Anew => self.unsent(),
+            Refusal::Anew => Leftover { mode: Some(Mode::Gapless), ..self.unsent() },
             Refusal::Elsewhere => Leftover { server_failure: Some(status), ..self.unsent() },
             // As without an id: sent with fewer and fewer others, each request learns whether it is the wrong one.
             Refusal::Final if !named.may_be_done => self.fail_all(status, server, now),

@@ -34,7 +34,7 @@ pub struct NamedMessage {
     pub message: NextManyRequest,
     /// True if the application has named it.
     pub is_of_application: bool,
-    /// True if the namespace was known to be gapless.
+    /// True if the namespace is known to be gapless.
     is_gapless: bool,
     /// True if it may have been carried out.
     pub may_be_done: bool,
@@ -84,12 +84,15 @@ impl NamedMessage {
 
     /// Notes that a server refused it, and says what becomes of it.
     pub fn refused(&mut self, code: Code, (reason, outcome): (Reason, Outcome)) -> Refusal {
+        use Reason::*;
+        // Ids are remembered for gapless namespaces alone.
+        self.is_gapless |= matches!(reason, RequestIdExpired | RequestIdReused | RequestIdsFull);
         // A server that lags may know an older namespace of the name.
         let is_mistaken = self.is_gapless && self.may_be_done;
-        if reason == Reason::RequestIdExpired && !self.may_be_done {
+        if reason == RequestIdExpired && !self.may_be_done {
             return Refusal::Anew;
         }
-        let knows_no_ids = reason == Reason::RequestIdUnsupported && !self.is_of_application;
+        let knows_no_ids = reason == RequestIdUnsupported && !self.is_of_application;
         if knows_no_ids && !is_mistaken {
             return Refusal::WithoutId;
         }

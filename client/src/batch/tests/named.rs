@@ -199,7 +199,7 @@ fn a_message_says_when_it_was_made_by_the_servers_clock_and_is_made_anew_if_it_k
         expect![[r#"
             ask 7 1 -> caller 1
             send named -> batch 1 of book: 7, one each (id 1)
-            refuse 1 REQUEST_ID_EXPIRED clock=90000 -> 1 to send again
+            refuse 1 REQUEST_ID_EXPIRED clock=90000 -> 1 to send again; Gapless
             send named -> batch 2 of book: 7, one each (id 2, made at 90000)
             answer 2 1 -> caller 1: 1; Gapless
             wait 4000 ->
@@ -210,6 +210,33 @@ fn a_message_says_when_it_was_made_by_the_servers_clock_and_is_made_anew_if_it_k
             refuse 4 REQUEST_ID_EXPIRED clock=200000 -> caller 2: error: a:1: refused; whether it was carried out is not known
             ask 7 1 -> caller 3
             send named -> batch 5 of book: 7, one each (id 4, made at 200000)
+        "#]],
+    );
+}
+
+/// A server that lags may take the namespace for an older one, which knew no ids.
+#[test]
+fn a_message_that_may_be_done_keeps_its_id_once_a_server_has_said_that_ids_are_remembered() {
+    check(
+        "ask 7 1
+         send learnt
+         refuse 1 REQUEST_ID_EXPIRED clock=90000
+         send learnt
+         lose 2
+         resend
+         refuse 3 REQUEST_ID_UNSUPPORTED
+         resend
+         answer 4 1",
+        expect![[r#"
+            ask 7 1 -> caller 1
+            send learnt -> batch 1 of book: 7, one each (id 1)
+            refuse 1 REQUEST_ID_EXPIRED clock=90000 -> 1 to send again; Gapless
+            send learnt -> batch 2 of book: 7, one each (id 2, made at 90000)
+            lose 2 -> to send again as it was
+            resend -> batch 3 of book: 7, one each (id 2, made at 90000)
+            refuse 3 REQUEST_ID_UNSUPPORTED -> ask another server; to send again as it was
+            resend -> batch 4 of book: 7, one each (id 2, made at 90000)
+            answer 4 1 -> caller 1: 1; Gapless
         "#]],
     );
 }

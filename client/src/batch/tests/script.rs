@@ -10,7 +10,8 @@
 //! - `fail BATCH CODE`: the server fails the whole batch.
 //! - `refuse BATCH REASON [OUTCOME]`: the server fails the whole batch with a reason.
 //! - `lose BATCH`: its answer does not come.
-//! - `send named`: as `send`, with an id; `resend`: the message that is to be sent again as it was.
+//! - `send named`: as `send`, with an id, to a namespace that is known to be gapless; `send learnt`: to one of which is known
+//!   what servers said; `resend`: the message that is to be sent again as it was.
 //! - `leave CALLER`: a caller does not wait any more.
 //! - `wait MS`: time passes, and requests that wait in the queue, or in messages that are to be sent again, expire.
 
@@ -36,6 +37,7 @@ struct Script {
     resends: VecDeque<Batch>,
     clock: RequestClock,
     ids: Vec<Bytes>,
+    mode: Option<Mode>,
     batches: usize,
     callers: BTreeMap<usize, oneshot::Receiver<Result<Numbers, Error>>>,
     asked: usize,
@@ -73,8 +75,9 @@ impl Script {
                     _ => format!("callers {}..{}", before + 1, self.asked),
                 }
             }
-            ["send"] => self.send(false),
-            ["send", "named"] => self.send(true),
+            ["send"] => self.send(None),
+            ["send", "named"] => self.send(Some(Some(Mode::Gapless))),
+            ["send", "learnt"] => self.send(Some(self.mode)),
             ["resend"] => self.resend(),
             ["lose", batch] => {
                 let batch = self.in_flight.remove(&batch.parse().unwrap()).unwrap();
@@ -110,14 +113,15 @@ impl Script {
         }
     }
 
-    fn send(&mut self, named: bool) -> String {
+    /// With an id, if the mode is given of its namespace, as far as known.
+    fn send(&mut self, named: Option<Option<Mode>>) -> String {
         let Some(requests) = self.queues.next_batch() else {
             return "nothing waits".to_owned();
         };
         let mut message = NextManyRequest::default();
         let mut batch = Batch::new(requests, &self.marks, &mut message);
-        if named {
-            batch.name(&mut message, Some(Mode::Gapless), TIMEOUT, (&self.clock, self.now));
+        if let Some(mode) = named {
+            batch.name(&mut message, mode, TIMEOUT, (&self.clock, self.now));
         }
         self.note(batch, &message)
     }
@@ -238,6 +242,7 @@ impl Script {
         }
         if let Some(mode) = leftover.mode {
             parts.push(format!("{mode:?}"));
+            self.mode = Some(mode);
         }
         self.queues.requeue(leftover.retry);
         parts.join("; ")
@@ -293,6 +298,7 @@ pub fn check(script: &str, expected: Expect) {
         resends: VecDeque::new(),
         clock: RequestClock::default(),
         ids: Vec::new(),
+        mode: None,
         batches: 0,
         callers: BTreeMap::new(),
         asked: 0,
