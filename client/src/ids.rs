@@ -19,7 +19,6 @@ use crate::{
     client::Client,
     error::{Code, Error},
     key::Key,
-    unary_call::ask,
 };
 
 /// Room for so many ids is made at once.
@@ -94,7 +93,10 @@ impl Client {
             as_text: true,
             key: key.map(v1::Key::from),
         };
-        Ok(ask!(self, false, IdsClient::next, request).await?.texts)
+        let asking = self.pool().call_in_turn(request, async |connection, request| {
+            IdsClient::new(connection).next(request).await
+        });
+        Ok(asking.await?.texts)
     }
 }
 

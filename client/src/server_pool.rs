@@ -26,7 +26,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// The known servers of a cluster, and a connection to each.
 pub struct ServerPool {
     known: Arc<Known>,
-    /// Who answers unary calls, unless the client follows the leader.
+    /// Who answers unary calls that any server does itself, or all if the client does not follow the leader.
     turns: Mutex<Turns>,
     timeout: Duration,
     channels: Mutex<HashMap<Arc<str>, Channel>>,
@@ -76,20 +76,23 @@ impl ServerPool {
         self.known.members.lock()
     }
 
-    /// The server that the next unary call asks: the one to ask next, or, if the client does not follow the leader, the one
-    /// whose turn it is.
-    pub fn for_call(&self) -> Arc<str> {
-        match self.known.follow_leader {
-            true => self.members().current().clone(),
-            false => self.turns.lock().next(self.members().all(), Instant::now()),
+    /// The server that the next unary call asks: the one to ask next, or the one whose turn it is, `in_turn` or if the client
+    /// does not follow the leader.
+    pub fn for_call(&self, in_turn: bool) -> Arc<str> {
+        match in_turn || !self.known.follow_leader {
+            false => self.members().current().clone(),
+            true => {
+                let all = self.members().all().to_vec();
+                self.turns.lock().next(&all, Instant::now())
+            }
         }
     }
 
-    /// A unary call to a server has failed: the next one asks another server.
-    pub fn call_failed(&self, server: &Arc<str>) {
-        match self.known.follow_leader {
-            true => self.members().advance_past(server),
-            false => self.turns.lock().failed(server, Instant::now()),
+    /// A unary call to a server has failed, which was asked `in_turn` or not: the next one asks another server.
+    pub fn call_failed(&self, server: &Arc<str>, in_turn: bool) {
+        match in_turn || !self.known.follow_leader {
+            false => self.members().advance_past(server),
+            true => self.turns.lock().failed(server, Instant::now()),
         }
     }
 
@@ -215,5 +218,24 @@ mod tests {
             assert!(refused.contains(&format!("{wrong:?}")), "{refused}");
         }
         assert!(new(&[]).unwrap_err().to_string().contains("no server"));
+    }
+
+    #[test]
+    fn what_any_server_does_itself_goes_round_and_the_rest_goes_to_one_server_until_it_fails() {
+        let given = ["a:1", "b:1", "c:1"].map(str::to_owned);
+        let servers = ServerPool::new(&given, Duration::from_secs(5), true, None).unwrap();
+        let first = servers.for_call(false);
+        for _ in 0..2 {
+            let mut asked: Vec<String> =
+                (0..3).map(|_| servers.for_call(true).to_string()).collect();
+            asked.sort();
+            assert_eq!(asked, given);
+            assert_eq!(servers.for_call(false), first);
+        }
+        servers.call_failed(&first, true);
+        assert!((0..3).all(|_| servers.for_call(true) != first), "it rests");
+        assert_eq!(servers.for_call(false), first);
+        servers.call_failed(&first, false);
+        assert_ne!(servers.for_call(false), first);
     }
 }

@@ -42,10 +42,35 @@ impl ServerPool {
         Q: Clone,
         F: Future<Output = Result<Response<A>, Status>>,
     {
+        self.call_of((false, changes), patience, request, ask).await
+    }
+
+    /// As [`ServerPool::call`], for what any server does by itself, and repeating does no harm: the servers take turns.
+    ///
+    /// # Errors
+    /// As [`ServerPool::call`].
+    pub async fn call_in_turn<Q, A, F>(
+        &self, request: Q, ask: impl Fn(Connection, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.call_of((true, false), Duration::MAX, request, ask).await
+    }
+
+    async fn call_of<Q, A, F>(
+        &self, (in_turn, changes): (bool, bool), patience: Duration, request: Q,
+        ask: impl Fn(Connection, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
         let deadline = Instant::now() + self.timeout();
         let mut untried = self.members().all().len() as u32;
         loop {
-            let server = self.for_call();
+            let server = self.for_call(in_turn);
             let left = deadline.saturating_duration_since(Instant::now());
             let share = if changes { left } else { left / untried };
             let share = share.min(patience);
@@ -76,7 +101,7 @@ impl ServerPool {
                     _ => false,
                 };
             if may_be_done {
-                self.call_failed(&server);
+                self.call_failed(&server, in_turn);
                 let status = self.explain(status);
                 return Err(Error::outcome_unknown(&server, status.message(), None));
             }
@@ -84,7 +109,7 @@ impl ServerPool {
                 || OtherCluster::of(&status).is_some();
             untried -= 1;
             if elsewhere {
-                self.call_failed(&server);
+                self.call_failed(&server, in_turn);
             }
             if elsewhere && untried == 0 {
                 // The cluster may have been restored, with lower versions.
@@ -165,12 +190,13 @@ mod tests {
     async fn a_server_that_says_nothing_is_left_after_a_calls_patience_by_changes_too() {
         let given = ["127.0.0.1:1", "127.0.0.1:2"].map(str::to_owned);
         let servers = ServerPool::new(&given, TIMEOUT, true, None).unwrap();
+        let first = servers.members().current().clone();
         let silent =
             |_: Connection, _: Request<()>| std::future::pending::<Result<Response<()>, Status>>();
         let patience = Duration::from_millis(10);
         let changed = servers.call(true, patience, (), silent).await.expect_err("silence");
         assert!(matches!(changed, Error::OutcomeUnknown { .. }), "{changed}");
-        assert_eq!(&**servers.members().current(), "127.0.0.1:2", "it is asked next");
+        assert_ne!(*servers.members().current(), first, "the other one is asked next");
         let read = servers.call(false, patience, (), silent).await.expect_err("silence");
         assert_eq!(read.code(), Some(crate::Code::DeadlineExceeded), "{read}");
     }
