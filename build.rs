@@ -91,6 +91,7 @@ struct Operation {
     /// The function that makes a row of it.
     served: &'static str,
     is_idempotent: bool,
+    only_reads: bool,
 }
 
 /// The methods whose option `served_by` says who carries them out.
@@ -105,8 +106,10 @@ fn operations(api: &DescriptorPool) -> Result<Vec<Operation>, Box<dyn Error>> {
         if !served.is_empty() {
             let level = method.options();
             let level = level.get_field_by_name("idempotency_level");
-            let is_idempotent = level.and_then(|level| level.as_enum_number()).unwrap_or(0) != 0;
-            found.push(Operation { method, served, is_idempotent });
+            // 1: NO_SIDE_EFFECTS, 2: IDEMPOTENT.
+            let level = level.and_then(|level| level.as_enum_number()).unwrap_or(0);
+            let (is_idempotent, only_reads) = (level != 0, level == 1);
+            found.push(Operation { method, served, is_idempotent, only_reads });
         }
     }
     Ok(found)
@@ -115,13 +118,14 @@ fn operations(api: &DescriptorPool) -> Result<Vec<Operation>, Box<dyn Error>> {
 /// What an operation is, for the type of its request.
 fn implementations(operations: &[Operation]) -> String {
     let implementation = |operation: &Operation| {
-        let Operation { method, is_idempotent, .. } = operation;
+        let Operation { method, is_idempotent, only_reads, .. } = operation;
         let (asked, answer) = (path(&method.input()), path(&method.output()));
         let (service, name) = (method.parent_service().full_name(), method.name());
         format!(
             "impl Operation for {asked} {{\n    type Answer = {answer};\n    \
              const METHOD: &'static str = \"{service}/{name}\";\n    \
-             const IS_IDEMPOTENT: bool = {is_idempotent};\n}}\n"
+             const IS_IDEMPOTENT: bool = {is_idempotent};\n    \
+             const ONLY_READS: bool = {only_reads};\n}}\n"
         )
     };
     operations.iter().map(implementation).collect()

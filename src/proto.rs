@@ -47,6 +47,9 @@ pub trait Operation: Message + Default + 'static {
 
     /// Carrying it out again does no harm, so that its caller may be told UNAVAILABLE although it was carried out.
     const IS_IDEMPOTENT: bool;
+
+    /// It changes nothing.
+    const ONLY_READS: bool;
 }
 
 include!(concat!(env!("OUT_DIR"), "/operations.rs"));

@@ -2,10 +2,17 @@
 //! interface.
 
 use crate::common::{
-    cluster::Cluster, http, in_time, other_than, processes::Processes, rust_client, with_http,
+    cluster::Cluster, http, id, in_time, other_than, processes::Processes, rust_client, with_http,
     with_resp,
 };
-use ratchet::{metrics::SkipCause, node::Config};
+use ratchet::{
+    metrics::SkipCause,
+    node::Config,
+    proto::{
+        reason_of,
+        v1::{CreateNamespaceRequest, Outcome, RaiseManyRequest, RaiseRequest, Reason},
+    },
+};
 use ratchet_client::{Code, Error, Key};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -215,4 +222,42 @@ async fn sections_are_raised_over_http_also_at_a_follower_and_only_where_ids_sha
     let page = raise(leader, "book").await;
     assert_eq!(page.status, 409, "{}", page.body);
     assert!(page.body.contains("has a section of its own"), "{}", page.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_for_floors_that_fails_says_that_nothing_was_done_only_if_none_is_raised() {
+    let cluster = Cluster::start(3, quiet).await;
+    let leader = cluster.leader().await;
+    let create = CreateNamespaceRequest {
+        name: "few".into(),
+        keys_max: Some(2),
+        ..CreateNamespaceRequest::default()
+    };
+    cluster.client(leader).admin.create_namespace(create).await.expect("a namespace");
+    for node in [leader, other_than(leader)] {
+        let mut client = cluster.client(node);
+        let many = RaiseManyRequest {
+            namespace: "few".into(),
+            ids: vec![1, 2, 3],
+            at_least: vec![50; 3],
+            ..RaiseManyRequest::default()
+        };
+        let refused = client.sequencer.raise_many(many).await.expect_err("a third key");
+        assert_eq!(reason_of(&refused), (Reason::KeysMaxReached, Outcome::Unknown), "{refused}");
+        assert!(refused.message().contains("floors of the request may be raised"), "{refused}");
+        let mut raised = 0;
+        for key in [1, 2, 3] {
+            let last = client.current("few", id(key)).await.expect("an answer");
+            raised += u64::from(last == Some(50));
+        }
+        assert_eq!(raised, 2, "as many as there may be");
+        let one = RaiseRequest {
+            namespace: "few".into(),
+            key: id(9),
+            at_least: 50,
+            ..RaiseRequest::default()
+        };
+        let refused = client.sequencer.raise(one).await.expect_err("a third key");
+        assert_eq!(reason_of(&refused), (Reason::KeysMaxReached, Outcome::NotDone), "{refused}");
+    }
 }

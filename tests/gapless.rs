@@ -119,7 +119,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     let next = NextRequest { namespace: INVOICE.to_owned(), key: id(7), ..NextRequest::default() };
     let next = Asked::new(next).expect("a request");
     let deadline = tokio::time::Instant::now() + PATIENCE;
-    let mistaken = Origin::Peer { namespace: Some(older.0) };
+    let mistaken = Origin::Peer { namespace: Some(older.0), again: false };
     let leading = cluster.nodes[&leader].context();
     let refused = leading.leader.serve(&next, mistaken, deadline).await;
     let Err(Failure::NotLeader(why)) = refused else {

@@ -4,11 +4,16 @@ use crate::common::{
     PATIENCE, cluster::Cluster, free_ports, history::Load, in_time, other_than, others, own_ip,
     until,
 };
+use prost::Message;
 use ratchet::{
     consensus::{MembershipChange, ProposeError, TermLease},
+    node::{Failure, Origin, Served},
     proto::{
-        reason_of,
-        v1::{Outcome, PromoteNodeRequest, Reason, RemoveNodeRequest, UpdateNodeRequest},
+        Operation, Refusal, reason_of,
+        v1::{
+            AddNodeRequest, CreateNamespaceRequest, Outcome, PromoteNodeRequest, Reason,
+            RemoveNodeRequest, UpdateNodeRequest,
+        },
     },
 };
 use std::time::Duration;
@@ -274,4 +279,60 @@ async fn a_member_that_moved_to_another_address_is_found_there_once_it_is_update
     cluster.client(moved).next_at_last(7).await;
     cluster.client(leader).transfer(moved).await.unwrap();
     cluster.client(leader).next_at_last(7).await;
+}
+
+/// Has node 1 carry out what a follower passes on. The follower asked `again` if the answer of an earlier leader was lost.
+async fn passed_on<Q: Operation>(
+    cluster: &Cluster, request: &Q, again: bool,
+) -> Result<Q::Answer, Refusal> {
+    let context = cluster.nodes[&1].context();
+    let operation = Served::by_leader(Q::METHOD).expect("the leader's");
+    let origin = Origin::Peer { namespace: None, again };
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let message = request.encode_to_vec().into();
+    match context.leader.call(operation, message, origin, deadline).await {
+        Ok((answer, _)) => Ok(Q::Answer::decode(answer).expect("an answer")),
+        Err(Failure::Refused(refusal)) => Err(refusal),
+        Err(failure) => panic!("{failure:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_earlier_try_of_the_same_call_did_is_done_if_all_is_as_it_asks() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    cluster.add_learner(1, 2).await;
+    cluster.caught_up(1, 2).await;
+    let film = CreateNamespaceRequest {
+        name: "film".into(),
+        step: Some(500),
+        max: Some(1 << 40),
+        ..CreateNamespaceRequest::default()
+    };
+    let created = passed_on(&cluster, &film, true).await.expect("a namespace");
+    let other = CreateNamespaceRequest { step: Some(501), ..film.clone() };
+    let refused = passed_on(&cluster, &film, false).await.expect_err("asked for once");
+    assert_eq!(refused.reason(), Reason::NamespaceExists);
+    let refused = passed_on(&cluster, &other, true).await.expect_err("another step");
+    assert_eq!(refused.reason(), Reason::NamespaceExists);
+    assert_eq!(passed_on(&cluster, &film, true).await.expect("the same"), created);
+
+    let at = |node: u64| cluster.configs[&node].peer_listen.to_string();
+    let add = AddNodeRequest { id: 2, peer_address: at(2) };
+    let elsewhere = AddNodeRequest { peer_address: at(1), ..add.clone() };
+    let refused = passed_on(&cluster, &add, false).await.expect_err("asked for once");
+    assert_eq!(refused.reason(), Reason::NodeExists);
+    let refused = passed_on(&cluster, &elsewhere, true).await.expect_err("another address");
+    assert_eq!(refused.reason(), Reason::NodeExists);
+    let members = passed_on(&cluster, &add, true).await.expect("the same");
+    assert_eq!((members.voters, members.learners), (vec![1], vec![2]));
+
+    let remove = RemoveNodeRequest { id: 2, force: false };
+    passed_on(&cluster, &remove, false).await.expect("removed");
+    let refused = passed_on(&cluster, &remove, false).await.expect_err("asked for once");
+    assert_eq!(refused.reason(), Reason::NodeNotFound);
+    let members = passed_on(&cluster, &remove, true).await.expect("the same");
+    assert_eq!((members.voters, members.learners), (vec![1], vec![]));
+    let promote = PromoteNodeRequest { id: 2, force: false };
+    let refused = passed_on(&cluster, &promote, true).await.expect_err("it is no voter");
+    assert_eq!(refused.reason(), Reason::NodeNotFound);
 }

@@ -100,7 +100,7 @@ pub use memory::{
 pub use releaser::MemoryLimits;
 pub use section::cursor::Holding;
 pub use shard::Footprint;
-pub use term::{Above, SECTION_COUNTS, Term, TermOptions, gapless::GaplessLimits};
+pub use term::{Above, NotRaised, SECTION_COUNTS, Term, TermOptions, gapless::GaplessLimits};
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ pub(super) mod gapless;
 mod gapless_calls;
 mod many;
 
-pub use floors::{Above, SECTION_COUNTS};
+pub use floors::{Above, NotRaised, SECTION_COUNTS};
 
 use std::{
     sync::{Arc, Weak},

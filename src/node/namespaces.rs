@@ -115,6 +115,21 @@ impl ByLeader for v1::CreateNamespaceRequest {
         }
         namespaces.change(term, Command::create_namespace(config)).await
     }
+
+    fn done_before(
+        &self, namespaces: &Namespaces, term: &Term, refused: &Refusal,
+    ) -> Option<v1::Namespace> {
+        if refused.reason() != v1::Reason::NamespaceExists {
+            return None;
+        }
+        let known = namespaces.group.view.namespaces().by_name(&self.name).cloned()?;
+        let now_ms = match self.format {
+            Some(_) => namespaces.time.now_ms(term.term()).ok()?,
+            None => 0,
+        };
+        let asked = namespace_config(self.clone(), now_ms).ok()?;
+        known.is_as_created(&asked).then(|| to_wire(&known))
+    }
 }
 
 impl ByLeader for v1::GetNamespaceRequest {

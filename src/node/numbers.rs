@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use self::{
     keys::replaced,
-    leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
+    leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
     refused::{check_id, check_namespace, no_namespace, outcome_unknown},
     sequence_request::{SequenceRequest, count_max, forwarded},
 };
@@ -57,18 +57,21 @@ impl Leader {
             }
         };
         let (attempt, reserved) = {
-            let mut here = pin!(asked.serve_locally(self, origin, deadline));
+            let mut here = pin!(asked.serve_locally(self, (origin, false), deadline));
             match futures::poll!(&mut here) {
                 Poll::Ready(attempt) => (attempt, None),
                 // It waits: from here on it counts.
                 Poll::Pending => {
                     let reserved = self.request_memory.reserve(message.bytes());
-                    // An entry that takes its numbers may be under way.
-                    let reserved =
-                        reserved.map_err(|refusal| match self.may_be_gapless(message) {
-                            true => outcome_unknown(&refusal.message(), message.namespace()),
-                            false => refusal,
-                        })?;
+                    let reserved = reserved.map_err(|refusal| match () {
+                        // An entry that takes its numbers may be under way.
+                        () if self.may_be_gapless(message) => {
+                            outcome_unknown(&refusal.message(), message.namespace())
+                        }
+                        // Floors may be raised by now.
+                        () if message.raises() => refusal.may_be_done(),
+                        () => refusal,
+                    })?;
                     (here.await, Some(reserved))
                 }
             }
@@ -81,7 +84,13 @@ impl Leader {
                 let may_be_done = matches!(lost, NoAnswer::Unknown);
                 let _reserved = match reserved {
                     Some(reserved) => reserved,
-                    None => self.request_memory.reserve(message.bytes())?,
+                    None => {
+                        let reserved = self.request_memory.reserve(message.bytes());
+                        reserved.map_err(|refusal| match may_be_done {
+                            true => asked.trace().told_after(refusal),
+                            false => refusal,
+                        })?
+                    }
                 };
                 // Before anything waits. Whether the namespace exists, only the leader knows.
                 check_namespace(message.namespace())?;
@@ -183,12 +192,17 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         Assumed { namespace, may_be_asked_again: known.is_some_and(is_sure) }
     }
 
-    fn has_id(&self) -> bool {
-        self.id.is_some()
+    fn trace(&self) -> Trace {
+        match () {
+            () if self.id.is_some() => Trace::UnderId,
+            () if self.message.raises() => Trace::Harmless,
+            // Nor do numbers that nobody got show, unless they are gapless: then nobody else is asked.
+            () => Trace::None,
+        }
     }
 
     async fn serve_locally(
-        &self, here: &Leader, origin: Origin, deadline: Instant,
+        &self, here: &Leader, (origin, _): (Origin, bool), deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let allocator = here.led.term.load();
         let Some(term) = &*allocator else {
@@ -232,19 +246,30 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             {
                 Err(NoAnswer::Unanswered)
             }
+            // The same, if some of its floors may be raised.
+            Err(NoAnswer::Refused(refusal))
+                if self.message.raises()
+                    && refusal.reason() != Reason::DeadlineExceeded
+                    && !term.still_leads(deadline).await =>
+            {
+                Err(NoAnswer::Unknown)
+            }
             attempt => attempt,
         }
     }
 
     async fn serve_remotely(
-        &self, here: &Leader, (leader, member): (NodeId, &Member), assumed: Assumed,
+        &self, here: &Leader, (leader, member): (NodeId, &Member), assumed: Assumed, _: bool,
         deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let caller = Caller::current().map(|caller| caller.network());
         let sent = forwarded(&self.message, assumed.namespace, caller);
-        let has_id = self.id.is_some();
+        // It can be asked again, and what was done may show.
+        let is_found_again = self.trace() != Trace::None;
         match here.forwarder.forward(leader, member, sent, deadline).await {
-            Ok(Reply::Error(failure)) if has_id && failure.reason() == Reason::OutcomeUnknown => {
+            Ok(Reply::Error(failure))
+                if is_found_again && failure.reason() == Reason::OutcomeUnknown =>
+            {
                 Err(NoAnswer::Unknown)
             }
             Ok(Reply::Error(failure)) => Err(NoAnswer::Refused(failure.into())),
@@ -260,7 +285,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
                 Err(match assumed.may_be_asked_again {
-                    true if has_id => NoAnswer::Unknown,
+                    true if is_found_again => NoAnswer::Unknown,
                     true => NoAnswer::Unanswered,
                     false if is_planted(Bug::LostCallAskedAgain) => NoAnswer::Unanswered,
                     false => outcome_unknown(&lost, self.message.namespace()).into(),

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     callers::Caller,
-    numbers::leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin},
+    numbers::leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
     request_memory::Reservation,
     services::{
         Founding, Handovers, Leader, LeaderIds, Members, Namespaces, OperationServices, Status,
@@ -42,6 +42,9 @@ pub(super) trait ByLeader: Operation {
     /// It is not asked of a second leader once the answer of the first one is lost.
     const IS_ASKED_ONCE: bool = false;
 
+    /// What was done of it shows, although nobody got its answer.
+    const SHOWS: bool = !Self::ONLY_READS;
+
     /// How long a leader is waited for, if not until the deadline.
     const PATIENCE: Duration = Duration::MAX;
 
@@ -52,6 +55,13 @@ pub(super) trait ByLeader: Operation {
     fn carry_out(
         self, service: &Self::Service, term: &Term, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
+
+    /// Its answer, if it was `refused` because an attempt before has carried it out, as far as shows: things are as it asks.
+    fn done_before(
+        &self, _service: &Self::Service, _term: &Term, _refused: &Refusal,
+    ) -> Option<Self::Answer> {
+        None
+    }
 
     /// About how many bytes the answer holds at most, as a message and encoded. 0: few.
     fn answer_bytes(&self, _service: &Self::Service) -> usize {
@@ -120,13 +130,19 @@ enum By {
 struct Led {
     is_idempotent: bool,
     is_asked_once: bool,
+    shows: bool,
     patience: Duration,
     carry_out: CarryOut,
     without_leader: fn(&OperationServices) -> Option<Bytes>,
 }
 
-type CarryOut =
-    for<'a> fn(&'a OperationServices, &'a Term, Bytes, Instant) -> BoxFuture<'a, Attempt<Bytes>>;
+/// The flag: an attempt before may have carried it out.
+type CarryOut = for<'a> fn(
+    &'a OperationServices,
+    &'a Term,
+    (Bytes, bool),
+    Instant,
+) -> BoxFuture<'a, Attempt<Bytes>>;
 
 type CarryOutHere = fn(&OperationServices, Bytes, Instant) -> BoxFuture<'_, Result<Bytes, Refusal>>;
 
@@ -146,11 +162,20 @@ where
         by: By::Leader(Led {
             is_idempotent: Q::IS_IDEMPOTENT,
             is_asked_once: Q::IS_ASKED_ONCE,
+            shows: Q::SHOWS,
             patience: Q::PATIENCE,
-            carry_out: |services, term, message, deadline| {
+            carry_out: |services, term, (message, again), deadline| {
                 let carrying_out = async move {
-                    let asked: Q = decoded(message)?;
-                    Ok(encoded(&asked.carry_out(services.as_ref(), term, deadline).await?))
+                    let asked: Q = decoded(message.clone())?;
+                    let answer = match asked.carry_out(services.as_ref(), term, deadline).await {
+                        Err(NoAnswer::Refused(refused)) if again => {
+                            let asked: Q = decoded(message)?;
+                            let answer = asked.done_before(services.as_ref(), term, &refused);
+                            answer.ok_or(NoAnswer::Refused(refused))?
+                        }
+                        answer => answer?,
+                    };
+                    Ok(encoded(&answer))
                 };
                 carrying_out.boxed()
             },
@@ -257,24 +282,37 @@ impl ForLeader for Call {
         Assumed { namespace: None, may_be_asked_again: self.led.is_idempotent }
     }
 
-    async fn serve_locally(&self, here: &Leader, _: Origin, deadline: Instant) -> Attempt<Bytes> {
+    fn trace(&self) -> Trace {
+        match self.led {
+            Led { shows: false, .. } => Trace::None,
+            Led { is_idempotent: true, .. } => Trace::Harmless,
+            Led { .. } => Trace::Change,
+        }
+    }
+
+    async fn serve_locally(
+        &self, here: &Leader, (origin, may_be_done): (Origin, bool), deadline: Instant,
+    ) -> Attempt<Bytes> {
         let Some(term) = here.led.serving() else {
             return Err(NoAnswer::Unanswered);
         };
         if !term.still_leads(deadline).await {
             return Err(NoAnswer::Unanswered);
         }
-        (self.led.carry_out)(&here.services, &term, self.message.clone(), deadline).await
+        let again = may_be_done || matches!(origin, Origin::Peer { again: true, .. });
+        (self.led.carry_out)(&here.services, &term, (self.message.clone(), again), deadline).await
     }
 
     async fn serve_remotely(
-        &self, here: &Leader, (leader, member): (NodeId, &Member), _: Assumed, deadline: Instant,
+        &self, here: &Leader, (leader, member): (NodeId, &Member), _: Assumed, may_be_done: bool,
+        deadline: Instant,
     ) -> Attempt<Bytes> {
         let left = deadline.saturating_duration_since(Instant::now()).min(self.led.patience);
         let message = AdministerRequest {
             budget_ms: whole_ms(left),
             caller: Caller::current().map(|caller| caller.network()),
             method: self.method.to_owned(),
+            again: may_be_done,
             message: self.message.clone(),
             ..AdministerRequest::default()
         };
@@ -296,7 +334,7 @@ impl ForLeader for Call {
 impl Call {
     /// What it comes to if no answer came back from the `leader`.
     fn lost(&self, leader: NodeId, why: &Refusal) -> NoAnswer {
-        let Call { method, led: Led { is_idempotent, is_asked_once, .. }, .. } = self;
+        let Call { method, led: Led { is_idempotent, is_asked_once, shows, .. }, .. } = self;
         match why.code() {
             // It read the message, and knows no such operation. It would not know it if it were asked again.
             Code::InvalidArgument | Code::Unimplemented => refusal!(
@@ -309,7 +347,7 @@ impl Call {
             _ if *is_asked_once => may_be_done(leader, why).into(),
             _ => {
                 tracing::debug!(leader, method, %why, "no answer");
-                if *is_idempotent { NoAnswer::Unanswered } else { NoAnswer::Unknown }
+                if *shows { NoAnswer::Unknown } else { NoAnswer::Unanswered }
             }
         }
     }

@@ -66,6 +66,14 @@ impl Refusal {
         self
     }
 
+    /// Whether it was carried out, or a part of it, is not known.
+    pub fn may_be_done(mut self) -> Refusal {
+        if self.outcome() == Outcome::NotDone {
+            self.0.outcome = Outcome::Unknown.into();
+        }
+        self
+    }
+
     /// Nothing was begun.
     pub fn not_done(mut self) -> Refusal {
         self.0.outcome = Outcome::NotDone.into();

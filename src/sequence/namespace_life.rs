@@ -193,6 +193,13 @@ pub fn create<T: Table>(
     }
 }
 
+impl Namespace {
+    /// Whether it is what [`create`] makes of `config`, above what a deleted namespace of the name handed out.
+    pub fn is_as_created(&self, config: &NamespaceConfig) -> bool {
+        above(config.clone(), self.floor).is_ok_and(|config| config == self.config)
+    }
+}
+
 /// Changes a namespace. What would disorder numbers is changed only while nothing was handed out, and then by a
 /// namespace under a new id that takes the place of the old one: a bump for the old id that is still to be applied finds
 /// no namespace, and no chunk of the old layout is used under the new one.

@@ -20,6 +20,22 @@ use crate::{
 // answer. So what holds for a range that a caller got holds for them: whoever asks after the answer gets a greater
 // number, in this term, and in every later one, because the ceiling that is committed lies at the floor or above.
 
+/// Why floors are not raised, and which may be all the same.
+#[derive(Debug)]
+pub struct NotRaised {
+    /// Why.
+    pub why: NextError,
+    /// The floors before this place may be raised all the same; from there on none is.
+    pub may_be: usize,
+}
+
+impl From<NextError> for NotRaised {
+    /// None is raised.
+    fn from(why: NextError) -> Self {
+        NotRaised { why, may_be: 0 }
+    }
+}
+
 /// To raise a section may cost a walk over all slots of its shard. It counts as so many keys: after each section others get
 /// their turn.
 pub const SECTION_COUNTS: usize = KEYS_AT_ONCE;
@@ -30,19 +46,14 @@ impl Term {
     ///
     /// # Errors
     /// `Shortage::AboveMax` if `at_least` is above the namespace's `max`, `Shortage::OverQuota` if the key is new and
-    /// beyond the quota; otherwise as [`Term::next`]. The floor may be raised all the same.
+    /// beyond the quota; otherwise as [`Term::next`].
     pub async fn raise(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
-    ) -> Result<Raised, NextError> {
+    ) -> Result<Raised, NotRaised> {
         let _inside = self.enter()?;
-        let raised = match self.begin_to_raise(namespace, (FloorOf::Key, key), at_least) {
-            RaiseAnswer::Done(raised) => raised?,
-            RaiseAnswer::Later(later) => Box::pin(self.raised_later(later, deadline)).await?,
-        };
-        // Not earlier, as in `next`.
-        let nothing = Held::new(self.memory.metrics(), 0);
-        self.pass_fence(namespace, nothing, 0, deadline).await?;
-        Ok(within_numbers(raised, namespace))
+        let answer = self.begin_to_raise(namespace, (FloorOf::Key, key), at_least);
+        let raised = self.raised_in_time(answer, deadline).await?;
+        self.fenced(namespace, raised, deadline).await
     }
 
     /// Raises the floor of a key to `at_least` (at least 1) if no number of it was ever handed out, and its floor was never
@@ -52,7 +63,7 @@ impl Term {
     /// As [`Term::raise`].
     pub async fn raise_new(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
-    ) -> Result<Raised, NextError> {
+    ) -> Result<Raised, NotRaised> {
         debug_assert!(!namespace.config.shares_sections(), "its ceiling tells nothing of one key");
         let _inside = self.enter()?;
         let raised = loop {
@@ -62,17 +73,38 @@ impl Term {
             }
             match answer {
                 RaiseNewAnswer::Unknown(later) => {
-                    Box::pin(self.raised_later(later, deadline)).await?;
+                    self.raised_in_time(RaiseAnswer::Later(later), deadline).await?;
                 }
-                RaiseNewAnswer::Known(RaiseAnswer::Done(raised)) => break raised?,
-                RaiseNewAnswer::Known(RaiseAnswer::Later(later)) => {
-                    break Box::pin(self.raised_later(later, deadline)).await?;
+                RaiseNewAnswer::Known(answer) => {
+                    break self.raised_in_time(answer, deadline).await?;
                 }
             }
         };
-        // Not earlier, as in `next`.
+        self.fenced(namespace, raised, deadline).await
+    }
+
+    /// What a key's floor was raised to, once it is.
+    async fn raised_in_time(
+        &self, answer: RaiseAnswer, deadline: Instant,
+    ) -> Result<Raised, NotRaised> {
+        let later = match answer {
+            RaiseAnswer::Done(raised) => return Ok(raised.map_err(NextError::from)?),
+            RaiseAnswer::Later(later) => later,
+        };
+        let raised = Box::pin(self.raised_later(later, deadline)).await;
+        raised.map_err(|why| match why {
+            NextError::Short(_) => why.into(),
+            why => NotRaised { why, may_be: 1 },
+        })
+    }
+
+    /// What a key's floor was raised to, as its caller is told it: after the check of the fence, as in `next`.
+    async fn fenced(
+        &self, namespace: &Namespace, raised: Raised, deadline: Instant,
+    ) -> Result<Raised, NotRaised> {
         let nothing = Held::new(self.memory.metrics(), 0);
-        self.pass_fence(namespace, nothing, 0, deadline).await?;
+        let passed = self.pass_fence(namespace, nothing, 0, deadline).await;
+        passed.map_err(|why| NotRaised { why, may_be: 1 })?;
         Ok(within_numbers(raised, namespace))
     }
 
@@ -86,11 +118,22 @@ impl Term {
     /// `may_wait` is asked as in [`Term::next_many`].
     ///
     /// # Errors
-    /// As [`Term::raise`], for all together, and [`NextError::MayNotWait`]. Some of the floors may be raised all the same.
+    /// As [`Term::raise`], for all together, and [`NextError::MayNotWait`].
     pub async fn raise_many<'k>(
+        &self, namespace: &Namespace, floors: (FloorOf, usize),
+        ask: impl Fn(usize) -> (Key<'k>, u64), may_wait: impl FnMut(usize) -> bool,
+        deadline: Instant,
+    ) -> Result<Vec<u64>, NotRaised> {
+        let mut begun = 0;
+        let raised = self.raise_each(namespace, floors, ask, may_wait, deadline, &mut begun).await;
+        raised.map_err(|why| NotRaised { why, may_be: begun })
+    }
+
+    /// As [`Term::raise_many`]. The first `begun` of the floors may be raised in any case.
+    async fn raise_each<'k>(
         &self, namespace: &Namespace, (of, count): (FloorOf, usize),
         ask: impl Fn(usize) -> (Key<'k>, u64), mut may_wait: impl FnMut(usize) -> bool,
-        deadline: Instant,
+        deadline: Instant, begun: &mut usize,
     ) -> Result<Vec<u64>, NextError> {
         let _inside = self.enter()?;
         let mut floors = vec![0; count];
@@ -106,6 +149,7 @@ impl Term {
                 RaiseAnswer::Done(raised) => *floor = within_numbers(raised?, namespace).floor,
                 RaiseAnswer::Later(later) => waiting.push((place, later)),
             }
+            *begun = place + 1;
             work += match of {
                 FloorOf::Key => 1,
                 FloorOf::Section => SECTION_COUNTS,

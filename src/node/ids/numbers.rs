@@ -51,6 +51,9 @@ const DATE_HOLDER: &str = "date";
 impl ByLeader for TakeIdNumbersRequest {
     type Service = LeaderIds;
 
+    /// Numbers that nobody got do not show.
+    const SHOWS: bool = false;
+
     async fn carry_out(
         self, leader: &LeaderIds, term: &Term, deadline: Instant,
     ) -> Attempt<IdNumbers> {

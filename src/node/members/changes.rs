@@ -15,7 +15,10 @@ use crate::{
         seams::proposal_failed,
         services::Members,
     },
-    proto::{Refusal, refusal, refuse, v1},
+    proto::{
+        Refusal, refusal, refuse,
+        v1::{self, Reason},
+    },
     sequence::NodeId,
     storage::Member,
 };
@@ -62,6 +65,15 @@ impl ByLeader for v1::AddNodeRequest {
         let gone = known.map(|incarnation| MembershipChange::RemoveLearner(id, incarnation));
         let changes = gone.into_iter().chain([MembershipChange::Add(id, member)]);
         members.change(term, changes.collect(), None, deadline).await
+    }
+
+    fn done_before(
+        &self, members: &Members, _: &Term, refused: &Refusal,
+    ) -> Option<v1::MembershipResponse> {
+        let known = members.known(self.id).ok()?;
+        let is_done =
+            refused.reason() == Reason::NodeExists && known.peer_address == self.peer_address;
+        is_done.then(|| members.membership())
     }
 }
 
@@ -112,6 +124,12 @@ impl ByLeader for v1::RemoveNodeRequest {
         }
         let change = MembershipChange::Remove(self.id);
         members.change_voters(term, change, self.force, deadline).await
+    }
+
+    fn done_before(
+        &self, members: &Members, _: &Term, refused: &Refusal,
+    ) -> Option<v1::MembershipResponse> {
+        (refused.reason() == Reason::NodeNotFound).then(|| members.membership())
     }
 }
 

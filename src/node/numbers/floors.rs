@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use super::{
     keys::{Keys, WaitingKeys, heap_bytes, key_of},
-    leader_search::Attempt,
+    leader_search::{Attempt, NoAnswer},
     refused::{check_kind, failed},
     sequence_request::{SequenceRequest, of_namespace},
 };
 use crate::{
-    allocator::{FloorOf, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
+    allocator::{FloorOf, NextError, NotRaised, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
     node::{ids::formats::counts_orders, members::KnownRoute, services::Leader},
     proto::{
         Refusal, refusal, refuse,
@@ -82,6 +82,21 @@ fn check_new(namespace: &Namespace) -> Result<(), Refusal> {
     }
 }
 
+/// What it comes to that floors are not raised. `failed` says it, if none is raised all the same.
+fn not_raised(not: NotRaised, failed: impl FnOnce(NextError) -> NoAnswer) -> NoAnswer {
+    let may_be = not.may_be;
+    match failed(not.why) {
+        NoAnswer::Refused(why) if may_be > 0 => {
+            let text = format!(
+                "{why}; the first {may_be} floors of the request may be raised, and no others: it is safe to ask again"
+            );
+            NoAnswer::Refused(why.may_be_done().retold(text))
+        }
+        NoAnswer::Unanswered if may_be > 0 => NoAnswer::Unknown,
+        nothing_done => nothing_done,
+    }
+}
+
 /// Why a key's floor cannot be `at_least`, if it cannot.
 fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(), String> {
     let config = &namespace.config;
@@ -135,7 +150,8 @@ impl SequenceRequest for RaiseRequest {
             false => term.raise(namespace, key, self.at_least, deadline).await,
             true => term.raise_new(namespace, key, self.at_least, deadline).await,
         };
-        let raised = raised.map_err(|error| failed(error, namespace, term, 0))?;
+        let raised =
+            raised.map_err(|not| not_raised(not, |error| failed(error, namespace, term, 0)))?;
         Ok(RaiseResponse { floor: raised.floor, raised: raised.is_higher, route: None })
     }
 }
@@ -178,7 +194,8 @@ impl Floors<'_> {
         let (floors, may_wait) = ((self.of, self.keys.len()), |keys| waiting.add(keys));
         let raised = term.raise_many(namespace, floors, ask, may_wait, deadline).await;
         let failed = |error| failed(error, namespace, term, 0);
-        let floors = raised.map_err(|error| waiting.no_answer(error, failed))?;
+        let floors =
+            raised.map_err(|not| not_raised(not, |error| waiting.no_answer(error, failed)))?;
         Ok(RaiseManyResponse { floors, route: None })
     }
 }

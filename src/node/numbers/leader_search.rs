@@ -33,6 +33,8 @@ pub enum Origin {
     Peer {
         /// The namespace that it takes the name for, if the leader is to compare.
         namespace: Option<NamespaceId>,
+        /// It has asked before, and whoever was asked may have carried the request out.
+        again: bool,
     },
 }
 
@@ -41,7 +43,9 @@ impl Origin {
     pub fn mistakes(self, namespace: NamespaceId) -> bool {
         match self {
             Origin::Client => false,
-            Origin::Peer { namespace: taken_for } => taken_for.is_some_and(|id| id != namespace),
+            Origin::Peer { namespace: taken_for, .. } => {
+                taken_for.is_some_and(|id| id != namespace)
+            }
         }
     }
 }
@@ -55,6 +59,33 @@ pub struct Assumed {
     /// Whether another leader may be asked while one that is deposed still owes the answer. A request for numbers may then
     /// also be repeated after its answer was lost; what a lost answer of another request means is up to that.
     pub may_be_asked_again: bool,
+}
+
+/// What is left of a request that was carried out, if nobody gets the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trace {
+    /// Nothing that shows.
+    None,
+    /// What it was to do. It does no harm to do it again.
+    Harmless,
+    /// What is found under the id that the caller gave it, however often it is asked for.
+    UnderId,
+    /// What it was to do. To do it again is another change.
+    Change,
+}
+
+impl Trace {
+    /// What a caller is told that is refused after an attempt which may have carried the request out.
+    pub fn told_after(self, refusal: Refusal) -> Refusal {
+        // Libraries repeat some calls by themselves.
+        let is_repeated = matches!(refusal.code(), Code::Unavailable | Code::ResourceExhausted);
+        match self {
+            Trace::None => refusal,
+            Trace::Change if is_repeated => outcome_unknown(),
+            Trace::UnderId => outcome_unknown(),
+            Trace::Harmless | Trace::Change => refusal.may_be_done(),
+        }
+    }
 }
 
 /// What one attempt to have a request answered came to, here or at another node.
@@ -129,20 +160,19 @@ pub trait ForLeader: Sync {
     /// assumption was wrong.
     fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed;
 
-    /// Answers it if this node leads.
+    /// Answers it if this node leads. It came from an origin, and an attempt before may have carried it out, if so.
     fn serve_locally(
-        &self, here: &Leader, origin: Origin, deadline: Instant,
+        &self, here: &Leader, from: (Origin, bool), deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
-    /// Has the `leader` answer it.
+    /// Has the `leader` answer it. An attempt before may have carried it out if `may_be_done`.
     fn serve_remotely(
-        &self, here: &Leader, leader: (NodeId, &Member), assumed: Assumed, deadline: Instant,
+        &self, here: &Leader, leader: (NodeId, &Member), assumed: Assumed, may_be_done: bool,
+        deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
-    /// True if the caller has given it an id, under which it is carried out once however often it is asked for.
-    fn has_id(&self) -> bool {
-        false
-    }
+    /// What is left of it if it was carried out.
+    fn trace(&self) -> Trace;
 
     /// The answer while no leader answers; `None` if only a leader has one.
     fn serve_without_leader(&self, _here: &Leader) -> Option<Self::Answer> {
@@ -167,7 +197,7 @@ impl Leader {
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
             changes.borrow_and_update();
-            let mut attempt = request.serve_locally(self, origin, deadline).await;
+            let mut attempt = request.serve_locally(self, (origin, may_be_done), deadline).await;
             may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
             let now = self.group.leadership().borrow().clone();
             let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);
@@ -176,7 +206,7 @@ impl Leader {
                 && let Some((leader, member)) = elsewhere
             {
                 if origin != Origin::Client {
-                    return Err(match may_be_done {
+                    return Err(match may_be_done && request.trace() != Trace::None {
                         true => outcome_unknown().into(),
                         false => NotLed { now, other_namespace: false }.into(),
                     });
@@ -185,11 +215,13 @@ impl Leader {
                 let assumed = request.assume(self, trusts_itself);
                 tokio::select! {
                     biased;
-                    remote = request.serve_remotely(self, (leader, &member), assumed, deadline) => {
+                    remote = request.serve_remotely(
+                        self, (leader, &member), assumed, may_be_done, deadline
+                    ) => {
                         attempt = remote;
                     }
                     () = deposed(&mut changes), if assumed.may_be_asked_again => {
-                        may_be_done |= request.has_id();
+                        may_be_done |= request.trace() != Trace::None;
                         continue;
                     }
                 }
@@ -203,11 +235,8 @@ impl Leader {
             }
             match attempt {
                 Ok(answer) => return Ok(answer),
-                // The attempt before may have taken numbers under the id, or carried out what libraries would now repeat.
-                Err(NoAnswer::Refused(refusal))
-                    if may_be_done && (request.has_id() || is_repeated(&refusal)) =>
-                {
-                    return Err(outcome_unknown().into());
+                Err(NoAnswer::Refused(refusal)) if may_be_done => {
+                    return Err(request.trace().told_after(refusal).into());
                 }
                 Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
                 Err(NoAnswer::Mistaken) if origin != Origin::Client => {
@@ -223,9 +252,10 @@ impl Leader {
                 biased;
                 _ = changes.changed() => {}
                 () = self.rest(rest_until) => if Instant::now() >= deadline {
+                    let refusal = self.no_leader_answered();
                     return Err(match may_be_done {
-                        true => outcome_unknown().into(),
-                        false => self.no_leader_answered().into(),
+                        true => request.trace().told_after(refusal).into(),
+                        false => refusal.into(),
                     });
                 },
             }
@@ -283,11 +313,6 @@ impl Leader {
     }
 }
 
-/// True if libraries repeat a call by themselves that is answered so.
-fn is_repeated(refusal: &Refusal) -> bool {
-    matches!(refusal.code(), Code::Unavailable | Code::ResourceExhausted)
-}
-
 /// UNKNOWN for a request that may have been carried out.
 fn outcome_unknown() -> Refusal {
     let why = "a leader that was asked may have carried the request out, and none says so: ask again with the same request \
@@ -307,4 +332,35 @@ async fn deposed(changes: &mut ordered_watch::Receiver<u64>) {
 /// The leader's id, if a leader is known.
 pub fn leader_of(leadership: &Leadership) -> Option<NodeId> {
     leadership.leader.as_ref().map(|(leader, _)| *leader)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::v1::Outcome;
+
+    #[test]
+    fn a_refusal_after_a_lost_answer_says_that_nothing_was_done_only_if_nothing_would_show() {
+        let refusals = || {
+            [refusal!(NamespaceExists, "there"), refusal!(NoLeader, "no"), refusal!(Busy, "full")]
+        };
+        let told = |trace: Trace| {
+            refusals()
+                .map(|refusal| trace.told_after(refusal))
+                .map(|told| (told.code(), told.outcome()))
+        };
+        use {Code::*, Outcome::NotDone};
+        let unknown = |code: Code| (code, Outcome::Unknown);
+        let nothing =
+            [(AlreadyExists, NotDone), (Unavailable, NotDone), (ResourceExhausted, NotDone)];
+        assert_eq!(told(Trace::None), nothing);
+        let harmless = [AlreadyExists, Unavailable, ResourceExhausted].map(unknown);
+        assert_eq!(told(Trace::Harmless), harmless);
+        // No code that libraries repeat by themselves.
+        let change = [AlreadyExists, Unknown, Unknown].map(unknown);
+        assert_eq!(told(Trace::Change), change);
+        assert_eq!(told(Trace::UnderId), [Unknown; 3].map(unknown));
+        let ongoing = refusal!(DeadlineExceeded, "it goes on").ongoing();
+        assert_eq!(Trace::Change.told_after(ongoing).outcome(), Outcome::Ongoing);
+    }
 }

@@ -69,6 +69,11 @@ pub trait SequenceRequest: Operation {
         false
     }
 
+    /// True if it raises floors. What was done of it shows, even if nobody is answered, and does no harm if it is done again.
+    fn raises(&self) -> bool {
+        self.numbers() == 0 && !self.only_reads()
+    }
+
     /// True if it may be made of a namespace whose ids have this format.
     fn fits_ids(&self, _format: &str) -> bool {
         self.only_reads()

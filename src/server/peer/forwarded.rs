@@ -81,7 +81,7 @@ pub async fn administer(
         refusal!(Unsupported, "no leader of this release carries out {:?}", message.method)
     })?;
     let deadline = deadline_in(message.budget_ms, &context.config);
-    let origin = Origin::Peer { namespace: None };
+    let origin = Origin::Peer { namespace: None, again: message.again };
     let caller = message.caller.map(|network| context.callers.caller(network));
     let calling = context.leader.call(operation, message.message, origin, deadline);
     let (reply, mut reserved) = match Caller::scope(caller, calling).await {
@@ -223,7 +223,8 @@ async fn answer_request<Q: SequenceRequest>(
 ) -> MeteredReply {
     let arrived = Instant::now();
     let deadline = deadline_in(request.budget_ms, &context.config);
-    let origin = Origin::Peer { namespace: request.namespace_id.map(NamespaceId) };
+    let namespace = request.namespace_id.map(NamespaceId);
+    let origin = Origin::Peer { namespace, again: false };
     let answered = match message {
         Ok(message) => answer(&context, &Asked::new(message), origin, deadline).await,
         Err(error) => Err(refusal!(InvalidRequest, "{}: {error}", Q::METHOD).into()),
