@@ -1,19 +1,20 @@
 //! Requests that wait hold no more memory than is configured, however many there are.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::common::{
     channel, cluster::Cluster, http, http2, in_time, other_than, until, with_http, with_resp,
 };
+use bytes::Bytes;
 use futures::future::join_all;
 use prost::Message;
 use ratchet::{
     node::{Config, NodeContext},
     proto::{
-        Refusal,
+        reason_of,
         v1::{
             CreateNamespaceRequest, CurrentManyRequest, ListNamespacesRequest, NextIdsRequest,
-            NextManyRequest, ids_client::IdsClient,
+            NextManyRequest, Outcome, Reason, ids_client::IdsClient,
         },
     },
 };
@@ -22,6 +23,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
 };
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_request::MessageRequest,
@@ -51,30 +53,98 @@ async fn requests_that_wait_for_a_leader_hold_no_more_memory_than_is_configured(
         let request = NextManyRequest {
             namespace: "book".into(),
             ids: (0..1 << 16).collect(),
-            timeout_ms: 2_000,
+            timeout_ms: 500,
             ..NextManyRequest::default()
         };
         async move {
             let answers = sequencer.next_many(tokio_stream::once(request)).await;
-            match answers.unwrap().into_inner().message().await {
-                Ok(answer) => answer.expect("an answer").failure.expect("a failure"),
-                // Refused before the message was whole.
-                Err(status) => Refusal::from(status).into(),
-            }
+            let answer = answers.unwrap().into_inner().message().await.expect("no error");
+            answer.expect("an answer").failure.expect("a failure")
         }
     });
-    let failures = in_time("all answers", join_all(asked)).await;
+    let mut most = 0;
+    let watching = async {
+        loop {
+            most = most.max(shared.metrics.request_bytes.get());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let failures = tokio::select! {
+        failures = in_time("all answers", join_all(asked)) => failures,
+        () = watching => unreachable!("it goes on"),
+    };
+    // At times it is more: two that come together see each other's bytes before one is refused.
+    assert!(most > 1 << 20 && most <= (LIMIT_MB as i64 + 2) << 20, "{most} bytes");
     let of = |code: Code| failures.iter().filter(move |f| f.code == code as i32);
-    let (waited, refused) = (of(Code::Unavailable).count(), of(Code::ResourceExhausted));
-    // At times fewer wait: two that come together see each other's bytes before one is refused.
-    assert!((1..=LIMIT_MB as usize).contains(&waited), "{waited} waited");
-    for failure in refused.clone() {
+    let (waited, refused) = (of(Code::Unavailable), of(Code::ResourceExhausted));
+    assert_eq!(waited.count() + refused.clone().count(), failures.len(), "{failures:?}");
+    for failure in refused {
         for part in ["memory_requests_max_mb is 16", "try again in"] {
             assert!(failure.message.contains(part), "{failure:?}");
         }
     }
-    assert_eq!(waited + refused.count(), failures.len(), "{failures:?}");
     until("the memory is free", || shared.metrics.request_bytes.get() == 0).await;
+}
+
+/// Ids of ten bytes each, so that their message comes in several parts.
+const LARGE: std::ops::Range<u64> = 1 << 63..(1 << 63) + 5_000;
+
+fn many(ids: std::ops::Range<u64>) -> NextManyRequest {
+    NextManyRequest { namespace: "book".into(), ids: ids.collect(), ..NextManyRequest::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_whose_next_message_finds_no_memory_is_not_read_until_there_is_some() {
+    let cluster = Cluster::start(1, |config| config.memory_requests_max_mb = LIMIT_MB).await;
+    let shared = cluster.nodes[&1].context().clone();
+    let (messages, stream) = tokio::sync::mpsc::channel(1);
+    let answers = cluster.client(1).sequencer.next_many(ReceiverStream::new(stream)).await;
+    let mut answers = answers.expect("a stream").into_inner();
+    messages.send(many(0..1)).await.expect("the stream is open");
+    let first = in_time("an answer", answers.message()).await.expect("no error");
+    assert_eq!(first.expect("an answer").failure, None);
+    let all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).unwrap();
+    messages.send(many(LARGE)).await.expect("the stream is open");
+    let waiting = tokio::time::timeout(Duration::from_millis(300), answers.message()).await;
+    assert!(waiting.is_err(), "it is not refused: {waiting:?}");
+    drop(all);
+    let second = in_time("an answer", answers.message()).await.expect("no error");
+    assert_eq!(second.expect("an answer").failure, None);
+    until("the memory is free", || shared.metrics.request_bytes.get() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_ends_for_want_of_memory_does_not_say_that_its_messages_did_nothing() {
+    let cluster = Cluster::start(1, |config| {
+        config.memory_requests_max_mb = LIMIT_MB;
+        config.request_timeout_ms = 300;
+        config.request_timeout_max_ms = 300;
+    })
+    .await;
+    let shared = cluster.nodes[&1].context().clone();
+    let _all = shared.request_memory.reserve((LIMIT_MB << 20) as usize).unwrap();
+    let answers = cluster.client(1).sequencer.next_many(tokio_stream::once(many(LARGE))).await;
+    let ended = in_time("an end", answers.expect("a stream").into_inner().message()).await;
+    let ended = ended.expect_err("there is no memory");
+    assert_eq!(reason_of(&ended), (Reason::DeadlineExceeded, Outcome::Unknown), "{ended}");
+    assert!(ended.message().contains("memory_requests_max_mb is 16"), "{ended}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_fails_answers_what_it_has_read_before() {
+    let (cluster, _) = alone().await;
+    let waits = NextManyRequest { id: 7, timeout_ms: 500, ..many(0..1) };
+    // More than a message may have.
+    let names = (0..5_000).map(|n| Bytes::from(format!("{n:0256}")));
+    let too_long = NextManyRequest { ids: Vec::new(), names: names.collect(), ..many(0..1) };
+    let messages = tokio_stream::iter([waits, too_long]);
+    let answers = cluster.client(2).sequencer.next_many(messages).await;
+    let mut answers = answers.expect("a stream").into_inner();
+    let answer = in_time("an answer", answers.message()).await.expect("not the end");
+    let answer = answer.expect("an answer");
+    assert_eq!((answer.id, answer.failure.expect("no leader").reason()), (7, Reason::NotFounded));
+    let ended = in_time("an end", answers.message()).await.expect_err("a long message");
+    assert_eq!(ended.code(), Code::OutOfRange, "{ended}");
 }
 
 fn ids(namespace: &str) -> NextIdsRequest {
@@ -426,7 +496,7 @@ async fn a_stream_of_ids_holds_nothing_once_its_answer_is_read() {
     cluster.client(1).admin.create_namespace(create).await.expect("a namespace");
     let (messages, stream) = tokio::sync::mpsc::channel(1);
     let mut client = IdsClient::new(channel(cluster.address(1)));
-    let answers = client.next_many(tokio_stream::wrappers::ReceiverStream::new(stream)).await;
+    let answers = client.next_many(ReceiverStream::new(stream)).await;
     let mut answers = answers.expect("a stream").into_inner();
     for _ in 0..2 {
         let ask = NextIdsRequest { count: Some(1_000), ..ids("orders") };

@@ -1,14 +1,28 @@
 //! Callers of one address cannot take what all callers need: connections, calls and memory.
 
 use crate::common::{channel, cluster::Cluster, eventually, http2, in_time, with_http};
-use ratchet::{metrics::Interface, node::Config, proto::v1::NextManyRequest};
+use futures::{
+    StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
+use ratchet::{
+    metrics::Interface,
+    node::Config,
+    proto::{
+        reason_of,
+        v1::{
+            NextIdsRequest, NextManyRequest, Outcome, Reason, WatchRouteRequest,
+            ids_client::IdsClient, sequencer_client::SequencerClient,
+        },
+    },
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     sync::mpsc,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Code;
+use tonic::{Code, Status};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 async fn start(change: impl Fn(&mut Config)) -> Cluster {
@@ -150,4 +164,54 @@ async fn a_call_takes_in_no_more_than_64_kb_that_nobody_has_read() {
         }
     }
     assert!(of_call <= 64 << 10, "{of_call} bytes");
+}
+
+/// A stream of a kind over which nothing is said.
+async fn silent(
+    cluster: &Cluster, kind: &str,
+) -> Result<BoxStream<'static, Result<(), Status>>, Status> {
+    let channel = channel(cluster.address(1));
+    let (mut sequencer, mut ids) =
+        (SequencerClient::new(channel.clone()), IdsClient::new(channel.clone()));
+    Ok(match kind {
+        "numbers" => {
+            let answers = sequencer.next_many(stream::pending::<NextManyRequest>()).await;
+            answers?.into_inner().map_ok(drop).boxed()
+        }
+        "ids" => {
+            let answers = ids.next_many(stream::pending::<NextIdsRequest>()).await;
+            answers?.into_inner().map_ok(drop).boxed()
+        }
+        "routes" => {
+            let answers = sequencer.watch_route(WatchRouteRequest {}).await;
+            answers?.into_inner().map_ok(drop).boxed()
+        }
+        _ => {
+            let answers = HealthClient::new(channel).watch(HealthCheckRequest::default()).await;
+            answers?.into_inner().map_ok(drop).boxed()
+        }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_that_are_silent_for_long_make_room_once_other_calls_are_refused() {
+    let cluster = start(|config| {
+        config.client_calls_max = 8;
+        config.connection_idle_ms = 200;
+    })
+    .await;
+    for kind in ["numbers", "ids", "routes", "health"] {
+        // All that an address may have.
+        let mut streams = Vec::new();
+        while streams.len() < 4 {
+            streams.push(eventually("a place", async || silent(&cluster, kind).await.ok()).await);
+        }
+        let mut client = cluster.client(1);
+        eventually("room", async || client.next(1).await.ok()).await;
+        let ended = stream::select_all(streams).try_for_each(async |()| Ok(()));
+        let ended = in_time("the end of a stream", ended).await;
+        let ended = ended.expect_err("it says why");
+        assert_eq!(ended.code(), Code::Unavailable, "{kind}: {ended}");
+        assert_eq!(reason_of(&ended), (Reason::StreamIdle, Outcome::NotDone), "{kind}: {ended}");
+    }
 }

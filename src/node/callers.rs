@@ -7,6 +7,8 @@
 //! Invariant: callers of one address hold at most their [`Share`] of what there is, so that they cannot keep others
 //! out. An address is known for as long as anybody there holds anything.
 
+mod silence;
+
 use std::{
     collections::HashMap,
     net::IpAddr,
@@ -17,12 +19,15 @@ use std::{
             Ordering::{AcqRel, Relaxed},
         },
     },
+    time::Duration,
 };
 
 use futures::future::Either;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
+pub use self::silence::Silence;
+use self::silence::SilentStreams;
 use super::Config;
 use crate::{
     metrics::{Interface, Metrics},
@@ -83,6 +88,7 @@ pub struct Callers {
     /// Counts the calls that are refused.
     refused: Counter,
     held: [AtomicU64; KINDS],
+    silent: Arc<SilentStreams>,
     by_network: Mutex<HashMap<u64, Weak<Caller>>>,
 }
 
@@ -93,6 +99,7 @@ pub struct Caller {
     /// What names its address, as [`network`] says.
     network: u64,
     held: [AtomicU64; KINDS],
+    silent: Arc<SilentStreams>,
     bytes: AtomicI64,
 }
 
@@ -111,6 +118,7 @@ impl Callers {
             shares,
             refused,
             held: Default::default(),
+            silent: Arc::default(),
             by_network: Mutex::default(),
         })
     }
@@ -125,6 +133,7 @@ impl Callers {
             callers: self.clone(),
             network,
             held: Default::default(),
+            silent: Arc::default(),
             bytes: AtomicI64::new(0),
         });
         by_network.insert(network, Arc::downgrade(&caller));
@@ -210,6 +219,13 @@ impl Caller {
         self.bytes.fetch_add(bytes, AcqRel).saturating_add(bytes)
     }
 
+    /// The silence of a stream of the caller that this task serves, which may last for `span`; `None` if it is no client's.
+    pub fn silence(span: Duration) -> Option<Silence> {
+        let caller = Caller::current()?;
+        let among = [&caller.silent, &caller.callers.silent];
+        Some(Silence::new(among.map(Arc::clone), span))
+    }
+
     /// The future in which reservations of memory are those of `caller`, or nobody's.
     pub fn scope<F: Future>(
         caller: Option<Arc<Caller>>, future: F,
@@ -286,15 +302,20 @@ impl Guest {
             || caller.held[at].load(Relaxed) > share.of_address / 2
     }
 
-    /// A further call by gRPC over it. One that is refused is counted as an error: no service sees it. There is room for
-    /// some probes when there is none for other calls.
+    /// A further call by gRPC over it. One that is refused is counted as an error: no service sees it; a stream that is silent
+    /// makes room for the next one. There is room for some probes when there is none for other calls.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have.
     pub fn begin_call(&self, is_probe: bool) -> Result<Counted, Refusal> {
         let beyond = if is_probe { [PROBES_OF_ADDRESS, PROBES] } else { [0; 2] };
         self.caller().begin(Kind::Call, beyond).map_err(|full| {
-            self.caller().callers.refused.inc();
+            let caller = self.caller();
+            caller.callers.refused.inc();
+            match full {
+                Full::OfAddress(_) => caller.silent.end_one(),
+                Full::OfAll(_) => caller.callers.silent.end_one(),
+            }
             let what =
                 "calls in progress, and may have no more (client_calls_max, client_share_percent)";
             full.refused(what, RETRY_AFTER_MS)

@@ -27,7 +27,7 @@ mod status;
 pub mod text_table;
 mod workers;
 
-pub use callers::{Caller, Callers, Counted, Guest, Kind};
+pub use callers::{Caller, Callers, Counted, Guest, Kind, Silence};
 pub use config::Config;
 pub use ids::{
     MadeIds,

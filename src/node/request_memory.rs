@@ -7,9 +7,10 @@
 //! Invariant: everything counted stays within one limit for the node, for all callers and interfaces together, and what the
 //! callers of one address hold within their share of it (`callers.rs`).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     Config,
@@ -23,6 +24,9 @@ use crate::{
 /// What holds fewer bytes is not counted: the connection of its caller holds more. As much is allowed for each call in
 /// progress, whatever it does.
 pub const COUNTED_BYTES_MIN: usize = 4_096;
+
+/// How soon what waits for memory tries again.
+const RETRY: Duration = Duration::from_millis(RETRY_AFTER_MS);
 
 /// The bytes that requests and answers hold, and the limit on them.
 #[derive(Debug)]
@@ -59,6 +63,16 @@ impl RequestMemory {
     /// # Errors
     /// RESOURCE_EXHAUSTED if more than the limit would be held, or more than the caller's share of it.
     pub fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Refusal> {
+        self.try_reserve(bytes).inspect_err(|_| {
+            self.refused.inc();
+        })
+    }
+
+    /// As [`RequestMemory::reserve`], for what waits and is not refused for this.
+    ///
+    /// # Errors
+    /// As [`RequestMemory::reserve`].
+    pub fn try_reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Refusal> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let caller = Caller::current();
         let own = caller.as_ref().map_or(0, |caller| caller.hold(bytes));
@@ -74,7 +88,6 @@ impl RequestMemory {
             () => return Ok(reserved),
         };
         drop(reserved);
-        self.refused.inc();
         let full = refusal!(
             Busy,
             "{whose} hold as much memory as they may (memory_requests_max_mb is {}); try again \
@@ -82,6 +95,24 @@ impl RequestMemory {
             self.bytes_max >> 20
         );
         Err(full.retry_after(RETRY_AFTER_MS))
+    }
+
+    /// As [`RequestMemory::reserve`], for what may wait for `patience`. It tries as often as a caller that is refused is told
+    /// to.
+    ///
+    /// # Errors
+    /// As [`RequestMemory::reserve`], if there is no room in time.
+    pub async fn reserve_in_time(
+        self: Arc<Self>, bytes: usize, patience: Duration,
+    ) -> Result<Reservation, Refusal> {
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if let Ok(reserved) = self.try_reserve(bytes) {
+                return Ok(reserved);
+            }
+            sleep_until(deadline.min(Instant::now() + RETRY)).await;
+        }
+        self.reserve(bytes)
     }
 
     /// Reserves `bytes` bytes; `None` if they are too few to count.

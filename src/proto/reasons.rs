@@ -218,7 +218,9 @@ fn code_of(reason: Reason) -> Code {
         Busy | MemoryFull | DiskReserve | RequestIdsFull | WorkersHeld | IdsUsedUp => {
             Code::ResourceExhausted
         }
-        NoLeader | NodeStopping | NotFounded | NotHeardYet | ClockDoubted => Code::Unavailable,
+        NoLeader | NodeStopping | NotFounded | NotHeardYet | ClockDoubted | StreamIdle => {
+            Code::Unavailable
+        }
         OutcomeUnknown | Unspecified => Code::Unknown,
         DeadlineExceeded => Code::DeadlineExceeded,
         Unauthenticated => Code::Unauthenticated,

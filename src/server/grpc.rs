@@ -4,10 +4,10 @@ pub(super) mod ids;
 mod next_many;
 mod sequencer;
 
-use std::sync::Arc;
+use std::{sync::Arc, task::Poll, time::Duration};
 
 use futures::{
-    StreamExt,
+    Stream, StreamExt,
     stream::{self, BoxStream},
 };
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ use tower::util::MapResponseLayer;
 
 use crate::{
     metrics::{Interface, Metrics},
-    node::{Asked, Failure, NodeContext, Origin, Reservation, SequenceRequest},
+    node::{Asked, Caller, Failure, NodeContext, Origin, Reservation, SequenceRequest},
     proto::{Refusal, v1::NextManyResponse},
     server::connections::TooOld,
 };
@@ -41,6 +41,37 @@ impl Services {
         let too_old = call.extensions().get();
         let end = too_old.map_or(&self.stop, |TooOld(end)| end);
         end.clone().cancelled_owned()
+    }
+
+    /// What is `told` to who watches something, until `end`, or nothing was told for so long as a connection may be idle and
+    /// another call needs the place.
+    fn watched<T: Send + 'static>(
+        &self, told: impl Stream<Item = Result<T, Status>> + Send + 'static,
+        end: WaitForCancellationFutureOwned,
+    ) -> BoxStream<'static, Result<T, Status>> {
+        let idle = Duration::from_millis(self.context.config.connection_idle_ms);
+        let (mut silence, metrics) = (Caller::silence(idle), self.context.metrics.clone());
+        let mut told = told.take_until(end).boxed();
+        let mut has_ended = false;
+        let told = stream::poll_fn(move |cx| {
+            if has_ended {
+                return Poll::Ready(None);
+            }
+            match (&mut silence, told.poll_next_unpin(cx)) {
+                (Some(silence), Poll::Pending) => silence.poll_too_long(cx).map(|refusal| {
+                    has_ended = true;
+                    let status = Status::from(refusal);
+                    count_stream_error(&metrics, &status);
+                    Some(Err(status))
+                }),
+                (Some(silence), next) => {
+                    silence.end();
+                    next
+                }
+                (None, next) => next,
+            }
+        });
+        told.boxed()
     }
 }
 
@@ -140,7 +171,7 @@ impl Health for Services {
             let now = ready.wait_for(fits).await.ok()?;
             Some((Ok(serving(now)), (ready, Some(now))))
         });
-        Ok(Response::new(said.take_until(self.end_of(&request)).boxed()))
+        Ok(Response::new(self.watched(said, self.end_of(&request))))
     }
 }
 

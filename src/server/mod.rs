@@ -116,7 +116,7 @@ impl Services {
         let limits = self.client_limits("client", Interface::grpc);
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
         let memory = self.context.request_memory.clone();
-        let routes = metered(routes, memory, patience, self.stop.clone());
+        let routes = metered(routes, memory, [patience, limits.idle], self.stop.clone());
         let routes = Addressed::new(routes, self.context.clone());
         let routes = grpc::counting(self.context.metrics.clone()).layer(routes);
         serve(listener, |_, _| routes.clone(), Protocol::Http2, limits, self.stop).await;

@@ -17,8 +17,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Status, codegen::Service, service::Routes};
 
 use crate::{
-    node::{RequestMemory, Reservation},
-    proto::refusal,
+    node::{COUNTED_BYTES_MIN, Caller, RequestMemory, Reservation, Silence},
+    proto::{Refusal, refusal},
 };
 
 // Limits the memory of messages that have arrived in part, and how long the rest of them may take.
@@ -28,8 +28,12 @@ use crate::{
 //
 // A stream may be silent between its messages. Every other call is its message, and its end.
 //
+// A call whose message finds no memory is refused: it has done nothing. A stream is not read until there is some, because its
+// earlier messages may have been carried out, and what ends a stream is told of all of them.
+//
 // Invariant: the bytes of an unfinished message are reserved in `RequestMemory` like those of waiting requests, unless
-// they are few. Most messages are short, and arrive in one piece.
+// they are few. Most messages are short, and arrive in one piece. A message of a stream has the memory of all of it from the
+// start: streams that wait hold none, and so never wait for one another.
 
 /// The largest message that a client may send, in bytes.
 pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -39,17 +43,19 @@ const STREAMS: [&str; 2] = ["/ratchet.v1.Sequencer/NextMany", "/ratchet.v1.Ids/N
 /// The paths of the library's own streams begin so. They do not end by themselves when the node stops.
 const REFLECTION: &str = "/grpc.reflection.";
 
-/// Routes whose requests' unfinished messages are metered in `memory`. Each part of a message may take `patience` to arrive.
-/// All streams end at `stop`.
+/// Routes whose requests' unfinished messages are metered in `memory`. Each part of a message may take `patience` to arrive. A
+/// stream may be silent for `idle`, if others need its place. All streams end at `stop`.
 pub fn metered(
-    routes: Routes, memory: Arc<RequestMemory>, patience: Duration, stop: CancellationToken,
+    routes: Routes, memory: Arc<RequestMemory>, [patience, idle]: [Duration; 2],
+    stop: CancellationToken,
 ) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> Meter + Clone> {
     InspectedRoutes::new(routes.prepare(), move |request: &mut Request<_>| {
         let path = request.uri().path();
         let ends = path.starts_with(REFLECTION);
         let stop = ends.then(|| Box::pin(stop.clone().cancelled_owned()));
         let arrival = Arrival::new(ends || STREAMS.contains(&path));
-        Meter { memory: memory.clone(), patience, arrival, reservation: None, stop }
+        let silence = arrival.is_stream.then(|| Caller::silence(idle)).flatten();
+        Meter { silence, stop, ..Meter::new(memory.clone(), patience, arrival) }
     })
 }
 
@@ -59,27 +65,128 @@ pub struct Meter {
     patience: Duration,
     arrival: Arrival,
     reservation: Option<Reservation>,
+    /// Which message of a stream that is for: how many were whole before it.
+    reserved_for: u64,
+    held_back: Option<HeldBack>,
+    /// That of a stream between its messages.
+    silence: Option<Silence>,
     /// What ends it, if nothing else does.
     stop: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+/// What a stream has brought of a message for which there is no memory yet.
+struct HeldBack {
+    data: Bytes,
+    room: Pin<Box<dyn Future<Output = Result<Reservation, Refusal>> + Send>>,
+}
+
+impl Meter {
+    fn new(memory: Arc<RequestMemory>, patience: Duration, arrival: Arrival) -> Meter {
+        Meter {
+            memory,
+            patience,
+            arrival,
+            reservation: None,
+            reserved_for: 0,
+            held_back: None,
+            silence: None,
+            stop: None,
+        }
+    }
+
+    /// Ready with why the call ends, if the node stops.
+    fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        match &mut self.stop {
+            None => Poll::Pending,
+            Some(stop) => stop
+                .as_mut()
+                .poll(cx)
+                .map(|()| refusal!(NodeStopping, "the node stops; ask another one").into()),
+        }
+    }
+
+    /// Reserves the memory of the message of a stream of which `data`, the last that came, leaves so many bytes `unfinished`.
+    /// Returns what the gRPC library may see before it is there.
+    fn look_at_stream(&mut self, mut data: Bytes, unfinished: usize) -> Bytes {
+        if unfinished == 0 || self.reserved_for != self.arrival.whole {
+            self.reservation = None;
+        }
+        if self.reservation.is_some() || unfinished < COUNTED_BYTES_MIN {
+            return data;
+        }
+        self.reserved_for = self.arrival.whole;
+        // The library refuses a longer one as soon as it sees the header.
+        let bytes = self.arrival.message_bytes().min(CLIENT_MESSAGE_BYTES_MAX);
+        match self.memory.try_reserve(bytes) {
+            Ok(reserved) => self.reservation = Some(reserved),
+            Err(_) => {
+                let before = data.len().saturating_sub(unfinished + HEADER_BYTES);
+                let room = self.memory.clone().reserve_in_time(bytes, self.patience);
+                let (data, room) = (data.split_off(before), Box::pin(room));
+                self.held_back = Some(HeldBack { data, room });
+            }
+        }
+        data
+    }
 }
 
 impl Inspect for Meter {
     /// Reserves the memory of the message that `data` leaves unfinished.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if there is none left.
+    /// RESOURCE_EXHAUSTED if there is none left, unless the call is a stream.
     fn look(&mut self, data: Bytes) -> Result<Bytes, Status> {
         let unfinished = self.arrival.advance(&data);
+        if let Some(silence) = &mut self.silence {
+            silence.end();
+        }
+        if self.arrival.is_stream {
+            return Ok(self.look_at_stream(data, unfinished));
+        }
         // Released first: the new reservation contains the bytes of the old one.
         self.reservation = None;
         self.reservation = self.memory.reserve_if_many(unfinished)?;
         Ok(data)
     }
 
+    fn has_held_back(&self) -> bool {
+        self.held_back.is_some()
+    }
+
+    /// Waits for the memory of the message that was held back.
+    fn poll_held_back(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
+        let Some(held_back) = &mut self.held_back else {
+            return Poll::Ready(None);
+        };
+        let Poll::Ready(reserved) = held_back.room.as_mut().poll(cx) else {
+            return self.poll_stopped(cx).map(|why| Some(Err(why)));
+        };
+        let data = self.held_back.take().map(|held_back| held_back.data);
+        Poll::Ready(match reserved {
+            Ok(reserved) => {
+                self.reservation = Some(reserved);
+                data.map(Ok)
+            }
+            // The outcome of a stream is that of all its messages.
+            Err(why) => Some(Err(refusal!(
+                DeadlineExceeded,
+                "no memory for the next message came free within {} ms (request_timeout_max_ms): {why}",
+                self.patience.as_millis()
+            )
+            .into())),
+        })
+    }
+
     /// Waits for more, unless that is late.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
-        if self.stop.as_mut().is_some_and(|stop| stop.as_mut().poll(cx).is_ready()) {
-            return Poll::Ready(refusal!(NodeStopping, "the node stops; ask another one").into());
+        if let Poll::Ready(why) = self.poll_stopped(cx) {
+            return Poll::Ready(why);
+        }
+        if self.arrival.is_between_messages()
+            && let Some(silence) = &mut self.silence
+            && let Poll::Ready(too_long) = silence.poll_too_long(cx)
+        {
+            return Poll::Ready(too_long.into());
         }
         ready!(self.arrival.poll_late(self.patience, cx));
         let late = refusal!(
@@ -103,6 +210,16 @@ pub trait Inspect: Unpin {
     /// # Errors
     /// Why the call ends.
     fn look(&mut self, data: Bytes) -> Result<Bytes, Status>;
+
+    /// Whether a part of what was looked at waits until the gRPC library may see it. No more is read before.
+    fn has_held_back(&self) -> bool {
+        false
+    }
+
+    /// That part, once the library may see it, or why the call ends; `None` if none waits.
+    fn poll_held_back(&mut self, _cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
+        Poll::Ready(None)
+    }
 
     /// More is waited for. Ready with why the call ends, if it ends for that.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Status>;
@@ -152,6 +269,9 @@ impl<I: Inspect> Body for InspectedBody<I> {
     fn poll_frame(
         mut self: Pin<&mut Self>, cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if let Some(data) = ready!(self.inspect.poll_held_back(cx)) {
+            return Poll::Ready(Some(Ok(Frame::data(data?))));
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             return self.inspect.wait(cx).map(|why| Some(Err(why.into())));
         };
@@ -162,7 +282,7 @@ impl<I: Inspect> Body for InspectedBody<I> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.is_end_stream() && !self.inspect.has_held_back()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -255,9 +375,14 @@ impl Arrival {
         if self.missing == 0 { 0 } else { self.received.saturating_add(self.missing) }
     }
 
+    /// Whether a stream may be silent now: no message has begun that has not ended.
+    fn is_between_messages(&self) -> bool {
+        self.is_stream && self.header_bytes == 0 && self.missing == 0
+    }
+
     /// More is waited for. Ready if that is late.
     pub fn poll_late(&mut self, patience: Duration, cx: &mut Context<'_>) -> Poll<()> {
-        if self.is_stream && self.header_bytes == 0 && self.missing == 0 {
+        if self.is_between_messages() {
             self.awaited = None;
             return Poll::Pending;
         }
@@ -276,6 +401,15 @@ impl Arrival {
 mod tests {
     use super::*;
     use futures::FutureExt;
+
+    use crate::{
+        metrics::Metrics,
+        node::Config,
+        proto::{
+            reason_of,
+            v1::{Outcome, Reason},
+        },
+    };
 
     const PATIENCE: Duration = Duration::from_secs(10);
     const NEARLY: Duration = Duration::from_secs(9);
@@ -379,5 +513,68 @@ mod tests {
         tokio::time::advance(NEARLY).await;
         arrival.advance(&message(2 * PART_BYTES as u32));
         assert!(is_late(&mut arrival));
+    }
+    /// A call's meter, and the memory, of 16 MB.
+    fn meter(is_stream: bool) -> (Meter, Arc<RequestMemory>) {
+        let config = Config { memory_requests_max_mb: 16, ..Config::default() };
+        let memory = RequestMemory::new(&config, &Metrics::new());
+        (Meter::new(memory.clone(), PATIENCE, Arrival::new(is_stream)), memory)
+    }
+
+    /// What comes of what is held back by now.
+    fn held_back(meter: &mut Meter) -> Poll<Option<Result<Bytes, Status>>> {
+        let polled = std::future::poll_fn(|cx| meter.poll_held_back(cx)).now_or_never();
+        polled.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_of_a_stream_that_finds_no_memory_waits_and_those_before_it_do_not() {
+        let (mut meter, memory) = meter(true);
+        let all = memory.reserve(16 << 20).expect("all of it");
+        let (first, second) = (message(10), message(20_000));
+        let begun = [&first[..], &second[..6_000]].concat();
+        let seen = meter.look(begun.into()).expect("a stream is not refused");
+        assert_eq!(seen, first, "the first message is whole");
+        assert!(meter.has_held_back() && held_back(&mut meter).is_pending());
+        tokio::time::advance(NEARLY).await;
+        assert!(held_back(&mut meter).is_pending());
+        drop(all);
+        tokio::time::advance(PATIENCE - NEARLY).await;
+        let Poll::Ready(Some(Ok(seen))) = held_back(&mut meter) else {
+            panic!("there is memory");
+        };
+        assert_eq!(seen, second[..6_000]);
+        assert!(!meter.has_held_back());
+        // It has the memory of all of it, and gives it back at its end.
+        memory.try_reserve((16 << 20) - 19_999).expect_err("20 000 bytes are reserved");
+        let _most = memory.try_reserve((16 << 20) - 20_000).expect("the rest of the memory");
+        assert_eq!(meter.look(second[6_000..].to_vec().into()).expect("its end"), second[6_000..]);
+        memory.try_reserve(20_000).expect("it is given back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_ends_for_want_of_memory_does_not_say_that_nothing_was_done() {
+        let (mut meter, memory) = meter(true);
+        let _all = memory.reserve(16 << 20).expect("all of it");
+        let (header, rest) =
+            (&message(1 << 20)[..3].to_vec(), &message(1 << 20)[3..9_000].to_vec());
+        assert_eq!(meter.look(header.clone().into()).expect("few bytes"), header);
+        let seen = meter.look(rest.clone().into()).expect("a stream is not refused");
+        assert!(seen.is_empty(), "none of it is another message's");
+        assert!(held_back(&mut meter).is_pending());
+        tokio::time::advance(PATIENCE).await;
+        let Poll::Ready(Some(Err(late))) = held_back(&mut meter) else {
+            panic!("there is no memory");
+        };
+        assert_eq!(reason_of(&late), (Reason::DeadlineExceeded, Outcome::Unknown));
+        assert!(late.message().contains("memory_requests_max_mb is 16"), "{late}");
+    }
+
+    #[test]
+    fn a_call_of_one_message_that_finds_no_memory_is_refused_and_was_not_done() {
+        let (mut meter, memory) = meter(false);
+        let _all = memory.reserve(16 << 20).expect("all of it");
+        let refused = meter.look(message(20_000)[..9_000].to_vec().into()).expect_err("no memory");
+        assert_eq!(reason_of(&refused), (Reason::Busy, Outcome::NotDone));
     }
 }

@@ -9,7 +9,8 @@
 //! order: only who sends a message after the answer to another one is promised greater ones.
 //!
 //! Invariant: at most [`UNANSWERED_MAX`] requests wait at a time, and none is read while the caller does not
-//! read responses. HTTP/2's flow control then holds back the sender.
+//! read responses. HTTP/2's flow control then holds back the sender. Whatever ends the stream, all requests that were read are
+//! answered before.
 
 use std::{
     mem,
@@ -86,6 +87,8 @@ pub struct ResponseStream<R> {
     /// The memory reserved for the last response. Once the next one is polled for, little of that is unsent (`CallBody`).
     unsent: Option<Reservation>,
     ended: bool,
+    /// What the stream ends with, once all requests that were read are answered.
+    failure: Option<Status>,
 }
 
 impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R> {
@@ -106,6 +109,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             turn_keys: 0,
             unsent: None,
             ended: false,
+            failure: None,
         }
     }
 
@@ -227,7 +231,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
                 Ready(Some(Err(status))) => {
                     stream.ended = true;
                     count_stream_error(&stream.node.context.metrics, &status);
-                    return Ready(Some(Err(status)));
+                    stream.failure = Some(status);
                 }
                 Ready(None) => stream.ended = true,
                 Pending => {}
@@ -236,7 +240,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
         // Again: the requests that were just read have no waker registered yet.
         match stream.poll_waiting(cx) {
             Ready(Some(answer)) => Ready(Some(answer)),
-            Ready(None) if stream.ended => Ready(None),
+            Ready(None) if stream.ended => Ready(stream.failure.take().map(Err)),
             Ready(None) | Pending => {
                 stream.end_turn(cx);
                 Pending

@@ -106,8 +106,7 @@ impl Sequencer for Services {
         &self, request: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         let routes = self.context.services.members.clone().watch_route();
-        let routes = routes.take_until(self.end_of(&request));
-        Ok(Response::new(routes.map(Ok).boxed()))
+        Ok(Response::new(self.watched(routes.map(Ok), self.end_of(&request))))
     }
 }
 
