@@ -198,7 +198,7 @@ fn slow_disks_hold_up_no_warm_key_and_change_the_leader_only_if_that_helps() {
     };
     for seed in seeds {
         let run = move || slow_disks::run(seed, one.is_some());
-        if let Err(why) = on_fresh_thread(seed, MANY_KEYS_RUN_MAX, "slow_disks", run) {
+        if let Err(why) = on_fresh_thread(seed, RUN_MAX, "slow_disks", run) {
             panic!("{why}");
         }
     }
