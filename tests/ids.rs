@@ -65,7 +65,7 @@ async fn ids_of_all_nodes_and_clients_differ_and_those_of_each_maker_increase() 
     create(&any, "orders", "snowflake").await;
     let mut makers = Vec::new();
     for node in 1..=3 {
-        let client = rust_client::client_of(&cluster, &[node]);
+        let client = rust_client::staying_at(&cluster, node);
         makers.push(tokio::spawn(async move {
             let mut made = Vec::new();
             for _ in 0..20 {
@@ -104,7 +104,7 @@ async fn a_node_that_is_cut_off_makes_ids_up_to_its_ceiling_and_none_beyond() {
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let alone = other_than(leader);
-    let client = rust_client::client_of(&cluster, &[alone]);
+    let client = rust_client::staying_at(&cluster, alone);
     create(&client, "orders", "snowflake").await;
     ids_of(&client, "orders", 1).await;
     cluster.cut_off(alone);
@@ -129,7 +129,7 @@ async fn a_node_that_is_cut_off_makes_ids_up_to_its_ceiling_and_none_beyond() {
     let error = error.await;
     assert_eq!(error.code(), tonic::Code::Unavailable, "{error}");
     assert!(error.message().contains("no worker id was leased"), "{error}");
-    let held = rust_client::client_of(&cluster, &[leader]);
+    let held = rust_client::staying_at(&cluster, leader);
     let workers = held.list_workers("orders".to_owned()).await.expect("a list");
     let ceiling_ms = workers.workers[0].ceiling_ms;
     let format = Format::parse("snowflake").expect("a format");
@@ -154,9 +154,9 @@ async fn a_node_whose_clock_jumps_keeps_order_and_stays_near_the_time() {
     let [wrong, other] = others(leader);
     let off = Arc::new(AtomicI64::new(0));
     restart_with_clock(&mut cluster, wrong, &off).await;
-    let client = rust_client::client_of(&cluster, &[wrong]);
+    let client = rust_client::staying_at(&cluster, wrong);
     create(&client, "orders", "snowflake").await;
-    let elsewhere = rust_client::client_of(&cluster, &[other]);
+    let elsewhere = rust_client::staying_at(&cluster, other);
     let format = Format::parse("snowflake").expect("a format");
     let (mut last, mut all) = (0, Vec::new());
     let hour = 3_600_000;
@@ -188,12 +188,12 @@ async fn a_node_that_starts_with_a_clock_an_hour_off_takes_the_leaders_time() {
     let mut cluster = cluster.await;
     let leader = cluster.leader().await;
     let format = Format::parse("snowflake").expect("a format");
-    let client = rust_client::client_of(&cluster, &[leader]);
+    let client = rust_client::staying_at(&cluster, leader);
     create(&client, "orders", "snowflake").await;
     for (node, hours) in others(leader).into_iter().zip([-1, 1]) {
         let off = Arc::new(AtomicI64::new(hours * 3_600_000));
         restart_with_clock(&mut cluster, node, &off).await;
-        let client = rust_client::client_of(&cluster, &[node]);
+        let client = rust_client::staying_at(&cluster, node);
         let began_ms = BootClock.wall_ms();
         let id = ids_of(&client, "orders", 1).await[0];
         let time_ms = format.decode_number(id.into()).expect("an id").parts().time_ms;
@@ -210,7 +210,7 @@ fn body(page: &Page) -> Value {
 async fn every_interface_makes_ids_and_takes_them_apart() {
     let cluster = Cluster::start(3, interfaces).await;
     let node = other_than(cluster.leader().await);
-    let client = rust_client::client_of(&cluster, &[node]);
+    let client = rust_client::staying_at(&cluster, node);
     create(&client, "orders", "snowflake").await;
     create(&client, "route", "yuewen-route").await;
     create(&client, "events", "uuid7").await;
@@ -264,7 +264,7 @@ async fn every_interface_makes_ids_and_takes_them_apart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_counter_of_each_yuewen_type_runs_on_over_the_seconds() {
     let cluster = Cluster::start(1, interfaces).await;
-    let client = rust_client::client_of(&cluster, &[1]);
+    let client = rust_client::staying_at(&cluster, 1);
     create(&client, "route", "yuewen-route").await;
     let at = cluster.nodes[&1].addresses().http.expect("a port");
     let format = Format::parse("yuewen-route").expect("a format");
@@ -290,7 +290,7 @@ async fn the_counter_of_each_yuewen_type_runs_on_over_the_seconds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_made_is_refused_with_what_to_do() {
     let cluster = Cluster::start(1, |_| {}).await;
-    let client = rust_client::client_of(&cluster, &[1]);
+    let client = rust_client::staying_at(&cluster, 1);
     create(&client, "orders", "snowflake").await;
     create(&client, "route", "yuewen-route").await;
     let refused = async |namespace: &str, count, parameters: &[(&str, u64)]| {

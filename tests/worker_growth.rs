@@ -49,7 +49,7 @@ async fn nodes_whose_callers_wait_lease_further_worker_ids_and_their_ids_stay_in
     create(&any, "orders").await;
     let (mut all, format) = (Vec::new(), Format::parse(FORMAT).expect("a format"));
     for node in 1..=2 {
-        let client = rust_client::client_of(&cluster, &[node]);
+        let client = rust_client::staying_at(&cluster, node);
         let mut made = Vec::new();
         eventually("a further worker id", async || {
             made.extend(ids_of(&client, "orders").await);
@@ -70,7 +70,7 @@ async fn nodes_whose_callers_wait_lease_further_worker_ids_and_their_ids_stay_in
         all.extend(made);
     }
     // Half of them are held, so the third node gets one. Its callers wait, and it gets no further one.
-    let client = rust_client::client_of(&cluster, &[3]);
+    let client = rust_client::staying_at(&cluster, 3);
     for _ in 0..6 {
         all.extend(ids_of(&client, "orders").await);
     }

@@ -16,7 +16,7 @@ use crate::common::{
     disk::{Disk, Fsync},
     in_time, others,
     processes::run,
-    rust_client::{client_of, create_with_format},
+    rust_client::{client_of, create_with_format, staying_at},
     until,
     wrong_clock::{off_ms, restart_with_clock},
 };
@@ -101,7 +101,7 @@ async fn a_leader_whose_clock_is_wrong_makes_no_ids_of_a_time_if_no_other_is_bel
     clocks_are_known(&cluster, wrong).await;
     let term = cluster.nodes[&wrong].context().group.term();
     for node in [wrong, other] {
-        let client = client_of(&cluster, &[node]);
+        let client = staying_at(&cluster, node);
         for of in TIMES {
             let error = time_of(&client, of).await.expect_err("a refusal");
             assert_eq!(error.code(), Some(Code::Unavailable), "{of:?}: {error}");
@@ -145,7 +145,7 @@ async fn a_leader_whose_clock_is_doubted_hands_its_memory_to_one_that_is_believe
     until("the leader whose clock is wrong has left its memory to another one", left).await;
     let right = cluster.leader_seen_by(wrong, |leader| leader != wrong).await;
     assert_true_times(&any).await;
-    for client in [wrong, right].map(|node| client_of(&cluster, &[node])) {
+    for client in [wrong, right].map(|node| staying_at(&cluster, node)) {
         assert_eq!(client.next("book", 1).await.expect("a number"), expected, "no gap");
         expected += 1;
     }

@@ -79,7 +79,7 @@ impl Ask for Import {
         judge(&checked, &expected, connection, &shown)?;
         if self.dry_run {
             let rows = checked.rows;
-            let value = json!({"rows": rows, "warnings": checked.warnings.shown()});
+            let value = json!({"rows": rows.to_string(), "warnings": checked.warnings.shown()});
             let text = format!("{rows} rows are in order; nothing was raised");
             return output::result(connection.json, &value, &text);
         }

@@ -75,7 +75,7 @@ macro_rules! for_each_setting {
             /// milliseconds [default: 50]
             "RATCHET_DRIFT_MARGIN_MS" [] => drift_margin_ms: u64 as u64 = 50, 1..=TIME_MS_MAX;
             /// How far a leader's wall clock may be from those of a majority of the voters, in milliseconds; if it is further,
-            /// no ids of a time are made [default: 60000]
+            /// it hands over, and makes no ids of a time if nobody fits [default: 60000]
             "RATCHET_CLOCK_APART_MAX_MS" [] =>
                 clock_apart_max_ms: u64 as u64 = 60_000, 1_000..=31_536_000_000;
             /// The greatest count of one request [default: 1000000]

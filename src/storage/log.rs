@@ -310,7 +310,9 @@ impl LogReader {
                 continue;
             }
             bytes += record_bytes;
-            let follows = last.is_none_or(|last| index == last + 1);
+            // The log may have been truncated in between: then the database has entries of a later term, and these are gone.
+            let is_gone = entries.last().is_some_and(|last| last.log_id() > entry.log_id());
+            let follows = last.is_none_or(|last| index == last + 1) && !is_gone;
             if !follows || bytes > bytes_max && !entries.is_empty() {
                 break;
             }

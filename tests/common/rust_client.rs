@@ -24,6 +24,11 @@ pub fn staying(servers: impl IntoIterator<Item = impl ToString>) -> Client {
     builder(servers).follow_leader(false).build().expect("a client")
 }
 
+/// A client that stays with a node of a cluster.
+pub fn staying_at(cluster: &Cluster, node: u64) -> Client {
+    staying([cluster.address(node)])
+}
+
 /// A client that is given these nodes of a cluster.
 pub fn client_of(cluster: &Cluster, nodes: &[u64]) -> Client {
     client(nodes.iter().map(|id| cluster.address(*id)))

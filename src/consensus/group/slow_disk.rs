@@ -41,6 +41,19 @@ impl Group {
         quorums.agree(&quick).then_some(quick)
     }
 
+    /// True if the disks of a majority without this node are not known to be slow: those voters were heard, and said nothing
+    /// of a slow write. One that has nothing to write says nothing at all.
+    fn others_can_log(&self) -> bool {
+        let (quorums, now) = (self.lease.quorums(), self.now());
+        let can_log = |voter: &NodeId| {
+            let takes = self.network.peers.flushes.of(*voter, now);
+            let is_slow = takes.is_some_and(|takes| takes > self.config.slow_flush());
+            let is_heard = self.is_heard(self.term(), *voter);
+            *voter != self.node() && is_heard && !is_slow
+        };
+        quorums.agree(&quorums.voters().into_iter().filter(can_log).collect())
+    }
+
     /// Until Raft stops: ends the term whenever the log's disk hangs, and those of a majority do not. For the case that the
     /// leadership could not be handed over. Heartbeats do not touch the disk: without this, followers would follow a leader
     /// whose process ends as soon as it has to write.
@@ -58,7 +71,7 @@ impl Group {
                 continue;
             };
             // A node that does not lead holds no lease.
-            if hangs > limit && self.quick_majority().is_some() && self.lease.void() {
+            if hangs > limit && self.others_can_log() && self.lease.void() {
                 tracing::error!(
                     pending_ms = whole_ms(hangs),
                     directory = %self.store.dir().display(),

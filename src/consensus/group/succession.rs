@@ -76,7 +76,7 @@ impl Group {
     }
 
     /// True if a node was heard within a follower lease.
-    fn is_heard(&self, term: u64, id: NodeId) -> bool {
+    pub(super) fn is_heard(&self, term: u64, id: NodeId) -> bool {
         let last_ack = self.lease.last_ack(term, id);
         last_ack.is_some_and(|sent| self.lease.now().since(sent) < self.config.follower_lease())
     }

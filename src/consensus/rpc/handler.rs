@@ -36,8 +36,8 @@ use crate::{
 // `Group::check_vote`).
 
 impl Group {
-    /// Answers one Raft RPC. As long as this node belongs to no cluster, it does so to the end, even if the caller does not
-    /// wait for it. What is `held`, such as memory for the message, is let go then.
+    /// Answers one Raft RPC. As long as this node belongs to no cluster, and if it is to lead, it does so to the end, even if
+    /// the caller does not wait for it. What is `held`, such as memory for the message, is let go then.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it cannot be read, or carries a vote that is not the sender's.
@@ -46,16 +46,19 @@ impl Group {
     pub async fn handle_rpc(
         self: &Arc<Self>, rpc: RaftRpc, message: RaftMessage, held: impl Send + 'static,
     ) -> Result<Vec<u8>, Refusal> {
-        let Some(kept) = self.keep_incarnation().await else {
+        let kept = self.keep_incarnation().await;
+        // The leader waits for the answer to a transfer no longer than Raft lets it. With slow disks it takes longer.
+        if kept.is_none() && rpc != RaftRpc::TransferLeader {
             return self.answer_rpc(rpc, &message).await;
-        };
+        }
         let group = self.clone();
         let answering = async move {
             let answer = group.answer_rpc(rpc, &message).await;
             drop((kept, held));
             answer
         };
-        let answering = tokio::spawn(self.tasks.watched("a first message", answering));
+        let answering =
+            tokio::spawn(self.tasks.watched("a first message, or a transfer", answering));
         answering.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
@@ -109,8 +112,9 @@ impl Group {
         let is_heartbeat =
             heartbeat.entries.is_empty() && self.store.health().oldest_pending().is_some();
         let (raft, vote, log_id) = (self.raft.clone(), heartbeat.vote, heartbeat.prev_log_id);
+        // Before Raft is given the append.
+        let arrived = <Types as TypeConfigExt>::now();
         async move {
-            let arrived = <Types as TypeConfigExt>::now();
             let follows = move |state: &RaftState<Types>| {
                 let renewed = state.vote_last_modified().is_some_and(|at| at >= arrived);
                 renewed && *state.vote_ref() == vote
@@ -171,6 +175,9 @@ impl Group {
         self.lease.void_before(from.leader_id.term);
         if *request.to_node_id() == self.node() {
             self.canvass_for_transfer(from).await;
+            if self.is_retiring() {
+                refuse!(NodeStopping, "node {} stops", self.node());
+            }
         }
         let answer = self.raft.handle_transfer_leader(request).await;
         write(&answer.map_err(stopped)?)

@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use tokio::{
     sync::Notify,
     time::{Sleep, sleep},
@@ -43,7 +44,10 @@ impl SilentStreams {
 
     /// Returns when this one is to end.
     async fn is_needed(&self) {
-        self.waiting.fetch_add(1, AcqRel);
+        if self.waiting.fetch_add(1, AcqRel) == 0 {
+            // Left by two calls that were refused before the only one had ended, or by one that spoke just then.
+            let _ = self.needed.notified().now_or_never();
+        }
         let _waits = Waits(self);
         self.needed.notified().await;
     }
@@ -112,7 +116,6 @@ impl Silence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::FutureExt;
     use tokio::time::advance;
 
     use crate::proto::{
@@ -157,5 +160,22 @@ mod tests {
             refuse();
             assert_eq!(ended(&mut streams), [false, true, false]);
         }
+    }
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_were_refused_before_are_none_of_a_later_silence() {
+        let among = [(); 2].map(|()| Arc::new(SilentStreams::default()));
+        let mut first = Silence::new(among.clone(), SPAN);
+        assert!(end(&mut first).is_none());
+        advance(SPAN).await;
+        assert!(end(&mut first).is_none(), "nobody waits");
+        // Both before it ends.
+        among[0].end_one();
+        among[0].end_one();
+        assert!(end(&mut first).is_some());
+        drop(first);
+        let mut later = Silence::new(among, SPAN);
+        assert!(end(&mut later).is_none());
+        advance(SPAN).await;
+        assert!(end(&mut later).is_none(), "nobody waits any more");
     }
 }

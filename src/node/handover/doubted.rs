@@ -12,6 +12,8 @@ use crate::node::{
 
 /// How often it is looked whether the clock is believed.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// How long it is left at that if a handover has failed: each sends the whole memory.
+const PAUSE: Duration = Duration::from_secs(60);
 
 impl Handovers {
     /// Hands each term over in which a majority doubts this node's wall clock, to a voter whose clock is believed. Where there
@@ -51,6 +53,7 @@ impl Handovers {
                     reason = refusal.message(),
                     "the term was not handed over as wanted"
                 );
+                tokio::time::sleep(PAUSE).await;
             }
         }
     }

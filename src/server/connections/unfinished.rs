@@ -123,6 +123,8 @@ impl Meter {
                 let before = data.len().saturating_sub(unfinished + HEADER_BYTES);
                 let room = self.memory.clone().reserve_in_time(bytes, self.patience);
                 let (data, room) = (data.split_off(before), Box::pin(room));
+                // While it is held back, the caller is not late.
+                self.arrival.awaited = None;
                 self.held_back = Some(HeldBack { data, room });
             }
         }

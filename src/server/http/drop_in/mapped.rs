@@ -147,7 +147,7 @@ impl<'a> Mapped<'a> {
         let key = key(keys.kind, namespace, said.text.as_bytes());
         let key = key.map_err(|refusal| said.failed(refusal))?;
         // A name that is mistyped makes a key for ever.
-        if self.is_any && said.by == By::Name && keys.keys_max.is_none() {
+        if self.is_any && said.by != By::Row && keys.keys_max.is_none() {
             let setting = self.names.setting;
             return Err(NoNumber::Other(refusal!(
                 WrongState,
