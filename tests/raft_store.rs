@@ -8,8 +8,11 @@ use std::{
     },
 };
 
-use crate::common::stores::{
-    append, append_durably, apply, bump, bumps, create, lift, log_id, open, options, section,
+use crate::common::{
+    stores::{
+        append, append_durably, apply, bump, bumps, create, lift, log_id, open, options, section,
+    },
+    until,
 };
 use openraft::{
     RaftLogReader, StorageError,
@@ -84,7 +87,7 @@ async fn an_appended_entry_is_readable_before_its_fsync_and_one_fsync_serves_all
     appended.unwrap();
     assert_eq!(reader.try_get_log_entries(0..9).await.unwrap().len(), 1);
     assert!(first.try_recv().is_err(), "not on the disk yet");
-    assert!(store.health().oldest_pending().is_some());
+    until("the disk is at work", || store.health().oldest_pending().is_some()).await;
     // These queue up while the disk is busy with the first.
     let mut behind = Vec::new();
     for index in 1..=50 {
