@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     clock::Instant,
+    planted_bugs::{Bug, is_planted},
     random,
     sequence::NodeId,
     storage::{Types, Vote},
@@ -118,7 +119,8 @@ impl Candidacy {
         if seen.state.is_leader() {
             return None;
         }
-        if voters == BTreeSet::from([me]) && self.stood.is_none() {
+        let breaks_promise = is_planted(Bug::NoVoteRefusal) && heard.is_none();
+        if self.stood.is_none() && (voters == BTreeSet::from([me]) || breaks_promise) {
             return Some(Duration::ZERO);
         }
         // Its vote is with the leader that it heard. It is not once it has voted for a candidate.
