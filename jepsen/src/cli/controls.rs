@@ -122,7 +122,7 @@ const CONTROLS: &[Control] = &[
     Control { bug: "write-not-synced", finds: Finding::Order, arguments: &["--nemesis=power-cut"] },
     Control {
         bug: "names-not-synced",
-        finds: Finding::Order,
+        finds: Finding::Node,
         arguments: &["--nemesis=disk-names"],
     },
     Control {
