@@ -194,7 +194,7 @@ pub fn create<T: Table>(
 }
 
 impl Namespace {
-    /// Whether it is what [`create`] makes of `config`, above what a deleted namespace of the name handed out.
+    /// Whether it is what `create` makes of `config`, above what a deleted namespace of the name handed out.
     pub fn is_as_created(&self, config: &NamespaceConfig) -> bool {
         let created = above(config.clone(), self.floor).map(NamespaceConfig::with_fitting_steps);
         created.is_ok_and(|config| config == self.config)
