@@ -120,11 +120,7 @@ const CONTROLS: &[Control] = &[
         arguments: &["--nemesis=kill-leader", "--workload=floors"],
     },
     Control { bug: "write-not-synced", finds: Finding::Order, arguments: &["--nemesis=power-cut"] },
-    Control {
-        bug: "names-not-synced",
-        finds: Finding::Node,
-        arguments: &["--nemesis=disk-names"],
-    },
+    Control { bug: "names-not-synced", finds: Finding::Node, arguments: &["--nemesis=disk-names"] },
     Control {
         bug: "gapless-answered-before-commit",
         finds: Finding::Gapless,
