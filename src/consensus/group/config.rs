@@ -58,8 +58,9 @@ impl GroupConfig {
         let config = openraft::Config {
             cluster_name: self.cluster.clone(),
             heartbeat_interval: self.heartbeat_ms,
-            // `election` decides when this node stands, not Raft's own timer: that knows nothing of slow disks.
-            enable_elect: false,
+            // `election` says when this node stands, and `start` when it sends heartbeats. Raft's own timer knows nothing of slow
+            // disks, and wakes a node that has nothing to do a hundred times a second.
+            enable_tick: false,
             // This is how long Raft waits for a vote.
             election_timeout_min: self.election_timeout_ms / 2,
             // Openraft's follower lease is the greatest election timeout.

@@ -1,6 +1,7 @@
 //! The course of a group: it starts, and follows what Raft says.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64},
@@ -10,6 +11,7 @@ use std::{
 
 use openraft::{Raft, RaftMetrics};
 use parking_lot::Mutex;
+use tokio::time::MissedTickBehavior;
 
 use super::{
     config::GroupConfig,
@@ -111,9 +113,11 @@ fn not_started(error: impl std::fmt::Display) -> StoreError {
 // Invariant: what is published is ordered by term. A change from leader to leader shows as a new term
 // even if the states in between were not seen.
 
-/// Watches until Raft stops.
+/// Watches until Raft stops, and has it send heartbeats while this node leads.
 pub async fn watch(group: Arc<Group>) {
     let mut metrics = group.raft.metrics();
+    let mut beats = tokio::time::interval(Duration::from_millis(group.config.heartbeat_ms));
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ended = None;
     loop {
         let seen = metrics.borrow_and_update().clone();
@@ -138,13 +142,26 @@ pub async fn watch(group: Arc<Group>) {
                 Some(_) | None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            biased;
-            changed = metrics.changed() => if changed.is_err() {
-                group.stop_because("its core is gone".to_owned());
-                return;
-            },
-            () = given_up => {}
+        // Also before its own vote is on the disk, and the lease can begin.
+        let beats_now = seen.state.is_leader() && !is_given_up;
+        let mut given_up = pin!(given_up);
+        loop {
+            tokio::select! {
+                biased;
+                // First: under load the metrics change all the time.
+                _ = beats.tick(), if beats_now => {
+                    // If Raft has stopped, the metrics say so.
+                    let _ = group.raft.trigger().heartbeat().await;
+                }
+                changed = metrics.changed() => {
+                    if changed.is_err() {
+                        group.stop_because("its core is gone".to_owned());
+                        return;
+                    }
+                    break;
+                }
+                () = &mut given_up => break,
+            }
         }
     }
 }
@@ -164,7 +181,6 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> (Option<Arc<Te
     // A term that was given up must end, because nobody can take numbers in it any more (`Group::end_term`). Its
     // followers elect another leader, too, when they no longer hear from this one.
     let is_given_up = lease.as_ref().is_some_and(|lease| lease.is_void());
-    group.raft.runtime_config().heartbeat(!is_given_up);
 
     let applied_own_term =
         seen.last_applied.as_ref().is_some_and(|id| id.committed_leader_id().term == term);
