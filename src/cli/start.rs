@@ -84,6 +84,7 @@ impl Signals {
             }
         };
         tokio::select! {
+            biased;
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
             _ = hangup => "SIGHUP",
@@ -120,6 +121,7 @@ async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
     let timeout = Duration::from_millis(config.shutdown_timeout_ms);
     let starting = server::start(config, Seams::default());
     let node = tokio::select! {
+        biased;
         node = starting => node?,
         _ = signals.recv() => {
             // The runtime waits for the thread that opens the data.
@@ -128,6 +130,7 @@ async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
         }
     };
     tokio::select! {
+        biased;
         fault = node.failed() => {
             end_within(END_MAX, StartError::from(fault.clone()).into());
             node.halt().await;

@@ -259,6 +259,7 @@ impl Readiness {
         let mut leadership = self.led.group.leadership();
         let beat = Duration::from_millis(self.led.config.heartbeat_ms);
         tokio::select! {
+            biased;
             Ok(()) = leadership.changed() => {}
             () = self.led.leaving.cancelled(), if !self.led.leaving.is_cancelled() => {}
             () = tokio::time::sleep(beat) => {}

@@ -131,6 +131,7 @@ impl Services {
         let rendering = live.run(self.context.clone());
         let serving = serve(listener, |_, _| requests.clone(), Protocol::Http1, limits, self.stop);
         tokio::select! {
+            biased;
             () = serving => {}
             () = rendering => {}
         }

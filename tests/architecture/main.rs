@@ -11,5 +11,6 @@ mod purity;
 mod rocksdb;
 mod rust;
 mod scripts;
+mod selects;
 mod size;
 mod units;

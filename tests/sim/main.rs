@@ -45,8 +45,8 @@ mod run;
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     time::{Duration, Instant},
@@ -250,10 +250,43 @@ fn many_keys() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
+    // Other tests of the process start tasks, too.
+    let _others = OtherTasks::start();
     for seed in 1..=10 {
         let once = || in_time(seed, false).expect("no failure");
         let (first, second) = (once(), once());
         assert_eq!(first, second, "seed {seed}");
+    }
+}
+
+/// Starts tasks of its own, at times that no seed decides, until it is dropped. Tokio counts the tasks of a process.
+struct OtherTasks {
+    thread: Option<std::thread::JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl OtherTasks {
+    fn start() -> OtherTasks {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let starting = async move {
+            while !stopped.load(Ordering::Relaxed) {
+                tokio::spawn(async {}).await.expect("it does nothing");
+                tokio::time::sleep(Duration::from_micros(100)).await;
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.expect("a runtime");
+        let thread = Some(std::thread::spawn(move || runtime.block_on(starting)));
+        OtherTasks { thread, stop }
+    }
+}
+
+impl Drop for OtherTasks {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().expect("it is dropped once").join();
+        assert!(ended.is_ok() || std::thread::panicking(), "it starts tasks alone");
     }
 }
 

@@ -114,6 +114,7 @@ impl Term {
                 taken => return taken,
             }
             tokio::select! {
+                biased;
                 () = sleep_until(deadline.min(Instant::now() + ROOM_PAUSE)) => {}
                 () = self.memory.gate().closed() => return Err(NextError::Unknown),
             }

@@ -77,6 +77,7 @@ impl LedTerms {
         let patience = Duration::from_millis(KEEP_TIMEOUTS * self.config.election_timeout_ms);
         self.group.tasks.spawn("giving a memory up", async move {
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(patience) => terms.inheritance.give_up(number),
                 () = terms.leaving.cancelled() => {}
             }

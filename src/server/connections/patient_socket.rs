@@ -291,6 +291,7 @@ async fn serve_until_rest<S: Answering>(
             // Tells the other end to begin no further calls. Those in progress are answered.
             connection.as_mut().graceful_shutdown();
             return tokio::select! {
+                biased;
                 ended = &mut connection => ended.map(|()| None).map_err(|error| error.to_string()),
                 () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(None),
             };

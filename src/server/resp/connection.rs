@@ -261,6 +261,7 @@ impl Connection<'_> {
                 tokio::time::sleep(CLOSING_TIME).await;
             };
             tokio::select! {
+                biased;
                 written = timeout(self.idle, self.writing.write_all(rest)) => written??,
                 () = stopping => {
                     let why = "the node stops, and the client does not read its replies";
