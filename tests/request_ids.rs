@@ -219,6 +219,28 @@ async fn a_request_id_is_refused_where_it_means_nothing_and_asked_for_where_a_re
     assert_eq!(first.first, 1, "nothing was taken before");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_hears_no_leader_does_not_say_that_a_request_id_means_nothing() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let leader = cluster.leader().await;
+    let away = other_than(leader);
+    let mut client = cluster.client(away);
+    once(&mut client, "book", 7, 1, "a").await.expect_err("the namespace is not gapless");
+    cluster.cut_off(away);
+    // Another namespace may have the name by now, and have carried the message out.
+    let message = NextRequest {
+        namespace: "book".to_owned(),
+        key: id(7),
+        request_id: Some(Bytes::from_static(b"b")),
+        ..NextRequest::default()
+    };
+    let mut message = tonic::Request::new(message);
+    message.set_timeout(Duration::from_secs(2));
+    let refused = client.sequencer.next(message).await.expect_err("no leader is heard");
+    assert_ne!(reason_of(&refused).0, Reason::RequestIdUnsupported, "{refused}");
+    assert_ne!(refused.code(), Code::FailedPrecondition, "{refused}");
+}
+
 /// The answer to a message for keys 7, 8 and 7 again.
 async fn next_many(
     client: &mut Client, namespace: &str, request: Option<&str>,

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use self::{
     keys::replaced,
     leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
-    refused::{check_id, check_namespace, no_namespace, outcome_unknown},
+    refused::{check_namespace, no_namespace, outcome_unknown},
     sequence_request::{SequenceRequest, count_max, forwarded},
 };
 use super::{callers::Caller, ids::formats::hands_out_ids, services::Leader};
@@ -95,7 +95,7 @@ impl Leader {
                 // Before anything waits. Whether the namespace exists, only the leader knows.
                 check_namespace(message.namespace())?;
                 // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
-                Box::pin(self.serve_elsewhere(asked, origin, may_be_done, deadline)).await?
+                Box::pin(self.route_to_leader(asked, origin, may_be_done, deadline)).await?
             }
         };
         let rest = match origin {
@@ -109,23 +109,6 @@ impl Leader {
                 Ok(Box::pin(self.complete(message, (given.answer, rest), deadline)).await)
             }
         }
-    }
-
-    /// Has the leader answer a request that this node does not. `may_be_done` says that an attempt before may have carried it
-    /// out.
-    async fn serve_elsewhere<Q: SequenceRequest>(
-        &self, asked: &Asked<Q>, origin: Origin, may_be_done: bool, deadline: Instant,
-    ) -> Result<Given<Q::Answer>, Failure> {
-        let routed = self.route_to_leader(asked, origin, may_be_done, deadline).await;
-        if let Err(Failure::Refused(refusal)) = &routed
-            && refusal.reason() == Reason::NoLeader
-            && asked.id.is_some()
-            && let Some(known) = self.group.view.namespaces().by_name(asked.message.namespace())
-        {
-            // Without a leader the caller learns from here that its id means nothing.
-            check_id(known, true)?;
-        }
-        routed
     }
 
     /// Gets what an answer lacks, because a leader handed over, from the next leader. What cannot be got is refused.
