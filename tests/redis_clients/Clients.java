@@ -10,6 +10,14 @@ import java.util.Set;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.springframework.dao.DataAccessException;
+import org.springframework.data.redis.connection.RedisClusterConfiguration;
+import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
+import org.springframework.data.redis.core.RedisOperations;
+import org.springframework.data.redis.core.SessionCallback;
+import org.springframework.data.redis.core.StringRedisTemplate;
+import org.springframework.data.redis.support.atomic.RedisAtomicLong;
 import redis.clients.jedis.AbstractTransaction;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisCluster;
@@ -122,11 +130,40 @@ public class Clients {
         run(scenario, () -> c.sync().incr("book:6"), batch);
     }
 
+    static void spring(String scenario, boolean isCluster, List<HostAndPort> nodes) throws Exception {
+        LettuceConnectionFactory factory = isCluster
+            ? new LettuceConnectionFactory(new RedisClusterConfiguration(nodes.stream().map(HostAndPort::toString).toList()))
+            : new LettuceConnectionFactory(new RedisStandaloneConfiguration(nodes.get(0).getHost(), nodes.get(0).getPort()));
+        factory.afterPropertiesSet();
+        factory.start();
+        StringRedisTemplate r = new StringRedisTemplate(factory);
+        if (scenario.equals("connect")) {
+            RedisAtomicLong counter = new RedisAtomicLong("book:7", factory);
+            long first = counter.incrementAndGet();
+            check(counter.incrementAndGet() == first + 1 && counter.get() == first + 1, "RedisAtomicLong does not grow");
+        }
+        Supplier<List<Long>> batch = () -> {
+            SessionCallback<List<Object>> commands = new SessionCallback<>() {
+                @Override
+                public <K, V> List<Object> execute(RedisOperations<K, V> operations) throws DataAccessException {
+                    @SuppressWarnings("unchecked") K key = (K) "book:3";
+                    if (scenario.equals("transaction")) operations.multi();
+                    for (int i = 0; i < 10; i++) operations.opsForValue().increment(key);
+                    return scenario.equals("transaction") ? operations.exec() : null;
+                }
+            };
+            List<Object> answers = scenario.equals("transaction") ? r.execute(commands) : r.executePipelined(commands);
+            return answers.stream().map(number -> (Long) number).collect(Collectors.toList());
+        };
+        run(scenario, () -> r.opsForValue().increment("book:6"), batch);
+    }
+
     public static void main(String[] args) {
         boolean isCluster = List.of("cluster", "stop", "kill").contains(args[1]);
         List<HostAndPort> nodes = Stream.of(args[2].split(",")).map(HostAndPort::from).toList();
         try {
             if (args[0].equals("Jedis")) jedis(args[1], isCluster, nodes);
+            else if (args[0].equals("spring-data-redis")) spring(args[1], isCluster, nodes);
             else lettuce(args[1], isCluster, nodes);
         } catch (Exception error) {
             System.out.println(error);
