@@ -134,12 +134,12 @@ async fn a_leader_whose_release_does_not_know_the_request_is_named_at_once() {
     }
     cluster.found().await;
     let leader = cluster.leader().await;
-    let client = rust_client::client_of(&cluster, &[leader]);
+    let client = rust_client::staying_at(&cluster, leader);
     create_with_format(&client, "chat", "rongcloud").await;
     let of_type = [("type", 1)];
     let own = client.next_ids("chat", Some(Key::Id(1)), 1, &of_type).await;
     own.expect("the leader's own request is not sent");
-    let client = rust_client::client_of(&cluster, &[other_than(leader)]);
+    let client = rust_client::staying_at(&cluster, other_than(leader));
     let error = client.next_ids("chat", Some(Key::Id(1)), 1, &of_type).await;
     let error = error.expect_err("a refusal");
     assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");

@@ -71,7 +71,7 @@ async fn ids_of_a_key_increase_whichever_node_is_asked_and_hold_the_time_also_af
         let mut callers = Vec::new();
         let nodes: Vec<u64> = cluster.nodes.keys().copied().collect();
         for caller in 0..6 {
-            let client = rust_client::client_of(&cluster, &[nodes[caller % nodes.len()]]);
+            let client = rust_client::staying_at(&cluster, nodes[caller % nodes.len()]);
             let (greatest, all) = (greatest.clone(), all.clone());
             callers.push(tokio::spawn(async move {
                 for turn in 0..100 {
@@ -161,7 +161,7 @@ async fn callers_that_wait_for_one_key_hold_up_neither_other_keys_nor_leases_nor
     const BUSY: &str = "digits epoch=2020-01-01 time-s:10 sequence:2 key:3";
     let cluster = Cluster::start(3, |_| {}).await;
     let follower = other_than(cluster.leader().await);
-    let client = || rust_client::client([cluster.address(follower)]);
+    let client = || rust_client::staying_at(&cluster, follower);
     let other = client();
     create_with_format(&other, "busy", BUSY).await;
     create_with_format(&other, "orders", "snowflake").await;
@@ -301,7 +301,7 @@ fn interfaces(config: &mut Config) {
 async fn every_interface_makes_ids_of_a_key() {
     let cluster = Cluster::start(3, interfaces).await;
     let node = other_than(cluster.leader().await);
-    let client = rust_client::client_of(&cluster, &[node]);
+    let client = rust_client::staying_at(&cluster, node);
     create_with_format(&client, "chat", SLOW).await;
     create_with_format(&client, "strict", "yuewen-strict").await;
     let addresses = cluster.nodes[&node].addresses();
