@@ -221,9 +221,9 @@ impl Services {
     }
 }
 
-/// The interface for the fuzz targets: what parses the bytes of callers. A build without debug assertions, such as a release,
-/// does not have it: the targets do not compile there.
-#[cfg(debug_assertions)]
+/// The interface for the fuzz targets and for `bench/instructions`: what parses the bytes of callers. A build without debug
+/// assertions, such as a release, does not have it unless it is to be counted: the targets do not compile there.
+#[cfg(any(debug_assertions, feature = "counting"))]
 pub mod fuzzing {
     use std::sync::Arc;
 

@@ -10,7 +10,7 @@
 
 mod cluster;
 mod connection;
-#[cfg(debug_assertions)]
+#[cfg(any(debug_assertions, feature = "counting"))]
 pub mod fuzzing;
 mod key;
 mod reader;

@@ -1,0 +1,39 @@
+//! What the ways to a number cost, in instructions. Seconds differ from run to run on a busy machine; these counts hardly do,
+//! so a change that makes a way dearer is seen at once.
+//!
+//! `bench/instructions` builds this program, runs it under valgrind's callgrind, and compares the counts with those in
+//! `bench/instructions.txt`. Callgrind counts what happens inside the functions in [`ways`], and nothing else.
+//!
+//! A whole cluster of three nodes is in this process, on one thread: the product from its handlers down to RocksDB. The time
+//! stands still while anybody has something to do, the network is in memory, and a seed decides what is random. So each run
+//! does the same.
+
+mod cluster;
+mod ways;
+
+use std::process::ExitCode;
+
+use cluster::Cluster;
+
+/// How many calls of each way are counted.
+const CALLS: u64 = 1_000;
+
+fn main() -> ExitCode {
+    // How many percent more calls are made than are said: shows that `bench/instructions` notices.
+    let more = match std::env::args().skip_while(|word| word != "--plant").nth(1) {
+        None => 0,
+        Some(word) => match word.parse::<u64>() {
+            Ok(percent) => percent,
+            Err(error) => {
+                eprintln!("--plant takes a whole number of percent, not {word:?}: {error}");
+                return ExitCode::from(2);
+            }
+        },
+    };
+    let calls = CALLS + CALLS * more / 100;
+    ratchet::random::seed_this_thread(1);
+    let mut cluster = Cluster::start();
+    println!("calls {CALLS}, of many keys {}", ways::calls_of_many_keys(CALLS));
+    ways::count_all(&mut cluster, calls);
+    ExitCode::SUCCESS
+}
