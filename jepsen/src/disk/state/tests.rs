@@ -1,9 +1,7 @@
-use rand::SeedableRng;
-
 use super::*;
 
 fn state() -> (State, INodeNo) {
-    (State::empty(), INodeNo::ROOT)
+    (State::empty(1), INodeNo::ROOT)
 }
 
 fn file(state: &mut State, dir: INodeNo, name: &str) -> INodeNo {
