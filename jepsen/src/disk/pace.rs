@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rand::{RngExt, rngs::StdRng};
-
-use super::state::State;
 
 /// How long an fsync takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,25 +35,11 @@ pub(super) struct Wait {
     pub(super) replaced: u64,
 }
 
-impl Wait {
-    /// Waits. A disk that works again has done what it was asked for.
-    pub(super) fn end(self, disk: &Mutex<State>) {
-        let mut state = disk.lock();
-        let eased = state.eased.clone();
-        let is_same = |state: &mut State| state.replaced == self.replaced;
-        eased.wait_while_for(&mut state, is_same, self.takes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, thread};
-
-    use fuser::INodeNo;
     use rand::SeedableRng;
 
     use super::*;
-    use crate::disk::DiskFaults;
 
     const SHORTEST: Duration = Duration::from_millis(200);
     const LONGEST: Duration = Duration::from_millis(2_000);
@@ -76,24 +59,5 @@ mod tests {
         assert_ne!(drawn, draw(2));
         let mut rng = StdRng::seed_from_u64(1);
         assert_eq!(Pace::Quick.draw(&mut rng), None);
-    }
-
-    #[test]
-    fn an_fsync_of_a_disk_that_hangs_ends_when_the_disk_answers_again() {
-        let disk = Arc::new(Mutex::new(State::empty(1)));
-        disk.lock().set_faults(DiskFaults { pace: Pace::Hanging, ..DiskFaults::default() });
-        let wait = disk.lock().sync(INodeNo::ROOT).unwrap().unwrap();
-        assert_eq!(disk.lock().counts.sync_delayed, 1);
-        let waiting = {
-            let disk = disk.clone();
-            thread::spawn(move || wait.end(&disk))
-        };
-        thread::sleep(Duration::from_millis(20));
-        assert!(!waiting.is_finished());
-        disk.lock().set_faults(DiskFaults::default());
-        waiting.join().unwrap();
-        assert_eq!(disk.lock().sync(INodeNo::ROOT).unwrap(), None);
-        // One that began before is over, too, although nobody was told of it.
-        wait.end(&disk);
     }
 }

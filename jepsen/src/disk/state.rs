@@ -7,7 +7,7 @@ use std::{
 };
 
 use fuser::{Errno, FileAttr, INodeNo};
-use parking_lot::Condvar;
+use parking_lot::{Condvar, Mutex};
 use rand::{SeedableRng, rngs::StdRng};
 
 use super::{
@@ -280,5 +280,15 @@ impl State {
             names.lose(&Loss::Since(0), &mut rng);
         }
         self.sweep();
+    }
+}
+
+impl Wait {
+    /// Waits. A disk that works again has done what it was asked for.
+    pub(super) fn end(self, disk: &Mutex<State>) {
+        let mut state = disk.lock();
+        let eased = state.eased.clone();
+        let is_same = |state: &mut State| state.replaced == self.replaced;
+        eased.wait_while_for(&mut state, is_same, self.takes);
     }
 }
