@@ -90,9 +90,15 @@ pub enum Bug {
     SkipsCountedByAll,
     /// A leader believes its wall clock, whatever those of a majority show.
     ClockBelievedAtStart,
+    /// A leader gives its term up as soon as its disk is slow, whether or not that helps.
+    SlowDiskEndsTerm,
+    /// A leader keeps its term although its disk hangs, and those of the others do not.
+    HungDiskKeepsTerm,
+    /// A follower answers heartbeats only when its disk is done with the entries that came before them.
+    HeartbeatsWaitForDisk,
 }
 
-const NAMES: [(&str, Bug); 40] = [
+const NAMES: [(&str, Bug); 43] = [
     ("no-fence", Bug::NoFence),
     ("fence-before-taking", Bug::FenceBeforeTaking),
     ("lease-not-shortened", Bug::LeaseNotShortened),
@@ -133,6 +139,9 @@ const NAMES: [(&str, Bug); 40] = [
     ("date-not-logged", Bug::DateNotLogged),
     ("skips-counted-by-all", Bug::SkipsCountedByAll),
     ("clock-believed-at-start", Bug::ClockBelievedAtStart),
+    ("slow-disk-ends-term", Bug::SlowDiskEndsTerm),
+    ("hung-disk-keeps-term", Bug::HungDiskKeepsTerm),
+    ("heartbeats-wait-for-disk", Bug::HeartbeatsWaitForDisk),
 ];
 
 /// True if this process has `bug`.

@@ -28,6 +28,8 @@ pub enum Finding {
     Ids,
     /// Numbers did not flow for too long.
     Silence,
+    /// The leadership changed although that did not help, or did not change where it had to.
+    Leadership,
     /// A node did not do what it must, such as come back or stop.
     Node,
 }

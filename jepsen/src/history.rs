@@ -141,13 +141,21 @@ impl History {
 
 /// The longest time without an answer between `from_ns` and `to_ns`, in nanoseconds.
 pub fn longest_silence(answered: impl Iterator<Item = u64>, from_ns: u64, to_ns: u64) -> u64 {
+    let (begun, ended) = longest_silence_of(answered, from_ns, to_ns);
+    ended - begun
+}
+
+/// When the longest time without an answer between `from_ns` and `to_ns` began and ended.
+pub fn longest_silence_of(
+    answered: impl Iterator<Item = u64>, from_ns: u64, to_ns: u64,
+) -> (u64, u64) {
     let mut moments: Vec<u64> = answered
         .filter(|moment| (from_ns..=to_ns).contains(moment))
         .chain([from_ns, to_ns])
         .collect();
     moments.sort_unstable();
-    let silences = moments.windows(2).map(|pair| pair[1] - pair[0]);
-    silences.max().unwrap_or(0)
+    let silences = moments.windows(2).map(|pair| (pair[0], pair[1]));
+    silences.max_by_key(|(begun, ended)| ended - begun).unwrap_or((from_ns, from_ns))
 }
 
 #[cfg(test)]
@@ -161,5 +169,7 @@ mod tests {
         assert_eq!(silence(&[150, 155]), 50);
         assert_eq!(silence(&[101]), 99);
         assert_eq!(silence(&[]), 100);
+        let answered = [130, 110, 195].into_iter();
+        assert_eq!(longest_silence_of(answered, 100, 200), (130, 195));
     }
 }

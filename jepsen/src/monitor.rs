@@ -159,6 +159,11 @@ impl Monitor {
         self.0.lock().leaderships.values().next_back().map(|led| led.node)
     }
 
+    /// The latest term of which a node knows, whether or not it has a leader.
+    pub fn term(&self) -> u64 {
+        self.0.lock().highest
+    }
+
     /// How often a leader of another term was seen.
     pub fn changes(&self) -> u64 {
         (self.0.lock().leaderships.len() as u64).saturating_sub(1)

@@ -41,9 +41,18 @@ impl Stalls {
 
     /// How late the wake-ups between two moments of the run were, all together.
     pub fn between(&self, from_ns: u64, to_ns: u64) -> Duration {
+        self.lates(from_ns, to_ns).into_iter().sum()
+    }
+
+    /// How late the latest wake-up between two moments of the run was.
+    pub fn longest(&self, from_ns: u64, to_ns: u64) -> Duration {
+        self.lates(from_ns, to_ns).into_iter().max().unwrap_or_default()
+    }
+
+    fn lates(&self, from_ns: u64, to_ns: u64) -> Vec<Duration> {
         let stalls = self.0.lock();
         let between = stalls.iter().filter(|stall| stall.from_ns < to_ns && from_ns < stall.to_ns);
-        between.map(|stall| stall.late).sum()
+        between.map(|stall| stall.late).collect()
     }
 }
 
@@ -67,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stalls_that_touch_a_time_are_added_up() {
+    fn the_stalls_that_touch_a_time_are_added_up_and_compared() {
         let stall =
             |from_ns, to_ns, late_ns| Stall { from_ns, to_ns, late: Duration::from_nanos(late_ns) };
         let stalls = vec![stall(0, 10, 4), stall(20, 30, 2), stall(40, 90, 30)];
@@ -77,5 +86,7 @@ mod tests {
             [between(10, 20), between(9, 21), between(25, 50), between(90, 99)],
             [0, 6, 32, 0]
         );
+        let longest = |from_ns, to_ns| stalls.longest(from_ns, to_ns).as_nanos();
+        assert_eq!([longest(10, 20), longest(9, 21), longest(25, 50)], [0, 4, 30]);
     }
 }

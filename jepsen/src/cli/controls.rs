@@ -201,6 +201,21 @@ const CONTROLS: &[Control] = &[
         finds: Finding::Ids,
         arguments: &["--nemesis=none", "--workload=ids"],
     },
+    Control {
+        bug: "slow-disk-ends-term",
+        finds: Finding::Leadership,
+        arguments: &["--nemesis=disks-slow"],
+    },
+    Control {
+        bug: "heartbeats-wait-for-disk",
+        finds: Finding::Silence,
+        arguments: &["--nemesis=disks-slow"],
+    },
+    Control {
+        bug: "hung-disk-keeps-term",
+        finds: Finding::Leadership,
+        arguments: &["--nemesis=disk-hangs"],
+    },
 ];
 
 impl Controls {

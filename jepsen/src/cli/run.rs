@@ -183,5 +183,5 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
 }
 
 fn disks_can_fail() -> bool {
-    tempfile::tempdir().is_ok_and(|dir| Disk::mount(dir.path()).is_ok())
+    tempfile::tempdir().is_ok_and(|dir| Disk::mount(dir.path(), 0).is_ok())
 }

@@ -81,7 +81,8 @@ impl Cluster {
     fn create_node(&self, id: Port) -> io::Result<Node> {
         let mount = self.dir.join(format!("disk-{id}"));
         fs::create_dir_all(&mount)?;
-        let disk = self.config.faulty_disks.then(|| Disk::mount(&mount)).transpose()?;
+        let seed = self.config.seed.wrapping_add(id.into());
+        let disk = self.config.faulty_disks.then(|| Disk::mount(&mount, seed)).transpose()?;
         let clock = match &self.preload {
             Some(_) => Some(Clock::new(self.dir.join(format!("clock-{id}")))?),
             None => None,
@@ -268,7 +269,10 @@ impl Cluster {
     /// kill -9. Waits until the process has ended; returns whether that is what ended it.
     pub fn kill(&mut self, id: Port) -> bool {
         let node = self.node(id);
-        let killed = node.process.kill();
+        let killed = match &node.disk {
+            Some(disk) => disk.without_waits(|| node.process.kill()),
+            None => node.process.kill(),
+        };
         // The disk answers in order: when it answers this, all that the process asked for is done.
         let _ = fs::metadata(&node.data_dir);
         killed

@@ -147,12 +147,15 @@ impl Filesystem for Served {
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let synced = self.0.lock().sync(ino);
         match synced {
-            Ok(Duration::ZERO) => reply.ok(),
+            Ok(None) => reply.ok(),
             // Only this caller waits, not the whole disk.
-            Ok(takes) => drop(std::thread::spawn(move || {
-                std::thread::sleep(takes);
-                reply.ok();
-            })),
+            Ok(Some(wait)) => {
+                let disk = self.0.clone();
+                drop(std::thread::spawn(move || {
+                    wait.end(&disk);
+                    reply.ok();
+                }));
+            }
             Err(error) => reply.error(error),
         }
     }

@@ -9,7 +9,9 @@ mod fuse;
 mod inode;
 mod mounted;
 mod names;
+mod pace;
 mod state;
 
 pub use mounted::Disk;
+pub use pace::Pace;
 pub use state::{DiskCounts, DiskFaults, Image};

@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use super::{
     fuse::Served,
     inode::Inode,
+    pace::Pace,
     state::{DiskCounts, DiskFaults, Image, State},
 };
 
@@ -19,21 +20,30 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Mounts an empty disk at `mount`, which must be an empty directory.
+    /// Mounts an empty disk at `mount`, which must be an empty directory. Its random numbers come from `seed`.
     ///
     /// # Errors
     /// There is no FUSE here, or no right to mount.
-    pub fn mount(mount: &Path) -> io::Result<Disk> {
-        let state = Arc::new(Mutex::new(State::empty()));
+    pub fn mount(mount: &Path, seed: u64) -> io::Result<Disk> {
+        let state = Arc::new(Mutex::new(State::empty(seed)));
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("ratchet-jepsen".to_owned())];
         let session = fuser::spawn_mount(Served(state.clone()), mount, &config)?;
         Ok(Disk { state, _session: session })
     }
 
-    /// Replaces its faults.
+    /// Replaces its faults. Fsyncs that wait are done.
     pub fn set_faults(&self, faults: DiskFaults) {
-        self.state.lock().faults = faults;
+        self.state.lock().set_faults(faults);
+    }
+
+    /// Does `work` while no fsync waits: the kernel does not let a killed process end before its fsyncs are answered.
+    pub fn without_waits<T>(&self, work: impl FnOnce() -> T) -> T {
+        let faults = self.state.lock().faults;
+        self.set_faults(DiskFaults { pace: Pace::Quick, ..faults });
+        let done = work();
+        self.set_faults(faults);
+        done
     }
 
     /// What it has done so far.
@@ -83,7 +93,7 @@ mod tests {
     #[test]
     fn the_kernel_passes_on_what_a_process_syncs() {
         let mount = tempfile::tempdir().unwrap();
-        let disk = match Disk::mount(mount.path()) {
+        let disk = match Disk::mount(mount.path(), 1) {
             Ok(disk) => disk,
             Err(error) => return eprintln!("NO FUSE, NOT TESTED: {error}"),
         };

@@ -3,18 +3,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     ffi::{OsStr, OsString},
-    time::Duration,
+    sync::Arc,
 };
 
 use fuser::{Errno, FileAttr, INodeNo};
-#[cfg(test)]
-use rand::SeedableRng;
-use rand::rngs::StdRng;
+use parking_lot::{Condvar, Mutex};
+use rand::{SeedableRng, rngs::StdRng};
 
 use super::{
     content::Content,
     inode::{Inode, attributes},
     names::{Loss, Names},
+    pace::{Pace, Wait},
 };
 
 #[cfg(test)]
@@ -29,7 +29,7 @@ pub struct DiskFaults {
     /// Writes fail with ENOSPC.
     pub full: bool,
     /// How long an fsync takes.
-    pub sync_takes: Duration,
+    pub pace: Pace,
 }
 
 /// What a disk has done so far.
@@ -59,10 +59,15 @@ pub(super) struct State {
     pub(super) open: HashMap<u64, u32>,
     pub(super) faults: DiskFaults,
     pub(super) counts: DiskCounts,
+    /// How often its faults were replaced; told to the fsyncs that wait.
+    pub(super) replaced: u64,
+    pub(super) eased: Arc<Condvar>,
+    /// The random numbers of its pace.
+    rng: StdRng,
 }
 
 impl State {
-    pub(super) fn empty() -> State {
+    pub(super) fn empty(seed: u64) -> State {
         let root = Inode::Dir(Names::default());
         State {
             image: Image {
@@ -73,7 +78,17 @@ impl State {
             open: HashMap::new(),
             faults: DiskFaults::default(),
             counts: DiskCounts::default(),
+            replaced: 0,
+            eased: Arc::default(),
+            rng: StdRng::seed_from_u64(seed),
         }
+    }
+
+    /// Replaces its faults. Fsyncs that wait are done.
+    pub(super) fn set_faults(&mut self, faults: DiskFaults) {
+        self.faults = faults;
+        self.replaced += 1;
+        self.eased.notify_all();
     }
 
     pub(super) fn inode(&mut self, ino: INodeNo) -> Result<&mut Inode, Errno> {
@@ -186,8 +201,8 @@ impl State {
         Ok(data.len() as u32)
     }
 
-    /// Syncs the bytes of a file or the names of a directory; returns how long that takes.
-    pub(super) fn sync(&mut self, ino: INodeNo) -> Result<Duration, Errno> {
+    /// Syncs the bytes of a file or the names of a directory; returns what whoever asked waits for, if it must wait.
+    pub(super) fn sync(&mut self, ino: INodeNo) -> Result<Option<Wait>, Errno> {
         if self.faults.sync_fails {
             self.counts.sync_failed += 1;
             match self.inode(ino)? {
@@ -204,9 +219,9 @@ impl State {
             Inode::File(content) => content.sync(),
         }
         self.note_synced(ino.into());
-        let takes = self.faults.sync_takes;
-        self.counts.sync_delayed += u64::from(!takes.is_zero());
-        Ok(takes)
+        let takes = self.faults.pace.draw(&mut self.rng);
+        self.counts.sync_delayed += u64::from(takes.is_some());
+        Ok(takes.map(|takes| Wait { takes, replaced: self.replaced }))
     }
 
     /// Notes in the directories above `ino` that it was synced.
@@ -265,5 +280,15 @@ impl State {
             names.lose(&Loss::Since(0), &mut rng);
         }
         self.sweep();
+    }
+}
+
+impl Wait {
+    /// Waits. A disk that works again has done what it was asked for.
+    pub(super) fn end(self, disk: &Mutex<State>) {
+        let mut state = disk.lock();
+        let eased = state.eased.clone();
+        let is_same = |state: &mut State| state.replaced == self.replaced;
+        eased.wait_while_for(&mut state, is_same, self.takes);
     }
 }

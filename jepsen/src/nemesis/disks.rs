@@ -8,7 +8,7 @@ use super::{
     fault::{ActiveFault, Repair},
     injector::Injector,
 };
-use crate::disk::{DiskCounts, DiskFaults};
+use crate::disk::{DiskCounts, DiskFaults, Pace};
 
 /// How long a node may take to notice that it cannot trust its disk.
 const NOTICE_MAX: Duration = Duration::from_secs(5);
@@ -64,13 +64,14 @@ impl Injector {
             return no_faulty_disks();
         };
         let before = disk.counts().sync_delayed;
-        disk.set_faults(DiskFaults { sync_takes, ..DiskFaults::default() });
+        let pace = Pace::Slow(sync_takes, sync_takes);
+        disk.set_faults(DiskFaults { pace, ..DiskFaults::default() });
         self.wait_fault_duration().await;
         let disk = self.cluster.disk(victim);
         let took_effect = disk.is_some_and(|disk| disk.counts().sync_delayed > before);
         let takes_ms = sync_takes.as_millis();
         let description = format!("fsync takes {takes_ms} ms on leader {victim}");
-        ActiveFault::new(description, Repair::ResetDisk(victim), took_effect)
+        ActiveFault::new(description, Repair::ResetDisks(vec![victim]), took_effect)
     }
 }
 

@@ -21,8 +21,8 @@ pub(super) enum Repair {
     ResetClocks(Vec<Port>),
     /// Make all links perfect and reset the clocks of this node.
     HealLinksAndResetClock(Port),
-    /// Make the disk of this node work.
-    ResetDisk(Port),
+    /// Make the disks of these nodes work.
+    ResetDisks(Vec<Port>),
     /// End these streams.
     EndSlowReaders(SlowReaders),
 }

@@ -37,12 +37,13 @@ impl Injector {
             let silent = self.end_outage(outage, &fault.description).await;
             fault.found(Finding::Silence, silent);
         }
-        let without_power = match &fault.repair {
-            Repair::Start(nodes) if nemesis == Nemesis::DiskNames => nodes.clone(),
+        let to_come_back = match (&fault.repair, nemesis) {
+            (Repair::Start(nodes), Nemesis::DiskNames)
+            | (Repair::ResetDisks(nodes), Nemesis::DiskHangs) => nodes.clone(),
             _ => Vec::new(),
         };
         self.repair(fault.take_repair())?;
-        let not_back = self.wait_until_back(&without_power).await;
+        let not_back = self.wait_until_back(&to_come_back).await;
         fault.found(Finding::Node, not_back);
         let limit = Limit::after(nemesis);
         Ok(vec![self.conclude((nemesis, limit), from_ns, fault).await])
@@ -161,6 +162,8 @@ impl Injector {
             Nemesis::DiskSync => self.fail_fsync().await?,
             Nemesis::DiskFull => self.fill_disk().await?,
             Nemesis::DiskSlow => self.slow_fsync().await,
+            Nemesis::DisksSlow => self.slow_all_disks().await?,
+            Nemesis::DiskHangs => self.hang_disk().await?,
             Nemesis::WalTruncate => self.truncate_log().await?,
             Nemesis::WalFlip => self.flip_bit_of_log().await?,
             Nemesis::DirWiped => self.wipe_directory().await?,

@@ -76,7 +76,7 @@ impl Injector {
                 self.heal_links();
                 self.reset_clock(id)?;
             }
-            Repair::ResetDisk(id) => self.reset_disk(id),
+            Repair::ResetDisks(nodes) => nodes.into_iter().for_each(|id| self.reset_disk(id)),
             Repair::EndSlowReaders(readers) => drop(readers),
         }
         Ok(())

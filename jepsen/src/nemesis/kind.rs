@@ -54,6 +54,10 @@ pub enum Nemesis {
     DiskFull,
     /// On the leader, fsync takes longer than a lease.
     DiskSlow,
+    /// On all nodes, each fsync takes 0.2 to 2 s. Half of the time the leader is killed meanwhile.
+    DisksSlow,
+    /// One node's disk, mostly the leader's, does not answer an fsync for many seconds; then it does again.
+    DiskHangs,
     /// All nodes are killed at once and lose what they had not synced.
     PowerCut,
     /// Like power-cut, on one node or on all. Names of files and directories are lost, too, unless their
@@ -136,8 +140,13 @@ impl Nemesis {
             CutInSteps | RestartInLease | LateAnswers => {
                 Profile { step: Step::Large, leaves_majority: false, ..CHANGES_LEADER }
             }
-            PauseOne | PartitionHalves | ClockRate => Profile { step: Step::Large, ..PLAIN },
-            PartitionOneWay => Profile { step: Step::Large, leaves_majority: false, ..PLAIN },
+            PauseOne | PartitionHalves | ClockRate | DiskHangs => {
+                Profile { step: Step::Large, ..PLAIN }
+            }
+            // An election may be under way when the disks become quick, which knows of slow ones.
+            PartitionOneWay | DisksSlow => {
+                Profile { step: Step::Large, leaves_majority: false, ..PLAIN }
+            }
             Composed => Profile { step: Step::BySeed, leaves_majority: false, ..CHANGES_LEADER },
             WalTruncate | WalFlip | DirWiped | DirOld | Membership => {
                 Profile { uses_up_nodes: true, ..PLAIN }

@@ -23,6 +23,7 @@ mod power;
 mod processes;
 mod recovery;
 mod retry;
+mod slow_disks;
 mod slow_readers;
 mod snapshots;
 mod transfer;

@@ -6,6 +6,7 @@ mod config;
 mod kinds;
 mod product_client;
 mod recorded;
+mod warm;
 
 pub use caller::PRODUCT_CLIENT_NODE;
 pub use callers::Callers;
@@ -13,3 +14,4 @@ pub use config::WorkloadConfig;
 pub use kinds::{COUNT_MAX, Workload};
 pub use product_client::ProductClient;
 pub use recorded::ask;
+pub use warm::{Answered, WarmCallers};

@@ -10,7 +10,11 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::group::Group;
-use crate::{clock::whole_ms, sequence::NodeId};
+use crate::{
+    clock::whole_ms,
+    planted_bugs::{Bug, is_planted},
+    sequence::NodeId,
+};
 
 /// A disk to which nothing gets for so long hangs, unless a voter's promise lasts nearly as long.
 const HANG: Duration = Duration::from_secs(10);
@@ -38,18 +42,22 @@ impl Group {
             *voter != self.node() && takes.is_some_and(|takes| takes <= self.config.quick_flush())
         };
         let quick: BTreeSet<NodeId> = quorums.voters().into_iter().filter(is_quick).collect();
-        quorums.agree(&quick).then_some(quick)
+        let helps = quorums.agree(&quick) && !is_planted(Bug::HungDiskKeepsTerm);
+        helps.then_some(quick)
     }
 
     /// True if the disks of a majority without this node are not known to be slow: those voters were heard, and said nothing
     /// of a slow write. One that has nothing to write says nothing at all.
     fn others_can_log(&self) -> bool {
+        if is_planted(Bug::SlowDiskEndsTerm) {
+            return true;
+        }
         let (quorums, now) = (self.lease.quorums(), self.now());
         let can_log = |voter: &NodeId| {
             let takes = self.network.peers.flushes.of(*voter, now);
             let is_slow = takes.is_some_and(|takes| takes > self.config.slow_flush());
             let is_heard = self.is_heard(self.term(), *voter);
-            *voter != self.node() && is_heard && !is_slow
+            *voter != self.node() && is_heard && !is_slow && !is_planted(Bug::HungDiskKeepsTerm)
         };
         quorums.agree(&quorums.voters().into_iter().filter(can_log).collect())
     }
@@ -58,7 +66,10 @@ impl Group {
     /// leadership could not be handed over. Heartbeats do not touch the disk: without this, followers would follow a leader
     /// whose process ends as soon as it has to write.
     pub async fn watch_disk(self: Arc<Group>) {
-        let limit = HANG.max(2 * self.config.slow_flush());
+        let limit = match is_planted(Bug::SlowDiskEndsTerm) {
+            true => self.config.slow_flush(),
+            false => HANG.max(2 * self.config.slow_flush()),
+        };
         let mut stopped = self.stopped();
         loop {
             tokio::select! {

@@ -19,6 +19,7 @@ use crate::{
         group::{Group, group::is_higher_vote},
         network::RaftRpc,
     },
+    planted_bugs::{Bug, is_planted},
     proto::{
         Refusal,
         peer::{Header, MemoryPart, RaftMessage},
@@ -109,8 +110,9 @@ impl Group {
     fn followed_before_the_disk(
         &self, heartbeat: &AppendEntriesRequest<Types>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let is_heartbeat =
-            heartbeat.entries.is_empty() && self.store.health().oldest_pending().is_some();
+        let is_heartbeat = heartbeat.entries.is_empty()
+            && self.store.health().oldest_pending().is_some()
+            && !is_planted(Bug::HeartbeatsWaitForDisk);
         let (raft, vote, log_id) = (self.raft.clone(), heartbeat.vote, heartbeat.prev_log_id);
         // Before Raft is given the append.
         let arrived = <Types as TypeConfigExt>::now();

@@ -1,9 +1,9 @@
-use rand::SeedableRng;
+use std::{thread, time::Duration};
 
 use super::*;
 
 fn state() -> (State, INodeNo) {
-    (State::empty(), INodeNo::ROOT)
+    (State::empty(1), INodeNo::ROOT)
 }
 
 fn file(state: &mut State, dir: INodeNo, name: &str) -> INodeNo {
@@ -89,4 +89,23 @@ fn either_half_of_a_rename_between_directories_may_be_lost() {
     state.sync(other).unwrap();
     state.lose_all();
     assert!(state.find(one, name).is_ok() && state.find(other, name).is_ok());
+}
+
+#[test]
+fn an_fsync_of_a_disk_that_hangs_ends_when_the_disk_answers_again() {
+    let disk = Arc::new(Mutex::new(State::empty(1)));
+    disk.lock().set_faults(DiskFaults { pace: Pace::Hanging, ..DiskFaults::default() });
+    let wait = disk.lock().sync(INodeNo::ROOT).unwrap().unwrap();
+    assert_eq!(disk.lock().counts.sync_delayed, 1);
+    let waiting = {
+        let disk = disk.clone();
+        thread::spawn(move || wait.end(&disk))
+    };
+    thread::sleep(Duration::from_millis(20));
+    assert!(!waiting.is_finished());
+    disk.lock().set_faults(DiskFaults::default());
+    waiting.join().unwrap();
+    assert_eq!(disk.lock().sync(INodeNo::ROOT).unwrap(), None);
+    // One that began before is over, too, although nobody was told of it.
+    wait.end(&disk);
 }
