@@ -140,6 +140,8 @@ fn longest_call(history: &crate::common::history::History, from: Instant) -> Dur
 async fn a_transfer_goes_on(fence: FenceKind) {
     let cluster = Cluster::start(3, |config| {
         config.fence = fence;
+        // All callers have one address, and on a busy machine all their messages may wait at once.
+        config.memory_requests_max_mb = 4_096;
     })
     .await;
     let leader = cluster.leader().await;
@@ -241,7 +243,7 @@ async fn a_transfer_goes_on_while_a_caller_does_not_read_the_ids_that_it_asked_f
 }
 
 async fn sigterm_goes_on(fence: &str) {
-    let mut cluster = Processes::start(3, &["--fence", fence]).await;
+    let mut cluster = Processes::start(3, &["--fence", fence, "--memory-requests-max-mb", "4096"]).await;
     let leader = cluster.leader().await;
     let _streams = stall(cluster.places[&leader].listen, STREAMS).await;
     let mut probe = cluster.client(other_than(leader));
