@@ -243,7 +243,8 @@ async fn a_transfer_goes_on_while_a_caller_does_not_read_the_ids_that_it_asked_f
 }
 
 async fn sigterm_goes_on(fence: &str) {
-    let mut cluster = Processes::start(3, &["--fence", fence, "--memory-requests-max-mb", "4096"]).await;
+    let mut cluster =
+        Processes::start(3, &["--fence", fence, "--memory-requests-max-mb", "4096"]).await;
     let leader = cluster.leader().await;
     let _streams = stall(cluster.places[&leader].listen, STREAMS).await;
     let mut probe = cluster.client(other_than(leader));
