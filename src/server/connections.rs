@@ -183,17 +183,18 @@ async fn serve_http2<S: Answering>(
     let mut connection = pin!(http2.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         biased;
-        ended = &mut connection => return ended.map_err(|error| error.to_string()),
         () = stop.cancelled() => {}
         () = calls.idle_for(idle) => {}
         () = until(too_old_at) => too_old.iter().for_each(|TooOld(streams)| streams.cancel()),
+        // Last: a caller that never pauses would leave no turn to a timer after it.
+        ended = &mut connection => return ended.map_err(|error| error.to_string()),
     }
     // Tells the other end to begin no further calls. Those in progress are answered.
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         biased;
-        ended = &mut connection => ended.map_err(|error| error.to_string()),
         () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(()),
+        ended = &mut connection => ended.map_err(|error| error.to_string()),
     }
 }
 

@@ -61,6 +61,7 @@ impl GroupConfig {
             // `election` says when this node stands, and `start` when it sends heartbeats. Raft's own timer knows nothing of slow
             // disks, and wakes a node that has nothing to do a hundred times a second.
             enable_tick: false,
+            enable_elect: false,
             // This is how long Raft waits for a vote.
             election_timeout_min: self.election_timeout_ms / 2,
             // Openraft's follower lease is the greatest election timeout.
