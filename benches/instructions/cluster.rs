@@ -39,7 +39,7 @@ pub struct Cluster {
     runtime: Runtime,
     network: Network,
     nodes: BTreeMap<u64, Node>,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Cluster {
@@ -52,7 +52,7 @@ impl Cluster {
         let runtime = runtime.expect("a runtime");
         let dir = TempDir::new().expect("a temporary directory");
         let network = Network::default();
-        let mut cluster = Cluster { runtime, network, nodes: BTreeMap::new(), _dir: dir };
+        let mut cluster = Cluster { runtime, network, nodes: BTreeMap::new(), dir };
         for id in 1..=NODES {
             cluster.start_node(id);
         }
@@ -76,7 +76,7 @@ impl Cluster {
         let config = Config {
             cluster: "count".to_owned(),
             node_id: id,
-            data_dir: self._dir.path().join(id.to_string()),
+            data_dir: self.dir.path().join(id.to_string()),
             listen: addresses.client,
             peer_listen: addresses.peer,
             metrics_listen: None,

@@ -2,7 +2,8 @@
 //! so a change that makes a way dearer is seen at once.
 //!
 //! `bench/instructions` builds this program, runs it under valgrind's callgrind, and compares the counts with those in
-//! `bench/instructions.txt`. Callgrind counts what happens inside the functions in [`ways`], and nothing else.
+//! `bench/instructions.txt`. Callgrind counts what happens inside the functions of [`ways`] whose names begin with `counted_`,
+//! and nothing else.
 //!
 //! A whole cluster of three nodes is in this process, on one thread: the product from its handlers down to RocksDB. The time
 //! stands still while anybody has something to do, the network is in memory, and a seed decides what is random. So each run
@@ -19,7 +20,7 @@ use cluster::Cluster;
 const CALLS: u64 = 1_000;
 
 fn main() -> ExitCode {
-    // How many percent more calls are made than are said: shows that `bench/instructions` notices.
+    // --plant N: N percent more calls are made than are said, to show that `bench/instructions` notices.
     let more = match std::env::args().skip_while(|word| word != "--plant").nth(1) {
         None => 0,
         Some(word) => match word.parse::<u64>() {

@@ -31,7 +31,7 @@ const KEY: u64 = 42;
 const BUMPED: u64 = 1 << 32;
 const LIFTED: u64 = 1 << 33;
 
-/// Makes functions that callgrind can tell apart, and that nothing is inlined into or merged with.
+/// Makes functions that callgrind can tell apart: none is inlined into its caller, or merged with another one.
 macro_rules! counted {
     ($($name:ident is $way:ident;)*) => {$(
         #[inline(never)]

@@ -97,8 +97,8 @@ impl Injector {
         Ok(())
     }
 
-    /// How long it takes until a number is handed out that was asked for from now on. Each gapless number is a write, and
-    /// callers of those may give up before two slow disks have it.
+    /// How long it takes until a number is handed out that was asked for from now on. Gapless numbers do not count: each is a
+    /// write, and their callers may give up before two slow disks have it.
     async fn until_answered(&self) -> Option<Duration> {
         let (began, now_ns) = (Instant::now(), self.recorder.now());
         let answered = self.recorder.answered_since(Flow::Numbers, now_ns);
@@ -188,7 +188,7 @@ impl Injector {
     /// What was seen since `calm` began by callers of the nodes for which `is_judged` is true.
     async fn end_calm(&self, calm: Calm, is_judged: impl Fn(u64) -> bool) -> Seen {
         let Calm { callers, from_ns, term } = calm;
-        // Terms first: what callers wait for meanwhile is not looked at.
+        // Read before the callers stop: that takes a moment, which is not judged.
         let (to_ns, terms) = (self.recorder.now(), self.monitor.term() - term);
         let answered = callers.stop().await.into_iter();
         let judged: Vec<Answered> = answered.filter(|at| is_judged(at.node)).collect();

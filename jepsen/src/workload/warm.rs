@@ -1,7 +1,7 @@
 //! Callers of warm keys: keys that have numbers in the leader's memory.
 //!
 //! They ask for nothing else, and for so few numbers that no key runs out of those that it has. So no call of theirs needs a
-//! disk, and whoever of them waits does not wait for one.
+//! disk: a slow answer has another cause.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -16,8 +16,9 @@ use crate::{
     target::{OWN, Target},
 };
 
-/// Which keys are warm. Other callers ask for others.
+/// The first of the warm keys. No other caller asks for them.
 const FIRST: u64 = 1 << 32;
+/// How many there are.
 const KEYS: u64 = 5;
 /// The pause between two calls of one caller.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -36,8 +36,9 @@ pub(super) struct Seen {
     pub silence: Silence,
     /// How many terms began.
     pub terms: u64,
-    /// How late the machine woke threads up: all together in that silence, and at most.
+    /// How late the machine woke threads up during that silence, all together.
     pub stalled: Duration,
+    /// The latest that it woke one up in the whole time.
     pub longest_stall: Duration,
 }
 
@@ -59,7 +60,7 @@ impl Seen {
         }
         let allowed = terms_max + u64::from(self.longest_stall >= STALL);
         if self.terms > allowed {
-            let what = format!("{} terms began, of which {allowed} may help", self.terms);
+            let what = format!("{} terms began; {allowed} are allowed", self.terms);
             wrong.push((Finding::Leadership, what));
         }
         wrong
