@@ -1,6 +1,6 @@
 //! An address of a cluster that leads to another one later: a client takes nothing from there, so no number comes twice.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use crate::common::{
     cluster::Cluster,
@@ -107,6 +107,12 @@ async fn a_client_whose_only_address_leads_to_another_cluster_gets_nothing_from_
     }
 }
 
+/// One of the clients that `new` makes that asks `server` first. A client begins with any of its servers.
+fn that_begins_with(server: SocketAddr, new: impl Fn() -> Client) -> Client {
+    let begins_there = |client: &Client| client.servers()[0] == server.to_string();
+    std::iter::repeat_with(new).find(begins_there).expect("endless")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_leaves_a_server_of_another_cluster_and_goes_on_with_the_others() {
     let mut first = Cluster::start(3, |_| {}).await;
@@ -114,11 +120,8 @@ async fn a_client_leaves_a_server_of_another_cluster_and_goes_on_with_the_others
     let second = recycled(&mut first).await;
     first.client(2).next_at_last(9).await;
     let servers: Vec<_> = (1..=3).map(|node| first.address(node)).collect();
-    // A client begins with any of its servers.
-    let begins_with_first = |client: &Client| client.servers()[0] == servers[0].to_string();
     let new = || builder(&servers).cluster_id(id_of(&first)).build().expect("a client");
-    let [asks, takes] =
-        [(); 2].map(|()| std::iter::repeat_with(new).find(begins_with_first).expect("endless"));
+    let [asks, takes] = [(); 2].map(|()| that_begins_with(servers[0], new));
     // The ceiling, if node 1 led.
     assert!(asks.current("book", 1).await.expect("from the others") >= Some(before));
     assert!(takes.next("book", 1).await.expect("from the others") > before);
@@ -134,10 +137,7 @@ async fn a_client_leaves_a_server_of_another_cluster_and_goes_on_with_the_others
 async fn a_client_that_was_given_servers_of_two_clusters_stays_with_the_one_that_answers_first() {
     let [mut first, second] = [Cluster::start(1, |_| {}).await, Cluster::start(1, |_| {}).await];
     let servers = [first.address(1), second.address(1)];
-    // A client begins with any of its servers.
-    let begins_with_first = |client: &Client| client.servers()[0] == servers[0].to_string();
-    let client = std::iter::repeat_with(|| client(servers)).find(begins_with_first);
-    let client = client.expect("endless");
+    let client = that_begins_with(servers[0], || client(servers));
     client.current("book", 1).await.expect("an answer");
     assert_eq!(client.cluster_id(), Some(id_of(&first)));
     client.next("book", 1).await.expect("a number");

@@ -45,8 +45,8 @@ mod run;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Mutex,
+        atomic::{AtomicU64, Ordering},
         mpsc,
     },
     time::{Duration, Instant},
@@ -251,7 +251,7 @@ fn many_keys() {
 #[test]
 fn the_same_seed_is_the_same_run() {
     // Other tests of the process start tasks, too.
-    let _others = OtherTasks::start();
+    let _others = other_tasks();
     for seed in 1..=10 {
         let once = || in_time(seed, false).expect("no failure");
         let (first, second) = (once(), once());
@@ -259,35 +259,17 @@ fn the_same_seed_is_the_same_run() {
     }
 }
 
-/// Starts tasks of its own, at times that no seed decides, until it is dropped. Tokio counts the tasks of a process.
-struct OtherTasks {
-    thread: Option<std::thread::JoinHandle<()>>,
-    stop: Arc<AtomicBool>,
-}
-
-impl OtherTasks {
-    fn start() -> OtherTasks {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let starting = async move {
-            while !stopped.load(Ordering::Relaxed) {
-                tokio::spawn(async {}).await.expect("it does nothing");
-                tokio::time::sleep(Duration::from_micros(100)).await;
-            }
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let runtime = runtime.expect("a runtime");
-        let thread = Some(std::thread::spawn(move || runtime.block_on(starting)));
-        OtherTasks { thread, stop }
-    }
-}
-
-impl Drop for OtherTasks {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let ended = self.thread.take().expect("it is dropped once").join();
-        assert!(ended.is_ok() || std::thread::panicking(), "it starts tasks alone");
-    }
+/// Starts tasks at times that no seed decides, until it is dropped. Tokio counts the tasks of a process.
+fn other_tasks() -> tokio::runtime::Runtime {
+    let mut others = tokio::runtime::Builder::new_multi_thread();
+    let others = others.worker_threads(1).enable_time().build().expect("a runtime");
+    others.spawn(async {
+        loop {
+            tokio::spawn(async {}).await.expect("it does nothing");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    others
 }
 
 #[test]

@@ -167,6 +167,7 @@ impl<L: Lessor> IdSource<L> {
                 Err(Wait::ForLease) => {
                     self.shared.wanted.notify_one();
                     tokio::select! {
+                        biased;
                         () = answered => self.refused()?,
                         () = sleep_until(deadline) => {
                             return Err(NotTaken::NoLease(self.shared.failure.lock().clone()));

@@ -29,37 +29,25 @@ impl Group {
     /// disk here is not slow, or if no change would help.
     pub fn quicker_successor(&self, term: u64) -> Option<(NodeId, Duration)> {
         let takes = self.flush_takes().filter(|takes| *takes > self.config.slow_flush())?;
-        let quick = self.quick_majority()?;
+        let is_quick = |_, takes: Option<Duration>| {
+            takes.is_some_and(|takes| takes <= self.config.quick_flush())
+        };
+        let quick = self.majority_of_others(is_quick)?;
         let successor = self.successor_that(term, |id| quick.contains(&id))?;
         Some((successor, takes))
     }
 
-    /// The other voters whose disks are quick, if they are a majority without this node.
-    fn quick_majority(&self) -> Option<BTreeSet<NodeId>> {
+    /// The other voters that fit, if they are a majority without this node. `fits` is told how long a write takes there, if
+    /// that is known.
+    fn majority_of_others(
+        &self, fits: impl Fn(NodeId, Option<Duration>) -> bool,
+    ) -> Option<BTreeSet<NodeId>> {
         let (quorums, now) = (self.lease.quorums(), self.now());
-        let is_quick = |voter: &NodeId| {
-            let takes = self.network.peers.flushes.of(*voter, now);
-            *voter != self.node() && takes.is_some_and(|takes| takes <= self.config.quick_flush())
-        };
-        let quick: BTreeSet<NodeId> = quorums.voters().into_iter().filter(is_quick).collect();
-        let helps = quorums.agree(&quick) && !is_planted(Bug::HungDiskKeepsTerm);
-        helps.then_some(quick)
-    }
-
-    /// True if the disks of a majority without this node are not known to be slow: those voters were heard, and said nothing
-    /// of a slow write. One that has nothing to write says nothing at all.
-    fn others_can_log(&self) -> bool {
-        if is_planted(Bug::SlowDiskEndsTerm) {
-            return true;
-        }
-        let (quorums, now) = (self.lease.quorums(), self.now());
-        let can_log = |voter: &NodeId| {
-            let takes = self.network.peers.flushes.of(*voter, now);
-            let is_slow = takes.is_some_and(|takes| takes > self.config.slow_flush());
-            let is_heard = self.is_heard(self.term(), *voter);
-            *voter != self.node() && is_heard && !is_slow && !is_planted(Bug::HungDiskKeepsTerm)
-        };
-        quorums.agree(&quorums.voters().into_iter().filter(can_log).collect())
+        let others = quorums.voters().into_iter().filter(|id| *id != self.node());
+        let fitting = others.filter(|id| fits(*id, self.network.peers.flushes.of(*id, now)));
+        let fitting = fitting.collect();
+        let is_majority = quorums.agree(&fitting) && !is_planted(Bug::HungDiskKeepsTerm);
+        is_majority.then_some(fitting)
     }
 
     /// Until Raft stops: ends the term whenever the log's disk hangs, and those of a majority do not. For the case that the
@@ -70,6 +58,13 @@ impl Group {
             true => self.config.slow_flush(),
             false => HANG.max(2 * self.config.slow_flush()),
         };
+        // Not known to be slow: a node that has nothing to write says nothing of its disk.
+        let can_log = |id, takes: Option<Duration>| {
+            self.is_heard(self.term(), id)
+                && takes.is_none_or(|takes| takes <= self.config.slow_flush())
+        };
+        let helps =
+            || is_planted(Bug::SlowDiskEndsTerm) || self.majority_of_others(can_log).is_some();
         let mut stopped = self.stopped();
         loop {
             tokio::select! {
@@ -82,7 +77,7 @@ impl Group {
                 continue;
             };
             // A node that does not lead holds no lease.
-            if hangs > limit && self.others_can_log() && self.lease.void() {
+            if hangs > limit && helps() && self.lease.void() {
                 tracing::error!(
                     pending_ms = whole_ms(hangs),
                     directory = %self.store.dir().display(),

@@ -161,6 +161,7 @@ mod tests {
             assert_eq!(ended(&mut streams), [false, true, false]);
         }
     }
+
     #[tokio::test(start_paused = true)]
     async fn calls_that_were_refused_before_are_none_of_a_later_silence() {
         let among = [(); 2].map(|()| Arc::new(SilentStreams::default()));

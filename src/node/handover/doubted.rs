@@ -12,7 +12,7 @@ use crate::node::{
 
 /// How often it is looked whether the clock is believed.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
-/// How long it is left at that if a handover has failed: each sends the whole memory.
+/// How long the next attempt waits after a handover that failed: each sends the whole memory.
 const PAUSE: Duration = Duration::from_secs(60);
 
 impl Handovers {
@@ -46,15 +46,10 @@ impl Handovers {
             "handing over to a node whose wall clock is believed: that of this one is not: {doubt}"
         );
         let deadline = Instant::now() + self.handover_max();
-        match self.hand_over_to_one_that(term, is_believed, deadline).await {
-            Ok(_) => {}
-            Err(refusal) => {
-                tracing::warn!(
-                    reason = refusal.message(),
-                    "the term was not handed over as wanted"
-                );
-                tokio::time::sleep(PAUSE).await;
-            }
+        let handed_over = self.hand_over_to_one_that(term, is_believed, deadline).await;
+        if let Err(refusal) = handed_over {
+            tracing::warn!(reason = refusal.message(), "the term was not handed over as wanted");
+            tokio::time::sleep(PAUSE).await;
         }
     }
 }
