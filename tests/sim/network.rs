@@ -2,10 +2,6 @@
 //! twice, or cut off; and streams, which are delayed and break, as those over TCP do.
 //!
 //! Every link draws its fate from a sequence of its own, which the seed decides.
-//!
-//! A host that goes takes its ends of streams with it. Those at the other ends learn of it from a token that is cancelled
-//! before, in an order that the seed decides. The order in which a runtime drops its tasks follows from their ids, and those
-//! are counted for the whole process.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +18,6 @@ use futures::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{node::NodeContext, server::Services};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use crate::{clock, trace::Trace};
@@ -73,8 +68,6 @@ struct Inner {
 
 struct State {
     inboxes: BTreeMap<Host, UnboundedSender<Message>>,
-    /// Cancelled when the host goes.
-    gone: BTreeMap<Host, CancellationToken>,
     links: BTreeMap<(Host, Host), StdRng>,
     cut: BTreeSet<(Host, Host)>,
     slow: BTreeMap<(Host, Host), u64>,
@@ -99,7 +92,6 @@ impl Network {
             trace,
             state: Mutex::new(State {
                 inboxes: BTreeMap::new(),
-                gone: BTreeMap::new(),
                 links: BTreeMap::new(),
                 cut: BTreeSet::new(),
                 slow: BTreeMap::new(),
@@ -120,26 +112,13 @@ impl Network {
     /// Lets messages in to `host`.
     pub fn open(&self, host: Host) -> UnboundedReceiver<Message> {
         let (inbox, messages) = mpsc::unbounded_channel();
-        let mut state = self.state();
-        state.inboxes.insert(host, inbox);
-        state.gone.insert(host, CancellationToken::new());
+        self.state().inboxes.insert(host, inbox);
         messages
     }
 
-    /// `host` goes: what is sent to it is refused from now on, and it sends nothing more.
+    /// What is sent to `host` is refused from now on.
     pub fn close(&self, host: Host) {
-        let mut state = self.state();
-        state.inboxes.remove(&host);
-        let gone = state.gone.remove(&host);
-        drop(state);
-        if let Some(gone) = gone {
-            gone.cancel();
-        }
-    }
-
-    /// Is cancelled when `host` goes. Clients never do.
-    fn gone(&self, host: Host) -> CancellationToken {
-        self.state().gone.get(&host).cloned().unwrap_or_default()
+        self.state().inboxes.remove(&host);
     }
 
     /// Cuts the link from one host to another, in this direction.
@@ -238,7 +217,6 @@ impl Network {
     {
         let exchange = async {
             let (answers, mut back) = mpsc::unbounded_channel();
-            let gone = self.gone(to);
             for at in self.arrivals(from, to, delivery) {
                 let (network, answers) = (self.clone(), answers.clone());
                 let (question, answer) = (question.clone(), answer.clone());
@@ -264,7 +242,7 @@ impl Network {
                 }
             }
             drop(answers);
-            while let Some((at, answered)) = receive(&mut back, &gone).await {
+            while let Some((at, answered)) = back.recv().await {
                 clock::sleep_until(at).await;
                 if !self.is_cut(to, from) {
                     return answered;
@@ -331,12 +309,12 @@ impl Network {
     fn pipe<T: Send + 'static>(
         &self, (from, to): (Host, Host), pipe: UnboundedReceiver<(Duration, Result<T, Status>)>,
     ) -> impl Stream<Item = Result<T, Status>> + Send + use<T> {
-        let (network, gone) = (self.clone(), self.gone(from));
+        let network = self.clone();
         stream::unfold(Some(pipe), move |pipe| {
-            let (network, gone) = (network.clone(), gone.clone());
+            let network = network.clone();
             async move {
                 let mut pipe = pipe?;
-                let (at, item) = receive(&mut pipe, &gone).await?;
+                let (at, item) = pipe.recv().await?;
                 clock::sleep_until(at).await;
                 let patience = clock::now() + KEEP_ALIVE;
                 while network.is_cut(from, to) {
@@ -348,14 +326,5 @@ impl Network {
                 Some((item, Some(pipe)))
             }
         })
-    }
-}
-
-/// What comes next, from a host that is there or has sent it before it went.
-async fn receive<T>(pipe: &mut UnboundedReceiver<T>, gone: &CancellationToken) -> Option<T> {
-    tokio::select! {
-        biased;
-        next = pipe.recv() => next,
-        () = gone.cancelled() => pipe.try_recv().ok(),
     }
 }
