@@ -50,7 +50,7 @@ impl Bench {
             ..Config::default()
         };
         let (node, term) = runtime.block_on(async {
-            let node = server::start(config, Seams::default()).await.expect("a node");
+            let node = server::start_with(config, Seams::default()).await.expect("a node");
             let group = node.context().group.clone();
             // The answer comes once the node leads and the namespaces exist.
             let deadline = Instant::now() + Duration::from_secs(30);

@@ -125,13 +125,13 @@ async fn a_call_to_a_server_that_knows_no_leader_is_unavailable_at_the_deadline(
     cluster.crash(leader).await;
     let client = builder([cluster.address(alive)]).timeout(Duration::from_millis(500));
     let client = client.build().unwrap();
-    // On a busy machine the client may give up before the server says it.
-    let error = eventually("what the server says", async || {
+    // On a busy machine the client may give up before the server says it. What was sent to the leader when it ended may be done.
+    eventually("what the server says", async || {
         let error = client.next("book", 1).await.expect_err("nobody leads");
-        error.to_string().contains("leader").then_some(error)
-    });
-    let error = error.await;
-    assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
+        let says = error.to_string().contains("leader");
+        (says && error.code() == Some(Code::Unavailable)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,8 @@
 //! another one.
 
 use crate::common::{
-    PATIENCE, channel, cluster::Cluster, eventually, http, http_get, hurried, id, with_http,
+    PATIENCE, channel, cluster::Cluster, eventually, http, http_get, hurried, id,
+    links::listening_at, with_http,
 };
 use ratchet::{
     consensus::Transport,
@@ -94,7 +95,7 @@ async fn a_greeting_from_a_cluster_with_the_same_name_and_another_id_is_refused(
             cluster_id: cluster_id.to_vec().into(),
             ..HelloRequest::default()
         };
-        GrpcTransport::default().hello(&address, request, PATIENCE).await
+        GrpcTransport::default().hello(listening_at(&address), request, PATIENCE).await
     };
     greet(mine.as_bytes()).await.expect("its own");
     greet(&[]).await.expect("a node that knows none yet");

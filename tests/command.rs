@@ -118,6 +118,25 @@ fn a_command_that_cannot_be_carried_out_fails_with_the_reason_and_an_exit_code()
 }
 
 #[test]
+fn certificates_are_made_in_a_shell() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().to_str().unwrap();
+    let cert = |args: &[&str]| run(&[&["cert"], args, &["--dir", place, "--json"]].concat());
+    json(&cert(&["ca"]));
+    failed(&cert(&["ca"]), 4, &["INVALID_ARGUMENT", "ca.crt exists already"]);
+    let node = ["node", "--cluster", "orders", "--node-id", "7", "--host", "localhost,127.0.0.1"];
+    let made = json(&cert(&node));
+    assert_eq!((&made["uri"], &made["node_id"]), (&"ratchet://orders/7".into(), &"7".into()));
+    let short = ["client", "--cluster", "orders", "--name", "billing", "--days", "36500"];
+    let short = cert(&short);
+    assert_eq!(json(&short)["valid_until"].as_str().map(str::len), Some(24));
+    assert!(
+        String::from_utf8_lossy(&short.stderr)
+            .contains("warning: the certificate ends with its CA")
+    );
+}
+
+#[test]
 fn a_configuration_that_cannot_work_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");

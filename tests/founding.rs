@@ -12,7 +12,9 @@ use std::{
 use crate::common::{
     Client, PATIENCE,
     cluster::{Cluster, have_it_found},
-    eventually, free_ports, http, http_get, in_time, own_ip,
+    eventually, free_ports, http, http_get, in_time,
+    links::listening_at,
+    own_ip,
     processes::{Process, ratchet, run},
     until, with_http, with_metrics,
 };
@@ -246,7 +248,7 @@ async fn found_by_twins() -> (Cluster, Node) {
     let [listen, peer_listen] = free_ports(own_ip());
     let data_dir = root.path().join("data");
     let config = Config { data_dir, listen, peer_listen, ..cluster.configs[&1].clone() };
-    let twin = ratchet::server::start(config, cluster.seams(1)).await.expect("it starts");
+    let twin = ratchet::server::start_with(config, cluster.seams(1)).await.expect("it starts");
     let latest = Instant::now() + PATIENCE;
     let founders = [cluster.nodes[&1].context(), twin.context()];
     let asked =
@@ -340,7 +342,7 @@ async fn a_node_that_a_leader_is_about_to_add_goes_to_no_other_cluster_until_tha
         ..HelloRequest::default()
     };
     let greeting = GrpcTransport::default();
-    let claimed = greeting.hello(&peer_address, request, PATIENCE).await;
+    let claimed = greeting.hello(listening_at(&peer_address), request, PATIENCE).await;
     let claimed = claimed.expect("it is free").incarnation;
     let refused = cluster.client(1).add_node(2, &peer_address).await.expect_err("claimed");
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");

@@ -63,6 +63,7 @@ mod status;
 mod status_page;
 mod stored_bytes;
 mod stream;
+mod tls;
 mod version;
 mod votes;
 mod warm_handover;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, http2, in_time, other_than, others, until,
+    PATIENCE, cluster::Cluster, eventually, http2, in_time, links::listening_at, other_than,
+    others, until,
 };
 use futures::{StreamExt, stream};
 use openraft::{
@@ -54,7 +55,7 @@ async fn send(
         ..RaftMessage::default()
     };
     let transport = GrpcTransport::default();
-    Ok(transport.raft(&address, rpc, message, PATIENCE).await?)
+    Ok(transport.raft(listening_at(&address), rpc, message, PATIENCE).await?)
 }
 
 /// A request for a vote by a candidate whose log is as long as it can be.
@@ -174,7 +175,7 @@ async fn a_hello_tells_nobody_which_directory_a_member_has() {
             ..HelloRequest::default()
         };
         let transport = &transport;
-        async move { transport.hello(&address, request, PATIENCE).await }
+        async move { transport.hello(listening_at(&address), request, PATIENCE).await }
     };
     let fresh = ask(2, 0).await.unwrap();
     assert_eq!((fresh.formed, fresh.incarnation), (false, incarnation(&cluster, 2)));
@@ -235,7 +236,7 @@ async fn a_stranger_is_refused_before_its_message_is_whole() {
         ..RaftMessage::default()
     };
     let address = cluster.configs[&1].peer_listen.to_string();
-    let answer = transport.raft(&address, RaftRpc::Append, message, PATIENCE).await;
+    let answer = transport.raft(listening_at(&address), RaftRpc::Append, message, PATIENCE).await;
     let status = answer.unwrap_err();
     assert!(status.message().contains("cannot be read"), "{status}");
 }
@@ -304,7 +305,8 @@ async fn what_strangers_make_a_node_without_data_hold_is_bounded() {
     let transport = GrpcTransport::default();
     let answered = async |code| {
         let sent = message(BYTES as usize);
-        let answer = transport.raft(&peer_address, RaftRpc::Append, sent, PATIENCE).await;
+        let answer =
+            transport.raft(listening_at(&peer_address), RaftRpc::Append, sent, PATIENCE).await;
         (answer.expect_err("it is no append").code() == code).then_some(())
     };
     // 12 MiB are too many.
@@ -344,8 +346,9 @@ async fn strangers_of_one_address_leave_the_leader_memory_at_a_node_without_data
     until("the second one is looked at", || held() == 2 || metrics.requests_refused.get() == 1)
         .await;
     let sent = message(header(&cluster, 1, 2), BYTES as usize);
-    let answer =
-        GrpcTransport::default().raft(&peer_address, RaftRpc::Append, sent, PATIENCE).await;
+    let answer = GrpcTransport::default()
+        .raft(listening_at(&peer_address), RaftRpc::Append, sent, PATIENCE)
+        .await;
     let status = answer.expect_err("it is no append");
     assert!(status.message().contains("cannot be read"), "{status}");
     cluster.client(1).add_node(2, &peer_address).await.expect("there is room");
@@ -429,7 +432,7 @@ async fn install(
 ) -> Result<RaftReply, Status> {
     let address = cluster.configs[&to].peer_listen.to_string();
     let transport = GrpcTransport::default();
-    let sending = transport.install_snapshot(&address, parts.boxed());
+    let sending = transport.install_snapshot(listening_at(&address), parts.boxed());
     Ok(in_time("the answer to a snapshot", sending).await?)
 }
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use crate::common::{PATIENCE, cluster::Cluster, hurried, id, name, processes};
+use crate::common::{
+    PATIENCE, cluster::Cluster, hurried, id, links::listening_at, name, processes,
+};
 use ratchet::{
     consensus::{RaftRpc, Transport},
     node,
@@ -119,7 +121,7 @@ async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
     let message =
         RaftMessage { header: Some(group.sender().header(3, &member)), ..RaftMessage::default() };
     let transport = GrpcTransport::default();
-    let sent = transport.raft(&member.peer_address, RaftRpc::Vote, message, PATIENCE);
+    let sent = transport.raft(listening_at(&member.peer_address), RaftRpc::Vote, message, PATIENCE);
     let refused = sent.await.unwrap_err();
     assert!(refused.message().contains("another data directory"), "{refused:?}");
     assert!(cluster.client(3).next_at_last(7).await > first);

@@ -2,7 +2,9 @@
 
 use std::{io::Write, net::TcpStream, pin::pin, time::Duration};
 
-use crate::common::{Client, PATIENCE, channel, cluster::Cluster, id, is_late, name, other_than};
+use crate::common::{
+    Client, PATIENCE, channel, cluster::Cluster, id, is_late, links::listening_at, name, other_than,
+};
 use ratchet::{
     consensus::{RaftRpc, Transport},
     node::{Asked, Origin, config::FenceKind},
@@ -305,7 +307,9 @@ async fn a_peer_that_cannot_read_a_message_says_that_it_runs_another_release() {
     };
     let address = &other.member.peer_address;
     for rpc in [RaftRpc::Append, RaftRpc::Vote] {
-        let sent = GrpcTransport::default().raft(address, rpc, message.clone(), PATIENCE).await;
+        let sent = GrpcTransport::default()
+            .raft(listening_at(address), rpc, message.clone(), PATIENCE)
+            .await;
         let version = format!("format version {}", VERSION + 1);
         let says = ["node 2 runs another release", &version];
         assert_refused(sent.map_err(Status::from), Code::InvalidArgument, &says);

@@ -12,8 +12,8 @@ use std::{
 };
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, free_ports, id, in_time, other_than, others, own_ip,
-    power::copy_all,
+    PATIENCE, cluster::Cluster, eventually, free_ports, id, in_time, links::listening_at,
+    other_than, others, own_ip, power::copy_all,
 };
 use openraft::{
     raft::{VoteRequest, VoteResponse},
@@ -60,14 +60,16 @@ async fn ask_for_vote(
         ..RaftMessage::default()
     };
     let transport = GrpcTransport::default();
-    let reply = transport.raft(&member.peer_address, RaftRpc::Vote, message, PATIENCE).await?;
+    let reply = transport
+        .raft(listening_at(&member.peer_address), RaftRpc::Vote, message, PATIENCE)
+        .await?;
     Ok(codec::decode(&reply.payload).expect("decoded"))
 }
 
 /// Starts a node with this configuration, which is not one of the cluster's.
 async fn start(cluster: &Cluster, config: &Config) -> Result<Node, StartError> {
     let seams = cluster.seams(config.node_id);
-    ratchet::server::start(config.clone(), seams).await
+    ratchet::server::start_with(config.clone(), seams).await
 }
 
 /// The copy knows neither the founding nor the vote that followed. It would vote again at once, and keep no promise.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{cluster::Cluster, in_time, others};
+use crate::common::{cluster::Cluster, in_time, links::listening_at, others};
 use openraft::{
     raft::{VoteRequest, VoteResponse},
     vote::RaftLeaderId,
@@ -119,7 +119,9 @@ async fn a_restarted_voter_grants_no_vote_within_a_lease() {
                 ..RaftMessage::default()
             };
             let timeout = Duration::from_millis(50);
-            let reply = transport.raft(&member.peer_address, RaftRpc::Vote, message, timeout).await;
+            let reply = transport
+                .raft(listening_at(&member.peer_address), RaftRpc::Vote, message, timeout)
+                .await;
             if let Ok(reply) = reply {
                 let answer: VoteResponse<Types> = codec::decode(&reply.payload).unwrap();
                 // It may also have voted for somebody in a later election, before this one asked again.

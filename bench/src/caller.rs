@@ -88,12 +88,14 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
     let calls = load.connections * load.in_flight;
     Ok(match target.protocol {
         Protocol::Ratchet(Interface::Client) => {
-            let client = Client::builder()
+            let mut client = Client::builder()
                 .servers(&target.addresses)
                 .timeout(Duration::from_secs(10))
-                .follow_leader(target.follow_leader)
-                .build()?;
-            each(Caller::Client(client), load.tasks).collect()
+                .follow_leader(target.follow_leader);
+            if let Some(tls) = &target.tls {
+                client = client.tls(tls.of_client());
+            }
+            each(Caller::Client(client.build()?), load.tasks).collect()
         }
         Protocol::Ratchet(Interface::Http) => {
             let mut callers = Vec::with_capacity(calls);

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,6 +13,7 @@ use crate::{
     http,
     options::ClusterOptions,
     target::{NAMESPACE, Server, Target},
+    tls::Certificates,
 };
 use ratchet_client::{Client, Code, api};
 
@@ -48,7 +50,19 @@ fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
 /// # Errors
 /// If an address is not of the form "host:port".
 pub fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
-    Ok(Client::builder().servers(servers).timeout(timeout).build()?)
+    secure_client(servers, timeout, None)
+}
+
+/// A client of the cluster at `servers`, over TLS if it is given certificates.
+fn secure_client(
+    servers: &[String], timeout: Duration, tls: Option<&Certificates>,
+) -> Result<Client, Error> {
+    let client = Client::builder().servers(servers).timeout(timeout);
+    let client = match tls {
+        Some(tls) => client.tls(tls.of_client()),
+        None => client,
+    };
+    Ok(client.build()?)
 }
 
 /// Starts a cluster of `nodes` nodes on this machine.
@@ -93,7 +107,7 @@ pub async fn start(
         });
     }
     let addresses: Vec<String> = servers.iter().map(|server| server.address.clone()).collect();
-    let found = found(&addresses, Some(options)).await;
+    let found = found(&addresses, options).await;
     let leader = match (found, servers.first().and_then(|server| server.process.as_ref())) {
         (Ok(leader), _) => leader,
         (Err(_), Some(process)) => return Err(process.complaint("does not answer")),
@@ -105,14 +119,16 @@ pub async fn start(
 /// Finds the nodes of a running cluster.
 ///
 /// # Errors
-/// If none of its servers answers, or it has no leader.
-pub async fn running(servers: &[String]) -> Result<Target, Error> {
-    found(servers, None).await?;
-    let status = client(servers, PATIENCE)?.status().await?;
+/// If none of its servers answers, it has no leader, or a certificate cannot be used.
+pub async fn running(servers: &[String], tls: Option<Certificates>) -> Result<Target, Error> {
+    let client = secure_client(servers, PATIENCE, tls.as_ref())?;
+    prepare(&client, None).await?;
+    let status = client.status().await?;
     let nodes = status.nodes.iter();
     let servers = nodes.map(|node| Server::new(node.id, node.address.clone()));
     let leader = status.leader.ok_or_else(no_leader)?;
-    Ok(Target::new("ratchet", servers.collect(), leader))
+    let target = Target::new("ratchet", servers.collect(), leader);
+    Ok(Target { tls: tls.map(Arc::new), ..target })
 }
 
 /// Founds a cluster whose nodes were just started, once they listen.
@@ -131,13 +147,14 @@ async fn found_cluster(servers: &[String]) -> Result<(), Error> {
     }
 }
 
-/// Waits until the cluster has a leader, founds it first if it was just started, creates the namespace, and returns the
-/// leader's id.
-async fn found(servers: &[String], options: Option<&ClusterOptions>) -> Result<u64, Error> {
-    let client = client(servers, PATIENCE)?;
-    if options.is_some() {
-        found_cluster(servers).await?;
-    }
+/// Founds a cluster that was just started, and returns its leader's id once it can be measured.
+async fn found(servers: &[String], options: &ClusterOptions) -> Result<u64, Error> {
+    found_cluster(servers).await?;
+    prepare(&client(servers, PATIENCE)?, Some(options)).await
+}
+
+/// Waits until the cluster has a leader, creates the namespace, and returns the leader's id.
+async fn prepare(client: &Client, options: Option<&ClusterOptions>) -> Result<u64, Error> {
     // This waits until there is a leader.
     client.next("book", u64::MAX).await?;
     let created = client.create_namespace(api::CreateNamespaceRequest {

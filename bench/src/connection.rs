@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tonic::{
     Code,
-    transport::{Channel, Endpoint},
+    transport::{Channel, ClientTlsConfig, Endpoint},
 };
 
 use crate::error::Error;
@@ -23,6 +23,8 @@ struct State {
     /// All servers, in the order in which they are asked when one fails.
     servers: Vec<String>,
     follow_leader: bool,
+    /// `None`: connections are plain.
+    tls: Option<ClientTlsConfig>,
     /// Counts the moves from server to server.
     moves: u64,
     server: String,
@@ -45,14 +47,17 @@ impl Connection {
     ///
     /// # Errors
     /// If there is no server, or its address is not of the form "host:port".
-    pub fn new(servers: &[String], follow_leader: bool) -> Result<Connection, Error> {
+    pub fn new(
+        servers: &[String], follow_leader: bool, tls: Option<&ClientTlsConfig>,
+    ) -> Result<Connection, Error> {
         let server = servers.first().ok_or_else(|| Error::other("no server"))?;
         Ok(Connection(Arc::new(Mutex::new(State {
             servers: servers.to_vec(),
             follow_leader,
+            tls: tls.cloned(),
             moves: 0,
             server: server.clone(),
-            channel: endpoint(server)?.connect_lazy(),
+            channel: endpoint(server, tls)?.connect_lazy(),
             route_version: oldest(follow_leader),
         }))))
     }
@@ -104,7 +109,7 @@ impl State {
         if server == self.server {
             return;
         }
-        if let Ok(endpoint) = endpoint(&server) {
+        if let Ok(endpoint) = endpoint(&server, self.tls.as_ref()) {
             self.moves += 1;
             self.channel = endpoint.connect_lazy();
             self.server = server;
@@ -117,14 +122,17 @@ fn oldest(follow_leader: bool) -> u64 {
     if follow_leader { 0 } else { NEWEST }
 }
 
-/// Connects to a server.
+/// Connects to a server, over TLS or not.
 ///
 /// # Errors
 /// If the server cannot be connected to.
-pub async fn connect(server: &str) -> Result<Channel, Error> {
-    let connected = endpoint(server)?.connect().await;
+pub async fn connect(server: &str, tls: Option<&ClientTlsConfig>) -> Result<Channel, Error> {
+    let connected = endpoint(server, tls)?.connect().await;
     connected.map_err(|error| {
-        Error::other(format!("cannot connect to {server}: {error}; is it running?"))
+        // The error alone says "transport error".
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        let cause = cause.unwrap_or_default();
+        Error::other(format!("cannot connect to {server}: {error}{cause}; is it running?"))
     })
 }
 
@@ -132,10 +140,15 @@ pub async fn connect(server: &str) -> Result<Channel, Error> {
 ///
 /// # Errors
 /// If `server` is not of the form "host:port".
-fn endpoint(server: &str) -> Result<Endpoint, Error> {
-    let endpoint = Endpoint::from_shared(format!("http://{server}"))
-        .map_err(|error| Error::other(format!("cannot connect to {server}: {error}")))?;
-    Ok(endpoint.tcp_nodelay(true))
+fn endpoint(server: &str, tls: Option<&ClientTlsConfig>) -> Result<Endpoint, Error> {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let failed = |error| Error::other(format!("cannot connect to {server}: {error}"));
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{server}")).map_err(failed)?;
+    let endpoint = endpoint.tcp_nodelay(true);
+    match tls {
+        Some(tls) => endpoint.tls_config(tls.clone()).map_err(failed),
+        None => Ok(endpoint),
+    }
 }
 
 /// True if a code means that a server is gone, or finds no leader.
@@ -157,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_to_the_leader_moves_with_the_leader_and_away_from_a_failed_server() {
-        let connection = Connection::new(&servers(), true).unwrap();
+        let connection = Connection::new(&servers(), true, None).unwrap();
         let first = connection.link();
         connection.learn(&route(3, "a:1"));
         assert!(connection.is_at(&first), "that server leads");
@@ -176,7 +189,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_does_not_follow_the_leader_asks_for_no_route() {
-        let connection = Connection::new(&servers(), false).unwrap();
+        let connection = Connection::new(&servers(), false, None).unwrap();
         assert_eq!(connection.link().route_version, NEWEST);
         connection.failed(&connection.link(), Code::Unavailable);
         connection.learn(&route(9, "c:1"));

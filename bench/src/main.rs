@@ -30,6 +30,7 @@ mod run;
 mod sides;
 mod stream;
 mod target;
+mod tls;
 mod warm;
 mod workers;
 

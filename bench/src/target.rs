@@ -1,12 +1,15 @@
 //! A target: what is measured, a cluster or a server to compare it with.
 
-use tonic::transport::Channel;
+use std::sync::Arc;
+
+use tonic::transport::{Channel, ClientTlsConfig};
 
 use crate::{
     child::{Process, cpu_nanos},
     connection::{Connection, connect},
     error::Error,
     options::{Interface, Via},
+    tls::Certificates,
 };
 
 /// The namespace whose numbers are used up.
@@ -65,6 +68,8 @@ pub struct Target {
     pub addresses: Vec<String>,
     /// Whether callers move with the leader. Otherwise they stay with a server until it fails.
     pub follow_leader: bool,
+    /// The certificates for connections over gRPC; `None` if they are plain.
+    pub tls: Option<Arc<Certificates>>,
     /// Whether the numbers are checked to grow.
     pub is_checked: bool,
 }
@@ -79,6 +84,7 @@ impl Target {
             leader,
             protocol: Protocol::Ratchet(Interface::Unary),
             follow_leader: true,
+            tls: None,
             is_checked: name != "echo",
         }
     }
@@ -91,7 +97,8 @@ impl Target {
             metrics: server.metrics.clone(),
             ..Server::new(server.id, server.address.clone())
         });
-        Target::new(name, servers.collect(), self.leader)
+        let target = Target::new(name, servers.collect(), self.leader);
+        Target { tls: self.tls.clone(), ..target }
     }
 
     /// Chooses how numbers are requested, and from which node.
@@ -151,8 +158,15 @@ impl Target {
     /// # Errors
     /// If an address cannot be used.
     pub fn connections(&self, count: usize) -> Result<Vec<Connection>, Error> {
-        let connections = (0..count).map(|_| Connection::new(&self.addresses, self.follow_leader));
+        let tls = self.tls();
+        let connections =
+            (0..count).map(|_| Connection::new(&self.addresses, self.follow_leader, tls.as_ref()));
         connections.collect()
+    }
+
+    /// How connections over gRPC are made; `None` if they are plain.
+    pub fn tls(&self) -> Option<ClientTlsConfig> {
+        self.tls.as_ref().map(|tls| tls.of_connection())
     }
 
     /// Opens `count` connections to the server that is asked, which is another product's.
@@ -162,7 +176,7 @@ impl Target {
     pub async fn channels(&self, count: usize) -> Result<Vec<Channel>, Error> {
         let mut channels = Vec::with_capacity(count);
         for server in self.addresses.iter().take(1).cycle().take(count) {
-            channels.push(connect(server).await?);
+            channels.push(connect(server, None).await?);
         }
         Ok(channels)
     }

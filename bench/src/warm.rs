@@ -47,7 +47,7 @@ pub async fn touch(target: &Target, load: &Load, keys: Range<u64>) -> Result<(),
     let server = &leader.address;
     let failed = |why: &str| Error::other(format!("cannot touch all keys at {server}: {why}"));
     let (messages, outgoing) = mpsc::channel(IN_FLIGHT);
-    let answers = SequencerClient::new(connect(server).await?)
+    let answers = SequencerClient::new(connect(server, target.tls().as_ref()).await?)
         .max_decoding_message_size(16 << 20)
         .next_many(ReceiverStream::new(outgoing))
         .await;

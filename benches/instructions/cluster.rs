@@ -14,7 +14,7 @@ use futures::{
 };
 use ratchet::{
     clock::{Clock, Instant},
-    consensus::{RaftRpc, Transport},
+    consensus::{Destination, RaftRpc, Transport},
     node::{Addresses, Config, Node, Seams},
     proto::{
         Refusal,
@@ -181,9 +181,9 @@ async fn in_time<T>(
 #[async_trait]
 impl Transport for Network {
     async fn raft(
-        &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
+        &self, to: Destination<'_>, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Refusal> {
-        let (to, request) = (self.at(address)?, Request::new(message));
+        let (to, request) = (self.at(to.address)?, Request::new(message));
         match rpc {
             RaftRpc::Append => in_time(timeout, to.append(request)).await,
             RaftRpc::Vote => in_time(timeout, to.vote(request)).await,
@@ -193,38 +193,38 @@ impl Transport for Network {
     }
 
     async fn install_snapshot(
-        &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
+        &self, to: Destination<'_>, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Refusal> {
-        let to = self.at(address)?;
+        let to = self.at(to.address)?;
         to.take_snapshot(parts.map(Ok)).await.map_err(Refusal::from)
     }
 
     async fn send_memory(
-        &self, address: &str, parts: BoxStream<'static, MemoryPart>,
+        &self, to: Destination<'_>, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Refusal> {
-        let to = self.at(address)?;
+        let to = self.at(to.address)?;
         to.receive_memory(parts.map(Ok)).await.map_err(Refusal::from)
     }
 
     async fn hello(
-        &self, address: &str, request: HelloRequest, timeout: Duration,
+        &self, to: Destination<'_>, request: HelloRequest, timeout: Duration,
     ) -> Result<HelloResponse, Refusal> {
-        let to = self.at(address)?;
+        let to = self.at(to.address)?;
         in_time(timeout, to.hello(Request::new(request))).await
     }
 
     async fn forward(
-        &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
+        &self, to: Destination<'_>, requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
-        let to = self.at(address)?;
+        let to = self.at(to.address)?;
         let requests = requests.map(Ok).chain(stream::empty());
         Ok(to.answer_forwarded(requests.boxed()).map_err(Refusal::from).boxed())
     }
 
     async fn administer(
-        &self, address: &str, request: AdministerRequest, timeout: Duration,
+        &self, to: Destination<'_>, request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Refusal> {
-        let to = self.at(address)?;
+        let to = self.at(to.address)?;
         in_time(timeout, to.administer(Request::new(request))).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{client::Client, cluster::Cluster, error::Error, server_pool::ServerPool};
+use crate::{client::Client, cluster::Cluster, error::Error, server_pool::ServerPool, tls::Tls};
 
 /// The default address of a node.
 const SERVER: &str = "127.0.0.1:7600";
@@ -37,6 +37,7 @@ pub struct Builder {
     timeout: Duration,
     follow_leader: bool,
     cluster_id: Option<String>,
+    tls: Option<Tls>,
 }
 
 impl Default for Builder {
@@ -46,6 +47,7 @@ impl Default for Builder {
             timeout: TIMEOUT,
             follow_leader: true,
             cluster_id: None,
+            tls: None,
         }
     }
 }
@@ -82,12 +84,19 @@ impl Builder {
         self
     }
 
+    /// Makes every connection one over TLS. Each server's certificate must be valid for the host in its address: a name, or an IP
+    /// address. This holds also for the addresses that the client learns. Without this, no connection is one over TLS.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Builds the client. It connects at its first request, and needs that request to be made on a Tokio
     /// runtime: outside of one, requests panic.
     ///
     /// # Errors
     /// [`Error::Invalid`] if no server is given, if a server is not of the form "host:port", if the timeout is 0 or more than
-    /// a day, or if the id of the cluster is no UUID.
+    /// a day, if the id of the cluster is no UUID, or if a certificate or a key cannot be used.
     pub fn build(self) -> Result<Client, Error> {
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
             return Err(Error::Invalid(format!(
@@ -96,7 +105,8 @@ impl Builder {
             )));
         }
         let cluster = self.cluster_id.as_deref().map(Cluster::parse).transpose()?;
-        let servers = ServerPool::new(&self.servers, self.timeout, self.follow_leader, cluster)?;
-        Ok(Client::new(servers))
+        let tls = self.tls.as_ref().map(Tls::config).transpose()?;
+        let (servers, follow_leader) = (&self.servers, self.follow_leader);
+        Ok(Client::new(ServerPool::new(servers, self.timeout, follow_leader, cluster, tls)?))
     }
 }

@@ -27,6 +27,7 @@ use crate::{
     api::{self as v1, NextManyRequest, NextManyResponse},
     backoff::Backoff,
     batch::{Batch, Leftover},
+    causes::{self, never_connected},
     error::OtherCluster,
     high_water_marks::HighWaterMarks,
     in_flight::{InFlight, next_until, take},
@@ -39,7 +40,7 @@ use crate::{
     route_watches::RouteWatches,
     server_pool::ServerPool,
     streams::{Invalid, StreamEvent, Streams},
-    unary_call::{never_connected, no_answer_within},
+    unary_call::no_answer_within,
 };
 
 /// The largest number of batches in flight.
@@ -296,7 +297,8 @@ impl Dispatcher {
         self.send_again(lost, !never_connected(&status) && !is_other);
         let [current, leader] = self.streams.ended(id);
         if let Some(leader) = leader {
-            tracing::debug!(leader = &*leader.server, %status, "the leader cannot be reached");
+            let why = causes::text(&status);
+            tracing::debug!(leader = &*leader.server, why, "the leader cannot be reached");
             self.leader.forget(&leader.server, Instant::now());
         }
         if let Some(stream) = current {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use tonic::Status;
 
+use crate::causes;
+
 /// Tells, in the metadata of a status, after how many milliseconds to ask again.
 pub const RETRY_AFTER: &str = "grpc-retry-pushback-ms";
 
@@ -114,7 +116,7 @@ impl Error {
         Error::Server {
             server: server.to_owned(),
             code: Code::of(status),
-            message: status.message().to_owned(),
+            message: causes::text(status),
         }
     }
 }

@@ -54,7 +54,8 @@ impl Client {
             let mut sequencer = SequencerClient::new(self.pool().connection(&server)?);
             let request = v1::ExportRequest { namespace: namespace.to_owned() };
             let answer = sequencer.export(request).await;
-            let answer = answer.map_err(|status| self.pool().judge(&server, status));
+            let answer =
+                answer.map_err(|status| self.pool().unbroken(self.pool().judge(&server, status)));
             asked.push(server.clone());
             let heard = answer
                 .and_then(|answer| self.pool().hear(&server, answer.metadata()).map(|()| answer));

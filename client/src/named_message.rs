@@ -12,6 +12,7 @@ use tonic::{Code, Status};
 
 use crate::{
     api::{NextManyRequest, Outcome, Reason},
+    causes,
     error::Error,
     request_clock::RequestClock,
 };
@@ -114,7 +115,7 @@ impl NamedMessage {
             false => Error::status(server, status),
             true => {
                 let id = self.message.request_id.as_deref().filter(|_| self.is_of_application);
-                Error::outcome_unknown(server, status.message(), id)
+                Error::outcome_unknown(server, &causes::text(status), id)
             }
         }
     }

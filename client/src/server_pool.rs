@@ -7,12 +7,13 @@ use tokio::time::Instant;
 use tonic::{
     Code, Status,
     metadata::MetadataMap,
-    transport::{Channel, Endpoint},
+    transport::{Channel, ClientTlsConfig, Endpoint},
 };
 
 use crate::{
     address::is_host_and_port,
     api::Route,
+    causes,
     cluster::{Cluster, Connection, Introduction, Known, cluster_in_refusal, route_in},
     error::{Error, OtherCluster},
     members::Members,
@@ -22,6 +23,8 @@ use crate::{
 /// How long a connection in use may be silent before it is checked with an HTTP/2 ping, and how long the
 /// ping may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
+/// How long it may take to connect, and the handshake of TLS as well.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
 
 /// The known servers of a cluster, and a connection to each.
 pub struct ServerPool {
@@ -29,17 +32,21 @@ pub struct ServerPool {
     /// Who answers unary calls that any server does itself, or all if the client does not follow the leader.
     turns: Mutex<Turns>,
     timeout: Duration,
+    /// `None`: connections are plain.
+    tls: Option<ClientTlsConfig>,
     channels: Mutex<HashMap<Arc<str>, Channel>>,
 }
 
 impl ServerPool {
     /// Starts with the servers `given` ("host:port"). Without `follow_leader`, no others are learnt. If no `cluster` is given,
-    /// it is the first one that answers. Requests are given up after `timeout`.
+    /// it is the first one that answers. Requests are given up after `timeout`. With `tls` no connection is plain.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no server is given, or one is not of the form "host:port".
+    /// [`Error::Invalid`] if no server is given, or one is not of the form "host:port", or, with `tls`, no certificate can name
+    /// its host.
     pub fn new(
         given: &[String], timeout: Duration, follow_leader: bool, cluster: Option<Cluster>,
+        tls: Option<ClientTlsConfig>,
     ) -> Result<ServerPool, Error> {
         if given.is_empty() {
             return Err(Error::Invalid("no server is given".to_owned()));
@@ -48,12 +55,16 @@ impl ServerPool {
             known: Arc::new(Known::new(given, cluster, follow_leader)),
             turns: Mutex::default(),
             timeout,
+            tls,
             channels: Mutex::default(),
         };
-        match given.iter().find(|server| !is_host_and_port(server)) {
-            Some(server) => Err(invalid(server)),
-            None => Ok(servers),
+        if let Some(server) = given.iter().find(|server| !is_host_and_port(server)) {
+            return Err(invalid(server));
         }
+        for server in given {
+            servers.endpoint(server)?;
+        }
+        Ok(servers)
     }
 
     /// How long a request may take, retries included.
@@ -151,12 +162,21 @@ impl ServerPool {
         checked
     }
 
+    /// What a failure comes to if the connection broke: no server answered. A server that speaks TLS ends plain connections. So
+    /// a plain client that no server has answered yet is told of TLS.
+    pub fn unbroken(&self, status: Status) -> Status {
+        let may_lack_tls = self.tls.is_none() && self.cluster_id().is_none();
+        let advice =
+            "if the server speaks TLS, give the CA of the cluster (--tls-ca, or Builder::tls)";
+        causes::unbroken(status, may_lack_tls.then_some(advice))
+    }
+
     /// Adds to a failure without an answer that this client asks the given servers alone, if so.
     pub fn explain(&self, status: Status) -> Status {
         if self.known.follow_leader || !is_absence(status.code()) {
             return status;
         }
-        let (all, why) = (self.members().all().join(", "), status.message());
+        let (all, why) = (self.members().all().join(", "), causes::text(&status));
         let message = format!(
             "{why} (this client stays with the servers that it was given, {all}, and asks no other members)"
         );
@@ -167,7 +187,7 @@ impl ServerPool {
     /// after it broke.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `server` is not of the form "host:port".
+    /// [`Error::Invalid`] if `server` is not of the form "host:port", or, with TLS, no certificate can name its host.
     pub fn connection(&self, server: &str) -> Result<Connection, Error> {
         let channel = self.channel(server)?;
         Ok(Connection::new(channel, Introduction(self.known.clone())))
@@ -178,16 +198,30 @@ impl ServerPool {
         if let Some(channel) = channels.get(server) {
             return Ok(channel.clone());
         }
-        let endpoint =
-            Endpoint::from_shared(format!("http://{server}")).map_err(|_| invalid(server))?;
-        let channel = endpoint
-            .connect_timeout(self.timeout.min(Duration::from_secs(1)))
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .keep_alive_timeout(KEEP_ALIVE)
-            .connect_lazy();
+        let channel = self.endpoint(server)?.connect_lazy();
         channels.insert(server.into(), channel.clone());
         Ok(channel)
+    }
+
+    /// How to connect to a server.
+    fn endpoint(&self, server: &str) -> Result<Endpoint, Error> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{server}"));
+        let endpoint = endpoint.map_err(|_| invalid(server))?;
+        let connect_max = self.timeout.min(CONNECT_MAX);
+        let endpoint = endpoint
+            .connect_timeout(connect_max)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE);
+        match &self.tls {
+            None => Ok(endpoint),
+            Some(tls) => endpoint.tls_config(tls.clone().timeout(connect_max)).map_err(|_| {
+                Error::Invalid(format!(
+                    "server {server:?} has a host that no certificate can name; give a DNS name or an IP address"
+                ))
+            }),
+        }
     }
 }
 
@@ -210,7 +244,7 @@ mod tests {
     fn an_address_without_host_or_port_is_refused_by_name() {
         let new = |servers: &[&str]| {
             let servers: Vec<String> = servers.iter().map(|s| (*s).to_owned()).collect();
-            ServerPool::new(&servers, Duration::from_secs(5), true, None).map(drop)
+            ServerPool::new(&servers, Duration::from_secs(5), true, None, None).map(drop)
         };
         assert!(new(&["10.0.0.1:7600", "name:1", "[::1]:7600"]).is_ok());
         for wrong in ["10.0.0.1", "a:0", ":1", "a b:1", "a:99999", "http://a:1"] {
@@ -223,7 +257,7 @@ mod tests {
     #[test]
     fn what_any_server_does_itself_goes_round_and_the_rest_goes_to_one_server_until_it_fails() {
         let given = ["a:1", "b:1", "c:1"].map(str::to_owned);
-        let servers = ServerPool::new(&given, Duration::from_secs(5), true, None).unwrap();
+        let servers = ServerPool::new(&given, Duration::from_secs(5), true, None, None).unwrap();
         let first = servers.for_call(false);
         for _ in 0..2 {
             let mut asked: Vec<String> =

@@ -144,6 +144,7 @@ impl Streams {
     /// Opens a stream. The last of its events is [`StreamEvent::Ended`].
     fn open(&mut self, server: Arc<str>) -> Result<BatchStream, Invalid> {
         let (servers, asked) = (self.servers.clone(), server.clone());
+        let pool = servers.clone();
         let connection = servers.connection(&server).map_err(|error| (server.clone(), error))?;
         let (messages, outgoing) = mpsc::channel(self.messages_max);
         let opening = async move {
@@ -155,7 +156,9 @@ impl Streams {
             Ok::<_, Status>(stream::iter([Ok(StreamEvent::Opened)]).chain(answers))
         };
         let heard = opening.try_flatten_stream();
-        let heard = heard.map(|heard| heard.unwrap_or_else(StreamEvent::Ended));
+        let heard = heard.map(move |heard| {
+            heard.unwrap_or_else(|status| StreamEvent::Ended(pool.unbroken(status)))
+        });
         let end = StreamEvent::Ended(Status::unavailable("the server ended the stream"));
         let heard = heard.chain(stream::iter([end]));
         self.last_id += 1;

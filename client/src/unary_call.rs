@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
 
 use crate::{
+    causes::{never_connected, text},
     cluster::Connection,
     error::{Error, OtherCluster},
     server_pool::ServerPool,
@@ -92,7 +93,7 @@ impl ServerPool {
                 }
                 Ok(Err(_)) | Err(_) => no_answer_within(share),
             };
-            let (lost, status) = (lost_after_sending(&status), unbroken(status));
+            let (lost, status) = (lost_after_sending(&status), self.unbroken(status));
             // A node that says UNAVAILABLE has changed nothing.
             let may_be_done = changes
                 && match status.code() {
@@ -103,7 +104,7 @@ impl ServerPool {
             if may_be_done {
                 self.call_failed(&server, in_turn);
                 let status = self.explain(status);
-                return Err(Error::outcome_unknown(&server, status.message(), None));
+                return Err(Error::outcome_unknown(&server, &text(&status), None));
             }
             let elsewhere = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded)
                 || OtherCluster::of(&status).is_some();
@@ -122,19 +123,6 @@ impl ServerPool {
     }
 }
 
-/// Turns the status that the transport makes of a broken connection into UNAVAILABLE: no server answered.
-/// The transport says UNKNOWN, INTERNAL or CANCELLED, as a server may too; only the transport's has a
-/// source.
-fn unbroken(status: Status) -> Status {
-    let is_of_transport = std::error::Error::source(&status).is_some();
-    match status.code() {
-        Code::Unknown | Code::Internal | Code::Cancelled if is_of_transport => {
-            Status::unavailable(format!("the connection broke: {}", status.message()))
-        }
-        _ => status,
-    }
-}
-
 /// True if a server may have received the request, and does not say why it failed, as nodes do in the details. The transport
 /// failed once there was a connection, or who answers is none of them, but a proxy.
 fn lost_after_sending(status: &Status) -> bool {
@@ -145,18 +133,6 @@ fn lost_after_sending(status: &Status) -> bool {
 pub fn no_answer_within(waited: Duration) -> Status {
     let millis = waited.as_millis();
     Status::deadline_exceeded(format!("no answer within {millis} ms"))
-}
-
-/// True if the request cannot have reached the server, since there was no connection.
-pub fn never_connected(status: &Status) -> bool {
-    let mut source = std::error::Error::source(status);
-    while let Some(error) = source {
-        if error.is::<tonic::ConnectError>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
 }
 
 #[cfg(test)]
@@ -173,7 +149,8 @@ mod tests {
         let address = nobody.local_addr().unwrap();
         drop(nobody);
         let servers =
-            ServerPool::new(&[address.to_string()], Duration::from_secs(5), true, None).unwrap();
+            ServerPool::new(&[address.to_string()], Duration::from_secs(5), true, None, None)
+                .unwrap();
         let connection = servers.connection(&address.to_string()).unwrap();
         let call = AdminClient::new(connection).status(StatusRequest {}).await;
         let status = call.expect_err("nobody can have answered");
@@ -189,7 +166,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_says_nothing_is_left_after_a_calls_patience_by_changes_too() {
         let given = ["127.0.0.1:1", "127.0.0.1:2"].map(str::to_owned);
-        let servers = ServerPool::new(&given, TIMEOUT, true, None).unwrap();
+        let servers = ServerPool::new(&given, TIMEOUT, true, None, None).unwrap();
         let first = servers.members().current().clone();
         let silent =
             |_: Connection, _: Request<()>| std::future::pending::<Result<Response<()>, Status>>();
@@ -203,21 +180,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_whose_call_was_cancelled_on_the_way_may_have_been_made() {
-        let servers = ServerPool::new(&["127.0.0.1:1".to_owned()], TIMEOUT, true, None).unwrap();
+        let servers =
+            ServerPool::new(&["127.0.0.1:1".to_owned()], TIMEOUT, true, None, None).unwrap();
         let cancelled = async |_: Connection, _: Request<()>| {
             Err::<Response<()>, Status>(Status::cancelled("by a proxy"))
         };
         let changed = servers.call(true, TIMEOUT, (), cancelled).await.expect_err("cancelled");
         assert!(matches!(changed, Error::OutcomeUnknown { .. }), "{changed}");
-    }
-
-    #[test]
-    fn a_broken_connection_is_reported_as_unavailable() {
-        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-        let broken = Status::from_error(Box::new(reset));
-        assert_eq!(broken.code(), Code::Unknown);
-        assert_eq!(unbroken(broken).code(), Code::Unavailable);
-        let own = unbroken(Status::internal("a fault of the server"));
-        assert_eq!(own.code(), Code::Internal);
     }
 }

@@ -1,9 +1,13 @@
 //! The flags of every subcommand that asks a cluster, and the client that they make.
 
-use std::time::Duration;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
-use ratchet_client::Client;
+use ratchet_client::{Client, Error, Tls};
 
 use super::output::CommandError;
 
@@ -51,6 +55,17 @@ pub struct Connection {
     /// The cluster to ask, by its id as `ratchet status` shows it; servers of another one are not asked
     #[arg(long, global = true, env = "RATCHET_CLUSTER_ID")]
     pub cluster_id: Option<String>,
+    /// Connect over TLS, and believe servers whose certificates a CA in this PEM file has signed
+    #[arg(long, global = true, value_name = "FILE", env = "RATCHET_CLIENT_TLS_CA")]
+    pub tls_ca: Option<PathBuf>,
+    /// The certificate to show to servers that let no others in, a PEM file
+    #[arg(long, global = true, value_name = "FILE", env = "RATCHET_CLIENT_TLS_CERT",
+          requires_all = ["tls_ca", "tls_key"])]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of that certificate, a PEM file
+    #[arg(long, global = true, value_name = "FILE", env = "RATCHET_CLIENT_TLS_KEY",
+          requires_all = ["tls_ca", "tls_cert"])]
+    pub tls_key: Option<PathBuf>,
     /// How long to wait for an answer, in milliseconds
     #[arg(long, global = true, env = "RATCHET_TIMEOUT_MS", default_value_t = 5_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
@@ -64,8 +79,8 @@ impl Connection {
     /// Creates the client.
     ///
     /// # Errors
-    /// If a server's address is malformed.
-    pub fn client(&self) -> Result<Client, ratchet_client::Error> {
+    /// If a server's address is malformed, or a certificate or key cannot be read or used.
+    pub fn client(&self) -> Result<Client, Error> {
         self.patient_client(Duration::ZERO)
     }
 
@@ -73,7 +88,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::client`].
-    pub fn patient_client(&self, at_least: Duration) -> Result<Client, ratchet_client::Error> {
+    pub fn patient_client(&self, at_least: Duration) -> Result<Client, Error> {
         self.client_of(&self.server, at_least)
     }
 
@@ -81,14 +96,73 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::client`].
-    pub fn client_of(
-        &self, servers: &[String], at_least: Duration,
-    ) -> Result<Client, ratchet_client::Error> {
+    pub fn client_of(&self, servers: &[String], at_least: Duration) -> Result<Client, Error> {
         let timeout = Duration::from_millis(self.timeout_ms).max(at_least);
-        let builder = Client::builder().servers(servers).timeout(timeout);
-        match &self.cluster_id {
-            Some(id) => builder.cluster_id(id).build(),
-            None => builder.build(),
+        let mut builder = Client::builder().servers(servers).timeout(timeout);
+        if let Some(id) = &self.cluster_id {
+            builder = builder.cluster_id(id);
         }
+        if let Some(tls) = self.tls()? {
+            builder = builder.tls(tls);
+        }
+        builder.build()
+    }
+
+    /// The certificates, if connections are to be TLS.
+    fn tls(&self) -> Result<Option<Tls>, Error> {
+        let Some(ca) = &self.tls_ca else {
+            return Ok(None);
+        };
+        let tls = Tls::new(read("--tls-ca", ca)?);
+        Ok(Some(match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => {
+                tls.identity(read("--tls-cert", cert)?, read("--tls-key", key)?)
+            }
+            _ => tls,
+        }))
+    }
+}
+
+/// What is in the file that a flag names.
+fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Error> {
+    let shown = path.display();
+    fs::read(path).map_err(|error| Error::Invalid(format!("cannot read {flag} {shown}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        connection: Connection,
+    }
+
+    fn parsed(args: &[&str]) -> Result<Connection, clap::Error> {
+        let line = Line::try_parse_from(["ratchet"].iter().chain(args));
+        line.map(|line| line.connection)
+    }
+
+    #[test]
+    fn a_certificate_goes_with_its_key_and_a_ca() {
+        for args in [&[][..], &["--tls-ca=a"], &["--tls-ca=a", "--tls-cert=c", "--tls-key=k"]] {
+            parsed(args).expect("a command line");
+        }
+        for args in [&["--tls-ca=a", "--tls-cert=c"][..], &["--tls-cert=c", "--tls-key=k"]] {
+            parsed(args).expect_err("a part is missing");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_told_with_its_flag() {
+        let ca = parsed(&["--tls-ca=/nowhere/ca.pem"]).expect("a command line");
+        let refused = ca.client().expect_err("no such file").to_string();
+        assert!(
+            refused.starts_with("cannot read --tls-ca /nowhere/ca.pem: No such file"),
+            "{refused}"
+        );
     }
 }

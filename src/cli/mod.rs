@@ -3,12 +3,14 @@
 //! From a command to its exit code: [`run`] parses the command line (clap ends the process with 2 if that is
 //! wrong) and runs the subcommand. Most subcommands ask a cluster through the client that `connection.rs`
 //! makes. `start` reads its settings (`settings.rs`) and runs a node until it is stopped or fails; `recover`
-//! works on a data directory. The result is printed by `output.rs`, as text or JSON. An error of the client or
-//! of the node becomes a `CommandError` in `output.rs`, which prints it and maps its kind to the exit code.
+//! works on a data directory, and `cert` on a directory of certificates. The result is printed by `output.rs`, as
+//! text or JSON. An error of the client or of the node becomes a `CommandError` in `output.rs`, which prints it and
+//! maps its kind to the exit code.
 //!
 //! Uses the client, and the server for `start`. Invariant: results go to standard output, errors to standard
 //! error, and the exit code tells the kind of error.
 
+mod cert;
 mod connection;
 mod export;
 mod flags;
@@ -84,6 +86,8 @@ enum Subcommands {
     /// Make a cluster of one from the data directory of a stopped node, after its cluster lost its
     /// majority for good
     Recover(recover::Recover),
+    /// Make the certificates of a cluster: of a CA, and those that it signs for nodes and clients
+    Cert(cert::Cert),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -112,6 +116,7 @@ impl Subcommands {
             Transfer(transfer) => transfer.run().await,
             Node(node) => node.run().await,
             Recover(recover) => recover.run().await,
+            Cert(cert) => cert.run(),
             Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Cli::command(), "ratchet", &mut script);

@@ -16,7 +16,7 @@ use crate::{
     node::{
         Config,
         config::FenceKind,
-        settings::{OptionalListen, Peers, Segments, for_each_setting},
+        settings::{ClientTls, OptionalListen, PeerTls, Peers, Segments, for_each_setting},
         text_table::{SecretTable, TextTable},
     },
     sequence::NodeId,
@@ -85,6 +85,37 @@ impl ValueEnum for FenceKind {
             FenceKind::Quorum => {
                 PossibleValue::new("quorum").help("A majority confirms each batch of answers")
             }
+        })
+    }
+}
+
+impl ValueEnum for ClientTls {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[ClientTls::Off, ClientTls::Accept, ClientTls::Require]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            ClientTls::Off => PossibleValue::new("off").help("No connection speaks TLS"),
+            ClientTls::Accept => PossibleValue::new("accept").help("A connection may"),
+            ClientTls::Require => PossibleValue::new("require").help("Each connection must"),
+        })
+    }
+}
+
+impl ValueEnum for PeerTls {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[PeerTls::Off, PeerTls::Accept, PeerTls::Send, PeerTls::Require]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            PeerTls::Off => PossibleValue::new("off").help("No connection speaks TLS"),
+            PeerTls::Accept => PossibleValue::new("accept")
+                .help("A connection from a peer may; this node connects without"),
+            PeerTls::Send => PossibleValue::new("send")
+                .help("A connection from a peer may; this node connects with it"),
+            PeerTls::Require => PossibleValue::new("require").help("Each connection must"),
         })
     }
 }

@@ -11,7 +11,7 @@ use super::{
     settings::{LogFormat, Settings, read_file},
 };
 use crate::{
-    node::{Config, Seams, StartError},
+    node::{Config, StartError},
     planted_bugs, server,
 };
 
@@ -119,7 +119,7 @@ fn ignores_hangup(status: io::Result<String>) -> bool {
 /// [`StartError`] if the node cannot start, or if a fault stopped it.
 async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
     let timeout = Duration::from_millis(config.shutdown_timeout_ms);
-    let starting = server::start(config, Seams::default());
+    let starting = server::start(config);
     let node = tokio::select! {
         biased;
         node = starting => node?,

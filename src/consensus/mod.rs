@@ -49,6 +49,6 @@ mod terms;
 pub use group::{Group, GroupConfig, Leadership, ProposeError, Takeover, Voters};
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};
 pub use membership::{LogState, MembershipChange, NodeState};
-pub use network::{ClockDistance, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
+pub use network::{ClockDistance, Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
 pub use rpc::{ArrivingSnapshot, MemoryOrigin};
 pub use state_machine::StateMachine;

@@ -39,6 +39,16 @@ label! {
 }
 
 label! {
+    /// The side that a certificate is shown to.
+    CertificateOf as "side" {
+        /// The ports for clients.
+        clients,
+        /// The other nodes.
+        peers,
+    }
+}
+
+label! {
     /// Why numbers were skipped: they will never be handed out.
     SkipCause as "cause" {
         /// The last leader ended without giving its chunks back. Per section that skips at most one step
@@ -278,6 +288,8 @@ metrics! {
         client_connections: By<Interface, Gauge>,
         /// Connections of clients that were refused because there were too many, by interface.
         client_connections_refused: Counters<Interface>,
+        /// For how long the certificate in use is valid, by the side it is shown to; infinite where there is none.
+        certificate_left_seconds: SecondsBy<CertificateOf>,
         /// NextMany calls in progress.
         streams: Gauge,
         /// Memory held by waiting requests and by answers that are not sent yet.

@@ -11,7 +11,7 @@ use std::{
 pub use crate::allocator::FenceKind;
 
 use super::settings::{
-    COUNT_MAX_MAX, Segments, TIME_MS_MAX, for_each_setting,
+    COUNT_MAX_MAX, ClientTls, PeerTls, Segments, TIME_MS_MAX, for_each_setting,
     mapped_names::{MappedNames, TINYID_PARAMETER, check_segments, check_tokens},
 };
 use crate::{
@@ -103,6 +103,7 @@ impl Config {
         self.check_ranges()?;
         self.check_times()?;
         self.check_addresses()?;
+        self.check_tls()?;
         self.check_peers()?;
         self.check_drop_ins()
     }
@@ -218,6 +219,18 @@ impl Config {
         Ok(())
     }
 
+    fn check_tls(&self) -> Result<(), ConfigError> {
+        let clients = [("tls_cert", &self.tls_cert), ("tls_key", &self.tls_key)];
+        let optional = [("tls_client_ca", &self.tls_client_ca)];
+        check_files("tls", self.tls != ClientTls::Off, &clients, &optional)?;
+        let peers = [
+            ("peer_tls_cert", &self.peer_tls_cert),
+            ("peer_tls_key", &self.peer_tls_key),
+            ("peer_tls_ca", &self.peer_tls_ca),
+        ];
+        check_files("peer_tls", self.peer_tls != PeerTls::Off, &peers, &[])
+    }
+
     fn check_peers(&self) -> Result<(), ConfigError> {
         if self.peers.is_empty() {
             return Ok(());
@@ -304,6 +317,24 @@ impl Config {
     }
 }
 
+/// Checks that the files of `switch` are given if it is on, and none if it is off.
+fn check_files(
+    switch: &str, is_on: bool, needed: &[(&str, &Option<PathBuf>)],
+    optional: &[(&str, &Option<PathBuf>)],
+) -> Result<(), ConfigError> {
+    let missing = needed.iter().find(|(_, file)| file.is_none());
+    let given = needed.iter().chain(optional).find(|(_, file)| file.is_some());
+    match (is_on, missing, given) {
+        (true, Some((field, _)), _) => Err(ConfigError(format!(
+            "{switch} is on, and {field} is not set: set it to the file, which `ratchet cert` can make"
+        ))),
+        (false, _, Some((field, _))) => Err(ConfigError(format!(
+            "{field} is set, but {switch} is off: set {switch} to accept, or leave {field} out"
+        ))),
+        (true, None, _) | (false, _, None) => Ok(()),
+    }
+}
+
 fn in_range(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<(), ConfigError> {
     if range.contains(&value) {
         return Ok(());
@@ -382,6 +413,25 @@ mod tests {
         assert!(refused(|c| c.peer_listen = c.listen).contains("127.0.0.1:7600"));
         assert!(refused(|c| c.listen = ([0, 0, 0, 0], 7600).into()).contains("advertise"));
         assert!(refused(|c| c.advertise = Some("nowhere".into())).contains("\"nowhere\""));
+    }
+
+    #[test]
+    fn files_for_tls_go_with_tls() {
+        let file = || Some(PathBuf::from("a"));
+        assert!(refused(|c| c.tls = ClientTls::Accept).contains("tls_cert is not set"));
+        assert!(refused(|c| c.tls_client_ca = file()).contains("tls is off"));
+        assert!(refused(|c| c.peer_tls_key = file()).contains("peer_tls is off"));
+        let without_ca = refused(|c| {
+            (c.peer_tls, c.peer_tls_cert, c.peer_tls_key) = (PeerTls::Send, file(), file());
+        });
+        assert!(without_ca.contains("peer_tls_ca is not set"), "{without_ca}");
+        let config = Config {
+            tls: ClientTls::Require,
+            tls_cert: file(),
+            tls_key: file(),
+            ..Config::default()
+        };
+        assert_eq!(config.check(), Ok(()));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! To add a setting, add it here, and a section to docs/settings.md.
 
 pub mod mapped_names;
+mod tls;
 
 use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};
 
@@ -12,6 +13,8 @@ use serde::Deserialize;
 use self::mapped_names::{TINYID_PARAMETER, in_braces};
 use super::text_table::TextTable;
 use crate::sequence::NodeId;
+
+pub use tls::{ClientTls, PeerTls};
 
 /// The longest time that a timing setting takes, in milliseconds.
 pub const TIME_MS_MAX: u64 = 60_000;
@@ -57,6 +60,24 @@ macro_rules! for_each_setting {
             /// The founding voters and their peer addresses, the same on all of them: "1=host:port,2=host:port,...";
             /// ratchet found makes them a cluster
             "RATCHET_PEERS" [] => peers: BTreeMap<NodeId, String> as Peers = BTreeMap::new();
+            /// Whether the ports for clients speak TLS: off, accept (a connection may), or require [default: off]
+            "RATCHET_TLS" [] => tls: ClientTls as ClientTls = ClientTls::Off;
+            /// The file with the certificate that clients see, and those between it and its CA, in PEM; it is read again when
+            /// it changes
+            "RATCHET_TLS_CERT" [] => tls_cert: Option<PathBuf> as PathBuf = None;
+            /// The file with the key of tls_cert, in PEM, without a passphrase
+            "RATCHET_TLS_KEY" [] => tls_key: Option<PathBuf> as PathBuf = None;
+            /// The file with the CAs of clients, in PEM: with it, a connection with TLS needs a certificate of one of them
+            "RATCHET_TLS_CLIENT_CA" [] => tls_client_ca: Option<PathBuf> as PathBuf = None;
+            /// Whether nodes speak TLS with one another: off, accept (peers may), send (so does this node), or require
+            /// [default: off]
+            "RATCHET_PEER_TLS" [] => peer_tls: PeerTls as PeerTls = PeerTls::Off;
+            /// The file with this node's certificate for peers, in PEM; it names ratchet://cluster/node_id
+            "RATCHET_PEER_TLS_CERT" [] => peer_tls_cert: Option<PathBuf> as PathBuf = None;
+            /// The file with the key of peer_tls_cert, in PEM, without a passphrase
+            "RATCHET_PEER_TLS_KEY" [] => peer_tls_key: Option<PathBuf> as PathBuf = None;
+            /// The file with the CAs of the nodes' certificates, in PEM
+            "RATCHET_PEER_TLS_CA" [] => peer_tls_ca: Option<PathBuf> as PathBuf = None;
             /// Found the cluster without the namespaces book and uid; give it to all founding nodes
             "RATCHET_NO_DEFAULT_NAMESPACES" [num_args = 0..=1, default_missing_value = "true"] =>
                 no_default_namespaces: bool as bool = false;

@@ -2,24 +2,20 @@
 //! when the node stops.
 
 pub(super) mod calls;
+pub(super) mod opening;
 mod patient_socket;
 pub(super) mod places;
+pub(super) mod stream;
 pub(super) mod unfinished;
 
-use std::{
-    future::pending,
-    io::{self, Cursor},
-    net::SocketAddr,
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::pending, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use hyper::{Request, body::Incoming, server::conn::http2::Builder, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite},
+    io::AsyncReadExt,
     net::{TcpListener, TcpStream},
     time::{Instant, sleep_until, timeout},
 };
@@ -28,8 +24,10 @@ use tonic::Status;
 
 use self::{
     calls::{Answering, SHUTDOWN_TIME_MAX, answered},
+    opening::Opening,
     patient_socket::{ReadInTime, Times},
     places::{Limits, Place, accept},
+    stream::Stream,
 };
 use crate::node::{Addresses, Config, StartError, config::ConfigError};
 
@@ -77,35 +75,34 @@ pub enum Protocol {
 /// Serves the connections of `listener` until `stop`, each with what `service` makes for its place and its stream. Then it
 /// accepts no more, and returns once the calls in progress are answered.
 pub async fn serve<S: Answering>(
-    listener: TcpListener, service: impl Fn(&Arc<Place>, &TcpStream) -> S, protocol: Protocol,
+    listener: TcpListener, opening: Opening,
+    service: impl Fn(&Arc<Place>, &Stream) -> S + Clone + Send + 'static, protocol: Protocol,
     limits: Limits, stop: CancellationToken,
 ) {
-    use Protocol::*;
-    let (idle, of_port) = (limits.idle, limits.clone());
-    let of_connection = stop.clone();
-    match protocol {
-        Http2 | PeerHttp2 => {
+    let (idle, of_port, of_connection) = (limits.idle, limits.clone(), stop.clone());
+    let serve = |socket: TcpStream, place: Arc<Place>| {
+        let (opening, service, stop) = (opening.clone(), service.clone(), of_connection.clone());
+        let too_old_at = of_port.too_old_at();
+        async move {
+            // Anybody may open a connection to a peer. The preface has as long once more.
+            let silence = (idle, protocol == Protocol::Http1);
+            let Some(stream) = opening.open(socket, &place, silence, &stop).await? else {
+                return Ok(());
+            };
+            let service = service(&place, &stream);
             let bounds = match protocol {
-                PeerHttp2 => (PEER_CALLS, PEER_WINDOWS),
-                Http2 | Http1 => (CLIENT_CALLS, CLIENT_WINDOWS),
+                Protocol::Http1 => {
+                    let times = Times::new(idle, too_old_at);
+                    return patient_socket::serve(stream, service, place, times, stop).await;
+                }
+                Protocol::PeerHttp2 => (PEER_CALLS, PEER_WINDOWS),
+                Protocol::Http2 => (CLIENT_CALLS, CLIENT_WINDOWS),
             };
-            let serve = |stream, place: Arc<Place>| {
-                let http2 = http2(bounds, idle, &place);
-                let (service, stop) = (service(&place, &stream), of_connection.clone());
-                let ends = Ends { idle, too_old_at: of_port.too_old_at(), stop };
-                serve_http2(stream, http2, service, place, ends)
-            };
-            accept(listener, limits, stop, serve).await;
+            let http2 = http2(bounds, idle, &place);
+            serve_http2(stream, http2, service, place, Ends { idle, too_old_at, stop }).await
         }
-        Http1 => {
-            let serve = |stream, place: Arc<Place>| {
-                let (service, stop) = (service(&place, &stream), of_connection.clone());
-                let times = Times::new(idle, of_port.too_old_at());
-                patient_socket::serve(stream, service, place, times, stop)
-            };
-            accept(listener, limits, stop, serve).await;
-        }
-    }
+    };
+    accept(listener, limits, stop, serve).await;
 }
 
 /// The settings of HTTP/2, with these bounds of calls and headers, and these windows of a call and of the connection.
@@ -144,7 +141,7 @@ pub struct TooOld(pub CancellationToken);
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/2, or breaks it.
 async fn serve_http2<S: Answering>(
-    stream: TcpStream, http2: Builder<ReadInTime>, service: S, place: Arc<Place>,
+    stream: Stream, http2: Builder<ReadInTime>, service: S, place: Arc<Place>,
     Ends { idle, too_old_at, stop }: Ends,
 ) -> Result<(), String> {
     let greeting = timeout(PREFACE_TIME_MAX.min(idle), read_preface(stream));
@@ -210,16 +207,14 @@ async fn until(time: Option<Instant>) {
 ///
 /// # Errors
 /// A text if the stream ends first, or begins with anything else.
-async fn read_preface(stream: TcpStream) -> Result<impl AsyncRead + AsyncWrite + Unpin, String> {
-    let failed = |error: io::Error| error.to_string();
-    stream.set_nodelay(true).map_err(failed)?;
-    let (mut reading, writing) = stream.into_split();
-    let mut read = vec![0; PREFACE.len()];
-    reading.read_exact(&mut read).await.map_err(failed)?;
+async fn read_preface(mut stream: Stream) -> Result<Stream, String> {
+    let mut read = [0; PREFACE.len()];
+    stream.read_exact(&mut read).await.map_err(|error: io::Error| error.to_string())?;
     if read != PREFACE {
         return Err("the other end does not speak HTTP/2".to_owned());
     }
-    Ok(tokio::io::join(Cursor::new(read).chain(reading), writing))
+    stream.put_back(Bytes::from_static(PREFACE));
+    Ok(stream)
 }
 
 // The sockets that a node listens on, bound before anything else starts.

@@ -4,7 +4,8 @@
 //! From a socket to a number:
 //!
 //! 1. `connections.rs` binds the ports, and serves the calls of an HTTP connection; `connections/calls.rs` knows when it is
-//!    idle. `connections/places.rs` accepts a connection, if there is room for it.
+//!    idle. `connections/places.rs` accepts a connection, if there is room for it, and `connections/opening.rs` begins it, with
+//!    TLS (`tls.rs`) or without.
 //! 2. `metadata.rs` refuses what is meant for another cluster. `connections/unfinished.rs` limits the memory of a message
 //!    that arrives in parts, and `peer/body.rs` what strangers send to the peer port; both know when it is late. The
 //!    gRPC library decodes the whole message and calls a method of a service: `grpc/sequencer.rs` for `Next` and `Current`,
@@ -19,6 +20,7 @@
 //!
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 
+mod at_most_every;
 mod connections;
 mod grpc;
 mod http;
@@ -26,12 +28,13 @@ mod metadata;
 mod metrics;
 mod peer;
 mod resp;
+mod tls;
 pub(crate) mod written;
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tonic::{
     body::Body,
     service::{LayerExt, Routes},
@@ -52,27 +55,47 @@ use crate::{
 use connections::{
     Listeners, Protocol,
     calls::holding,
-    places::{Limits, WhenFull},
+    opening::Opening,
+    places::{Limits, Place, WhenFull},
     serve,
+    stream::Stream,
     unfinished::{CLIENT_MESSAGE_BYTES_MAX, metered},
 };
 pub use grpc::{Services, ids::Raw};
 use metadata::Addressed;
-use peer::body::{PeerMemory, from_peers};
+use peer::body::{PeerConnection, from_peers};
 pub use peer::client::GrpcTransport;
+use tls::Tls;
 
 /// How many connections the peer port has. Each peer opens up to three, and keeps them: those of strangers make room.
 const PEER_CONNECTIONS_MAX: u64 = 128;
 /// How many connections scrapers and probes may open. Those that are not used make room.
 const METRICS_CONNECTIONS_MAX: u64 = 32;
 
-/// Starts a node and serves its ports.
+/// Starts a node of production, and serves its ports.
 ///
 /// # Errors
-/// [`StartError`] if the configuration cannot work, an address cannot be bound, too few files may be opened,
-/// or the node cannot start on its data directory.
-pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError> {
+/// As [`start_with`].
+pub async fn start(config: Config) -> Result<Node, StartError> {
     config.check()?;
+    let tls = Tls::read(&config).await?;
+    let transport = GrpcTransport::with_tls(tls.connector(&config));
+    serve_ports(config, Seams::real(Arc::new(transport)), tls).await
+}
+
+/// Starts a node with these seams, and serves its ports. Their transport is used as it is: `peer_tls` changes connections from
+/// peers alone.
+///
+/// # Errors
+/// [`StartError`] if the configuration cannot work, or names a file of TLS that cannot be used; if an address cannot be bound,
+/// too few files may be opened, or the node cannot start on its data directory.
+pub async fn start_with(config: Config, seams: Seams) -> Result<Node, StartError> {
+    config.check()?;
+    let tls = Tls::read(&config).await?;
+    serve_ports(config, seams, tls).await
+}
+
+async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node, StartError> {
     config.client_connections_max = connections::client_connections(&config)?;
     // Bound first, so that an address in use is found before the data directory is created. Connections wait
     // until the ports are served below.
@@ -88,15 +111,22 @@ pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError>
         "listening"
     );
     let server = Services { context: node.context().clone(), stop: node.stopping() };
+    let config = &node.context().config;
+    let following = tls.clone().follow(node.context().metrics.clone());
+    node.run_until_stopped("certificates", following);
     node.run_until_stopped("activity", node.context().services.status.clone().observe_activity());
     node.run_until_stopped("readiness", node.context().readiness.clone().follow());
-    node.run("peer port", server.clone().serve_peers(listeners.peer));
-    node.run("client port", server.clone().serve_clients(listeners.client));
+    node.run("peer port", server.clone().serve_peers(listeners.peer, of_peers(&tls, config)));
+    node.run(
+        "client port",
+        server.clone().serve_clients(listeners.client, of_clients(&tls, config, Some(b"h2"))),
+    );
     if let Some(listener) = listeners.http {
-        node.run("http port", server.clone().serve_http(listener));
+        let opening = of_clients(&tls, config, Some(b"http/1.1"));
+        node.run("http port", server.clone().serve_http(listener, opening));
     }
     if let Some(listener) = listeners.resp {
-        node.run("redis port", server.clone().serve_resp(listener));
+        node.run("redis port", server.clone().serve_resp(listener, of_clients(&tls, config, None)));
     }
     if let Some(listener) = listeners.metrics {
         node.run("metrics port", server.serve_metrics(listener));
@@ -104,9 +134,20 @@ pub async fn start(mut config: Config, seams: Seams) -> Result<Node, StartError>
     Ok(node)
 }
 
+/// How connections of clients begin on a port with this ALPN protocol, if it has one.
+fn of_clients(tls: &Tls, config: &Config, alpn: Option<&'static [u8]>) -> Opening {
+    Opening::new(tls.clients.clone(), config.tls.takes_plain(), alpn)
+}
+
+/// How connections of peers begin.
+fn of_peers(tls: &Tls, config: &Config) -> Opening {
+    let opening = Opening::new(tls.peers.clone(), config.peer_tls.takes_plain(), Some(b"h2"));
+    opening.for_nodes(&config.cluster)
+}
+
 impl Services {
     /// Serves the client port: the public API, health and reflection.
-    async fn serve_clients(self, listener: TcpListener) {
+    async fn serve_clients(self, listener: TcpListener, opening: Opening) {
         let routes = match self.client_routes() {
             Ok(routes) => routes,
             Err(error) => {
@@ -119,17 +160,19 @@ impl Services {
         let routes = metered(routes, memory, [patience, limits.idle], self.stop.clone());
         let routes = Addressed::new(routes, self.context.clone());
         let routes = grpc::counting(self.context.metrics.clone()).layer(routes);
-        serve(listener, |_, _| routes.clone(), Protocol::Http2, limits, self.stop).await;
+        let answer = move |_: &_, _: &_| routes.clone();
+        serve(listener, opening, answer, Protocol::Http2, limits, self.stop).await;
     }
 
     /// Serves the port for HTTP.
-    async fn serve_http(self, listener: TcpListener) {
+    async fn serve_http(self, listener: TcpListener, opening: Opening) {
         let limits = self.client_limits("http", Interface::http);
         let live = http::Live::new(self.stop.clone());
         let requests = http::requests(self.context.clone(), live.clone());
         let requests = requests.map_response(|answer| answer.map(Body::new));
         let rendering = live.run(self.context.clone());
-        let serving = serve(listener, |_, _| requests.clone(), Protocol::Http1, limits, self.stop);
+        let answer = move |_: &_, _: &_| requests.clone();
+        let serving = serve(listener, opening, answer, Protocol::Http1, limits, self.stop);
         tokio::select! {
             biased;
             () = serving => {}
@@ -138,9 +181,9 @@ impl Services {
     }
 
     /// Serves the port for Redis clients.
-    async fn serve_resp(self, listener: TcpListener) {
+    async fn serve_resp(self, listener: TcpListener, opening: Opening) {
         let limits = self.client_limits("redis", Interface::redis);
-        resp::serve(listener, self.context, limits, self.stop).await;
+        resp::serve(listener, opening, self.context, limits, self.stop).await;
     }
 
     /// The services of the client port.
@@ -169,7 +212,7 @@ impl Services {
     }
 
     /// Serves the peer port.
-    async fn serve_peers(self, listener: TcpListener) {
+    async fn serve_peers(self, listener: TcpListener, opening: Opening) {
         let routes = Routes::new(
             PeerServer::new(self.clone())
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -177,21 +220,24 @@ impl Services {
         );
         let routes = routes.prepare();
         let limits = self.limits("peer", WhenFull::EndStrangers(PEER_CONNECTIONS_MAX));
-        let context = &self.context;
-        let of_connection = |place: &_, stream: &TcpStream| {
+        let context = self.context;
+        let of_connection = move |place: &Arc<Place>, stream: &Stream| {
             let (group, memory) = (context.group.clone(), context.request_memory.clone());
-            let from = stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());
-            let memory = PeerMemory { group, memory, caller: context.callers.at(from) };
-            from_peers(routes.clone(), memory, Arc::clone(place))
+            let from = stream.socket().peer_addr();
+            let from = from.map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());
+            let caller = context.callers.at(from);
+            let connection = PeerConnection { group, memory, caller, certified: stream.node() };
+            from_peers(routes.clone(), connection, place.clone())
         };
-        serve(listener, of_connection, Protocol::PeerHttp2, limits, self.stop).await;
+        serve(listener, opening, of_connection, Protocol::PeerHttp2, limits, self.stop).await;
     }
 
     /// Serves the metrics port: Prometheus, and orchestrators' probes.
     async fn serve_metrics(self, listener: TcpListener) {
         let limits = self.limits("metrics", WhenFull::EndIdle(METRICS_CONNECTIONS_MAX));
         let routes = Routes::from(metrics::routes(self.context.clone())).prepare();
-        serve(listener, |_, _| routes.clone(), Protocol::Http1, limits, self.stop).await;
+        let answer = move |_: &_, _: &_| routes.clone();
+        serve(listener, Opening::plain(), answer, Protocol::Http1, limits, self.stop).await;
     }
 
     /// The limits of a port for clients. All of these together have `client_connections_max` connections (`Callers::connect`).

@@ -8,10 +8,10 @@ pub(super) mod client;
 mod forwarded;
 
 use bytes::Bytes;
-use futures::{Stream, TryStreamExt, stream::BoxStream};
+use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use tonic::{Request, Response, Status, Streaming};
 
-use self::body::PeerMemory;
+use self::body::PeerConnection;
 use super::{connections::calls::response, grpc::Services};
 use crate::{
     clock::whole_ms,
@@ -19,12 +19,13 @@ use crate::{
     proto::{
         Refusal,
         peer::{
-            AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, HelloRequest,
-            HelloResponse, LowDisk, MemoryPart, MemoryReply, RaftMessage, RaftReply, SnapshotPart,
-            peer_server::Peer,
+            AdministerReply, AdministerRequest, ForwardReplies, ForwardRequests, Header,
+            HelloRequest, HelloResponse, LowDisk, MemoryPart, MemoryReply, RaftMessage, RaftReply,
+            SnapshotPart, peer_server::Peer,
         },
-        refusal,
+        refusal, refuse,
     },
+    sequence::NodeId,
 };
 
 impl Services {
@@ -32,10 +33,10 @@ impl Services {
     async fn raft(
         &self, rpc: RaftRpc, request: Request<RaftMessage>,
     ) -> Result<Response<RaftReply>, Status> {
-        let memory = request.extensions().get::<PeerMemory>().cloned();
-        let message = request.into_inner();
+        let (connection, message) = sent(request)?;
         let group = &self.context.group;
-        let held = memory.map(|memory| memory.reserve(message.payload.len())).transpose()?;
+        let reserve = |connection: PeerConnection| connection.reserve(message.payload.len());
+        let held = connection.map(reserve).transpose()?;
         let payload = group.handle_rpc(rpc, message, held).await?.into();
         let wall_ms = (rpc == RaftRpc::Append).then(|| group.wall_ms());
         Ok(Response::new(RaftReply { wall_ms, ..self.reply(payload) }))
@@ -101,7 +102,8 @@ impl Peer for Services {
     async fn hello(
         &self, request: Request<HelloRequest>,
     ) -> Result<Response<HelloResponse>, Status> {
-        Ok(Response::new(self.context.services.founding.hello(request.get_ref()).await?))
+        let (_, greeting) = sent(request)?;
+        Ok(Response::new(self.context.services.founding.hello(&greeting).await?))
     }
 
     async fn append(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {
@@ -125,29 +127,124 @@ impl Peer for Services {
     async fn install_snapshot(
         &self, request: Request<Streaming<SnapshotPart>>,
     ) -> Result<Response<RaftReply>, Status> {
-        self.take_snapshot(request.into_inner()).await.map(Response::new)
+        self.take_snapshot(all_sent(request)).await.map(Response::new)
     }
 
     async fn take_memory(
         &self, request: Request<Streaming<MemoryPart>>,
     ) -> Result<Response<MemoryReply>, Status> {
-        let taken = self.receive_memory(request.into_inner()).await;
+        let taken = self.receive_memory(all_sent(request)).await;
         taken.map(Response::new)
     }
 
     async fn forward(
         &self, request: Request<Streaming<ForwardRequests>>,
     ) -> Result<Response<Self::ForwardStream>, Status> {
-        Ok(Response::new(self.answer_forwarded(request.into_inner())))
+        Ok(Response::new(self.answer_forwarded(all_sent(request))))
     }
 
     async fn administer(
         &self, request: Request<AdministerRequest>,
     ) -> Result<Response<AdministerReply>, Status> {
-        let answering = forwarded::administer(&self.context, request.into_inner());
+        let (_, asked) = sent(request)?;
+        let answering = forwarded::administer(&self.context, asked);
         let (reply, reserved) = answering.await?;
         Ok(response(reply, reserved))
     }
+}
+
+// Who sends a message: what it says, and what the certificate of its connection says. Without TLS nobody vouches for it.
+
+/// A message of a peer.
+trait Sent {
+    /// Whether only members may send it. Raft's messages are looked at by the group: a node may have to listen to a member
+    /// that it does not know yet.
+    const BY_MEMBERS: bool;
+
+    /// Which node sends it, as it says. `None` for what follows the first part of a stream.
+    fn sender(&self) -> Option<NodeId> {
+        self.header().map(|header| header.from)
+    }
+
+    fn header(&self) -> Option<&Header>;
+}
+
+macro_rules! sent {
+    ($($message:ident: $by_members:literal,)*) => {
+        $(impl Sent for $message {
+            const BY_MEMBERS: bool = $by_members;
+
+            fn header(&self) -> Option<&Header> {
+                self.header.as_ref()
+            }
+        })*
+    };
+}
+
+sent! {
+    RaftMessage: false,
+    SnapshotPart: false,
+    MemoryPart: false,
+    ForwardRequests: true,
+    AdministerRequest: true,
+}
+
+impl Sent for HelloRequest {
+    const BY_MEMBERS: bool = false;
+
+    fn sender(&self) -> Option<NodeId> {
+        Some(self.from)
+    }
+
+    fn header(&self) -> Option<&Header> {
+        None
+    }
+}
+
+/// Checks that the node of the connection's certificate has sent `message`, and may begin with it.
+///
+/// # Errors
+/// FAILED_PRECONDITION: nothing was done.
+fn check<M: Sent>(connection: Option<&PeerConnection>, message: &M) -> Result<(), Refusal> {
+    let (Some(connection), Some(sender)) = (connection, message.sender()) else {
+        return Ok(());
+    };
+    connection.check_sender(sender)?;
+    let is_member = || message.header().is_some_and(|header| connection.group.is_member(header));
+    if M::BY_MEMBERS && connection.certified.is_some() && !is_member() {
+        refuse!(WrongState, "node {sender} is no member of this cluster");
+    }
+    Ok(())
+}
+
+/// The message of a request, and the connection over which it came; `None` in the simulator.
+///
+/// # Errors
+/// As [`check`].
+fn sent<M: Sent>(request: Request<M>) -> Result<(Option<PeerConnection>, M), Status> {
+    let connection = request.extensions().get::<PeerConnection>().cloned();
+    let message = request.into_inner();
+    check(connection.as_ref(), &message)?;
+    Ok((connection, message))
+}
+
+/// The messages of a stream. The first is checked as [`check`] says, and the sender of each. A node that is removed meanwhile
+/// goes on: what was asked before may be done, and a refusal would say that nothing was.
+fn all_sent<M: Sent>(
+    request: Request<Streaming<M>>,
+) -> impl Stream<Item = Result<M, Status>> + Unpin {
+    let connection = request.extensions().get::<PeerConnection>().cloned();
+    let mut is_first = true;
+    request.into_inner().map(move |message| {
+        let message = message?;
+        match (&connection, message.sender()) {
+            (connection, _) if is_first => check(connection.as_ref(), &message)?,
+            (Some(connection), Some(sender)) => connection.check_sender(sender)?,
+            _ => {}
+        }
+        is_first = false;
+        Ok(message)
+    })
 }
 
 /// The next part of a snapshot; `None` at its end.

@@ -27,18 +27,28 @@ use std::sync::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::connections::places::{Limits, accept};
+use super::connections::{
+    opening::Opening,
+    places::{Limits, accept},
+};
 use crate::node::NodeContext;
 
 /// Serves the connections of `listener` until `stop`.
 pub async fn serve(
-    listener: TcpListener, context: Arc<NodeContext>, limits: Limits, stop: CancellationToken,
+    listener: TcpListener, opening: Opening, context: Arc<NodeContext>, limits: Limits,
+    stop: CancellationToken,
 ) {
     let (last_id, idle) = (AtomicU64::new(0), limits.idle);
     let of_connection = stop.clone();
-    accept(listener, limits, stop, move |stream, place| {
+    accept(listener, limits, stop, move |socket, place| {
         let id = last_id.fetch_add(1, Relaxed) + 1;
-        connection::serve(stream, context.clone(), place, id, idle, of_connection.clone())
+        let (opening, context, stop) = (opening.clone(), context.clone(), of_connection.clone());
+        async move {
+            match opening.open(socket, &place, (idle, true), &stop).await? {
+                Some(stream) => connection::serve(stream, context, place, id, idle, stop).await,
+                None => Ok(()),
+            }
+        }
     })
     .await;
 }

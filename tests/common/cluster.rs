@@ -143,7 +143,7 @@ impl Cluster {
     pub async fn start_node_with(&mut self, id: u64, seams: Seams) {
         let config = self.configs[&id].clone();
         let node = eventually("the directory of the node's last run is free", async || {
-            match ratchet::server::start(config.clone(), seams.clone()).await {
+            match ratchet::server::start_with(config.clone(), seams.clone()).await {
                 Err(error) if error.to_string().contains("in use by another process") => None,
                 started => Some(started),
             }

@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use ratchet::{
-    consensus::{RaftRpc, Transport},
+    consensus::{Destination, RaftRpc, Transport},
     proto::{Refusal, peer::*},
     server::GrpcTransport,
 };
@@ -115,15 +115,15 @@ impl LinkedTransport {
 #[async_trait]
 impl Transport for LinkedTransport {
     async fn raft(
-        &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
+        &self, to: Destination<'_>, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Refusal> {
         (self.on_raft)();
-        let exchange = self.inner.raft(address, rpc, message, timeout);
-        self.over(address, timeout, exchange).await
+        let exchange = self.inner.raft(to, rpc, message, timeout);
+        self.over(to.address, timeout, exchange).await
     }
 
     async fn install_snapshot(
-        &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
+        &self, to: Destination<'_>, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Refusal> {
         let one_less = |left: u32| left.checked_sub(1);
         let damaged = self.links.snapshots_to_damage.fetch_update(Relaxed, Relaxed, one_less);
@@ -131,33 +131,33 @@ impl Transport for LinkedTransport {
             Ok(_) => parts.enumerate().map(damage_second).boxed(),
             Err(_) => parts,
         };
-        let exchange = self.inner.install_snapshot(address, parts);
-        self.over(address, LOST_AFTER, exchange).await
+        let exchange = self.inner.install_snapshot(to, parts);
+        self.over(to.address, LOST_AFTER, exchange).await
     }
 
     async fn send_memory(
-        &self, address: &str, parts: BoxStream<'static, MemoryPart>,
+        &self, to: Destination<'_>, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Refusal> {
-        let exchange = self.inner.send_memory(address, parts);
-        self.over(address, LOST_AFTER, exchange).await
+        let exchange = self.inner.send_memory(to, parts);
+        self.over(to.address, LOST_AFTER, exchange).await
     }
 
     async fn hello(
-        &self, address: &str, mut request: HelloRequest, timeout: Duration,
+        &self, to: Destination<'_>, mut request: HelloRequest, timeout: Duration,
     ) -> Result<HelloResponse, Refusal> {
         (self.on_greeting)(&mut request);
-        let exchange = self.inner.hello(address, request, timeout);
-        let mut response = self.over(address, timeout, exchange).await?;
-        (self.on_answer)(address, &mut response);
+        let exchange = self.inner.hello(to, request, timeout);
+        let mut response = self.over(to.address, timeout, exchange).await?;
+        (self.on_answer)(to.address, &mut response);
         Ok(response)
     }
 
     async fn forward(
-        &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
+        &self, to: Destination<'_>, requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
-        let exchange = self.inner.forward(address, requests);
-        let replies = self.over(address, LOST_AFTER, exchange).await?;
-        let (links, from, to) = (self.links.clone(), self.from, address.to_owned());
+        let exchange = self.inner.forward(to, requests);
+        let replies = self.over(to.address, LOST_AFTER, exchange).await?;
+        let (links, from, to) = (self.links.clone(), self.from, to.address.to_owned());
         let cut = async move { links.until_cut(from, to).await };
         let on_replies = self.on_replies.clone();
         let replies = replies.then(move |replies| match replies {
@@ -168,16 +168,21 @@ impl Transport for LinkedTransport {
     }
 
     async fn administer(
-        &self, address: &str, mut request: AdministerRequest, timeout: Duration,
+        &self, to: Destination<'_>, mut request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Refusal> {
         (self.on_administer)(&mut request);
-        let exchange = self.inner.administer(address, request, timeout);
-        self.over(address, timeout, exchange).await
+        let exchange = self.inner.administer(to, request, timeout);
+        self.over(to.address, timeout, exchange).await
     }
 
-    fn keep(&self, addresses: BTreeSet<String>) {
-        self.inner.keep(addresses);
+    fn keep(&self, members: BTreeSet<(u64, String)>) {
+        self.inner.keep(members);
     }
+}
+
+/// Where a test sends a message itself. A transport without TLS does not look at the node.
+pub fn listening_at(address: &str) -> Destination<'_> {
+    Destination { node: 1, address }
 }
 
 /// Flips a bit in the middle of the second part: the first that holds records.

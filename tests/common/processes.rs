@@ -73,6 +73,8 @@ pub struct Processes {
     pub running: BTreeMap<u64, Process>,
     pub dir: TempDir,
     flags: Vec<String>,
+    /// Further flags of a node, from its next start on.
+    pub own_flags: BTreeMap<u64, Vec<String>>,
 }
 
 impl Processes {
@@ -91,6 +93,7 @@ impl Processes {
             running: BTreeMap::new(),
             dir: TempDir::new().expect("a temporary directory"),
             flags: flags.iter().map(ToString::to_string).collect(),
+            own_flags: BTreeMap::new(),
         };
         for id in 1..=n {
             cluster.spawn(id);
@@ -130,6 +133,7 @@ impl Processes {
             .arg("--data-dir")
             .arg(self.dir.path().join(id.to_string()))
             .args(&self.flags)
+            .args(self.own_flags.get(&id).into_iter().flatten())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()

@@ -8,7 +8,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use ratchet::{
-    consensus::{RaftRpc, Transport},
+    consensus::{Destination, RaftRpc, Transport},
     proto::{
         Refusal,
         peer::{peer_server::Peer, *},
@@ -52,9 +52,9 @@ fn node_at(address: &str) -> Result<Host, Status> {
 #[async_trait]
 impl Transport for SimTransport {
     async fn raft(
-        &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
+        &self, to: Destination<'_>, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Refusal> {
-        let link = (self.from, node_at(address)?);
+        let link = (self.from, node_at(to.address)?);
         self.network
             .call(link, Delivery::PerhapsTwice, timeout, message, {
                 move |to, message| {
@@ -75,9 +75,9 @@ impl Transport for SimTransport {
     }
 
     async fn install_snapshot(
-        &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
+        &self, to: Destination<'_>, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Refusal> {
-        let link = (self.from, node_at(address)?);
+        let link = (self.from, node_at(to.address)?);
         let parts: Vec<SnapshotPart> = parts.collect().await;
         self.network
             .call(link, Delivery::Reliable, SNAPSHOT_TIMEOUT, parts, |to, parts| {
@@ -93,9 +93,9 @@ impl Transport for SimTransport {
     }
 
     async fn send_memory(
-        &self, address: &str, parts: BoxStream<'static, MemoryPart>,
+        &self, to: Destination<'_>, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Refusal> {
-        let link = (self.from, node_at(address)?);
+        let link = (self.from, node_at(to.address)?);
         let parts = parts.then(|part| async {
             // Calls change what was sent, and a crash can come between two parts.
             tokio::time::sleep(PART_TAKES).await;
@@ -114,9 +114,9 @@ impl Transport for SimTransport {
     }
 
     async fn hello(
-        &self, address: &str, request: HelloRequest, timeout: Duration,
+        &self, to: Destination<'_>, request: HelloRequest, timeout: Duration,
     ) -> Result<HelloResponse, Refusal> {
-        let link = (self.from, node_at(address)?);
+        let link = (self.from, node_at(to.address)?);
         self.network
             .call(link, Delivery::PerhapsTwice, timeout, request, |to, request| {
                 async move { to.peers.hello(Request::new(request)).await }
@@ -128,9 +128,9 @@ impl Transport for SimTransport {
     }
 
     async fn forward(
-        &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
+        &self, to: Destination<'_>, requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
-        let link = (self.from, node_at(address)?);
+        let link = (self.from, node_at(to.address)?);
         let replies = self
             .network
             .open_stream(link, requests, |to, requests| to.peers.answer_forwarded(requests));
@@ -138,9 +138,9 @@ impl Transport for SimTransport {
     }
 
     async fn administer(
-        &self, address: &str, request: AdministerRequest, timeout: Duration,
+        &self, to: Destination<'_>, request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Refusal> {
-        let link = (self.from, node_at(address)?);
+        let link = (self.from, node_at(to.address)?);
         self.network
             .call(link, Delivery::Once, timeout, request, |to, request| {
                 async move { to.peers.administer(Request::new(request)).await }

@@ -65,7 +65,7 @@ fn note(terms: &Mutex<BTreeMap<u64, Led>>, route: &Route) {
 
 /// Calls `heard` with what a node reports, until it ends or does not answer.
 async fn watch(address: &str, heard: impl Fn(Route)) {
-    let Ok(channel) = connect(address).await else {
+    let Ok(channel) = connect(address, None).await else {
         return;
     };
     let mut client = SequencerClient::new(channel);

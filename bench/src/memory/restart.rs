@@ -66,7 +66,7 @@ async fn take(target: &Target, ids: &[u64]) -> Result<Vec<u64>, Error> {
         timeout_ms: 60_000,
         ..NextManyRequest::default()
     };
-    let mut client = SequencerClient::new(crate::connection::connect(&server.address).await?);
+    let mut client = SequencerClient::new(crate::connection::connect(&server.address, None).await?);
     let failed =
         |why: &str| Error::other(format!("cannot take numbers at {}: {why}", server.address));
     let answers = client.next_many(tokio_stream::iter([message])).await;

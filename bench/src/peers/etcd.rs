@@ -52,7 +52,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
             continue;
         };
         let status = until_up(process, async || {
-            let channel = connect(&server.address).await.ok()?;
+            let channel = connect(&server.address, None).await.ok()?;
             let status = Etcd::new(channel).status().await.ok()?;
             status
                 .header

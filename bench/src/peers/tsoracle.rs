@@ -59,7 +59,7 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
         // Only the leader answers.
         until_up(process, async || {
             for server in &servers {
-                if let Ok(channel) = connect(&server.address).await
+                if let Ok(channel) = connect(&server.address, None).await
                     && TsOracle::new(channel).next().await.is_ok()
                 {
                     return Some(server.id);

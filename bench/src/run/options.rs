@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::options::{ClusterOptions, Interface, LoadOptions, seconds};
+use crate::{
+    options::{ClusterOptions, Interface, LoadOptions, seconds},
+    tls::TlsOptions,
+};
 
 /// The other side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -32,6 +35,9 @@ pub struct RunOptions {
     #[arg(long, value_delimiter = ',',
           conflicts_with_all = ["nodes", "fence", "step", "section_size", "gapless"])]
     pub server: Vec<String>,
+    /// The certificates for a running cluster
+    #[command(flatten)]
+    pub tls: TlsOptions,
     /// The other side of a comparison, measured in alternating rounds
     #[arg(long, value_enum)]
     pub against: Option<Against>,

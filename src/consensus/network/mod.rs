@@ -15,4 +15,4 @@ pub(super) mod transport;
 
 pub use peer::Network;
 pub use peer_state::ClockDistance;
-pub use transport::{MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
+pub use transport::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};

@@ -176,7 +176,8 @@ impl SnapshotSender {
             report,
         ));
         let address = self.client.address();
-        let mut installing = self.client.transport.install_snapshot(&address, parts.boxed());
+        let mut installing =
+            self.client.transport.install_snapshot(self.client.to(&address), parts.boxed());
         let mut bytes = 0;
         let reply = loop {
             tokio::select! {

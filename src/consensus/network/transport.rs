@@ -32,8 +32,8 @@ use crate::{
 
 // The trait through which a message reaches a peer. Tests and simulations bring a network of their own.
 //
-// Invariant: a transport delivers to the process that listens at an address, whichever that is. The
-// receiver checks that the message is meant for it (the header of every message names the receiver).
+// Invariant: a transport delivers to the process that listens at an address. Only with TLS does it know which node that is.
+// The receiver checks that the message is meant for it (the header of every message names the receiver).
 
 /// The largest peer message, in bytes: a full batch of bumps or entries, with room to spare.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -51,42 +51,51 @@ pub enum RaftRpc {
     TransferLeader,
 }
 
-/// Delivers messages to the peer that listens at an address ("host:port").
+/// Where a message goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Destination<'a> {
+    /// Who is to get it.
+    pub node: NodeId,
+    /// Where that node is reached, "host:port".
+    pub address: &'a str,
+}
+
+/// Delivers messages to the peer that listens at an address.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
     /// Sends one Raft message, and waits for the answer for at most `timeout`.
     async fn raft(
-        &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
+        &self, to: Destination<'_>, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Refusal>;
 
     /// Sends a snapshot in parts, and waits until it is installed.
     async fn install_snapshot(
-        &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
+        &self, to: Destination<'_>, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Refusal>;
 
     /// Sends a leader's memory in parts, and waits until all of it has arrived.
     async fn send_memory(
-        &self, address: &str, parts: BoxStream<'static, MemoryPart>,
+        &self, to: Destination<'_>, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Refusal>;
 
-    /// Asks which node listens at the address, and waits for at most `timeout`.
+    /// Asks whether the node listens at the address, and waits for at most `timeout`.
     async fn hello(
-        &self, address: &str, request: HelloRequest, timeout: Duration,
+        &self, to: Destination<'_>, request: HelloRequest, timeout: Duration,
     ) -> Result<HelloResponse, Refusal>;
 
     /// Opens a stream of forwarded requests.
     async fn forward(
-        &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
+        &self, to: Destination<'_>, requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal>;
 
     /// Sends an administrative request, and waits for the answer for at most `timeout`.
     async fn administer(
-        &self, address: &str, request: AdministerRequest, timeout: Duration,
+        &self, to: Destination<'_>, request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Refusal>;
 
-    /// Tells where the members are now. Connections to other addresses need not be kept.
-    fn keep(&self, addresses: BTreeSet<String>) {
-        let _ = addresses;
+    /// Tells who the members are now, and where. Connections to others need not be kept.
+    fn keep(&self, members: BTreeSet<(NodeId, String)>) {
+        let _ = members;
     }
 }
 
@@ -140,9 +149,9 @@ struct Addresses {
 }
 
 impl MemberAddresses {
-    /// Takes the addresses over from `membership`. Returns all of them if it is another membership than
+    /// Takes the addresses over from `membership`. Returns all of them, each with its node, if it is another membership than
     /// before.
-    pub fn follow(&self, membership: &StoredMembership) -> Option<BTreeSet<String>> {
+    pub fn follow(&self, membership: &StoredMembership) -> Option<BTreeSet<(NodeId, String)>> {
         let mut addresses = self.0.lock();
         if addresses.membership == *membership.log_id() {
             return None;
@@ -155,7 +164,8 @@ impl MemberAddresses {
                 .map(|(_, member)| (member.incarnation, member.peer_address.clone()))
                 .collect(),
         };
-        Some(addresses.by_incarnation.values().cloned().collect())
+        let all = members.nodes().map(|(id, member)| (*id, member.peer_address.clone()));
+        Some(all.collect())
     }
 
     /// The members.
@@ -219,6 +229,11 @@ impl RpcClient {
         now.unwrap_or_else(|| self.first_address.clone())
     }
 
+    /// The peer at `address`.
+    pub fn to<'a>(&self, address: &'a str) -> Destination<'a> {
+        Destination { node: self.target, address }
+    }
+
     /// The message that carries `question`.
     pub fn message<Q: Serialize>(&self, question: &Q) -> Result<RaftMessage, RPCError<Types>> {
         let payload = codec::encode(question).map_err(NetworkError::from_string)?;
@@ -233,8 +248,7 @@ impl RpcClient {
     pub async fn send(
         &self, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, RPCError<Types>> {
-        let address = self.address();
-        let sent = self.transport.raft(&address, rpc, message, timeout).await;
+        let sent = self.transport.raft(self.to(&self.address()), rpc, message, timeout).await;
         sent.map_err(|refusal| self.failed(rpc, &refusal))
     }
 

@@ -245,7 +245,7 @@ impl Group {
         };
         let parts = parts.map(|payload| MemoryPart { header: None, payload: payload.into() });
         let parts = stream::iter([first]).chain(parts).boxed();
-        let reply = client.transport.send_memory(&client.address(), parts).await?;
+        let reply = client.transport.send_memory(client.to(&client.address()), parts).await?;
         Ok(MemoryDigest { parts: reply.parts, checksum: reply.checksum })
     }
 

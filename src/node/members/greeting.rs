@@ -11,7 +11,7 @@ use futures::future::join_all;
 
 use super::introductions::{Founder, Introduction, this_build};
 use crate::{
-    consensus::Transport,
+    consensus::{Destination, Transport},
     node::{Config, config::check_address, services::Members},
     ordered_watch,
     proto::{
@@ -83,7 +83,8 @@ impl Members {
                 members.filter(|(id, _)| *id != me && self.introductions.is_to_be_asked(*id));
             let greeted = asked.map(async |(id, (member, _))| {
                 let request = self.greeting_to(id);
-                match self.transport.hello(&member.peer_address, request, HELLO_TIMEOUT).await {
+                let to = Destination { node: id, address: &member.peer_address };
+                match self.transport.hello(to, request, HELLO_TIMEOUT).await {
                     Ok(hello) => {
                         let (resp, http) = (&hello.resp_address, &hello.http_address);
                         let told = Introduction::told(hello.build, resp, http);
@@ -159,7 +160,7 @@ async fn ask_who(
 ) -> Result<Member, Refusal> {
     check_address("peer_address", address)
         .map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
-    match transport.hello(address, request, HELLO_TIMEOUT).await {
+    match transport.hello(Destination { node: id, address }, request, HELLO_TIMEOUT).await {
         Ok(hello) => Ok(Member {
             peer_address: address.to_owned(),
             client_address: hello.client_address,

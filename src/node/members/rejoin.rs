@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::greeting::HELLO_TIMEOUT;
 use crate::{
-    consensus::Transport,
+    consensus::{Destination, Transport},
     node::{Config, StartError, seams::FIRST_SET, services::Members},
     planted_bugs::{Bug, is_planted},
     proto::{
@@ -133,7 +133,7 @@ impl Asker<'_> {
         let request =
             HelloRequest { acknowledged: Some(mine), ..HelloRequest::from_node(self.config, to) };
         let left = until.saturating_duration_since(Instant::now());
-        self.transport.hello(address, request, left).await
+        self.transport.hello(Destination { node: to, address }, request, left).await
     }
 }
 
@@ -190,7 +190,8 @@ pub(in crate::node) async fn watch_for_lost_directory(members: Arc<Members>) {
 async fn peer_of_a_cluster(members: &Members) -> Option<NodeId> {
     for (&id, address) in &members.config.peers {
         let hello = members.greeting_to(id);
-        match members.transport.hello(address, hello, HELLO_TIMEOUT).await {
+        let to = Destination { node: id, address };
+        match members.transport.hello(to, hello, HELLO_TIMEOUT).await {
             Ok(hello) if hello.formed => return Some(id),
             Ok(_) => {}
             Err(refusal) => tracing::debug!(peer = id, %refusal, "no greeting"),

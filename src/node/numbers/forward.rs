@@ -24,7 +24,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::{
     allocator::Held,
     clock::whole_ms,
-    consensus::{Sender, Transport},
+    consensus::{Destination, Sender, Transport},
     metrics::Metrics,
     proto::{
         Code, Refusal,
@@ -128,7 +128,8 @@ impl Forwarder {
         &self, leader: NodeId, member: &Member, mut message: AdministerRequest, left: Duration,
     ) -> Result<AdministerReply, Refusal> {
         message.header = Some(self.sender.header(leader, member));
-        self.transport.administer(&member.peer_address, message, left).await
+        let to = Destination { node: leader, address: &member.peer_address };
+        self.transport.administer(to, message, left).await
     }
 
     /// Forwards one request to `leader`, and waits for its answer.
@@ -208,13 +209,13 @@ impl Link {
     /// Exchanges messages until the stream breaks. What does not fit the next message waits in `batch`.
     async fn exchange(&self, waiting: &mut mpsc::Receiver<Pending>, batch: &mut VecDeque<Pending>) {
         let (messages, stream) = mpsc::channel(1);
-        let address = &self.member.peer_address;
-        let opened = self.transport.forward(address, ReceiverStream::new(stream).boxed()).await;
+        let to = Destination { node: self.leader, address: &self.member.peer_address };
+        let opened = self.transport.forward(to, ReceiverStream::new(stream).boxed()).await;
         let mut replies = match opened {
             Ok(replies) => replies,
             Err(refusal) => {
                 let (leader, why) = (self.leader, refusal.message());
-                tracing::debug!(leader, address, why, "no stream to forward on");
+                tracing::debug!(leader, address = to.address, why, "no stream to forward on");
                 return;
             }
         };

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use hyper::{
     header::{CONNECTION, HeaderValue},
     rt::Executor,
@@ -20,7 +19,6 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     time::{Instant, Sleep, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -28,6 +26,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::{
     calls::{ANSWER, Answering, Calls, SHUTDOWN_TIME_MAX, Unsent, answered},
     places::Place,
+    stream::Stream,
 };
 use crate::node::Caller;
 
@@ -71,9 +70,7 @@ impl Times {
 
 /// A socket whose other end must read, and must end what it begins.
 pub struct PatientSocket {
-    /// What was read of the stream already.
-    begun: Bytes,
-    stream: TcpStream,
+    stream: Stream,
     times: Times,
     calls: Arc<Calls>,
     stop: CancellationToken,
@@ -99,16 +96,13 @@ struct Waiting {
 
 impl PatientSocket {
     /// A socket whose writes wait for at most `times.idle`, each anew, and for a second after `stop`; a head of a request,
-    /// which ends when a call begins, for `times.head`. What was read already is `begun`.
-    pub fn new(
-        (stream, begun): (TcpStream, Bytes), times: Times, calls: Arc<Calls>,
-        stop: CancellationToken,
-    ) -> Self {
-        PatientSocket { begun, stream, times, calls, stop, waiting: None, head: None }
+    /// which ends when a call begins, for `times.head`.
+    pub fn new(stream: Stream, times: Times, calls: Arc<Calls>, stop: CancellationToken) -> Self {
+        PatientSocket { stream, times, calls, stop, waiting: None, head: None }
     }
 
     /// The socket.
-    pub fn into_inner(self) -> TcpStream {
+    pub fn into_inner(self) -> Stream {
         self.stream
     }
 
@@ -172,13 +166,7 @@ impl AsyncRead for PatientSocket {
         mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = match self.begun.len().min(buffer.remaining()) {
-            0 => Pin::new(&mut self.stream).poll_read(cx, buffer),
-            part => {
-                buffer.put_slice(&self.begun.split_to(part));
-                Poll::Ready(Ok(()))
-            }
-        };
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let brought_bytes = buffer.filled().len() > before;
         self.bound_head(cx, brought_bytes, read)
     }
@@ -204,15 +192,24 @@ impl AsyncWrite for PatientSocket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        match self.stream.is_tls() {
+            true => self.bound(cx, flushed),
+            // What the socket did not take, a write waits for.
+            false => flushed,
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        match self.stream.is_tls() {
+            true => self.bound(cx, shut),
+            false => shut,
+        }
     }
 }
 
-// One HTTP/1 connection. While nobody uses it, it is a socket and nothing else: the buffers of the protocol, some 20
+// One HTTP/1 connection. While nobody uses it, it is a socket, with TLS also its session, and nothing else: the buffers of the protocol, some 20
 // kB, are made anew for the next request.
 //
 // Invariant: a silent connection is closed within the limits below.
@@ -225,19 +222,16 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/1, or breaks off.
 pub async fn serve<S: Answering>(
-    mut stream: TcpStream, service: S, place: Arc<Place>, times: Times, stop: CancellationToken,
+    mut stream: Stream, service: S, place: Arc<Place>, times: Times, stop: CancellationToken,
 ) -> Result<(), String> {
-    stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let (mut is_new, mut begun) = (true, Bytes::new());
+    let mut is_new = true;
     // It was idle before it rested.
     let rest = times.idle.saturating_sub(times.rest_after);
     loop {
-        let mut first = [0];
         let waiting = async {
-            let first = stream.peek(&mut first);
+            let first = stream.has_more();
             match std::mem::take(&mut is_new) {
                 true => place.greeted(first, times.head, times.idle).await,
-                false if !begun.is_empty() => Ok(Ok(begun.len())),
                 false => timeout(rest, first).await.map_err(|_| "no further request".into()),
             }
         };
@@ -246,24 +240,23 @@ pub async fn serve<S: Answering>(
             () = stop.cancelled() => return Ok(()),
             arrived = waiting => arrived?,
         };
-        if arrived.map_err(|error| error.to_string())? == 0 {
+        if !arrived.map_err(|error| error.to_string())? {
             return Ok(());
         }
-        let serving = serve_until_rest((stream, begun), service.clone(), &place, times, &stop);
+        let serving = serve_until_rest(stream, service.clone(), &place, times, &stop);
         // In a box, so that a socket that rests is small.
         match Box::pin(serving).await? {
-            Some(rests) => (stream, begun) = rests,
+            Some(rests) => stream = rests,
             None => return Ok(()),
         }
     }
 }
 
-/// Serves requests until none comes for a while. Returns the socket then, and what was read of a further request; `None` if
+/// Serves requests until none comes for a while. Returns the socket then, with what was read of a further request; `None` if
 /// the connection has ended.
 async fn serve_until_rest<S: Answering>(
-    stream: (TcpStream, Bytes), service: S, place: &Arc<Place>, times: Times,
-    stop: &CancellationToken,
-) -> Result<Option<(TcpStream, Bytes)>, String> {
+    stream: Stream, service: S, place: &Arc<Place>, times: Times, stop: &CancellationToken,
+) -> Result<Option<Stream>, String> {
     let Times { idle, rest_after, .. } = times;
     let (calls, of_connection) = (place.calls(), place.clone());
     let service = service_fn(move |request| {
@@ -319,7 +312,11 @@ async fn serve_until_rest<S: Answering>(
         return Err("the end of an answer is not sent".to_owned());
     }
     match read_buf.is_empty() || calls.begun() == begun {
-        true => Ok(Some((socket.into_inner(), read_buf))),
+        true => {
+            let mut stream = socket.into_inner();
+            stream.put_back(read_buf);
+            Ok(Some(stream))
+        }
         false => Err("more was sent after the last request".to_owned()),
     }
 }

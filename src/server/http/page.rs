@@ -120,9 +120,12 @@ fn event(data: &str) -> Bytes {
 async fn gather(context: &Arc<NodeContext>) -> View {
     let asking = context.leader.ask(&v1::StatusRequest {}, Instant::now() + PATIENCE);
     let status = asking.await.map_or_else(|_| context.services.status.now(), |(status, _)| status);
+    // The other nodes have the same setting, but for one while it is changed: with `accept` all of them take a plain request.
+    let scheme = if context.config.tls.takes_plain() { "http" } else { "https" };
     let page = |node: &v1::NodeStatus| {
         let told = context.services.members.introduction_of(node.id)?;
-        Some(told.http_address).filter(|address| !address.is_empty())
+        let address = Some(told.http_address).filter(|address| !address.is_empty())?;
+        Some(format!("{scheme}://{address}/"))
     };
     let skipped = |cause: &SkipCause| {
         let name = SkipCause::VALUES[cause.place()];

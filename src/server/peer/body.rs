@@ -7,7 +7,7 @@
 //! Invariant: calls of a connection whose headers are refused, or that have none, hold at most [`STRANGER_BYTES_MAX`] together,
 //! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. Whoever knows the directory and is no member
 //! ends what it begins (`connections/unfinished.rs`). A node without data tells its directory to anybody: until it is a
-//! member, the messages to it are reserved in [`PeerMemory`], whole ones until they are answered (`peer.rs`).
+//! member, the messages to it are reserved in [`PeerConnection`], whole ones until they are answered (`peer.rs`).
 
 use std::{
     mem,
@@ -27,7 +27,8 @@ use tonic::{Status, service::Routes};
 use crate::{
     consensus::Group,
     node::{Caller, RequestMemory, Reservation},
-    proto::{Refusal, peer::Header},
+    proto::{Refusal, peer::Header, refusal},
+    sequence::NodeId,
     server::connections::{
         places::Place,
         unfinished::{Arrival, HEADER_BYTES, Inspect, InspectedRoutes},
@@ -50,18 +51,34 @@ const STREAMS: [&str; 3] = [
     "/ratchet.peer.v1.Peer/Forward",
 ];
 
-/// The memory for what comes over a connection of the peer port.
+/// A connection of the peer port: who is at its other end, and the memory for what comes over it.
 #[derive(Clone)]
-pub struct PeerMemory {
+pub struct PeerConnection {
     /// The group that the messages are for.
     pub group: Arc<Group>,
     /// The memory of requests.
     pub memory: Arc<RequestMemory>,
-    /// Who sends them.
+    /// From where they are sent.
     pub caller: Arc<Caller>,
+    /// Which node sends them, by its certificate; `None` without TLS.
+    pub certified: Option<NodeId>,
 }
 
-impl PeerMemory {
+impl PeerConnection {
+    /// Refuses a message that names another sender than the certificate.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION.
+    pub fn check_sender(&self, sender: NodeId) -> Result<(), Refusal> {
+        match self.certified {
+            Some(node) if node != sender => Err(refusal!(
+                WrongState,
+                "a message of node {sender} came over a connection whose certificate is node {node}'s"
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Reserves `bytes` bytes for a message, unless this node belongs to a cluster. Until then, the leader that adds it is a
     /// stranger like others: those of one address have their share of the memory, and leave the rest to the leader.
     ///
@@ -77,13 +94,13 @@ impl PeerMemory {
 
 /// Has `routes`, which are prepared, answer what comes over the connection in `place` of the peer port.
 pub fn from_peers(
-    routes: Routes, memory: PeerMemory, place: Arc<Place>,
+    routes: Routes, connection: PeerConnection, place: Arc<Place>,
 ) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> LookForSender + Clone> {
     let strangers = Arc::new(AtomicUsize::new(0));
     InspectedRoutes::new(routes, move |request: &mut Request<_>| {
-        request.extensions_mut().insert(memory.clone());
+        request.extensions_mut().insert(connection.clone());
         LookForSender {
-            memory: memory.clone(),
+            connection: connection.clone(),
             reservation: None,
             place: place.clone(),
             is_stream: STREAMS.contains(&request.uri().path()),
@@ -111,7 +128,7 @@ enum Sender {
 
 /// Looks at who makes a call.
 pub struct LookForSender {
-    memory: PeerMemory,
+    connection: PeerConnection,
     /// Of the message that is arriving, while this node belongs to no cluster.
     reservation: Option<Reservation>,
     place: Arc<Place>,
@@ -158,7 +175,7 @@ impl Inspect for LookForSender {
                 self.is_no_stranger();
                 // Released first: the new reservation contains the bytes of the old one.
                 self.reservation = None;
-                self.reservation = self.memory.reserve(self.arrival.message_bytes())?;
+                self.reservation = self.connection.reserve(self.arrival.message_bytes())?;
                 Ok(data)
             }
         }
@@ -193,11 +210,12 @@ impl LookForSender {
 
     fn sender(&mut self, header: Result<Header, Status>) -> Sender {
         let checked = header.and_then(|header| {
-            self.memory.group.check_header(Some(&header))?;
+            self.connection.check_sender(header.from)?;
+            self.connection.group.check_header(Some(&header))?;
             Ok(header)
         });
         match checked {
-            Ok(header) if self.memory.group.is_member(&header) => {
+            Ok(header) if self.connection.group.is_member(&header) => {
                 self.place.keep_for_member();
                 Sender::Member
             }

@@ -19,7 +19,7 @@ use tonic::{
 };
 
 use crate::{
-    consensus::{MESSAGE_BYTES_MAX, RaftRpc, Transport},
+    consensus::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Transport},
     node::Seams,
     proto::{
         Refusal,
@@ -30,6 +30,8 @@ use crate::{
         },
         refusal,
     },
+    sequence::NodeId,
+    server::tls::PeerConnector,
 };
 
 impl Default for Seams {
@@ -44,6 +46,8 @@ impl Default for Seams {
 #[derive(Debug)]
 pub struct GrpcTransport {
     channels: Mutex<Channels>,
+    /// Connects with TLS, if this node speaks it with peers.
+    tls: Option<PeerConnector>,
     /// How long a connection may be silent until the peer is asked for a sign of life, and until that must come.
     silence_max: Duration,
 }
@@ -56,8 +60,8 @@ impl Default for GrpcTransport {
 
 #[derive(Debug, Default)]
 struct Channels {
-    members: BTreeSet<String>,
-    kept: HashMap<(String, ChannelClass), Channel>,
+    members: BTreeSet<(NodeId, String)>,
+    kept: HashMap<((NodeId, String), ChannelClass), Channel>,
 }
 
 /// Each class of messages has a connection of its own, because heartbeats and votes must not queue behind
@@ -76,17 +80,24 @@ impl GrpcTransport {
     /// One that takes a peer for gone which gives no sign of life for twice as long. A machine that is busy with tests may keep
     /// a peer silent for longer than in production.
     pub fn of_silence(silence_max: Duration) -> Self {
-        GrpcTransport { channels: Mutex::default(), silence_max }
+        GrpcTransport { channels: Mutex::default(), tls: None, silence_max }
     }
 
-    fn client(&self, address: &str, class: ChannelClass) -> Result<PeerClient<Channel>, Refusal> {
+    /// One that connects to peers with TLS, and never without, if it is given what connects so.
+    pub fn with_tls(tls: Option<PeerConnector>) -> Self {
+        GrpcTransport { tls, ..GrpcTransport::default() }
+    }
+
+    fn client(
+        &self, to: Destination<'_>, class: ChannelClass,
+    ) -> Result<PeerClient<Channel>, Refusal> {
         let mut channels = self.channels.lock();
-        let key = (address.to_owned(), class);
+        let key = ((to.node, to.address.to_owned()), class);
         let channel = match channels.kept.get(&key) {
             Some(channel) => channel.clone(),
             None => {
-                let channel = self.connect(address)?;
-                if channels.members.contains(address) {
+                let channel = self.connect(to)?;
+                if channels.members.contains(&key.0) {
                     channels.kept.insert(key, channel.clone());
                 }
                 channel
@@ -98,19 +109,21 @@ impl GrpcTransport {
     }
 
     /// A connection that is opened at its first use, and again after it broke.
-    fn connect(&self, address: &str) -> Result<Channel, Refusal> {
+    fn connect(&self, Destination { node, address }: Destination<'_>) -> Result<Channel, Refusal> {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| {
             refusal!(InvalidRequest, "peer address {address:?} is not of the form host:port: {e}")
         })?;
-        Ok(endpoint
-            .connect_timeout(self.silence_max)
+        let endpoint = endpoint
             .tcp_nodelay(true)
             // A peer that went silent (partition, power cut) is noticed long before TCP would notice. Then a
             // new connection is opened, instead of waiting for a retransmission on the old one.
             .http2_keep_alive_interval(self.silence_max)
             .keep_alive_timeout(self.silence_max)
-            .keep_alive_while_idle(true)
-            .connect_lazy())
+            .keep_alive_while_idle(true);
+        Ok(match &self.tls {
+            Some(tls) => endpoint.connect_with_connector_lazy(tls.to(node, self.silence_max)),
+            None => endpoint.connect_timeout(self.silence_max).connect_lazy(),
+        })
     }
 }
 
@@ -149,62 +162,62 @@ impl<T> Stream for Outgoing<T> {
 #[async_trait]
 impl Transport for GrpcTransport {
     async fn raft(
-        &self, address: &str, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
+        &self, to: Destination<'_>, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Refusal> {
-        let mut client = self.client(address, ChannelClass::Raft)?;
+        let mut client = self.client(to, ChannelClass::Raft)?;
         let request = within(timeout, message);
         match rpc {
-            RaftRpc::Append => bounded(timeout, address, client.append(request)).await,
-            RaftRpc::Vote => bounded(timeout, address, client.vote(request)).await,
-            RaftRpc::PreVote => bounded(timeout, address, client.pre_vote(request)).await,
+            RaftRpc::Append => bounded(timeout, to.address, client.append(request)).await,
+            RaftRpc::Vote => bounded(timeout, to.address, client.vote(request)).await,
+            RaftRpc::PreVote => bounded(timeout, to.address, client.pre_vote(request)).await,
             RaftRpc::TransferLeader => {
-                bounded(timeout, address, client.transfer_leader(request)).await
+                bounded(timeout, to.address, client.transfer_leader(request)).await
             }
         }
     }
 
     async fn install_snapshot(
-        &self, address: &str, parts: BoxStream<'static, SnapshotPart>,
+        &self, to: Destination<'_>, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Refusal> {
-        let mut client = self.client(address, ChannelClass::Bulk)?;
+        let mut client = self.client(to, ChannelClass::Bulk)?;
         let answer = client.install_snapshot(Outgoing(parts)).await?;
         Ok(answer.into_inner())
     }
 
     async fn send_memory(
-        &self, address: &str, parts: BoxStream<'static, MemoryPart>,
+        &self, to: Destination<'_>, parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Refusal> {
-        let mut client = self.client(address, ChannelClass::Bulk)?;
+        let mut client = self.client(to, ChannelClass::Bulk)?;
         let answer = client.take_memory(Outgoing(parts)).await?;
         Ok(answer.into_inner())
     }
 
     async fn hello(
-        &self, address: &str, request: HelloRequest, timeout: Duration,
+        &self, to: Destination<'_>, request: HelloRequest, timeout: Duration,
     ) -> Result<HelloResponse, Refusal> {
-        let mut client = self.client(address, ChannelClass::Raft)?;
-        bounded(timeout, address, client.hello(within(timeout, request))).await
+        let mut client = self.client(to, ChannelClass::Raft)?;
+        bounded(timeout, to.address, client.hello(within(timeout, request))).await
     }
 
     async fn forward(
-        &self, address: &str, requests: BoxStream<'static, ForwardRequests>,
+        &self, to: Destination<'_>, requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
-        let mut client = self.client(address, ChannelClass::Requests)?;
+        let mut client = self.client(to, ChannelClass::Requests)?;
         let answer = client.forward(Outgoing(requests)).await?;
         Ok(answer.into_inner().map_err(Refusal::from).boxed())
     }
 
     async fn administer(
-        &self, address: &str, request: AdministerRequest, timeout: Duration,
+        &self, to: Destination<'_>, request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Refusal> {
-        let mut client = self.client(address, ChannelClass::Requests)?;
-        bounded(timeout, address, client.administer(within(timeout, request))).await
+        let mut client = self.client(to, ChannelClass::Requests)?;
+        bounded(timeout, to.address, client.administer(within(timeout, request))).await
     }
 
-    fn keep(&self, addresses: BTreeSet<String>) {
+    fn keep(&self, members: BTreeSet<(NodeId, String)>) {
         let mut channels = self.channels.lock();
-        channels.kept.retain(|(address, _), _| addresses.contains(address));
-        channels.members = addresses;
+        channels.kept.retain(|(member, _), _| members.contains(member));
+        channels.members = members;
     }
 }
 
@@ -220,7 +233,8 @@ mod tests {
     ) -> tokio::net::TcpStream {
         let address = listener.local_addr().unwrap().to_string();
         let timeout = Duration::from_millis(100);
-        let asking = transport.hello(&address, HelloRequest::default(), timeout);
+        let to = Destination { node: 1, address: &address };
+        let asking = transport.hello(to, HelloRequest::default(), timeout);
         let (answer, accepted) = tokio::join!(asking, listener.accept());
         assert!(answer.is_err());
         accepted.unwrap().0
@@ -247,7 +261,7 @@ mod tests {
         let transport = GrpcTransport::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        transport.keep(BTreeSet::from([address]));
+        transport.keep(BTreeSet::from([(1, address)]));
         let connection = greet_silent_server(&transport, &listener).await;
         assert_eq!(transport.channels.lock().kept.len(), 1);
         transport.keep(BTreeSet::new());

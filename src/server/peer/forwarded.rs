@@ -110,6 +110,7 @@ async fn answer_requests(
     let mut ready = VecDeque::new();
     // Requests of one caller often follow one another, in many messages.
     let mut caller: Option<Arc<Caller>> = None;
+    let mut is_first = true;
     loop {
         while let Some(Some(done)) = working.next().now_or_never() {
             match done {
@@ -132,7 +133,17 @@ async fn answer_requests(
                 Err(error) => return tracing::error!(%error, "a forwarded request failed"),
             },
             message = requests.next() => {
-                let Some(Ok(message)) = message else { return };
+                let message = match message {
+                    Some(Ok(message)) => message,
+                    Some(Err(status)) if is_first => {
+                        // Fails only if the follower has closed the stream.
+                        let _ = replies.send(Err(status)).await;
+                        return;
+                    }
+                    // What was asked before may be done: no refusal may say that nothing was.
+                    Some(Err(_)) | None => return,
+                };
+                is_first = false;
                 if let Err(status) = context.group.check_header(message.header.as_ref()) {
                     // Fails only if the follower has closed the stream.
                     let _ = replies.send(Err(status.into())).await;

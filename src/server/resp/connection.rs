@@ -5,12 +5,10 @@
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use bytes::BufMut;
+use futures::FutureExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{
-        TcpStream,
-        tcp::{ReadHalf, WriteHalf},
-    },
+    task::unconstrained,
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -23,7 +21,10 @@ use super::{
 use crate::{
     node::{NodeContext, Reservation},
     proto::refusal,
-    server::{connections::places::Place, metadata::budget},
+    server::{
+        connections::{places::Place, stream::Stream},
+        metadata::budget,
+    },
 };
 
 /// How many bytes are read at a time. An unfinished command of more is counted in the memory of requests.
@@ -40,8 +41,7 @@ const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 /// A connection.
 struct Connection<'a> {
     context: &'a NodeContext,
-    reading: ReadHalf<'a>,
-    writing: WriteHalf<'a>,
+    stream: Stream,
     reader: CommandReader,
     commands: Commands,
     session: Session,
@@ -61,15 +61,12 @@ struct Connection<'a> {
 /// # Errors
 /// A text if the connection breaks, or what arrives is no command.
 pub async fn serve(
-    mut stream: TcpStream, context: Arc<NodeContext>, place: Arc<Place>, id: u64, idle: Duration,
+    stream: Stream, context: Arc<NodeContext>, place: Arc<Place>, id: u64, idle: Duration,
     stop: CancellationToken,
 ) -> Result<(), String> {
-    stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let (reading, writing) = stream.split();
     let mut connection = Connection {
         context: &context,
-        reading,
-        writing,
+        stream,
         reader: CommandReader::default(),
         commands: Commands::default(),
         session: Session::new(context.clone(), id),
@@ -85,12 +82,16 @@ pub async fn serve(
 impl Connection<'_> {
     async fn serve(&mut self, place: &Place) -> io::Result<()> {
         let mut stopped = pin!(self.stop.clone().cancelled_owned());
-        let greeted = place.greeted(self.reading.readable(), GREETING_TIME_MAX, self.idle);
-        tokio::select! {
+        let greeted = place.greeted(self.stream.has_more(), GREETING_TIME_MAX, self.idle);
+        let greeted = tokio::select! {
             biased;
-            () = &mut stopped => return self.close().await,
-            greeted = greeted => greeted.map_err(io::Error::other)??,
-        }
+            () = &mut stopped => None,
+            greeted = greeted => Some(greeted),
+        };
+        match greeted {
+            None => return self.close().await,
+            Some(greeted) => greeted.map_err(io::Error::other)??,
+        };
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
         let look_every = LOOK_EVERY.min(self.idle).min(patience);
         let mut look = pin!(sleep(look_every));
@@ -102,7 +103,7 @@ impl Connection<'_> {
                 () = &mut stopped => return self.close().await,
                 read = self.read() => {
                     if read? == 0 {
-                        return Ok(());
+                        return self.end().await;
                     }
                     is_used = true;
                     self.answer().await?;
@@ -115,7 +116,7 @@ impl Connection<'_> {
                     if is_used {
                         used = now;
                     } else if now - used >= self.idle {
-                        return Ok(());
+                        return self.end().await;
                     } else {
                         self.reader.release();
                         self.commands = Commands::default();
@@ -126,17 +127,17 @@ impl Connection<'_> {
                 }
             }
         }
-        self.writing.shutdown().await
+        self.end().await
     }
 
     /// Reads what has arrived: at most [`READ_BYTES`]. Returns how many bytes; 0 at the end.
     async fn read(&mut self) -> io::Result<usize> {
         let buffer = self.reader.buffer();
         if buffer.capacity() == 0 {
-            self.reading.readable().await?;
+            self.stream.has_more().await?;
         }
         buffer.reserve(READ_BYTES);
-        self.reading.read_buf(&mut buffer.limit(READ_BYTES)).await
+        self.stream.read_buf(&mut buffer.limit(READ_BYTES)).await
     }
 
     /// Answers the commands that have arrived in full.
@@ -224,7 +225,7 @@ impl Connection<'_> {
     /// and ask there, after this. What still arrives is dropped. Otherwise the system would answer it with a reset,
     /// and the client might not read the replies before.
     async fn close(&mut self) -> io::Result<()> {
-        self.writing.shutdown().await?;
+        self.end().await?;
         let dropping = async {
             loop {
                 self.reader = CommandReader::default();
@@ -239,37 +240,48 @@ impl Connection<'_> {
         }
     }
 
-    /// Sends the replies. If the client does not read them, their memory is counted meanwhile.
+    /// Tells the client that nothing follows. It may not read that: TLS has something to send then.
+    async fn end(&mut self) -> io::Result<()> {
+        timeout(CLOSING_TIME, self.stream.shutdown()).await.unwrap_or(Ok(()))
+    }
+
+    /// Sends the replies.
     async fn send(&mut self) -> io::Result<()> {
-        let bytes = self.replies.bytes();
-        if bytes.is_empty() {
-            return Ok(());
+        if !self.replies.bytes().is_empty() {
+            self.send_replies().await?;
+            self.replies.clear(REPLY_BYTES_MAX);
         }
-        let sent = match self.writing.try_write(bytes) {
-            Ok(sent) => sent,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(error),
-        };
-        let rest = &bytes[sent..];
-        if !rest.is_empty() {
-            let reserved = self.context.request_memory.reserve(rest.len());
-            let _reserved = reserved.map_err(|refusal| {
-                io::Error::new(io::ErrorKind::OutOfMemory, refusal.message().to_owned())
-            })?;
-            let stopping = async {
-                self.stop.cancelled().await;
-                tokio::time::sleep(CLOSING_TIME).await;
-            };
-            tokio::select! {
-                biased;
-                written = timeout(self.idle, self.writing.write_all(rest)) => written??,
-                () = stopping => {
-                    let why = "the node stops, and the client does not read its replies";
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
-                }
-            }
-        }
-        self.replies.clear(REPLY_BYTES_MAX);
         Ok(())
     }
+
+    /// Sends the replies. If the client does not read them, their memory is counted meanwhile.
+    async fn send_replies(&mut self) -> io::Result<()> {
+        let bytes = self.replies.bytes();
+        // A task that has used up its turn would seem to wait for its client.
+        let mut sending = pin!(unconstrained(send_all(&mut self.stream, bytes)));
+        if let Some(sent) = sending.as_mut().now_or_never() {
+            return sent;
+        }
+        let reserved = self.context.request_memory.reserve(bytes.len());
+        let _reserved = reserved.map_err(|refusal| {
+            io::Error::new(io::ErrorKind::OutOfMemory, refusal.message().to_owned())
+        })?;
+        let stopping = async {
+            self.stop.cancelled().await;
+            tokio::time::sleep(CLOSING_TIME).await;
+        };
+        tokio::select! {
+            biased;
+            sent = timeout(self.idle, sending) => sent?,
+            () = stopping => {
+                let why = "the node stops, and the client does not read its replies";
+                Err(io::Error::new(io::ErrorKind::TimedOut, why))
+            }
+        }
+    }
+}
+
+async fn send_all(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
 }

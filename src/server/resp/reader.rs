@@ -279,8 +279,8 @@ impl CommandReader {
             line.iter().find(|byte| byte.is_ascii_control() && !b"\t\r".contains(byte))
         {
             return Err(Malformed(format!(
-                "a line has the byte 0x{byte:02x}; this port speaks the Redis protocol alone, without TLS, and no proxy may \
-                 write a line of its own in front"
+                "a line has the byte 0x{byte:02x}; this port speaks the Redis protocol, without TLS unless tls is on, and no \
+                 proxy may write a line of its own in front"
             )));
         }
         let Some(end) = end else {

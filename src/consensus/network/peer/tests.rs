@@ -20,7 +20,7 @@ use crate::{
     consensus::{
         StateMachine,
         lease::Quorums,
-        network::{Network, Sender, Transport},
+        network::{Destination, Network, Sender, Transport},
     },
     metrics::Metrics,
     proto::{Refusal, peer::*, refusal, refuse},
@@ -52,7 +52,7 @@ struct HeldAnswers {
 #[async_trait]
 impl Transport for HeldAnswers {
     async fn raft(
-        &self, _address: &str, _rpc: RaftRpc, _message: RaftMessage, _timeout: Duration,
+        &self, _to: Destination<'_>, _rpc: RaftRpc, _message: RaftMessage, _timeout: Duration,
     ) -> Result<RaftReply, Refusal> {
         let one = self.answers.acquire().await;
         one.map_err(|e| refusal!(Internal, "{e}"))?.forget();
@@ -62,7 +62,7 @@ impl Transport for HeldAnswers {
     }
 
     async fn install_snapshot(
-        &self, _address: &str, parts: BoxStream<'static, SnapshotPart>,
+        &self, _to: Destination<'_>, parts: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Refusal> {
         parts.count().await;
         let AppendEntriesResponse::HigherVote(vote) = self.answer else {
@@ -73,25 +73,25 @@ impl Transport for HeldAnswers {
     }
 
     async fn send_memory(
-        &self, _address: &str, _parts: BoxStream<'static, MemoryPart>,
+        &self, _to: Destination<'_>, _parts: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Refusal> {
         Err(refusal!(Unsupported, "not in this test"))
     }
 
     async fn hello(
-        &self, _address: &str, _request: HelloRequest, _timeout: Duration,
+        &self, _to: Destination<'_>, _request: HelloRequest, _timeout: Duration,
     ) -> Result<HelloResponse, Refusal> {
         Err(refusal!(Unsupported, "not in this test"))
     }
 
     async fn forward(
-        &self, _address: &str, _requests: BoxStream<'static, ForwardRequests>,
+        &self, _to: Destination<'_>, _requests: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
         Err(refusal!(Unsupported, "not in this test"))
     }
 
     async fn administer(
-        &self, _address: &str, _request: AdministerRequest, _timeout: Duration,
+        &self, _to: Destination<'_>, _request: AdministerRequest, _timeout: Duration,
     ) -> Result<AdministerReply, Refusal> {
         Err(refusal!(Unsupported, "not in this test"))
     }

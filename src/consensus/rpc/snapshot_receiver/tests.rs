@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{GroupConfig, RaftRpc, StateMachine, Transport},
+    consensus::{Destination, GroupConfig, RaftRpc, StateMachine, Transport},
     metrics::Metrics,
     proto::{Code, Refusal, peer::*},
     storage::{Entry, Member, Store, StoreOptions, codec},
@@ -52,35 +52,37 @@ fn nobody<T>() -> Result<T, Refusal> {
 #[async_trait]
 impl Transport for NoNetwork {
     async fn raft(
-        &self, _: &str, _: RaftRpc, _: RaftMessage, _: Duration,
+        &self, _: Destination<'_>, _: RaftRpc, _: RaftMessage, _: Duration,
     ) -> Result<RaftReply, Refusal> {
         nobody()
     }
 
     async fn install_snapshot(
-        &self, _: &str, _: BoxStream<'static, SnapshotPart>,
+        &self, _: Destination<'_>, _: BoxStream<'static, SnapshotPart>,
     ) -> Result<RaftReply, Refusal> {
         nobody()
     }
 
     async fn send_memory(
-        &self, _: &str, _: BoxStream<'static, MemoryPart>,
+        &self, _: Destination<'_>, _: BoxStream<'static, MemoryPart>,
     ) -> Result<MemoryReply, Refusal> {
         nobody()
     }
 
-    async fn hello(&self, _: &str, _: HelloRequest, _: Duration) -> Result<HelloResponse, Refusal> {
+    async fn hello(
+        &self, _: Destination<'_>, _: HelloRequest, _: Duration,
+    ) -> Result<HelloResponse, Refusal> {
         nobody()
     }
 
     async fn forward(
-        &self, _: &str, _: BoxStream<'static, ForwardRequests>,
+        &self, _: Destination<'_>, _: BoxStream<'static, ForwardRequests>,
     ) -> Result<BoxStream<'static, Result<ForwardReplies, Refusal>>, Refusal> {
         nobody()
     }
 
     async fn administer(
-        &self, _: &str, _: AdministerRequest, _: Duration,
+        &self, _: Destination<'_>, _: AdministerRequest, _: Duration,
     ) -> Result<AdministerReply, Refusal> {
         nobody()
     }

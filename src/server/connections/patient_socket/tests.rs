@@ -7,7 +7,7 @@ use std::{convert::Infallible, time::Duration};
 use hyper::{Request, Response, body::Incoming};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
 };
 use tonic::body::Body;
 use tower::service_fn as service;
@@ -44,7 +44,7 @@ async fn connect_with(
         Ok::<_, Infallible>(Response::new(Body::new(body)))
     });
     let mut places = Places::new(WhenFull::RefuseNew);
-    let served = serve(stream, answer, places.enter(None).expect("room"), times, stop);
+    let served = serve(stream.into(), answer, places.enter(None).expect("room"), times, stop);
     (client.expect("a connection"), tokio::spawn(served))
 }
 

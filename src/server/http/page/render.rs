@@ -22,7 +22,7 @@ pub struct View {
     pub node: u64,
     /// The leader's view of the cluster, or what this node last knew.
     pub status: v1::StatusResponse,
-    /// Where the pages of the members are, "host:port", as far as they are known; in the order of the status.
+    /// The URLs of the members' pages, as far as they are known; in the order of the status.
     pub pages: Vec<Option<String>>,
     /// What this node did in the last seconds.
     pub activity: Vec<Second>,
@@ -129,7 +129,7 @@ fn state(view: &View) -> Markup {
             None => { span.bad { "No leader is known." } " Term " (status.term) "." }
         }
         @if let Some(address) = leaders_page(view) {
-            " " a href={ "http://" (address) "/" } { "The leader's page" } " shows its throughput and its keys."
+            " " a href=(address) { "The leader's page" } " shows its throughput and its keys."
         }
     }
 }
@@ -163,7 +163,7 @@ fn members(view: &View) -> Markup {
             } }
             tbody { @for (node, page) in view.status.nodes.iter().zip(&view.pages) { tr {
                 td { @match page {
-                    Some(address) if node.id != view.node => a href={ "http://" (address) "/" } { (node.id) },
+                    Some(address) if node.id != view.node => a href=(address) { (node.id) },
                     _ => (node.id),
                 } }
                 td { (role(node)) }

@@ -1,0 +1,24 @@
+//! The URIs in certificates: they say which node of which cluster a certificate belongs to, or which client.
+
+use super::NodeId;
+
+/// The URI in the certificate of a node.
+pub fn node_uri(cluster: &str, node: NodeId) -> String {
+    format!("ratchet://{cluster}/{node}")
+}
+
+/// The URI in the certificate of a client. No node has it: ids of nodes are numbers.
+pub fn client_uri(cluster: &str, name: &str) -> String {
+    format!("ratchet://{cluster}/client/{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_uris_of_nodes_and_of_clients_are_what_certificates_have_had_from_the_first() {
+        assert_eq!(node_uri("orders", 1), "ratchet://orders/1");
+        assert_eq!(client_uri("orders", "1"), "ratchet://orders/client/1");
+    }
+}

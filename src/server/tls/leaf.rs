@@ -1,0 +1,124 @@
+//! What a certificate says: whom it names, and from when to when it is valid.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use x509_parser::{
+    certificate::X509Certificate, extensions::GeneralName, parse_x509_certificate, time::ASN1Time,
+};
+
+use crate::sequence::{NodeId, node_uri};
+
+/// What the certificate of one end of a connection says.
+#[derive(Debug)]
+pub struct Leaf {
+    /// The URIs that it names.
+    uris: Vec<String>,
+    /// From when it is valid, in seconds since 1970.
+    begins: i64,
+    /// Until when it is valid, in seconds since 1970.
+    ends: i64,
+}
+
+impl Leaf {
+    /// What `certificate` says.
+    ///
+    /// # Errors
+    /// A text if it is no certificate.
+    pub fn read(certificate: &CertificateDer<'_>) -> Result<Leaf, String> {
+        let (_, parsed) = parse_x509_certificate(certificate)
+            .map_err(|error| format!("it is no certificate: {error}"))?;
+        let uris = uris(&parsed)?;
+        let validity = parsed.validity();
+        let seconds = |time: ASN1Time| time.timestamp();
+        Ok(Leaf { uris, begins: seconds(validity.not_before), ends: seconds(validity.not_after) })
+    }
+
+    /// The node of `cluster` that it names.
+    ///
+    /// # Errors
+    /// A text if it names none, or several.
+    pub fn node_of(&self, cluster: &str) -> Result<NodeId, String> {
+        let named: Vec<&String> =
+            self.uris.iter().filter(|uri| uri.starts_with("ratchet:")).collect();
+        let [uri] = named[..] else {
+            return Err(format!(
+                "it names {named:?}, and has to name one node, as {}",
+                node_uri(cluster, 1)
+            ));
+        };
+        let id = uri.rsplit('/').next().and_then(|id| id.parse().ok());
+        id.filter(|id| node_uri(cluster, *id) == *uri)
+            .ok_or_else(|| format!("it names {uri}, which is no node of cluster {cluster:?}"))
+    }
+
+    /// For how many seconds it is still valid at `now`; fewer than 0 if it has ended.
+    pub fn seconds_left(&self, now: SystemTime) -> i64 {
+        self.ends.saturating_sub(seconds_of(now))
+    }
+
+    /// Why it is not valid at `now`, if it is not.
+    pub fn invalid_at(&self, now: SystemTime) -> Option<&'static str> {
+        let now = seconds_of(now);
+        match (now < self.begins, now > self.ends) {
+            (true, _) => Some("is not valid yet"),
+            (false, true) => Some("has expired"),
+            (false, false) => None,
+        }
+    }
+}
+
+fn uris(certificate: &X509Certificate<'_>) -> Result<Vec<String>, String> {
+    let names = certificate
+        .subject_alternative_name()
+        .map_err(|error| format!("its alternative names cannot be read: {error}"))?;
+    let names = names.map(|names| &names.value.general_names);
+    let uris = names.into_iter().flatten().filter_map(|name| match name {
+        GeneralName::URI(uri) => Some((*uri).to_owned()),
+        _ => None,
+    });
+    Ok(uris.collect())
+}
+
+fn seconds_of(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    i64::try_from(since).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn leaf(uris: &[&str]) -> Leaf {
+        let uris = uris.iter().map(|uri| (*uri).to_owned()).collect();
+        Leaf { uris, begins: 100, ends: 200 }
+    }
+
+    #[test]
+    fn the_node_is_the_one_of_the_cluster_whose_uri_the_certificate_has() {
+        assert_eq!(leaf(&["ratchet://prod/7", "https://example.com"]).node_of("prod"), Ok(7));
+        for none in [
+            &["ratchet://prod/7", "ratchet://prod/8"][..],
+            &["ratchet://prod/07"],
+            &["ratchet://prod/+7"],
+            &["ratchet://prod/client/7"],
+            &["ratchet://other/7"],
+            &["ratchet://prod/7/"],
+            &["https://prod/7"],
+            &[],
+        ] {
+            assert!(leaf(none).node_of("prod").is_err(), "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_valid_from_its_first_second_to_its_last() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let leaf = leaf(&[]);
+        let invalid = [99, 100, 200, 201].map(|second| leaf.invalid_at(at(second)));
+        assert_eq!(invalid, [Some("is not valid yet"), None, None, Some("has expired")]);
+        assert_eq!((leaf.seconds_left(at(150)), leaf.seconds_left(at(260))), (50, -60));
+    }
+}

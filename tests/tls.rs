@@ -1,0 +1,412 @@
+//! TLS between the nodes of a cluster, and with clients.
+
+use std::{
+    fs,
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    sync::Arc,
+};
+
+use crate::common::{
+    HURRIED, PATIENCE, eventually, free_ports, in_time,
+    links::listening_at,
+    own_ip,
+    processes::{Process, Processes, ratchet},
+    rust_client::builder,
+    until,
+};
+use ratchet::{
+    consensus::Transport,
+    proto::{
+        peer::{Header, HelloRequest, RaftMessage, peer_client::PeerClient},
+        v1::{NextRequest, sequencer_client::SequencerClient},
+    },
+    server::GrpcTransport,
+};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::watch,
+};
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::ring,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    },
+};
+use tonic::{
+    Code, Status,
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+};
+
+use crate::common::id as key;
+
+/// A directory with a CA, and what it has signed.
+struct Certificates(TempDir);
+
+impl Certificates {
+    fn new() -> Certificates {
+        let made = Certificates(TempDir::new().expect("a directory"));
+        made.make(&["ca"]);
+        made
+    }
+
+    /// `ratchet cert` with these arguments.
+    fn make(&self, args: &[&str]) {
+        let made = ratchet().arg("cert").args(args).arg("--dir").arg(self.0.path()).output();
+        let made = made.expect("the command runs");
+        assert!(made.status.success(), "{args:?}: {made:?}");
+    }
+
+    fn node(&self, id: u64, hosts: &str, more: &[&str]) {
+        let id = id.to_string();
+        let args = ["node", "--cluster", "test", "--node-id", &id, "--host", hosts];
+        self.make(&[&args[..], more].concat());
+    }
+
+    fn client(&self, name: &str) {
+        self.make(&["client", "--cluster", "test", "--name", name]);
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).expect(name)
+    }
+
+    /// The flags of a node whose files these are.
+    fn peer_flags(&self, node: u64, mode: &str) -> Vec<String> {
+        let file = |end: &str| self.path(&format!("node-{node}.{end}"));
+        [
+            ("--peer-tls", mode.to_owned()),
+            ("--peer-tls-cert", file("crt")),
+            ("--peer-tls-key", file("key")),
+            ("--peer-tls-ca", self.path("ca.crt")),
+        ]
+        .map(|(flag, value)| format!("{flag}={value}"))
+        .to_vec()
+    }
+
+    /// A connection over gRPC that trusts this CA, and shows this certificate.
+    fn channel(&self, address: SocketAddr, shown: Option<&str>) -> Channel {
+        let mut tls =
+            ClientTlsConfig::new().ca_certificate(Certificate::from_pem(self.read("ca.crt")));
+        if let Some(name) = shown {
+            let [certificate, key] = ["crt", "key"].map(|end| self.read(&format!("{name}.{end}")));
+            tls = tls.identity(Identity::from_pem(certificate, key));
+        }
+        let endpoint = Endpoint::from_shared(format!("https://{address}")).expect("an address");
+        endpoint.tls_config(tls).expect("a configuration").connect_lazy()
+    }
+
+    /// A connection that trusts this CA, shows this certificate, and offers these protocols.
+    async fn connect(
+        &self, address: SocketAddr, shown: &str, protocols: &[&str],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        for ca in CertificateDer::pem_slice_iter(&self.read("ca.crt")) {
+            roots.add(ca.expect("PEM")).expect("a CA");
+        }
+        let chain = self.read(&format!("{shown}.crt"));
+        let chain = CertificateDer::pem_slice_iter(&chain).collect::<Result<_, _>>().expect("PEM");
+        let key = PrivateKeyDer::from_pem_slice(&self.read(&format!("{shown}.key"))).expect("PEM");
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)
+            .expect("a pair");
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let socket = TcpStream::connect(address).await?;
+        TlsConnector::from(Arc::new(config)).connect(address.ip().into(), socket).await
+    }
+}
+
+fn greeting(from: u64, to: u64) -> HelloRequest {
+    let election_timeout_ms = HURRIED[1].parse().expect("milliseconds");
+    HelloRequest { cluster: "test".to_owned(), from, to, election_timeout_ms, ..Default::default() }
+}
+
+/// Takes numbers until told otherwise, each greater than the one before. Answers how many.
+async fn take_numbers(addresses: Vec<SocketAddr>, mut stop: watch::Receiver<bool>) -> u64 {
+    let client = builder(addresses).build().expect("a client");
+    let (mut last, mut taken) = (0, 0);
+    while !*stop.borrow_and_update() {
+        let number = client.next("book", 7).await.expect("a number");
+        assert!(number > last, "{number} after {last}");
+        (last, taken) = (number, taken + 1);
+    }
+    taken
+}
+
+/// Starts node `id` of a living cluster again, and waits until it answers.
+async fn restart(cluster: &mut Processes, id: u64) {
+    cluster.terminate(id).await;
+    cluster.spawn(id);
+    cluster.client(id).next_at_last(u64::MAX).await;
+}
+
+/// How often a node has said that it uses changed files.
+fn changes(cluster: &Processes, id: u64) -> usize {
+    let log = fs::read_to_string(cluster.log(id)).expect("a log");
+    log.matches("changed files are in use").count()
+}
+
+/// Changes the files of the nodes, and waits until all use what changed.
+async fn change(cluster: &Processes, what: impl FnOnce()) {
+    let before = [1, 2, 3].map(|id| changes(cluster, id));
+    what();
+    for id in 1..=3 {
+        let in_use = || changes(cluster, id) > before[id as usize - 1];
+        until("the changed files are in use", in_use).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_living_cluster_turns_tls_between_its_nodes_on_node_by_node_and_changes_its_ca() {
+    let mut cluster = Processes::start(3, &HURRIED).await;
+    let certificates = Certificates::new();
+    let hosts: Vec<String> =
+        cluster.places.values().map(|place| place.peer_listen.ip().to_string()).collect();
+    for id in 1..=3 {
+        certificates.node(id, &hosts[id as usize - 1], &[]);
+    }
+    let (stop, stopped) = watch::channel(false);
+    let taking = tokio::spawn(take_numbers(cluster.addresses(), stopped));
+    for mode in ["accept", "send", "require"] {
+        for id in 1..=3 {
+            cluster.own_flags.insert(id, certificates.peer_flags(id, mode));
+            restart(&mut cluster, id).await;
+        }
+    }
+    // A new CA: the nodes trust both, then have new certificates, then trust the new one alone.
+    change(&cluster, || certificates.make(&["ca", "--add"])).await;
+    change(&cluster, || {
+        for id in 1..=3 {
+            certificates.node(id, &hosts[id as usize - 1], &["--replace"]);
+        }
+    })
+    .await;
+    change(&cluster, || {
+        let both = String::from_utf8(certificates.read("ca.crt")).expect("PEM");
+        let end = "-----END CERTIFICATE-----\n";
+        let new = both.split_inclusive(end).next().expect("a certificate");
+        assert!(new.len() < both.len(), "there were two");
+        fs::write(certificates.path("ca.crt"), new).expect("written");
+    })
+    .await;
+    // All connections begin anew.
+    for id in 1..=3 {
+        restart(&mut cluster, id).await;
+    }
+    stop.send_replace(true);
+    let taken = in_time("the last number", taking).await.expect("every number was greater");
+    assert!(taken > 0);
+    strangers_are_refused(&cluster, &certificates).await;
+}
+
+/// Who has no certificate of a node, or another node's, is not spoken with.
+async fn strangers_are_refused(cluster: &Processes, certificates: &Certificates) {
+    let peer = cluster.places[&1].peer_listen;
+    let plain = GrpcTransport::default();
+    let address = peer.to_string();
+    let refused = plain.hello(listening_at(&address), greeting(2, 1), PATIENCE).await;
+    refused.expect_err("it speaks no TLS");
+    certificates.client("billing");
+    let other = Some(Code::FailedPrecondition);
+    for (shown, from, refused_as) in [
+        (None, 2, Some(Code::Unavailable)),
+        (Some("client-billing"), 2, Some(Code::Unavailable)),
+        (Some("node-2"), 3, other),
+        (Some("node-2"), 2, None),
+    ] {
+        let mut peers = PeerClient::new(certificates.channel(peer, shown));
+        let greeted = in_time("an answer", peers.hello(greeting(from, 1))).await;
+        assert_eq!(code_of(&greeted), refused_as, "greeting from {from} with {shown:?}");
+        let header = Header { cluster: "test".to_owned(), from, to: 1, ..Header::default() };
+        let message = RaftMessage { header: Some(header), ..RaftMessage::default() };
+        let appended = in_time("an answer", peers.append(message)).await;
+        // The header does not name the directory, which only members know.
+        let refused_as = refused_as.or(other);
+        assert_eq!(code_of(&appended), refused_as, "append from {from} with {shown:?}");
+        if refused_as == other {
+            let told = appended.expect_err("refused").message().to_owned();
+            assert_eq!(told.contains("whose certificate is node 2's"), from == 3, "{told}");
+        }
+    }
+}
+
+/// The code of a failure. A connection that ends is as one that is refused.
+fn code_of<T>(answered: &Result<T, Status>) -> Option<Code> {
+    let code = answered.as_ref().err()?.code();
+    let is_broken = [Code::Unknown, Code::Cancelled, Code::Internal].contains(&code);
+    Some(if is_broken { Code::Unavailable } else { code })
+}
+
+/// A node of one, for trying, with these flags.
+struct Node {
+    process: Process,
+    grpc: SocketAddr,
+    http: SocketAddr,
+    redis: SocketAddr,
+}
+
+fn start_node(dir: &Path, ip: IpAddr, flags: &[String]) -> Node {
+    let [grpc, peer, http, redis] = free_ports(ip);
+    let mut command = ratchet();
+    command.args(["start", "--dev", "--cluster=test", "--metrics-listen=off"]);
+    for (flag, address) in [
+        ("--listen", grpc),
+        ("--peer-listen", peer),
+        ("--http-listen", http),
+        ("--resp-listen", redis),
+    ] {
+        command.args([flag, &address.to_string()]);
+    }
+    command.arg("--data-dir").arg(dir.join("data")).args(flags);
+    command.stderr(fs::File::create(dir.join("log")).expect("a log"));
+    Node { process: Process(command.spawn().expect("it starts")), grpc, http, redis }
+}
+
+fn of_book() -> NextRequest {
+    NextRequest { namespace: "book".to_owned(), key: key(1), ..NextRequest::default() }
+}
+
+/// The next number of a key, once the node listens.
+async fn next(channel: &Channel) -> u64 {
+    let mut client = SequencerClient::new(channel.clone());
+    let taken = eventually("a number", async || client.next(of_book()).await.ok()).await;
+    taken.into_inner().first
+}
+
+/// What a server answers to `asked`, as far as it is as long as `expected`.
+async fn exchange(
+    mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, asked: &str, expected: &str,
+) {
+    stream.write_all(asked.as_bytes()).await.expect("sent");
+    let mut read = vec![0; expected.len()];
+    in_time("an answer", stream.read_exact(&mut read)).await.expect("an answer");
+    assert_eq!(String::from_utf8_lossy(&read), expected);
+}
+
+const PING: (&str, &str) = ("PING\r\n", "+PONG\r\n");
+/// What a client of HTTP/2 begins with: the preface, and its empty settings. A server answers with its own.
+const H2: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0";
+const HTTP: (&str, &str) =
+    ("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200 OK\r\n");
+
+/// The flags of a node whose clients' files these are, in this mode.
+fn client_flags(certificates: &Certificates, mode: &str) -> Vec<String> {
+    [
+        ("--tls", mode.to_owned()),
+        ("--tls-cert", certificates.path("node-1.crt")),
+        ("--tls-key", certificates.path("node-1.key")),
+        ("--tls-client-ca", certificates.path("ca.crt")),
+    ]
+    .map(|(flag, value)| format!("{flag}={value}"))
+    .to_vec()
+}
+
+/// What a stream that says this brings, until it ends.
+async fn told(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, asked: &str) -> Vec<u8> {
+    let mut read = Vec::new();
+    let exchange = async {
+        // Whoever closes a connection may reset it.
+        let _ = stream.write_all(asked.as_bytes()).await;
+        let _ = stream.read_to_end(&mut read).await;
+    };
+    in_time("the end of a connection", exchange).await;
+    read
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_interface_speaks_tls_with_clients_of_its_ca_and_with_nobody_else() {
+    let (certificates, others) = (Certificates::new(), Certificates::new());
+    let dir = TempDir::new().expect("a directory");
+    let ip = own_ip();
+    certificates.node(1, &ip.to_string(), &[]);
+    certificates.client("billing");
+    others.client("billing");
+    let node = start_node(dir.path(), ip, &client_flags(&certificates, "require"));
+    let grpc = certificates.channel(node.grpc, Some("client-billing"));
+    let first = next(&grpc).await;
+    let shown = "client-billing";
+    let http =
+        certificates.connect(node.http, shown, &["h2", "http/1.1"]).await.expect("a handshake");
+    assert_eq!(http.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    exchange(http, HTTP.0, HTTP.1).await;
+    let redis = certificates.connect(node.redis, shown, &[]).await.expect("a handshake");
+    let answers = format!(":{}\r\n+PONG\r\n", first + 1);
+    exchange(redis, "INCR book:1\r\nPING\r\n", &answers).await;
+    let h2 = certificates.connect(node.grpc, shown, &["h2"]).await.expect("a handshake");
+    assert_eq!(h2.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let no_h2 = certificates.connect(node.grpc, shown, &["http/1.1"]).await;
+    no_h2.expect_err("the port speaks HTTP/2 alone");
+    // Neither another CA's client, nor one without TLS.
+    for end in ["crt", "key"] {
+        let [from, to] = [format!("client-billing.{end}"), format!("stranger.{end}")];
+        fs::copy(others.path(&from), certificates.path(&to)).expect("copied");
+    }
+    for (address, asked) in [(node.grpc, H2), (node.http, HTTP.0), (node.redis, "PING\r\n")] {
+        if let Ok(stranger) = certificates.connect(address, "stranger", &[]).await {
+            assert_eq!(told(stranger, asked).await, b"");
+        }
+        let plain = TcpStream::connect(address).await.expect("a connection");
+        assert_eq!(told(plain, asked).await, b"");
+    }
+    for shown in [None, Some("stranger")] {
+        let mut client = SequencerClient::new(certificates.channel(node.grpc, shown));
+        let refused = in_time("an answer", client.next(of_book())).await.map(drop);
+        assert_eq!(code_of(&refused), Some(Code::Unavailable), "{shown:?}: {refused:?}");
+    }
+    assert_eq!(next(&grpc).await, first + 2, "nobody else took one");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_may_take_both_and_takes_a_new_certificate_while_connections_go_on() {
+    let certificates = Certificates::new();
+    let dir = TempDir::new().expect("a directory");
+    let ip = own_ip();
+    certificates.node(1, &ip.to_string(), &[]);
+    certificates.client("billing");
+    let node = start_node(dir.path(), ip, &client_flags(&certificates, "accept"));
+    next(&certificates.channel(node.grpc, Some("client-billing"))).await;
+    for (address, asked, answer) in [(node.http, HTTP.0, HTTP.1), (node.redis, PING.0, PING.1)] {
+        exchange(TcpStream::connect(address).await.expect("a connection"), asked, answer).await;
+    }
+    crate::common::Client::new(node.grpc).next_at_last(1).await;
+    let shown = "client-billing";
+    let mut before = certificates.connect(node.redis, shown, &[]).await.expect("a handshake");
+    let seen = |connection: &TlsStream<TcpStream>| {
+        let chain = connection.get_ref().1.peer_certificates().expect("a certificate");
+        chain[0].as_ref().to_vec()
+    };
+    let first = seen(&before);
+    certificates.node(1, &ip.to_string(), &["--replace"]);
+    eventually("the new certificate", async || {
+        let connection = certificates.connect(node.redis, shown, &[]).await.ok()?;
+        (seen(&connection) != first).then_some(())
+    })
+    .await;
+    exchange(&mut before, PING.0, PING.1).await;
+    let log = || fs::read_to_string(dir.path().join("log")).expect("a log");
+    until("its log says so", || log().contains("changed files are in use")).await;
+}
+
+#[tokio::test]
+async fn a_node_whose_certificate_is_another_nodes_does_not_start_and_says_why() {
+    let certificates = Certificates::new();
+    certificates.node(2, "localhost", &[]);
+    let dir = TempDir::new().expect("a directory");
+    let node = start_node(dir.path(), own_ip(), &certificates.peer_flags(2, "require"));
+    assert_eq!(node.process.ended().await.code(), Some(78));
+    let told = fs::read_to_string(dir.path().join("log")).expect("a log");
+    assert!(told.contains("peer_tls_cert ") && told.contains("it names node 2"), "{told}");
+    assert!(!dir.path().join("data").exists(), "nothing was made");
+}
