@@ -11,7 +11,7 @@ use std::{
 
 use ratchet::{
     clock::{BootClock, Clock},
-    node::{Config, Node, NodeContext, Seams},
+    node::{Config, Node, NodeContext, Seams, StartError},
     proto::{
         Refusal,
         v1::{FoundRequest, FoundResponse},
@@ -142,9 +142,9 @@ impl Cluster {
 
     pub async fn start_node_with(&mut self, id: u64, seams: Seams) {
         let config = self.configs[&id].clone();
-        let node = eventually("the directory of the node's last run is free", async || {
+        let node = eventually("the directory and the ports of the node are free", async || {
             match ratchet::server::start_with(config.clone(), seams.clone()).await {
-                Err(error) if error.to_string().contains("in use by another process") => None,
+                Err(error) if is_held_for_a_moment(&error) => None,
                 started => Some(started),
             }
         });
@@ -285,4 +285,13 @@ fn open_files() -> Vec<PathBuf> {
     let descriptors = fs::read_dir("/proc/self/fd").expect("a process has a list of its files");
     // One that was closed meanwhile has no path.
     descriptors.filter_map(|descriptor| fs::read_link(descriptor.ok()?.path()).ok()).collect()
+}
+
+/// Whether a node cannot start for the moment: its last run holds its directory, or a process that another test starts holds a
+/// port. Such a process has all files of this one until its own program begins.
+fn is_held_for_a_moment(error: &StartError) -> bool {
+    match error {
+        StartError::Listen { source, .. } => source.kind() == std::io::ErrorKind::AddrInUse,
+        other => other.to_string().contains("in use by another process"),
+    }
 }
