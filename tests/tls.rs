@@ -18,7 +18,7 @@ use crate::common::{
 use ratchet::{
     consensus::Transport,
     proto::{
-        peer::{Header, HelloRequest, RaftMessage, peer_client::PeerClient},
+        peer::{AdministerRequest, Header, HelloRequest, RaftMessage, peer_client::PeerClient},
         v1::{NextRequest, sequencer_client::SequencerClient},
     },
     server::GrpcTransport,
@@ -240,6 +240,14 @@ async fn strangers_are_refused(cluster: &Processes, certificates: &Certificates)
             assert_eq!(told.contains("whose certificate is node 2's"), from == 3, "{told}");
         }
     }
+    // A node that is no member, as one that was removed, may ask who is there, and nothing on behalf of others.
+    certificates.node(4, "localhost", &[]);
+    let mut peers = PeerClient::new(certificates.channel(peer, Some("node-4")));
+    in_time("an answer", peers.hello(greeting(4, 1))).await.expect("it is told");
+    let header = Header { cluster: "test".to_owned(), from: 4, to: 1, ..Header::default() };
+    let asked = AdministerRequest { header: Some(header), ..AdministerRequest::default() };
+    let refused = in_time("an answer", peers.administer(asked)).await.expect_err("no member");
+    assert!(refused.message().contains("node 4 is no member"), "{refused}");
 }
 
 /// The code of a failure. A connection that ends is as one that is refused.

@@ -343,6 +343,12 @@ fn in_range(field: &str, value: u64, range: RangeInclusive<u64>) -> Result<(), C
     Err(ConfigError(format!("{field} is {value}; it must lie between {min} and {max}")))
 }
 
+/// The host of an address of the form host:port, without the brackets of IPv6.
+pub fn host_of(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_matches(['[', ']'])
+}
+
 /// Checks that an address has the form host:port.
 pub(super) fn check_address(field: &str, address: &str) -> Result<(), ConfigError> {
     let fits = address.rsplit_once(':').is_some_and(|(host, port)| {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use futures::{Stream, stream};
 
 use self::introductions::{Introduction, this_build};
-use super::{numbers::leader_search::leader_of, services::Members};
+use super::{config::host_of, numbers::leader_search::leader_of, services::Members};
 use crate::{
     consensus::Voters,
     proto::{
@@ -66,8 +66,7 @@ impl Members {
 
     /// True if browsers may ask this node by the name or address `host`.
     pub fn serves_browsers_as(&self, host: &str) -> bool {
-        let client = &self.advertised.client[..];
-        let advertised = client.rsplit_once(':').map_or(client, |(name, _)| name);
+        let advertised = host_of(&self.advertised.client);
         let mut listed = self.config.http_hosts.split(',').map(str::trim);
         host.parse::<std::net::IpAddr>().is_ok()
             || host.eq_ignore_ascii_case("localhost")

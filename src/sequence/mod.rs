@@ -5,13 +5,12 @@
 //! tenure that raised it, which never go below what was handed out. The same holds of the ceiling of a worker id, which
 //! its holder may lower to what it used.
 //!
-//! Which file uses which: `ids` and `progression` use no other; `certificate_uri`, `ledger`, `request_id`, `section` and
-//! `workers` come next, then `namespace`, `books` and `request_book`, then `namespace_limits`, `command`, `namespace_life`,
-//! and last `apply`.
+//! Which file uses which: `ids` and `progression` use no other; `ledger`, `request_id`, `section` and `workers`
+//! come next, then `namespace`, `books` and `request_book`, then `namespace_limits`, `command`, `namespace_life`, and last
+//! `apply`.
 
 pub(super) mod apply;
 mod books;
-mod certificate_uri;
 mod command;
 mod ids;
 mod ledger;
@@ -26,11 +25,10 @@ mod workers;
 
 pub use apply::apply;
 pub use books::{DAYS_KEPT, DayBooks, Lost, LostBy, NamespaceTotals, Tombstone, day_of};
-pub use certificate_uri::{client_uri, node_uri};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
 pub use ids::{
     ClusterId, InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, NamespaceId, NodeId, OwnedKey,
-    SectionId, SectionKey, SetId,
+    SectionId, SectionKey, SetId, client_uri, node_uri,
 };
 pub use ledger::{Bequest, Ledger, LedgerRefused, MemoryDigest};
 pub use namespace::{

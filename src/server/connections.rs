@@ -24,7 +24,7 @@ use tonic::Status;
 
 use self::{
     calls::{Answering, SHUTDOWN_TIME_MAX, answered},
-    opening::Opening,
+    opening::{GREETING_TIME_MAX, Opening},
     patient_socket::{ReadInTime, Times},
     places::{Limits, Place, accept},
     stream::Stream,
@@ -50,8 +50,6 @@ const PEER_WINDOWS: [u32; 2] = [1 << 20, 1 << 20];
 /// deadlines have passed. A higher limit would not help: HTTP/2 also ends the connection after some 2 300
 /// small messages that were not processed.
 const RESET_CALLS_MAX: usize = 2_048;
-/// How long a new connection may take to send HTTP/2's preface.
-const PREFACE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often HTTP/2 pings the other end of a connection, and how long that may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
@@ -84,8 +82,11 @@ pub async fn serve<S: Answering>(
         let (opening, service, stop) = (opening.clone(), service.clone(), of_connection.clone());
         let too_old_at = of_port.too_old_at();
         async move {
-            // Anybody may open a connection to a peer. The preface has as long once more.
-            let silence = (idle, protocol == Protocol::Http1);
+            let silence = match protocol {
+                Protocol::Http1 => idle,
+                // Anybody may open a connection to a peer. The preface has as long once more.
+                Protocol::Http2 | Protocol::PeerHttp2 => GREETING_TIME_MAX.min(idle),
+            };
             let Some(stream) = opening.open(socket, &place, silence, &stop).await? else {
                 return Ok(());
             };
@@ -144,7 +145,7 @@ async fn serve_http2<S: Answering>(
     stream: Stream, http2: Builder<ReadInTime>, service: S, place: Arc<Place>,
     Ends { idle, too_old_at, stop }: Ends,
 ) -> Result<(), String> {
-    let greeting = timeout(PREFACE_TIME_MAX.min(idle), read_preface(stream));
+    let greeting = timeout(GREETING_TIME_MAX.min(idle), read_preface(stream));
     let stream = tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),

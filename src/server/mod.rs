@@ -20,13 +20,13 @@
 //!
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 
-mod at_most_every;
 mod connections;
 mod grpc;
 mod http;
 mod metadata;
 mod metrics;
 mod peer;
+mod rare_warning;
 mod resp;
 mod tls;
 pub(crate) mod written;
@@ -112,8 +112,6 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
     );
     let server = Services { context: node.context().clone(), stop: node.stopping() };
     let config = &node.context().config;
-    let following = tls.clone().follow(node.context().metrics.clone());
-    node.run_until_stopped("certificates", following);
     node.run_until_stopped("activity", node.context().services.status.clone().observe_activity());
     node.run_until_stopped("readiness", node.context().readiness.clone().follow());
     node.run("peer port", server.clone().serve_peers(listeners.peer, of_peers(&tls, config)));
@@ -131,6 +129,7 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
     if let Some(listener) = listeners.metrics {
         node.run("metrics port", server.serve_metrics(listener));
     }
+    node.run_until_stopped("certificates", tls.follow(node.context().metrics.clone()));
     Ok(node)
 }
 

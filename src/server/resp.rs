@@ -44,7 +44,7 @@ pub async fn serve(
         let id = last_id.fetch_add(1, Relaxed) + 1;
         let (opening, context, stop) = (opening.clone(), context.clone(), of_connection.clone());
         async move {
-            match opening.open(socket, &place, (idle, true), &stop).await? {
+            match opening.open(socket, &place, idle, &stop).await? {
                 Some(stream) => connection::serve(stream, context, place, id, idle, stop).await,
                 None => Ok(()),
             }

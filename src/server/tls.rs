@@ -1,22 +1,23 @@
 //! TLS: the certificates of a node, and what it takes the certificates of others for.
 //!
-//! `certificates.rs` reads the files of one side, and reads them again when they change. `peer.rs` connects to peers. `leaf.rs`
-//! reads what a certificate says. Connections that come begin in `connections/opening.rs`.
+//! `material.rs` reads the files of one side. `certificates.rs` has what is in use, and takes files that change. `peer.rs`
+//! connects to peers. `leaf.rs` reads what a certificate says. Connections that come begin in `connections/opening.rs`.
 //!
 //! Invariant: a connection that was meant to speak TLS never goes on without. Files that do not fit together are never used:
 //! the node does not start with them, and a running one goes on with those that it has.
 
 mod certificates;
 mod leaf;
-#[cfg(test)]
-mod made;
+mod material;
 mod peer;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use self::certificates::Files;
+use self::material::Files;
 use crate::{
     metrics::{CertificateOf, Metrics},
     node::{Config, config::ConfigError},
@@ -30,7 +31,6 @@ pub use peer::PeerConnector;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// The certificates of a node. `None` where it speaks no TLS.
-#[derive(Clone, Default)]
 pub struct Tls {
     /// What clients see.
     pub clients: Option<Arc<Certificates>>,

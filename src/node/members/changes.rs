@@ -10,6 +10,7 @@ use crate::{
     clock,
     consensus::MembershipChange,
     node::{
+        config::host_of,
         numbers::leader_search::Attempt,
         operations::{ANSWER_MARGIN, ByLeader},
         seams::proposal_failed,
@@ -213,8 +214,7 @@ pub fn check_reach(members: &BTreeMap<NodeId, Member>) -> Result<(), Refusal> {
 
 /// True if an address, "host:port", leads each machine to itself.
 fn is_loopback(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let host = host_of(address);
     match host.parse::<IpAddr>() {
         Ok(ip) => ip.to_canonical().is_loopback(),
         Err(_) => host.eq_ignore_ascii_case("localhost"),

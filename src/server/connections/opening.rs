@@ -17,16 +17,13 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    places::{Place, WARNING_EVERY},
-    stream::Stream,
-};
+use super::{places::Place, stream::Stream};
 use crate::server::{
-    at_most_every::AtMostEvery,
+    rare_warning::RareWarning,
     tls::{Certificates, Leaf},
 };
 
-/// How long a new connection may take to send its first byte: always, or where places are short.
+/// How long a new connection may take to send its first byte where it may not be idle before, or where places are short.
 pub const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long a handshake may take from its first byte on.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -46,7 +43,7 @@ pub struct Opening {
     alpn: Option<&'static [u8]>,
     /// The cluster of which each other end has to be a node, by its certificate.
     cluster: Option<String>,
-    warning: Arc<AtMostEvery>,
+    warning: Arc<RareWarning>,
 }
 
 impl Opening {
@@ -55,8 +52,7 @@ impl Opening {
     pub fn new(
         certificates: Option<Arc<Certificates>>, takes_plain: bool, alpn: Option<&'static [u8]>,
     ) -> Opening {
-        let warning = Arc::new(AtMostEvery::new(WARNING_EVERY));
-        Opening { certificates, takes_plain, alpn, cluster: None, warning }
+        Opening { certificates, takes_plain, alpn, cluster: None, warning: Arc::default() }
     }
 
     /// The same for nodes of `cluster` alone.
@@ -69,14 +65,12 @@ impl Opening {
         Opening::new(None, true, None)
     }
 
-    /// Begins a connection in `place`. It may be silent at first for [`GREETING_TIME_MAX`], or if it `may_be_idle` for `idle`, as
-    /// later. `None` if the node stops meanwhile.
+    /// Begins a connection in `place`. It may be silent for `silence` at first. `None` if the node stops meanwhile.
     ///
     /// # Errors
     /// A text if the connection ends, sends nothing in time, or has no TLS and must; if the handshake fails, or takes too long.
     pub async fn open(
-        &self, socket: TcpStream, place: &Place, (idle, may_be_idle): (Duration, bool),
-        stop: &CancellationToken,
+        &self, socket: TcpStream, place: &Place, silence: Duration, stop: &CancellationToken,
     ) -> Result<Option<Stream>, String> {
         socket.set_nodelay(true).map_err(|error| error.to_string())?;
         match &self.certificates {
@@ -84,22 +78,18 @@ impl Opening {
             Some(certificates) => tokio::select! {
                 biased;
                 () = stop.cancelled() => Ok(None),
-                opened = self.look(socket, certificates, place, (idle, may_be_idle)) => {
-                    opened.map(Some)
-                }
+                opened = self.look(socket, certificates, place, silence) => opened.map(Some),
             },
         }
     }
 
     async fn look(
-        &self, socket: TcpStream, certificates: &Certificates, place: &Place,
-        (idle, may_be_idle): (Duration, bool),
+        &self, socket: TcpStream, certificates: &Certificates, place: &Place, silence: Duration,
     ) -> Result<Stream, String> {
         let mut first = [0];
-        let greeting = GREETING_TIME_MAX.min(idle);
-        let silence = if may_be_idle { idle } else { greeting };
-        let greeted = place.greeted(socket.peek(&mut first), greeting, silence).await?;
-        let arrived = greeted.map_err(|error| error.to_string())?;
+        let greeting = GREETING_TIME_MAX.min(silence);
+        let greeted = place.greeted(socket.peek(&mut first), greeting, silence);
+        let arrived = greeted.await?.map_err(|error| error.to_string())?;
         if arrived == 0 {
             return Err("the other end closed it".to_owned());
         }
@@ -129,6 +119,7 @@ impl Opening {
         match timeout(HANDSHAKE_TIME_MAX, shaking.into_fallible()).await {
             Ok(Ok(stream)) => self.identified(stream),
             Ok(Err((error, socket))) => {
+                // Whoever does not read it learns less. The connection fails all the same.
                 let _ = timeout(LAST_WORDS_TIME_MAX, let_read(socket)).await;
                 Err(error.to_string())
             }

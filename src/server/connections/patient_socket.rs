@@ -25,6 +25,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{
     calls::{ANSWER, Answering, Calls, SHUTDOWN_TIME_MAX, Unsent, answered},
+    opening::GREETING_TIME_MAX,
     places::Place,
     stream::Stream,
 };
@@ -59,8 +60,8 @@ pub struct Times {
 impl Times {
     /// With `idle` and `too_old_at`, and what is usual for the others.
     pub fn new(idle: Duration, too_old_at: Option<Instant>) -> Times {
-        let usual = Duration::from_secs(5);
-        Times { idle, head: usual.min(idle), rest_after: usual.min(idle), too_old_at }
+        let usual = GREETING_TIME_MAX.min(idle);
+        Times { idle, head: usual, rest_after: usual, too_old_at }
     }
 
     fn are_over(&self) -> bool {
@@ -209,8 +210,8 @@ impl AsyncWrite for PatientSocket {
     }
 }
 
-// One HTTP/1 connection. While nobody uses it, it is a socket, with TLS also its session, and nothing else: the buffers of the protocol, some 20
-// kB, are made anew for the next request.
+// One HTTP/1 connection. While nobody uses it, it is a socket, with TLS also its session, and nothing else: the buffers of
+// the protocol, some 20 kB, are made anew for the next request.
 //
 // Invariant: a silent connection is closed within the limits below.
 

@@ -25,7 +25,7 @@ use crate::{
     clock::whole_ms,
     node::{Caller, Callers, Guest},
     random,
-    server::at_most_every::AtMostEvery,
+    server::rare_warning::RareWarning,
 };
 
 // The places of a port's connections, and which of them ends when all are taken and another one comes.
@@ -194,8 +194,6 @@ impl Places {
 /// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
 /// at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// At most one warning about refused connections of a port is logged in this time.
-pub const WARNING_EVERY: Duration = Duration::from_secs(10);
 
 /// Up to 1/`AGE_DRAWN_PART` of the greatest age of a connection is taken off.
 const AGE_DRAWN_PART: u32 = 4;
@@ -238,7 +236,7 @@ pub async fn accept<F>(
 {
     let serving = TaskTracker::new();
     let mut places = Places::new(limits.when_full);
-    let warning = AtMostEvery::new(WARNING_EVERY);
+    let warning = RareWarning::default();
     loop {
         let accepted = tokio::select! {
             biased;

@@ -35,7 +35,7 @@ use crate::{
 };
 
 impl Default for Seams {
-    /// Those of production.
+    /// Those of production without TLS.
     fn default() -> Self {
         Seams::real(Arc::new(GrpcTransport::default()))
     }

@@ -22,7 +22,7 @@ use crate::{
     node::{NodeContext, Reservation},
     proto::refusal,
     server::{
-        connections::{places::Place, stream::Stream},
+        connections::{opening::GREETING_TIME_MAX, places::Place, stream::Stream},
         metadata::budget,
     },
 };
@@ -35,8 +35,6 @@ const REPLY_BYTES_MAX: usize = 64 << 10;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When the node stops: how long the client may take to notice that the connection ends, and to read its replies.
 const CLOSING_TIME: Duration = Duration::from_millis(250);
-/// How long a new connection may take to send its first byte where places are short.
-const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A connection.
 struct Connection<'a> {

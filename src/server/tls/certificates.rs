@@ -1,12 +1,9 @@
-//! The files of one side: a certificate, its key, and the CAs of the other ends. They are read at the start, and again when
-//! their contents change.
+//! The certificates of one side that are in use. Their files are read at the start, and again when their contents change.
 //!
 //! Invariant: what is in use was whole, and fitted together, when it was read.
 
 use std::{
-    fmt, fs, io,
-    os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    fmt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -14,338 +11,15 @@ use std::{
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::rustls::{
-    CertificateError, Error, RootCertStore, ServerConfig,
-    client::{verify_server_cert_signed_by_trust_anchor, verify_server_name},
-    crypto::{CryptoProvider, ring},
-    pki_types::{
-        CertificateDer, PrivateKeyDer, ServerName, UnixTime,
-        pem::{self, PemObject},
-    },
-    server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier},
-    sign::{CertifiedKey, SingleCertAndKey},
-};
 
-use super::leaf::Leaf;
-use crate::{
-    node::{
-        Config,
-        settings::{ClientTls, PeerTls},
-    },
-    sequence::NodeId,
-};
+use super::material::{Contents, Files, Material};
 
-/// The bits of a file's mode that let others than its user read it.
-const READABLE_BY_OTHERS: u32 = 0o044;
-/// A file of certificates has a few kilobytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Whoever changes two files does not take longer, as a rule.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often files are read that keep changing.
 const READINGS_MAX: usize = 10;
 /// How long a disk may take to tell what the files hold.
 const READING_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// A file, and the setting that names it.
-#[derive(Debug, Clone)]
-struct File {
-    setting: &'static str,
-    path: PathBuf,
-}
-
-impl File {
-    fn of(setting: &'static str, path: &Option<PathBuf>) -> Option<File> {
-        path.clone().map(|path| File { setting, path })
-    }
-
-    fn read(&self) -> Result<Vec<u8>, String> {
-        let failed = |error: io::Error| self.told(&error.to_string());
-        let bytes = fs::metadata(&self.path).map_err(failed)?.len();
-        match bytes > FILE_BYTES_MAX {
-            true => Err(self.told(&format!("it has {bytes} bytes; give a file in PEM"))),
-            false => fs::read(&self.path).map_err(failed),
-        }
-    }
-
-    /// The certificates in `bytes`, which were read.
-    fn certificates(&self, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-        let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
-        let read = read.map_err(|error| self.told(&pem_error(&error)))?;
-        match read.is_empty() {
-            true => Err(self.told(
-                "it holds no certificate; give a file in PEM, with the line -----BEGIN CERTIFICATE-----",
-            )),
-            false => Ok(read),
-        }
-    }
-
-    fn told(&self, why: &str) -> String {
-        format!("{} {}: {why}", self.setting, self.path.display())
-    }
-}
-
-fn pem_error(error: &pem::Error) -> String {
-    match error {
-        pem::Error::MissingSectionEnd { .. } => {
-            "it breaks off: a BEGIN line has no END line; write it again, whole".to_owned()
-        }
-        // The line may be a part of a key.
-        pem::Error::IllegalSectionStart { .. } => {
-            "one of its BEGIN lines is malformed; write it again".to_owned()
-        }
-        other => format!("it is not in PEM: {other}; write it again"),
-    }
-}
-
-/// The files of one side, and what its certificate must name.
-#[derive(Debug, Clone)]
-pub struct Files {
-    certificate: File,
-    key: File,
-    /// The CAs of the other ends. Without it they show no certificate.
-    ca: Option<File>,
-    /// The node that the certificate must name, if it must name one, and its cluster.
-    node: Option<(String, NodeId)>,
-    /// The host by which clients reach this node, if they see the certificate.
-    host: Option<String>,
-}
-
-impl Files {
-    /// Those of the ports for clients; `None` if these speak no TLS.
-    pub fn for_clients(config: &Config) -> Option<Files> {
-        (config.tls != ClientTls::Off).then_some(())?;
-        Some(Files {
-            certificate: File::of("tls_cert", &config.tls_cert)?,
-            key: File::of("tls_key", &config.tls_key)?,
-            ca: File::of("tls_client_ca", &config.tls_client_ca),
-            node: None,
-            host: Some(host_of(config)),
-        })
-    }
-
-    /// Those for peers; `None` if no connection to or from a peer speaks TLS.
-    pub fn for_peers(config: &Config) -> Option<Files> {
-        (config.peer_tls != PeerTls::Off).then_some(())?;
-        Some(Files {
-            certificate: File::of("peer_tls_cert", &config.peer_tls_cert)?,
-            key: File::of("peer_tls_key", &config.peer_tls_key)?,
-            ca: Some(File::of("peer_tls_ca", &config.peer_tls_ca)?),
-            node: Some((config.cluster.clone(), config.node_id)),
-            host: None,
-        })
-    }
-
-    /// The contents of all.
-    ///
-    /// # Errors
-    /// A text if one cannot be read.
-    fn contents(&self) -> Result<Contents, String> {
-        Ok(Contents {
-            certificate: self.certificate.read()?,
-            key: self.key.read()?,
-            ca: self.ca.as_ref().map(File::read).transpose()?,
-        })
-    }
-
-    fn material(&self) -> Result<(Contents, Material), String> {
-        let contents = self.contents()?;
-        let material = Material::of(self, &contents)?;
-        Ok((contents, material))
-    }
-
-    /// Warns of a key that others can read. Orchestrators mount it so, so that it is no error.
-    fn warn_of_readers(&self) {
-        let mode = fs::metadata(&self.key.path).map(|file| file.permissions().mode());
-        if mode.is_ok_and(|mode| mode & READABLE_BY_OTHERS != 0) {
-            let (setting, path) = (self.key.setting, self.key.path.display());
-            tracing::warn!("{setting} {path}: others than this user can read the key: chmod 600");
-        }
-    }
-}
-
-/// The host by which clients reach this node.
-fn host_of(config: &Config) -> String {
-    let host = config.advertise.as_ref().and_then(|address| address.rsplit_once(':'));
-    let host = host.map_or_else(|| config.listen.ip().to_string(), |(host, _)| host.to_owned());
-    host.trim_matches(['[', ']']).to_owned()
-}
-
-/// Runs what reads files.
-///
-/// # Errors
-/// What it answers, and a text if it panics.
-async fn off_the_workers<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    let reading = tokio::task::spawn_blocking(read);
-    reading.await.unwrap_or_else(|error| Err(error.to_string()))
-}
-
-/// What the files hold.
-#[derive(PartialEq, Eq)]
-struct Contents {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-    ca: Option<Vec<u8>>,
-}
-
-/// What was made of the files.
-pub struct Material {
-    /// The configuration of connections that come. Each port adds its ALPN protocol.
-    pub server: ServerConfig,
-    /// What this side shows.
-    pub shown: Arc<SingleCertAndKey>,
-    chain: Vec<CertificateDer<'static>>,
-    /// The CAs of the other ends. None if they show no certificate.
-    pub roots: Arc<RootCertStore>,
-    leaf: Leaf,
-}
-
-/// Which algorithms there are.
-pub fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-impl Material {
-    fn of(files: &Files, contents: &Contents) -> Result<Material, String> {
-        let provider = provider();
-        let chain = files.certificate.certificates(&contents.certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|error| {
-            files.key.told(&match error {
-                pem::Error::NoItemsFound => {
-                    "it holds no key that is not encrypted; give one in PEM, without a passphrase"
-                        .to_owned()
-                }
-                other => pem_error(&other),
-            })
-        })?;
-        let shown =
-            CertifiedKey::from_der(chain.clone(), key, &provider).map_err(|error| match error {
-                Error::InconsistentKeys(_) => files.key.told(&format!(
-                    "it is not the key of {} {}; give both of one pair",
-                    files.certificate.setting,
-                    files.certificate.path.display()
-                )),
-                other => files.key.told(&format!("it cannot be used: {other}; make another one")),
-            })?;
-        let leaf = Leaf::read(&chain[0]).map_err(|why| files.certificate.told(&why))?;
-        let roots = Arc::new(match (&files.ca, &contents.ca) {
-            (Some(file), Some(bytes)) => roots(file, bytes)?,
-            _ => RootCertStore::empty(),
-        });
-        let shown = Arc::new(SingleCertAndKey::from(shown));
-        let server = server_config(files, &provider, &shown, roots.clone())?;
-        let material = Material { server, shown, chain, roots, leaf };
-        material.check_node(files, &provider)?;
-        Ok(material)
-    }
-
-    /// Why clients that reach this node by `host` refuse the certificate, if they do.
-    fn host_refused(&self, host: &str) -> Option<String> {
-        let name = ServerName::try_from(host).map_err(|error| error.to_string());
-        let refused = name.and_then(|name| {
-            let leaf = ParsedCertificate::try_from(&self.chain[0]);
-            let verified = leaf.and_then(|leaf| verify_server_name(&leaf, &name));
-            verified.map_err(|error| error.to_string())
-        });
-        refused.err()
-    }
-
-    /// Checks what peers will look for: the node's name, and the CA.
-    fn check_node(&self, files: &Files, provider: &Arc<CryptoProvider>) -> Result<(), String> {
-        let Some((cluster, node)) = &files.node else {
-            return Ok(());
-        };
-        let complain = |why: String| Err(files.certificate.told(&why));
-        match self.leaf.node_of(cluster) {
-            Ok(named) if named == *node => {}
-            Ok(named) => {
-                return complain(format!(
-                    "it names node {named}, and this is node {node}; give that node's"
-                ));
-            }
-            Err(why) => return complain(format!("{why}; `ratchet cert node` makes one")),
-        }
-        if self.leaf.invalid_at(SystemTime::now()).is_some() {
-            // It is told, and no peer takes it. The CA cannot be looked at.
-            return Ok(());
-        }
-        let parsed = ParsedCertificate::try_from(&self.chain[0]);
-        let algorithms = provider.signature_verification_algorithms.all;
-        let verified = parsed.and_then(|leaf| {
-            let (roots, others) = (&self.roots, &self.chain[1..]);
-            verify_server_cert_signed_by_trust_anchor(
-                &leaf,
-                roots,
-                others,
-                UnixTime::now(),
-                algorithms,
-            )
-        });
-        let client =
-            WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider.clone());
-        let client = client.build().map_err(|error| files.certificate.told(&error.to_string()))?;
-        let shown_to_peers = || {
-            client.verify_client_cert(&self.chain[0], &self.chain[1..], UnixTime::now()).map(drop)
-        };
-        match verified.and_then(|()| shown_to_peers()) {
-            Ok(()) => Ok(()),
-            // It is told, as for the certificate itself.
-            Err(Error::InvalidCertificate(why)) if is_of_time(&why) => {
-                tracing::error!("{}", files.certificate.told(&format!("a CA above it: {why}")));
-                Ok(())
-            }
-            Err(error) => complain(format!(
-                "no peer would take it ({error}): a CA in {} has to sign it, for the usages serverAuth and clientAuth",
-                files.ca.as_ref().map_or_else(String::new, |ca| ca.path.display().to_string())
-            )),
-        }
-    }
-}
-
-/// Whether a certificate is refused for its dates alone.
-fn is_of_time(why: &CertificateError) -> bool {
-    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
-    matches!(why, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
-}
-
-fn roots(file: &File, bytes: &[u8]) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in file.certificates(bytes)? {
-        roots
-            .add(certificate)
-            .map_err(|error| file.told(&format!("one of its certificates is no CA's: {error}")))?;
-    }
-    Ok(roots)
-}
-
-fn server_config(
-    files: &Files, provider: &Arc<CryptoProvider>, shown: &Arc<SingleCertAndKey>,
-    roots: Arc<RootCertStore>,
-) -> Result<ServerConfig, String> {
-    let failed = |error: &dyn std::fmt::Display| files.certificate.told(&error.to_string());
-    let builder = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| failed(&error))?;
-    let builder = match roots.is_empty() {
-        true => builder.with_no_client_auth(),
-        false => {
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| failed(&error))?)
-        }
-    };
-    let mut config = builder.with_cert_resolver(shown.clone());
-    match files.node {
-        // No resumption: a peer whose CA was removed has to fail at its next connection. Peers connect rarely.
-        Some(_) => {
-            config.session_storage = Arc::new(NoServerSessionStorage {});
-            config.send_tls13_tickets = 0;
-        }
-        // New ticket keys with each reading: a session that began with earlier files is not resumed.
-        None => config.ticketer = ring::Ticketer::new().map_err(|error| failed(&error))?,
-    }
-    Ok(config)
-}
 
 /// The certificates of one side, as they were read last.
 pub struct Certificates {
@@ -504,12 +178,28 @@ impl Certificates {
     }
 }
 
+/// Runs what reads files.
+///
+/// # Errors
+/// What it answers, and a text if it panics.
+async fn off_the_workers<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let reading = tokio::task::spawn_blocking(read);
+    reading.await.unwrap_or_else(|error| Err(error.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use tempfile::TempDir;
 
     use super::*;
-    use crate::server::tls::made::{Ca, YEAR, ca, leaf};
+    use crate::{
+        node::{Config, settings::PeerTls},
+        server::tls::tests::{Ca, YEAR, ca, leaf},
+    };
 
     /// The files of node 1, and where they are.
     struct Written {

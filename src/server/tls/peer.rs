@@ -31,11 +31,8 @@ use tokio_rustls::{
 };
 use tonic::codegen::Service;
 
-use super::{
-    certificates::{Certificates, provider},
-    leaf::Leaf,
-};
-use crate::{sequence::NodeId, server::at_most_every::AtMostEvery};
+use super::{certificates::Certificates, leaf::Leaf, material::provider};
+use crate::{sequence::NodeId, server::rare_warning::RareWarning};
 
 /// Connects to peers with TLS.
 #[derive(Debug, Clone)]
@@ -43,18 +40,15 @@ pub struct PeerConnector {
     certificates: Arc<Certificates>,
     /// The cluster's name.
     cluster: Arc<str>,
-    warning: Arc<AtMostEvery>,
+    warning: Arc<RareWarning>,
 }
 
 /// How long a handshake may take. Both ends make and check signatures for it.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(2);
-/// At most one failed handshake is logged in this time.
-const WARNING_EVERY: Duration = Duration::from_secs(10);
 
 impl PeerConnector {
     pub(super) fn new(certificates: Arc<Certificates>, cluster: &str) -> PeerConnector {
-        let warning = Arc::new(AtMostEvery::new(WARNING_EVERY));
-        PeerConnector { certificates, cluster: cluster.into(), warning }
+        PeerConnector { certificates, cluster: cluster.into(), warning: Arc::default() }
     }
 
     /// Connects to node `node` of the cluster, and to nobody else. A socket is waited for until `socket_time_max`.
@@ -179,7 +173,7 @@ mod tests {
     use tokio_rustls::rustls::pki_types::pem::PemObject;
 
     use super::*;
-    use crate::server::tls::made::{Ca, YEAR, ca, leaf};
+    use crate::server::tls::tests::{Ca, YEAR, ca, leaf};
 
     /// Whether node `node` of cluster `cluster` is believed to show this certificate.
     fn verified(roots: &Ca, cluster: &str, node: NodeId, shown: &str) -> Result<(), String> {
