@@ -11,11 +11,12 @@ use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor, MethodDe
 /// How much of a commit's hash is shown.
 const COMMIT_DIGITS: usize = 12;
 /// The files of the public API, in `proto`. The client's package has a link to them.
-const PUBLIC: [&str; 4] = [
+const PUBLIC: [&str; 5] = [
     "ratchet/v1/error.proto",
     "ratchet/v1/sequencer.proto",
     "ratchet/v1/admin.proto",
     "ratchet/v1/ids.proto",
+    "ratchet/v1/access.proto",
 ];
 const PEER: &str = "ratchet/peer/v1/peer.proto";
 

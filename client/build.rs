@@ -9,6 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "ratchet/v1/sequencer.proto",
             "ratchet/v1/admin.proto",
             "ratchet/v1/ids.proto",
+            "ratchet/v1/access.proto",
         ],
         ["proto"],
     )?;
