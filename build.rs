@@ -4,9 +4,11 @@
 #[path = "build/commit.rs"]
 mod commit;
 
-use std::{env, error::Error, fs, path::PathBuf};
+use std::{collections::BTreeMap, env, error::Error, fs, path::PathBuf};
 
-use prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor, MethodDescriptor};
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, FieldDescriptor, MessageDescriptor, MethodDescriptor,
+};
 
 /// How much of a commit's hash is shown.
 const COMMIT_DIGITS: usize = 12;
@@ -56,6 +58,7 @@ fn generate() -> Result<(), Box<dyn Error>> {
     let operations = operations(&api)?;
     fs::write(out.join("http.rs"), over_http(&api, &operations)?)?;
     fs::write(out.join("operations.rs"), implementations(&operations))?;
+    fs::write(out.join("needs.rs"), needs(&api)?)?;
     fs::write(out.join("served.rs"), table(&operations, &["by_leader", "by_asked_node"]))?;
     fs::write(out.join("sequences.rs"), table(&operations, &["sequence"]))?;
     // The others have code of their own.
@@ -130,6 +133,69 @@ fn implementations(operations: &[Operation]) -> String {
         )
     };
     operations.iter().map(implementation).collect()
+}
+
+/// What the caller of each method needs, for the type of its request.
+///
+/// # Errors
+/// If a method of the public API does not say it, or says it in a way that means nothing.
+fn needs(api: &DescriptorPool) -> Result<String, Box<dyn Error>> {
+    let option = api.get_extension_by_name("ratchet.v1.needs").ok_or("no needs")?;
+    let mut found = BTreeMap::new();
+    for method in api.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
+        let (asked, options) = (method.input(), method.options());
+        let wanted = match options.has_extension(&option) {
+            true => wanted(&asked, options.get_extension(&option).as_message().ok_or("needs")?)
+                .ok_or_else(|| format!("{}: the option needs", method.full_name()))?,
+            // What nodes alone ask for, and no service of the peers' own answers.
+            false if method.parent_service().package_name() == "ratchet.peer.v1" => {
+                "Wanted::OfNodes".to_owned()
+            }
+            false => {
+                return Err(format!("{} does not say what it needs", method.full_name()).into());
+            }
+        };
+        if found.insert(path(&asked), wanted.clone()).is_some_and(|before| before != wanted) {
+            return Err(format!("{} has two needs", asked.full_name()).into());
+        }
+    }
+    let implementation = |(asked, wanted): (&String, &String)| {
+        format!(
+            "impl Guarded for {asked} {{\n    fn wanted(&self) -> Wanted<'_> {{\n        {wanted}\n    \
+             }}\n}}\n"
+        )
+    };
+    Ok(found.iter().map(implementation).collect())
+}
+
+/// The expression for what a caller needs of whom `asked` comes. `None` if fields or values do not fit.
+fn wanted(asked: &MessageDescriptor, needs: &DynamicMessage) -> Option<String> {
+    let text =
+        |name| needs.get_field_by_name(name).and_then(|value| value.as_str().map(str::to_owned));
+    let verb = |name| {
+        let number = needs.get_field_by_name(name)?.as_enum_number()?;
+        ["", "Next", "Read", "Raise", "Namespaces", "Admin"]
+            .get(usize::try_from(number).ok()?)
+            .copied()
+    };
+    let (of, on_some) = (text("of")?, needs.get_field_by_name("on_some")?.as_bool()?);
+    let has = |field: &str| asked.get_field_by_name(field).is_some();
+    let on = |verb: &str| match (verb.is_empty(), of.is_empty(), on_some) {
+        (true, true, false) => Some("Wanted::Anything".to_owned()),
+        (false, true, true) => Some(format!("Wanted::OnSome(Verb::{verb})")),
+        (false, true, false) => Some(format!("Wanted::OnAll(Verb::{verb})")),
+        (false, false, false) if has(&of) => Some(format!("Wanted::On(Verb::{verb}, &self.{of})")),
+        _ => None,
+    };
+    let (usual, if_true) = (on(verb("verb")?)?, text("if_true")?);
+    match if_true.is_empty() {
+        true => Some(usual),
+        false if has(&if_true) => {
+            let then = on(verb("then")?)?;
+            Some(format!("if self.{if_true} {{ {then} }} else {{ {usual} }}"))
+        }
+        false => None,
+    }
 }
 
 /// The operations that are `served` so, each with what serves it.

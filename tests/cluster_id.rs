@@ -185,7 +185,7 @@ async fn a_node_without_a_cluster_takes_no_call_that_is_meant_for_one() {
     let mut cluster = Cluster::configured(1, |_| {});
     cluster.start_node(1).await;
     let other = "f47ac10b-58cc-4372-a567-0e02b2c3d479";
-    let asked = cluster.client(1).admin.found(meant_for(other, FoundRequest {})).await;
+    let asked = cluster.client(1).admin.found(meant_for(other, FoundRequest::default())).await;
     let refused = asked.expect_err("it cannot tell");
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
     let told = (Reason::NotFounded, Outcome::NotDone);

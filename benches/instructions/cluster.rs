@@ -59,7 +59,7 @@ impl Cluster {
         let context = cluster.nodes[&1].context().clone();
         cluster.run(async {
             let deadline = tokio::time::Instant::now() + PATIENCE;
-            let founded = context.leader.ask(&FoundRequest {}, deadline).await;
+            let founded = context.leader.ask(&FoundRequest::default(), deadline).await;
             founded.expect("the cluster is founded");
         });
         cluster

@@ -70,7 +70,7 @@ calls! {
     /// The status of the cluster as the leader sees it; without a leader, as the server that was asked does.
     status() -> StatusResponse: v1::StatusRequest {} => status, changes: false;
     /// Founds a cluster of the asked node and the others in its setting `peers`. Asked again, it changes nothing.
-    found() -> FoundResponse: v1::FoundRequest {} => found, changes: true;
+    found() -> FoundResponse: v1::FoundRequest::default() => found, changes: true;
     /// Adds a node as a learner.
     add_node(id: u64, peer_address: String) -> MembershipResponse:
         v1::AddNodeRequest { id, peer_address } => add_node, changes: true;

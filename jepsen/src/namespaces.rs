@@ -23,7 +23,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(50);
 pub async fn found(client: &mut Client, product: Product, last_error: &mut String) {
     // The other product is a cluster from the start.
     while product == Product::Ratchet
-        && let Err(status) = client.admin().found(bounded(FoundRequest {})).await
+        && let Err(status) = client.admin().found(bounded(FoundRequest::default())).await
     {
         *last_error = status.to_string();
         tokio::time::sleep(RETRY_EVERY).await;

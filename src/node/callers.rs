@@ -32,6 +32,7 @@ use super::Config;
 use crate::{
     metrics::{Interface, Metrics},
     proto::{Code, Refusal, refusal},
+    sequence::network_of,
 };
 
 /// How many calls of probes each address, and all callers, may have beyond the others.
@@ -96,7 +97,7 @@ pub struct Callers {
 #[derive(Debug)]
 pub struct Caller {
     callers: Arc<Callers>,
-    /// What names its address, as [`network`] says.
+    /// What names its address, as [`network_of`] says.
     network: u64,
     held: [AtomicU64; KINDS],
     silent: Arc<SilentStreams>,
@@ -142,7 +143,7 @@ impl Callers {
 
     /// The callers at `address`, and at its neighbours.
     pub fn at(self: &Arc<Self>, address: IpAddr) -> Arc<Caller> {
-        self.caller(network(address))
+        self.caller(network_of(address))
     }
 
     /// A further connection from `from`.
@@ -320,15 +321,6 @@ impl Guest {
                 "calls in progress, and may have no more (client_calls_max, client_share_percent)";
             full.refused(what, RETRY_AFTER_MS)
         })
-    }
-}
-
-/// What stands for an address and its neighbours: the half of an IPv6 address that names its network, or an IPv4 address after
-/// bits that no network has.
-fn network(address: IpAddr) -> u64 {
-    match address.to_canonical() {
-        IpAddr::V4(address) => 0xffff << 32 | u64::from(address.to_bits()),
-        IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
     }
 }
 

@@ -25,6 +25,7 @@ use self::{
     state::{Handover, HandoverOutcome},
 };
 use super::{
+    access::Principal,
     numbers::leader_search::{Attempt, leader_of},
     operations::{ANSWER_MARGIN, ByLeader},
     services::Handovers,
@@ -52,7 +53,7 @@ impl ByLeader for v1::TransferLeadershipRequest {
     type Service = Arc<Handovers>;
 
     async fn carry_out(
-        self, handovers: &Arc<Handovers>, _: &Term, deadline: Instant,
+        self, handovers: &Arc<Handovers>, _: (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::TransferLeadershipResponse> {
         if let Some(to) = self.to {
             handovers.members.known(to)?;

@@ -21,6 +21,7 @@ use self::{
     sources::{Asking, LeaderLessor, Source},
 };
 use super::{
+    access::{Guarded, Principal},
     numbers::{keys::key_of, leader_search::Failure, refused::no_namespace},
     request_memory::Reservation,
     services::Ids,
@@ -74,15 +75,17 @@ impl Ids {
     /// dropped when they are sent.
     ///
     /// # Errors
-    /// NOT_FOUND if there is no such namespace; FAILED_PRECONDITION if it hands out plain numbers; INVALID_ARGUMENT for a
+    /// Those of [`Leader::admit`](super::services::Leader::admit); NOT_FOUND if there is no such namespace;
+    /// FAILED_PRECONDITION if it hands out plain numbers; INVALID_ARGUMENT for a
     /// count, a parameter or a key outside of its limits; OUT_OF_RANGE if the format has ended, or a key has no order number
     /// left; RESOURCE_EXHAUSTED, with a time after which to ask again, if every worker id is held until the deadline, the
     /// ids until then are used up, or other requests hold the memory; UNAVAILABLE if no leader leases a worker id in time.
     pub async fn next(
-        self: &Arc<Self>, request: &NextIdsRequest, deadline: Instant,
+        self: &Arc<Self>, request: &NextIdsRequest, by: &Principal, deadline: Instant,
     ) -> Result<(MadeIds, Reservation), Failure> {
         // Before anything waits.
         check(request)?;
+        self.leader.admit(by, request.wanted(), deadline).await?;
         let reserved = self.request_memory.reserve(bytes_of(request))?;
         let made = self.checked_ids(request, deadline).await?;
         Ok((made, reserved))
@@ -212,12 +215,18 @@ impl Ids {
             let asking = async move {
                 let ids = ids.ok_or_else(|| refusal!(NodeStopping, "the node stops"))?;
                 let asked_at = Instant::now();
-                let (answer, _) = ids.leader.ask(&request, asked_at + PATIENCE).await?;
+                let (node, until) = (ids.as_node(), asked_at + PATIENCE);
+                let (answer, _) = ids.leader.ask(&request, &node, until).await?;
                 hear(&ids, &answer, asked_at);
                 Ok(answer)
             };
             asking.boxed()
         })
+    }
+
+    /// This node, as it asks the leader for itself.
+    fn as_node(&self) -> Principal {
+        Principal::node(self.config.node_id)
     }
 
     /// Takes the leader's time into account, in the answer to what was asked at `asked_at`. A late answer says little.
@@ -232,7 +241,7 @@ impl Ids {
     async fn learn_namespace(&self, name: &str, deadline: Instant) -> Result<(), Failure> {
         let view = &self.group.view;
         let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
-        match Box::pin(self.leader.ask(&get, deadline)).await {
+        match Box::pin(self.leader.ask(&get, &self.as_node(), deadline)).await {
             Ok(_) => {}
             Err(Failure::Refused(refusal)) if refusal.code() == Code::NotFound => {
                 return Err(not_found(name).into());

@@ -10,6 +10,7 @@
 //! `services` says what each service of a node owns. What it does stands in the folder of its name: `numbers`, `ids` (made
 //! here, or by the leader), `workers` (worker ids, and the time of ids), `namespaces`, `members`, `handover`, `status`.
 
+mod access;
 mod callers;
 pub mod config;
 mod handover;
@@ -27,6 +28,7 @@ mod status;
 pub mod text_table;
 mod workers;
 
+pub use access::{Access, Guarded, Principal, hash_of};
 pub use callers::{Caller, Callers, Counted, Guest, Kind, Silence};
 pub use config::Config;
 pub use ids::{

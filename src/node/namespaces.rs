@@ -5,6 +5,7 @@ pub(super) mod listing;
 use tokio::time::Instant;
 
 use super::{
+    access::Principal,
     ids::formats::{SequenceWish, check_sequence, for_new_namespace, hands_out_ids, id_format},
     numbers::{
         leader_search::{Attempt, Failure},
@@ -19,7 +20,7 @@ use crate::{
     proto::{Refusal, refusal, refuse, v1},
     sequence::{
         Command, DAYS_KEPT, DayBooks, InvalidNamespace, KeyKind, Namespace, NamespaceChange,
-        NamespaceConfig, NamespaceRefused, Outcome, check_description, check_limits,
+        NamespaceConfig, NamespaceRefused, Outcome, Verb, Wanted, check_description, check_limits,
         check_section_size, check_steps,
     },
 };
@@ -43,9 +44,12 @@ impl Leader {
     /// moment this node may then know the old one, and the leader refuses such a key.
     ///
     /// # Errors
-    /// NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of
-    /// [`Leader::ask`].
-    pub async fn keys_of(&self, namespace: &str, deadline: Instant) -> Result<KeysOf, Failure> {
+    /// Those of [`Leader::admit`] if nothing on that namespace is granted to the caller; NOT_FOUND if there is no such
+    /// namespace, INVALID_ARGUMENT if there can be none of that name, and those of [`Leader::ask`].
+    pub async fn keys_of(
+        &self, namespace: &str, by: &Principal, deadline: Instant,
+    ) -> Result<KeysOf, Failure> {
+        self.admit(by, Wanted::AnythingOn(namespace), deadline).await?;
         if let Some(known) = self.group.view.namespaces().by_name(namespace) {
             let NamespaceConfig { key_kind: kind, keys_max, start, redis_strings, .. } =
                 known.config;
@@ -54,7 +58,8 @@ impl Leader {
         // Before anything waits.
         check_namespace(namespace)?;
         let get = v1::GetNamespaceRequest { namespace: namespace.to_owned() };
-        let (known, _) = Box::pin(self.ask(&get, deadline)).await?;
+        let node = Principal::node(self.config.node_id);
+        let (known, _) = Box::pin(self.ask(&get, &node, deadline)).await?;
         let kind = kind(known.key_kind()).unwrap_or(KeyKind::Id);
         let v1::Namespace { keys_max, start, redis_strings, .. } = known;
         Ok(KeysOf { kind, keys_max, start, redis_strings })
@@ -64,8 +69,10 @@ impl Leader {
     ///
     /// # Errors
     /// As [`Leader::keys_of`].
-    pub async fn key_kind(&self, namespace: &str, deadline: Instant) -> Result<KeyKind, Failure> {
-        Ok(self.keys_of(namespace, deadline).await?.kind)
+    pub async fn key_kind(
+        &self, namespace: &str, by: &Principal, deadline: Instant,
+    ) -> Result<KeyKind, Failure> {
+        Ok(self.keys_of(namespace, by, deadline).await?.kind)
     }
 }
 
@@ -98,7 +105,7 @@ impl ByLeader for v1::CreateNamespaceRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, term: &Term, _: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::Namespace> {
         check_steps(self.step, self.step_min, self.step_max).map_err(invalid)?;
         check_limits(self.count_max, self.keys_max, 1).map_err(invalid)?;
@@ -136,7 +143,7 @@ impl ByLeader for v1::GetNamespaceRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, _: &Term, _: Instant,
+        self, namespaces: &Namespaces, _: (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::Namespace> {
         Ok(to_wire(&namespace_named(&namespaces.group, &self.namespace)?))
     }
@@ -146,10 +153,14 @@ impl ByLeader for v1::ListNamespacesRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, _: &Term, _: Instant,
+        self, namespaces: &Namespaces, (_, by): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::ListNamespacesResponse> {
-        let known = namespaces.group.view.namespaces();
-        Ok(v1::ListNamespacesResponse { namespaces: known.iter().map(to_wire).collect() })
+        let (known, access) = (namespaces.group.view.namespaces(), &namespaces.access);
+        let may_be_seen = |namespace: &&Namespace| {
+            access.check(by, Wanted::On(Verb::Read, &namespace.config.name)).is_ok()
+        };
+        let seen = known.iter().filter(may_be_seen).map(to_wire);
+        Ok(v1::ListNamespacesResponse { namespaces: seen.collect() })
     }
 
     fn answer_bytes(&self, namespaces: &Namespaces) -> usize {
@@ -169,7 +180,7 @@ impl ByLeader for v1::UpdateNamespaceRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, term: &Term, _: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::Namespace> {
         check_namespace(&self.namespace)?;
         check_steps(self.step, self.step_min, self.step_max).map_err(invalid)?;
@@ -206,7 +217,7 @@ impl ByLeader for v1::DeleteNamespaceRequest {
     const IS_ASKED_ONCE: bool = true;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, term: &Term, _: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::DeleteNamespaceResponse> {
         let v1::DeleteNamespaceRequest { namespace: name, confirm, forget } = self;
         check_namespace(&name)?;
@@ -332,7 +343,7 @@ impl ByLeader for v1::GapsRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, term: &Term, deadline: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::GapsResponse> {
         let days = self.days;
         if days > DAYS_KEPT {

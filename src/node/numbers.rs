@@ -24,7 +24,12 @@ use self::{
     refused::{check_namespace, no_namespace, outcome_unknown},
     sequence_request::{SequenceRequest, count_max, forwarded},
 };
-use super::{callers::Caller, ids::formats::hands_out_ids, services::Leader};
+use super::{
+    access::Principal,
+    callers::Caller,
+    ids::formats::hands_out_ids,
+    services::Leader,
+};
 use crate::{
     allocator::Held,
     planted_bugs::{Bug, is_planted},
@@ -47,6 +52,7 @@ impl Leader {
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
     ) -> Result<Q::Answer, Failure> {
         let message = &asked.message;
+        self.admit(&asked.by, message.wanted(), deadline).await?;
         message.check_counts(count_max(asked.id.is_some(), &self.config))?;
         // What is taken under an id is not asked for again once the id may be forgotten.
         let deadline = match &asked.id {
@@ -246,7 +252,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let caller = Caller::current().map(|caller| caller.network());
-        let sent = forwarded(&self.message, assumed.namespace, caller);
+        let sent = forwarded(&self.message, assumed.namespace, (caller, self.by.to_wire()));
         // It can be asked again, and what was done may show.
         let is_found_again = self.trace() != Trace::None;
         match here.forwarder.forward(leader, member, sent, deadline).await {
@@ -285,6 +291,8 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
 #[derive(Debug, Clone)]
 pub struct Asked<Q> {
     pub(super) message: Q,
+    /// Who asks.
+    pub(super) by: Principal,
     /// What its caller calls it: numbers of a gapless key are taken once for it, however often it is carried out.
     pub(super) id: Option<MessageId>,
     /// Set for the rest of a message: the namespace that answered the first part. It alone may answer the rest.
@@ -296,9 +304,9 @@ impl<Q: SequenceRequest> Asked<Q> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT for keys, counts, floors or a request id outside of their limits.
-    pub fn new(message: Q) -> Result<Self, Refusal> {
+    pub fn new(message: Q, by: Principal) -> Result<Self, Refusal> {
         let id = message.check()?;
-        Ok(Asked { message, id, meant: None })
+        Ok(Asked { message, by, id, meant: None })
     }
 
     /// The namespace's name.
@@ -316,7 +324,7 @@ impl<Q: SequenceRequest> Asked<Q> {
     #[inline]
     pub(super) fn rest(&self, answer: &Q::Answer, of: Option<NamespaceId>) -> Option<Self> {
         let message = self.message.rest(answer)?;
-        Some(Asked { message, id: None, meant: Some(of?) })
+        Some(Asked { message, by: self.by.clone(), id: None, meant: Some(of?) })
     }
 }
 
@@ -335,7 +343,7 @@ mod tests {
     };
 
     fn refused<Q: SequenceRequest>(message: Q) -> String {
-        let refused = Asked::new(message).err().expect("a refusal");
+        let refused = Asked::new(message, Principal::node(1)).err().expect("a refusal");
         assert_eq!(refused.code(), crate::proto::Code::InvalidArgument);
         refused.message().to_owned()
     }
@@ -362,7 +370,7 @@ mod tests {
         let key = to_key(&OwnedKey::Name(vec![7; 257].into()));
         assert!(refused(RaiseRequest { key, ..Default::default() }).contains("has 257 bytes"));
         for good in [many(vec![0; 65_536], vec![], vec![]), many(vec![], name(), vec![3])] {
-            let asked = Asked::new(good).expect("a request");
+            let asked = Asked::new(good, Principal::node(1)).expect("a request");
             assert!(asked.id.is_none() && asked.meant.is_none());
         }
     }
@@ -389,11 +397,13 @@ mod tests {
             made_ms,
             ..NextRequest::default()
         };
-        let asked = Asked::new(named(b"order-7", Some(9_000), Some(7))).expect("a request");
+        let asked = Asked::new(named(b"order-7", Some(9_000), Some(7)), Principal::node(1))
+            .expect("a request");
         let id = asked.id.expect("an id");
         assert_eq!((id.id.as_bytes(), id.made_ms), (&b"order-7"[..], Some(7)));
         assert_eq!(id.lifetime, Lifetime::of_window_ms(16_000));
-        let configured = Asked::new(named(b"order-7", None, None)).expect("a request");
+        let configured =
+            Asked::new(named(b"order-7", None, None), Principal::node(1)).expect("a request");
         assert_eq!(configured.id.expect("an id").lifetime, Lifetime::CONFIGURED);
         for (message, why) in [
             (named(b"", None, None), "the request id is empty"),

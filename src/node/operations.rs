@@ -12,6 +12,7 @@ use prost::Message;
 use tokio::time::Instant;
 
 use super::{
+    access::{Access, Guarded, Principal},
     callers::Caller,
     numbers::leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
     request_memory::Reservation,
@@ -38,7 +39,7 @@ pub(super) const ANSWER_MARGIN: Duration = Duration::from_millis(100);
 pub(super) const NUMBERS_BYTES: usize = 96;
 
 /// An operation that the leader carries out.
-pub(super) trait ByLeader: Operation {
+pub(super) trait ByLeader: Operation + Guarded {
     /// It is not asked of a second leader once the answer of the first one is lost.
     const IS_ASKED_ONCE: bool = false;
 
@@ -51,9 +52,9 @@ pub(super) trait ByLeader: Operation {
     /// The part of the node that carries it out.
     type Service;
 
-    /// Carries it out before `deadline`, on the node that leads `term`.
+    /// Carries it out before `deadline`, on the node that leads the term, for whoever asks and may.
     fn carry_out(
-        self, service: &Self::Service, term: &Term, deadline: Instant,
+        self, service: &Self::Service, term_and_asker: (&Term, &Principal), deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// Its answer, if it was `refused` because an attempt before has carried it out, as far as shows: things are as it asks.
@@ -75,7 +76,7 @@ pub(super) trait ByLeader: Operation {
 }
 
 /// An operation that the node carries out that is asked.
-pub(super) trait ByAskedNode: Operation {
+pub(super) trait ByAskedNode: Operation + Guarded {
     /// The part of the node that carries it out.
     type Service;
 
@@ -97,6 +98,7 @@ macro_rules! services {
 }
 
 services! {
+    Arc<Access>: access,
     Members: members,
     Arc<Founding>: founding,
     Arc<Handovers>: of_group.handovers,
@@ -118,6 +120,7 @@ pub struct Served {
     pub method: &'static str,
     /// How many bytes the request and its answer hold at most.
     bytes: fn(&OperationServices, &Bytes) -> Result<usize, Refusal>,
+    admit: Admit,
     by: By,
 }
 
@@ -136,10 +139,14 @@ struct Led {
     without_leader: fn(&OperationServices) -> Option<Bytes>,
 }
 
+/// Lets the caller in, if it may.
+type Admit =
+    for<'a> fn(&'a Leader, &'a Principal, Bytes, Instant) -> BoxFuture<'a, Result<(), Refusal>>;
+
 /// The flag: an attempt before may have carried it out.
 type CarryOut = for<'a> fn(
     &'a OperationServices,
-    &'a Term,
+    (&'a Term, &'a Principal),
     (Bytes, bool),
     Instant,
 ) -> BoxFuture<'a, Attempt<Bytes>>;
@@ -159,22 +166,24 @@ where
             let asked: Q = decoded(message.clone())?;
             Ok(held_by::<Q>(message) + asked.answer_bytes(services.as_ref()))
         },
+        admit: admit::<Q>,
         by: By::Leader(Led {
             is_idempotent: Q::IS_IDEMPOTENT,
             is_asked_once: Q::IS_ASKED_ONCE,
             shows: Q::SHOWS,
             patience: Q::PATIENCE,
-            carry_out: |services, term, (message, again), deadline| {
+            carry_out: |services, (term, by), (message, again), deadline| {
                 let carrying_out = async move {
                     let asked: Q = decoded(message.clone())?;
-                    let answer = match asked.carry_out(services.as_ref(), term, deadline).await {
-                        Err(NoAnswer::Refused(refused)) if again => {
-                            let asked: Q = decoded(message)?;
-                            let answer = asked.done_before(services.as_ref(), term, &refused);
-                            answer.ok_or(NoAnswer::Refused(refused))?
-                        }
-                        answer => answer?,
-                    };
+                    let answer =
+                        match asked.carry_out(services.as_ref(), (term, by), deadline).await {
+                            Err(NoAnswer::Refused(refused)) if again => {
+                                let asked: Q = decoded(message)?;
+                                let answer = asked.done_before(services.as_ref(), term, &refused);
+                                answer.ok_or(NoAnswer::Refused(refused))?
+                            }
+                            answer => answer?,
+                        };
                     Ok(encoded(&answer))
                 };
                 carrying_out.boxed()
@@ -191,6 +200,7 @@ where
     Served {
         method: Q::METHOD,
         bytes: |_, message| decoded::<Q>(message.clone()).map(|_| held_by::<Q>(message)),
+        admit: admit::<Q>,
         by: By::AskedNode(|services, message, deadline| {
             let carrying_out = async move {
                 let asked: Q = decoded(message)?;
@@ -199,6 +209,16 @@ where
             carrying_out.boxed()
         }),
     }
+}
+
+fn admit<'a, Q: Operation + Guarded>(
+    leader: &'a Leader, by: &'a Principal, message: Bytes, deadline: Instant,
+) -> BoxFuture<'a, Result<(), Refusal>> {
+    let admitting = async move {
+        let asked: Q = decoded(message)?;
+        leader.admit(by, asked.wanted(), deadline).await
+    };
+    admitting.boxed()
 }
 
 /// How many bytes a request holds: as it came, as a message, and as it is sent to the leader.
@@ -231,21 +251,23 @@ impl Served {
 }
 
 impl Leader {
-    /// Has an operation carried out before `deadline`: by this node, or by the leader, whichever node that is. The memory that
+    /// Has an operation carried out for a caller before `deadline`: by this node, or by the leader, whichever node that is. The memory that
     /// the answer holds comes with it, if it is much: it is to be dropped when the answer is sent. It is reserved before
     /// anything is carried out.
     ///
     /// # Errors
-    /// [`Failure`]: a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers hold the memory; or, for a
+    /// [`Failure`]: those of [`Leader::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers hold the memory; or, for a
     /// peer's request, who leads instead.
     pub async fn call(
-        &self, operation: &'static Served, message: Bytes, origin: Origin, deadline: Instant,
+        &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
+        deadline: Instant,
     ) -> Result<(Bytes, Option<Reservation>), Failure> {
+        (operation.admit)(self, by, message.clone(), deadline).await?;
         let expected = (operation.bytes)(&self.services, &message)?;
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match &operation.by {
             By::Leader(led) => {
-                let call = Call { method: operation.method, led, message };
+                let call = Call { method: operation.method, led, message, by };
                 self.route_to_leader(&call, origin, false, deadline).await?
             }
             By::AskedNode(carry_out) => carry_out(&self.services, message, deadline).await?,
@@ -258,9 +280,10 @@ impl Leader {
     /// # Errors
     /// As [`Leader::call`].
     pub async fn ask<Q: Operation>(
-        &self, request: &Q, deadline: Instant,
+        &self, request: &Q, by: &Principal, deadline: Instant,
     ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
-        let calling = self.call(Served::of::<Q>(), encoded(request), Origin::Client, deadline);
+        let asked = (encoded(request), by);
+        let calling = self.call(Served::of::<Q>(), asked, Origin::Client, deadline);
         let (answer, reserved) = calling.await?;
         let unreadable = |error| refusal!(Internal, "the answer of {}: {error}", Q::METHOD);
         Ok((Q::Answer::decode(answer).map_err(unreadable)?, reserved))
@@ -268,13 +291,14 @@ impl Leader {
 }
 
 /// An operation on its way to the leader.
-struct Call {
+struct Call<'a> {
     method: &'static str,
     led: &'static Led,
     message: Bytes,
+    by: &'a Principal,
 }
 
-impl ForLeader for Call {
+impl ForLeader for Call<'_> {
     type Answer = Bytes;
 
     /// A deposed leader that still owes the answer may carry the change out yet.
@@ -300,7 +324,8 @@ impl ForLeader for Call {
             return Err(NoAnswer::Unanswered);
         }
         let again = may_be_done || matches!(origin, Origin::Peer { again: true, .. });
-        (self.led.carry_out)(&here.services, &term, (self.message.clone(), again), deadline).await
+        let message = (self.message.clone(), again);
+        (self.led.carry_out)(&here.services, (&term, self.by), message, deadline).await
     }
 
     async fn serve_remotely(
@@ -311,6 +336,7 @@ impl ForLeader for Call {
         let message = AdministerRequest {
             budget_ms: whole_ms(left),
             caller: Caller::current().map(|caller| caller.network()),
+            by: self.by.to_wire(),
             method: self.method.to_owned(),
             again: may_be_done,
             message: self.message.clone(),
@@ -331,7 +357,7 @@ impl ForLeader for Call {
     }
 }
 
-impl Call {
+impl Call<'_> {
     /// What it comes to if no answer came back from the `leader`.
     fn lost(&self, leader: NodeId, why: &Refusal) -> NoAnswer {
         let Call { method, led: Led { is_idempotent, is_asked_once, shows, .. }, .. } = self;

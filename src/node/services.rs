@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Config, Forwarder,
+    access::Access,
     callers::Callers,
     handover::state::{AwaitedAnswer, CurrentHandover, HeldInheritance},
     ids::{
@@ -99,6 +100,7 @@ pub struct LeaderIds {
 /// The namespaces of a Raft group.
 pub struct Namespaces {
     pub(super) group: Arc<Group>,
+    pub(super) access: Arc<Access>,
     /// The time in which the formats of new namespaces begin.
     pub(super) time: IdsTime,
 }
@@ -141,6 +143,8 @@ pub struct GroupServices {
 
 /// The services that carry operations out.
 pub struct OperationServices {
+    /// Who may do what.
+    pub access: Arc<Access>,
     /// Those of members.
     pub members: Arc<Members>,
     /// The founding of the cluster.
@@ -158,6 +162,7 @@ pub struct Leader {
     pub(super) metrics: Arc<Metrics>,
     pub(super) request_memory: Arc<RequestMemory>,
     pub(super) forwarder: Forwarder,
+    pub(super) access: Arc<Access>,
     pub(super) led: Arc<LedTerms>,
     pub(super) services: Arc<OperationServices>,
 }
@@ -220,6 +225,7 @@ impl NodeContext {
             config.clock_apart_max_ms,
             metrics.clone(),
         );
+        let access = Arc::new(Access::new(config.clone(), group.clone()));
         let advertised = Advertised::new(&config, addresses);
         let members = Arc::new(Members {
             config: config.clone(),
@@ -267,10 +273,15 @@ impl NodeContext {
                 key_times: KeyTimes::default(),
                 time: time.clone(),
             },
-            namespaces: Namespaces { group: group.clone(), time: time.clone() },
+            namespaces: Namespaces {
+                group: group.clone(),
+                access: access.clone(),
+                time: time.clone(),
+            },
             led: led.clone(),
         };
         let services = Arc::new(OperationServices {
+            access: access.clone(),
             of_group,
             status: Arc::new(Status {
                 config: config.clone(),
@@ -292,6 +303,7 @@ impl NodeContext {
             group: group.clone(),
             metrics: metrics.clone(),
             request_memory: request_memory.clone(),
+            access,
             forwarder: Forwarder::new(sender, seams.transport, metrics.clone()),
             led: led.clone(),
             services: services.clone(),

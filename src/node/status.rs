@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
+    access::Principal,
     numbers::leader_search::{Attempt, leader_of},
     operations::{ByAskedNode, ByLeader},
     services::{Readiness, Status},
@@ -33,7 +34,7 @@ impl ByLeader for v1::StatusRequest {
     const PATIENCE: Duration = Duration::from_secs(1);
 
     async fn carry_out(
-        self, status: &Arc<Status>, _: &Term, _: Instant,
+        self, status: &Arc<Status>, _: (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::StatusResponse> {
         Ok(status.now())
     }

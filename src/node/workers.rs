@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::desk::{AHEAD_MS, Served, Wanted};
 use super::{
+    access::Principal,
     ids::formats::{WorkerIds, leases_of, worker_ids},
     numbers::{
         leader_search::{Attempt, NoAnswer},
@@ -33,7 +34,7 @@ impl ByLeader for v1::LeaseWorkerRequest {
     type Service = LeaderIds;
 
     async fn carry_out(
-        self, leader: &LeaderIds, term: &Term, deadline: Instant,
+        self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::WorkerLease> {
         let ids = leader.worker_ids(&self.namespace)?;
         check_holder(&self.holder)?;
@@ -70,7 +71,7 @@ impl ByLeader for v1::ReleaseWorkerRequest {
     type Service = LeaderIds;
 
     async fn carry_out(
-        self, leader: &LeaderIds, term: &Term, deadline: Instant,
+        self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::ReleaseWorkerResponse> {
         let ids = leader.worker_ids(&self.namespace)?;
         let held = self.held.ok_or_else(|| {
@@ -93,7 +94,7 @@ impl ByLeader for v1::ListWorkersRequest {
     type Service = LeaderIds;
 
     async fn carry_out(
-        self, leader: &LeaderIds, _: &Term, deadline: Instant,
+        self, leader: &LeaderIds, _: (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::ListWorkersResponse> {
         let ids = namespace_named(&leader.led.group, &self.namespace).and_then(leases_of)?;
         let reading = timeout_at(deadline, read_workers(&leader.led.group.view, ids.namespace));
@@ -242,7 +243,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
     const IS_ASKED_ONCE: bool = true;
 
     async fn carry_out(
-        self, leader: &LeaderIds, term: &Term, deadline: Instant,
+        self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::TakeWorkerBackResponse> {
         let ids = leases_of(namespace_named(&leader.led.group, &self.namespace)?)?;
         check_worker(self.worker, &ids)?;

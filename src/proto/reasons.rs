@@ -211,8 +211,8 @@ fn code_of(reason: Reason) -> Code {
         InvalidRequest | KeyKindMismatch | CountTooLarge => Code::InvalidArgument,
         RequestIdReused | RequestIdRequired | RequestIdUnsupported | RequestIdExpired
         | KeysMaxReached | WrongState | LeaseLost | ClusterMismatch => Code::FailedPrecondition,
-        NamespaceNotFound | NodeNotFound => Code::NotFound,
-        NamespaceExists | NodeExists => Code::AlreadyExists,
+        NamespaceNotFound | NodeNotFound | TokenNotFound => Code::NotFound,
+        NamespaceExists | NodeExists | TokenExists => Code::AlreadyExists,
         HandoverLost => Code::Aborted,
         NumbersExhausted | FormatEnded => Code::OutOfRange,
         Busy | MemoryFull | DiskReserve | RequestIdsFull | WorkersHeld | IdsUsedUp => {
@@ -251,6 +251,8 @@ fn by_code(code: Code) -> (Reason, Outcome) {
         Code::Unimplemented => Unsupported,
         Code::Internal => Internal,
         Code::DataLoss => DataLoss,
+        Code::Unauthenticated => Unauthenticated,
+        Code::PermissionDenied => PermissionDenied,
         Code::Unknown => OutcomeUnknown,
         _ => Unspecified,
     };

@@ -7,6 +7,7 @@
 //! one; only the term that the ledger names writes sections.
 
 use super::{
+    access::{AccessChange, AccessRefused},
     books::{Booked, DAYS_KEPT, DayBooks, day_of},
     command::{Bump, Bumped, Command, Outcome, Trim},
     ids::{NamespaceId, SectionId},
@@ -92,7 +93,20 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             namespace_life::apply_asks(table, asks, *now_ms).map(Outcome::Workers)
         }
         NameCluster(id) => namespace_life::name_cluster(table, *id).map(|()| Outcome::None),
+        ChangeAccess(change) => change_access(table, change).map(Outcome::Access),
     }
+}
+
+/// Changes who may do what.
+fn change_access<T: Table>(
+    table: &mut T, change: &AccessChange,
+) -> Result<Result<(), AccessRefused>, T::Error> {
+    let is_founded = table.next_namespace_id()?.is_some();
+    Ok(change.records(table.principals(), is_founded).map(|records| {
+        for (key, record) in records {
+            table.put_principal(key, record);
+        }
+    }))
 }
 
 /// What the writes of one entry have in common.

@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    access::{AccessChange, AccessRefused},
     books::{Lost, Tombstone},
     ids::{ClusterId, NodeId, SectionId},
     ledger::{Bequest, LedgerRefused, MemoryDigest},
@@ -111,6 +112,8 @@ pub enum Command {
     },
     /// Give the cluster its id, unless it has one.
     NameCluster(ClusterId),
+    /// Change who may do what.
+    ChangeAccess(AccessChange),
 }
 
 /// How many namespaces a cluster may have. The limit exists because every node holds all of them in memory.
@@ -153,6 +156,7 @@ impl fmt::Display for Command {
                 write!(f, "lease, renew or release {} worker ids", asks.len())
             }
             NameCluster(id) => write!(f, "give the cluster the id {id}"),
+            ChangeAccess(_) => write!(f, "change who may do what"),
         }
     }
 }
@@ -200,6 +204,8 @@ pub enum Outcome {
     NamespaceDeleted(Result<Option<Tombstone>, NamespaceRefused>),
     /// An answer for each ask, in order.
     Workers(Vec<WorkerAnswer>),
+    /// Whether who may do what is as the entry says.
+    Access(Result<(), AccessRefused>),
 }
 
 /// The answer to one bump.

@@ -1,6 +1,6 @@
 //! What has a name: clusters, nodes, sets, namespaces, sections and keys.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -219,6 +219,18 @@ pub fn node_uri(cluster: &str, node: NodeId) -> String {
 /// The URI by which a certificate names a client. No node has it: ids of nodes are numbers.
 pub fn client_uri(cluster: &str, name: &str) -> String {
     format!("ratchet://{cluster}/client/{name}")
+}
+
+/// What the names of networks that are addresses of IPv4 begin with: 32 bits that no network of IPv6 has.
+pub(super) const IPV4: u64 = 0xffff;
+
+/// What stands for an address and its neighbours: the half of an IPv6 address that names its network, or an IPv4 address
+/// after bits that no network has.
+pub fn network_of(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IPV4 << 32 | u64::from(address.to_bits()),
+        IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+    }
 }
 
 #[cfg(test)]

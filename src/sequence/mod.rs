@@ -1,4 +1,4 @@
-//! The domain: namespaces, keys, sections, ranges, worker ids, and what a log entry does to them. Pure: no I/O, no
+//! The domain: namespaces, keys, sections, ranges, worker ids, who may do what, and what a log entry does to them. Pure: no I/O, no
 //! async, no clock, and nothing else of this crate.
 //!
 //! Invariant: the `max_seq` of a section only grows. The exceptions are a *trim* and a *release* by the
@@ -6,9 +6,10 @@
 //! its holder may lower to what it used.
 //!
 //! Which file uses which: `ids` and `progression` use no other; `ledger`, `request_id`, `section` and `workers`
-//! come next, then `namespace`, `books` and `request_book`, then `namespace_limits`, `command`, `namespace_life`, and last
-//! `apply`.
+//! come next, then `namespace`, `books` and `request_book`, then `access` and `namespace_limits`, `command`, `namespace_life`,
+//! and last `apply`.
 
+mod access;
 pub(super) mod apply;
 mod books;
 mod command;
@@ -23,12 +24,17 @@ mod request_id;
 mod section;
 mod workers;
 
+pub use access::{
+    ANONYMOUS, AccessChange, AccessRefused, AddressRange, Credential, Denied, GRANTS_MAX, Grant,
+    InvalidAccess, NamespacePattern, PRINCIPALS_MAX, PrincipalKey, PrincipalRecord, Principals,
+    TokenHash, TokenRecord, Verb, Wanted, check_token_name, check_uri,
+};
 pub use apply::apply;
 pub use books::{DAYS_KEPT, DayBooks, Lost, LostBy, NamespaceTotals, Tombstone, day_of};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
 pub use ids::{
     ClusterId, InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, NamespaceId, NodeId, OwnedKey,
-    SectionId, SectionKey, SetId, client_uri, node_uri,
+    SectionId, SectionKey, SetId, client_uri, network_of, node_uri,
 };
 pub use ledger::{Bequest, Ledger, LedgerRefused, MemoryDigest};
 pub use namespace::{

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
+    access::{PrincipalKey, PrincipalRecord, Principals},
     books::{DayBooks, NamespaceTotals, Tombstone},
     command::NamespaceRefused,
     ids::{ClusterId, NamespaceId, SectionId},
@@ -47,6 +48,10 @@ pub trait Table {
     fn cluster_id(&self) -> Result<Option<ClusterId>, Self::Error>;
     /// Writes the id of the cluster.
     fn put_cluster_id(&mut self, id: ClusterId);
+    /// Who may do what.
+    fn principals(&self) -> &Principals;
+    /// Writes what is known of a principal, or removes it.
+    fn put_principal(&mut self, key: PrincipalKey, record: Option<PrincipalRecord>);
     /// What is known of all sections of a namespace together, to be changed.
     ///
     /// # Errors

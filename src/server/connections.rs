@@ -3,6 +3,7 @@
 
 pub(super) mod calls;
 pub(super) mod opening;
+pub(super) mod owner;
 mod patient_socket;
 pub(super) mod places;
 pub(super) mod stream;

@@ -7,10 +7,10 @@ mod sequencer;
 use std::{sync::Arc, task::Poll, time::Duration};
 
 use futures::{
-    Stream, StreamExt,
+    FutureExt, Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Code, Request, Response, Status};
 use tonic_health::pb::{
@@ -21,10 +21,14 @@ use tower::util::MapResponseLayer;
 
 use crate::{
     metrics::{Interface, Metrics},
-    node::{Asked, Caller, Failure, NodeContext, Origin, Reservation, SequenceRequest},
+    node::{Asked, Caller, Failure, NodeContext, Origin, Principal, Reservation, SequenceRequest},
     proto::{Refusal, v1::NextManyResponse},
-    server::connections::TooOld,
+    sequence::Wanted,
+    server::connections::{TooOld, owner::Owner},
 };
+
+/// How often it is looked at whether a caller that watches something may still do so.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// The services of a node.
 #[derive(Clone)]
@@ -36,11 +40,40 @@ pub struct Services {
 }
 
 impl Services {
+    /// Who asks in a call. Without a connection, in a simulation, nobody is known.
+    fn asker<T>(call: &Request<T>) -> Principal {
+        let by = call.extensions().get().cloned();
+        by.unwrap_or_else(|| Owner::nobody().principal())
+    }
+
     /// What ends a call that is a stream: the node stops, or its connection is too old.
     fn end_of<T>(&self, call: &Request<T>) -> WaitForCancellationFutureOwned {
         let too_old = call.extensions().get();
         let end = too_old.map_or(&self.stop, |TooOld(end)| end);
         end.clone().cancelled_owned()
+    }
+
+    /// What is `told`, until its caller may not hear it any more: nothing else looks at that while it hears.
+    fn while_known<T: Send + 'static>(
+        &self, by: Principal, told: impl Stream<Item = T> + Send + 'static,
+    ) -> impl Stream<Item = Result<T, Status>> + Send + 'static {
+        let access = self.context.services.access.clone();
+        let refused = async move {
+            loop {
+                sleep(LOOK_EVERY).await;
+                if let Err(refusal) = access.check(&by, Wanted::Anything) {
+                    return refusal;
+                }
+            }
+        };
+        let told = told.boxed().take_until(refused.boxed());
+        stream::unfold(Some(told), async |told| {
+            let mut told = told?;
+            match told.next().await {
+                Some(told_now) => Some((Ok(told_now), Some(told))),
+                None => told.take_result().map(|refusal| (Err(refusal.into()), None)),
+            }
+        })
     }
 
     /// What is `told` to who watches something, until `end`, or nothing was told for so long as a connection may be idle and

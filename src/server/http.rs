@@ -40,13 +40,20 @@ use super::{
     metadata::{CLUSTER_ID, check},
     metrics,
 };
-use crate::{node::NodeContext, proto::Refusal};
+use crate::{
+    node::NodeContext,
+    proto::Refusal,
+    sequence::{Verb, Wanted},
+};
 use drop_in::yuewen;
 use endpoints::{Route, count, timed};
 use problem::{Problem, nothing_here, other_method, takes_only};
 use request::{Due, Node, uncacheable};
 
 pub use page::Live;
+
+/// What the status page needs: it has what the status has.
+const PAGE: Wanted<'static> = Wanted::OnAll(Verb::Read);
 
 /// Answers the requests of the port. `live` is what the status page shows.
 pub fn requests<B>(
@@ -118,7 +125,7 @@ impl Port {
 /// The routes of what `proto` does not describe.
 fn pages(context: Arc<NodeContext>, live: Live) -> Router {
     let of_root = live.clone();
-    let watch = |State(context): Node| async move { live.watch(&context) };
+    let watch = |State(context): Node, due: Due| async move { live.watch(&context, &due).await };
     let root = get(|context, due, uri| root(context, due, uri, of_root));
     // HEAD of a number would take one.
     let root = match yuewen::is_on(&context.config) {
@@ -129,7 +136,7 @@ fn pages(context: Arc<NodeContext>, live: Live) -> Router {
     Router::new()
         .route("/", root)
         .route("/events", get(watch))
-        .route("/openapi.json", get(openapi::document))
+        .route("/openapi.json", get(document))
         .merge(metrics::probes())
         .route("/v1/namespaces/{namespace}/export", get(export::export).layer(kept_by_no_cache))
         .merge(drop_in::routes(&context))
@@ -138,10 +145,19 @@ fn pages(context: Arc<NodeContext>, live: Live) -> Router {
         .with_state(context)
 }
 
+/// `GET /openapi.json`.
+async fn document(State(context): Node, due: Due) -> Result<Response, Problem> {
+    context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
+    Ok(openapi::document())
+}
+
 /// `GET /`: a number for clients of Yuewen's generator, if they are served, or else the status page.
 async fn root(State(context): Node, due: Due, uri: Uri, live: Live) -> Response {
     if yuewen::answers(&context, &uri) {
-        return timed(&context, yuewen::next(&context, due, &uri)).await;
+        return timed(&context, yuewen::next(&context, &due, &uri)).await;
     }
-    live.page(&context).await
+    match context.leader.admit(&due.by, PAGE, due.deadline).await {
+        Ok(()) => live.page(&context).await,
+        Err(refusal) => Problem::from(refusal).into_response(),
+    }
 }

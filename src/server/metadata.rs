@@ -23,7 +23,7 @@ use tonic::{
 };
 
 use super::{
-    connections::calls::Answering,
+    connections::{calls::Answering, owner::Owner},
     written::{integer, shown},
 };
 use crate::{
@@ -111,12 +111,14 @@ fn not_meant(
 pub struct Addressed<S> {
     routes: S,
     context: Arc<NodeContext>,
+    owner: Owner,
 }
 
 impl<S> Addressed<S> {
-    /// Lets those calls through to `routes` that are meant for the cluster of the node of `context`.
-    pub fn new(routes: S, context: Arc<NodeContext>) -> Self {
-        Addressed { routes, context }
+    /// Lets those calls of a connection through to `routes` that are meant for the cluster of the node of `context`, with who
+    /// asks in each.
+    pub fn new(routes: S, context: Arc<NodeContext>, owner: Owner) -> Self {
+        Addressed { routes, context, owner }
     }
 }
 
@@ -129,17 +131,22 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
         self.routes.poll_ready(cx)
     }
 
-    fn call(&mut self, call: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, mut call: Request<Incoming>) -> Self::Future {
         let checked = check(&self.context, call.headers());
-        if let Err(refusal) = checked.and_then(|()| check_encoding(call.headers())) {
-            let is_another = refusal.reason() == Reason::ClusterMismatch;
-            let own = self.context.services.members.cluster_id().filter(|_| is_another);
-            let mut status = Status::from(refusal);
-            if let Some(Ok(own)) = own.map(|own| MetadataValue::try_from(own.to_string())) {
-                status.metadata_mut().insert(CLUSTER_ID, own);
+        let checked = checked.and_then(|()| check_encoding(call.headers()));
+        let by = match checked.and_then(|()| self.owner.asks_with(call.headers())) {
+            Ok(by) => by,
+            Err(refusal) => {
+                let is_another = refusal.reason() == Reason::ClusterMismatch;
+                let own = self.context.services.members.cluster_id().filter(|_| is_another);
+                let mut status = Status::from(refusal);
+                if let Some(Ok(own)) = own.map(|own| MetadataValue::try_from(own.to_string())) {
+                    status.metadata_mut().insert(CLUSTER_ID, own);
+                }
+                return Either::Right(ready(Ok(status.into_http())).boxed());
             }
-            return Either::Right(ready(Ok(status.into_http())).boxed());
-        }
+        };
+        call.extensions_mut().insert(by);
         let Some(known) = call.headers().get(MEMBERS_VERSION) else {
             return Either::Left(self.routes.call(call));
         };

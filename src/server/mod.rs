@@ -33,6 +33,7 @@ pub(crate) mod written;
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
+use hyper::{Request, body::Incoming};
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
 use tonic::{
@@ -56,6 +57,7 @@ use connections::{
     Listeners, Protocol,
     calls::holding,
     opening::Opening,
+    owner::Owner,
     places::{Limits, Place, WhenFull},
     serve,
     stream::Stream,
@@ -157,10 +159,13 @@ impl Services {
         let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
         let memory = self.context.request_memory.clone();
         let routes = metered(routes, memory, [patience, limits.idle], self.stop.clone());
-        let routes = Addressed::new(routes, self.context.clone());
-        let routes = grpc::counting(self.context.metrics.clone()).layer(routes);
-        let answer = move |_: &_, _: &_| routes.clone();
-        serve(listener, opening, answer, Protocol::Http2, limits, self.stop).await;
+        let (context, stop) = (self.context.clone(), self.stop.clone());
+        let counting = grpc::counting(context.metrics.clone());
+        let answer = move |_: &_, stream: &Stream| {
+            let (routes, owner) = (routes.clone(), Owner::of(stream));
+            counting.layer(Addressed::new(routes, context.clone(), owner))
+        };
+        serve(listener, opening, answer, Protocol::Http2, limits, stop).await;
     }
 
     /// Serves the port for HTTP.
@@ -170,7 +175,14 @@ impl Services {
         let requests = http::requests(self.context.clone(), live.clone());
         let requests = requests.map_response(|answer| answer.map(Body::new));
         let rendering = live.run(self.context.clone());
-        let answer = move |_: &_, _: &_| requests.clone();
+        let answer = move |_: &_, stream: &Stream| {
+            let owner = Owner::of(stream);
+            let owned = move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(owner.clone());
+                request
+            };
+            requests.clone().map_request(owned)
+        };
         let serving = serve(listener, opening, answer, Protocol::Http1, limits, self.stop);
         tokio::select! {
             biased;
@@ -225,7 +237,9 @@ impl Services {
             let from = stream.socket().peer_addr();
             let from = from.map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());
             let caller = context.callers.at(from);
-            let connection = PeerConnection { group, memory, caller, certified: stream.node() };
+            let certified = stream.node();
+            let is_local = from.is_loopback();
+            let connection = PeerConnection { group, memory, caller, certified, is_local };
             from_peers(routes.clone(), connection, place.clone())
         };
         serve(listener, opening, of_connection, Protocol::PeerHttp2, limits, self.stop).await;

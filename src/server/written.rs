@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use crate::{
-    node::{NodeContext, invalid_key},
+    node::{NodeContext, Principal, invalid_key},
     proto::{Refusal, refusal},
     sequence::{Key, KeyKind, OwnedKey},
 };
@@ -41,9 +41,9 @@ pub fn key<'a>(kind: KeyKind, namespace: &str, written: &'a [u8]) -> Result<Key<
 /// # Errors
 /// Also if there is no such namespace, or no leader says so in time.
 pub async fn key_in(
-    context: &NodeContext, namespace: &str, written: &[u8], deadline: Instant,
+    context: &NodeContext, namespace: &str, (written, by): (&[u8], &Principal), deadline: Instant,
 ) -> Result<OwnedKey, Refusal> {
-    let kind = context.leader.key_kind(namespace, deadline).await?;
+    let kind = context.leader.key_kind(namespace, by, deadline).await?;
     key(kind, namespace, written).map(OwnedKey::from)
 }
 

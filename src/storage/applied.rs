@@ -86,10 +86,11 @@ impl AppliedTable {
     /// Begins a change of the table.
     pub fn change(&self) -> TableChange {
         let namespaces = Arc::clone(&self.view.namespaces());
+        let principals = Arc::clone(&self.view.principals());
         // With this bug the records in memory are old: the state machine must not use them.
         let usable = !is_planted(Bug::LiftReadEarly);
         let recent = usable.then(|| self.view.recent_records().clone());
-        TableChange::new(&self.generation(), namespaces, recent)
+        TableChange::new(&self.generation(), (namespaces, principals), recent)
     }
 
     /// Writes a change and how far the table is with it, in one batch. The batch is not synced: after a
@@ -109,7 +110,9 @@ impl AppliedTable {
         let removes_sections = change.removes_sections();
         // Before sections are removed: a reader that finds none can tell that their namespace is gone.
         self.view.show_namespaces(change.namespaces().clone());
+        let principals = change.all_principals().clone();
         let sections = change.write()?;
+        self.view.show_principals(principals);
         if self.view.cluster_id().is_none() {
             self.view.show_cluster_id(change.cluster_id()?);
         }
@@ -154,6 +157,7 @@ impl AppliedTable {
         let (covers, records) = snapshot.into_parts();
         let generation = records.generation().clone();
         let namespaces = generation.read_namespaces()?;
+        let principals = generation.read_principals()?;
         let cluster_id = generation.read_cluster_id()?;
         let meta = AppliedMeta {
             generation: generation.number,
@@ -169,7 +173,7 @@ impl AppliedTable {
         let old = self.generation();
         self.meta = meta;
         // Before the old records are removed, readers must be shown the new ones.
-        self.view.show(&generation, namespaces);
+        self.view.show(&generation, namespaces, principals);
         self.view.show_cluster_id(cluster_id);
         old.remove()
     }

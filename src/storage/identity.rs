@@ -13,7 +13,7 @@ use super::{
     codec,
     database::Database,
     error::{self, REPLACE, StoreError},
-    layout::{Family, IDENTITY_KEY, RECOVERY_KEY, is_promise_key},
+    layout::{Family, IDENTITY_KEY, RECOVERY_KEY, is_before_raft},
 };
 use crate::{random, sequence::NodeId, version};
 
@@ -213,8 +213,7 @@ pub fn part_missing(dir: &Path, part: &str) -> StoreError {
 pub fn has_raft_state(db: &Database) -> Result<bool, StoreError> {
     for record in db.records(Family::HardState, IteratorMode::Start)? {
         let (key, _) = record?;
-        // How long promises last is written down before any is given.
-        if &*key != IDENTITY_KEY && !is_promise_key(&key) {
+        if &*key != IDENTITY_KEY && !is_before_raft(&key) {
             return Ok(true);
         }
     }

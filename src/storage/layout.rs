@@ -7,11 +7,13 @@
 //! | `log` | index | log entry |
 //! | `hard_state` | `v` | vote |
 //! | `hard_state` | `p` | last purged log id |
+//! | `hard_state` | `f` | the token with which the cluster is to be founded that has claimed the node; none: without one |
 //! | `hard_state` | `t` | how long a promise of the node lasts, in milliseconds |
 //! | `applied` | 0 | [`AppliedMeta`](super::AppliedMeta) |
 //! | `applied` | 1, generation, `l` | ledger |
 //! | `applied` | 1, generation, `c` | id of the next namespace; there is none before the cluster is founded |
 //! | `applied` | 1, generation, `u` | id of the cluster; there is none in data of earlier releases, until a leader gives it one |
+//! | `applied` | 1, generation, `a`, `a`, `c` or `t`, addresses, URI or hash | what is known of a principal |
 //! | `applied` | 1, generation, `d`, name | tombstone of a deleted namespace |
 //! | `applied` | 1, generation, `n`, namespace | namespace |
 //! | `applied` | 1, generation, `q`, `b` | book of request ids |
@@ -27,7 +29,9 @@
 //! `hard_state` also holds [`IDENTITY_KEY`] and [`RECOVERY_KEY`]. All numbers are big-endian, so that
 //! records lie in the order of their numbers.
 
-use crate::sequence::{IdHolder, NamespaceId, PartId, Place, SectionId, SectionKey, SetId};
+use crate::sequence::{
+    IdHolder, NamespaceId, PartId, Place, PrincipalKey, SectionId, SectionKey, SetId,
+};
 
 /// A column family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,9 +78,14 @@ pub fn promise_key(set: SetId) -> [u8; 5] {
     hard_state_key(set, b't')
 }
 
-/// True for the [`promise_key`] of any set.
-pub fn is_promise_key(key: &[u8]) -> bool {
-    matches!(key, [_, _, _, _, b't'])
+/// The key of the token with which the cluster of `set` is to be founded, in the hard state.
+pub fn founding_token_key(set: SetId) -> [u8; 5] {
+    hard_state_key(set, b'f')
+}
+
+/// True for what is written before Raft has any state: the [`promise_key`] and the [`founding_token_key`] of any set.
+pub fn is_before_raft(key: &[u8]) -> bool {
+    matches!(key, [_, _, _, _, b't' | b'f'])
 }
 
 fn hard_state_key(set: SetId, what: u8) -> [u8; 5] {
@@ -158,6 +167,18 @@ pub fn next_namespace_key(generation: &[u8]) -> Vec<u8> {
 /// The key of the cluster's id in the generation with this prefix.
 pub fn cluster_id_key(generation: &[u8]) -> Vec<u8> {
     [generation, b"u"].concat()
+}
+
+/// The key of what is known of a principal in the generation with this prefix.
+pub fn principal_key(generation: &[u8], key: &PrincipalKey) -> Vec<u8> {
+    match key {
+        PrincipalKey::Anonymous(None) => [generation, b"aa"].concat(),
+        PrincipalKey::Anonymous(Some(range)) => {
+            [generation, b"aa", range.to_string().as_bytes()].concat()
+        }
+        PrincipalKey::Certificate(uri) => [generation, b"ac", uri.as_bytes()].concat(),
+        PrincipalKey::Token(hash) => [generation, b"at", &hash.0].concat(),
+    }
 }
 
 /// The key of the tombstone under `name` in the generation with this prefix.

@@ -4,6 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use arc_swap::ArcSwap;
 use rocksdb::WriteBatch;
+use serde::Serialize;
 
 use super::{
     codec,
@@ -12,13 +13,13 @@ use super::{
     error::StoreError,
     free_space::FreeSpace,
     identity::{self, Marker},
-    layout::{Family, promise_key},
+    layout::{Family, founding_token_key, promise_key},
     options::{BlockingExecutor, StoreOptions},
     writer::{DiskHealth, Writer},
 };
 use crate::{
     metrics::Metrics,
-    sequence::{NodeId, SetId},
+    sequence::{NodeId, SetId, TokenHash},
 };
 
 /// How much of the disk the store uses, and how much is left.
@@ -153,9 +154,33 @@ impl Store {
     /// # Errors
     /// [`StoreError`] if the database fails.
     pub fn record_promise_ms(&self, set: SetId, promise_ms: u64) -> Result<(), StoreError> {
-        let record = codec::encode_record(&promise_ms)?;
+        self.record(promise_key(set), &promise_ms)
+    }
+
+    /// The token with which the cluster is to be founded that has claimed this node. `None`: without one.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the record is damaged or the database fails.
+    pub fn founding_token(&self, set: SetId) -> Result<Option<TokenHash>, StoreError> {
+        let recorded = self.db.get(Family::HardState, &founding_token_key(set))?;
+        Ok(recorded.flatten())
+    }
+
+    /// Records the token with which the cluster is to be founded, or that there is none. It is on the disk when this returns.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails.
+    pub fn record_founding_token(
+        &self, set: SetId, token: Option<TokenHash>,
+    ) -> Result<(), StoreError> {
+        self.record(founding_token_key(set), &token)
+    }
+
+    fn record(&self, key: [u8; 5], value: &impl Serialize) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
-        batch.put_cf(self.db.family(Family::HardState)?, promise_key(set), record);
+        let record = codec::encode_record(value)?;
+        batch.put_cf(self.db.family(Family::HardState)?, key, record);
         self.db.write(batch, true)
     }
 }

@@ -41,7 +41,7 @@ pub struct Cluster {
 pub async fn have_it_found(
     node: &Arc<NodeContext>, deadline: Instant,
 ) -> Result<FoundResponse, Refusal> {
-    let (founded, _) = node.leader.ask(&FoundRequest {}, deadline).await?;
+    let (founded, _) = node.leader.ask(&FoundRequest::default(), deadline).await?;
     Ok(founded)
 }
 

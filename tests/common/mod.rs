@@ -245,7 +245,7 @@ impl Client {
 
     /// Has the node found its cluster.
     pub async fn found(&mut self) -> Result<FoundResponse, Status> {
-        let request = self.request(FoundRequest {});
+        let request = self.request(FoundRequest::default());
         self.admin.found(request).await.map(|answer| answer.into_inner())
     }
 

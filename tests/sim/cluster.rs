@@ -240,7 +240,7 @@ impl World {
     async fn found(self: Arc<Self>, id: Host, context: Arc<NodeContext>) {
         while !self.is_founded.load(Relaxed) {
             let deadline = tokio::time::Instant::now() + FOUNDING_PATIENCE;
-            match context.leader.ask(&FoundRequest {}, deadline).await {
+            match context.leader.ask(&FoundRequest::default(), deadline).await {
                 Ok((answer, _)) => {
                     self.is_founded.store(true, Relaxed);
                     let text = format!("node {id} says so, founded: {}", answer.founded);

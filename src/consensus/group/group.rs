@@ -5,12 +5,15 @@
 //!
 //! Invariant: a proposal names its term, and is logged in that term or not at all.
 
-use std::sync::{
-    Arc,
-    atomic::{
-        AtomicBool, AtomicU64,
-        Ordering::{Acquire, Release},
+use std::{
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicI64, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
+    time::Duration,
 };
 
 use openraft::{
@@ -66,6 +69,8 @@ pub struct Group {
     pub(in crate::consensus) leader_heard: Mutex<Option<(NodeId, Instant)>>,
     /// The members that this leader did not hear any more, as it told last.
     pub(in crate::consensus) unheard: Mutex<Vec<NodeId>>,
+    /// How far the wall clock of the leader was ahead of this node's when it was heard last, in milliseconds.
+    pub(in crate::consensus) leader_ahead_ms: AtomicI64,
     pub(super) last_takeover: LastTakeover,
     /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
     pub(in crate::consensus) taken_for_another: ordered_watch::Sender<Option<NodeId>>,
@@ -126,6 +131,23 @@ impl Group {
     pub(in crate::consensus) fn heard_leader(&self, leader: NodeId, at: Instant) {
         *self.leader_heard.lock() = Some((leader, at));
         *self.network.peers.candidacy.lock() = None;
+    }
+
+    /// For how long no leader was heard: 0 while this node leads. `None` if none was since it started.
+    pub fn leaderless_for(&self) -> Option<Duration> {
+        if self.leadership.borrow().own.is_some() {
+            return Some(Duration::ZERO);
+        }
+        self.leader_heard().map(|at| self.lease.now().since(at))
+    }
+
+    /// What the leader's wall clock shows, as far as this node knows: milliseconds since 1970.
+    pub fn leader_wall_ms(&self) -> u64 {
+        let own = self.wall_ms();
+        match self.leadership.borrow().own {
+            Some(_) => own,
+            None => own.saturating_add_signed(self.leader_ahead_ms.load(Relaxed)),
+        }
     }
 
     /// `leader` leads `term`, as it says itself. Raft tells who leads once the vote for it is on the disk of this node, and until

@@ -4,7 +4,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64},
+        atomic::{AtomicBool, AtomicI64, AtomicU64},
     },
     time::Duration,
 };
@@ -89,6 +89,7 @@ impl Group {
             membership_change: tokio::sync::Mutex::default(),
             leader_heard: Mutex::default(),
             unheard: Mutex::default(),
+            leader_ahead_ms: AtomicI64::default(),
             last_takeover: LastTakeover::default(),
             taken_for_another: ordered_watch::Sender::default(),
             snapshots_begun: AtomicU64::new(0),

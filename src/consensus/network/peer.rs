@@ -69,6 +69,7 @@ impl Peer {
         let members = self.client.addresses.members();
         let message = RaftMessage {
             unheard: self.lease.unheard(self.client.header.from, members),
+            wall_ms: Some(self.lease.wall_ms()),
             ..self.client.message(request)?
         };
         let reply = self.client.send(RaftRpc::Append, message, timeout).await?;

@@ -1,6 +1,9 @@
 //! Answers one Raft RPC of a peer, and sends a leader's memory to the node that is to lead next.
 
-use std::{pin::pin, sync::Arc};
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use futures::{Stream, StreamExt, stream};
 use openraft::{
@@ -64,13 +67,13 @@ impl Group {
     }
 
     async fn answer_rpc(&self, rpc: RaftRpc, message: &RaftMessage) -> Result<Vec<u8>, Refusal> {
-        let RaftMessage { header, payload, unheard } = message;
+        let RaftMessage { header, payload, .. } = message;
         let header = self.check_header(header.as_ref())?;
         // Appends may come from any member, all else from voters alone.
         self.check_sender(header, rpc != RaftRpc::Append)?;
         let me = self.node();
         match rpc {
-            RaftRpc::Append => self.handle_append(header, read(me, payload)?, unheard).await,
+            RaftRpc::Append => self.handle_append(header, read(me, payload)?, message).await,
             RaftRpc::Vote => self.handle_vote(header, read(me, payload)?).await,
             RaftRpc::PreVote => self.handle_pre_vote(header, read(me, payload)?).await,
             RaftRpc::TransferLeader => self.handle_transfer(header, read(me, payload)?).await,
@@ -78,7 +81,7 @@ impl Group {
     }
 
     async fn handle_append(
-        &self, header: &Header, request: AppendEntriesRequest<Types>, unheard: &[NodeId],
+        &self, header: &Header, request: AppendEntriesRequest<Types>, message: &RaftMessage,
     ) -> Result<Vec<u8>, Refusal> {
         self.check_vote(header, &request.vote, true)?;
         // Raft adopts every later term of a leader, so the lease need not wait for its decision.
@@ -95,7 +98,11 @@ impl Group {
         };
         if !is_higher_vote(&answer) {
             self.heard_leader(header.from, arrived);
-            unheard.clone_into(&mut self.unheard.lock());
+            message.unheard.clone_into(&mut self.unheard.lock());
+            if let Some(wall_ms) = message.wall_ms {
+                let ahead_ms = wall_ms.wrapping_sub(self.wall_ms()).cast_signed();
+                self.leader_ahead_ms.store(ahead_ms, Relaxed);
+            }
         }
         write(&answer)
     }

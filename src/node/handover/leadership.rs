@@ -11,7 +11,8 @@ use crate::{
     planted_bugs::{Bug, is_planted},
     random,
     sequence::{
-        Bequest, ClusterId, Command, LedgerRefused, MemoryDigest, NamespaceConfig, NodeId, Outcome,
+        AccessChange, Bequest, ClusterId, Command, LedgerRefused, MemoryDigest, NamespaceConfig,
+        NodeId, Outcome,
     },
     storage::{AppliedView, RecordsFill},
 };
@@ -185,6 +186,9 @@ impl LedTerms {
                 return lease.void();
             }
         }
+        if !self.close_to_strangers(lease).await {
+            return lease.void();
+        }
         let namespaces = match self.config.no_default_namespaces {
             true => Vec::new(),
             false => NamespaceConfig::fresh_cluster().to_vec(),
@@ -198,6 +202,36 @@ impl LedTerms {
                 // them.
                 tracing::info!(%error, "the first namespaces are not created yet");
                 lease.void();
+            }
+        }
+    }
+
+    /// Grants anonymous nothing, if the cluster is founded with a token. It is logged before anything can be asked for. False if
+    /// this term must end.
+    async fn close_to_strangers(&self, lease: &TermLease) -> bool {
+        let (store, set) = (self.group.store.clone(), self.group.config.set);
+        let read = self.group.store.blocking().run(move || store.founding_token(set)).await;
+        let admin = match read {
+            Ok(Ok(None)) => return true,
+            Ok(Ok(Some(admin))) => admin,
+            Ok(Err(error)) => {
+                tracing::error!(%error, "cannot read with which token the cluster is founded");
+                return false;
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot read with which token the cluster is founded");
+                return false;
+            }
+        };
+        let found = AccessChange::Found { admin, now_ms: self.clock.wall_ms() };
+        match self.propose_in(lease, Command::ChangeAccess(found)).await {
+            Some(Ok(Outcome::Access(Ok(())))) => {
+                tracing::info!(token = admin.id(), "a token is needed from the beginning");
+                true
+            }
+            other => {
+                tracing::info!(?other, "the first token is not logged yet");
+                false
             }
         }
     }

@@ -174,7 +174,7 @@ impl Ids {
             count,
         };
         let asked_at = Instant::now();
-        let (numbers, _) = Box::pin(self.leader.ask(&take, deadline)).await?;
+        let (numbers, _) = Box::pin(self.leader.ask(&take, &self.as_node(), deadline)).await?;
         self.hear_leader(numbers.now_ms, asked_at);
         Ok(numbers)
     }

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     allocator::{Above, Floor, NextError, Shortage, Term},
     node::{
+        access::Principal,
         numbers::{
             keys::key_of,
             leader_search::{Attempt, NoAnswer},
@@ -55,7 +56,7 @@ impl ByLeader for TakeIdNumbersRequest {
     const SHOWS: bool = false;
 
     async fn carry_out(
-        self, leader: &LeaderIds, term: &Term, deadline: Instant,
+        self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<IdNumbers> {
         let namespace = namespace_named(&leader.led.group, &self.namespace)?;
         let format = id_format(&namespace)?;

@@ -10,6 +10,7 @@ use crate::{
     clock,
     consensus::MembershipChange,
     node::{
+        access::Principal,
         config::host_of,
         numbers::leader_search::Attempt,
         operations::{ANSWER_MARGIN, ByLeader},
@@ -31,7 +32,7 @@ impl ByLeader for v1::AddNodeRequest {
     type Service = Members;
 
     async fn carry_out(
-        self, members: &Members, term: &Term, deadline: Instant,
+        self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         let v1::AddNodeRequest { id, peer_address } = self;
         if id == 0 {
@@ -84,7 +85,7 @@ impl ByLeader for v1::UpdateNodeRequest {
     /// Records a member's new address. The member must listen there already, with the directory that the cluster
     /// knows: a wrong address would take a voter away.
     async fn carry_out(
-        self, members: &Members, term: &Term, deadline: Instant,
+        self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         let v1::UpdateNodeRequest { id, peer_address } = self;
         let known = members.known(id)?;
@@ -101,7 +102,7 @@ impl ByLeader for v1::PromoteNodeRequest {
     type Service = Members;
 
     async fn carry_out(
-        self, members: &Members, term: &Term, deadline: Instant,
+        self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         members.known(self.id)?;
         let change = MembershipChange::Promote(self.id);
@@ -113,7 +114,7 @@ impl ByLeader for v1::RemoveNodeRequest {
     type Service = Members;
 
     async fn carry_out(
-        self, members: &Members, term: &Term, deadline: Instant,
+        self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
         members.known(self.id)?;
         if self.id == members.config.node_id {

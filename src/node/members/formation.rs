@@ -14,11 +14,12 @@ use tokio::time::{Instant, timeout_at};
 use super::{changes::check_reach, greeting::Purpose, introductions::Founder};
 use crate::{
     node::{
+        access::{check_peers, read_hash},
         operations::{ANSWER_MARGIN, ByAskedNode},
         services::Founding,
     },
     proto::{Code, Refusal, refusal, refuse, v1},
-    sequence::NodeId,
+    sequence::{NodeId, PrincipalKey, TokenHash},
     storage::Member,
     tasks::Fault,
 };
@@ -39,13 +40,17 @@ impl ByAskedNode for v1::FoundRequest {
         self, founding: &Arc<Founding>, deadline: Instant,
     ) -> Result<v1::FoundResponse, Refusal> {
         let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let admin = match self.admin_token_sha256.is_empty() {
+            true => None,
+            false => Some(read_hash(&self.admin_token_sha256)?),
+        };
         let node = founding.clone();
         let founded = async move {
             tokio::select! {
                 biased;
                 // What is stored must not be held for longer than the node runs.
                 () = node.leaving.cancelled() => Err(refusal!(NodeStopping, "the node stops")),
-                founded = node.found_once(latest) => founded,
+                founded = node.found_once(admin, latest) => founded,
             }
         };
         let founded = tokio::spawn(founding.group.tasks.watched("founding", founded));
@@ -71,7 +76,7 @@ impl Founding {
             return;
         }
         // It has no `peers`, so nobody is met: it waits for itself alone.
-        if let Err(refusal) = self.found_with_peers(Instant::now() + DEV_PATIENCE).await {
+        if let Err(refusal) = self.found_with_peers(None, Instant::now() + DEV_PATIENCE).await {
             self.fail(format!("the cluster of --dev is not founded: {}", refusal.message()));
         }
     }
@@ -93,13 +98,20 @@ impl Founding {
         )
     }
 
-    async fn found_once(self: &Arc<Self>, latest: Instant) -> Result<v1::FoundResponse, Refusal> {
+    async fn found_once(
+        self: &Arc<Self>, admin: Option<TokenHash>, latest: Instant,
+    ) -> Result<v1::FoundResponse, Refusal> {
         let another = || refusal!(NotFounded, "another request to found the cluster is under way");
         let turn = timeout_at(latest, self.turn.lock()).await;
         let _one_at_a_time = turn.map_err(|_| another())?;
         let founded = match self.group.is_formed() {
             true => false,
-            false => self.found_with_peers(latest).await?,
+            false => {
+                if admin.is_some() {
+                    check_peers(&self.config, self.config.peers.values())?;
+                }
+                self.found_with_peers(admin, latest).await?
+            }
         };
         let named = timeout_at(latest, self.group.view.until_named()).await;
         let id = named.map_err(|_| {
@@ -111,6 +123,9 @@ impl Founding {
                 self.config.cluster
             )
         })?;
+        if let Some(admin) = admin {
+            self.check_is_admin(admin, latest).await?;
+        }
         Ok(v1::FoundResponse {
             cluster: self.config.cluster.clone(),
             cluster_id: id.to_string(),
@@ -119,10 +134,31 @@ impl Founding {
         })
     }
 
-    /// Founds the cluster with the nodes of `peers`. False if another of them founds it with this one.
-    async fn found_with_peers(self: &Arc<Self>, latest: Instant) -> Result<bool, Refusal> {
+    /// Sees that the cluster is founded with this token.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if the token may not do everything there.
+    async fn check_is_admin(&self, admin: TokenHash, latest: Instant) -> Result<(), Refusal> {
+        let key = PrincipalKey::Token(admin);
+        let known = self.group.view.until_principals(|known| known.get(&key).is_some());
+        // The table holds it before the cluster has an id: it is late only where that one is, too.
+        let patience = latest.min(Instant::now() + RETRY);
+        timeout_at(patience, known).await.map_err(|_| {
+            refusal!(
+                WrongState,
+                "the cluster {:?} was founded before, and not with the token of this request, which opens nothing there",
+                self.config.cluster
+            )
+        })
+    }
+
+    /// Founds the cluster with the nodes of `peers`, and with the token that may do everything, if there is one. False if another
+    /// of them founds it with this one.
+    async fn found_with_peers(
+        self: &Arc<Self>, admin: Option<TokenHash>, latest: Instant,
+    ) -> Result<bool, Refusal> {
         self.check_is_of_peers()?;
-        let members = match self.claim_peers(latest).await {
+        let members = match self.claim_peers(admin, latest).await {
             Ok(members) => members,
             Err(refusal)
                 if (self.claim.lock().await).is_held_by_another_founder(self.config.node_id) =>
@@ -161,11 +197,11 @@ impl Founding {
     /// Meets and claims all founding members. Returns them, this node among them. After an error this node is free; what the
     /// others were claimed for runs out, and a later attempt of this node may claim them at once.
     async fn claim_peers(
-        self: &Arc<Self>, latest: Instant,
+        self: &Arc<Self>, admin: Option<TokenHash>, latest: Instant,
     ) -> Result<BTreeMap<NodeId, Member>, Refusal> {
         loop {
             let incarnation = self.group.store.incarnation();
-            let founder = Founder { id: self.config.node_id, incarnation };
+            let founder = Founder { id: self.config.node_id, incarnation, admin };
             let members = self.meet_peers(founder, latest).await?;
             check_reach(&members)?;
             let claimed = timeout_at(latest, self.claim_twice(founder, &members)).await;

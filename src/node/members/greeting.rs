@@ -115,6 +115,10 @@ impl Members {
                 founders: self.config.peers.clone(),
                 incarnation: founder.incarnation,
                 claims,
+                admin_token_sha256: founder
+                    .admin
+                    .map(|hash| Bytes::copy_from_slice(&hash.0))
+                    .unwrap_or_default(),
             }),
             Purpose::Add => None,
         };

@@ -5,13 +5,14 @@ use tokio::time::Instant;
 use super::introductions::{Claim, Founder, Introduction, this_build};
 use crate::{
     clock,
-    node::services::Founding,
+    consensus::Group,
+    node::{access::read_hash, services::Founding},
     proto::{
         Refusal,
         peer::{self, Acknowledged, HelloRequest, HelloResponse},
         refusal, refuse,
     },
-    sequence::{ClusterId, NodeId},
+    sequence::{ClusterId, NodeId, TokenHash},
     storage::replacing,
     tasks::Fault,
 };
@@ -130,7 +131,11 @@ impl Founding {
                 self.config.node_id,
             );
         }
-        let founder = Founder { id: from, incarnation: founding.incarnation };
+        let admin = match founding.admin_token_sha256.is_empty() {
+            true => None,
+            false => Some(read_hash(&founding.admin_token_sha256)?),
+        };
+        let founder = Founder { id: from, incarnation: founding.incarnation, admin };
         self.take_part_in(founder, founding.claims).await
     }
 
@@ -151,6 +156,10 @@ impl Founding {
             let renews = claimed.claim(claim, me, Instant::now())?;
             match group.be_claimed(renews).await {
                 Ok(true) => {
+                    // Whichever member leads first will need it.
+                    if let Claim::Founder(Founder { admin, .. }) = claim {
+                        record_founding_token(&group, admin).await?;
+                    }
                     *held = claimed;
                     Ok(())
                 }
@@ -256,4 +265,18 @@ impl Founding {
             None => Ok(()),
         }
     }
+}
+
+/// Records with which token the cluster is founded that has claimed this node.
+///
+/// # Errors
+/// INTERNAL if the disk fails, and the node stops.
+async fn record_founding_token(group: &Group, token: Option<TokenHash>) -> Result<(), Refusal> {
+    let (store, set) = (group.store.clone(), group.config.set);
+    let recording = move || store.record_founding_token(set, token).map_err(|e| e.to_string());
+    let recorded = group.store.blocking().run(recording).await;
+    recorded.unwrap_or_else(|error| Err(error.to_string())).map_err(|error| {
+        group.tasks.fail(Fault::CannotGoOn(error.clone()));
+        refusal!(Internal, "{error}")
+    })
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     node::{Config, seams::Addresses},
     proto::{Refusal, refuse, v1::Build},
-    sequence::{ClusterId, NodeId},
+    sequence::{ClusterId, NodeId, TokenHash},
     version,
 };
 
@@ -207,6 +207,8 @@ pub struct Founder {
     pub id: NodeId,
     /// Its incarnation: it names one process, even if two machines were given the same id.
     pub incarnation: u64,
+    /// The token with which it founds the cluster.
+    pub admin: Option<TokenHash>,
 }
 
 impl FoundingClaim {

@@ -1,5 +1,7 @@
 //! What is known of the keys of a namespace: listed page by page, and exported as of one moment.
 
+use std::sync::Arc;
+
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use prost::Message;
@@ -9,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     allocator::{self, Explained, Holding, ListedSection, Term, list_sections},
     node::{
-        Reservation,
+        Access, Principal, Reservation,
         callers::Kind,
         numbers::{
             keys::{key_of, to_key},
@@ -22,6 +24,7 @@ use crate::{
     proto::{Refusal, refusal, refuse, v1},
     sequence::{
         KEY_NAME_BYTES_MAX, KeyKind, Namespace, OwnedKey, Progression, SectionKey, SectionRecord,
+        Verb, Wanted,
     },
     storage::{CEILINGS_HELD, Ceilings, CeilingsPart, PageAsked},
 };
@@ -35,7 +38,7 @@ impl ByLeader for v1::ListKeysRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, term: &Term, deadline: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::ListKeysResponse> {
         let namespace = namespace_named(&namespaces.group, &self.namespace)?;
         let asked = page_asked(&namespace, self)?;
@@ -63,7 +66,7 @@ impl ByLeader for v1::ExplainRequest {
     type Service = Namespaces;
 
     async fn carry_out(
-        self, namespaces: &Namespaces, term: &Term, deadline: Instant,
+        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::Explanation> {
         let namespace = namespace_named(&namespaces.group, &self.namespace)?;
         let key = OwnedKey::from(key_of(&self.key)?);
@@ -255,6 +258,9 @@ pub enum Exported {
 /// The keys of a namespace, or its sections, and their ceilings.
 pub struct Export {
     namespace: Namespace,
+    /// Who reads it.
+    by: Principal,
+    access: Arc<Access>,
     ceilings: Ceilings,
     leaving: CancellationToken,
     /// For what is read ahead: nobody knows when its reader takes it.
@@ -270,8 +276,9 @@ impl Export {
     /// The next keys or sections, and their ceilings; `None` after the last ones.
     ///
     /// # Errors
-    /// If the export breaks off. What came before is then a part of it.
+    /// If the export breaks off, also because its reader may not read it any more. What came before is then a part of it.
     pub async fn next(&mut self) -> Result<Option<Vec<(Exported, u64)>>, Refusal> {
+        self.access.check(&self.by, Wanted::On(Verb::Read, &self.namespace.config.name))?;
         let part = tokio::select! {
             biased;
             () = self.leaving.cancelled() => {
@@ -309,9 +316,12 @@ impl NodeContext {
     /// Begins to export the namespace of this name, if this node leads.
     ///
     /// # Errors
-    /// UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory, NOT_FOUND if there is no
+    /// Those of `Leader::admit`; UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory, NOT_FOUND if there is no
     /// such namespace.
-    pub async fn export(&self, name: &str, deadline: Instant) -> Result<Export, Refusal> {
+    pub async fn export(
+        &self, name: &str, by: &Principal, deadline: Instant,
+    ) -> Result<Export, Refusal> {
+        self.leader.admit(by, Wanted::On(Verb::Read, name), deadline).await?;
         let not_leading = || {
             let leader = self.group.leadership().borrow().leader.clone();
             refusal!(
@@ -346,6 +356,8 @@ impl NodeContext {
         }
         Ok(Export {
             namespace: namespace.clone(),
+            by: by.clone(),
+            access: self.services.access.clone(),
             ceilings,
             leaving: led.leaving.clone(),
             _memory: memory,

@@ -330,7 +330,7 @@ mod tests {
         let metrics = Metrics::new();
         let deliver = |gives_up_before: bool| {
             let (caller, mut answer) = oneshot::channel();
-            let (_, lost) = forwarded(request, None, None);
+            let (_, lost) = forwarded(request, None, (None, None));
             let to = ReplyTo { caller, lost, metrics: metrics.clone() };
             if gives_up_before {
                 answer.close();

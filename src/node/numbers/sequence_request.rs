@@ -16,10 +16,12 @@ use super::{
 };
 use crate::{
     allocator::{NextError, Term, WAITING_KEY_BYTES},
-    node::{Config, members::KnownRoute, services::Leader, settings::COUNT_MAX_MAX},
+    node::{
+        Config, access::Guarded, members::KnownRoute, services::Leader, settings::COUNT_MAX_MAX,
+    },
     proto::{
         Operation, Refusal,
-        peer::ForwardRequest,
+        peer::{Asker, ForwardRequest},
         refusal, refuse,
         v1::{
             CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest,
@@ -30,7 +32,7 @@ use crate::{
 };
 
 /// A message that is answered out of the sequences of one namespace.
-pub trait SequenceRequest: Operation {
+pub trait SequenceRequest: Operation + Guarded {
     /// Checks all of it that depends neither on settings nor on the namespace. Returns what its caller calls it.
     ///
     /// # Errors
@@ -326,15 +328,16 @@ impl SequenceRequest for NextManyRequest {
 }
 
 /// A request as it is forwarded to the leader, which is to compare the `namespace` with its own; and what is lost with the
-/// reply. `caller` names the address of a client.
+/// reply. `caller` names the address of a client, and `by` says who asks.
 pub(super) fn forwarded<Q: SequenceRequest>(
-    request: &Q, namespace: Option<NamespaceId>, caller: Option<u64>,
+    request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
 ) -> (ForwardRequest, Lost) {
     let forwarded = ForwardRequest {
         method: Bytes::from_static(Q::METHOD.as_bytes()),
         message: request.encode_to_vec().into(),
         namespace_id: namespace.map(|id| id.0),
         caller,
+        by,
         ..ForwardRequest::default()
     };
     (forwarded, Lost { counts: request.counts_to_lose(), numbers_of: numbers_of_answer::<Q> })

@@ -7,8 +7,8 @@ use std::{
 
 use crate::sequence::{
     Bump, ClusterId, Command, DayBooks, IdHolder, Ledger, Namespace, NamespaceId, NamespaceTotals,
-    Outcome, PartId, Place, QueuedId, Remembered, RequestBook, RequestId, SectionId, SectionRecord,
-    Table, Tombstone, Trim, WorkerRecord, apply,
+    Outcome, PartId, Place, PrincipalKey, PrincipalRecord, Principals, QueuedId, Remembered,
+    RequestBook, RequestId, SectionId, SectionRecord, Table, Tombstone, Trim, WorkerRecord, apply,
 };
 
 /// A table in memory.
@@ -22,6 +22,7 @@ pub struct MemoryTable {
     pub tombstones: BTreeMap<String, Tombstone>,
     pub next_id: Option<NamespaceId>,
     pub cluster_id: Option<ClusterId>,
+    pub principals: Principals,
     pub book: RequestBook,
     pub places: BTreeMap<Place, QueuedId>,
     pub ids: BTreeMap<(NamespaceId, RequestId, u32), Remembered>,
@@ -76,6 +77,12 @@ impl Table for MemoryTable {
     }
     fn put_section(&mut self, id: &SectionId, record: SectionRecord) {
         self.sections.insert(id.clone(), record);
+    }
+    fn principals(&self) -> &Principals {
+        &self.principals
+    }
+    fn put_principal(&mut self, key: PrincipalKey, record: Option<PrincipalRecord>) {
+        self.principals.put(key, record);
     }
     fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Infallible> {
         Ok(self.days.get(&(id, day)).copied())

@@ -143,7 +143,10 @@ impl Opening {
             return Err(told(format!("it {why}")));
         }
         match &self.cluster {
-            None => Ok(Stream::from(stream)),
+            None => Ok(match leaf.client() {
+                Some(uri) => Stream::from(stream).of_client(uri),
+                None => Stream::from(stream),
+            }),
             Some(cluster) => {
                 let node = leaf.node_of(cluster).map_err(told)?;
                 Ok(Stream::from(stream).of_node(node))

@@ -3,6 +3,7 @@
 use std::{
     io::{self, IoSlice},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -19,6 +20,7 @@ use crate::sequence::NodeId;
 #[derive(Debug)]
 pub struct Stream {
     node: Option<NodeId>,
+    client: Option<Arc<str>>,
     /// What was read already, and is to be read again.
     begun: Bytes,
     socket: Socket,
@@ -33,17 +35,31 @@ enum Socket {
 
 impl From<TcpStream> for Stream {
     fn from(socket: TcpStream) -> Self {
-        Stream { node: None, begun: Bytes::new(), socket: Socket::Plain(socket) }
+        Stream::new(Socket::Plain(socket))
     }
 }
 
 impl From<TlsStream<TcpStream>> for Stream {
     fn from(socket: TlsStream<TcpStream>) -> Self {
-        Stream { node: None, begun: Bytes::new(), socket: Socket::Tls(Box::new(socket)) }
+        Stream::new(Socket::Tls(Box::new(socket)))
     }
 }
 
 impl Stream {
+    fn new(socket: Socket) -> Stream {
+        Stream { node: None, client: None, begun: Bytes::new(), socket }
+    }
+
+    /// The same, with a client at its other end whose certificate has this URI.
+    pub fn of_client(self, uri: &str) -> Stream {
+        Stream { client: Some(uri.into()), ..self }
+    }
+
+    /// The URI of the certificate of the client at the other end; `None` if it shows none that names one.
+    pub fn client(&self) -> Option<Arc<str>> {
+        self.client.clone()
+    }
+
     /// The same, with this node of the cluster at its other end, by its certificate.
     pub fn of_node(self, node: NodeId) -> Stream {
         Stream { node: Some(node), ..self }

@@ -23,7 +23,9 @@ use tower::service_fn;
 use super::{Services, count_stream_error};
 use crate::{
     metrics::Interface,
-    node::{Caller, IdList, MadeIds, NodeContext, OPERATIONS, Origin, Reservation, Served},
+    node::{
+        Caller, IdList, MadeIds, NodeContext, OPERATIONS, Origin, Principal, Reservation, Served,
+    },
     proto::{
         Refusal, refusal,
         v1::{NextIdsRequest, NextIdsResponse, ids_server::Ids},
@@ -40,7 +42,9 @@ impl Ids for Services {
         &self, request: Request<NextIdsRequest>,
     ) -> Result<Response<NextIdsResponse>, Status> {
         let deadline = Instant::now() + budget_of(&request, &self.context.config);
-        let (answer, reserved) = make(&self.context, request.into_inner(), deadline).await?;
+        let by = Services::asker(&request);
+        let making = make(&self.context, (request.into_inner(), &by), deadline);
+        let (answer, reserved) = making.await?;
         Ok(response(answer, Some(reserved)))
     }
 
@@ -51,14 +55,14 @@ impl Ids for Services {
         &self, messages: Request<Streaming<NextIdsRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         let (context, metrics) = (self.context.clone(), self.context.metrics.clone());
-        let end = self.end_of(&messages);
+        let (end, by) = (self.end_of(&messages), Services::asker(&messages));
         let messages = messages.into_inner().take_until(end);
         let answers = messages.then(move |message| {
-            let context = context.clone();
+            let (context, by) = (context.clone(), by.clone());
             async move {
                 let deadline = Instant::now() + budget(None, &context.config);
                 let (message, making) = (message?, context.clone());
-                let making = async move { make(&making, message, deadline).await };
+                let making = async move { make(&making, (message, &by), deadline).await };
                 let made = unheld(making).await;
                 let made = made.map(|(answer, reserved)| (answer, Some(reserved)));
                 Ok::<_, Status>(made.unwrap_or_else(|refusal| {
@@ -102,10 +106,10 @@ async fn unheld<T: Send + 'static>(
 }
 
 async fn make(
-    context: &Arc<NodeContext>, message: NextIdsRequest, deadline: Instant,
+    context: &Arc<NodeContext>, (message, by): (NextIdsRequest, &Principal), deadline: Instant,
 ) -> Result<(NextIdsResponse, Reservation), Refusal> {
     let arrived = Instant::now();
-    let made = context.ids.next(&message, deadline).await;
+    let made = context.ids.next(&message, by, deadline).await;
     let spans = context.metrics.request_seconds.of(Interface::grpc);
     spans.observe(arrived.elapsed(), 1);
     let (made, reserved) = made?;
@@ -147,7 +151,9 @@ async fn answer_bytes(
     context: Arc<NodeContext>, operation: &'static Served, call: tonic::Request<Bytes>,
 ) -> Result<Response<Bytes>, Status> {
     let deadline = Instant::now() + budget_of(&call, &context.config);
-    let calling = context.leader.call(operation, call.into_inner(), Origin::Client, deadline);
+    let by = Services::asker(&call);
+    let asked = (call.into_inner(), &by);
+    let calling = context.leader.call(operation, asked, Origin::Client, deadline);
     let (answer, mut reserved) = calling.await?;
     if let Some(reserved) = &mut reserved {
         // With the copy that is sent.

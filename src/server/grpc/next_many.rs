@@ -32,7 +32,7 @@ use super::{count_response_errors, count_stream_error};
 use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Interface,
-    node::{Asked, Caller, Failure, NodeContext, Origin, Reservation},
+    node::{Asked, Caller, Failure, NodeContext, Origin, Principal, Reservation},
     proto::{
         Refusal,
         v1::{NextManyRequest, NextManyResponse},
@@ -65,6 +65,8 @@ struct Reply {
 /// counter all streams share: cores would contend for it.
 struct NodeRef {
     context: Arc<NodeContext>,
+    /// Who asks.
+    by: Principal,
 }
 
 /// The responses to a stream of requests.
@@ -92,14 +94,14 @@ pub struct ResponseStream<R> {
 }
 
 impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R> {
-    /// Answers `requests` until they end or `stop` does.
+    /// Answers the `requests` of a caller until they end or `stop` does.
     pub fn new(
-        context: Arc<NodeContext>, stop: WaitForCancellationFutureOwned, requests: R,
+        context: Arc<NodeContext>, by: Principal, stop: WaitForCancellationFutureOwned, requests: R,
     ) -> Self {
         context.metrics.streams.inc();
         ResponseStream {
             requests,
-            node: Arc::new(NodeRef { context }),
+            node: Arc::new(NodeRef { context, by }),
             stop: Box::pin(stop),
             immediate_since: None,
             immediate: 0,
@@ -261,7 +263,7 @@ fn answer(
         millis => Some(Duration::from_millis(millis)),
     };
     let deadline = arrived + budget(patience, &node.context.config);
-    let asked = Asked::new(request);
+    let asked = Asked::new(request, node.by.clone());
     async move {
         let context = &node.context;
         let answered = grpc::answer(context, &asked, Origin::Client, deadline).await;

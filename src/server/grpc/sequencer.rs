@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{Services, answer, count_stream_error, next_many::ResponseStream};
 use crate::{
     metrics::Interface,
-    node::{Asked, Export, Exported, Origin, SequenceRequest},
+    node::{Asked, Export, Exported, Guarded, Origin, SequenceRequest},
     proto::{
         Refusal,
         v1::{
@@ -31,7 +31,8 @@ impl Services {
     ) -> Result<Response<Q::Answer>, Status> {
         let arrived = Instant::now();
         let deadline = arrived + budget_of(&message, &self.context.config);
-        let asked = Asked::new(message.into_inner());
+        let by = Services::asker(&message);
+        let asked = Asked::new(message.into_inner(), by);
         let answered = answer(&self.context, &asked, Origin::Client, deadline).await;
         let spans = self.context.metrics.request_seconds.of(Interface::grpc);
         spans.observe(arrived.elapsed(), 1);
@@ -51,8 +52,9 @@ impl Sequencer for Services {
     async fn next_many(
         &self, requests: Request<Streaming<NextManyRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
-        let end = self.end_of(&requests);
-        let answers = ResponseStream::new(self.context.clone(), end, requests.into_inner());
+        let (end, by) = (self.end_of(&requests), Services::asker(&requests));
+        let requests = requests.into_inner();
+        let answers = ResponseStream::new(self.context.clone(), by, end, requests);
         Ok(Response::new(answers))
     }
 
@@ -92,8 +94,9 @@ impl Sequencer for Services {
         &self, request: Request<ExportRequest>,
     ) -> Result<Response<Self::ExportStream>, Status> {
         let deadline = Instant::now() + budget_of(&request, &self.context.config);
+        let by = Services::asker(&request);
         let name = request.into_inner().namespace;
-        let export = self.context.export(&name, deadline).await?;
+        let export = self.context.export(&name, &by, deadline).await?;
         let metrics = self.context.metrics.clone();
         let messages = messages(export).map_err(Status::from);
         let messages = messages.inspect_err(move |status| count_stream_error(&metrics, status));
@@ -105,8 +108,11 @@ impl Sequencer for Services {
     async fn watch_route(
         &self, request: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
+        let (by, end) = (Services::asker(&request), self.end_of(&request));
+        let deadline = Instant::now() + budget_of(&request, &self.context.config);
+        self.context.leader.admit(&by, request.get_ref().wanted(), deadline).await?;
         let routes = self.context.services.members.clone().watch_route();
-        Ok(Response::new(self.watched(routes.map(Ok), self.end_of(&request))))
+        Ok(Response::new(self.watched(self.while_known(by, routes), end)))
     }
 }
 

@@ -108,7 +108,7 @@ macro_rules! endpoints {
             is_timed: !matches!(stringify!($answered_by).as_bytes(), b"operation"),
             #[allow(unused_mut, unused_variables)] // Not all messages have all of these fields.
             serve: |mut received| Box::pin(async move {
-                let (context, due) = (received.context.clone(), received.due);
+                let (context, due) = (received.context.clone(), received.due.clone());
                 let id = received.request_id()?;
                 let mut message = match $has_body {
                     true => v1::$request::default(),
@@ -130,8 +130,8 @@ macro_rules! endpoints {
                     message.$version = ROUTE_UNWANTED;
                 })?
                 $(message.$key =
-                    of_kind(&context, &message.namespace, message.$key.take(), due).await?;)*
-                let answer = $answered_by(&context, message, due).await?;
+                    of_kind(&context, &message.namespace, message.$key.take(), &due).await?;)*
+                let answer = $answered_by(&context, message, &due).await?;
                 answered(stringify!($rpc), answer)
             }),
         }),*];
@@ -182,7 +182,7 @@ impl Route {
     async fn answered(
         &self, context: &Arc<NodeContext>, request: Request,
     ) -> Result<Response, Problem> {
-        let due = Due::said_in(request.headers(), context)?;
+        let due = Due::said_in(request.headers(), request.extensions(), context)?;
         let (endpoint, values) = self.named(request.method(), request.uri().path())?;
         let received = Received::new(context.clone(), due, values, request);
         let answering = (endpoint.serve)(received);
@@ -275,7 +275,7 @@ type Answered<A> = Result<(A, Option<Reservation>), Refusal>;
 /// # Errors
 /// Whatever the node, or the leader, refuses it for.
 pub async fn serve<Q: SequenceRequest>(
-    context: &Arc<NodeContext>, asked: Asked<Q>, due: Due,
+    context: &Arc<NodeContext>, asked: Asked<Q>, due: &Due,
 ) -> Result<Q::Answer, Refusal> {
     Ok(context.leader.serve(&asked, Origin::Client, due.deadline).await?)
 }
@@ -285,9 +285,9 @@ pub async fn serve<Q: SequenceRequest>(
 /// # Errors
 /// Whatever it is refused for.
 pub async fn operation<Q: Operation>(
-    context: &Arc<NodeContext>, message: Q, due: Due,
+    context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
-    Ok(context.leader.ask(&message, due.deadline).await?)
+    Ok(context.leader.ask(&message, &due.by, due.deadline).await?)
 }
 
 /// Answers a message out of the sequences of a namespace.
@@ -296,9 +296,9 @@ pub async fn operation<Q: Operation>(
 /// INVALID_ARGUMENT if it is malformed or has too many keys; RESOURCE_EXHAUSTED if other requests hold the memory; and whatever
 /// the node, or the leader, refuses it for.
 pub async fn sequence<Q: SequenceRequest>(
-    context: &Arc<NodeContext>, message: Q, due: Due,
+    context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
-    let asked = Asked::new(message)?;
+    let asked = Asked::new(message, due.by.clone())?;
     let keys = asked.keys();
     if keys > KEYS_MAX {
         refuse!(InvalidRequest, "the message has {keys} keys; over HTTP give at most {KEYS_MAX}");
@@ -306,7 +306,8 @@ pub async fn sequence<Q: SequenceRequest>(
     let reserved = context.request_memory.reserve_if_many(keys * KEY_BYTES);
     let reserved = reserved.map_err(|busy| {
         // What nobody could answer is told so, however many others wait.
-        let known = context.leader.key_kind(asked.namespace(), due.deadline).now_or_never();
+        let known =
+            context.leader.key_kind(asked.namespace(), &due.by, due.deadline).now_or_never();
         known.and_then(Result::err).map_or(busy, Refusal::from)
     })?;
     Ok((serve(context, asked, due).await?, reserved))
@@ -317,7 +318,7 @@ pub async fn sequence<Q: SequenceRequest>(
 /// # Errors
 /// As [`sequence`].
 pub async fn one_of_stream(
-    context: &Arc<NodeContext>, mut message: NextManyRequest, due: Due,
+    context: &Arc<NodeContext>, mut message: NextManyRequest, due: &Due,
 ) -> Answered<NextManyResponse> {
     if message.timeout_ms > 0 {
         let why = "timeout_ms is for streams; here the header ratchet-timeout-ms says how long the caller waits";
@@ -335,11 +336,11 @@ pub async fn one_of_stream(
 /// # Errors
 /// Those of [`Ids::next`](crate::node::Ids::next).
 pub async fn ids(
-    context: &Arc<NodeContext>, mut message: NextIdsRequest, due: Due,
+    context: &Arc<NodeContext>, mut message: NextIdsRequest, due: &Due,
 ) -> Answered<NextIdsResponse> {
     check_ids(&message)?;
     message.key = of_kind(context, &message.namespace, message.key.take(), due).await?;
-    let (made, reserved) = context.ids.next(&message, due.deadline).await?;
+    let (made, reserved) = context.ids.next(&message, &due.by, due.deadline).await?;
     Ok((ids::answer(made, message.as_text), Some(reserved)))
 }
 

@@ -52,7 +52,7 @@ static JSON: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// `GET /openapi.json`.
-pub async fn document() -> Response {
+pub fn document() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], JSON.as_str()).into_response()
 }
 

@@ -7,7 +7,7 @@
 
 mod render;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -22,10 +22,14 @@ use tokio::{
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
-use super::{problem::Problem, request::uncacheable};
+use super::{
+    PAGE,
+    problem::Problem,
+    request::{Due, uncacheable},
+};
 use crate::{
     metrics::{Label, SkipCause},
-    node::{Kind, NodeContext},
+    node::{Kind, NodeContext, Principal},
     proto::v1,
 };
 use render::{NAMESPACES_MAX, View};
@@ -75,14 +79,20 @@ impl Live {
     }
 
     /// `GET /events`: server-sent events, each with all parts that change.
-    pub fn watch(&self, context: &NodeContext) -> Result<Response, Problem> {
+    ///
+    /// # Errors
+    /// If it is not granted to the caller, or callers watch as many pages as they may.
+    pub async fn watch(&self, context: &NodeContext, due: &Due) -> Result<Response, Problem> {
+        context.leader.admit(&due.by, PAGE, due.deadline).await?;
+        let (access, by) = (context.services.access.clone(), due.by.clone());
         let counted = context.callers.begin(Kind::Page, "status pages open")?;
         let end = tokio::time::sleep(WATCH_TIME_MAX);
         let parts = WatchStream::from_changes(self.parts.subscribe());
         let events = parts
             .map(move |parts| {
                 let _counted = &counted;
-                Ok::<_, Infallible>(parts)
+                // A part comes each second: nobody watches on for longer.
+                access.check(&by, PAGE).map(|()| parts)
             })
             .take_until(end)
             .take_until(self.stop.clone().cancelled_owned());
@@ -118,7 +128,8 @@ fn event(data: &str) -> Bytes {
 
 /// What the page shows: asks the node, which asks the leader.
 async fn gather(context: &Arc<NodeContext>) -> View {
-    let asking = context.leader.ask(&v1::StatusRequest {}, Instant::now() + PATIENCE);
+    let node = Principal::node(context.config.node_id);
+    let asking = context.leader.ask(&v1::StatusRequest {}, &node, Instant::now() + PATIENCE);
     let status = asking.await.map_or_else(|_| context.services.status.now(), |(status, _)| status);
     // The other nodes have the same setting, but for one while it is changed: with `accept` all of them take a plain request.
     let scheme = if context.config.tls.takes_plain() { "http" } else { "https" };

@@ -173,6 +173,9 @@ impl IntoResponse for Problem {
         let mut response = self.told_as((status, Json(details)));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if code == Code::Unauthenticated {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if let Some(methods) = self.allow {
             headers.insert(header::ALLOW, methods);
         }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Display, sync::Arc, time::Duration, vec};
 use axum::{
     body::Body,
     extract::{FromRequestParts, Path, Request, State, rejection::PathRejection},
-    http::{HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts},
+    http::{Extensions, HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use futures::StreamExt;
@@ -17,14 +17,14 @@ use tokio::time::{Instant, timeout_at};
 
 use super::problem::Problem;
 use crate::{
-    node::{NodeContext, Reservation, to_key},
+    node::{NodeContext, Principal, Reservation, to_key},
     proto::{
         Refusal, refusal, refuse,
         v1::{self, InPath, key::Kind},
     },
     sequence::{KeyKind, OwnedKey},
     server::{
-        connections::{calls::until_sent, unfinished::CLIENT_MESSAGE_BYTES_MAX},
+        connections::{calls::until_sent, owner::Owner, unfinished::CLIENT_MESSAGE_BYTES_MAX},
         metadata::{CLUSTER_ID, budget},
         written::{integer, key, shown},
     },
@@ -60,19 +60,23 @@ pub type Node = State<Arc<NodeContext>>;
 /// What is in the path of a page, or why it cannot be read.
 pub type PagePath<T> = Result<Path<T>, PathRejection>;
 
-/// When a request is to be answered.
-#[derive(Debug, Clone, Copy)]
+/// When a request is to be answered, and to whom.
+#[derive(Debug, Clone)]
 pub struct Due {
     /// When it is to be answered.
     pub deadline: Instant,
+    /// Who asks.
+    pub by: Principal,
 }
 
 impl Due {
-    /// As the headers of a request that has just arrived say.
+    /// As a request that has just arrived says, by its headers and its connection.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if they say no time, or two.
-    pub fn said_in(headers: &HeaderMap, context: &NodeContext) -> Result<Due, Refusal> {
+    /// INVALID_ARGUMENT if they say no time, or two; UNAUTHENTICATED if they have several tokens.
+    pub fn said_in(
+        headers: &HeaderMap, extensions: &Extensions, context: &NodeContext,
+    ) -> Result<Due, Refusal> {
         let arrived = Instant::now();
         let mut patience = None;
         for value in headers.get_all(TIMEOUT_HEADER) {
@@ -84,7 +88,10 @@ impl Due {
             }
             patience = millis.map(Duration::from_millis);
         }
-        Ok(Due { deadline: arrived + budget(patience, &context.config) })
+        // The fuzzer has no connection.
+        let owner = extensions.get().cloned().unwrap_or_else(Owner::nobody);
+        let by = owner.asks_with(headers)?;
+        Ok(Due { deadline: arrived + budget(patience, &context.config), by })
     }
 }
 
@@ -94,7 +101,7 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
     async fn from_request_parts(
         parts: &mut Parts, context: &Arc<NodeContext>,
     ) -> Result<Self, Problem> {
-        Ok(Due::said_in(&parts.headers, context)?)
+        Ok(Due::said_in(&parts.headers, &parts.extensions, context)?)
     }
 }
 
@@ -154,7 +161,7 @@ pub fn reserved_json(
 /// INVALID_ARGUMENT if it is larger than [`CLIENT_MESSAGE_BYTES_MAX`], or is not JSON of this type; RESOURCE_EXHAUSTED if
 /// other requests hold the memory; DEADLINE_EXCEEDED if it does not arrive in time; UNAVAILABLE if the connection breaks.
 pub async fn json<T: DeserializeOwned>(
-    context: &NodeContext, body: Body, due: Due,
+    context: &NodeContext, body: Body, due: &Due,
 ) -> Result<(T, Option<Reservation>), Refusal> {
     let (bytes, reserved) = bytes(context, body, due).await?;
     let mut json = serde_json::Deserializer::from_slice(&bytes);
@@ -174,7 +181,7 @@ pub fn unreadable(part: &str, why: impl Display) -> Refusal {
 /// # Errors
 /// As [`json()`], but for what the bytes are.
 pub async fn bytes(
-    context: &NodeContext, body: Body, due: Due,
+    context: &NodeContext, body: Body, due: &Due,
 ) -> Result<(Bytes, Option<Reservation>), Refusal> {
     if body.is_end_stream() {
         return Ok((Bytes::new(), None));
@@ -219,7 +226,7 @@ const NO_BODY: &str = "the path, or what follows the question mark,";
 pub struct Received {
     /// The node that is asked.
     pub context: Arc<NodeContext>,
-    /// When it is to be answered.
+    /// When it is to be answered, and to whom.
     pub due: Due,
     /// The values of the fields that the path names, in its order.
     path: vec::IntoIter<String>,
@@ -317,7 +324,7 @@ impl Received {
                 shown(encoding.as_bytes())
             );
         }
-        json(&self.context, self.body, self.due).await
+        json(&self.context, self.body, &self.due).await
     }
 
     /// Sees that there is no body. Returns the memory that is reserved for it.
@@ -325,7 +332,7 @@ impl Received {
     /// # Errors
     /// INVALID_ARGUMENT if there is one; and those of [`bytes`].
     pub async fn without_body(self) -> Result<Option<Reservation>, Refusal> {
-        let (body, reserved) = bytes(&self.context, self.body, self.due).await?;
+        let (body, reserved) = bytes(&self.context, self.body, &self.due).await?;
         if !body.is_empty() {
             let why = "the request has a body; leave it out: what is asked for stands in the path, or after the question mark";
             refuse!(InvalidRequest, "{why}");
@@ -366,12 +373,12 @@ pub fn take_request_id(request_id: &mut Option<Bytes>, name: Option<Bytes>) -> R
 /// # Errors
 /// If there is no such namespace, or it takes other keys.
 pub async fn of_kind(
-    context: &Arc<NodeContext>, namespace: &str, written: Option<v1::Key>, due: Due,
+    context: &Arc<NodeContext>, namespace: &str, written: Option<v1::Key>, due: &Due,
 ) -> Result<Option<v1::Key>, Refusal> {
     let Some(written) = written.and_then(|key| key.kind) else {
         return Ok(None);
     };
-    let kind = context.leader.key_kind(namespace, due.deadline).await?;
+    let kind = context.leader.key_kind(namespace, &due.by, due.deadline).await?;
     let written = match (kind, written) {
         (KeyKind::Id, written @ Kind::Id(_)) => return Ok(Some(v1::Key { kind: Some(written) })),
         (_, Kind::Id(id)) => id.to_string().into(),

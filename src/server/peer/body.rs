@@ -62,9 +62,16 @@ pub struct PeerConnection {
     pub caller: Arc<Caller>,
     /// Which node sends them, by its certificate; `None` without TLS.
     pub certified: Option<NodeId>,
+    /// Whether they are sent on this machine.
+    pub is_local: bool,
 }
 
 impl PeerConnection {
+    /// Whether it is a node that sends: its certificate says so, or it is on this machine.
+    pub fn vouches(&self) -> bool {
+        self.certified.is_some() || self.is_local
+    }
+
     /// Refuses a message that names another sender than the certificate.
     ///
     /// # Errors

@@ -21,8 +21,8 @@ use tonic::Status;
 use crate::{
     allocator::KEYS_AT_ONCE,
     node::{
-        Asked, Caller, Failure, MERGED_BYTES_MAX, NodeContext, NotLed, Origin, Reservation,
-        SequenceRequest, Served, leader_of,
+        Asked, Caller, Failure, MERGED_BYTES_MAX, NodeContext, NotLed, Origin, Principal,
+        Reservation, SequenceRequest, Served, leader_of,
     },
     proto::{
         peer::{
@@ -82,8 +82,9 @@ pub async fn administer(
     })?;
     let deadline = deadline_in(message.budget_ms, &context.config);
     let origin = Origin::Peer { namespace: None, again: message.again };
+    let by = Principal::from_wire(message.by, message.caller)?;
     let caller = message.caller.map(|network| context.callers.caller(network));
-    let calling = context.leader.call(operation, message.message, origin, deadline);
+    let calling = context.leader.call(operation, (message.message, &by), origin, deadline);
     let (reply, mut reserved) = match Caller::scope(caller, calling).await {
         Ok((answer, reserved)) => (Reply::Answer(answer), reserved),
         Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),
@@ -237,7 +238,11 @@ async fn answer_request<Q: SequenceRequest>(
     let namespace = request.namespace_id.map(NamespaceId);
     let origin = Origin::Peer { namespace, again: false };
     let answered = match message {
-        Ok(message) => answer(&context, &Asked::new(message), origin, deadline).await,
+        Ok(message) => {
+            let by = Principal::from_wire(request.by, request.caller);
+            let asked = by.and_then(|by| Asked::new(message, by));
+            answer(&context, &asked, origin, deadline).await
+        }
         Err(error) => Err(refusal!(InvalidRequest, "{}: {error}", Q::METHOD).into()),
     };
     let spans = &context.metrics.forwarded_request_seconds;

@@ -78,6 +78,14 @@ fn check<M: Sent>(connection: Option<&PeerConnection>, message: &M) -> Result<()
     if M::BY_MEMBERS && connection.certified.is_some() && !is_member() {
         refuse!(WrongState, "node {sender} is no member of this cluster");
     }
+    // Who asks is what the sender says, and without TLS anybody may be the sender.
+    if M::BY_MEMBERS && !connection.vouches() && !connection.group.view.principals().is_open() {
+        refuse!(
+            WrongState,
+            "node {sender} speaks for callers without TLS, beyond this machine, and not everybody may do everything here; set \
+             peer_tls = require on all nodes, see the page about certificates"
+        );
+    }
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use crate::{
     node::{NodeContext, Reservation},
     proto::refusal,
     server::{
-        connections::{opening::GREETING_TIME_MAX, places::Place, stream::Stream},
+        connections::{opening::GREETING_TIME_MAX, owner::Owner, places::Place, stream::Stream},
         metadata::budget,
     },
 };
@@ -62,12 +62,13 @@ pub async fn serve(
     stream: Stream, context: Arc<NodeContext>, place: Arc<Place>, id: u64, idle: Duration,
     stop: CancellationToken,
 ) -> Result<(), String> {
+    let owner = Owner::of(&stream);
     let mut connection = Connection {
         context: &context,
         stream,
         reader: CommandReader::default(),
         commands: Commands::default(),
-        session: Session::new(context.clone(), id),
+        session: Session::new(context.clone(), id, owner),
         replies: Replies::default(),
         reservation: None,
         unfinished_since: None,

@@ -14,7 +14,10 @@ use super::{
     replies::Replies,
     session::Session,
 };
-use crate::{node::NodeContext, server::metadata::budget};
+use crate::{
+    node::NodeContext,
+    server::{connections::owner::Owner, metadata::budget},
+};
 
 /// The name of a command and its arguments.
 pub type Words = Vec<Vec<u8>>;
@@ -59,7 +62,7 @@ impl Conversation {
     /// The first connection of a node.
     pub fn new(context: Arc<NodeContext>) -> Self {
         Conversation {
-            session: Session::new(context.clone(), 1),
+            session: Session::new(context.clone(), 1, Owner::nobody()),
             context,
             reader: CommandReader::default(),
             replies: Replies::default(),

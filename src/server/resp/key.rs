@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     metrics::Interface,
-    node::{Asked, NodeContext, Origin, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at, to_key},
+    node::{
+        Asked, NodeContext, Origin, Principal, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at, to_key,
+    },
     proto::{
         refusal,
         v1::{CurrentRequest, NextIdsRequest, NextManyRequest, NextManyResponse, RaiseRequest},
@@ -20,6 +22,9 @@ use crate::{
     sequence::{InvalidWrittenKey, Key, KeyKind, WrittenKey},
     server::written::{integer, key, key_in, shown},
 };
+
+/// The node, and who asks it.
+pub type Asking<'a> = (&'a Arc<NodeContext>, &'a Principal);
 
 /// How many of a command's keys are asked for at a time.
 const READS_AT_ONCE: usize = 64;
@@ -63,18 +68,19 @@ pub fn written_key(argument: &[u8]) -> Result<WrittenKey<'_>, Refused> {
 /// # Errors
 /// If one is no key, or the node cannot tell.
 pub async fn last_numbers(
-    context: &Arc<NodeContext>, keys: impl Iterator<Item = &[u8]>, deadline: Instant,
+    (context, by): Asking<'_>, keys: impl Iterator<Item = &[u8]>, deadline: Instant,
 ) -> Result<Vec<Option<u64>>, Refused> {
     let mut requests = Vec::new();
     for argument in keys {
         let written = written_key(argument)?;
-        let key = key_in(context, written.namespace, written.key, deadline).await?;
-        requests.push(Asked::new(CurrentRequest {
+        let key = key_in(context, written.namespace, (written.key, by), deadline).await?;
+        let message = CurrentRequest {
             namespace: written.namespace.to_owned(),
             key: to_key(&key),
             route_version: ROUTE_UNWANTED,
             members_version: None,
-        })?);
+        };
+        requests.push(Asked::new(message, by.clone())?);
     }
     let answers = stream::iter(requests).map(|request| async move {
         let answered = context.leader.serve(&request, Origin::Client, deadline).await;
@@ -89,11 +95,11 @@ pub async fn last_numbers(
 /// # Errors
 /// As [`last_numbers`].
 pub async fn last_number(
-    context: &Arc<NodeContext>, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+    (context, by): Asking<'_>, command: Command<'_>, deadline: Instant, replies: &mut Replies,
 ) -> Result<(), Refused> {
-    let last = last_numbers(context, command.rest().take(1), deadline).await?;
+    let last = last_numbers((context, by), command.rest().take(1), deadline).await?;
     let namespace = written_key(command.at(1).unwrap_or_default())?.namespace;
-    let keys = context.leader.keys_of(namespace, deadline).await.map_err(Refused::from)?;
+    let keys = context.leader.keys_of(namespace, by, deadline).await.map_err(Refused::from)?;
     let last = last.into_iter().flatten().next().unwrap_or(0);
     replies.number_of_key(last, keys.redis_strings);
     Ok(())
@@ -115,7 +121,7 @@ pub enum Raised {
 /// # Errors
 /// If the command has other options than NX, the value is none or below the last number, or the node cannot raise the floor.
 pub async fn raise(
-    context: &Arc<NodeContext>, command: Command<'_>, mut only_if_new: bool, deadline: Instant,
+    (context, by): Asking<'_>, command: Command<'_>, mut only_if_new: bool, deadline: Instant,
 ) -> Result<Raised, Refused> {
     for option in command.rest().skip(2) {
         if !option.eq_ignore_ascii_case(b"nx") {
@@ -134,7 +140,7 @@ pub async fn raise(
             shown(value)
         ))
     })?;
-    let key = key_in(context, written.namespace, written.key, deadline).await?;
+    let key = key_in(context, written.namespace, (written.key, by), deadline).await?;
     let message = RaiseRequest {
         namespace: written.namespace.to_owned(),
         key: to_key(&key),
@@ -144,7 +150,8 @@ pub async fn raise(
         // A new key stands at 0.
         only_if_new: only_if_new || at_least == 0,
     };
-    let raised = context.leader.serve(&Asked::new(message)?, Origin::Client, deadline).await?;
+    let asked = Asked::new(message, by.clone())?;
+    let raised = context.leader.serve(&asked, Origin::Client, deadline).await?;
     // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
     // is no reason to refuse the second.
     if raised.raised || (!only_if_new && raised.floor == at_least) {
@@ -201,16 +208,16 @@ pub fn one_at_a_time() -> Refused {
 /// # Errors
 /// Whatever the node refuses it for.
 pub async fn next(
-    context: &Arc<NodeContext>, of: IdsOf<'_>, deadline: Instant, replies: &mut Replies,
+    (context, by): Asking<'_>, of: IdsOf<'_>, deadline: Instant, replies: &mut Replies,
 ) -> Result<(), Refused> {
     let key = match of.key {
-        Some(written) => to_key(&key_in(context, of.namespace, written, deadline).await?),
+        Some(written) => to_key(&key_in(context, of.namespace, (written, by), deadline).await?),
         None => None,
     };
     let request =
         NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
-    let (made, _reserved) = context.ids.next(&request, deadline).await?;
-    let keys = context.leader.keys_of(of.namespace, deadline).await.map_err(Refused::from)?;
+    let (made, _reserved) = context.ids.next(&request, by, deadline).await?;
+    let keys = context.leader.keys_of(of.namespace, by, deadline).await.map_err(Refused::from)?;
     for text in made.texts() {
         match text.parse::<u64>() {
             Ok(number) => replies.number_of_key(number, keys.redis_strings),
@@ -256,15 +263,15 @@ impl Run {
     /// Adds the command, which wants `count` numbers of a key. Answers those before it if it cannot be one request with
     /// them.
     pub async fn add(
-        &mut self, command: Command<'_>, written: WrittenKey<'_>, count: u64, deadline: Instant,
-        replies: &mut Replies,
+        &mut self, (command, by): (Command<'_>, &Principal), written: WrittenKey<'_>, count: u64,
+        deadline: Instant, replies: &mut Replies,
     ) {
         if self.namespace != written.namespace || self.counts.len() == REQUEST_KEYS_MAX {
-            self.finish(deadline, replies).await;
+            self.finish(by, deadline, replies).await;
         }
         if self.counts.is_empty() {
             let arrived = Instant::now();
-            let keys = self.context.leader.keys_of(written.namespace, deadline).await;
+            let keys = self.context.leader.keys_of(written.namespace, by, deadline).await;
             match keys.map_err(Refused::from) {
                 Ok(keys) => (self.kind, self.redis_strings) = (keys.kind, keys.redis_strings),
                 Err(refused) => return self.refuse(&refused, arrived, replies),
@@ -277,7 +284,7 @@ impl Run {
             Ok(Key::Name(name)) => self.names.push(command.share(name)),
             Err(refused) => {
                 let arrived = Instant::now();
-                self.finish(deadline, replies).await;
+                self.finish(by, deadline, replies).await;
                 return self.refuse(&refused.into(), arrived, replies);
             }
         }
@@ -290,14 +297,14 @@ impl Run {
         replies.refuse(refused, 1, &self.context.metrics);
     }
 
-    /// Takes the numbers and answers the commands, at the latest at `deadline`.
-    pub async fn finish(&mut self, deadline: Instant, replies: &mut Replies) {
+    /// Takes the numbers and answers the commands, at the latest at `deadline`. All of them are of one caller.
+    pub async fn finish(&mut self, by: &Principal, deadline: Instant, replies: &mut Replies) {
         if self.counts.is_empty() {
             return;
         }
         let arrived = Instant::now();
         let counts = std::mem::take(&mut self.counts);
-        let taken = self.take(&counts, deadline).await;
+        let taken = self.take(&counts, by, deadline).await;
         observe(&self.context, arrived, counts.len());
         let metrics = &self.context.metrics;
         match taken {
@@ -323,21 +330,22 @@ impl Run {
     }
 
     async fn take(
-        &mut self, counts: &[u64], deadline: Instant,
+        &mut self, counts: &[u64], by: &Principal, deadline: Instant,
     ) -> Result<NextManyResponse, Refused> {
         let asked = counts.len();
         let counts = match counts.iter().all(|count| *count == 1) {
             true => Vec::new(),
             false => counts.to_vec(),
         };
-        let request = Asked::new(NextManyRequest {
+        let message = NextManyRequest {
             namespace: self.namespace.clone(),
             ids: std::mem::take(&mut self.ids),
             names: std::mem::take(&mut self.names),
             counts,
             route_version: ROUTE_UNWANTED,
             ..NextManyRequest::default()
-        })?;
+        };
+        let request = Asked::new(message, by.clone())?;
         let ranges = self.context.leader.serve(&request, Origin::Client, deadline).await?;
         match ranges.firsts.len() == asked {
             true => Ok(ranges),

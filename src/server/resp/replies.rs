@@ -205,6 +205,8 @@ where
                 | Code::Aborted
                 | Code::DeadlineExceeded
                 | Code::ResourceExhausted => AGAIN,
+                Code::Unauthenticated => "NOAUTH",
+                Code::PermissionDenied => "NOPERM",
                 _ => "ERR",
             },
             code: refusal.code(),

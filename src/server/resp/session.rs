@@ -16,9 +16,13 @@ use super::{
     transaction::{PutOff, Transaction, aborted},
 };
 use crate::{
-    node::NodeContext,
-    sequence::WrittenKey,
-    server::written::{integer, shown},
+    node::{NodeContext, Principal},
+    proto::{Code, refusal},
+    sequence::{Wanted, WrittenKey},
+    server::{
+        connections::owner::Owner,
+        written::{integer, shown},
+    },
 };
 
 /// The most keys of a command that reads.
@@ -32,6 +36,10 @@ pub struct Session {
     context: Arc<NodeContext>,
     /// The number of this connection at this node.
     id: u64,
+    /// Who has opened it.
+    owner: Owner,
+    /// Who asks: whom AUTH named, or the owner.
+    by: Principal,
     /// The name that the client gave it.
     name: Vec<u8>,
     run: Run,
@@ -44,12 +52,14 @@ pub struct Session {
 }
 
 impl Session {
-    /// The state of a new connection, number `id`.
-    pub fn new(context: Arc<NodeContext>, id: u64) -> Self {
+    /// The state of a new connection, number `id`, of this owner.
+    pub fn new(context: Arc<NodeContext>, id: u64, owner: Owner) -> Self {
         Session {
             run: Run::new(context.clone()),
             context,
             id,
+            by: owner.principal(),
+            owner,
             name: Vec::new(),
             transaction: None,
             has_begun: false,
@@ -75,6 +85,7 @@ impl Session {
         let begins = !std::mem::replace(&mut self.has_begun, true) && command.begins_inline();
         let found = table::look_up(command);
         let found = found.map_err(|refused| self.unknown(command, refused, begins));
+        let found = found.and_then(|entry| self.let_in(entry).map(|()| entry));
         let answered = match (found, self.transaction.take()) {
             (Ok(entry), None) if entry.action != Action::Exec => {
                 self.carry_out(entry, command, deadline, replies).await;
@@ -117,6 +128,14 @@ impl Session {
         None
     }
 
+    /// Lets a command through if whoever asks is known.
+    fn let_in(&self, entry: &Entry) -> Result<(), Refused> {
+        match entry.is_for_anybody() {
+            true => Ok(()),
+            false => Ok(self.context.services.access.check(&self.by, Wanted::Anything)?),
+        }
+    }
+
     /// The refusal of what is no command. `begins` is true for the line that a connection begins with: clients of other
     /// protocols, browsers and proxies send such lines before what is meant. A page may have a browser begin with a word of
     /// its choice, but headers follow. None of that may be carried out, and no reply to such a line may be taken for the one
@@ -148,11 +167,12 @@ impl Session {
     ) {
         let answered = match self.check(entry, command) {
             Ok(Asked::Numbers(key, count)) => {
-                return self.run.add(command, key, count, deadline, replies).await;
+                let asked = (command, &self.by);
+                return self.run.add(asked, key, count, deadline, replies).await;
             }
             Ok(Asked::Id(of)) => {
                 self.finish(deadline, replies).await;
-                let making = key::next(&self.context, of, deadline, replies);
+                let making = key::next((&self.context, &self.by), of, deadline, replies);
                 timed(&self.context, 1, making).await
             }
             Ok(Asked::Other(action)) => {
@@ -171,7 +191,7 @@ impl Session {
 
     /// Answers the commands that were put off, by `deadline`.
     pub async fn finish(&mut self, deadline: Instant, replies: &mut Replies) {
-        self.run.finish(deadline, replies).await;
+        self.run.finish(&self.by, deadline, replies).await;
     }
 
     /// Ends the reply to EXEC.
@@ -230,14 +250,16 @@ impl Session {
             Watch => return Err(self.why_unwatched()),
             Accepted => replies.simple("OK"),
             IncrBy => {
-                let reading = key::last_number(&self.context, command, deadline, replies);
+                let asking = (&self.context, &self.by);
+                let reading = key::last_number(asking, command, deadline, replies);
                 return timed(&self.context, 1, reading).await;
             }
             Get | MGet | Exists | Type => {
                 return self.read(action, command, deadline, replies).await;
             }
             Set | SetNx => {
-                let raising = key::raise(&self.context, command, action == SetNx, deadline);
+                let asking = (&self.context, &self.by);
+                let raising = key::raise(asking, command, action == SetNx, deadline);
                 match (action, timed(&self.context, 1, raising).await?) {
                     (SetNx, raised) => replies.number(u8::from(raised == Raised::Done)),
                     (_, Raised::Done) => replies.simple("OK"),
@@ -249,8 +271,15 @@ impl Session {
                 None => replies.simple("PONG"),
             },
             Echo => replies.bulk(command.at(1).unwrap_or_default()),
-            Hello => return self.hello(command, replies),
-            Auth => return Err(no_passwords()),
+            Hello => return self.hello(command, deadline, replies).await,
+            Auth => {
+                match (command.at(1), command.at(2)) {
+                    (Some(name), Some(token)) => self.log_in(Some(name), token, deadline).await?,
+                    (token, _) => self.log_in(None, token.unwrap_or_default(), deadline).await?,
+                }
+                replies.simple("OK");
+            }
+            Acl => replies.bulk(self.context.services.access.name_of(&self.by)),
             Select => match command.at(1) {
                 Some(b"0") => replies.simple("OK"),
                 _ => {
@@ -270,6 +299,7 @@ impl Session {
             Reset => {
                 replies.version = Version::default();
                 self.name.clear();
+                self.by = self.owner.principal();
                 self.transaction = None;
                 replies.simple("RESET");
             }
@@ -296,7 +326,7 @@ impl Session {
                 command.len()
             )));
         }
-        let reading = last_numbers(&self.context, command.rest(), deadline);
+        let reading = last_numbers((&self.context, &self.by), command.rest(), deadline);
         let last = timed(&self.context, command.len(), reading).await?;
         let write = |last: &Option<u64>, replies: &mut Replies| match last {
             Some(number) => replies.bulk(number.to_string()),
@@ -318,9 +348,12 @@ impl Session {
     }
 
     /// HELLO [version [AUTH user password] [SETNAME name]].
-    fn hello(&mut self, command: Command<'_>, replies: &mut Replies) -> Result<(), Refused> {
+    async fn hello(
+        &mut self, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+    ) -> Result<(), Refused> {
         let mut version = replies.version;
         let mut words = command.rest();
+        let (mut login, mut named) = (None, None);
         if let Some(asked) = words.next() {
             version = match asked {
                 b"2" => Version::Resp2,
@@ -335,8 +368,11 @@ impl Session {
         }
         while let Some(option) = words.next() {
             match option.to_ascii_lowercase().as_slice() {
-                b"auth" => return Err(no_passwords()),
-                b"setname" => self.name = name_of(words.next().unwrap_or_default())?,
+                b"auth" => match (words.next(), words.next()) {
+                    (Some(name), Some(token)) => login = Some((name, token)),
+                    _ => return Err(Refused::invalid("syntax error in HELLO option 'auth'")),
+                },
+                b"setname" => named = Some(name_of(words.next().unwrap_or_default())?),
                 _ => {
                     return Err(Refused::invalid(format!(
                         "syntax error in HELLO option '{}'",
@@ -345,8 +381,48 @@ impl Session {
                 }
             }
         }
+        if let Some((name, token)) = login {
+            self.log_in(Some(name), token, deadline).await?;
+        }
+        self.context.services.access.check(&self.by, Wanted::Anything)?;
+        if let Some(name) = named {
+            self.name = name;
+        }
         replies.version = version;
         table::greet(self.id, replies);
+        Ok(())
+    }
+
+    /// Has the token's principal ask from here on. Libraries that are given a token alone send `default` as its name.
+    ///
+    /// # Errors
+    /// WRONGPASS if the token is worth nothing, or has another name.
+    async fn log_in(
+        &mut self, name: Option<&[u8]>, token: &[u8], deadline: Instant,
+    ) -> Result<(), Refused> {
+        let (by, access) = (self.owner.with_token(token), &self.context.services.access);
+        if !access.has_tokens() {
+            return Err(Refused::invalid(
+                "AUTH was called, and there are no tokens here: whoever reaches the port may do what is granted to anonymous",
+            ));
+        }
+        let admitted = self.context.leader.admit(&by, Wanted::Anything, deadline).await;
+        let is_wrong = match &admitted {
+            Ok(()) => name
+                .is_some_and(|name| name != b"default" && name != access.name_of(&by).as_bytes()),
+            Err(refusal) => refusal.code() == Code::Unauthenticated,
+        };
+        if is_wrong {
+            return Err(Refused {
+                word: "WRONGPASS",
+                ..Refused::from(refusal!(
+                    Unauthenticated,
+                    "the token is worth nothing, or has another name: AUTH TOKEN, or AUTH NAME TOKEN"
+                ))
+            });
+        }
+        admitted?;
+        self.by = by;
         Ok(())
     }
 
@@ -385,10 +461,4 @@ fn name_of(given: &[u8]) -> Result<Vec<u8>, Refused> {
             shown(given)
         ))),
     }
-}
-
-fn no_passwords() -> Refused {
-    Refused::invalid(
-        "AUTH was called, and there are no passwords here; whoever reaches the port may ask",
-    )
 }

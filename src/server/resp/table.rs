@@ -23,6 +23,7 @@ pub enum Action {
     Echo,
     Hello,
     Auth,
+    Acl,
     Select,
     Client,
     Command,
@@ -138,8 +139,8 @@ commands! {
             "Answers the message.";
         Hello "hello" (0, MANY), "protover", NONE, [], ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] =>
             "Chooses the version of the protocol, 2 or 3, and tells what answers.";
-        Auth "auth" (1, 2), "password", NONE, [], ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] =>
-            "Refused: there are no passwords.";
+        Auth "auth" (1, 2), "token", NONE, [], ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] =>
+            "Says who asks from here on: with a token, and the name of the token or 'default' before it.";
         Select "select" (1, 1), "index", NONE, [], ["loading", "stale", "fast"] =>
             "There is one database, number 0.";
         Client "client" (1, MANY), "", NONE, [], [], OF_CLIENT =>
@@ -164,10 +165,16 @@ commands! {
             "Accepted: what library the client is, nobody asks.";
     }
     SERVER, "server" {
+        Acl "acl" (1, MANY), "", NONE, [], [], OF_ACL =>
+            "Of who may do what.";
         Command "command" (0, MANY), "", NONE, [], ["loading", "stale"], OF_COMMAND =>
             "All commands, as COMMAND INFO tells them.";
         Info "info" (0, MANY), "section", NONE, [], ["loading", "stale"] =>
             "The node in lines of name:value.";
+    }
+    OF_ACL, "server" {
+        Acl "acl|whoami" (0, 0), "", NONE, [], ["noscript", "loading", "stale"] =>
+            "The name of the token, the URI of the certificate, or anonymous.";
     }
     OF_COMMAND, "server" {
         Command "command|count" (0, 0), "", NONE, [], ["loading", "stale"] =>
@@ -239,6 +246,11 @@ fn why_unknown(command: Command<'_>) -> Refused {
 }
 
 impl Entry {
+    /// Whether it is answered to those who are nobody.
+    pub fn is_for_anybody(&self) -> bool {
+        self.flags.contains(&"no_auth")
+    }
+
     /// The last part of its name.
     fn word(&self) -> &'static str {
         self.name.rsplit('|').next().unwrap_or_default()

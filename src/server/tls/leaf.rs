@@ -52,6 +52,14 @@ impl Leaf {
             .ok_or_else(|| format!("it names {uri}, which is no node of cluster {cluster:?}"))
     }
 
+    /// The URI by which a client is known. `None` if it names none, or several.
+    pub fn client(&self) -> Option<&str> {
+        match &self.uris[..] {
+            [uri] => Some(uri),
+            _ => None,
+        }
+    }
+
     /// For how many seconds it is still valid at `now`; fewer than 0 if it has ended.
     pub fn seconds_left(&self, now: SystemTime) -> i64 {
         self.ends.saturating_sub(seconds_of(now))

@@ -59,11 +59,12 @@ pub fn raise(
     })
 }
 
-/// Begins the raised table with its namespaces, its tombstones and its ledger.
+/// Begins the raised table with its namespaces, its tombstones, its principals and its ledger.
 fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreError> {
     // A run that was cut short may have left records, perhaps of another margin.
     survivor.next_generation().remove()?;
-    let mut change = TableChange::new(&survivor.next_generation(), Arc::default(), None);
+    let nothing = (Arc::default(), Arc::default());
+    let mut change = TableChange::new(&survivor.next_generation(), nothing, None);
     for namespace in plan.namespaces.iter() {
         change.put_namespace(namespace.clone());
     }
@@ -75,6 +76,9 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreErr
     }
     if let Some(id) = survivor.cluster_id {
         change.put_cluster_id(id);
+    }
+    for (key, record) in survivor.principals.iter() {
+        change.put_principal(key.clone(), Some(record.clone()));
     }
     change.put_ledger(survivor.ledger);
     change.write().map(drop)
@@ -179,8 +183,8 @@ fn apply_unapplied(
 ) -> Result<u64, StoreError> {
     use Command::*;
     let mut unapplied_entries = 0;
-    let namespaces = Arc::new(plan.namespaces.clone());
-    let mut change = TableChange::new(&survivor.next_generation(), namespaces, None);
+    let known = (Arc::new(plan.namespaces.clone()), survivor.principals.clone());
+    let mut change = TableChange::new(&survivor.next_generation(), known, None);
     survivor.each_unapplied(|entry| {
         unapplied_entries += 1;
         let term = entry.log_id().committed_leader_id().term;
@@ -199,6 +203,7 @@ fn apply_unapplied(
                 | FoundNamespaces(_)
                 | DeleteNamespace { .. }
                 | NameCluster(_)
+                | ChangeAccess(_)
                 | Workers { .. } => Ok(()),
                 Trim { trims, .. } | Release { released: trims, .. } => {
                     if !dry_run {

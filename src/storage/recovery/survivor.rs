@@ -7,8 +7,8 @@ use openraft::{EntryPayload, entry::RaftEntry};
 use super::margin::{Known, LostTimes, timed_format_of};
 use crate::{
     sequence::{
-        ClusterId, Command, Ledger, NamespaceId, NamespaceTotals, SectionRecord, SetId, Table,
-        apply,
+        ClusterId, Command, Ledger, NamespaceId, NamespaceTotals, Principals, SectionRecord, SetId,
+        Table, apply,
     },
     storage::{
         database::Database,
@@ -47,6 +47,8 @@ pub struct Survivor<'a> {
     pub next_namespace_id: Option<NamespaceId>,
     /// The id of the cluster, which the recovered one keeps. `None` if it had none yet.
     pub cluster_id: Option<ClusterId>,
+    /// Who may do what.
+    pub principals: Arc<Principals>,
 }
 
 impl<'a> Survivor<'a> {
@@ -72,6 +74,7 @@ impl<'a> Survivor<'a> {
             namespaces_before: generation.read_namespaces()?,
             next_namespace_id: None,
             cluster_id: None,
+            principals: Arc::new(generation.read_principals()?),
             last,
             db,
             set,
@@ -85,11 +88,12 @@ impl<'a> Survivor<'a> {
         Ok(survivor)
     }
 
-    /// Takes membership, namespaces and tombstones from the entries that were not applied yet, because they may
+    /// Takes membership, namespaces, tombstones and principals from the entries that were not applied yet, because they may
     /// have been committed. Nothing is written.
     fn take_unapplied(&mut self, now_ms: u64) -> Result<(), StoreError> {
         let namespaces = Arc::new(self.namespaces_before.clone());
-        let mut tail = TableChange::new(&self.generation(), namespaces, None);
+        let known = (namespaces, self.principals.clone());
+        let mut tail = TableChange::new(&self.generation(), known, None);
         let mut membership = None;
         let mut steps = BTreeMap::new();
         let mut lost_times = std::mem::take(&mut self.known.lost_times);
@@ -111,6 +115,7 @@ impl<'a> Survivor<'a> {
         })?;
         self.next_namespace_id = tail.next_namespace_id()?;
         self.cluster_id = tail.cluster_id()?;
+        self.principals = tail.all_principals().clone();
         self.known = Known {
             tombstones: tail.tombstones()?,
             totals: totals(&mut tail)?,

@@ -12,15 +12,15 @@ use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::{
-    generation::{Generation, Namespaces},
+    generation::{Generation, Namespaces, StoredPrincipal},
     recent::RecentRecords,
     records::Records,
 };
 use crate::{
     sequence::{
         ClusterId, DayBooks, IdHolder, Ledger, Namespace, NamespaceId, NamespaceTotals, PartId,
-        Place, QueuedId, Remembered, RequestBook, SectionId, SectionRecord, Table, Tombstone,
-        WorkerRecord,
+        Place, PrincipalKey, PrincipalRecord, Principals, QueuedId, Remembered, RequestBook,
+        SectionId, SectionRecord, Table, Tombstone, WorkerRecord,
     },
     storage::{
         codec,
@@ -28,9 +28,9 @@ use crate::{
         error::StoreError,
         layout::{
             Family, cluster_id_key, day_key, days_range_of, id_bytes_key, kind_range, ledger_key,
-            namespace_key, namespace_sections_range, next_namespace_key, reclaim_key,
-            request_book_key, request_key, request_place_key, section_key, tombstone_key,
-            totals_key, worker_key, workers_range,
+            namespace_key, namespace_sections_range, next_namespace_key, principal_key,
+            reclaim_key, request_book_key, request_key, request_place_key, section_key,
+            tombstone_key, totals_key, worker_key, workers_range,
         },
     },
 };
@@ -53,6 +53,9 @@ pub struct TableChange {
     tombstones: Records<Tombstone>,
     next_namespace_id: Records<NamespaceId>,
     cluster_id: Records<ClusterId>,
+    /// Who may do what, with the change.
+    principals: Arc<Principals>,
+    changed_principals: Records<StoredPrincipal>,
     /// All namespaces with the change.
     namespaces: Arc<Namespaces>,
     /// The namespaces that were written.
@@ -70,9 +73,9 @@ pub struct TableChange {
 }
 
 impl TableChange {
-    /// Begins a change of a table with these namespaces. Records that are in `recent_records` are taken from there.
+    /// Begins a change of a table with these namespaces and principals. Records that are in `recent_records` are taken from there.
     pub(in crate::storage) fn new(
-        generation: &Generation, namespaces: Arc<Namespaces>,
+        generation: &Generation, (namespaces, principals): (Arc<Namespaces>, Arc<Principals>),
         recent_records: Option<Arc<RecentRecords>>,
     ) -> Self {
         let db = &generation.db;
@@ -91,6 +94,8 @@ impl TableChange {
             tombstones: Records::new(db),
             next_namespace_id: Records::new(db),
             cluster_id: Records::new(db),
+            principals,
+            changed_principals: Records::new(db),
             namespaces,
             changed_namespaces: BTreeSet::new(),
             totals: BTreeMap::new(),
@@ -135,6 +140,11 @@ impl TableChange {
     /// The namespaces with this change.
     pub(in crate::storage) fn namespaces(&self) -> &Arc<Namespaces> {
         &self.namespaces
+    }
+
+    /// Who may do what, with this change.
+    pub(in crate::storage) fn all_principals(&self) -> &Arc<Principals> {
+        &self.principals
     }
 
     /// The tombstones with this change, by name.
@@ -187,6 +197,7 @@ impl TableChange {
         }
         self.next_namespace_id.write(&mut self.batch)?;
         self.cluster_id.write(&mut self.batch)?;
+        self.changed_principals.write(&mut self.batch)?;
         self.tombstones.write(&mut self.batch)?;
         self.ledger.write(&mut self.batch)?;
         self.request_book.write(&mut self.batch)?;
@@ -324,6 +335,16 @@ impl Table for TableChange {
 
     fn put_cluster_id(&mut self, id: ClusterId) {
         self.cluster_id.put(cluster_id_key(&self.prefix), Some(id));
+    }
+
+    fn principals(&self) -> &Principals {
+        &self.principals
+    }
+
+    fn put_principal(&mut self, key: PrincipalKey, record: Option<PrincipalRecord>) {
+        let stored = record.clone().map(|record| (key.clone(), record));
+        self.changed_principals.put(principal_key(&self.prefix, &key), stored);
+        Arc::make_mut(&mut self.principals).put(key, record);
     }
 
     fn totals(&mut self, id: NamespaceId) -> Result<&mut NamespaceTotals, StoreError> {

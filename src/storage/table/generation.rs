@@ -7,7 +7,9 @@ use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    sequence::{ClusterId, Ledger, Namespace, NamespaceId, SetId},
+    sequence::{
+        ClusterId, Ledger, Namespace, NamespaceId, PrincipalKey, PrincipalRecord, Principals, SetId,
+    },
     storage::{
         database::{Database, KeyValue},
         error::StoreError,
@@ -79,6 +81,19 @@ impl Generation {
         self.db.get(Family::Applied, &layout::cluster_id_key(&self.prefix()))
     }
 
+    /// Reads who may do what.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or a record is damaged.
+    pub fn read_principals(&self) -> Result<Principals, StoreError> {
+        let (from, to) = layout::kind_range(&self.prefix(), b'a');
+        let principals = self.records(&from, to)?.map(|record| {
+            let (key, value) = record?;
+            self.db.decode::<StoredPrincipal>(Family::Applied, &key, &value)
+        });
+        Ok(Principals::new(principals.collect::<Result<Vec<_>, _>>()?))
+    }
+
     /// The records from one full key on, up to another one, as [`Database::records_between`] gives them.
     ///
     /// # Errors
@@ -100,6 +115,9 @@ impl Generation {
         self.db.write(batch, false)
     }
 }
+
+/// A principal as it is stored: its key in the table cannot be taken apart again.
+pub type StoredPrincipal = (PrincipalKey, PrincipalRecord);
 
 // How far a table is.
 

@@ -15,7 +15,7 @@ use super::{
     recent::RecentRecords,
 };
 use crate::{
-    sequence::{ClusterId, Ledger, NamespaceId, SectionId, SectionRecord, SetId},
+    sequence::{ClusterId, Ledger, NamespaceId, Principals, SectionId, SectionRecord, SetId},
     storage::{
         database::Database,
         error::StoreError,
@@ -44,6 +44,10 @@ pub struct AppliedView {
     namespaces: Arc<ArcSwap<Namespaces>>,
     /// The namespaces have changed.
     namespaces_changed: Arc<Notify>,
+    /// Who may do what.
+    principals: Arc<ArcSwap<Principals>>,
+    /// Who may do what has changed.
+    principals_changed: Arc<Notify>,
     /// The id of the cluster, once the table holds it.
     cluster_id: Arc<SetOnce<ClusterId>>,
     recent_records: Arc<RecentRecords>,
@@ -66,6 +70,8 @@ impl AppliedView {
             last_generation: Arc::new(AtomicU32::new(generation.number)),
             namespaces: Arc::new(ArcSwap::from_pointee(generation.read_namespaces()?)),
             namespaces_changed: Arc::new(Notify::new()),
+            principals: Arc::new(ArcSwap::from_pointee(generation.read_principals()?)),
+            principals_changed: Arc::new(Notify::new()),
             cluster_id: Arc::new(SetOnce::new_with(generation.read_cluster_id()?)),
             recent_records: Arc::new(RecentRecords::new(store.options.recent_records_bytes)),
             blocking: store.blocking(),
@@ -152,6 +158,14 @@ impl AppliedView {
         self.namespaces_changed.notify_waiters();
     }
 
+    /// Shows readers from now on that these may do what.
+    pub(in crate::storage) fn show_principals(&self, principals: Arc<Principals>) {
+        if !Arc::ptr_eq(&self.principals.load(), &principals) {
+            self.principals.store(principals);
+            self.principals_changed.notify_waiters();
+        }
+    }
+
     /// Shows the id of the cluster to readers from now on.
     pub(in crate::storage) fn show_cluster_id(&self, id: Option<ClusterId>) {
         // An id never changes: one that is there already is the same.
@@ -170,7 +184,9 @@ impl AppliedView {
     }
 
     /// Shows the records of `generation` to readers from now on.
-    pub(in crate::storage) fn show(&self, generation: &Generation, namespaces: Namespaces) {
+    pub(in crate::storage) fn show(
+        &self, generation: &Generation, namespaces: Namespaces, principals: Principals,
+    ) {
         debug_assert_ne!(
             generation.number,
             self.generation.load(Ordering::Relaxed),
@@ -179,6 +195,7 @@ impl AppliedView {
         self.generation.store(generation.number, Ordering::Release);
         self.recent_records.clear();
         self.show_namespaces(Arc::new(namespaces));
+        self.show_principals(Arc::new(principals));
     }
 
     /// The namespaces as of the last applied batch of entries, or of the one that is being written.
@@ -186,18 +203,19 @@ impl AppliedView {
         self.namespaces.load()
     }
 
+    /// Who may do what, as of the last applied batch of entries, or of the one that is being written.
+    pub fn principals(&self) -> arc_swap::Guard<Arc<Principals>> {
+        self.principals.load()
+    }
+
+    /// Waits until `are_so` holds for who may do what.
+    pub async fn until_principals(&self, are_so: impl Fn(&Principals) -> bool) {
+        until(&self.principals_changed, || are_so(&self.principals())).await;
+    }
+
     /// Waits until `are_so` holds for the namespaces.
     pub async fn until_namespaces(&self, are_so: impl Fn(&Namespaces) -> bool) {
-        loop {
-            let changed = self.namespaces_changed.notified();
-            tokio::pin!(changed);
-            // Before the look, so that no change after it is missed.
-            changed.as_mut().enable();
-            if are_so(&self.namespaces()) {
-                return;
-            }
-            changed.await;
-        }
+        until(&self.namespaces_changed, || are_so(&self.namespaces())).await;
     }
 
     /// The records of sections in memory.
@@ -262,6 +280,20 @@ impl AppliedView {
             let records = self.db.get_many(Family::Applied, &keys)?;
             Ok(records.into_iter().map(Option::unwrap_or_default).collect())
         })
+    }
+}
+
+/// Waits until `is_so` holds. It is looked at again whenever something `changed`.
+async fn until(changed: &Notify, is_so: impl Fn() -> bool) {
+    loop {
+        let notified = changed.notified();
+        tokio::pin!(notified);
+        // Before the look, so that no change after it is missed.
+        notified.as_mut().enable();
+        if is_so() {
+            return;
+        }
+        notified.await;
     }
 }
 

@@ -125,7 +125,7 @@ impl Founder {
     }
 
     fn says(&self) -> super::Founder {
-        super::Founder { id: self.process.id, incarnation: self.incarnation }
+        super::Founder { id: self.process.id, incarnation: self.incarnation, admin: None }
     }
 
     /// What its address book leads it to: itself, or the process that runs as that member now.
@@ -270,7 +270,7 @@ fn of_two_founders_with_the_same_id_one_at_most_decides_in_every_order_of_events
 }
 
 fn founds(id: NodeId, incarnation: u64) -> Claim {
-    Claim::Founder(super::Founder { id, incarnation })
+    Claim::Founder(super::Founder { id, incarnation, admin: None })
 }
 
 #[test]
@@ -300,9 +300,9 @@ fn what_a_founder_claims_of_itself_does_not_run_out() {
     held.claim(founds(5, 50), 5, now).expect("it is free");
     let refused = held.claim(founds(1, 10), 5, now + 10 * LASTS).expect_err("refused");
     assert!(refused.message().contains("node 5 founds"), "{refused}");
-    held.give_up(super::Founder { id: 5, incarnation: 49 });
+    held.give_up(super::Founder { id: 5, incarnation: 49, admin: None });
     held.claim(founds(1, 10), 5, now).expect_err("that was another process");
-    held.give_up(super::Founder { id: 5, incarnation: 50 });
+    held.give_up(super::Founder { id: 5, incarnation: 50, admin: None });
     assert!(!held.claim(founds(1, 10), 5, now).expect("it was given up"));
 }
 

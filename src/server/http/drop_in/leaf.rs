@@ -19,6 +19,7 @@ use super::{
 use crate::{
     node::{NodeContext, id_format},
     proto::{Refusal, refusal},
+    sequence::Wanted,
     server::{
         http::{
             problem::Problem,
@@ -36,7 +37,7 @@ pub async fn next(State(context): Node, due: Due, path: PagePath<String>) -> Res
     let taken = async {
         let tag = in_path(path)?;
         let mapped = Mapped::find(context.config.leaf_names(), &tag, None)?;
-        Ok(mapped.next_number(&context, due).await?)
+        Ok(mapped.next_number(&context, &due).await?)
     };
     as_text(taken.await)
 }
@@ -44,7 +45,7 @@ pub async fn next(State(context): Node, due: Due, path: PagePath<String>) -> Res
 /// The next snowflake id. Leaf ignores the key, too.
 pub async fn next_id(State(context): Node, due: Due, _key: PagePath<String>) -> Response {
     let namespace = &context.config.leaf_snowflake;
-    let made = one_id(&context, SNOWFLAKE, (namespace, None), HashMap::new(), due);
+    let made = one_id(&context, SNOWFLAKE, (namespace, None), HashMap::new(), &due);
     as_text(made.await.map_err(Problem::from))
 }
 
@@ -58,8 +59,9 @@ struct Decoded {
 }
 
 /// `GET /decodeSnowflakeId?snowflakeId=N`, of the format of the namespace that is set. Leaf shows an error as 200, too.
-pub async fn decode(State(context): Node, _due: Due, uri: Uri) -> Response {
+pub async fn decode(State(context): Node, due: Due, uri: Uri) -> Response {
     let decoding = async {
+        context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
         let parameters = Parameters::of(&uri);
         let id = parameters.one("snowflakeId")?.unwrap_or_default();
         let format = format_of(&context)?;

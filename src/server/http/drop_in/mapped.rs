@@ -81,7 +81,7 @@ impl<'a> Mapped<'a> {
     ///
     /// # Errors
     /// As [`Mapped::next`]; FAILED_PRECONDITION if the id has more than 64 bits, or what the row says does not fit the format.
-    pub async fn next_number(self, context: &Arc<NodeContext>, due: Due) -> Result<u64, Refusal> {
+    pub async fn next_number(self, context: &Arc<NodeContext>, due: &Due) -> Result<u64, Refusal> {
         let format = {
             let namespaces = context.group.view.namespaces();
             let known = namespaces.by_name(self.namespace);
@@ -101,13 +101,13 @@ impl<'a> Mapped<'a> {
     /// Whatever the node refuses it for. INVALID_ARGUMENT and NOT_FOUND become FAILED_PRECONDITION where it was not the caller
     /// who wrote the key.
     pub async fn next(
-        self, context: &Arc<NodeContext>, count: u64, due: Due,
+        self, context: &Arc<NodeContext>, count: u64, due: &Due,
     ) -> Result<Range, Refusal> {
         self.take(context, count, due).await.map_err(|why| self.told(why))
     }
 
     async fn take(
-        &self, context: &Arc<NodeContext>, count: u64, due: Due,
+        &self, context: &Arc<NodeContext>, count: u64, due: &Due,
     ) -> Result<Range, NoNumber> {
         let part = RowPart::of(self.row);
         if let RowPart::Written(row) = part
@@ -129,7 +129,7 @@ impl<'a> Mapped<'a> {
             route_version: ROUTE_UNWANTED,
             ..NextRequest::default()
         };
-        let asked = Asked::new(message).map_err(|refusal| said.failed(refusal))?;
+        let asked = Asked::new(message, due.by.clone()).map_err(|refusal| said.failed(refusal))?;
         let taken = serve(context, asked, due).await.map_err(|refusal| said.failed(refusal))?;
         if taken.first == keys.start && said.by != By::Parameter {
             self.tell_first(taken.first, &said.text);
@@ -139,10 +139,10 @@ impl<'a> Mapped<'a> {
 
     /// The key that was said, and what is known of its namespace.
     async fn key(
-        &self, context: &NodeContext, said: &Said<'_>, due: Due,
+        &self, context: &NodeContext, said: &Said<'_>, due: &Due,
     ) -> Result<(OwnedKey, KeysOf), NoNumber> {
         let namespace = self.namespace;
-        let keys = context.leader.keys_of(namespace, due.deadline).await;
+        let keys = context.leader.keys_of(namespace, &due.by, due.deadline).await;
         let keys = keys.map_err(|failure| self.without_namespace(failure.into()))?;
         let key = key(keys.kind, namespace, said.text.as_bytes());
         let key = key.map_err(|refusal| said.failed(refusal))?;
@@ -296,7 +296,7 @@ impl<'a> Chosen<'a> {
 impl Mapped<'_> {
     /// The next id of the namespace, as the row says.
     async fn next_id(
-        &self, context: &Arc<NodeContext>, format: &Format, due: Due,
+        &self, context: &Arc<NodeContext>, format: &Format, due: &Due,
     ) -> Result<u64, NoNumber> {
         let chosen = Chosen::of(self.row, format, &self.asking)?;
         let parameters = chosen.values()?;
@@ -322,7 +322,7 @@ impl Mapped<'_> {
 /// Whatever the node refuses it for, and FAILED_PRECONDITION if the id has more bits.
 pub async fn one_id(
     context: &Arc<NodeContext>, setting: &str, (namespace, key): (&str, Option<OwnedKey>),
-    parameters: HashMap<String, u64>, due: Due,
+    parameters: HashMap<String, u64>, due: &Due,
 ) -> Result<u64, Refusal> {
     let too_long = || {
         refusal!(
@@ -342,7 +342,7 @@ pub async fn one_id(
         parameters,
         ..NextIdsRequest::default()
     };
-    let made = context.ids.next(&request, due.deadline).await;
+    let made = context.ids.next(&request, &due.by, due.deadline).await;
     let (made, _reserved) = made?;
     let id = made.ids.iter().next().unwrap_or_default();
     u64::try_from(id).map_err(|_| too_long())

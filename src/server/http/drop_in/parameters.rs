@@ -36,7 +36,7 @@ impl Parameters {
     ///
     /// # Errors
     /// If the form is too large, or does not arrive.
-    pub async fn read(context: &NodeContext, due: Due, request: Request) -> Result<Self, Refusal> {
+    pub async fn read(context: &NodeContext, due: &Due, request: Request) -> Result<Self, Refusal> {
         let (head, body) = request.into_parts();
         let parameters = Parameters::of(&head.uri);
         if head.method != Method::POST || !is_form(&head.headers) {

@@ -50,20 +50,20 @@ struct Reply<'a, T> {
 pub async fn next_id(State(context): Node, due: Due, request: Request) -> Response {
     let (before, after) = ("{\"data\":[", "],\"code\":200,\"message\":\"\"}");
     let list = |range| Listed { media_type: "application/json", before, range, after };
-    uncacheable(batch(&context, due, request).await.map(list).map_err(failed))
+    uncacheable(batch(&context, &due, request).await.map(list).map_err(failed))
 }
 
 /// `nextIdSimple`: numbers, as text.
 pub async fn next_id_simple(State(context): Node, due: Due, request: Request) -> Response {
     let media_type = "text/plain; charset=utf-8";
     let list = |range| Listed { media_type, before: "", range, after: "" };
-    uncacheable(batch(&context, due, request).await.map(list).map_err(failed_simply))
+    uncacheable(batch(&context, &due, request).await.map(list).map_err(failed_simply))
 }
 
 /// `nextSegmentId`: a segment, in JSON.
 pub async fn next_segment_id(State(context): Node, due: Due, request: Request) -> Response {
     let reply = |segment| Json(Reply { data: Some(segment), code: SUCCESS, message: "" });
-    uncacheable(segment(&context, due, request).await.map(reply).map_err(failed))
+    uncacheable(segment(&context, &due, request).await.map(reply).map_err(failed))
 }
 
 /// `nextSegmentIdSimple`: a segment, as text.
@@ -72,12 +72,12 @@ pub async fn next_segment_id_simple(State(context): Node, due: Due, request: Req
         let Segment { current_id, loading_id, max_id, delta, remainder } = segment;
         format!("{current_id},{loading_id},{max_id},{delta},{remainder}")
     };
-    uncacheable(segment(&context, due, request).await.map(write).map_err(failed_simply))
+    uncacheable(segment(&context, &due, request).await.map(write).map_err(failed_simply))
 }
 
 /// The numbers that a request asks for; `None` if it asks for none.
 async fn batch(
-    context: &Arc<NodeContext>, due: Due, request: Request,
+    context: &Arc<NodeContext>, due: &Due, request: Request,
 ) -> Result<Option<Range>, Problem> {
     let parameters = Parameters::read(context, due, request).await?;
     let count = batch_size(&parameters)?.min(context.config.count_max);
@@ -91,7 +91,7 @@ async fn batch(
 
 /// The segment that a request asks for.
 async fn segment(
-    context: &Arc<NodeContext>, due: Due, request: Request,
+    context: &Arc<NodeContext>, due: &Due, request: Request,
 ) -> Result<Segment, Problem> {
     let parameters = Parameters::read(context, due, request).await?;
     let of_type = type_of(&parameters, &context.config)?;

@@ -57,7 +57,7 @@ pub fn answers(context: &NodeContext, uri: &Uri) -> bool {
 }
 
 /// The next number of a type.
-pub async fn next(context: &Arc<NodeContext>, due: Due, uri: &Uri) -> Response {
+pub async fn next(context: &Arc<NodeContext>, due: &Due, uri: &Uri) -> Response {
     let taken = async {
         let parameters = Parameters::of(uri);
         let of_type = parameters.one(TYPE)?.unwrap_or_default();

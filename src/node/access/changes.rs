@@ -1,0 +1,225 @@
+//! Changes of who may do what: tokens are added and revoked, and something is granted to those who show none.
+//!
+//! Invariant: a change that takes something from anybody needs nodes that talk to one another over TLS, or on one machine.
+//! A follower tells the leader who asks, and over plain connections anybody could tell it.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::time::Instant;
+
+use super::{
+    Access, Principal,
+    wire::{invalid, read_grants, read_hash, read_key, to_wire},
+};
+use crate::{
+    allocator::Term,
+    node::{
+        Config, numbers::leader_search::Attempt, operations::ByLeader, seams::proposal_failed,
+        settings::PeerTls,
+    },
+    proto::{Refusal, peer, refusal, refuse, v1},
+    sequence::{
+        AccessChange, AccessRefused, Command, InvalidAccess, Outcome, PRINCIPALS_MAX, PrincipalKey,
+        PrincipalRecord, Principals, TokenRecord, Verb, Wanted, check_token_name,
+    },
+};
+
+impl Access {
+    async fn change(&self, term: &Term, change: AccessChange) -> Attempt<()> {
+        let command = Command::ChangeAccess(change);
+        match self.group.propose(term.term(), command).await.map_err(proposal_failed)? {
+            Outcome::Access(Ok(())) => Ok(()),
+            Outcome::Access(Err(refused)) => Err(told(&refused).into()),
+            other => Err(refusal!(Internal, "unexpected outcome: {other:?}").into()),
+        }
+    }
+
+    /// What is known of a principal now.
+    fn told(&self, key: &PrincipalKey) -> v1::Principal {
+        let principals = self.group.view.principals();
+        let nobody = PrincipalRecord { grants: Vec::new(), token: None };
+        to_wire(key, principals.get(key).unwrap_or(&nobody))
+    }
+
+    fn check_peers(&self) -> Result<(), Refusal> {
+        let members = self.group.members();
+        check_peers(&self.config, members.values().map(|(member, _)| &member.peer_address))
+    }
+}
+
+/// Sees that nobody can tell the leader of a principal that is not there, in a cluster whose nodes are reached by their peers
+/// at `addresses`.
+///
+/// # Errors
+/// FAILED_PRECONDITION if nodes talk without TLS beyond loopback.
+pub(in crate::node) fn check_peers<'a>(
+    config: &Config, mut addresses: impl Iterator<Item = &'a String>,
+) -> Result<(), Refusal> {
+    let is_loopback =
+        |address: &String| address.parse().is_ok_and(|at: SocketAddr| at.ip().is_loopback());
+    let own = config.peer_listen;
+    let beyond = match addresses.find(|address| !is_loopback(address)) {
+        _ if config.peer_tls == PeerTls::Require => return Ok(()),
+        Some(address) => format!("a node is reached by its peers at {address}"),
+        None if own.ip().is_loopback() => return Ok(()),
+        None => format!("node {} listens for peers at {own}", config.node_id),
+    };
+    Err(refusal!(
+        WrongState,
+        "nothing is changed: {beyond}, and node {} does not have peer_tls = require, so anybody could pretend to speak for a \
+         token; set it on all nodes first, see the page about certificates",
+        config.node_id
+    ))
+}
+
+fn told(refused: &AccessRefused) -> Refusal {
+    match refused {
+        AccessRefused::Exists(_) => refusal!(TokenExists, "{refused}"),
+        AccessRefused::TooMany(_) => refusal!(WrongState, "{refused}"),
+        AccessRefused::NotFound(_) => refusal!(TokenNotFound, "{refused}"),
+    }
+}
+
+impl ByLeader for v1::CreateTokenRequest {
+    type Service = Arc<Access>;
+
+    async fn carry_out(
+        self, access: &Arc<Access>, (term, by): (&Term, &Principal), _: Instant,
+    ) -> Attempt<v1::Principal> {
+        check_token_name(&self.name).map_err(|why| invalid(&why))?;
+        let (hash, grants) = (read_hash(&self.sha256)?, read_grants(&self.grants)?);
+        if grants.is_empty() {
+            return Err(invalid(&InvalidAccess::GrantCount(0)).into());
+        }
+        let now_ms = access.group.wall_ms();
+        if let Some(expires_ms) = self.expires_ms.filter(|end| *end <= now_ms) {
+            refuse!(
+                InvalidRequest,
+                "expires_ms is {expires_ms}, and the leader's clock shows {now_ms}; give a time to come"
+            );
+        }
+        access.check_peers()?;
+        let token = TokenRecord {
+            name: self.name,
+            expires_ms: self.expires_ms,
+            made_by: by.name(&access.group.view.principals()),
+            made_ms: now_ms,
+        };
+        let record = PrincipalRecord { grants, token: Some(token) };
+        let add = AccessChange::AddToken { hash, record, principals_max: PRINCIPALS_MAX };
+        access.change(term, add).await?;
+        Ok(access.told(&PrincipalKey::Token(hash)))
+    }
+}
+
+impl ByLeader for v1::RevokeTokenRequest {
+    type Service = Arc<Access>;
+
+    fn done_before(
+        &self, _: &Arc<Access>, _: &Term, refused: &Refusal,
+    ) -> Option<v1::RevokeTokenResponse> {
+        let id = self.id.clone().filter(|_| refused.reason() == v1::Reason::TokenNotFound)?;
+        Some(v1::RevokeTokenResponse { id })
+    }
+
+    async fn carry_out(
+        self, access: &Arc<Access>, (term, _): (&Term, &Principal), _: Instant,
+    ) -> Attempt<v1::RevokeTokenResponse> {
+        let mut meant: Vec<_> = access.group.view.principals().tokens_named(&self.name).collect();
+        let ids = meant.iter().map(|hash| hash.id()).collect::<Vec<_>>().join(", ");
+        if let Some(id) = &self.id {
+            meant.retain(|hash| hash.id() == *id);
+        }
+        let [hash] = meant[..] else {
+            match (meant.len(), &self.id) {
+                (0, Some(id)) => refuse!(
+                    TokenNotFound,
+                    "there is no token {:?} with the id {id:?}; see ratchet token list",
+                    self.name
+                ),
+                (0, None) => {
+                    refuse!(
+                        TokenNotFound,
+                        "there is no token {:?}; see ratchet token list",
+                        self.name
+                    )
+                }
+                _ => refuse!(
+                    WrongState,
+                    "several tokens have the name {:?}: give the id of one of them, {ids}",
+                    self.name
+                ),
+            }
+        };
+        access.change(term, AccessChange::RemoveToken(hash)).await?;
+        Ok(v1::RevokeTokenResponse { id: hash.id() })
+    }
+}
+
+impl ByLeader for v1::SetGrantsRequest {
+    type Service = Arc<Access>;
+
+    async fn carry_out(
+        self, access: &Arc<Access>, (term, by): (&Term, &Principal), _: Instant,
+    ) -> Attempt<v1::Principal> {
+        let key = read_key(&self.principal, self.addresses.as_deref())?;
+        let grants = read_grants(&self.grants)?;
+        let change =
+            AccessChange::Grant { key: key.clone(), grants, principals_max: PRINCIPALS_MAX };
+        let before = Principals::clone(&access.group.view.principals());
+        let mut after = before.clone();
+        for (key, record) in change.records(&before, true).map_err(|refused| told(&refused))? {
+            after.put(key, record);
+        }
+        if !after.is_open() {
+            access.check_peers()?;
+        }
+        if by.check(&after, Wanted::OnAll(Verb::Admin), access.now_ms(by)).is_err() {
+            refuse!(
+                WrongState,
+                "nothing is changed: {} could not take it back, as it would have no grant admin:*; make a token that has it \
+                 first (ratchet token create admin --grant all), and ask with it",
+                by.name(&before)
+            );
+        }
+        access.change(term, change).await?;
+        Ok(access.told(&key))
+    }
+}
+
+impl ByLeader for v1::ListPrincipalsRequest {
+    type Service = Arc<Access>;
+
+    async fn carry_out(
+        self, access: &Arc<Access>, _: (&Term, &Principal), _: Instant,
+    ) -> Attempt<v1::ListPrincipalsResponse> {
+        let principals = access.group.view.principals();
+        let principals = principals.iter().map(|(key, record)| to_wire(key, record));
+        Ok(v1::ListPrincipalsResponse { principals: principals.collect() })
+    }
+
+    fn answer_bytes(&self, access: &Arc<Access>) -> usize {
+        let principals = access.group.view.principals();
+        principals
+            .iter()
+            .map(|(_, record)| PRINCIPAL_BYTES + record.grants.len() * GRANT_BYTES)
+            .sum()
+    }
+}
+
+/// How many bytes a principal has at most in an answer, as a message and encoded, without its grants.
+const PRINCIPAL_BYTES: usize = 1_024;
+/// How many bytes a grant has at most.
+const GRANT_BYTES: usize = 160;
+
+impl ByLeader for peer::KnowsTokenRequest {
+    type Service = Arc<Access>;
+
+    async fn carry_out(
+        self, access: &Arc<Access>, _: (&Term, &Principal), _: Instant,
+    ) -> Attempt<peer::KnowsTokenResponse> {
+        let key = PrincipalKey::Token(read_hash(&self.sha256)?);
+        let known = access.group.view.principals().get(&key).is_some();
+        Ok(peer::KnowsTokenResponse { known })
+    }
+}

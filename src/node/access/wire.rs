@@ -1,0 +1,151 @@
+//! Principals in messages: who asks, as one node tells another; and who may do what, as callers write and read it.
+
+use super::{Principal, Who};
+use crate::{
+    proto::{
+        Refusal,
+        peer::{self, asker::Shown},
+        refusal, v1,
+    },
+    sequence::{
+        ANONYMOUS, AddressRange, Credential, GRANTS_MAX, Grant, InvalidAccess, NamespacePattern,
+        PrincipalKey, PrincipalRecord, TokenHash, Verb, check_uri,
+    },
+};
+
+impl Principal {
+    /// It, for the leader. `None`: a caller that shows nothing.
+    pub(in crate::node) fn to_wire(&self) -> Option<peer::Asker> {
+        let shown = match &self.who {
+            Who::Node(node) => Shown::Node(*node),
+            Who::Caller(Credential::Nothing) => return None,
+            Who::Caller(Credential::Token(hash)) => Shown::TokenSha256(hash.0.to_vec().into()),
+            Who::Caller(Credential::Certificate(uri)) => Shown::Certificate((**uri).to_owned()),
+        };
+        Some(peer::Asker { shown: Some(shown) })
+    }
+
+    /// Who asks, as a peer tells it, and what names the network of the caller's address.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the peer tells of a token without its hash.
+    pub fn from_wire(asker: Option<peer::Asker>, network: Option<u64>) -> Result<Self, Refusal> {
+        let shown = match asker.and_then(|asker| asker.shown) {
+            None => Credential::Nothing,
+            Some(Shown::Node(node)) => return Ok(Principal::node(node)),
+            Some(Shown::TokenSha256(hash)) => Credential::Token(read_hash(&hash)?),
+            Some(Shown::Certificate(uri)) => Credential::Certificate(uri.into()),
+        };
+        // No range has the address of a caller that is not told.
+        Ok(Principal::caller(shown, network.unwrap_or(u64::MAX)))
+    }
+}
+
+/// Reads the hash of a token.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it has another length.
+pub(in crate::node) fn read_hash(bytes: &[u8]) -> Result<TokenHash, Refusal> {
+    let length = bytes.len();
+    let hash = bytes.try_into().map(TokenHash);
+    hash.map_err(|_| {
+        refusal!(
+            InvalidRequest,
+            "sha256 has {length} bytes; give the 32 bytes of the token's SHA-256"
+        )
+    })
+}
+
+/// Reads grants, each once.
+///
+/// # Errors
+/// INVALID_ARGUMENT if one is none, or there are too many.
+pub(super) fn read_grants(grants: &[v1::Grant]) -> Result<Vec<Grant>, Refusal> {
+    if grants.len() > GRANTS_MAX {
+        return Err(invalid(&InvalidAccess::GrantCount(grants.len())));
+    }
+    let read = grants.iter().map(|grant| {
+        let verb = match grant.verb() {
+            v1::Verb::Next => Verb::Next,
+            v1::Verb::Read => Verb::Read,
+            v1::Verb::Raise => Verb::Raise,
+            v1::Verb::Namespaces => Verb::Namespaces,
+            v1::Verb::Admin => Verb::Admin,
+            v1::Verb::Unspecified => {
+                let known = Verb::ALL.map(|verb| verb.to_string()).join(", ");
+                return Err(refusal!(
+                    InvalidRequest,
+                    "a grant has verb {}, which this release does not know; give one of {known}",
+                    grant.verb
+                ));
+            }
+        };
+        let namespaces = NamespacePattern::parse(&grant.namespaces).map_err(|why| invalid(&why))?;
+        Ok(Grant { verb, namespaces })
+    });
+    let mut read = read.collect::<Result<Vec<_>, _>>()?;
+    read.sort();
+    read.dedup();
+    Ok(read)
+}
+
+/// Reads to whom something is granted, of those who show no token.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it is nobody of them.
+pub(super) fn read_key(name: &str, addresses: Option<&str>) -> Result<PrincipalKey, Refusal> {
+    match (name, addresses) {
+        (ANONYMOUS, None) => Ok(PrincipalKey::Anonymous(None)),
+        (ANONYMOUS, Some(addresses)) => {
+            let range = AddressRange::parse(addresses).map_err(|why| invalid(&why))?;
+            Ok(PrincipalKey::Anonymous(Some(range)))
+        }
+        (_, Some(_)) => Err(refusal!(
+            InvalidRequest,
+            "addresses goes with the principal {ANONYMOUS:?} alone: leave it out for a certificate"
+        )),
+        (uri, None) => {
+            check_uri(uri).map_err(|why| invalid(&why))?;
+            Ok(PrincipalKey::Certificate(uri.to_owned()))
+        }
+    }
+}
+
+pub(super) fn invalid(why: &InvalidAccess) -> Refusal {
+    refusal!(InvalidRequest, "{why}")
+}
+
+/// A principal as callers read it.
+pub(super) fn to_wire(key: &PrincipalKey, record: &PrincipalRecord) -> v1::Principal {
+    let verb = |verb| match verb {
+        Verb::Next => v1::Verb::Next,
+        Verb::Read => v1::Verb::Read,
+        Verb::Raise => v1::Verb::Raise,
+        Verb::Namespaces => v1::Verb::Namespaces,
+        Verb::Admin => v1::Verb::Admin,
+    };
+    let grants = record.grants.iter().map(|grant| v1::Grant {
+        verb: verb(grant.verb).into(),
+        namespaces: grant.namespaces.as_str().to_owned(),
+    });
+    let principal = v1::Principal { grants: grants.collect(), ..v1::Principal::default() };
+    match (key, &record.token) {
+        (PrincipalKey::Anonymous(range), _) => v1::Principal {
+            name: ANONYMOUS.to_owned(),
+            addresses: range.map(|range| range.to_string()),
+            ..principal
+        },
+        (PrincipalKey::Certificate(uri), _) => v1::Principal { name: uri.clone(), ..principal },
+        (PrincipalKey::Token(hash), token) => {
+            let token = token.as_ref();
+            v1::Principal {
+                name: token.map(|token| token.name.clone()).unwrap_or_default(),
+                id: Some(hash.id()),
+                expires_ms: token.and_then(|token| token.expires_ms),
+                made_by: token.map(|token| token.made_by.clone()),
+                made_ms: token.map(|token| token.made_ms),
+                ..principal
+            }
+        }
+    }
+}

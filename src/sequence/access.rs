@@ -1,0 +1,777 @@
+//! Who may do what: principals, and what is granted to them.
+//!
+//! A principal is a token, a client's certificate, or *anonymous*: whoever shows neither. What is granted to anonymous is
+//! granted to everybody. There are no rules but grants: what is not granted is denied.
+//!
+//! Invariant: a table to which nothing was written grants anonymous everything. What a cluster was founded for, or told since,
+//! is written.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::{Arc, LazyLock},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ids::{IPV4, network_of},
+    namespace::{NAMESPACE_NAME_CHARS_MAX, check_name},
+};
+
+/// How many grants a principal may have.
+pub const GRANTS_MAX: usize = 64;
+/// How many principals a cluster may have: every node holds all of them in memory.
+pub const PRINCIPALS_MAX: u64 = 1_000;
+/// How many characters the name of a token may have.
+const TOKEN_NAME_CHARS_MAX: usize = 64;
+/// How many bytes the URI of a certificate may have.
+const URI_BYTES_MAX: usize = 256;
+/// The name of the principal of whoever shows nothing.
+pub const ANONYMOUS: &str = "anonymous";
+/// How many hexadecimal digits of a token's hash are its id.
+const ID_DIGITS: usize = 12;
+
+/// What a grant allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Verb {
+    /// Take numbers and ids.
+    Next,
+    /// See numbers, keys and namespaces; on all namespaces, the cluster.
+    Read,
+    /// Raise floors.
+    Raise,
+    /// Create, change and delete namespaces.
+    Namespaces,
+    /// Administer the cluster.
+    Admin,
+}
+
+impl Verb {
+    /// All verbs.
+    pub const ALL: [Verb; 5] = [Verb::Next, Verb::Read, Verb::Raise, Verb::Namespaces, Verb::Admin];
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verb::Next => "next",
+            Verb::Read => "read",
+            Verb::Raise => "raise",
+            Verb::Namespaces => "namespaces",
+            Verb::Admin => "admin",
+        })
+    }
+}
+
+/// A verb on namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Grant {
+    /// What may be done.
+    pub verb: Verb,
+    /// On which namespaces.
+    pub namespaces: NamespacePattern,
+}
+
+impl Grant {
+    /// Everything.
+    pub fn everything() -> Vec<Grant> {
+        let all = || NamespacePattern(ALL_NAMESPACES.to_owned());
+        Verb::ALL.map(|verb| Grant { verb, namespaces: all() }).to_vec()
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.verb, self.namespaces.0)
+    }
+}
+
+const ALL_NAMESPACES: &str = "*";
+
+/// The name of a namespace, the beginning of names with a star behind it, or a star alone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NamespacePattern(String);
+
+impl NamespacePattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// [`InvalidAccess`] if no name of a namespace fits it.
+    pub fn parse(text: &str) -> Result<Self, InvalidAccess> {
+        let beginning = text.strip_suffix('*').unwrap_or(text);
+        let fits = (beginning.is_empty() && !text.is_empty())
+            || (beginning.chars().count() <= NAMESPACE_NAME_CHARS_MAX
+                && check_name(beginning).is_ok());
+        match fits {
+            true => Ok(NamespacePattern(text.to_owned())),
+            false => Err(InvalidAccess::Namespaces(text.to_owned())),
+        }
+    }
+
+    /// The text that [`NamespacePattern::parse`] reads.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn fits(&self, namespace: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(beginning) => namespace.starts_with(beginning),
+            None => self.0 == namespace,
+        }
+    }
+
+    fn is_all(&self) -> bool {
+        self.0 == ALL_NAMESPACES
+    }
+}
+
+/// The addresses that begin with the same bits, as in 10.1.0.0/16. Of IPv6, at most the 64 bits that name a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct AddressRange {
+    network: u64,
+    bits: u8,
+}
+
+impl AddressRange {
+    /// Reads a range, or a single address.
+    ///
+    /// # Errors
+    /// [`InvalidAccess`] if it is none, names bits beyond its length, or splits a network of IPv6.
+    pub fn parse(text: &str) -> Result<Self, InvalidAccess> {
+        let invalid = || InvalidAccess::Addresses(text.to_owned());
+        let (address, bits) = match text.split_once('/') {
+            None => (text, None),
+            Some((address, bits)) => (address, Some(bits.parse::<u8>().map_err(|_| invalid())?)),
+        };
+        let address = address.parse::<IpAddr>().map_err(|_| invalid())?;
+        // Where the bits of the address begin in what names its network, and how many there are.
+        let (begin, most) = if address.is_ipv4() { (32, 32) } else { (0, 64) };
+        let is_whole = match address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(address) => bits.is_some() && address.to_bits() as u64 == 0,
+        };
+        let bits = bits.unwrap_or(most);
+        if !is_whole || bits > most {
+            return Err(invalid());
+        }
+        let range = AddressRange { network: network_of(address), bits: begin + bits };
+        match range.network & !range.mask() {
+            0 => Ok(range),
+            _ => Err(invalid()),
+        }
+    }
+
+    fn mask(self) -> u64 {
+        u64::MAX.checked_shl(64 - u32::from(self.bits)).unwrap_or(0)
+    }
+
+    /// Whether the address is in it that `network` names.
+    fn has(self, network: u64) -> bool {
+        network & self.mask() == self.network
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(bits) = self.bits.checked_sub(32).filter(|_| self.network >> 32 == IPV4) else {
+            let address = Ipv6Addr::from_bits(u128::from(self.network) << 64);
+            return write!(f, "{address}/{}", self.bits);
+        };
+        write!(f, "{}/{bits}", Ipv4Addr::from_bits(self.network as u32))
+    }
+}
+
+/// The SHA-256 of a token. Whoever has it alone cannot make the token of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TokenHash(pub [u8; 32]);
+
+impl TokenHash {
+    /// What names the token where people read: its first twelve hexadecimal digits.
+    pub fn id(&self) -> String {
+        let digits = self.0.iter().map(|byte| format!("{byte:02x}"));
+        digits.take(ID_DIGITS / 2).collect()
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.id())
+    }
+}
+
+/// What a principal is known by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum PrincipalKey {
+    /// Whoever shows nothing, at these addresses, or at any.
+    Anonymous(Option<AddressRange>),
+    /// Who has the certificate with this URI.
+    Certificate(String),
+    /// Who has the token with this hash.
+    Token(TokenHash),
+}
+
+/// What is known of a principal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrincipalRecord {
+    /// What is granted to it.
+    pub grants: Vec<Grant>,
+    /// Of a token: its properties.
+    pub token: Option<TokenRecord>,
+}
+
+/// The properties of a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRecord {
+    /// The name of whoever has it.
+    pub name: String,
+    /// From when on it is worth nothing, in milliseconds since 1970.
+    pub expires_ms: Option<u64>,
+    /// The principal that made it.
+    pub made_by: String,
+    /// When it was made, by the leader's clock, in milliseconds since 1970.
+    pub made_ms: u64,
+}
+
+/// All principals of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principals {
+    principals: BTreeMap<PrincipalKey, PrincipalRecord>,
+    /// Whether everybody may do everything.
+    is_open: bool,
+}
+
+impl Default for Principals {
+    fn default() -> Self {
+        Principals::new([])
+    }
+}
+
+/// What is granted to anonymous before anything was written.
+static OPEN: LazyLock<PrincipalRecord> =
+    LazyLock::new(|| PrincipalRecord { grants: Grant::everything(), token: None });
+
+/// What a caller shows of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// Nothing.
+    Nothing,
+    /// The certificate with this URI.
+    Certificate(Arc<str>),
+    /// The token with this hash.
+    Token(TokenHash),
+}
+
+/// What a caller wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted<'a> {
+    /// What any known caller may.
+    Anything,
+    /// This, on the namespace of that name.
+    On(Verb, &'a str),
+    /// This, on all namespaces.
+    OnAll(Verb),
+    /// This, on whatever namespaces it is granted.
+    OnSome(Verb),
+    /// Anything at all, on the namespace of that name.
+    AnythingOn(&'a str),
+    /// What the nodes of the cluster alone may. It is granted to nobody.
+    OfNodes,
+}
+
+impl fmt::Display for Wanted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::Anything => f.write_str("anything"),
+            Wanted::On(verb, namespace) => write!(f, "{verb}:{namespace}"),
+            Wanted::OnAll(verb) => write!(f, "{verb}:{ALL_NAMESPACES}"),
+            Wanted::OnSome(verb) => write!(f, "{verb} on any namespace"),
+            Wanted::AnythingOn(namespace) => write!(f, "anything on {namespace}"),
+            Wanted::OfNodes => f.write_str("what only nodes do"),
+        }
+    }
+}
+
+/// Why a caller may not do what it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denied {
+    /// There is no token with that hash.
+    UnknownToken,
+    /// The token has expired.
+    Expired,
+    /// The caller shows nothing, and that is not granted to anonymous.
+    NothingShown,
+    /// It is not granted to the caller.
+    NotGranted,
+}
+
+impl Principals {
+    /// Those of a table with these records.
+    pub fn new(principals: impl IntoIterator<Item = (PrincipalKey, PrincipalRecord)>) -> Self {
+        let principals = principals.into_iter().collect();
+        let mut all = Principals { principals, is_open: false };
+        all.is_open = all.grants_everything();
+        all
+    }
+
+    /// All principals, and what is known of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&PrincipalKey, &PrincipalRecord)> {
+        const ANYBODY: &PrincipalKey = &PrincipalKey::Anonymous(None);
+        let open = (!self.principals.contains_key(ANYBODY)).then(|| (ANYBODY, &*OPEN));
+        open.into_iter().chain(&self.principals)
+    }
+
+    /// What is known of a principal.
+    pub fn get(&self, key: &PrincipalKey) -> Option<&PrincipalRecord> {
+        let open = || (*key == PrincipalKey::Anonymous(None)).then(|| &*OPEN);
+        self.principals.get(key).or_else(open)
+    }
+
+    /// The tokens of a name.
+    pub fn tokens_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = TokenHash> + 'a {
+        self.principals.iter().filter_map(move |(key, record)| match (key, &record.token) {
+            (PrincipalKey::Token(hash), Some(token)) if token.name == name => Some(*hash),
+            _ => None,
+        })
+    }
+
+    /// Writes what is known of a principal, or removes it.
+    pub fn put(&mut self, key: PrincipalKey, record: Option<PrincipalRecord>) {
+        match record {
+            Some(record) => self.principals.insert(key, record),
+            None => self.principals.remove(&key),
+        };
+        self.is_open = self.grants_everything();
+    }
+
+    /// Whether everybody may do everything.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    fn grants_everything(&self) -> bool {
+        Verb::ALL.iter().all(|verb| self.grants_anybody(0, Wanted::OnAll(*verb)))
+    }
+
+    /// Whether a caller that shows this, at the address that `network` names, may do what it wants at `now_ms`.
+    ///
+    /// # Errors
+    /// [`Denied`] if not.
+    pub fn check(
+        &self, shown: &Credential, network: u64, wanted: Wanted<'_>, now_ms: u64,
+    ) -> Result<(), Denied> {
+        let own = match shown {
+            Credential::Nothing => None,
+            Credential::Certificate(uri) => {
+                self.principals.get(&PrincipalKey::Certificate((**uri).to_owned()))
+            }
+            // A token that is wrong is refused, also where none is needed: its caller would not notice else.
+            Credential::Token(hash) => {
+                let known = self.principals.get(&PrincipalKey::Token(*hash));
+                let record = known.ok_or(Denied::UnknownToken)?;
+                let expires_ms = record.token.as_ref().and_then(|token| token.expires_ms);
+                if expires_ms.is_some_and(|end| end <= now_ms) {
+                    return Err(Denied::Expired);
+                }
+                Some(record)
+            }
+        };
+        match own {
+            _ if self.is_open && wanted != Wanted::OfNodes => Ok(()),
+            Some(record) if wanted == Wanted::Anything || grants(&record.grants, wanted) => Ok(()),
+            _ if self.grants_anybody(network, wanted) => Ok(()),
+            Some(_) => Err(Denied::NotGranted),
+            None => Err(Denied::NothingShown),
+        }
+    }
+
+    fn grants_anybody(&self, network: u64, wanted: Wanted<'_>) -> bool {
+        let anybody = self.get(&PrincipalKey::Anonymous(None));
+        let ranges = self.principals.iter().map_while(|(key, record)| match key {
+            PrincipalKey::Anonymous(range) => Some((*range, record)),
+            PrincipalKey::Certificate(_) | PrincipalKey::Token(_) => None,
+        });
+        let there = ranges.filter_map(|(range, record)| range?.has(network).then_some(record));
+        anybody.into_iter().chain(there).any(|record| grants(&record.grants, wanted))
+    }
+}
+
+fn grants(grants: &[Grant], wanted: Wanted<'_>) -> bool {
+    grants.iter().any(|grant| match wanted {
+        Wanted::Anything => true,
+        Wanted::On(verb, namespace) => grant.verb == verb && grant.namespaces.fits(namespace),
+        Wanted::OnAll(verb) => grant.verb == verb && grant.namespaces.is_all(),
+        Wanted::OnSome(verb) => grant.verb == verb,
+        Wanted::AnythingOn(namespace) => grant.namespaces.fits(namespace),
+        Wanted::OfNodes => false,
+    })
+}
+
+/// A change of the principals.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessChange {
+    /// Grant a token everything and anonymous nothing, unless the cluster was founded before.
+    Found {
+        /// The token.
+        admin: TokenHash,
+        /// When it was proposed, by the leader's clock: milliseconds since 1970.
+        now_ms: u64,
+    },
+    /// Add a token. The same token with the same properties is not added again.
+    AddToken {
+        /// The token.
+        hash: TokenHash,
+        /// What is known of it.
+        record: PrincipalRecord,
+        /// How many principals there may be, this one included.
+        principals_max: u64,
+    },
+    /// Say what is granted to anonymous or to a certificate.
+    Grant {
+        /// To whom.
+        key: PrincipalKey,
+        /// All of it.
+        grants: Vec<Grant>,
+        /// How many principals there may be, this one included.
+        principals_max: u64,
+    },
+    /// Remove a token.
+    RemoveToken(TokenHash),
+}
+
+/// Why the principals were not changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum AccessRefused {
+    /// The token is there, with other properties.
+    #[error("token {0} exists already, with other properties; draw another one")]
+    Exists(String),
+    /// There are as many principals as there may be.
+    #[error(
+        "there are {0} principals already, as many as there may be; revoke a token that is not needed"
+    )]
+    TooMany(u64),
+    /// There is no such token.
+    #[error("there is no token {0}; see ratchet token list")]
+    NotFound(String),
+}
+
+impl AccessChange {
+    /// The records that the change writes and removes, if it changes `access`. `is_founded` says whether the cluster was
+    /// founded before.
+    ///
+    /// # Errors
+    /// [`AccessRefused`] if it is refused.
+    pub fn records(
+        &self, access: &Principals, is_founded: bool,
+    ) -> Result<Vec<(PrincipalKey, Option<PrincipalRecord>)>, AccessRefused> {
+        match self {
+            AccessChange::Found { .. } if is_founded => Ok(Vec::new()),
+            AccessChange::Found { admin, now_ms } => {
+                let token = TokenRecord {
+                    name: "admin".to_owned(),
+                    expires_ms: None,
+                    made_by: "the founder".to_owned(),
+                    made_ms: *now_ms,
+                };
+                let admin_record =
+                    PrincipalRecord { grants: Grant::everything(), token: Some(token) };
+                Ok(vec![
+                    (PrincipalKey::Anonymous(None), Some(granted(&[]))),
+                    (PrincipalKey::Token(*admin), Some(admin_record)),
+                ])
+            }
+            AccessChange::AddToken { hash, record, principals_max } => {
+                let key = PrincipalKey::Token(*hash);
+                match access.get(&key) {
+                    Some(known) if is_same(known, record) => Ok(Vec::new()),
+                    Some(_) => Err(AccessRefused::Exists(hash.id())),
+                    None => {
+                        check_count(access, *principals_max)?;
+                        Ok(vec![(key, Some(record.clone()))])
+                    }
+                }
+            }
+            AccessChange::Grant { key, grants, principals_max } => {
+                // What nothing is granted to is nobody, but for anonymous: that one is open unless it is said.
+                let is_kept = !grants.is_empty() || *key == PrincipalKey::Anonymous(None);
+                if is_kept && !access.principals.contains_key(key) {
+                    check_count(access, *principals_max)?;
+                }
+                Ok(vec![(key.clone(), is_kept.then(|| granted(grants)))])
+            }
+            AccessChange::RemoveToken(hash) => {
+                let key = PrincipalKey::Token(*hash);
+                match access.get(&key) {
+                    Some(_) => Ok(vec![(key, None)]),
+                    None => Err(AccessRefused::NotFound(hash.id())),
+                }
+            }
+        }
+    }
+}
+
+fn granted(grants: &[Grant]) -> PrincipalRecord {
+    PrincipalRecord { grants: grants.to_vec(), token: None }
+}
+
+/// Whether two records are of one token that was added twice.
+fn is_same(known: &PrincipalRecord, added: &PrincipalRecord) -> bool {
+    let properties = |record: &PrincipalRecord| {
+        let token = record.token.clone();
+        token.map(|token| (token.name, token.expires_ms))
+    };
+    known.grants == added.grants && properties(known) == properties(added)
+}
+
+fn check_count(access: &Principals, principals_max: u64) -> Result<(), AccessRefused> {
+    let count = access.principals.len() as u64;
+    match count < principals_max {
+        true => Ok(()),
+        false => Err(AccessRefused::TooMany(count)),
+    }
+}
+
+/// Why something is no principal, or cannot be granted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAccess {
+    /// No namespace can have such a name.
+    #[error(
+        "namespaces is {0:?}; give the name of a namespace, the beginning of names with a star behind it as in 'order*', or '*'"
+    )]
+    Namespaces(String),
+    /// It is no range of addresses.
+    #[error(
+        "addresses is {0:?}; give a range as 10.1.0.0/16 or fd00:1::/64 (IPv6: at most 64 bits), with no bits set behind its \
+         length"
+    )]
+    Addresses(String),
+    /// A token cannot have the name.
+    #[error(
+        "name is {0:?}; the name of a token has 1 to 64 letters, digits, and any of '._-', and is not {ANONYMOUS:?}"
+    )]
+    TokenName(String),
+    /// It is no principal to which something is granted.
+    #[error(
+        "principal is {0:?}; give {ANONYMOUS:?}, or the URI of a certificate, of at most 256 bytes"
+    )]
+    Principal(String),
+    /// There are too many grants, or none.
+    #[error("{0} grants; give 1 to {GRANTS_MAX}")]
+    GrantCount(usize),
+}
+
+/// Checks the name of a token.
+///
+/// # Errors
+/// [`InvalidAccess`] if it is empty, too long, `anonymous`, or has other characters.
+pub fn check_token_name(name: &str) -> Result<(), InvalidAccess> {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let is_long = name.len() > TOKEN_NAME_CHARS_MAX;
+    match !name.is_empty() && !is_long && name != ANONYMOUS && name.chars().all(is_good) {
+        true => Ok(()),
+        false => {
+            Err(InvalidAccess::TokenName(name.chars().take(2 * TOKEN_NAME_CHARS_MAX).collect()))
+        }
+    }
+}
+
+/// Checks that something is a URI by which certificates may be granted something.
+///
+/// # Errors
+/// [`InvalidAccess`] if it is too long, or has no scheme or other than visible characters.
+pub fn check_uri(uri: &str) -> Result<(), InvalidAccess> {
+    let is_visible = uri.bytes().all(|byte| byte.is_ascii_graphic());
+    match uri.len() <= URI_BYTES_MAX && is_visible && uri.contains("://") {
+        true => Ok(()),
+        false => Err(InvalidAccess::Principal(uri.chars().take(2 * URI_BYTES_MAX).collect())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_000;
+
+    fn grant(text: &str) -> Grant {
+        let (verb, namespaces) = text.split_once(':').expect("a grant");
+        let verb = Verb::ALL.into_iter().find(|known| known.to_string() == verb).expect("a verb");
+        Grant { verb, namespaces: NamespacePattern::parse(namespaces).expect("a pattern") }
+    }
+
+    fn token(hash: u8, grants: &[&str], expires_ms: Option<u64>) -> AccessChange {
+        let token = TokenRecord {
+            name: "ci".to_owned(),
+            expires_ms,
+            made_by: ANONYMOUS.to_owned(),
+            made_ms: u64::from(hash),
+        };
+        let grants = grants.iter().map(|text| grant(text)).collect();
+        let record = PrincipalRecord { grants, token: Some(token) };
+        AccessChange::AddToken { hash: TokenHash([hash; 32]), record, principals_max: 4 }
+    }
+
+    fn granting(key: PrincipalKey, grants: &[&str]) -> AccessChange {
+        let grants = grants.iter().map(|text| grant(text)).collect();
+        AccessChange::Grant { key, grants, principals_max: 4 }
+    }
+
+    fn change(access: &mut Principals, change: &AccessChange) -> Result<(), AccessRefused> {
+        for (key, record) in change.records(access, true)? {
+            access.put(key, record);
+        }
+        Ok(())
+    }
+
+    fn anybody() -> PrincipalKey {
+        PrincipalKey::Anonymous(None)
+    }
+
+    fn shown(hash: u8) -> Credential {
+        Credential::Token(TokenHash([hash; 32]))
+    }
+
+    #[test]
+    fn a_table_without_records_grants_anybody_everything_and_a_founding_with_a_token_only_that_one()
+    {
+        let open = Principals::default();
+        assert!(open.is_open());
+        for verb in Verb::ALL {
+            assert_eq!(open.check(&Credential::Nothing, 7, Wanted::OnAll(verb), NOW), Ok(()));
+        }
+        let founding = AccessChange::Found { admin: TokenHash([1; 32]), now_ms: NOW };
+        assert_eq!(founding.records(&open, true), Ok(vec![]), "a cluster is founded once");
+        let founded = founding.records(&open, false).expect("records");
+        let founded =
+            Principals::new(founded.into_iter().filter_map(|(key, record)| Some((key, record?))));
+        assert!(!founded.is_open());
+        for wanted in [Wanted::Anything, Wanted::On(Verb::Next, "book"), Wanted::OnAll(Verb::Admin)]
+        {
+            let check = |shown: &Credential| founded.check(shown, 7, wanted, NOW);
+            assert_eq!(check(&Credential::Nothing), Err(Denied::NothingShown), "{wanted}");
+            let stranger = Credential::Certificate("ratchet://main/client/a".into());
+            assert_eq!(check(&stranger), Err(Denied::NothingShown), "{wanted}");
+            assert_eq!(check(&shown(2)), Err(Denied::UnknownToken), "{wanted}");
+            assert_eq!(check(&shown(1)), Ok(()), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn a_grant_holds_for_its_verb_and_the_namespaces_that_fit() {
+        let mut access = Principals::default();
+        change(&mut access, &granting(anybody(), &[])).unwrap();
+        change(&mut access, &token(1, &["next:order*", "read:book"], None)).unwrap();
+        let check = |wanted| access.check(&shown(1), 7, wanted, NOW);
+        for wanted in [
+            Wanted::Anything,
+            Wanted::On(Verb::Next, "order"),
+            Wanted::On(Verb::Next, "orders"),
+            Wanted::On(Verb::Read, "book"),
+            Wanted::OnSome(Verb::Read),
+        ] {
+            assert_eq!(check(wanted), Ok(()), "{wanted}");
+        }
+        for wanted in [
+            Wanted::On(Verb::Next, "orde"),
+            Wanted::On(Verb::Next, "book"),
+            Wanted::On(Verb::Raise, "order"),
+            Wanted::On(Verb::Read, "books"),
+            Wanted::OnAll(Verb::Next),
+            Wanted::OnSome(Verb::Admin),
+        ] {
+            assert_eq!(check(wanted), Err(Denied::NotGranted), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_worth_nothing_from_its_end_on_and_what_is_granted_to_anonymous_does_not_save_it()
+    {
+        let mut access = Principals::default();
+        change(&mut access, &token(1, &["next:*"], Some(NOW + 1))).unwrap();
+        let at = |now| access.check(&shown(1), 7, Wanted::On(Verb::Next, "book"), now);
+        assert_eq!((at(NOW), at(NOW + 1)), (Ok(()), Err(Denied::Expired)));
+        // Everybody may what anonymous may.
+        assert_eq!(access.check(&shown(1), 7, Wanted::OnAll(Verb::Admin), NOW), Ok(()));
+    }
+
+    #[test]
+    fn what_is_granted_to_addresses_holds_for_callers_there() {
+        let mut access = Principals::default();
+        change(&mut access, &granting(anybody(), &["read:*"])).unwrap();
+        let range = AddressRange::parse("10.1.0.0/16").expect("a range");
+        let there = PrincipalKey::Anonymous(Some(range));
+        change(&mut access, &granting(there.clone(), &["next:book"])).unwrap();
+        let check = |address: &str, wanted| {
+            let network = network_of(address.parse().expect("an address"));
+            access.check(&Credential::Nothing, network, wanted, NOW)
+        };
+        let next = Wanted::On(Verb::Next, "book");
+        assert_eq!(check("10.1.255.3", next), Ok(()));
+        assert_eq!(check("10.2.0.0", next), Err(Denied::NothingShown));
+        assert_eq!(check("10.2.0.0", Wanted::On(Verb::Read, "book")), Ok(()));
+        change(&mut access, &granting(there.clone(), &[])).unwrap();
+        assert_eq!(access.get(&there), None);
+        // Of anonymous it is remembered that nothing is granted.
+        change(&mut access, &granting(anybody(), &[])).unwrap();
+        assert_eq!(access.get(&anybody()).map(|record| record.grants.len()), Some(0));
+    }
+
+    #[test]
+    fn a_token_is_added_once_and_there_is_an_end_to_them() {
+        let mut access = Principals::default();
+        change(&mut access, &token(1, &["next:*"], None)).unwrap();
+        let again = AccessChange::records(&token(1, &["next:*"], None), &access, true);
+        assert_eq!(again, Ok(vec![]));
+        let exists = Err(AccessRefused::Exists("010101010101".to_owned()));
+        assert_eq!(change(&mut access, &token(1, &["read:*"], None)), exists);
+        assert_eq!(change(&mut access, &token(1, &["next:*"], Some(5))), exists);
+        for hash in 2..=4 {
+            change(&mut access, &token(hash, &["next:*"], None)).unwrap();
+        }
+        let too_many = Err(AccessRefused::TooMany(4));
+        assert_eq!(change(&mut access, &token(5, &["next:*"], None)), too_many);
+        assert_eq!(change(&mut access, &granting(anybody(), &[])), too_many);
+        assert_eq!(access.tokens_named("ci").count(), 4);
+        let remove = AccessChange::RemoveToken(TokenHash([2; 32]));
+        change(&mut access, &remove).unwrap();
+        assert_eq!(access.tokens_named("ci").count(), 3);
+        assert!(matches!(change(&mut access, &remove), Err(AccessRefused::NotFound(_))));
+    }
+
+    #[test]
+    fn ranges_and_patterns_and_names_that_are_none_are_refused() {
+        for (text, shown) in [
+            ("10.1.2.3", "10.1.2.3/32"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("0.0.0.0/0", "0.0.0.0/0"),
+            ("fd00:1::/32", "fd00:1::/32"),
+            ("fd00:1:2:3::/64", "fd00:1:2:3::/64"),
+            ("::/0", "::/0"),
+        ] {
+            let range = AddressRange::parse(text).expect(text);
+            assert_eq!(range.to_string(), shown);
+        }
+        for text in
+            ["", "10.1.2.3/33", "10.1.0.0/8", "10.1/16", "fd00::1/64", "fd00::/65", "fd00::", "a/8"]
+        {
+            AddressRange::parse(text).expect_err(text);
+        }
+        for text in ["*", "order", "order*"] {
+            assert_eq!(NamespacePattern::parse(text).expect(text).as_str(), text);
+        }
+        for text in ["", "**", "or*der", "a b", "a:b"] {
+            NamespacePattern::parse(text).expect_err(text);
+        }
+        for name in ["ci", "a.b_c-9"] {
+            check_token_name(name).expect(name);
+        }
+        for name in ["", ANONYMOUS, "a b", "ratchet://x", &"n".repeat(65)] {
+            check_token_name(name).expect_err(name);
+        }
+        check_uri("ratchet://main/client/ci").expect("a URI");
+        for uri in ["ci", "ratchet://a b", &format!("a://{}", "b".repeat(300))] {
+            check_uri(uri).expect_err(uri);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Who has opened a connection, and who asks over it: a token in the headers of a call counts more than a certificate.
+
+use std::{net::IpAddr, sync::Arc};
+
+use hyper::{HeaderMap, header::AUTHORIZATION};
+
+use super::stream::Stream;
+use crate::{
+    node::{Principal, hash_of},
+    proto::{Refusal, refuse},
+    sequence::{Credential, network_of},
+};
+
+/// What comes before a token in a header.
+const BEARER: &[u8] = b"bearer ";
+
+/// Who has opened a connection, as far as the connection tells.
+#[derive(Debug, Clone)]
+pub struct Owner {
+    certificate: Option<Arc<str>>,
+    network: u64,
+}
+
+impl Owner {
+    /// Who is at the other end of `stream`.
+    pub fn of(stream: &Stream) -> Owner {
+        let address = stream.socket().peer_addr().map(|address| address.ip());
+        let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
+        Owner { certificate: stream.client(), network: network_of(address) }
+    }
+
+    /// Nobody is known, and no address: there is no connection.
+    pub fn nobody() -> Owner {
+        Owner { certificate: None, network: u64::MAX }
+    }
+
+    /// Who asks, by the connection alone.
+    pub fn principal(&self) -> Principal {
+        let shown = match &self.certificate {
+            Some(uri) => Credential::Certificate(uri.clone()),
+            None => Credential::Nothing,
+        };
+        Principal::caller(shown, self.network)
+    }
+
+    /// Who asks with this token.
+    pub fn with_token(&self, token: &[u8]) -> Principal {
+        Principal::caller(Credential::Token(hash_of(token)), self.network)
+    }
+
+    /// Who asks in a call with these headers. What is no token, such as a password for a proxy, is left alone.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED if there are several tokens.
+    pub fn asks_with(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
+        let mut tokens = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
+            let (scheme, token) = value.as_bytes().split_at_checked(BEARER.len())?;
+            scheme.eq_ignore_ascii_case(BEARER).then_some(token.trim_ascii())
+        });
+        match (tokens.next(), tokens.next()) {
+            (None, _) => Ok(self.principal()),
+            (Some(token), None) => Ok(self.with_token(token)),
+            (Some(_), Some(_)) => {
+                refuse!(Unauthenticated, "the call has several tokens; send one '{AUTHORIZATION}'")
+            }
+        }
+    }
+}
