@@ -5,6 +5,7 @@
 
 mod common;
 
+mod access;
 mod bumps;
 mod client;
 mod client_faults;

@@ -23,7 +23,7 @@ use crate::common::{
 use ratchet::{
     clock::{BootClock, Clock},
     metrics::HandoverEnd,
-    node::{Failure, NodeContext},
+    node::{Failure, NodeContext, Principal},
     proto::v1::{ClockStatus, Reason, TakeWorkerBackRequest, TakeWorkerBackResponse},
 };
 use ratchet_client::{Client, Code, Error, Key, api::HeldWorker};
@@ -298,7 +298,7 @@ async fn take_back_date(
         ceiling_ms,
         vouched: true,
     };
-    node.leader.ask(&request, deadline).await.map(|(answer, _)| answer)
+    node.leader.ask(&request, &Principal::node(1), deadline).await.map(|(answer, _)| answer)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,12 +24,7 @@ use self::{
     refused::{check_namespace, no_namespace, outcome_unknown},
     sequence_request::{SequenceRequest, count_max, forwarded},
 };
-use super::{
-    access::Principal,
-    callers::Caller,
-    ids::formats::hands_out_ids,
-    services::Leader,
-};
+use super::{access::Principal, callers::Caller, ids::formats::hands_out_ids, services::Leader};
 use crate::{
     allocator::Held,
     planted_bugs::{Bug, is_planted},

@@ -11,7 +11,7 @@ use std::{
 
 use ratchet::{
     clock::{BootClock, Clock},
-    node::{Config, Node, NodeContext, Seams, StartError},
+    node::{Config, Node, NodeContext, Principal, Seams, StartError},
     proto::{
         Refusal,
         v1::{FoundRequest, FoundResponse},
@@ -41,7 +41,8 @@ pub struct Cluster {
 pub async fn have_it_found(
     node: &Arc<NodeContext>, deadline: Instant,
 ) -> Result<FoundResponse, Refusal> {
-    let (founded, _) = node.leader.ask(&FoundRequest::default(), deadline).await?;
+    let (founded, _) =
+        node.leader.ask(&FoundRequest::default(), &Principal::node(1), deadline).await?;
     Ok(founded)
 }
 

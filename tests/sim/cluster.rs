@@ -13,7 +13,7 @@ use rand::{RngExt, rngs::StdRng};
 use ratchet::{
     clock::Clock,
     metrics::{Metrics, SkipCause, TermStart},
-    node::{Addresses, Config, Node, NodeContext, Seams},
+    node::{Addresses, Config, Node, NodeContext, Principal, Seams},
     proto::{Refusal, v1::FoundRequest},
     server::Services,
 };
@@ -240,7 +240,8 @@ impl World {
     async fn found(self: Arc<Self>, id: Host, context: Arc<NodeContext>) {
         while !self.is_founded.load(Relaxed) {
             let deadline = tokio::time::Instant::now() + FOUNDING_PATIENCE;
-            match context.leader.ask(&FoundRequest::default(), deadline).await {
+            match context.leader.ask(&FoundRequest::default(), &Principal::node(1), deadline).await
+            {
                 Ok((answer, _)) => {
                     self.is_founded.store(true, Relaxed);
                     let text = format!("node {id} says so, founded: {}", answer.founded);

@@ -13,7 +13,7 @@ use std::{
 use futures::FutureExt;
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
-    node::{Asked, Failure, Origin, SequenceRequest},
+    node::{Asked, Failure, Origin, Principal, SequenceRequest},
     proto::{
         Operation, Refusal,
         v1::{
@@ -284,7 +284,7 @@ pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'st
         move |to, request| {
             async move {
                 let deadline = tokio::time::Instant::now() + budget;
-                let asked = Asked::new(request)?;
+                let asked = Asked::new(request, Principal::node(1))?;
                 to.shared.leader.serve(&asked, Origin::Client, deadline).await.map_err(status)
             }
             .boxed()
@@ -301,7 +301,7 @@ pub async fn administer<Q: Operation + Clone>(
         move |to, request| {
             async move {
                 let deadline = tokio::time::Instant::now() + patience * 9 / 10;
-                let asked = to.shared.leader.ask(&request, deadline).await;
+                let asked = to.shared.leader.ask(&request, &Principal::node(1), deadline).await;
                 asked.map(|(answer, _)| answer).map_err(status)
             }
             .boxed()

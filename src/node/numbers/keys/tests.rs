@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     metrics::Metrics,
     node::{
-        Config, REQUEST_KEYS_MAX,
+        Config, Principal, REQUEST_KEYS_MAX,
         numbers::{Asked, refused::refused_at},
     },
     sequence::NamespaceId,
@@ -40,7 +40,7 @@ fn request() -> (Asked<NextManyRequest>, NextManyResponse) {
         ],
         ..NextManyResponse::default()
     };
-    (Asked::new(message).unwrap(), answer)
+    (Asked::new(message, Principal::node(1)).unwrap(), answer)
 }
 
 #[test]
@@ -87,7 +87,8 @@ fn late_keys_are_not_asked_for_again_if_it_is_not_known_which_namespace_has_answ
 fn late_keys_of_a_message_with_an_id_are_not_asked_for_again() {
     let (request, answer) = request();
     let request_id = Some(bytes::Bytes::from_static(b"order-7"));
-    let named = Asked::new(NextManyRequest { request_id, ..request.message }).unwrap();
+    let named =
+        Asked::new(NextManyRequest { request_id, ..request.message }, Principal::node(1)).unwrap();
     assert!(named.id.is_some() && named.rest(&answer, BOOK).is_none());
 }
 

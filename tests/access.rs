@@ -1,0 +1,330 @@
+//! Who may do what: tokens, certificates, and whoever shows neither.
+
+mod methods;
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use ratchet::{
+    node::{Config, hash_of},
+    proto::v1::{
+        CreateTokenRequest, Grant, ListNamespacesRequest, ListPrincipalsRequest, NextManyRequest,
+        NextRequest, Principal, RevokeTokenRequest, SetGrantsRequest, Verb, WatchRouteRequest,
+        access_client::AccessClient, admin_client::AdminClient, sequencer_client::SequencerClient,
+    },
+};
+use tonic::{
+    Code, Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::Channel,
+};
+
+use crate::common::{
+    channel, cluster::Cluster, eventually, id, in_time, other_than, with_http, with_resp,
+};
+
+/// The verbs, in the order of their numbers.
+const VERBS: [&str; 5] = ["next", "read", "raise", "namespaces", "admin"];
+const ADMIN: &str = "a token that may do everything";
+
+/// Shows a token with every call.
+#[derive(Clone)]
+struct Shows(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Shows {
+    fn call(&mut self, mut call: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            call.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(call)
+    }
+}
+
+type Asking = InterceptedService<Channel, Shows>;
+
+/// Who asks at `address` with a token, or without.
+fn asking(address: SocketAddr, token: Option<&str>) -> Asking {
+    let value = token.map(|token| format!("Bearer {token}").parse().expect("a header"));
+    InterceptedService::new(channel(address), Shows(value))
+}
+
+fn grant(text: &str) -> Grant {
+    let (verb, namespaces) = text.split_once(':').expect("a grant");
+    let verb = Verb::from_str_name(&format!("VERB_{}", verb.to_uppercase())).expect("a verb");
+    Grant { verb: verb.into(), namespaces: namespaces.to_owned() }
+}
+
+fn everything() -> Vec<Grant> {
+    VERBS.iter().map(|verb| grant(&format!("{verb}:*"))).collect()
+}
+
+fn granting(principal: &str, addresses: Option<&str>, grants: &[&str]) -> SetGrantsRequest {
+    SetGrantsRequest {
+        principal: principal.to_owned(),
+        addresses: addresses.map(str::to_owned),
+        grants: grants.iter().map(|text| grant(text)).collect(),
+    }
+}
+
+async fn create(
+    access: &mut AccessClient<Asking>, token: &str, name: &str, grants: Vec<Grant>,
+) -> Result<Principal, Status> {
+    let sha256 = hash_of(token.as_bytes()).0.to_vec().into();
+    let asked = CreateTokenRequest { name: name.to_owned(), sha256, grants, expires_ms: None };
+    access.create_token(asked).await.map(|answer| answer.into_inner())
+}
+
+async fn next(asking: &Asking, namespace: &str) -> Result<u64, Code> {
+    let asked = NextRequest { namespace: namespace.to_owned(), key: id(1), ..Default::default() };
+    let taken = SequencerClient::new(asking.clone()).next(asked).await;
+    taken.map(|answer| answer.into_inner().last).map_err(|status| status.code())
+}
+
+/// A cluster in which nobody may do anything without a token. Each verb has a token of its own, on all namespaces.
+struct Closed {
+    cluster: Cluster,
+    tokens: BTreeMap<&'static str, String>,
+}
+
+impl Closed {
+    async fn start() -> Closed {
+        Closed::with(|_| {}).await
+    }
+
+    async fn with(change: impl Fn(&mut Config)) -> Closed {
+        let cluster = Cluster::start(3, |config| {
+            with_http(config);
+            with_resp(config);
+            change(config);
+        })
+        .await;
+        let mut access = AccessClient::new(asking(cluster.address(1), None));
+        create(&mut access, ADMIN, "admin", everything()).await.expect("a token");
+        let tokens = VERBS.map(|verb| (verb, format!("a token to {verb}")));
+        for (verb, token) in &tokens {
+            let grants = vec![grant(&format!("{verb}:*"))];
+            create(&mut access, token, verb, grants).await.expect("a token");
+        }
+        let mut access = AccessClient::new(asking(cluster.address(1), Some(ADMIN)));
+        access.set_grants(granting("anonymous", None, &[])).await.expect("tokens are needed");
+        let closed = Closed { cluster, tokens: tokens.into() };
+        for node in 1..=3 {
+            let nobody = asking(closed.cluster.address(node), None);
+            let refused =
+                async || (next(&nobody, "book").await == Err(Code::Unauthenticated)).then_some(());
+            eventually("the node has heard of it", refused).await;
+        }
+        closed
+    }
+
+    fn token(&self, verb: &str) -> &str {
+        &self.tokens[verb]
+    }
+
+    fn admin(&self, node: u64) -> AccessClient<Asking> {
+        AccessClient::new(asking(self.cluster.address(node), Some(ADMIN)))
+    }
+
+    fn at(&self, node: u64, token: &str) -> Asking {
+        asking(self.cluster.address(node), Some(token))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_good_at_every_node_at_once_and_for_nothing_once_it_is_revoked() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let follower = other_than(leader);
+    // The follower may not have heard of a token that was made at the leader just now.
+    for round in 0..20 {
+        let token = format!("token {round}");
+        create(&mut closed.admin(leader), &token, "ci", vec![grant("next:book")])
+            .await
+            .expect("a token");
+        next(&closed.at(follower, &token), "book").await.expect("a number");
+    }
+    let token = closed.at(follower, "token 7");
+    assert_eq!(
+        next(&token, "other").await,
+        Err(Code::PermissionDenied),
+        "whether it exists or not"
+    );
+    let stream =
+        NextManyRequest { namespace: "book".to_owned(), ids: vec![1], ..Default::default() };
+    let (messages, sent) = tokio::sync::mpsc::channel(1);
+    let sent = tokio_stream::wrappers::ReceiverStream::new(sent);
+    let mut sequencer = SequencerClient::new(token.clone());
+    let answers = sequencer.next_many(sent).await.expect("a stream");
+    let mut answers = answers.into_inner();
+    let mut ask = async || {
+        messages.send(stream.clone()).await.expect("sent");
+        let answer =
+            in_time("an answer", answers.message()).await.expect("an answer").expect("one");
+        answer.failure.map(|failure| Code::from_i32(failure.code))
+    };
+    assert_eq!(ask().await, None);
+    let mut routes =
+        sequencer.watch_route(WatchRouteRequest {}).await.expect("a stream").into_inner();
+    assert!(routes.message().await.expect("a route").is_some());
+    let id = {
+        let mut admin = closed.admin(leader);
+        let listed = admin.list_principals(ListPrincipalsRequest {}).await;
+        let principals = listed.expect("principals").into_inner().principals;
+        let digits = hash_of(b"token 7").id();
+        assert!(principals.iter().any(|one| one.name == "ci" && one.id.as_ref() == Some(&digits)));
+        digits
+    };
+    let revoke = |id| RevokeTokenRequest { name: "ci".to_owned(), id };
+    let several = closed.admin(follower).revoke_token(revoke(None)).await.expect_err("which one");
+    assert_eq!(several.code(), Code::FailedPrecondition, "{several}");
+    closed.admin(follower).revoke_token(revoke(Some(id.clone()))).await.expect("revoked");
+    let again = closed.admin(follower).revoke_token(revoke(Some(id))).await.expect_err("gone");
+    assert_eq!(again.code(), Code::NotFound);
+    eventually("the stream is refused", async || {
+        (ask().await == Some(Code::Unauthenticated)).then_some(())
+    })
+    .await;
+    assert_eq!(next(&token, "book").await, Err(Code::Unauthenticated));
+    let ended = in_time("the end of what is watched", async {
+        loop {
+            match routes.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(status) => return Some(status.code()),
+            }
+        }
+    });
+    assert_eq!(ended.await, Some(Code::Unauthenticated));
+    assert!(next(&closed.at(follower, "token 8"), "book").await.is_ok(), "another of that name");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_that_are_wrong_are_refused_also_where_none_is_needed() {
+    let cluster = Cluster::start(3, |_| {}).await;
+    let address = cluster.address(other_than(cluster.leader().await));
+    for token in ["unknown", "", "Bearer x"] {
+        assert_eq!(next(&asking(address, Some(token)), "book").await, Err(Code::Unauthenticated));
+    }
+    next(&asking(address, None), "book").await.expect("a number");
+    // Two are none.
+    let mut call = Request::new(NextRequest {
+        namespace: "book".to_owned(),
+        key: id(1),
+        ..Default::default()
+    });
+    for token in ["a", "b"] {
+        call.metadata_mut().append("authorization", format!("Bearer {token}").parse().unwrap());
+    }
+    let refused = SequencerClient::new(channel(address)).next(call).await.expect_err("two tokens");
+    assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+    // What is meant for a proxy before the node says nothing.
+    let mut call = Request::new(NextRequest {
+        namespace: "book".to_owned(),
+        key: id(1),
+        ..Default::default()
+    });
+    call.metadata_mut().insert("authorization", "Basic eDp5".parse().unwrap());
+    SequencerClient::new(channel(address)).next(call).await.expect("a number");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_takes_from_itself_what_it_needs_to_give_it_back() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let mut only_admin = AccessClient::new(closed.at(leader, closed.token("admin")));
+    // Anonymous may do everything again, and then cannot take it from itself.
+    let all: Vec<&str> = vec!["next:*", "read:*", "raise:*", "namespaces:*", "admin:*"];
+    only_admin.set_grants(granting("anonymous", None, &all)).await.expect("granted");
+    let nobody = asking(closed.cluster.address(leader), None);
+    let mut for_nobody = AccessClient::new(nobody.clone());
+    let refused = for_nobody.set_grants(granting("anonymous", None, &["next:*"]));
+    let refused = refused.await.expect_err("it could not take it back");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    only_admin.set_grants(granting("anonymous", None, &["next:book"])).await.expect("granted");
+    next(&nobody, "book").await.expect("a number");
+    let mut admin = AdminClient::new(nobody);
+    let listed = admin.list_namespaces(ListNamespacesRequest {}).await.expect_err("not granted");
+    assert_eq!(listed.code(), Code::Unauthenticated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_namespaces_has_those_that_may_be_read() {
+    let closed = Closed::start().await;
+    let node = other_than(closed.cluster.leader().await);
+    create(&mut closed.admin(node), "a reader", "reader", vec![grant("read:bo*")])
+        .await
+        .expect("a token");
+    let names = async |token: &str| {
+        let mut admin = AdminClient::new(closed.at(node, token));
+        let listed = admin.list_namespaces(ListNamespacesRequest {}).await.expect("a list");
+        listed.into_inner().namespaces.into_iter().map(|one| one.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("a reader").await, ["book"]);
+    assert!(names(closed.token("read")).await.len() > 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_granted_to_addresses_is_granted_to_no_others_at_the_leader_either() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let mut admin = closed.admin(leader);
+    for (range, is_let_in) in [("10.0.0.0/8", false), ("127.0.0.0/8", true)] {
+        admin
+            .set_grants(granting("anonymous", Some(range), &["next:book"]))
+            .await
+            .expect("granted");
+        for node in 1..=3 {
+            let nobody = asking(closed.cluster.address(node), None);
+            let as_expected =
+                async || (next(&nobody, "book").await.is_ok() == is_let_in).then_some(());
+            eventually("what is granted is heard of", as_expected).await;
+            assert_eq!(next(&nobody, "order").await, Err(Code::Unauthenticated));
+        }
+        admin.set_grants(granting("anonymous", Some(range), &[])).await.expect("taken back");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_do_what_outlives_a_leader_and_comes_with_a_snapshot() {
+    let mut closed = Closed::with(|config| config.log_keep_bytes = 1_000).await;
+    let leader = closed.cluster.leader().await;
+    let away = other_than(leader);
+    closed.cluster.crash(away).await;
+    create(&mut closed.admin(leader), "made meanwhile", "ci", vec![grant("next:book")])
+        .await
+        .expect("a token");
+    let many = closed.at(leader, ADMIN);
+    for _ in 0..50 {
+        next(&many, "book").await.expect("a number");
+    }
+    closed.cluster.start_node(away).await;
+    let ci = closed.at(away, "made meanwhile");
+    eventually("the node knows the token", async || next(&ci, "book").await.ok()).await;
+    closed.cluster.crash(leader).await;
+    eventually("the next leader knows it", async || next(&ci, "book").await.ok()).await;
+    let nobody = asking(closed.cluster.address(away), None);
+    assert_eq!(next(&nobody, "book").await, Err(Code::Unauthenticated));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_ends_by_the_leaders_clock() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let now_ms = closed.cluster.nodes[&leader].context().group.wall_ms();
+    let (token, grants) = ("it ends soon", vec![grant("next:book")]);
+    let asked = |expires_ms| CreateTokenRequest {
+        name: "ci".to_owned(),
+        sha256: hash_of(token.as_bytes()).0.to_vec().into(),
+        grants: grants.clone(),
+        expires_ms: Some(expires_ms),
+    };
+    let past =
+        closed.admin(leader).create_token(asked(now_ms - 1)).await.expect_err("it has ended");
+    assert_eq!(past.code(), Code::InvalidArgument, "{past}");
+    closed.admin(leader).create_token(asked(now_ms + 2_000)).await.expect("a token");
+    let (at_leader, elsewhere) = (closed.at(leader, token), closed.at(other_than(leader), token));
+    for ci in [at_leader, elsewhere] {
+        let ended = async || (next(&ci, "book").await == Err(Code::Unauthenticated)).then_some(());
+        eventually("it ends", ended).await;
+    }
+}

@@ -1,0 +1,238 @@
+//! What each method needs of its caller, as `proto` has it: tried over each interface, on the leader and on a follower, with a
+//! token for each verb and with none.
+
+use std::{net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use futures::stream;
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, Value};
+use ratchet::{proto::PUBLIC_DESCRIPTORS, server::Raw};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+};
+use tonic::{Code, Request, client::Grpc};
+
+use super::{Closed, VERBS};
+use crate::common::{channel, http, in_time};
+
+/// A method, with what stands in its request, and the verb that its caller needs. `None`: any that is known.
+struct Case {
+    name: String,
+    asked: DynamicMessage,
+    verb: Option<String>,
+    answer: prost_reflect::MessageDescriptor,
+    /// The method and the path of HTTP.
+    http: Option<(String, String)>,
+}
+
+/// All methods of the public API. One whose needs depend on a field is there twice.
+fn cases() -> Vec<Case> {
+    let pool = DescriptorPool::decode(PUBLIC_DESCRIPTORS).expect("descriptors");
+    let of_package =
+        |service: &prost_reflect::ServiceDescriptor| service.package_name() == "ratchet.v1";
+    let methods = pool
+        .services()
+        .filter(of_package)
+        .flat_map(|service| service.methods().collect::<Vec<_>>());
+    methods.flat_map(|method| of_method(&pool, &method)).collect()
+}
+
+fn of_method(pool: &DescriptorPool, method: &MethodDescriptor) -> Vec<Case> {
+    let option = |name: &str| {
+        let extension = pool.get_extension_by_name(name).expect(name);
+        let options = method.options();
+        options.has_extension(&extension).then(|| options.get_extension(&extension).into_owned())
+    };
+    let needs = option("ratchet.v1.needs").expect("every method says what it needs");
+    let needs = needs.as_message().expect("a message");
+    let text = |name| needs.get_field_by_name(name).unwrap().as_str().expect("a text").to_owned();
+    let verb = |name| {
+        let number = needs.get_field_by_name(name).unwrap().as_enum_number().expect("a verb");
+        (number > 0).then(|| VERBS[number as usize - 1].to_owned())
+    };
+    let mut asked = DynamicMessage::new(method.input());
+    if !text("of").is_empty() {
+        asked.set_field_by_name(&text("of"), Value::String("book".to_owned()));
+    }
+    // Nobody is to lead but who does.
+    if method.input().get_field_by_name("to").is_some() {
+        asked.set_field_by_name("to", Value::U64(99));
+    }
+    let http = option("google.api.http").map(|rule| {
+        let rule = rule.as_message().expect("a rule").clone();
+        let (verb, path) = rule.fields().find(|(field, _)| field.name() != "body").expect("a path");
+        let path = path.as_str().expect("a path").to_owned();
+        (verb.name().to_uppercase(), path)
+    });
+    let name = format!("/{}/{}", method.parent_service().full_name(), method.name());
+    let case = |asked: &DynamicMessage, verb| Case {
+        name: name.clone(),
+        asked: asked.clone(),
+        verb,
+        answer: method.output(),
+        http: http.clone(),
+    };
+    let mut cases = vec![case(&asked, verb("verb"))];
+    if !text("if_true").is_empty() {
+        asked.set_field_by_name(&text("if_true"), Value::Bool(true));
+        cases.push(case(&asked, verb("then")));
+    }
+    cases
+}
+
+impl Case {
+    /// The code of the answer over gRPC: of the call, or of what its first message says.
+    async fn over_grpc(&self, address: SocketAddr, token: Option<&str>) -> Code {
+        let message = Bytes::from(self.asked.encode_to_vec());
+        let mut request = Request::new(stream::iter([message]));
+        request.set_timeout(Duration::from_secs(60));
+        if let Some(token) = token {
+            let value = format!("Bearer {token}").parse().expect("a header");
+            request.metadata_mut().insert("authorization", value);
+        }
+        let mut grpc = Grpc::new(channel(address));
+        grpc.ready().await.expect("a connection");
+        let path = self.name.parse().expect("a path");
+        let first = async {
+            let answers = grpc.streaming(request, path, Raw).await?;
+            answers.into_inner().message().await
+        };
+        let answer = match in_time(&self.name, first).await {
+            Err(status) => return status.code(),
+            Ok(answer) => DynamicMessage::decode(self.answer.clone(), answer.expect("a message")),
+        };
+        let answer = answer.expect("an answer");
+        let failure = ["failure", "error"].iter().find_map(|name| answer.get_field_by_name(name));
+        let failure = failure.as_ref().and_then(|failure| failure.as_message());
+        failure.map_or(Code::Ok, |failure| {
+            Code::from_i32(failure.get_field_by_name("code").unwrap().as_i32().unwrap())
+        })
+    }
+
+    /// The status of the answer over HTTP; `None` if the method has no path.
+    async fn over_http(&self, address: SocketAddr, token: Option<&str>) -> Option<u16> {
+        let (verb, path) = self.http.as_ref()?;
+        let path = path
+            .replace("{namespace}", "book")
+            .replace("{key}", "1")
+            .replace("{format}", "snowflake")
+            .replace("{id}", "99")
+            .replace("{name}", "nobody");
+        let body = match verb.as_str() {
+            "POST" | "PATCH" if self.asked.has_field_by_name("name") => r#"{"name":"book"}"#,
+            "POST" | "PATCH" => "",
+            _ => "",
+        };
+        let flags = ["forget", "to"].iter().filter(|name| self.asked.has_field_by_name(name));
+        let flags: Vec<String> = flags
+            .map(|name| format!("{name}={}", self.asked.get_field_by_name(name).unwrap()))
+            .collect();
+        let query = if flags.is_empty() { String::new() } else { format!("?{}", flags.join("&")) };
+        let header = token.map(|token| format!("authorization: Bearer {token}\r\n"));
+        let what = format!("{verb} {path}{query}");
+        Some(http(address, &what, &header.unwrap_or_default(), body).await.status)
+    }
+}
+
+/// Every command, as a client sends it, and the verb that it needs. `None`: any that is known.
+const COMMANDS: &[(&str, Option<&str>)] = &[
+    ("INCR book:1", Some("next")),
+    ("INCRBY book:1 2", Some("next")),
+    ("GET book:1", Some("read")),
+    ("MGET book:1", Some("read")),
+    ("SET book:1 5", Some("raise")),
+    ("SETNX book:1 5", Some("raise")),
+    ("EXISTS book:1", Some("read")),
+    ("TYPE book:1", Some("read")),
+    ("MULTI", None),
+    ("EXEC", None),
+    ("DISCARD", None),
+    ("WATCH book:1", None),
+    ("UNWATCH", None),
+    ("PING", None),
+    ("ECHO a", None),
+    ("SELECT 0", None),
+    ("CLIENT ID", None),
+    ("READONLY", None),
+    ("READWRITE", None),
+    ("COMMAND COUNT", None),
+    ("INFO", None),
+    ("CLUSTER MYID", None),
+    ("ACL WHOAMI", None),
+];
+
+/// What anybody may send.
+const FOR_ANYBODY: &[&str] = &["AUTH x", "HELLO 2", "QUIT", "RESET"];
+
+/// The first line of the reply to a command over a connection of its own, after AUTH.
+async fn over_redis(address: SocketAddr, token: Option<&str>, command: &str) -> String {
+    let asking = async {
+        let mut stream = BufReader::new(TcpStream::connect(address).await?);
+        let mut line = String::new();
+        if let Some(token) = token {
+            stream.write_all(format!("AUTH {token}\r\n").as_bytes()).await?;
+            stream.read_line(&mut line).await?;
+            assert_eq!(line, "+OK\r\n");
+            line.clear();
+        }
+        stream.write_all(format!("{command}\r\n").as_bytes()).await?;
+        stream.read_line(&mut line).await?;
+        Ok::<_, std::io::Error>(line)
+    };
+    in_time(command, asking).await.expect("a reply")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_method_of_every_interface_is_for_those_alone_who_are_granted_its_verb() {
+    let closed = Closed::start().await;
+    let cases = cases();
+    assert!(cases.len() > 30, "{} methods", cases.len());
+    let leader = closed.cluster.leader().await;
+    for node in [leader, 1 + leader % 3] {
+        let addresses = closed.cluster.nodes[&node].addresses();
+        let (grpc, http) = (closed.cluster.address(node), addresses.http.expect("a port"));
+        for case in &cases {
+            let nobody = case.over_grpc(grpc, None).await;
+            assert_eq!(nobody, Code::Unauthenticated, "{} at node {node}", case.name);
+            let nobody = case.over_http(http, None).await;
+            assert!(nobody.is_none_or(|status| status == 401), "{}: {nobody:?}", case.name);
+            for verb in VERBS {
+                let token = Some(closed.token(verb));
+                let is_granted = case.verb.as_deref().is_none_or(|wanted| wanted == verb);
+                let told = case.over_grpc(grpc, token).await;
+                let is_refused = [Code::Unauthenticated, Code::PermissionDenied].contains(&told);
+                assert_eq!(is_refused, !is_granted, "{} with {verb}: {told:?}", case.name);
+                assert!(is_granted || told == Code::PermissionDenied, "{}: {told:?}", case.name);
+                if let Some(status) = case.over_http(http, token).await {
+                    let is_refused = [401, 403].contains(&status);
+                    assert_eq!(is_refused, !is_granted, "{} with {verb}: {status}", case.name);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_of_redis_is_for_those_alone_who_are_granted_its_verb() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    for node in [leader, 1 + leader % 3] {
+        let address = closed.cluster.nodes[&node].addresses().resp.expect("a port");
+        let count = over_redis(address, Some(closed.token("next")), "COMMAND COUNT").await;
+        let known = COMMANDS.len() + FOR_ANYBODY.len();
+        assert_eq!(count, format!(":{known}\r\n"), "a command without a row");
+        for (command, wanted) in COMMANDS {
+            let nobody = over_redis(address, None, command).await;
+            assert!(nobody.starts_with("-NOAUTH "), "{command} at node {node}: {nobody}");
+            for verb in VERBS {
+                let told = over_redis(address, Some(closed.token(verb)), command).await;
+                let is_granted = wanted.is_none_or(|wanted| wanted == verb);
+                let is_refused = told.starts_with("-NOPERM ");
+                assert_eq!(is_refused, !is_granted, "{command} with {verb}: {told}");
+                assert!(!told.starts_with("-NOAUTH"), "{command} with {verb}: {told}");
+            }
+        }
+    }
+}
