@@ -22,9 +22,11 @@ use openraft::{
 use ratchet::{
     consensus::StateMachine,
     sequence::{
-        Bequest, Bump, ClusterId, Command, KeyKind, Lifetime, Lost, LostBy, MemoryDigest,
-        MessagePart, NamespaceChange, NamespaceConfig, NamespaceId, NoRoom, PartId, Raise,
-        Remembering, RequestId, SectionId, SectionKey, Take, Trim, WorkerAct, WorkerAsk,
+        AccessChange, AddressRange, Bequest, Bump, ClusterId, Command, Grant, KeyKind, Lifetime,
+        Lost, LostBy, MemoryDigest, MessagePart, NamespaceChange, NamespaceConfig, NamespaceId,
+        NamespacePattern, NoRoom, PartId, PrincipalKey, PrincipalRecord, Raise, Remembering,
+        RequestId, SectionId, SectionKey, Take, TokenHash, TokenRecord, Trim, Verb, WorkerAct,
+        WorkerAsk,
     },
     storage::{BlockingExecutor, Entry, LogStore, Member, Membership, Store, StoreOptions, Vote},
 };
@@ -189,7 +191,36 @@ fn commands() -> Vec<Command> {
         Command::Bequeath(Bequest::Memory { successor: 1, digest }),
         Command::Inherit { successor: 1, digest },
         Command::Bequeath(Bequest::Lift),
+        Command::ChangeAccess(AccessChange::Found { admin: TokenHash([1; 32]), now_ms: NOW_MS }),
+        token(2),
+        token(3),
+        Command::ChangeAccess(AccessChange::RemoveToken(TokenHash([3; 32]))),
+        grant(PrincipalKey::Anonymous(None)),
+        grant(PrincipalKey::Anonymous(AddressRange::parse("10.1.0.0/16").ok())),
+        grant(PrincipalKey::Certificate("ratchet://test/client/ci".to_owned())),
     ]
+}
+
+fn grants() -> Vec<Grant> {
+    let namespaces = NamespacePattern::parse("order*").expect("a pattern");
+    Verb::ALL.map(|verb| Grant { verb, namespaces: namespaces.clone() }).to_vec()
+}
+
+fn token(hash: u8) -> Command {
+    let token = TokenRecord {
+        name: "ci".to_owned(),
+        expires_ms: Some(NOW_MS + 1),
+        made_by: "admin".to_owned(),
+        made_ms: NOW_MS,
+    };
+    let record = PrincipalRecord { grants: grants(), token: Some(token) };
+    let hash = TokenHash([hash; 32]);
+    Command::ChangeAccess(AccessChange::AddToken { hash, record, principals_max: 1_000 })
+}
+
+fn grant(key: PrincipalKey) -> Command {
+    let grants = grants();
+    Command::ChangeAccess(AccessChange::Grant { key, grants, principals_max: 1_000 })
 }
 
 fn bump_of(namespace: NamespaceId) -> Command {
@@ -242,6 +273,7 @@ async fn log_entries_records_and_snapshots_have_the_bytes_that_they_had() {
         let mut log = LogStore::open(&store, 1).unwrap();
         log.save_vote(&Vote::new_committed(4, 2)).await.unwrap();
         store.record_promise_ms(1, 300).unwrap();
+        store.record_founding_token(1, Some(TokenHash([1; 32]))).unwrap();
         for entry in &entries {
             append_durably(&mut log, entry.clone()).await;
         }

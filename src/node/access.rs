@@ -73,6 +73,11 @@ impl Principal {
         Principal { who: Who::Caller(shown), network }
     }
 
+    /// The same caller, who shows this token.
+    pub fn with_token(&self, token: &[u8]) -> Self {
+        Principal::caller(Credential::Token(hash_of(token)), self.network)
+    }
+
     /// A node of the cluster, for itself. It may everything that nodes do.
     pub fn node(node: NodeId) -> Self {
         Principal { who: Who::Node(node), network: 0 }
@@ -131,6 +136,9 @@ impl Access {
     /// granted to it; UNAVAILABLE if this node has heard of no leader for long. None of them tells what exists.
     pub fn check(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
         let principals = self.group.view.principals();
+        if wanted == Wanted::OnAll(Verb::Admin) {
+            self.check_founder(by)?;
+        }
         match by.check(&principals, wanted, self.now_ms(by)) {
             Ok(()) if principals.is_open() => Ok(()),
             Ok(()) => self.check_is_in_touch(by, wanted),
@@ -149,6 +157,21 @@ impl Access {
         principals.iter().any(|(key, _)| matches!(key, PrincipalKey::Token(_)))
     }
 
+    /// Sees that no stranger founds a cluster whose nodes know one another by certificates: nobody has a token by then.
+    fn check_founder(&self, by: &Principal) -> Result<(), Refusal> {
+        let is_stranger = matches!(by.who, Who::Caller(Credential::Nothing | Credential::Token(_)));
+        match is_stranger && self.config.peer_tls.dials() && !self.group.is_formed() {
+            false => Ok(()),
+            true => Err(refusal!(
+                Unauthenticated,
+                "node {} waits, with peer_tls, and is administered through the local socket in its data directory alone, or by who \
+                 shows a certificate that tls_client_ca has signed: ratchet found --server unix:{}/admin.sock",
+                self.config.node_id,
+                self.config.data_dir.display()
+            )),
+        }
+    }
+
     /// The leader's time. Only what expires needs it.
     fn now_ms(&self, by: &Principal) -> u64 {
         match by.shown() {
@@ -157,7 +180,8 @@ impl Access {
         }
     }
 
-    fn knows(&self, by: &Principal) -> bool {
+    /// Whether this node knows what a caller shows.
+    pub fn knows(&self, by: &Principal) -> bool {
         match by.shown() {
             Credential::Token(hash) => {
                 self.group.view.principals().get(&PrincipalKey::Token(*hash)).is_some()

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     node::{Config, NodeContext},
     proto::{Refusal, refusal, v1::Reason},
-    sequence::ClusterId,
+    sequence::{ClusterId, Wanted},
 };
 
 // What comes with a call beside its message: which cluster it is meant for, how it is compressed, and which members its
@@ -47,6 +47,8 @@ pub const CLUSTER_ID: &str = "ratchet-cluster-id";
 const ENCODING: &str = "grpc-encoding";
 /// The version of the members that the caller knows; 0 for none. Absent: it does not want to be told.
 const MEMBERS_VERSION: &str = "ratchet-members-version";
+/// What the paths of the reflection service begin with. It has no code of ours that could look who asks.
+const REFLECTION: &str = "/grpc.reflection.";
 /// The route, with an answer.
 const ROUTE: &str = "ratchet-route-bin";
 
@@ -146,6 +148,11 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
                 return Either::Right(ready(Ok(status.into_http())).boxed());
             }
         };
+        if call.uri().path().starts_with(REFLECTION)
+            && let Err(refusal) = self.context.services.access.check(&by, Wanted::Anything)
+        {
+            return Either::Right(ready(Ok(Status::from(refusal).into_http())).boxed());
+        }
         call.extensions_mut().insert(by);
         let Some(known) = call.headers().get(MEMBERS_VERSION) else {
             return Either::Left(self.routes.call(call));

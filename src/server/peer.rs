@@ -105,7 +105,16 @@ impl Peer for Services {
     async fn hello(
         &self, request: Request<HelloRequest>,
     ) -> Result<Response<HelloResponse>, Status> {
-        let (_, greeting) = sent(request)?;
+        let (connection, greeting) = sent(request)?;
+        let is_stranger = connection.is_some_and(|connection| connection.certified.is_none());
+        if is_stranger && self.context.config.peer_tls.dials() && !self.context.group.is_formed() {
+            let why =
+                "this node waits, and is greeted by who shows a certificate of its cluster alone";
+            return Err(Status::from(refusal!(
+                Unauthenticated,
+                "{why}: set peer_tls on the other nodes"
+            )));
+        }
         Ok(Response::new(self.context.services.founding.hello(&greeting).await?))
     }
 

@@ -6,7 +6,7 @@ use hyper::{HeaderMap, header::AUTHORIZATION};
 
 use super::stream::Stream;
 use crate::{
-    node::{Principal, hash_of},
+    node::Principal,
     proto::{Refusal, refuse},
     sequence::{Credential, network_of},
 };
@@ -45,7 +45,7 @@ impl Owner {
 
     /// Who asks with this token.
     pub fn with_token(&self, token: &[u8]) -> Principal {
-        Principal::caller(Credential::Token(hash_of(token)), self.network)
+        self.principal().with_token(token)
     }
 
     /// Who asks in a call with these headers. What is no token, such as a password for a proxy, is left alone.

@@ -81,12 +81,12 @@ async fn batch(
 ) -> Result<Option<Range>, Problem> {
     let parameters = Parameters::read(context, due, request).await?;
     let count = batch_size(&parameters)?.min(context.config.count_max);
-    let of_type = type_of(&parameters, &context.config)?;
+    let (of_type, due) = type_of(&parameters, context, due)?;
     if count == 0 {
         return Ok(None);
     }
     let mapped = Mapped::find(context.config.tinyid_names(), &of_type, None)?;
-    Ok(Some(mapped.next(context, count, due).await?))
+    Ok(Some(mapped.next(context, count, &due).await?))
 }
 
 /// The segment that a request asks for.
@@ -94,14 +94,14 @@ async fn segment(
     context: &Arc<NodeContext>, due: &Due, request: Request,
 ) -> Result<Segment, Problem> {
     let parameters = Parameters::read(context, due, request).await?;
-    let of_type = type_of(&parameters, &context.config)?;
+    let (of_type, due) = type_of(&parameters, context, due)?;
     let mapped = Mapped::find(context.config.tinyid_names(), &of_type, None)?;
     let count = segment_size(&context.config, &of_type);
     let unfit = |why| mapped.warn_operator(refusal!(WrongState, "{why}"));
     if let Some(increment) = mapped.increment(context) {
         check_increment(increment).map_err(unfit)?;
     }
-    let range = mapped.next(context, count, due).await?;
+    let range = mapped.next(context, count, &due).await?;
     Ok(Segment::of(range).map_err(|why| {
         context.metrics.skip(SkipCause::cancelled, count);
         unfit(why)
@@ -132,14 +132,21 @@ fn batch_size(parameters: &Parameters) -> Result<u64, Refusal> {
     Ok(u64::try_from(size).unwrap_or(0).min(BATCH_MAX))
 }
 
-/// The type that a request asks for, if it has one of the type's tokens.
-fn type_of<'a>(parameters: &'a Parameters, config: &Config) -> Result<Cow<'a, str>, Refusal> {
+/// The type that a request asks for, if it has one of the type's tokens, or one of the cluster's, which then asks.
+fn type_of<'a>(
+    parameters: &'a Parameters, context: &NodeContext, due: &Due,
+) -> Result<(Cow<'a, str>, Due), Refusal> {
+    let config = &context.config;
     let of_type = parameters.one("bizType")?.unwrap_or_default();
     let token = parameters.one("token")?.unwrap_or_default();
     let known = row_of(&config.tinyid_tokens, config.tinyid_names().parameter, &of_type);
     let is_known = known.is_some_and(|(known, _)| known.split_whitespace().any(|one| one == token));
+    let with_token = due.by.with_token(token.as_bytes());
     match is_known {
-        true => Ok(of_type),
+        true => Ok((of_type, due.clone())),
+        false if context.services.access.knows(&with_token) => {
+            Ok((of_type, Due { by: with_token, ..due.clone() }))
+        }
         false => Err(refusal!(
             Unauthenticated,
             "there is no such bizType, or the token is not one of its tokens"
