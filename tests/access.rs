@@ -25,7 +25,7 @@ use crate::common::{
 
 /// The verbs, in the order of their numbers.
 const VERBS: [&str; 5] = ["next", "read", "raise", "namespaces", "admin"];
-const ADMIN: &str = "a token that may do everything";
+const ADMIN: &str = "a-token-that-may-do-everything";
 
 /// Shows a token with every call.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl Closed {
         .await;
         let mut access = AccessClient::new(asking(cluster.address(1), None));
         create(&mut access, ADMIN, "admin", everything()).await.expect("a token");
-        let tokens = VERBS.map(|verb| (verb, format!("a token to {verb}")));
+        let tokens = VERBS.map(|verb| (verb, format!("a-token-to-{verb}")));
         for (verb, token) in &tokens {
             let grants = vec![grant(&format!("{verb}:*"))];
             create(&mut access, token, verb, grants).await.expect("a token");
@@ -137,13 +137,13 @@ async fn a_token_is_good_at_every_node_at_once_and_for_nothing_once_it_is_revoke
     let follower = other_than(leader);
     // The follower may not have heard of a token that was made at the leader just now.
     for round in 0..20 {
-        let token = format!("token {round}");
+        let token = format!("token-{round}");
         create(&mut closed.admin(leader), &token, "ci", vec![grant("next:book")])
             .await
             .expect("a token");
         next(&closed.at(follower, &token), "book").await.expect("a number");
     }
-    let token = closed.at(follower, "token 7");
+    let token = closed.at(follower, "token-7");
     assert_eq!(
         next(&token, "other").await,
         Err(Code::PermissionDenied),
@@ -170,7 +170,7 @@ async fn a_token_is_good_at_every_node_at_once_and_for_nothing_once_it_is_revoke
         let mut admin = closed.admin(leader);
         let listed = admin.list_principals(ListPrincipalsRequest {}).await;
         let principals = listed.expect("principals").into_inner().principals;
-        let digits = hash_of(b"token 7").id();
+        let digits = hash_of(b"token-7").id();
         assert!(principals.iter().any(|one| one.name == "ci" && one.id.as_ref() == Some(&digits)));
         digits
     };
@@ -195,7 +195,7 @@ async fn a_token_is_good_at_every_node_at_once_and_for_nothing_once_it_is_revoke
         }
     });
     assert_eq!(ended.await, Some(Code::Unauthenticated));
-    assert!(next(&closed.at(follower, "token 8"), "book").await.is_ok(), "another of that name");
+    assert!(next(&closed.at(follower, "token-8"), "book").await.is_ok(), "another of that name");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,7 +251,7 @@ async fn nobody_takes_from_itself_what_it_needs_to_give_it_back() {
 async fn a_list_of_namespaces_has_those_that_may_be_read() {
     let closed = Closed::start().await;
     let node = other_than(closed.cluster.leader().await);
-    create(&mut closed.admin(node), "a reader", "reader", vec![grant("read:bo*")])
+    create(&mut closed.admin(node), "a-reader", "reader", vec![grant("read:bo*")])
         .await
         .expect("a token");
     let names = async |token: &str| {
@@ -259,7 +259,7 @@ async fn a_list_of_namespaces_has_those_that_may_be_read() {
         let listed = admin.list_namespaces(ListNamespacesRequest {}).await.expect("a list");
         listed.into_inner().namespaces.into_iter().map(|one| one.name).collect::<Vec<_>>()
     };
-    assert_eq!(names("a reader").await, ["book"]);
+    assert_eq!(names("a-reader").await, ["book"]);
     assert!(names(closed.token("read")).await.len() > 1);
 }
 
@@ -290,7 +290,7 @@ async fn who_may_do_what_outlives_a_leader_and_comes_with_a_snapshot() {
     let leader = closed.cluster.leader().await;
     let away = other_than(leader);
     closed.cluster.crash(away).await;
-    create(&mut closed.admin(leader), "made meanwhile", "ci", vec![grant("next:book")])
+    create(&mut closed.admin(leader), "made-meanwhile", "ci", vec![grant("next:book")])
         .await
         .expect("a token");
     let many = closed.at(leader, ADMIN);
@@ -298,7 +298,7 @@ async fn who_may_do_what_outlives_a_leader_and_comes_with_a_snapshot() {
         next(&many, "book").await.expect("a number");
     }
     closed.cluster.start_node(away).await;
-    let ci = closed.at(away, "made meanwhile");
+    let ci = closed.at(away, "made-meanwhile");
     eventually("the node knows the token", async || next(&ci, "book").await.ok()).await;
     closed.cluster.crash(leader).await;
     eventually("the next leader knows it", async || next(&ci, "book").await.ok()).await;
@@ -311,7 +311,7 @@ async fn a_token_ends_by_the_leaders_clock() {
     let closed = Closed::start().await;
     let leader = closed.cluster.leader().await;
     let now_ms = closed.cluster.nodes[&leader].context().group.wall_ms();
-    let (token, grants) = ("it ends soon", vec![grant("next:book")]);
+    let (token, grants) = ("it-ends-soon", vec![grant("next:book")]);
     let asked = |expires_ms| CreateTokenRequest {
         name: "ci".to_owned(),
         sha256: hash_of(token.as_bytes()).0.to_vec().into(),

@@ -64,7 +64,7 @@ async fn next(connection: &Connection, key: u64) -> Result<u64, String> {
         made_ms: None,
     };
     let mut client = SequencerClient::new(link.channel.clone());
-    match client.next(request).await {
+    match client.next(connection.request(request)).await {
         Ok(answer) => {
             let answer = answer.into_inner();
             if let Some(route) = &answer.route {
@@ -94,6 +94,9 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
                 .follow_leader(target.follow_leader);
             if let Some(tls) = &target.tls {
                 client = client.tls(tls.of_client());
+            }
+            if let Some(token) = &target.token {
+                client = client.token(token.of_client());
             }
             each(Caller::Client(client.build()?), load.tasks).collect()
         }

@@ -14,6 +14,7 @@ use crate::{
     options::ClusterOptions,
     target::{NAMESPACE, Server, Target},
     tls::Certificates,
+    token::Token,
 };
 use ratchet_client::{Client, Code, api};
 
@@ -50,18 +51,20 @@ fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
 /// # Errors
 /// If an address is not of the form "host:port".
 pub fn client(servers: &[String], timeout: Duration) -> Result<Client, Error> {
-    secure_client(servers, timeout, None)
+    client_showing(servers, timeout, None, None)
 }
 
-/// A client of the cluster at `servers`, over TLS if it is given certificates.
-fn secure_client(
-    servers: &[String], timeout: Duration, tls: Option<&Certificates>,
+/// A client of the cluster at `servers`, over TLS if it is given certificates, which shows the token if it is given one.
+fn client_showing(
+    servers: &[String], timeout: Duration, tls: Option<&Certificates>, token: Option<&Token>,
 ) -> Result<Client, Error> {
-    let client = Client::builder().servers(servers).timeout(timeout);
-    let client = match tls {
-        Some(tls) => client.tls(tls.of_client()),
-        None => client,
-    };
+    let mut client = Client::builder().servers(servers).timeout(timeout);
+    if let Some(tls) = tls {
+        client = client.tls(tls.of_client());
+    }
+    if let Some(token) = token {
+        client = client.token(token.of_client());
+    }
     Ok(client.build()?)
 }
 
@@ -120,15 +123,17 @@ pub async fn start(
 ///
 /// # Errors
 /// If none of its servers answers, it has no leader, or a certificate cannot be used.
-pub async fn running(servers: &[String], tls: Option<Certificates>) -> Result<Target, Error> {
-    let client = secure_client(servers, PATIENCE, tls.as_ref())?;
+pub async fn running(
+    servers: &[String], tls: Option<Certificates>, token: Option<Token>,
+) -> Result<Target, Error> {
+    let client = client_showing(servers, PATIENCE, tls.as_ref(), token.as_ref())?;
     prepare(&client, None).await?;
     let status = client.status().await?;
     let nodes = status.nodes.iter();
     let servers = nodes.map(|node| Server::new(node.id, node.address.clone()));
     let leader = status.leader.ok_or_else(no_leader)?;
     let target = Target::new("ratchet", servers.collect(), leader);
-    Ok(Target { tls: tls.map(Arc::new), ..target })
+    Ok(Target { tls: tls.map(Arc::new), token, ..target })
 }
 
 /// Founds a cluster whose nodes were just started, once they listen.

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tonic::{
-    Code,
+    Code, Request,
     transport::{Channel, ClientTlsConfig, Endpoint},
 };
 
-use crate::error::Error;
+use crate::{
+    error::Error,
+    token::{self, Token},
+};
 use ratchet_client::api::Route;
 
 /// The version of a route that no route is newer than: asked with it, a server reports none.
@@ -17,7 +20,10 @@ const NEWEST: u64 = u64::MAX;
 
 /// A connection to one of the servers of a cluster. Clones share it.
 #[derive(Clone)]
-pub struct Connection(Arc<Mutex<State>>);
+pub struct Connection {
+    state: Arc<Mutex<State>>,
+    token: Option<Token>,
+}
 
 struct State {
     /// All servers, in the order in which they are asked when one fails.
@@ -51,7 +57,7 @@ impl Connection {
         servers: &[String], follow_leader: bool, tls: Option<&ClientTlsConfig>,
     ) -> Result<Connection, Error> {
         let server = servers.first().ok_or_else(|| Error::other("no server"))?;
-        Ok(Connection(Arc::new(Mutex::new(State {
+        let state = State {
             servers: servers.to_vec(),
             follow_leader,
             tls: tls.cloned(),
@@ -59,12 +65,23 @@ impl Connection {
             server: server.clone(),
             channel: endpoint(server, tls)?.connect_lazy(),
             route_version: oldest(follow_leader),
-        }))))
+        };
+        Ok(Connection { state: Arc::new(Mutex::new(state)), token: None })
+    }
+
+    /// The connection, whose requests show a token.
+    pub fn showing(self, token: Option<&Token>) -> Connection {
+        Connection { token: token.cloned(), ..self }
+    }
+
+    /// A request to be sent on it.
+    pub fn request<M>(&self, message: M) -> Request<M> {
+        token::request(message, self.token.as_ref())
     }
 
     /// The server that is asked at the moment.
     pub fn link(&self) -> Link {
-        let state = self.0.lock();
+        let state = self.state.lock();
         Link {
             channel: state.channel.clone(),
             route_version: state.route_version,
@@ -74,12 +91,12 @@ impl Connection {
 
     /// True if the connection is still to the server of `link`.
     pub fn is_at(&self, link: &Link) -> bool {
-        self.0.lock().moves == link.moves
+        self.state.lock().moves == link.moves
     }
 
     /// Takes in the route of an answer. Returns the version of the route that is known now.
     pub fn learn(&self, route: &Route) -> u64 {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if state.follow_leader && route.version > state.route_version {
             state.route_version = route.version;
             state.move_to(route.address.clone());
@@ -90,7 +107,7 @@ impl Connection {
     /// Moves to the next server, if the server of `link` is still asked and `code` says that it is gone or finds no
     /// leader.
     pub fn failed(&self, link: &Link, code: Code) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if state.moves != link.moves || !is_absence(code) {
             return;
         }
@@ -183,7 +200,7 @@ mod tests {
         connection.failed(&second, Code::OutOfRange);
         assert!(connection.is_at(&second), "the server answers");
         connection.failed(&second, Code::Unavailable);
-        assert_eq!(connection.0.lock().server, "a:1");
+        assert_eq!(connection.state.lock().server, "a:1");
         assert_eq!(connection.link().route_version, 0, "it asks who leads again");
     }
 
@@ -193,7 +210,7 @@ mod tests {
         assert_eq!(connection.link().route_version, NEWEST);
         connection.failed(&connection.link(), Code::Unavailable);
         connection.learn(&route(9, "c:1"));
-        assert_eq!(connection.0.lock().server, "b:1");
+        assert_eq!(connection.state.lock().server, "b:1");
         assert_eq!(connection.link().route_version, NEWEST);
     }
 }

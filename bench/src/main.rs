@@ -31,6 +31,7 @@ mod sides;
 mod stream;
 mod target;
 mod tls;
+mod token;
 mod warm;
 mod workers;
 

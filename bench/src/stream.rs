@@ -109,7 +109,7 @@ impl Window<'_> {
         let (messages, outgoing) = mpsc::channel(self.sent.len());
         let mut answers: Streaming<NextManyResponse> = SequencerClient::new(link.channel.clone())
             .max_decoding_message_size(ANSWER_BYTES_MAX)
-            .next_many(ReceiverStream::new(outgoing))
+            .next_many(connection.request(ReceiverStream::new(outgoing)))
             .await?
             .into_inner();
         // The server may turn out to be the leader: then the connection stays, and a known route is not told again.

@@ -10,6 +10,7 @@ use crate::{
     error::Error,
     options::{Interface, Via},
     tls::Certificates,
+    token::Token,
 };
 
 /// The namespace whose numbers are used up.
@@ -70,6 +71,8 @@ pub struct Target {
     pub follow_leader: bool,
     /// The certificates for connections over gRPC; `None` if they are plain.
     pub tls: Option<Arc<Certificates>>,
+    /// What callers over gRPC show; `None` if they show nothing.
+    pub token: Option<Token>,
     /// Whether the numbers are checked to grow.
     pub is_checked: bool,
 }
@@ -85,6 +88,7 @@ impl Target {
             protocol: Protocol::Ratchet(Interface::Unary),
             follow_leader: true,
             tls: None,
+            token: None,
             is_checked: name != "echo",
         }
     }
@@ -98,7 +102,7 @@ impl Target {
             ..Server::new(server.id, server.address.clone())
         });
         let target = Target::new(name, servers.collect(), self.leader);
-        Target { tls: self.tls.clone(), ..target }
+        Target { tls: self.tls.clone(), token: self.token.clone(), ..target }
     }
 
     /// Chooses how numbers are requested, and from which node.
@@ -159,8 +163,10 @@ impl Target {
     /// If an address cannot be used.
     pub fn connections(&self, count: usize) -> Result<Vec<Connection>, Error> {
         let tls = self.tls();
-        let connections =
-            (0..count).map(|_| Connection::new(&self.addresses, self.follow_leader, tls.as_ref()));
+        let connections = (0..count).map(|_| {
+            let connection = Connection::new(&self.addresses, self.follow_leader, tls.as_ref());
+            Ok(connection?.showing(self.token.as_ref()))
+        });
         connections.collect()
     }
 

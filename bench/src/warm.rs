@@ -11,6 +11,7 @@ use crate::{
     error::Error,
     load::Load,
     target::{NAMESPACE, Target},
+    token::request,
 };
 use ratchet_client::api::{NextManyRequest, sequencer_client::SequencerClient};
 
@@ -49,7 +50,7 @@ pub async fn touch(target: &Target, load: &Load, keys: Range<u64>) -> Result<(),
     let (messages, outgoing) = mpsc::channel(IN_FLIGHT);
     let answers = SequencerClient::new(connect(server, target.tls().as_ref()).await?)
         .max_decoding_message_size(16 << 20)
-        .next_many(ReceiverStream::new(outgoing))
+        .next_many(request(ReceiverStream::new(outgoing), target.token.as_ref()))
         .await;
     let mut answers = answers.map_err(|status| failed(status.message()))?.into_inner();
     let mut left: VecDeque<u64> = (0..(keys.end - keys.start).div_ceil(MESSAGE_KEYS)).collect();

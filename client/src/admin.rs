@@ -1,7 +1,12 @@
-//! Everything but taking numbers: the last number of a key, namespaces, membership, leadership.
+//! Everything but taking numbers: the last number of a key, namespaces, membership, leadership, and who may do what.
+
+use bytes::Bytes;
 
 use crate::{
-    api::{self as v1, admin_client::AdminClient, sequencer_client::SequencerClient},
+    api::{
+        self as v1, access_client::AccessClient, admin_client::AdminClient,
+        sequencer_client::SequencerClient,
+    },
     client::Client,
     error::Error,
     key::Key,
@@ -71,6 +76,10 @@ calls! {
     status() -> StatusResponse: v1::StatusRequest {} => status, changes: false;
     /// Founds a cluster of the asked node and the others in its setting `peers`. Asked again, it changes nothing.
     found() -> FoundResponse: v1::FoundRequest::default() => found, changes: true;
+    /// Founds a cluster as [`Client::found`] does, in which nobody may do anything without a token. One with this SHA-256 may do
+    /// everything; there is no other one yet.
+    found_with_token(admin_token_sha256: Bytes) -> FoundResponse:
+        v1::FoundRequest { admin_token_sha256 } => found, changes: true;
     /// Adds a node as a learner.
     add_node(id: u64, peer_address: String) -> MembershipResponse:
         v1::AddNodeRequest { id, peer_address } => add_node, changes: true;
@@ -99,4 +108,18 @@ calls! {
     /// The keys of a namespace that the settings of the asked server write out for clients of other id generators.
     list_mapped_keys(namespace: String) -> ListMappedKeysResponse:
         v1::ListMappedKeysRequest { namespace } => list_mapped_keys, changes: false;
+}
+
+calls! {
+    AccessClient;
+    /// Adds a token, by its SHA-256. The same request again changes nothing.
+    create_token(request: v1::CreateTokenRequest) -> Principal: request => create_token, changes: true;
+    /// Removes a token. `None` as the id is enough if one token alone has the name.
+    revoke_token(name: String, id: Option<String>) -> RevokeTokenResponse:
+        v1::RevokeTokenRequest { name, id } => revoke_token, changes: true;
+    /// Says what is granted to `anonymous`, to an address range of it, or to a certificate, in the place of what was granted to it
+    /// before.
+    set_grants(request: v1::SetGrantsRequest) -> Principal: request => set_grants, changes: true;
+    /// All principals, and what is granted to them.
+    list_principals() -> ListPrincipalsResponse: v1::ListPrincipalsRequest {} => list_principals, changes: false;
 }

@@ -284,11 +284,19 @@ impl Batch {
             // As without an id: sent with fewer and fewer others, each request learns whether it is the wrong one.
             Refusal::Final if !named.may_be_done => self.fail_all(status, server, now),
             Refusal::Final => {
-                for request in self.requests {
-                    request.answer(Err(named.error(server, &status)));
-                }
+                self.fail(server, &status);
                 Leftover::default()
             }
+        }
+    }
+
+    /// Answers the requests: no server takes the message.
+    pub fn fail(self, server: &str, status: &Status) {
+        let Some(named) = self.named else {
+            return fail_requests(self.requests, server, status);
+        };
+        for request in self.requests {
+            request.answer(Err(named.error(server, status)));
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{client::Client, cluster::Cluster, error::Error, server_pool::ServerPool, tls::Tls};
+use crate::{
+    client::Client, cluster::Cluster, error::Error, server_pool::ServerPool, tls::Tls, token::Token,
+};
 
 /// The default address of a node.
 const SERVER: &str = "127.0.0.1:7600";
@@ -38,6 +40,7 @@ pub struct Builder {
     follow_leader: bool,
     cluster_id: Option<String>,
     tls: Option<Tls>,
+    token: Option<Token>,
 }
 
 impl Default for Builder {
@@ -48,6 +51,7 @@ impl Default for Builder {
             follow_leader: true,
             cluster_id: None,
             tls: None,
+            token: None,
         }
     }
 }
@@ -91,12 +95,21 @@ impl Builder {
         self
     }
 
+    /// Shows this token with every call: it says who asks, and so what may be asked. It has 1 to 256 characters of visible ASCII.
+    ///
+    /// Over connections that are not TLS the network can read it: give [`Builder::tls`] as well.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(Token::new(token.into()));
+        self
+    }
+
     /// Builds the client. It connects at its first request, and needs that request to be made on a Tokio
     /// runtime: outside of one, requests panic.
     ///
     /// # Errors
     /// [`Error::Invalid`] if no server is given, if a server is not of the form "host:port", if the timeout is 0 or more than
-    /// a day, if the id of the cluster is no UUID, or if a certificate or a key cannot be used.
+    /// a day, if the id of the cluster is no UUID, if a certificate or a key cannot be used, or if the token is
+    /// malformed.
     pub fn build(self) -> Result<Client, Error> {
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
             return Err(Error::Invalid(format!(
@@ -106,7 +119,9 @@ impl Builder {
         }
         let cluster = self.cluster_id.as_deref().map(Cluster::parse).transpose()?;
         let tls = self.tls.as_ref().map(Tls::config).transpose()?;
+        let authorization = self.token.as_ref().map(Token::authorization).transpose()?;
         let (servers, follow_leader) = (&self.servers, self.follow_leader);
-        Ok(Client::new(ServerPool::new(servers, self.timeout, follow_leader, cluster, tls)?))
+        let pool = ServerPool::new(servers, self.timeout, follow_leader, cluster, tls)?;
+        Ok(Client::new(pool.showing(authorization)))
     }
 }

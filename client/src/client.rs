@@ -50,6 +50,7 @@ impl fmt::Debug for Client {
         client.field("timeout", &self.inner.servers.timeout());
         client.field("follow_leader", &self.inner.servers.follows_leader());
         client.field("cluster_id", &self.inner.servers.cluster_id());
+        client.field("has_token", &self.inner.servers.has_token());
         client.finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! Which cluster a client asks, and what it says of itself with every call.
 //!
-//! Invariant: once the cluster is known, it stays the same, and every call says which one it is.
+//! Invariant: once the cluster is known, it stays the same, and every call says which one it is. Every call shows the token, if
+//! there is one.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +19,8 @@ use crate::{
     members::Members,
 };
 
+/// The token of who calls, behind the word Bearer.
+const AUTHORIZATION: &str = "authorization";
 /// The cluster that a call is meant for; in a refusal, the one that the server belongs to.
 const CLUSTER_ID: &str = "ratchet-cluster-id";
 /// The version of the members that the client knows.
@@ -25,7 +28,7 @@ const MEMBERS_VERSION: &str = "ratchet-members-version";
 /// The route, if the server knows newer members.
 const ROUTE: &str = "ratchet-route-bin";
 
-/// A connection whose calls say which cluster they are meant for.
+/// A connection whose calls say which cluster they are meant for, and who calls.
 pub type Connection = InterceptedService<Channel, Introduction>;
 
 /// The id of a cluster, and how it is sent.
@@ -119,17 +122,25 @@ impl Known {
     }
 }
 
-/// Adds what the client knows to each call.
+/// Adds to each call what the client knows, and its token.
 #[derive(Clone)]
-pub struct Introduction(pub Arc<Known>);
+pub struct Introduction {
+    /// What the client knows.
+    pub known: Arc<Known>,
+    /// What shows the token; `None` without one.
+    pub authorization: Option<MetadataValue<Ascii>>,
+}
 
 impl Interceptor for Introduction {
     fn call(&mut self, mut call: Request<()>) -> Result<Request<()>, Status> {
         let metadata = call.metadata_mut();
-        if let Some(cluster) = self.0.cluster.get() {
+        if let Some(authorization) = &self.authorization {
+            metadata.insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(cluster) = self.known.cluster.get() {
             metadata.insert(CLUSTER_ID, cluster.header.clone());
         }
-        if let Some(version) = self.0.members_version() {
+        if let Some(version) = self.known.members_version() {
             metadata.insert(MEMBERS_VERSION, version.into());
         }
         Ok(call)
@@ -151,6 +162,7 @@ pub fn cluster_in_refusal(status: &Status) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::token::Token;
 
     const FIRST: &str = "f47ac10b-58cc-4372-a567-0e02b2c3d479";
     const SECOND: &str = "11111111-58cc-4372-a567-0e02b2c3d479";
@@ -160,9 +172,15 @@ mod tests {
         Known::new(&["a:1".to_owned()], cluster, follow_leader)
     }
 
+    fn introduced(known: Known, authorization: Option<MetadataValue<Ascii>>) -> MetadataMap {
+        let mut introduction = Introduction { known: Arc::new(known), authorization };
+        introduction.call(Request::new(())).expect("a call").metadata().clone()
+    }
+
     fn said(known: Known) -> (Option<String>, Option<String>) {
-        let call = Introduction(Arc::new(known)).call(Request::new(())).expect("a call");
-        let text = |name| call.metadata().get(name).map(|told| told.to_str().unwrap().to_owned());
+        let call = introduced(known, None);
+        assert!(call.get(AUTHORIZATION).is_none(), "it has no token");
+        let text = |name| call.get(name).map(|told| told.to_str().unwrap().to_owned());
         (text(CLUSTER_ID), text(MEMBERS_VERSION))
     }
 
@@ -190,6 +208,17 @@ mod tests {
         assert_eq!(said(known(None, false)), (None, text("0")), "it lacks the id");
         assert_eq!(said(known(Some(FIRST), true)), (text(FIRST), text("0")));
         assert_eq!(said(known(Some(FIRST), false)), (text(FIRST), None));
+    }
+
+    #[test]
+    fn a_call_shows_the_token_whatever_else_it_says() {
+        let token = Token::new("ratchet_x".to_owned()).authorization().expect("a token");
+        for known in [known(None, false), known(Some(FIRST), true)] {
+            let call = introduced(known, Some(token.clone()));
+            let shown = call.get(AUTHORIZATION).expect("the token");
+            assert_eq!(shown, "Bearer ratchet_x");
+            assert!(shown.is_sensitive(), "logs and tables of headers leave it out");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! - If a server fails, the requests of its batches are sent to another one. Messages with an id are sent as they were.
 //! - If a server is silent, others are asked who leads.
+//! - If a server does not let the client in, the requests fail: no other one would.
 //! - If another server leads, the dispatcher moves there: see [`Streams`].
 //! - If a server belongs to another cluster, its answer is refused, and the requests are sent to another one.
 //!
@@ -125,6 +126,7 @@ impl Dispatcher {
                 Some((stream, event)) = self.streams.next_event() => match event {
                     StreamEvent::Answer(answer) => self.on_answer(stream, answer),
                     StreamEvent::Opened => self.on_opened(stream),
+                    StreamEvent::Refused(status) => self.on_refused(stream, status),
                     StreamEvent::Ended(status) => self.on_ended(stream, status),
                 },
                 Some(route) = self.watches.next() => self.learn(&route, Instant::now()),
@@ -288,6 +290,18 @@ impl Dispatcher {
     /// What is due then may be earlier than all else.
     fn look_by(&mut self, due: impl IntoIterator<Item = Instant>) {
         self.due = self.due.into_iter().chain(due).min();
+    }
+
+    /// A server does not let this client open a stream. If batches are sent there, all requests fail.
+    fn on_refused(&mut self, id: u64, status: Status) {
+        let current = self.streams.current().filter(|current| current.id == id);
+        if let Some(server) = current.map(|current| current.server.clone()) {
+            let unread = take(&mut self.in_flight, |in_flight| in_flight.stream == id);
+            self.send_again(unread, false);
+            fail_requests(self.queues.take_all(), &server, &status);
+            self.resends.drain(..).for_each(|batch| batch.fail(&server, &status));
+        }
+        self.on_ended(id, status);
     }
 
     /// A stream has ended: the requests in flight on it are sent again.

@@ -180,6 +180,10 @@ codes! {
     InvalidArgument "INVALID_ARGUMENT" false InvalidArgument;
     /// There is no such namespace, or no such node.
     NotFound "NOT_FOUND" false NotFound;
+    /// The server does not know who asks: no token is shown where one is needed, or one that is unknown, revoked or expired.
+    Unauthenticated "UNAUTHENTICATED" false Unauthenticated;
+    /// Too little is granted to whoever asks.
+    PermissionDenied "PERMISSION_DENIED" false PermissionDenied;
     /// The thing to be created exists already.
     AlreadyExists "ALREADY_EXISTS" false AlreadyExists;
     /// The cluster is not in the state for this request; the text says what to do first.
@@ -201,7 +205,7 @@ codes! {
     /// A bug in the server.
     Internal "INTERNAL" false Internal;
     /// Any other kind; the text says more.
-    Other "UNKNOWN" false Ok Unknown PermissionDenied Unauthenticated;
+    Other "UNKNOWN" false Ok Unknown;
 }
 
 #[cfg(test)]
@@ -215,8 +219,12 @@ mod tests {
         assert!(error(Status::resource_exhausted("x")).is_retryable());
         assert!(!error(Status::failed_precondition("x")).is_retryable());
         assert!(!error(Status::out_of_range("x")).is_retryable());
+        assert!(!error(Status::unauthenticated("x")).is_retryable());
+        assert!(!error(Status::permission_denied("x")).is_retryable());
         assert!(!Error::Gone.is_retryable());
         assert_eq!(error(Status::not_found("x")).to_string(), "a:1: x");
         assert_eq!(Code::FailedPrecondition.to_string(), "FAILED_PRECONDITION");
+        assert_eq!(error(Status::unauthenticated("x")).code(), Some(Code::Unauthenticated));
+        assert_eq!(error(Status::permission_denied("x")).code(), Some(Code::PermissionDenied));
     }
 }

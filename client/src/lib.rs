@@ -76,6 +76,9 @@
 //! which one it is. If an address leads to another cluster, that one refuses the call, and the client goes on without it
 //! ([`Error::OtherCluster`] if no other server is left).
 //!
+//! A cluster may want to know who asks: [`Builder::token`] has every call show a token, and [`Builder::tls`] keeps others on the
+//! network from reading it.
+//!
 //! The client needs a [Tokio](https://tokio.rs) runtime with time and I/O enabled.
 
 #![deny(missing_docs)]
@@ -112,6 +115,7 @@ mod segment;
 mod server_pool;
 mod streams;
 mod tls;
+mod token;
 mod turns;
 mod unary_call;
 mod workers;

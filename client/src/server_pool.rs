@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tonic::{
     Code, Status,
-    metadata::MetadataMap,
+    metadata::{Ascii, MetadataMap, MetadataValue},
     transport::{Channel, ClientTlsConfig, Endpoint},
 };
 
@@ -34,6 +34,8 @@ pub struct ServerPool {
     timeout: Duration,
     /// `None`: connections are plain.
     tls: Option<ClientTlsConfig>,
+    /// What calls show as their token, if they show one.
+    authorization: Option<MetadataValue<Ascii>>,
     channels: Mutex<HashMap<Arc<str>, Channel>>,
 }
 
@@ -56,6 +58,7 @@ impl ServerPool {
             turns: Mutex::default(),
             timeout,
             tls,
+            authorization: None,
             channels: Mutex::default(),
         };
         if let Some(server) = given.iter().find(|server| !is_host_and_port(server)) {
@@ -65,6 +68,16 @@ impl ServerPool {
             servers.endpoint(server)?;
         }
         Ok(servers)
+    }
+
+    /// The same servers, whose calls show this `authorization`.
+    pub fn showing(self, authorization: Option<MetadataValue<Ascii>>) -> ServerPool {
+        ServerPool { authorization, ..self }
+    }
+
+    /// Whether calls show a token.
+    pub fn has_token(&self) -> bool {
+        self.authorization.is_some()
     }
 
     /// How long a request may take, retries included.
@@ -190,7 +203,8 @@ impl ServerPool {
     /// [`Error::Invalid`] if `server` is not of the form "host:port", or, with TLS, no certificate can name its host.
     pub fn connection(&self, server: &str) -> Result<Connection, Error> {
         let channel = self.channel(server)?;
-        Ok(Connection::new(channel, Introduction(self.known.clone())))
+        let (known, authorization) = (self.known.clone(), self.authorization.clone());
+        Ok(Connection::new(channel, Introduction { known, authorization }))
     }
 
     fn channel(&self, server: &str) -> Result<Channel, Error> {

@@ -13,7 +13,7 @@ use futures::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::{
     api::{NextManyRequest, NextManyResponse, sequencer_client::SequencerClient},
@@ -31,6 +31,8 @@ pub enum StreamEvent {
     Opened,
     /// The server answered a batch.
     Answer(NextManyResponse),
+    /// The server lets the client open no stream, because of who it is or is not. It has read no message.
+    Refused(Status),
     /// The stream ended, or could not be opened.
     Ended(Status),
 }
@@ -156,8 +158,14 @@ impl Streams {
             Ok::<_, Status>(stream::iter([Ok(StreamEvent::Opened)]).chain(answers))
         };
         let heard = opening.try_flatten_stream();
-        let heard = heard.map(move |heard| {
-            heard.unwrap_or_else(|status| StreamEvent::Ended(pool.unbroken(status)))
+        let mut is_open = false;
+        let heard = heard.map(move |heard| match heard {
+            Ok(event) => {
+                is_open = true;
+                event
+            }
+            Err(status) if !is_open && is_of_caller(&status) => StreamEvent::Refused(status),
+            Err(status) => StreamEvent::Ended(pool.unbroken(status)),
         });
         let end = StreamEvent::Ended(Status::unavailable("the server ended the stream"));
         let heard = heard.chain(stream::iter([end]));
@@ -166,4 +174,9 @@ impl Streams {
         self.events.push(heard.map(move |heard| (id, heard)).boxed());
         Ok(BatchStream { id, server, messages })
     }
+}
+
+/// True if a call is refused because of who makes it: no other server would let it in.
+fn is_of_caller(status: &Status) -> bool {
+    matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied)
 }

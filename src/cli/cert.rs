@@ -5,7 +5,6 @@
 //! Invariant: a key of a CA is never overwritten, and no key is ever printed.
 
 mod authority;
-mod files;
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -18,11 +17,11 @@ use rcgen::{SanType, string::Ia5String};
 use rustls::pki_types::DnsName;
 use serde_json::{Map, Value, json};
 
-use self::{
-    authority::{Authority, Pair, Subject, Unusable},
-    files::{Existing, Readers, Staged},
+use self::authority::{Authority, Pair, Subject, Unusable};
+use super::{
+    files::{self, Existing, Readers, Staged},
+    output::{self, CommandError, date_and_time},
 };
-use super::output::{self, CommandError, date_and_time};
 use crate::{
     clock::{BootClock, Clock},
     sequence::{NodeId, check_name, client_uri, node_uri},

@@ -1,15 +1,11 @@
 //! The flags of every subcommand that asks a cluster, and the client that they make.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use ratchet_client::{Client, Error, Tls};
 
-use super::output::CommandError;
+use super::{files::read_named, output::CommandError, token_file::Token};
 
 /// A subcommand that asks a cluster, with the flags that say which one.
 #[derive(Debug, Args)]
@@ -66,6 +62,10 @@ pub struct Connection {
     #[arg(long, global = true, value_name = "FILE", env = "RATCHET_CLIENT_TLS_KEY",
           requires_all = ["tls_ca", "tls_cert"])]
     pub tls_key: Option<PathBuf>,
+    /// Show the token in this file, which has it in one line, as `ratchet token create` writes it. Without TLS the network can
+    /// read it
+    #[arg(long, global = true, value_name = "FILE", env = "RATCHET_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
     /// How long to wait for an answer, in milliseconds
     #[arg(long, global = true, env = "RATCHET_TIMEOUT_MS", default_value_t = 5_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
@@ -79,7 +79,7 @@ impl Connection {
     /// Creates the client.
     ///
     /// # Errors
-    /// If a server's address is malformed, or a certificate or key cannot be read or used.
+    /// If a server's address is malformed, or a certificate, a key or a token cannot be read or used.
     pub fn client(&self) -> Result<Client, Error> {
         self.patient_client(Duration::ZERO)
     }
@@ -97,6 +97,18 @@ impl Connection {
     /// # Errors
     /// As [`Connection::client`].
     pub fn client_of(&self, servers: &[String], at_least: Duration) -> Result<Client, Error> {
+        let token = self.token_file.as_deref().map(|path| Token::read("--token-file", path));
+        self.client_showing(token.transpose()?.as_ref(), servers, at_least)
+    }
+
+    /// Creates a client of these servers, which waits for `at_least` at least, and shows this token, and not the one that a flag
+    /// names.
+    ///
+    /// # Errors
+    /// As [`Connection::client`].
+    pub fn client_showing(
+        &self, token: Option<&Token>, servers: &[String], at_least: Duration,
+    ) -> Result<Client, Error> {
         let timeout = Duration::from_millis(self.timeout_ms).max(at_least);
         let mut builder = Client::builder().servers(servers).timeout(timeout);
         if let Some(id) = &self.cluster_id {
@@ -104,6 +116,9 @@ impl Connection {
         }
         if let Some(tls) = self.tls()? {
             builder = builder.tls(tls);
+        }
+        if let Some(token) = token {
+            builder = builder.token(token.text());
         }
         builder.build()
     }
@@ -113,20 +128,14 @@ impl Connection {
         let Some(ca) = &self.tls_ca else {
             return Ok(None);
         };
-        let tls = Tls::new(read("--tls-ca", ca)?);
+        let tls = Tls::new(read_named("--tls-ca", ca)?);
         Ok(Some(match (&self.tls_cert, &self.tls_key) {
             (Some(cert), Some(key)) => {
-                tls.identity(read("--tls-cert", cert)?, read("--tls-key", key)?)
+                tls.identity(read_named("--tls-cert", cert)?, read_named("--tls-key", key)?)
             }
             _ => tls,
         }))
     }
-}
-
-/// What is in the file that a flag names.
-fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Error> {
-    let shown = path.display();
-    fs::read(path).map_err(|error| Error::Invalid(format!("cannot read {flag} {shown}: {error}")))
 }
 
 #[cfg(test)]
@@ -158,11 +167,27 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_is_told_with_its_flag() {
-        let ca = parsed(&["--tls-ca=/nowhere/ca.pem"]).expect("a command line");
-        let refused = ca.client().expect_err("no such file").to_string();
-        assert!(
-            refused.starts_with("cannot read --tls-ca /nowhere/ca.pem: No such file"),
-            "{refused}"
-        );
+        for flag in ["--tls-ca", "--token-file"] {
+            let named = parsed(&[&format!("{flag}=/nowhere/file")]).expect("a command line");
+            let refused = named.client().expect_err("no such file").to_string();
+            let why = format!("cannot read {flag} /nowhere/file: No such file");
+            assert!(refused.starts_with(&why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_token_in_a_file_is_shown_and_one_that_no_call_could_carry_is_told_with_its_flag() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let flag = format!("--token-file={}", path.display());
+        let client = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            parsed(&[&flag]).expect("a command line").client()
+        };
+        let shows = format!("{:?}", client("secret\n").expect("a token"));
+        assert!(shows.contains("has_token: true"), "{shows}");
+        let refused = client("sec ret").expect_err("two words").to_string();
+        let told = refused.starts_with(&format!("--token-file {}: byte 4", path.display()));
+        assert!(told && !refused.contains("sec"), "{refused}");
     }
 }

@@ -10,9 +10,11 @@
 //! Uses the client, and the server for `start`. Invariant: results go to standard output, errors to standard
 //! error, and the exit code tells the kind of error.
 
+mod access;
 mod cert;
 mod connection;
 mod export;
+mod files;
 mod flags;
 mod id;
 mod import;
@@ -26,6 +28,7 @@ mod recover;
 mod settings;
 mod start;
 mod status;
+mod token_file;
 mod worker;
 
 use std::process::ExitCode;
@@ -77,6 +80,13 @@ enum Subcommands {
     Namespace(Asking<namespace::Namespace>),
     /// Show who holds which worker id of a namespace
     Worker(Asking<worker::Worker>),
+    /// Create, list and revoke tokens, by which callers are known
+    Token(Asking<access::Token>),
+    /// Say what everybody, or the client of a certificate, may do, in the place of what was granted before
+    ///
+    /// Everybody may do what is granted to anonymous: `ratchet grant anonymous --nothing` makes tokens necessary, and `ratchet
+    /// grant anonymous all` opens the cluster again.
+    Grant(Asking<access::Grant>),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
     Status(Asking<status::Status>),
     /// Transfer the leadership to another node; no number is skipped if it takes the memory
@@ -112,6 +122,8 @@ impl Subcommands {
             Id(id) => id.run().await,
             Namespace(namespace) => namespace.run().await,
             Worker(worker) => worker.run().await,
+            Token(token) => token.run().await,
+            Grant(grant) => grant.run().await,
             Status(status) => status.run().await,
             Transfer(transfer) => transfer.run().await,
             Node(node) => node.run().await,

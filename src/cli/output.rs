@@ -108,6 +108,8 @@ Exit codes:
       then try again
    6  the deadline passed, or whether the command was carried out is not known
    7  status: a voter is missing; the other nodes still hand out numbers
+   8  not allowed: the cluster wants a token and is shown none, or one that it does not know, or too
+      little is granted to it
   70  start: a part of the node panicked, which is a bug
   71  start: an address cannot be listened on
   74  start, recover: the data directory or its disk cannot be used or trusted, the margin does not
@@ -124,6 +126,7 @@ const UNAVAILABLE: u8 = 5;
 const DEADLINE: u8 = 6;
 const PANIC: u8 = 70;
 const VOTER_MISSING: u8 = 7;
+const NOT_ALLOWED: u8 = 8;
 const LISTEN: u8 = 71;
 const STORE: u8 = 74;
 const CONFIG: u8 = 78;
@@ -246,6 +249,7 @@ fn exit_of(code: Code) -> u8 {
         InvalidArgument | OutOfRange | AlreadyExists | FailedPrecondition => REFUSED,
         Unavailable | ResourceExhausted => UNAVAILABLE,
         DeadlineExceeded => DEADLINE,
+        Unauthenticated | PermissionDenied => NOT_ALLOWED,
         _ => OTHER,
     }
 }
@@ -290,6 +294,8 @@ mod tests {
         assert_eq!(exit_of(Code::Unavailable), 5);
         assert_eq!(exit_of(Code::ResourceExhausted), 5);
         assert_eq!(exit_of(Code::DeadlineExceeded), 6);
+        assert_eq!(exit_of(Code::Unauthenticated), 8);
+        assert_eq!(exit_of(Code::PermissionDenied), 8);
         assert_eq!(exit_of(Code::Internal), 1);
         let stopped = |reason| CommandError::from(StartError::Stopped(reason)).exit;
         assert_eq!(stopped(Fault::CannotGoOn("x".into())), 74);

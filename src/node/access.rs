@@ -11,18 +11,16 @@ mod wire;
 
 pub(super) use self::{changes::check_peers, wire::read_hash};
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep_until},
 };
 
-use ring::digest::{SHA256, digest};
-use tokio::time::Instant;
-
-use super::{Config, numbers::leader_search::Failure, services::Leader};
+use super::{Config, callers::RETRY_AFTER_MS, numbers::leader_search::Failure, services::Leader};
 use crate::{
     consensus::Group,
     proto::{Refusal, peer, refusal, v1},
@@ -33,8 +31,10 @@ use crate::{
 
 /// Without a leader for so long, nobody knows whose tokens were revoked: only the status and formats are told.
 const LEADERLESS_MAX: Duration = Duration::from_secs(30);
-/// How often the leader is asked at most whether it knows a token, in milliseconds: strangers may show any.
-const ASK_EVERY_MS: u64 = 50;
+/// How often the leader is asked at most whether it knows a token: strangers may show any.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+/// How many callers wait at most until it is asked. Others are told to ask again.
+const ASKING_MAX: usize = 64;
 
 /// The hash by which a token is known.
 pub fn hash_of(token: &[u8]) -> TokenHash {
@@ -120,13 +120,16 @@ pub struct Access {
     config: Arc<Config>,
     group: Arc<Group>,
     started: Instant,
-    /// When the leader was last asked whether it knows a token, in milliseconds since the start.
-    asked_ms: AtomicU64,
+    /// Places for those who wait until the leader is asked whether it knows a token.
+    asking: Semaphore,
+    /// When it may be asked next.
+    ask_next: Mutex<Instant>,
 }
 
 impl Access {
     pub(super) fn new(config: Arc<Config>, group: Arc<Group>) -> Self {
-        Access { config, group, started: Instant::now(), asked_ms: AtomicU64::new(0) }
+        let (asking, ask_next) = (Semaphore::new(ASKING_MAX), Mutex::new(Instant::now()));
+        Access { config, group, started: Instant::now(), asking, ask_next }
     }
 
     /// Checks by what this node knows that a caller may do what it wants.
@@ -204,13 +207,19 @@ impl Access {
         }
     }
 
-    /// Whether the leader may be asked now.
-    fn takes_turn(&self) -> bool {
-        let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let asked = self.asked_ms.fetch_update(Relaxed, Relaxed, |before| {
-            (now_ms >= before.saturating_add(ASK_EVERY_MS) || before == 0).then_some(now_ms.max(1))
-        });
-        asked.is_ok()
+    /// Waits until the leader may be asked, before `deadline`. False if too many wait, or it is not in time.
+    async fn wait_for_turn(&self, deadline: Instant) -> bool {
+        let Ok(_place) = self.asking.try_acquire() else {
+            return false;
+        };
+        let turn = {
+            let mut next = self.ask_next.lock();
+            let turn = (*next).max(Instant::now());
+            *next = turn + ASK_EVERY;
+            turn
+        };
+        sleep_until(turn.min(deadline)).await;
+        turn < deadline
     }
 }
 
@@ -262,7 +271,7 @@ impl Leader {
                 "node {} does not know the token, and could not ask the leader; ask again",
                 self.config.node_id
             )
-            .retry_after(2 * ASK_EVERY_MS)
+            .retry_after(RETRY_AFTER_MS)
         };
         if let Some(term) = self.led.serving() {
             return match term.still_leads(deadline).await {
@@ -270,7 +279,7 @@ impl Leader {
                 false => Err(not_heard()),
             };
         }
-        if !self.access.takes_turn() {
+        if !self.access.wait_for_turn(deadline).await {
             return Err(not_heard());
         }
         let asked = peer::KnowsTokenRequest { sha256: hash.0.to_vec().into() };

@@ -60,6 +60,19 @@ fn of_method(pool: &DescriptorPool, method: &MethodDescriptor) -> Vec<Case> {
     if method.input().get_field_by_name("to").is_some() {
         asked.set_field_by_name("to", Value::U64(99));
     }
+    // As far as the message has them: what makes a request that is well formed.
+    let id = pool.get_message_by_name("ratchet.v1.Key").map(DynamicMessage::new);
+    let key = id.map(|mut key| {
+        key.set_field_by_name("id", Value::U64(1));
+        Value::Message(key)
+    });
+    let one = Value::List(vec![Value::U64(1)]);
+    for (field, value) in [("key", key.expect("keys")), ("ids", one.clone()), ("at_least", one)] {
+        let known = method.input().get_field_by_name(field);
+        if known.is_some_and(|known| known.is_list() == value.as_list().is_some()) {
+            asked.set_field_by_name(field, value);
+        }
+    }
     let http = option("google.api.http").map(|rule| {
         let rule = rule.as_message().expect("a rule").clone();
         let (verb, path) = rule.fields().find(|(field, _)| field.name() != "body").expect("a path");

@@ -71,7 +71,7 @@ impl RunOptions {
         let mut target = if self.server.is_empty() {
             self.start(directory, "ratchet", self.cluster.fence).await?
         } else {
-            cluster::running(&self.server, self.tls.read()?).await?
+            cluster::running(&self.server, self.tls.read()?, self.token.read()?).await?
         };
         target.choose(self.load.interface, self.load.via)?;
         warm::touch_all(&target, load, load.keys).await?;

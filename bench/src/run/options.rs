@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::{
     options::{ClusterOptions, Interface, LoadOptions, seconds},
     tls::TlsOptions,
+    token::TokenOptions,
 };
 
 /// The other side of a comparison.
@@ -38,6 +39,9 @@ pub struct RunOptions {
     /// The certificates for a running cluster
     #[command(flatten)]
     pub tls: TlsOptions,
+    /// The token for a running cluster
+    #[command(flatten)]
+    pub token: TokenOptions,
     /// The other side of a comparison, measured in alternating rounds
     #[arg(long, value_enum)]
     pub against: Option<Against>,

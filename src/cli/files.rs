@@ -1,4 +1,4 @@
-//! The files of certificates and keys.
+//! The files of certificates, keys and tokens.
 //!
 //! Invariant: under its name a file is whole or not there. It is written and synced under another name, and then renamed.
 
@@ -9,9 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ratchet_client::Error;
 use tempfile::{Builder, NamedTempFile};
 
-use crate::cli::output::CommandError;
+use super::output::CommandError;
 
 /// Who may read a file.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +77,7 @@ fn write(dir: &Path, text: &str, readers: Readers) -> io::Result<NamedTempFile> 
         Readers::Owner => 0o600,
     };
     let mut builder = Builder::new();
-    let builder = builder.prefix(".ratchet-cert-").permissions(Permissions::from_mode(mode));
+    let builder = builder.prefix(".ratchet-").permissions(Permissions::from_mode(mode));
     let mut file = builder.tempfile_in(dir)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
@@ -94,7 +95,7 @@ fn folder(path: &Path) -> &Path {
 fn cannot_write(path: &Path, error: &io::Error) -> CommandError {
     let path = path.display();
     CommandError::other(format!(
-        "cannot write {path}: {error}; give a directory that you may write to with --dir"
+        "cannot write {path}: {error}; name a directory that you may write to"
     ))
 }
 
@@ -126,6 +127,15 @@ pub fn is_there(path: &Path) -> Result<bool, CommandError> {
 /// If it is not there, or cannot be read.
 pub fn read(path: &Path, remedy: &str) -> Result<String, CommandError> {
     fs::read_to_string(path).map_err(|error| cannot_read(path, &error, remedy))
+}
+
+/// What is in the file that a flag names.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read_named(flag: &str, path: &Path) -> Result<Vec<u8>, Error> {
+    let shown = path.display();
+    fs::read(path).map_err(|error| Error::Invalid(format!("cannot read {flag} {shown}: {error}")))
 }
 
 fn cannot_read(path: &Path, error: &io::Error, remedy: &str) -> CommandError {
