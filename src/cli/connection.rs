@@ -43,7 +43,8 @@ impl<C: Args + Ask> Asking<C> {
 /// Which servers to ask, how long to wait, and whether to print JSON. Subcommands of a subcommand have the flags, too.
 #[derive(Debug, Args)]
 pub struct Connection {
-    /// The servers to ask, as "host:port", separated by commas; the first one that answers is used
+    /// The servers to ask, as "host:port", separated by commas; the first one that answers is used. On the machine of a node
+    /// also unix:PATH, the file admin.sock in its data directory: it needs no token
     #[arg(
         long,
         global = true,
