@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use ratchet_client::{Client, Error, Tls};
+use ratchet_client::{Builder, Client, Error, Tls};
 
 use super::output::CommandError;
 
@@ -98,6 +98,25 @@ impl Connection {
     /// # Errors
     /// As [`Connection::client`].
     pub fn client_of(&self, servers: &[String], at_least: Duration) -> Result<Client, Error> {
+        self.builder(servers, at_least)?.build()
+    }
+
+    /// Creates a client that asks the server that is named, and no other one.
+    ///
+    /// # Errors
+    /// As [`Connection::client`]; also if several servers are named.
+    pub fn client_of_one(&self) -> Result<Client, Error> {
+        let servers = &self.server;
+        match servers.len() {
+            1 => self.builder(servers, Duration::ZERO)?.follow_leader(false).build(),
+            several => Err(Error::Invalid(format!(
+                "this asks one node for itself, and --server names {several} of them ({}); name one",
+                servers.join(", ")
+            ))),
+        }
+    }
+
+    fn builder(&self, servers: &[String], at_least: Duration) -> Result<Builder, Error> {
         let timeout = Duration::from_millis(self.timeout_ms).max(at_least);
         let mut builder = Client::builder().servers(servers).timeout(timeout);
         if let Some(id) = &self.cluster_id {
@@ -106,7 +125,7 @@ impl Connection {
         if let Some(tls) = self.tls()? {
             builder = builder.tls(tls);
         }
-        builder.build()
+        Ok(builder)
     }
 
     /// The certificates, if connections are to be TLS.
@@ -155,6 +174,16 @@ mod tests {
         for args in [&["--tls-ca=a", "--tls-cert=c"][..], &["--tls-cert=c", "--tls-key=k"]] {
             parsed(args).expect_err("a part is missing");
         }
+    }
+
+    #[test]
+    fn what_one_node_is_asked_for_itself_is_asked_of_the_one_that_is_named() {
+        let one = parsed(&["--server=a:1"]).expect("a command line").client_of_one();
+        let one = format!("{:?}", one.expect("one server"));
+        assert!(one.contains("[\"a:1\"]") && one.contains("follow_leader: false"), "{one}");
+        let two = parsed(&["--server=a:1,b:1"]).expect("a command line").client_of_one();
+        let refused = two.expect_err("which one").to_string();
+        assert!(refused.contains("names 2 of them (a:1, b:1)"), "{refused}");
     }
 
     #[test]

@@ -104,6 +104,7 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
     // until the ports are served below.
     let listeners = Listeners::bind(&config).await?;
     let at = listeners.addresses().map_err(|e| StartError::Internal(e.to_string()))?;
+    let seams = Seams { certificates: Arc::new(tls.clone()), ..seams };
     let node = Node::start(config, seams, at).await?;
     let local = LocalSocket::bind(&node.context().config.data_dir);
     tracing::info!(
