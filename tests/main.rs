@@ -31,6 +31,7 @@ mod import;
 mod key_id_refusals;
 mod key_ids;
 mod keys;
+mod local_socket;
 mod membership;
 mod metrics;
 mod namespace_life;

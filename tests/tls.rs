@@ -11,7 +11,7 @@ use crate::common::{
     HURRIED, PATIENCE, eventually, free_ports, in_time,
     links::listening_at,
     own_ip,
-    processes::{Process, Processes, ratchet},
+    processes::{Process, Processes, ratchet, run},
     rust_client::builder,
     until,
 };
@@ -391,10 +391,6 @@ async fn a_port_may_take_both_and_takes_a_new_certificate_while_connections_go_o
     crate::common::Client::new(node.grpc).next_at_last(1).await;
     let shown = "client-billing";
     let mut before = certificates.connect(node.redis, shown, &[]).await.expect("a handshake");
-    let seen = |connection: &TlsStream<TcpStream>| {
-        let chain = connection.get_ref().1.peer_certificates().expect("a certificate");
-        chain[0].as_ref().to_vec()
-    };
     let first = seen(&before);
     certificates.node(1, &ip.to_string(), &["--replace"]);
     eventually("the new certificate", async || {
@@ -405,6 +401,56 @@ async fn a_port_may_take_both_and_takes_a_new_certificate_while_connections_go_o
     exchange(&mut before, PING.0, PING.1).await;
     let log = || fs::read_to_string(dir.path().join("log")).expect("a log");
     until("its log says so", || log().contains("changed files are in use")).await;
+}
+
+/// The certificate at the other end of a connection.
+fn seen(connection: &TlsStream<TcpStream>) -> Vec<u8> {
+    let chain = connection.get_ref().1.peer_certificates().expect("a certificate");
+    chain[0].as_ref().to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_reload_new_certificates_are_shown_at_once_and_the_old_ones_if_those_are_broken() {
+    let certificates = Certificates::new();
+    let dir = TempDir::new().expect("a directory");
+    let ip = own_ip();
+    certificates.node(1, &ip.to_string(), &[]);
+    certificates.client("billing");
+    let node = start_node(dir.path(), ip, &client_flags(&certificates, "accept"));
+    crate::common::Client::new(node.grpc).next_at_last(1).await;
+    let server = format!("unix:{}", dir.path().join("data/admin.sock").display());
+    let reload = || run(&["reload", "--server", &server, "--json"]);
+    let shown = async || {
+        let connection = certificates.connect(node.redis, "client-billing", &[]).await;
+        seen(&connection.expect("a handshake"))
+    };
+    let first = shown().await;
+    certificates.node(1, &ip.to_string(), &["--replace"]);
+    let read = reload();
+    assert!(read.status.success(), "{read:?}");
+    let second = shown().await;
+    assert_ne!(second, first);
+    let read: serde_json::Value = serde_json::from_slice(&read.stdout).expect("JSON");
+    let files = read["files"].as_array().expect("files");
+    let named: Vec<_> = files.iter().map(|file| (&file["setting"], &file["path"])).collect();
+    let path = |name: &str| serde_json::Value::from(certificates.path(name));
+    let [certificate, key, ca] = ["node-1.crt", "node-1.key", "ca.crt"].map(path);
+    assert_eq!(
+        named,
+        [
+            (&"tls_cert".into(), &certificate),
+            (&"tls_key".into(), &key),
+            (&"tls_client_ca".into(), &ca)
+        ]
+    );
+    fs::write(certificates.path("node-1.crt"), "it is none").expect("written");
+    let refused = reload();
+    assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+    let told = String::from_utf8_lossy(&refused.stderr);
+    let named = format!("tls_cert {}: it holds no certificate", certificates.path("node-1.crt"));
+    assert!(told.contains("FAILED_PRECONDITION") && told.contains(&named), "{told}");
+    assert!(told.contains("what was read before stays in use"), "{told}");
+    assert_eq!(shown().await, second);
 }
 
 #[tokio::test]

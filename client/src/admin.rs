@@ -95,6 +95,9 @@ calls! {
     /// Transfers the leadership to node `to`; with `None`, to the voter with the longest log.
     transfer(to: Option<u64>) -> TransferLeadershipResponse:
         v1::TransferLeadershipRequest { to } => transfer_leadership, changes: true;
+    /// Has the server that is asked read the files of its certificates again, at once. Build the client with that one server,
+    /// and without [`follow_leader`](crate::Builder::follow_leader).
+    reload() -> ReloadResponse: v1::ReloadRequest {} => reload, changes: false;
     /// A page of the keys of a namespace that have a ceiling.
     list_keys(request: v1::ListKeysRequest) -> ListKeysResponse: request => list_keys, changes: false;
     /// What the cluster knows of a key.

@@ -59,6 +59,10 @@ impl Default for Builder {
 impl Builder {
     /// Sets the servers to start with, "host:port". One that runs is enough; several are safer. The default
     /// is 127.0.0.1:7600.
+    ///
+    /// On the machine of a node, who may open its data directory can give its local socket: "unix:" and the path of the file
+    /// `admin.sock` there. Calls over it may do everything, without a token. A client all of whose servers are such sockets stays
+    /// with them, whatever [`Builder::follow_leader`] says.
     pub fn servers(mut self, servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.servers = servers.into_iter().map(Into::into).collect();
         self
@@ -89,7 +93,8 @@ impl Builder {
     }
 
     /// Makes every connection one over TLS. Each server's certificate must be valid for the host in its address: a name, or an IP
-    /// address. This holds also for the addresses that the client learns. Without this, no connection is one over TLS.
+    /// address. This holds also for the addresses that the client learns. Without this, no connection is one over TLS. One to a
+    /// local socket never is.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
@@ -107,8 +112,8 @@ impl Builder {
     /// runtime: outside of one, requests panic.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no server is given, if a server is not of the form "host:port", if the timeout is 0 or more than
-    /// a day, if the id of the cluster is no UUID, if a certificate or a key cannot be used, or if the token is
+    /// [`Error::Invalid`] if no server is given, if a server is not of the form "host:port" or "unix:/path", if the timeout is 0
+    /// or more than a day, if the id of the cluster is no UUID, if a certificate or a key cannot be used, or if the token is
     /// malformed.
     pub fn build(self) -> Result<Client, Error> {
         if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {

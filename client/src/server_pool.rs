@@ -11,7 +11,7 @@ use tonic::{
 };
 
 use crate::{
-    address::is_host_and_port,
+    address::{is_local, is_server},
     api::Route,
     causes,
     cluster::{Cluster, Connection, Introduction, Known, cluster_in_refusal, route_in},
@@ -40,12 +40,12 @@ pub struct ServerPool {
 }
 
 impl ServerPool {
-    /// Starts with the servers `given` ("host:port"). Without `follow_leader`, no others are learnt. If no `cluster` is given,
-    /// it is the first one that answers. Requests are given up after `timeout`. With `tls` no connection is plain.
+    /// Starts with the servers `given` ("host:port", or "unix:" and a path). Without `follow_leader`, or if all of them are local
+    /// sockets, no others are learnt. If no `cluster` is given, it is the first one that answers. Requests are given up after
+    /// `timeout`. With `tls` no connection is plain, but for those to local sockets.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if no server is given, or one is not of the form "host:port", or, with `tls`, no certificate can name
-    /// its host.
+    /// [`Error::Invalid`] if no server is given, or one is of neither form, or, with `tls`, no certificate can name its host.
     pub fn new(
         given: &[String], timeout: Duration, follow_leader: bool, cluster: Option<Cluster>,
         tls: Option<ClientTlsConfig>,
@@ -53,6 +53,8 @@ impl ServerPool {
         if given.is_empty() {
             return Err(Error::Invalid("no server is given".to_owned()));
         }
+        // Who is let in by its local socket alone may have nothing to show to other nodes, nor a way there.
+        let follow_leader = follow_leader && !given.iter().all(|server| is_local(server));
         let servers = ServerPool {
             known: Arc::new(Known::new(given, cluster, follow_leader)),
             turns: Mutex::default(),
@@ -61,7 +63,7 @@ impl ServerPool {
             authorization: None,
             channels: Mutex::default(),
         };
-        if let Some(server) = given.iter().find(|server| !is_host_and_port(server)) {
+        if let Some(server) = given.iter().find(|server| !is_server(server)) {
             return Err(invalid(server));
         }
         for server in given {
@@ -178,7 +180,9 @@ impl ServerPool {
     /// What a failure comes to if the connection broke: no server answered. A server that speaks TLS ends plain connections. So
     /// a plain client that no server has answered yet is told of TLS.
     pub fn unbroken(&self, status: Status) -> Status {
-        let may_lack_tls = self.tls.is_none() && self.cluster_id().is_none();
+        let may_lack_tls = self.tls.is_none()
+            && self.cluster_id().is_none()
+            && !self.members().all().iter().all(|server| is_local(server));
         let advice =
             "if the server speaks TLS, give the CA of the cluster (--tls-ca, or Builder::tls)";
         causes::unbroken(status, may_lack_tls.then_some(advice))
@@ -200,7 +204,7 @@ impl ServerPool {
     /// after it broke.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `server` is not of the form "host:port", or, with TLS, no certificate can name its host.
+    /// [`Error::Invalid`] if `server` is no address of a server, or, with TLS, no certificate can name its host.
     pub fn connection(&self, server: &str) -> Result<Connection, Error> {
         let channel = self.channel(server)?;
         let (known, authorization) = (self.known.clone(), self.authorization.clone());
@@ -219,8 +223,14 @@ impl ServerPool {
 
     /// How to connect to a server.
     fn endpoint(&self, server: &str) -> Result<Endpoint, Error> {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{server}"));
+        // What goes over a local socket does not leave the machine.
+        let tls = self.tls.as_ref().filter(|_| !is_local(server));
+        let address = match tls {
+            _ if is_local(server) => server.to_owned(),
+            Some(_) => format!("https://{server}"),
+            None => format!("http://{server}"),
+        };
+        let endpoint = Endpoint::from_shared(address);
         let endpoint = endpoint.map_err(|_| invalid(server))?;
         let connect_max = self.timeout.min(CONNECT_MAX);
         let endpoint = endpoint
@@ -228,7 +238,7 @@ impl ServerPool {
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE);
-        match &self.tls {
+        match tls {
             None => Ok(endpoint),
             Some(tls) => endpoint.tls_config(tls.clone().timeout(connect_max)).map_err(|_| {
                 Error::Invalid(format!(
@@ -241,7 +251,7 @@ impl ServerPool {
 
 fn invalid(server: &str) -> Error {
     Error::Invalid(format!(
-        "server {server:?} is not of the form host:port, for example 10.0.0.1:7600"
+        "server {server:?} is not of the form host:port, for example 10.0.0.1:7600, nor unix: and the path of a local socket"
     ))
 }
 
@@ -260,12 +270,34 @@ mod tests {
             let servers: Vec<String> = servers.iter().map(|s| (*s).to_owned()).collect();
             ServerPool::new(&servers, Duration::from_secs(5), true, None, None).map(drop)
         };
-        assert!(new(&["10.0.0.1:7600", "name:1", "[::1]:7600"]).is_ok());
-        for wrong in ["10.0.0.1", "a:0", ":1", "a b:1", "a:99999", "http://a:1"] {
+        assert!(new(&["10.0.0.1:7600", "name:1", "[::1]:7600", "unix:1"]).is_ok());
+        assert!(new(&["unix:/var/lib/ratchet/admin.sock", "a:1"]).is_ok());
+        for wrong in
+            ["10.0.0.1", "a:0", ":1", "a b:1", "a:99999", "http://a:1", "unix:", "unix:a", "/a"]
+        {
             let refused = new(&["a:1", wrong]).unwrap_err().to_string();
             assert!(refused.contains(&format!("{wrong:?}")), "{refused}");
         }
         assert!(new(&[]).unwrap_err().to_string().contains("no server"));
+    }
+
+    #[tokio::test]
+    async fn a_client_of_local_sockets_alone_stays_with_them_and_speaks_no_tls_there() {
+        let new = |servers: &[&str]| {
+            let servers: Vec<String> = servers.iter().map(|s| (*s).to_owned()).collect();
+            let tls = Some(ClientTlsConfig::new());
+            ServerPool::new(&servers, Duration::from_secs(5), true, None, tls).expect("servers")
+        };
+        let local = new(&["unix:/a", "unix:/b"]);
+        assert!(!local.follows_leader() && new(&["unix:/a", "a:1"]).follows_leader());
+        let told =
+            Route { members_version: 1, members: vec!["a:1".to_owned()], ..Route::default() };
+        assert!(!local.learn(&told));
+        for server in ["unix:/a", "unix:/b"] {
+            let uri = local.endpoint(server).expect("an address").uri().clone();
+            assert_eq!(uri.scheme_str(), Some("http"));
+            local.connection(server).expect("an address");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use ratchet_client::{Client, Error, Tls};
+use ratchet_client::{Builder, Client, Error, Tls};
 
 use super::{files::read_named, output::CommandError, token_file::Token};
 
@@ -39,7 +39,8 @@ impl<C: Args + Ask> Asking<C> {
 /// Which servers to ask, how long to wait, and whether to print JSON. Subcommands of a subcommand have the flags, too.
 #[derive(Debug, Args)]
 pub struct Connection {
-    /// The servers to ask, as "host:port", separated by commas; the first one that answers is used
+    /// The servers to ask, as "host:port", separated by commas; the first one that answers is used. On the machine of a node
+    /// also unix:PATH, the file admin.sock in its data directory: it needs no token
     #[arg(
         long,
         global = true,
@@ -97,8 +98,8 @@ impl Connection {
     /// # Errors
     /// As [`Connection::client`].
     pub fn client_of(&self, servers: &[String], at_least: Duration) -> Result<Client, Error> {
-        let token = self.token_file.as_deref().map(|path| Token::read("--token-file", path));
-        self.client_showing(token.transpose()?.as_ref(), servers, at_least)
+        let token = self.token()?;
+        self.client_showing(token.as_ref(), servers, at_least)
     }
 
     /// Creates a client of these servers, which waits for `at_least` at least, and shows this token, and not the one that a flag
@@ -109,6 +110,36 @@ impl Connection {
     pub fn client_showing(
         &self, token: Option<&Token>, servers: &[String], at_least: Duration,
     ) -> Result<Client, Error> {
+        self.builder(token, servers, at_least)?.build()
+    }
+
+    /// Creates a client that asks the server that is named, and no other one.
+    ///
+    /// # Errors
+    /// As [`Connection::client`]; also if several servers are named.
+    pub fn client_of_one(&self) -> Result<Client, Error> {
+        let (servers, token) = (&self.server, self.token()?);
+        match servers.len() {
+            1 => {
+                let builder = self.builder(token.as_ref(), servers, Duration::ZERO)?;
+                builder.follow_leader(false).build()
+            }
+            several => Err(Error::Invalid(format!(
+                "this asks one node for itself, and --server names {several} of them ({}); name one",
+                servers.join(", ")
+            ))),
+        }
+    }
+
+    /// The token that a flag names.
+    fn token(&self) -> Result<Option<Token>, Error> {
+        let file = self.token_file.as_deref();
+        file.map(|path| Token::read("--token-file", path)).transpose()
+    }
+
+    fn builder(
+        &self, token: Option<&Token>, servers: &[String], at_least: Duration,
+    ) -> Result<Builder, Error> {
         let timeout = Duration::from_millis(self.timeout_ms).max(at_least);
         let mut builder = Client::builder().servers(servers).timeout(timeout);
         if let Some(id) = &self.cluster_id {
@@ -120,7 +151,7 @@ impl Connection {
         if let Some(token) = token {
             builder = builder.token(token.text());
         }
-        builder.build()
+        Ok(builder)
     }
 
     /// The certificates, if connections are to be TLS.
@@ -163,6 +194,16 @@ mod tests {
         for args in [&["--tls-ca=a", "--tls-cert=c"][..], &["--tls-cert=c", "--tls-key=k"]] {
             parsed(args).expect_err("a part is missing");
         }
+    }
+
+    #[test]
+    fn what_one_node_is_asked_for_itself_is_asked_of_the_one_that_is_named() {
+        let one = parsed(&["--server=a:1"]).expect("a command line").client_of_one();
+        let one = format!("{:?}", one.expect("one server"));
+        assert!(one.contains("[\"a:1\"]") && one.contains("follow_leader: false"), "{one}");
+        let two = parsed(&["--server=a:1,b:1"]).expect("a command line").client_of_one();
+        let refused = two.expect_err("which one").to_string();
+        assert!(refused.contains("names 2 of them (a:1, b:1)"), "{refused}");
     }
 
     #[test]

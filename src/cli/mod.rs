@@ -25,6 +25,7 @@ mod node;
 mod numbers;
 mod output;
 mod recover;
+mod reload;
 mod settings;
 mod start;
 mod status;
@@ -93,6 +94,8 @@ enum Subcommands {
     Transfer(Asking<node::Transfer>),
     /// Add, promote, move and remove nodes
     Node(Asking<node::Node>),
+    /// Have the node that --server names read the files of its certificates again, at once
+    Reload(Asking<reload::Reload>),
     /// Make a cluster of one from the data directory of a stopped node, after its cluster lost its
     /// majority for good
     Recover(recover::Recover),
@@ -127,6 +130,7 @@ impl Subcommands {
             Status(status) => status.run().await,
             Transfer(transfer) => transfer.run().await,
             Node(node) => node.run().await,
+            Reload(reload) => reload.run().await,
             Recover(recover) => recover.run().await,
             Cert(cert) => cert.run(),
             Completions { shell } => {

@@ -25,8 +25,10 @@ use crate::{
     consensus::Group,
     proto::{Refusal, peer, refusal, v1},
     sequence::{
-        ANONYMOUS, Credential, Denied, NodeId, PrincipalKey, Principals, TokenHash, Verb, Wanted,
+        ANONYMOUS, Credential, Denied, LOCAL, NodeId, PrincipalKey, Principals, TokenHash, Verb,
+        Wanted,
     },
+    storage::LOCAL_SOCKET,
 };
 
 /// Without a leader for so long, nobody knows whose tokens were revoked: only the status and formats are told.
@@ -63,6 +65,8 @@ pub struct Principal {
 enum Who {
     /// A caller that shows this.
     Caller(Credential),
+    /// Somebody at the local socket of a node.
+    Local,
     /// A node of the cluster.
     Node(NodeId),
 }
@@ -78,16 +82,22 @@ impl Principal {
         Principal::caller(Credential::Token(hash_of(token)), self.network)
     }
 
+    /// Somebody at the local socket of a node: who may open its data directory. It may do all that callers may, whatever is
+    /// granted to whom.
+    pub fn local() -> Self {
+        Principal { who: Who::Local, network: 0 }
+    }
+
     /// A node of the cluster, for itself. It may everything that nodes do.
     pub fn node(node: NodeId) -> Self {
         Principal { who: Who::Node(node), network: 0 }
     }
 
-    /// What it shows, as a caller: nothing, if it is a node.
+    /// What it shows, as a caller: nothing, if it needs to show nothing.
     fn shown(&self) -> &Credential {
         match &self.who {
             Who::Caller(shown) => shown,
-            Who::Node(_) => &Credential::Nothing,
+            Who::Local | Who::Node(_) => &Credential::Nothing,
         }
     }
 
@@ -96,7 +106,8 @@ impl Principal {
     ) -> Result<(), Denied> {
         match &self.who {
             Who::Caller(shown) => principals.check(shown, self.network, wanted, now_ms),
-            Who::Node(_) => Ok(()),
+            Who::Local if wanted == Wanted::OfNodes => Err(Denied::NotGranted),
+            Who::Local | Who::Node(_) => Ok(()),
         }
     }
 
@@ -104,6 +115,7 @@ impl Principal {
     fn name(&self, principals: &Principals) -> String {
         match &self.who {
             Who::Node(node) => format!("node {node}"),
+            Who::Local => LOCAL.to_owned(),
             Who::Caller(Credential::Nothing) => ANONYMOUS.to_owned(),
             Who::Caller(Credential::Certificate(uri)) => (**uri).to_owned(),
             Who::Caller(Credential::Token(hash)) => {
@@ -149,7 +161,7 @@ impl Access {
         }
     }
 
-    /// How a caller is called where people read: the name of its token, the URI of its certificate, or `anonymous`.
+    /// How a caller is called where people read: the name of its token, the URI of its certificate, `anonymous`, or `local`.
     pub fn name_of(&self, by: &Principal) -> String {
         by.name(&self.group.view.principals())
     }
@@ -168,9 +180,9 @@ impl Access {
             true => Err(refusal!(
                 Unauthenticated,
                 "node {} waits, with peer_tls, and is administered through the local socket in its data directory alone, or by who \
-                 shows a certificate that tls_client_ca has signed: ratchet found --server unix:{}/admin.sock",
+                 shows a certificate that tls_client_ca has signed: ratchet found --server unix:{}",
                 self.config.node_id,
-                self.config.data_dir.display()
+                self.config.data_dir.join(LOCAL_SOCKET).display()
             )),
         }
     }
@@ -196,7 +208,8 @@ impl Access {
     fn check_is_in_touch(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
         let leaderless = || self.group.leaderless_for().unwrap_or_else(|| self.started.elapsed());
         match (&by.who, wanted) {
-            (Who::Node(_), _) | (_, Wanted::Anything | Wanted::OnAll(Verb::Read)) => Ok(()),
+            (Who::Local | Who::Node(_), _) => Ok(()),
+            (_, Wanted::Anything | Wanted::OnAll(Verb::Read)) => Ok(()),
             _ if leaderless() <= LEADERLESS_MAX => Ok(()),
             _ => Err(refusal!(
                 NoLeader,

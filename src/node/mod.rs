@@ -52,7 +52,7 @@ pub use numbers::{
 };
 pub use operations::{OPERATIONS, Served};
 pub use request_memory::{COUNTED_BYTES_MIN, RequestMemory, Reservation};
-pub use seams::{Addresses, Seams, StartError};
+pub use seams::{Addresses, FileRead, Reload, Seams, StartError};
 pub use services::NodeContext;
 pub use settings::mapped_names::{MappedNames, RowPart, asked_by, row_fields, row_of};
 pub use status::{

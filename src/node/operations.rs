@@ -16,6 +16,7 @@ use super::{
     callers::Caller,
     numbers::leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
     request_memory::Reservation,
+    seams::Reload,
     services::{
         Founding, Handovers, Leader, LeaderIds, Members, Namespaces, OperationServices, Status,
     },
@@ -105,6 +106,7 @@ services! {
     LeaderIds: of_group.leader_ids,
     Namespaces: of_group.namespaces,
     Arc<Status>: status,
+    Arc<dyn Reload>: certificates,
 }
 
 /// What needs no service.

@@ -1,6 +1,11 @@
 //! What a node is started with besides its configuration, and why it did not start or had to stop.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 
 use super::config::ConfigError;
 use crate::{
@@ -26,6 +31,8 @@ pub struct Seams {
     /// For how long a node without data has listened before a cluster is founded with it. A living member that knows the node
     /// with another data directory sends it a message meanwhile.
     pub listens_before_founding: Duration,
+    /// What reads its certificates again. Who serves the ports of a node sets it: the certificates are theirs.
+    pub certificates: Arc<dyn Reload>,
 }
 
 impl Seams {
@@ -37,8 +44,36 @@ impl Seams {
             transport,
             clock,
             listens_before_founding: Duration::from_secs(1),
+            certificates: Arc::new(()),
         }
     }
+}
+
+/// Reads the files of certificates again.
+pub trait Reload: Send + Sync {
+    /// Reads them, and uses those that have changed.
+    ///
+    /// # Errors
+    /// A text, as the log has it, if files cannot be used: those that were read before stay in use.
+    fn reload(&self) -> BoxFuture<'_, Result<Vec<FileRead>, String>>;
+}
+
+/// A node without certificates.
+impl Reload for () {
+    fn reload(&self) -> BoxFuture<'_, Result<Vec<FileRead>, String>> {
+        ready(Ok(Vec::new())).boxed()
+    }
+}
+
+/// A file that was read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileRead {
+    /// The setting that names it.
+    pub setting: &'static str,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether its contents are others than before.
+    pub changed: bool,
 }
 
 /// The addresses that a node listens at.

@@ -19,7 +19,7 @@ use super::{
     },
     members::introductions::{Advertised, FoundingClaim, Introductions},
     request_memory::RequestMemory,
-    seams::{Addresses, Seams},
+    seams::{Addresses, Reload, Seams},
     status::recent_activity::Activity,
     workers::{desk::WorkerDesk, ids_time::IdsTime},
 };
@@ -153,6 +153,8 @@ pub struct OperationServices {
     pub of_group: GroupServices,
     /// The status.
     pub status: Arc<Status>,
+    /// What reads the certificates again.
+    pub certificates: Arc<dyn Reload>,
 }
 
 /// The leader, whichever node that is: it has requests answered, here or there.
@@ -295,6 +297,7 @@ impl NodeContext {
             }),
             founding: founding.clone(),
             members,
+            certificates: seams.certificates,
         });
         let request_memory = RequestMemory::new(&config, &metrics);
         let sender = group.sender().clone();

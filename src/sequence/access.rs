@@ -1,7 +1,8 @@
 //! Who may do what: principals, and what is granted to them.
 //!
 //! A principal is a token, a client's certificate, or *anonymous*: whoever shows neither. What is granted to anonymous is
-//! granted to everybody. There are no rules but grants: what is not granted is denied.
+//! granted to everybody. There are no rules but grants: what is not granted is denied. They do not hold for whoever asks over
+//! the local socket of a node, who is called *local* where people read.
 //!
 //! Invariant: a table to which nothing was written grants anonymous everything. What a cluster was founded for, or told since,
 //! is written.
@@ -30,6 +31,8 @@ const TOKEN_NAME_CHARS_MAX: usize = 64;
 const URI_BYTES_MAX: usize = 256;
 /// The name of the principal of whoever shows nothing.
 pub const ANONYMOUS: &str = "anonymous";
+/// The name of whoever asks over the local socket of a node.
+pub const LOCAL: &str = "local";
 /// How many hexadecimal digits of a token's hash are its id.
 const ID_DIGITS: usize = 12;
 
@@ -548,7 +551,8 @@ pub enum InvalidAccess {
     Addresses(String),
     /// A token cannot have the name.
     #[error(
-        "name is {0:?}; the name of a token has 1 to 64 letters, digits, and any of '._-', and is not {ANONYMOUS:?}"
+        "name is {0:?}; the name of a token has 1 to 64 letters, digits, and any of '._-', and is neither {ANONYMOUS:?} nor \
+         {LOCAL:?}"
     )]
     TokenName(String),
     /// It is no principal to which something is granted.
@@ -564,11 +568,12 @@ pub enum InvalidAccess {
 /// Checks the name of a token.
 ///
 /// # Errors
-/// [`InvalidAccess`] if it is empty, too long, `anonymous`, or has other characters.
+/// [`InvalidAccess`] if it is empty, too long, `anonymous`, `local`, or has other characters.
 pub fn check_token_name(name: &str) -> Result<(), InvalidAccess> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let is_long = name.len() > TOKEN_NAME_CHARS_MAX;
-    match !name.is_empty() && !is_long && name != ANONYMOUS && name.chars().all(is_good) {
+    let is_taken = [ANONYMOUS, LOCAL].contains(&name);
+    match !name.is_empty() && !is_long && !is_taken && name.chars().all(is_good) {
         true => Ok(()),
         false => {
             Err(InvalidAccess::TokenName(name.chars().take(2 * TOKEN_NAME_CHARS_MAX).collect()))
@@ -766,7 +771,7 @@ mod tests {
         for name in ["ci", "a.b_c-9"] {
             check_token_name(name).expect(name);
         }
-        for name in ["", ANONYMOUS, "a b", "ratchet://x", &"n".repeat(65)] {
+        for name in ["", ANONYMOUS, LOCAL, "a b", "ratchet://x", &"n".repeat(65)] {
             check_token_name(name).expect_err(name);
         }
         check_uri("ratchet://main/client/ci").expect("a URI");

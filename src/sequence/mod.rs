@@ -26,8 +26,8 @@ mod workers;
 
 pub use access::{
     ANONYMOUS, AccessChange, AccessRefused, AddressRange, Credential, Denied, GRANTS_MAX, Grant,
-    InvalidAccess, NamespacePattern, PRINCIPALS_MAX, PrincipalKey, PrincipalRecord, Principals,
-    TokenHash, TokenRecord, Verb, Wanted, check_token_name, check_uri,
+    InvalidAccess, LOCAL, NamespacePattern, PRINCIPALS_MAX, PrincipalKey, PrincipalRecord,
+    Principals, TokenHash, TokenRecord, Verb, Wanted, check_token_name, check_uri,
 };
 pub use apply::apply;
 pub use books::{DAYS_KEPT, DayBooks, Lost, LostBy, NamespaceTotals, Tombstone, day_of};

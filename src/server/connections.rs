@@ -2,6 +2,7 @@
 //! when the node stops.
 
 pub(super) mod calls;
+pub(super) mod local_socket;
 pub(super) mod opening;
 pub(super) mod owner;
 mod patient_socket;
@@ -16,7 +17,7 @@ use hyper::{Request, body::Incoming, server::conn::http2::Builder, service::serv
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
-    io::AsyncReadExt,
+    io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::{TcpListener, TcpStream},
     time::{Instant, sleep_until, timeout},
 };
@@ -100,6 +101,14 @@ pub async fn serve<S: Answering>(
                 Protocol::PeerHttp2 => (PEER_CALLS, PEER_WINDOWS),
                 Protocol::Http2 => (CLIENT_CALLS, CLIENT_WINDOWS),
             };
+            let greeting = timeout(GREETING_TIME_MAX.min(idle), read_preface(stream));
+            let stream = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                greeted = greeting => {
+                    greeted.map_err(|_| "the other end sent nothing in time".to_owned())??
+                }
+            };
             let http2 = http2(bounds, idle, &place);
             serve_http2(stream, http2, service, place, Ends { idle, too_old_at, stop }).await
         }
@@ -141,19 +150,11 @@ pub struct TooOld(pub CancellationToken);
 /// Serves one HTTP/2 connection until its other end closes it, it is idle for too long or too old, or the node stops.
 ///
 /// # Errors
-/// A text if the other end sends nothing in time, does not speak HTTP/2, or breaks it.
+/// A text if the other end does not speak HTTP/2, or breaks it.
 async fn serve_http2<S: Answering>(
-    stream: Stream, http2: Builder<ReadInTime>, service: S, place: Arc<Place>,
-    Ends { idle, too_old_at, stop }: Ends,
+    stream: impl AsyncRead + AsyncWrite + Unpin, http2: Builder<ReadInTime>, service: S,
+    place: Arc<Place>, Ends { idle, too_old_at, stop }: Ends,
 ) -> Result<(), String> {
-    let greeting = timeout(GREETING_TIME_MAX.min(idle), read_preface(stream));
-    let stream = tokio::select! {
-        biased;
-        () = stop.cancelled() => return Ok(()),
-        greeted = greeting => {
-            greeted.map_err(|_| "the other end sent nothing in time".to_owned())??
-        }
-    };
     let calls = place.calls();
     let of_connection = place.clone();
     let too_old = too_old_at.map(|_| TooOld(stop.child_token()));
@@ -283,7 +284,7 @@ async fn bind(field: &'static str, address: SocketAddr) -> Result<TcpListener, S
 // the node can open its log.
 
 /// The descriptors that the node needs besides those of clients: RocksDB's files (256 at most), the
-/// connections to and from peers, the metrics port, snapshots, and standard streams and the like.
+/// connections to and from peers, the metrics port, the local socket, snapshots, and standard streams and the like.
 const RESERVED: u64 = 512;
 /// The least number of client connections that makes a node useful.
 const CLIENTS_MIN: u64 = 64;

@@ -5,7 +5,7 @@
 //!
 //! 1. `connections.rs` binds the ports, and serves the calls of an HTTP connection; `connections/calls.rs` knows when it is
 //!    idle. `connections/places.rs` accepts a connection, if there is room for it, and `connections/opening.rs` begins it, with
-//!    TLS (`tls.rs`) or without.
+//!    TLS (`tls.rs`) or without. `connections/local_socket.rs` does all of that for the local socket.
 //! 2. `metadata.rs` refuses what is meant for another cluster. `connections/unfinished.rs` limits the memory of a message
 //!    that arrives in parts, and `peer/body.rs` what strangers send to the peer port; both know when it is late. The
 //!    gRPC library decodes the whole message and calls a method of a service: `grpc/sequencer.rs` for `Next` and `Current`,
@@ -55,7 +55,8 @@ use crate::{
 };
 use connections::{
     Listeners, Protocol,
-    calls::holding,
+    calls::{Answering, holding},
+    local_socket::LocalSocket,
     opening::Opening,
     owner::Owner,
     places::{Limits, Place, WhenFull},
@@ -103,13 +104,16 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
     // until the ports are served below.
     let listeners = Listeners::bind(&config).await?;
     let at = listeners.addresses().map_err(|e| StartError::Internal(e.to_string()))?;
+    let seams = Seams { certificates: Arc::new(tls.clone()), ..seams };
     let node = Node::start(config, seams, at).await?;
+    let local = LocalSocket::bind(&node.context().config.data_dir);
     tracing::info!(
         clients = %at.client,
         peers = %at.peer,
         metrics = at.metrics.map(display),
         http = at.http.map(display),
         redis = at.resp.map(display),
+        local = local.as_ref().map(|local| display(local.path().display())),
         "listening"
     );
     let server = Services { context: node.context().clone(), stop: node.stopping() };
@@ -121,6 +125,9 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
         "client port",
         server.clone().serve_clients(listeners.client, of_clients(&tls, config, Some(b"h2"))),
     );
+    if let Some(local) = local {
+        node.run("local socket", server.clone().serve_local(local));
+    }
     if let Some(listener) = listeners.http {
         let opening = of_clients(&tls, config, Some(b"http/1.1"));
         node.run("http port", server.clone().serve_http(listener, opening));
@@ -149,23 +156,38 @@ fn of_peers(tls: &Tls, config: &Config) -> Opening {
 impl Services {
     /// Serves the client port: the public API, health and reflection.
     async fn serve_clients(self, listener: TcpListener, opening: Opening) {
-        let routes = match self.client_routes() {
-            Ok(routes) => routes,
-            Err(error) => {
-                return self.context.fail(format!("cannot create the reflection service: {error}"));
-            }
-        };
         let limits = self.client_limits("client", Interface::grpc);
-        let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
-        let memory = self.context.request_memory.clone();
-        let routes = metered(routes, memory, [patience, limits.idle], self.stop.clone());
-        let (context, stop) = (self.context.clone(), self.stop.clone());
+        let Some(routes) = self.metered_routes(limits.idle) else {
+            return;
+        };
+        let (context, stop) = (self.context, self.stop);
         let counting = grpc::counting(context.metrics.clone());
         let answer = move |_: &_, stream: &Stream| {
             let (routes, owner) = (routes.clone(), Owner::of(stream));
             counting.layer(Addressed::new(routes, context.clone(), owner))
         };
         serve(listener, opening, answer, Protocol::Http2, limits, stop).await;
+    }
+
+    /// Serves the local socket: what the client port serves, for whoever may open the data directory.
+    async fn serve_local(self, socket: LocalSocket) {
+        let idle = Duration::from_millis(self.context.config.connection_idle_ms);
+        let Some(routes) = self.metered_routes(idle) else {
+            return;
+        };
+        let counting = grpc::counting(self.context.metrics.clone());
+        let answer = counting.layer(Addressed::new(routes, self.context, Owner::local()));
+        socket.serve(answer, idle, self.stop).await;
+    }
+
+    /// The services of the client port, whose unfinished messages are metered. A stream may be silent for `idle`, if others need
+    /// its place. `None` if the node cannot go on.
+    fn metered_routes(&self, idle: Duration) -> Option<impl Answering + use<>> {
+        let told = |error| format!("cannot create the reflection service: {error}");
+        let routes = self.client_routes().map_err(|error| self.context.fail(told(error))).ok()?;
+        let patience = Duration::from_millis(self.context.config.request_timeout_max_ms);
+        let memory = self.context.request_memory.clone();
+        Some(metered(routes, memory, [patience, idle], self.stop.clone()))
     }
 
     /// Serves the port for HTTP.

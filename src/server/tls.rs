@@ -15,12 +15,16 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
 use tokio::time::sleep;
 
 use self::material::Files;
 use crate::{
     metrics::{CertificateOf, Metrics},
-    node::{Config, config::ConfigError},
+    node::{Config, FileRead, Reload, config::ConfigError},
 };
 
 pub use certificates::Certificates;
@@ -31,6 +35,7 @@ pub use peer::PeerConnector;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// The certificates of a node. `None` where it speaks no TLS.
+#[derive(Clone)]
 pub struct Tls {
     /// What clients see.
     pub clients: Option<Arc<Certificates>>,
@@ -63,6 +68,27 @@ impl Tls {
             follow(self.clients, CertificateOf::clients, &metrics),
             follow(self.peers, CertificateOf::peers, &metrics)
         );
+    }
+}
+
+impl Reload for Tls {
+    fn reload(&self) -> BoxFuture<'_, Result<Vec<FileRead>, String>> {
+        let sides = [&self.clients, &self.peers].into_iter().flatten();
+        let reading = join_all(sides.map(Certificates::reload));
+        let reading = async move {
+            let (mut files, mut refused) = (Vec::new(), Vec::new());
+            for read in reading.await {
+                match read {
+                    Ok(read) => files.extend(read),
+                    Err(why) => refused.push(why),
+                }
+            }
+            match refused.is_empty() {
+                true => Ok(files),
+                false => Err(refused.join("; ")),
+            }
+        };
+        reading.boxed()
     }
 }
 

@@ -28,6 +28,8 @@ use crate::planted_bugs::{Bug, is_planted};
 // Invariant: one process at a time uses a data directory.
 
 const LOCK: &str = "LOCK";
+/// The name of the local socket of a running node. A node that crashed leaves it behind.
+pub const LOCAL_SOCKET: &str = "admin.sock";
 
 /// Locks the directory for this process, as long as the returned file is open.
 ///
@@ -55,7 +57,7 @@ pub fn lock(dir: &Path) -> Result<File, StoreError> {
 /// be listed.
 pub fn check_contents(dir: &Path) -> Result<(), StoreError> {
     // A directory that is the root of a file system holds lost+found.
-    const KNOWN: [&str; 6] = ["NODE", "NODE.tmp", LOCK, "db", SPARE, "lost+found"];
+    const KNOWN: [&str; 7] = ["NODE", "NODE.tmp", LOCK, "db", SPARE, LOCAL_SOCKET, "lost+found"];
     for entry in fs::read_dir(dir).map_err(StoreError::io("cannot read", dir))? {
         let name = entry.map_err(StoreError::io("cannot read", dir))?.file_name();
         if !KNOWN.iter().any(|known| name == *known) {
@@ -259,7 +261,7 @@ impl Spare {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::{fs::PermissionsExt, net::UnixListener};
 
     use tempfile::TempDir;
 
@@ -277,6 +279,17 @@ mod tests {
         Directories::new(Arc::new(|_| {})).create(&data).unwrap();
         assert_eq!(mode(&data), 0o700);
         assert_eq!(mode(&dir.path().join("parent")), mode(&usual));
+    }
+
+    #[test]
+    fn a_socket_that_a_crash_left_is_a_file_of_ratchets_and_any_other_file_is_not() {
+        let dir = TempDir::new().unwrap();
+        drop(UnixListener::bind(dir.path().join(LOCAL_SOCKET)).unwrap());
+        assert!(dir.path().join(LOCAL_SOCKET).exists());
+        check_contents(dir.path()).unwrap();
+        File::create(dir.path().join("thesis.txt")).unwrap();
+        let refused = check_contents(dir.path()).unwrap_err().to_string();
+        assert!(refused.contains("thesis.txt"), "{refused}");
     }
 
     #[test]

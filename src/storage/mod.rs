@@ -46,6 +46,7 @@ mod unwritten;
 mod writer;
 
 pub use applied::AppliedTable;
+pub use data_dir::LOCAL_SOCKET;
 pub use error::{StoreError, replacing};
 pub use free_space::{DiskSpace, FreeSpace, LowDisk};
 pub use identity::{RaisedNamespace, Recovery};

@@ -133,6 +133,7 @@ impl Cluster {
             transport: Arc::new(transport),
             storage: StoreOptions::new(self.clock.clone()),
             listens_before_founding: Duration::ZERO,
+            certificates: Arc::new(()),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs, io,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Mutex,
 };
@@ -127,7 +127,7 @@ fn sizes(dir: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
     Ok(sizes)
 }
 
-/// Copies a directory with all that is in it.
+/// Copies a directory with all that is in it. A socket that a crash left holds nothing.
 pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {
@@ -135,7 +135,7 @@ pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             copy_all(&entry.path(), &target)?;
-        } else {
+        } else if !entry.file_type()?.is_socket() {
             fs::copy(entry.path(), target)?;
         }
     }

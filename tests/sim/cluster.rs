@@ -186,6 +186,7 @@ impl World {
             transport: Arc::new(SimTransport { from: id, network: self.network.clone() }),
             storage: disk.options(clock),
             listens_before_founding: Duration::ZERO,
+            certificates: Arc::new(()),
         };
         let addresses = Addresses {
             client: client_address(id),

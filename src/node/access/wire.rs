@@ -18,6 +18,7 @@ impl Principal {
     pub(in crate::node) fn to_wire(&self) -> Option<peer::Asker> {
         let shown = match &self.who {
             Who::Node(node) => Shown::Node(*node),
+            Who::Local => Shown::Local(true),
             Who::Caller(Credential::Nothing) => return None,
             Who::Caller(Credential::Token(hash)) => Shown::TokenSha256(hash.0.to_vec().into()),
             Who::Caller(Credential::Certificate(uri)) => Shown::Certificate((**uri).to_owned()),
@@ -31,7 +32,8 @@ impl Principal {
     /// INVALID_ARGUMENT if the peer tells of a token without its hash.
     pub fn from_wire(asker: Option<peer::Asker>, network: Option<u64>) -> Result<Self, Refusal> {
         let shown = match asker.and_then(|asker| asker.shown) {
-            None => Credential::Nothing,
+            None | Some(Shown::Local(false)) => Credential::Nothing,
+            Some(Shown::Local(true)) => return Ok(Principal::local()),
             Some(Shown::Node(node)) => return Ok(Principal::node(node)),
             Some(Shown::TokenSha256(hash)) => Credential::Token(read_hash(&hash)?),
             Some(Shown::Certificate(uri)) => Credential::Certificate(uri.into()),
@@ -147,5 +149,43 @@ pub(super) fn to_wire(key: &PrincipalKey, record: &PrincipalRecord) -> v1::Princ
                 ..principal
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequence::{Principals, Wanted};
+
+    const NETWORK: u64 = 7;
+
+    #[test]
+    fn the_leader_hears_who_asks() {
+        let shown = [
+            Credential::Nothing,
+            Credential::Token(TokenHash([3; 32])),
+            Credential::Certificate("ratchet://main/client/ci".into()),
+        ];
+        let callers = shown.map(|shown| Principal::caller(shown, NETWORK));
+        for by in callers.into_iter().chain([Principal::local(), Principal::node(2)]) {
+            let heard = Principal::from_wire(by.to_wire(), Some(NETWORK));
+            assert_eq!(heard.expect("somebody"), by);
+        }
+        let half = peer::Asker { shown: Some(Shown::Local(false)) };
+        let heard = Principal::from_wire(Some(half), Some(NETWORK)).expect("somebody");
+        assert_eq!(heard, Principal::caller(Credential::Nothing, NETWORK));
+    }
+
+    #[test]
+    fn who_asks_over_the_local_socket_may_do_all_but_what_nodes_do() {
+        let mut closed = Principals::default();
+        let nothing = PrincipalRecord { grants: Vec::new(), token: None };
+        closed.put(PrincipalKey::Anonymous(None), Some(nothing));
+        let local = Principal::local();
+        for wanted in [Wanted::Anything, Wanted::OnAll(Verb::Admin), Wanted::AnythingOn("book")] {
+            assert_eq!(local.check(&closed, wanted, 0), Ok(()), "{wanted}");
+        }
+        local.check(&closed, Wanted::OfNodes, 0).expect_err("it is no node");
+        assert_eq!(local.name(&closed), "local");
     }
 }

@@ -1,4 +1,5 @@
-//! Who has opened a connection, and who asks over it: a token in the headers of a call counts more than a certificate.
+//! Who has opened a connection, and who asks over it: a token in the headers of a call counts more than a certificate, and
+//! nothing counts more than the local socket.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -19,6 +20,8 @@ const BEARER: &[u8] = b"bearer ";
 pub struct Owner {
     certificate: Option<Arc<str>>,
     network: u64,
+    /// Whether the connection is one of the local socket.
+    is_local: bool,
 }
 
 impl Owner {
@@ -26,16 +29,24 @@ impl Owner {
     pub fn of(stream: &Stream) -> Owner {
         let address = stream.socket().peer_addr().map(|address| address.ip());
         let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
-        Owner { certificate: stream.client(), network: network_of(address) }
+        Owner { certificate: stream.client(), network: network_of(address), is_local: false }
+    }
+
+    /// Somebody who may open the data directory, and has come over the local socket.
+    pub fn local() -> Owner {
+        Owner { is_local: true, ..Owner::nobody() }
     }
 
     /// Nobody is known, and no address: there is no connection.
     pub fn nobody() -> Owner {
-        Owner { certificate: None, network: u64::MAX }
+        Owner { certificate: None, network: u64::MAX, is_local: false }
     }
 
     /// Who asks, by the connection alone.
     pub fn principal(&self) -> Principal {
+        if self.is_local {
+            return Principal::local();
+        }
         let shown = match &self.certificate {
             Some(uri) => Credential::Certificate(uri.clone()),
             None => Credential::Nothing,
@@ -48,11 +59,15 @@ impl Owner {
         self.principal().with_token(token)
     }
 
-    /// Who asks in a call with these headers. What is no token, such as a password for a proxy, is left alone.
+    /// Who asks in a call with these headers. What is no token, such as a password for a proxy, is left alone. Over the local
+    /// socket no token is looked at: it may be the one that is to be replaced.
     ///
     /// # Errors
     /// UNAUTHENTICATED if there are several tokens.
     pub fn asks_with(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
+        if self.is_local {
+            return Ok(self.principal());
+        }
         let mut tokens = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
             let (scheme, token) = value.as_bytes().split_at_checked(BEARER.len())?;
             scheme.eq_ignore_ascii_case(BEARER).then_some(token.trim_ascii())

@@ -63,7 +63,8 @@ pub struct Place {
 }
 
 impl Place {
-    fn new(when_full: WhenFull, guest: Option<Guest>) -> Arc<Place> {
+    /// A place that is `guest`'s, if it is a client's.
+    pub fn new(when_full: WhenFull, guest: Option<Guest>) -> Arc<Place> {
         Arc::new(Place {
             calls: Arc::default(),
             since: Instant::now(),
@@ -193,7 +194,7 @@ impl Places {
 
 /// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
 /// at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Up to 1/`AGE_DRAWN_PART` of the greatest age of a connection is taken off.
 const AGE_DRAWN_PART: u32 = 4;

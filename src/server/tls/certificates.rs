@@ -1,6 +1,7 @@
-//! The certificates of one side that are in use. Their files are read at the start, and again when their contents change.
+//! The certificates of one side that are in use. Their files are read at the start, and again when their contents change, or
+//! somebody asks for it.
 //!
-//! Invariant: what is in use was whole, and fitted together, when it was read.
+//! Invariant: what is in use was whole, and fitted together, when it was read. What was read last is used last.
 
 use std::{
     fmt,
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
 use super::material::{Contents, Files, Material};
+use crate::node::FileRead;
 
 /// Whoever changes two files does not take longer, as a rule.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -26,6 +28,8 @@ pub struct Certificates {
     files: Files,
     current: ArcSwap<Material>,
     contents: Mutex<Contents>,
+    /// Held from a reading until what it brought is in use.
+    turn: tokio::sync::Mutex<()>,
     told: Mutex<Told>,
 }
 
@@ -77,6 +81,7 @@ impl Certificates {
         let certificates = Certificates {
             current: ArcSwap::from_pointee(material),
             contents: Mutex::new(contents),
+            turn: tokio::sync::Mutex::default(),
             told: Mutex::default(),
             files,
         };
@@ -101,40 +106,78 @@ impl Certificates {
     /// Takes the files if their contents have changed. They may be half way through a change, so that they are read twice, and
     /// taken, or told, if they stay the same. Until then, and where they do not fit together, those before stay in use.
     pub async fn refresh(self: &Arc<Self>) {
-        let why = match self.take_changes().await {
-            Ok(true) => {
-                let current = self.current.load();
-                tracing::info!(
-                    cas = current.roots.len(),
-                    days_left = current.leaf.seconds_left(SystemTime::now()) / 86_400,
-                    "{}",
-                    self.files.certificate.told("changed files are in use")
-                );
-                None
-            }
-            Ok(false) => None,
-            Err(why) => Some(format!("{why}; what was read before stays in use")),
+        let taken = self.take_changes().await;
+        // The log has it. The next look tries again.
+        let _ = self.tell(taken);
+    }
+
+    /// Takes the files at once if their contents have changed: who asks for it says that they are whole. Tells of each file
+    /// whether it has.
+    ///
+    /// # Errors
+    /// The line that the log has if they cannot be used. Those before stay in use.
+    pub async fn reload(self: &Arc<Self>) -> Result<Vec<FileRead>, String> {
+        let (taken, files) = match self.take_at_once().await {
+            Ok(files) => (Ok(files.iter().any(|file| file.changed)), files),
+            Err(why) => (Err(why), Vec::new()),
         };
-        self.told.lock().of_files.tell(why);
+        self.tell(taken).map(|()| files)
+    }
+
+    /// Tells in the log, once, what it came to that files were read again: whether they had changed, and are in use now.
+    ///
+    /// # Errors
+    /// What is told of files that cannot be used.
+    fn tell(&self, taken: Result<bool, String>) -> Result<(), String> {
+        if let Ok(true) = taken {
+            let current = self.current.load();
+            tracing::info!(
+                cas = current.roots.len(),
+                days_left = current.leaf.seconds_left(SystemTime::now()) / 86_400,
+                "{}",
+                self.files.certificate.told("changed files are in use")
+            );
+        }
+        let refused = taken.err().map(|why| format!("{why}; what was read before stays in use"));
+        self.told.lock().of_files.tell(refused.clone());
         self.told.lock().of_use.tell(self.invalid());
+        refused.map_or(Ok(()), Err)
     }
 
     /// Whether the contents had changed, and are in use now.
     async fn take_changes(self: &Arc<Self>) -> Result<bool, String> {
         let mut contents = self.read_again().await;
-        if contents.as_ref().is_ok_and(|contents| *contents == *self.contents.lock()) {
+        if self.is_in_use(&contents) {
             return Ok(false);
         }
         for _ in 0..READINGS_MAX {
             sleep(AGAIN_AFTER).await;
+            let _turn = self.turn.lock().await;
             let again = self.read_again().await;
+            if self.is_in_use(&again) {
+                return Ok(false);
+            }
             if again == contents {
-                let (certificates, contents) = (self.clone(), contents?);
-                return off_the_workers(move || certificates.take(contents)).await.map(|()| true);
+                return self.take(again?).await.map(|()| true);
             }
             contents = again;
         }
         Err(self.files.certificate.told("it, its key or the CAs keep changing; write them once"))
+    }
+
+    /// The files, and which of them had changed. Their contents are in use now.
+    async fn take_at_once(self: &Arc<Self>) -> Result<Vec<FileRead>, String> {
+        let _turn = self.turn.lock().await;
+        let contents = self.read_again().await?;
+        let files = self.files.compared(&self.contents.lock(), &contents);
+        if files.iter().any(|file| file.changed) {
+            self.take(contents).await?;
+        }
+        Ok(files)
+    }
+
+    fn is_in_use(&self, read: &Result<Contents, String>) -> bool {
+        read.as_ref().is_ok_and(|contents| *contents == *self.contents.lock())
     }
 
     async fn read_again(&self) -> Result<Contents, String> {
@@ -143,7 +186,12 @@ impl Certificates {
         reading.unwrap_or_else(|_| Err(self.files.certificate.told("its disk does not answer")))
     }
 
-    fn take(&self, contents: Contents) -> Result<(), String> {
+    async fn take(self: &Arc<Self>, contents: Contents) -> Result<(), String> {
+        let certificates = self.clone();
+        off_the_workers(move || certificates.take_now(contents)).await
+    }
+
+    fn take_now(&self, contents: Contents) -> Result<(), String> {
         let material = Material::of(&self.files, &contents)?;
         // The CAs are taken even if the certificate in use has expired.
         if material.chain != self.current.load().chain
@@ -315,6 +363,43 @@ mod tests {
         certificates.refresh().await;
         assert_eq!(shown(&certificates), used);
         assert!(certificates.told.lock().of_files.0.contains("has expired"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reload_takes_files_at_once_and_tells_which_changed_and_what_cannot_be_used() {
+        let ca = ca();
+        let (first, second) = (leaf(&ca, 1, YEAR), leaf(&ca, 1, [-1, 400]));
+        let written = Written::new(&ca, &first);
+        let certificates = written.read().await.expect("all fit");
+        let reload = async || {
+            let files = certificates.reload().await?;
+            let told = |file: &FileRead| (file.setting, file.changed);
+            Ok::<_, String>(files.iter().map(told).collect::<Vec<_>>())
+        };
+        let shown = || certificates.current().chain.clone();
+        let began = tokio::time::Instant::now();
+        let unchanged = [("peer_tls_cert", false), ("peer_tls_key", false), ("peer_tls_ca", false)];
+        assert_eq!(reload().await.expect("the same files"), unchanged);
+        let before = shown();
+        // Half of a change.
+        written.write("crt", &second[0]);
+        for _ in 0..2 {
+            let refused = reload().await.expect_err("the key is another one's");
+            assert!(refused.contains("is not the key of peer_tls_cert "), "{refused}");
+            assert!(refused.ends_with("; what was read before stays in use"), "{refused}");
+            assert_eq!(certificates.told.lock().of_files.0, refused, "the line in the log");
+        }
+        assert_eq!(shown(), before);
+        written.write("key", &second[1]);
+        let changed = [("peer_tls_cert", true), ("peer_tls_key", true), ("peer_tls_ca", false)];
+        assert_eq!(reload().await.expect("they fit"), changed);
+        assert_ne!(shown(), before);
+        assert_eq!(certificates.told.lock().of_files.0, "");
+        assert_eq!(reload().await.expect("the same files"), unchanged);
+        assert!(began.elapsed() < AGAIN_AFTER, "at once");
+        // What was taken is no change any more.
+        certificates.refresh().await;
+        assert!(began.elapsed() < AGAIN_AFTER);
     }
 
     #[tokio::test(start_paused = true)]

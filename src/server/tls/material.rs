@@ -22,7 +22,7 @@ use tokio_rustls::rustls::{
 use super::leaf::Leaf;
 use crate::{
     node::{
-        Config,
+        Config, FileRead,
         config::host_of,
         settings::{ClientTls, PeerTls},
     },
@@ -134,6 +134,20 @@ impl Files {
             key: self.key.read()?,
             ca: self.ca.as_ref().map(File::read).transpose()?,
         })
+    }
+
+    /// Each file, and whether it holds something else `now` than `before`.
+    pub fn compared(&self, before: &Contents, now: &Contents) -> Vec<FileRead> {
+        let read = |file: &File, changed| {
+            let File { setting, path } = file.clone();
+            FileRead { setting, path, changed }
+        };
+        let mut files = vec![
+            read(&self.certificate, before.certificate != now.certificate),
+            read(&self.key, before.key != now.key),
+        ];
+        files.extend(self.ca.as_ref().map(|ca| read(ca, before.ca != now.ca)));
+        files
     }
 
     /// What the files hold, and what is made of it.
