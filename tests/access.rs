@@ -5,9 +5,9 @@ mod methods;
 use ratchet::{
     node::hash_of,
     proto::v1::{
-        CreateTokenRequest, ListNamespacesRequest, ListPrincipalsRequest, NextManyRequest,
-        NextRequest, RevokeTokenRequest, WatchRouteRequest, access_client::AccessClient,
-        admin_client::AdminClient, sequencer_client::SequencerClient,
+        CreateTokenRequest, FoundRequest, ListNamespacesRequest, ListPrincipalsRequest,
+        NextManyRequest, NextRequest, RevokeTokenRequest, WatchRouteRequest,
+        access_client::AccessClient, admin_client::AdminClient, sequencer_client::SequencerClient,
     },
 };
 use tonic::{Code, Request};
@@ -216,4 +216,41 @@ async fn a_token_ends_by_the_leaders_clock() {
         let ended = async || (next(&ci, "book").await == Err(Code::Unauthenticated)).then_some(());
         eventually("it ends", ended).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_founded_with_a_token_hands_out_nothing_without_it_from_the_first_moment()
+{
+    let mut cluster = Cluster::configured(3, |_| {});
+    for node in 1..=3 {
+        cluster.start_node(node).await;
+    }
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let addresses = cluster.addresses();
+    let trying = tokio::spawn(async move {
+        while !*stopped.borrow() {
+            for address in &addresses {
+                let taken = next(&asking(*address, None), "book").await;
+                assert!(taken.is_err(), "a stranger got {taken:?}");
+            }
+        }
+    });
+    let hash = |token: &str| hash_of(token.as_bytes()).0.to_vec().into();
+    let found = async |shown: Option<&str>, admin: &str| {
+        let mut client = AdminClient::new(asking(cluster.address(1), shown));
+        let asked = FoundRequest { admin_token_sha256: hash(admin) };
+        client.found(asked).await.map(|answer| answer.into_inner().founded)
+    };
+    assert!(found(None, ADMIN).await.expect("founded"));
+    for node in 1..=3 {
+        let admin = asking(cluster.address(node), Some(ADMIN));
+        eventually("a number", async || next(&admin, "book").await.ok()).await;
+    }
+    stop.send_replace(true);
+    trying.await.expect("strangers get nothing");
+    assert!(!found(Some(ADMIN), ADMIN).await.expect("the same token again"));
+    let another = found(Some(ADMIN), "another").await.expect_err("it opens nothing");
+    assert_eq!(another.code(), Code::FailedPrecondition, "{another}");
+    let stranger = found(None, ADMIN).await.expect_err("nobody founds it again");
+    assert_eq!(stranger.code(), Code::Unauthenticated, "{stranger}");
 }

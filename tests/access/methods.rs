@@ -28,6 +28,7 @@ struct Case {
     answer: prost_reflect::MessageDescriptor,
     /// The method and the path of HTTP.
     http: Option<(String, String)>,
+    http_has_body: bool,
 }
 
 /// All methods of the public API. One whose needs depend on a field is there twice.
@@ -70,14 +71,19 @@ fn of_method(pool: &DescriptorPool, method: &MethodDescriptor) -> Vec<Case> {
         Value::Message(key)
     });
     let one = Value::List(vec![Value::U64(1)]);
-    for (field, value) in [("key", key.expect("keys")), ("ids", one.clone()), ("at_least", one)] {
+    let five = Value::U64(5);
+    for (field, value) in
+        [("key", key.expect("keys")), ("ids", one.clone()), ("at_least", one), ("at_least", five)]
+    {
         let known = method.input().get_field_by_name(field);
         if known.is_some_and(|known| known.is_list() == value.as_list().is_some()) {
             asked.set_field_by_name(field, value);
         }
     }
+    let mut http_has_body = false;
     let http = option("google.api.http").map(|rule| {
         let rule = rule.as_message().expect("a rule").clone();
+        http_has_body = rule.fields().any(|(field, _)| field.name() == "body");
         let (verb, path) = rule.fields().find(|(field, _)| field.name() != "body").expect("a path");
         let path = path.as_str().expect("a path").to_owned();
         (verb.name().to_uppercase(), path)
@@ -89,6 +95,7 @@ fn of_method(pool: &DescriptorPool, method: &MethodDescriptor) -> Vec<Case> {
         verb,
         answer: method.output(),
         http: http.clone(),
+        http_has_body,
     };
     let mut cases = vec![case(&asked, verb("verb"))];
     if !text("if_true").is_empty() {
@@ -136,19 +143,26 @@ impl Case {
             .replace("{format}", "snowflake")
             .replace("{id}", "99")
             .replace("{name}", "nobody");
-        let body = match verb.as_str() {
-            "POST" | "PATCH" if self.asked.has_field_by_name("name") => r#"{"name":"book"}"#,
-            "POST" | "PATCH" => "",
-            _ => "",
+        let parts = [("name", r#""book""#), ("ids", r#"["1"]"#), ("at_least", r#"["1"]"#)];
+        let parts = parts.iter().filter(|(name, _)| self.asked.has_field_by_name(name));
+        let parts: Vec<String> = parts.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        let body = match self.http_has_body {
+            true => format!("{{{}}}", parts.join(",")),
+            false => String::new(),
         };
-        let flags = ["forget", "to"].iter().filter(|name| self.asked.has_field_by_name(name));
+        let is_flag = |name: &&&str| {
+            let value = self.asked.get_field_by_name(name);
+            self.asked.has_field_by_name(name)
+                && value.is_some_and(|value| value.as_list().is_none())
+        };
+        let flags = ["forget", "to", "at_least"].iter().filter(is_flag);
         let flags: Vec<String> = flags
             .map(|name| format!("{name}={}", self.asked.get_field_by_name(name).unwrap()))
             .collect();
         let query = if flags.is_empty() { String::new() } else { format!("?{}", flags.join("&")) };
         let header = token.map(|token| format!("authorization: Bearer {token}\r\n"));
         let what = format!("{verb} {path}{query}");
-        Some(http(address, &what, &header.unwrap_or_default(), body).await.status)
+        Some(http(address, &what, &header.unwrap_or_default(), &body).await.status)
     }
 }
 
