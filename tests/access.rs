@@ -1,6 +1,7 @@
 //! Who may do what: tokens, certificates, and whoever shows neither.
 
-mod methods;
+mod audit;
+pub mod methods;
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -29,7 +30,7 @@ const ADMIN: &str = "a token that may do everything";
 
 /// Shows a token with every call.
 #[derive(Clone)]
-struct Shows(Option<MetadataValue<Ascii>>);
+pub struct Shows(Option<MetadataValue<Ascii>>);
 
 impl Interceptor for Shows {
     fn call(&mut self, mut call: Request<()>) -> Result<Request<()>, Status> {
@@ -40,15 +41,15 @@ impl Interceptor for Shows {
     }
 }
 
-type Asking = InterceptedService<Channel, Shows>;
+pub type Asking = InterceptedService<Channel, Shows>;
 
 /// Who asks at `address` with a token, or without.
-fn asking(address: SocketAddr, token: Option<&str>) -> Asking {
+pub fn asking(address: SocketAddr, token: Option<&str>) -> Asking {
     let value = token.map(|token| format!("Bearer {token}").parse().expect("a header"));
     InterceptedService::new(channel(address), Shows(value))
 }
 
-fn grant(text: &str) -> Grant {
+pub fn grant(text: &str) -> Grant {
     let (verb, namespaces) = text.split_once(':').expect("a grant");
     let verb = Verb::from_str_name(&format!("VERB_{}", verb.to_uppercase())).expect("a verb");
     Grant { verb: verb.into(), namespaces: namespaces.to_owned() }
@@ -66,7 +67,7 @@ fn granting(principal: &str, addresses: Option<&str>, grants: &[&str]) -> SetGra
     }
 }
 
-async fn create(
+pub async fn create(
     access: &mut AccessClient<Asking>, token: &str, name: &str, grants: Vec<Grant>,
 ) -> Result<Principal, Status> {
     let sha256 = hash_of(token.as_bytes()).0.to_vec().into();
@@ -74,7 +75,7 @@ async fn create(
     access.create_token(asked).await.map(|answer| answer.into_inner())
 }
 
-async fn next(asking: &Asking, namespace: &str) -> Result<u64, Code> {
+pub async fn next(asking: &Asking, namespace: &str) -> Result<u64, Code> {
     let asked = NextRequest { namespace: namespace.to_owned(), key: id(1), ..Default::default() };
     let taken = SequencerClient::new(asking.clone()).next(asked).await;
     taken.map(|answer| answer.into_inner().last).map_err(|status| status.code())

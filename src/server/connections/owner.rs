@@ -6,7 +6,8 @@ use hyper::{HeaderMap, header::AUTHORIZATION};
 
 use super::stream::Stream;
 use crate::{
-    node::{Principal, hash_of},
+    metrics::Interface,
+    node::{Entrance, Principal, hash_of},
     proto::{Refusal, refuse},
     sequence::{Credential, network_of},
 };
@@ -19,19 +20,21 @@ const BEARER: &[u8] = b"bearer ";
 pub struct Owner {
     certificate: Option<Arc<str>>,
     network: u64,
+    entrance: Option<Entrance>,
 }
 
 impl Owner {
-    /// Who is at the other end of `stream`.
-    pub fn of(stream: &Stream) -> Owner {
+    /// Who is at the other end of `stream`, which is one of `interface`.
+    pub fn of(stream: &Stream, interface: Interface) -> Owner {
         let address = stream.socket().peer_addr().map(|address| address.ip());
-        let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
-        Owner { certificate: stream.client(), network: network_of(address) }
+        let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0])).to_canonical();
+        let entrance = Some(Entrance { interface, address });
+        Owner { certificate: stream.client(), network: network_of(address), entrance }
     }
 
     /// Nobody is known, and no address: there is no connection.
     pub fn nobody() -> Owner {
-        Owner { certificate: None, network: u64::MAX }
+        Owner { certificate: None, network: u64::MAX, entrance: None }
     }
 
     /// Who asks, by the connection alone.
@@ -40,12 +43,13 @@ impl Owner {
             Some(uri) => Credential::Certificate(uri.clone()),
             None => Credential::Nothing,
         };
-        Principal::caller(shown, self.network)
+        Principal::caller(shown, self.network).through(self.entrance)
     }
 
     /// Who asks with this token.
     pub fn with_token(&self, token: &[u8]) -> Principal {
-        Principal::caller(Credential::Token(hash_of(token)), self.network)
+        let shown = Credential::Token(hash_of(token));
+        Principal::caller(shown, self.network).through(self.entrance)
     }
 
     /// Who asks in a call with these headers. What is no token, such as a password for a proxy, is left alone.
