@@ -2,6 +2,7 @@
 
 mod audit;
 pub mod methods;
+mod page;
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
