@@ -1,6 +1,8 @@
 //! Who may do what: tokens, certificates, and whoever shows neither.
 
-mod methods;
+mod audit;
+pub mod methods;
+mod page;
 
 use ratchet::{
     node::hash_of,

@@ -53,6 +53,7 @@ mod request_memory;
 mod resp;
 mod returning_nodes;
 mod route;
+mod secrets;
 mod shares;
 mod skips;
 mod slow_reads;

@@ -6,6 +6,8 @@
 //! A panic is told whatever the filter says and however many lines wait, and with a backtrace if `RUST_BACKTRACE` asks
 //! for one. The process may end with it, so the thread that panics waits a moment until it is written.
 //!
+//! The audit is told unless the filter names it and says otherwise, and has room that other lines do not take.
+//!
 //! Invariant: whoever logs waits for nobody. Lines for which there is no room are dropped and counted.
 
 use std::{
@@ -28,7 +30,7 @@ use super::{
     output::CommandError,
     settings::{LOG_FILTER, LogFormat},
 };
-use crate::metrics::PROCESS;
+use crate::{metrics::PROCESS, node::AUDIT};
 
 /// How many bytes of lines wait for the thread at most.
 const BYTES_MAX: usize = 2 << 20;
@@ -69,17 +71,22 @@ pub fn log_to_stderr(filter: Option<&str>, format: LogFormat) -> Result<LogQueue
     Ok(lines)
 }
 
-/// The filter of this text, which lets panics through in any case.
+/// The filter of this text, which lets panics through in any case, and the audit unless it says otherwise of it.
 fn filter_of(text: &str) -> Result<EnvFilter, CommandError> {
     let filter = EnvFilter::try_new(text).map_err(|error| {
         CommandError::config(format!(
             "log is {text:?}: {error}; it takes a filter such as \"info\" or \"ratchet=debug,warn\""
         ))
     })?;
-    let panics = format!("{PANIC}=error")
-        .parse::<Directive>()
-        .map_err(|error| CommandError::other(format!("the filter of panics: {error}")))?;
-    Ok(filter.add_directive(panics))
+    let directive = |text: String| {
+        let wrong = |error| CommandError::other(format!("the filter {text}: {error}"));
+        text.parse::<Directive>().map_err(wrong)
+    };
+    let filter = filter.add_directive(directive(format!("{PANIC}=error"))?);
+    match text.contains(AUDIT) {
+        true => Ok(filter),
+        false => Ok(filter.add_directive(directive(format!("{AUDIT}=info"))?)),
+    }
 }
 
 /// Which thread panicked, where and why; with a backtrace if it is wanted.
@@ -114,7 +121,11 @@ impl<'a> MakeWriter<'a> for LogQueue {
     }
 
     fn make_writer_for(&'a self, of: &Metadata<'_>) -> LineWriter<'a> {
-        let room = if of.target() == PANIC { Room::Reserved } else { Room::Shared };
+        let room = match of.target() {
+            PANIC => Room::Reserved,
+            AUDIT => Room::Audit,
+            _ => Room::Shared,
+        };
         LineWriter(self, room)
     }
 }
@@ -131,7 +142,9 @@ const LINE_BYTES: usize = 32;
 pub enum Room {
     /// That of all lines.
     Shared,
-    /// That, and as much again which other lines do not take.
+    /// That, and half as much again which those do not take.
+    Audit,
+    /// That of all lines, and as much again: the audit leaves half of it.
     Reserved,
 }
 
@@ -190,6 +203,7 @@ impl LogQueue {
         let shared = &self.0.0;
         let bytes_max = match room {
             Room::Shared => shared.bytes_max,
+            Room::Audit => shared.bytes_max + shared.bytes_max / 2,
             Room::Reserved => 2 * shared.bytes_max,
         };
         let mut lines = shared.lines.lock();

@@ -6,10 +6,16 @@
 //!
 //! Invariant: nothing is carried out, or told, for a caller that was not let in.
 
+mod audit;
 mod changes;
 mod wire;
 
-pub(super) use self::{changes::check_peers, wire::read_hash};
+pub use self::audit::{AUDIT, Entrance};
+pub(super) use self::{
+    audit::{Note, Subject},
+    changes::check_peers,
+    wire::read_hash,
+};
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,9 +26,11 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use self::audit::{Asker, Audit};
 use super::{Config, callers::RETRY_AFTER_MS, numbers::leader_search::Failure, services::Leader};
 use crate::{
     consensus::Group,
+    metrics::Metrics,
     proto::{Refusal, peer, refusal, v1},
     sequence::{
         ANONYMOUS, Credential, Denied, LOCAL, NodeId, PrincipalKey, Principals, TokenHash, Verb,
@@ -59,6 +67,8 @@ pub struct Principal {
     who: Who,
     /// What names the network of its address, as `network_of` says.
     network: u64,
+    /// Where it has reached this node. `None`: it is a node, or has asked another one.
+    entrance: Option<Entrance>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,23 +84,33 @@ enum Who {
 impl Principal {
     /// A caller that shows this, and whose address `network` names, as `network_of` says.
     pub fn caller(shown: Credential, network: u64) -> Self {
-        Principal { who: Who::Caller(shown), network }
+        Principal { who: Who::Caller(shown), network, entrance: None }
+    }
+
+    /// The same caller, who has reached this node here. Only such a caller's calls are told by this node's audit.
+    pub fn through(self, entrance: Option<Entrance>) -> Self {
+        Principal { entrance, ..self }
+    }
+
+    /// Whether it is a caller that asks this node.
+    pub(super) fn asks_here(&self) -> bool {
+        self.entrance.is_some()
     }
 
     /// The same caller, who shows this token.
     pub fn with_token(&self, token: &[u8]) -> Self {
-        Principal::caller(Credential::Token(hash_of(token)), self.network)
+        Principal::caller(Credential::Token(hash_of(token)), self.network).through(self.entrance)
     }
 
     /// Somebody at the local socket of a node: who may open its data directory. It may do all that callers may, whatever is
     /// granted to whom.
     pub fn local() -> Self {
-        Principal { who: Who::Local, network: 0 }
+        Principal { who: Who::Local, network: 0, entrance: None }
     }
 
     /// A node of the cluster, for itself. It may everything that nodes do.
     pub fn node(node: NodeId) -> Self {
-        Principal { who: Who::Node(node), network: 0 }
+        Principal { who: Who::Node(node), network: 0, entrance: None }
     }
 
     /// What it shows, as a caller: nothing, if it needs to show nothing.
@@ -136,12 +156,14 @@ pub struct Access {
     asking: Semaphore,
     /// When it may be asked next.
     ask_next: Mutex<Instant>,
+    audit: Audit,
 }
 
 impl Access {
-    pub(super) fn new(config: Arc<Config>, group: Arc<Group>) -> Self {
+    pub(super) fn new(config: Arc<Config>, group: Arc<Group>, metrics: Arc<Metrics>) -> Self {
+        let audit = Audit::new(config.node_id, metrics);
         let (asking, ask_next) = (Semaphore::new(ASKING_MAX), Mutex::new(Instant::now()));
-        Access { config, group, started: Instant::now(), asking, ask_next }
+        Access { config, group, started: Instant::now(), asking, ask_next, audit }
     }
 
     /// Checks by what this node knows that a caller may do what it wants.
@@ -159,6 +181,44 @@ impl Access {
             Ok(()) => self.check_is_in_touch(by, wanted),
             Err(denied) => Err(refused(denied, by, wanted, &principals)),
         }
+    }
+
+    /// As [`Access::check`], of a call that has come in: the audit tells of one that is refused.
+    ///
+    /// # Errors
+    /// As [`Access::check`].
+    pub fn let_in(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
+        self.check(by, wanted).inspect_err(|refused| self.turned_away(by, wanted, refused))
+    }
+
+    /// Has the audit tell of a call that was `refused` because of who asks.
+    pub fn turned_away(&self, by: &Principal, wanted: Wanted<'_>, refused: &Refusal) {
+        if let Some(asker) = self.asker(by) {
+            self.audit.turned_away(&asker, None, &Subject::of(wanted), refused);
+        }
+    }
+
+    /// As [`Access::turned_away`], of a call of this method.
+    pub(super) fn turned_away_from(
+        &self, by: &Principal, method: &'static str, subject: &Subject, refused: &Refusal,
+    ) {
+        if let Some(asker) = self.asker(by) {
+            self.audit.turned_away(&asker, Some(method), subject, refused);
+        }
+    }
+
+    /// What has the audit tell of an administrative call once it has ended. `None` if another node was asked, which tells.
+    pub(super) fn begin(
+        &self, by: &Principal, method: &'static str, subject: Subject,
+    ) -> Option<Note<'_>> {
+        Some(self.audit.begin(self.asker(by)?, method, subject))
+    }
+
+    /// Who asks this node, as the audit tells it.
+    fn asker(&self, by: &Principal) -> Option<Asker> {
+        let shows_token = matches!(by.shown(), Credential::Token(_));
+        let entrance = by.entrance?;
+        Some(Asker { who: self.name_of(by), entrance, shows_token })
     }
 
     /// How a caller is called where people read: the name of its token, the URI of its certificate, `anonymous`, or `local`.
@@ -263,6 +323,17 @@ impl Leader {
     /// # Errors
     /// As [`Access::check`]; UNAVAILABLE if the leader was to be asked and gave no answer.
     pub async fn admit(
+        &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
+    ) -> Result<(), Refusal> {
+        let admitted = self.admit_untold(by, wanted, deadline).await;
+        admitted.inspect_err(|refused| self.access.turned_away(by, wanted, refused))
+    }
+
+    /// As [`Leader::admit`]. The audit is not told of a refusal.
+    ///
+    /// # Errors
+    /// As [`Leader::admit`].
+    pub(super) async fn admit_untold(
         &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<(), Refusal> {
         match self.access.check(by, wanted) {

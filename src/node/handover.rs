@@ -25,7 +25,7 @@ use self::{
     state::{Handover, HandoverOutcome},
 };
 use super::{
-    access::Principal,
+    access::{Guarded, Principal, Subject},
     numbers::leader_search::{Attempt, leader_of},
     operations::{ANSWER_MARGIN, ByLeader},
     services::Handovers,
@@ -51,6 +51,14 @@ const TRANSFER_ELECTIONS: u64 = 10;
 
 impl ByLeader for v1::TransferLeadershipRequest {
     type Service = Arc<Handovers>;
+
+    fn subject(&self, answer: Option<&v1::TransferLeadershipResponse>) -> Subject {
+        let subject = Subject::of(self.wanted());
+        match answer.map(|answer| answer.leader).or(self.to) {
+            Some(to) => subject.on(to),
+            None => subject,
+        }
+    }
 
     async fn carry_out(
         self, handovers: &Arc<Handovers>, _: (&Term, &Principal), deadline: Instant,

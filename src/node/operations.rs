@@ -12,7 +12,7 @@ use prost::Message;
 use tokio::time::Instant;
 
 use super::{
-    access::{Access, Guarded, Principal},
+    access::{Access, Guarded, Note, Principal, Subject},
     callers::Caller,
     numbers::leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
     request_memory::Reservation,
@@ -29,7 +29,7 @@ use crate::{
         peer::{AdministerRequest, administer_reply::Reply},
         refusal,
     },
-    sequence::NodeId,
+    sequence::{NodeId, Verb},
     storage::Member,
 };
 
@@ -63,6 +63,11 @@ pub(super) trait ByLeader: Operation + Guarded {
         &self, _service: &Self::Service, _term: &Term, _refused: &Refusal,
     ) -> Option<Self::Answer> {
         None
+    }
+
+    /// What the audit says that it is about, once it has the answer, and before.
+    fn subject(&self, _answer: Option<&Self::Answer>) -> Subject {
+        Subject::of(self.wanted())
     }
 
     /// About how many bytes the answer holds at most, as a message and encoded. 0: few.
@@ -123,6 +128,10 @@ pub struct Served {
     /// How many bytes the request and its answer hold at most.
     bytes: fn(&OperationServices, &Bytes) -> Result<usize, Refusal>,
     admit: Admit,
+    /// Whether the audit tells of it, also if it is carried out.
+    is_administrative: fn(&Bytes) -> bool,
+    /// What it is about, by the request and by the answer, if there is one. `None` if no such request can be read.
+    subject: fn(&Bytes, Option<&Bytes>) -> Option<Subject>,
     by: By,
 }
 
@@ -169,6 +178,12 @@ where
             Ok(held_by::<Q>(message) + asked.answer_bytes(services.as_ref()))
         },
         admit: admit::<Q>,
+        is_administrative: is_administrative::<Q>,
+        subject: |message, answer| {
+            let asked: Q = decoded(message.clone()).ok()?;
+            let answer = answer.and_then(|answer| Q::Answer::decode(answer.clone()).ok());
+            Some(asked.subject(answer.as_ref()))
+        },
         by: By::Leader(Led {
             is_idempotent: Q::IS_IDEMPOTENT,
             is_asked_once: Q::IS_ASKED_ONCE,
@@ -203,6 +218,11 @@ where
         method: Q::METHOD,
         bytes: |_, message| decoded::<Q>(message.clone()).map(|_| held_by::<Q>(message)),
         admit: admit::<Q>,
+        is_administrative: is_administrative::<Q>,
+        subject: |message, _| {
+            let asked: Q = decoded(message.clone()).ok()?;
+            Some(Subject::of(asked.wanted()))
+        },
         by: By::AskedNode(|services, message, deadline| {
             let carrying_out = async move {
                 let asked: Q = decoded(message)?;
@@ -218,9 +238,14 @@ fn admit<'a, Q: Operation + Guarded>(
 ) -> BoxFuture<'a, Result<(), Refusal>> {
     let admitting = async move {
         let asked: Q = decoded(message)?;
-        leader.admit(by, asked.wanted(), deadline).await
+        leader.admit_untold(by, asked.wanted(), deadline).await
     };
     admitting.boxed()
+}
+
+fn is_administrative<Q: Operation + Guarded>(message: &Bytes) -> bool {
+    let asked: Result<Q, Refusal> = decoded(message.clone());
+    asked.is_ok_and(|asked| asked.wanted().verb().is_some_and(Verb::is_administrative))
 }
 
 /// How many bytes a request holds: as it came, as a message, and as it is sent to the leader.
@@ -250,6 +275,36 @@ impl Served {
         let of_request = OPERATIONS.iter().find(|one| one.method == Q::METHOD);
         of_request.expect("the build makes the table of what it makes operations of")
     }
+
+    /// What has the audit tell of a call, if it is administrative, and this node was asked.
+    fn note<'a>(
+        &self, access: &'a Access, (message, by): (&Bytes, &Principal),
+    ) -> Option<Note<'a>> {
+        match by.asks_here() && (self.is_administrative)(message) {
+            true => access.begin(by, self.method, (self.subject)(message, None)?),
+            false => None,
+        }
+    }
+
+    /// Has the audit tell how a call has ended, if that is to be told.
+    fn tell<T>(
+        &self, access: &Access, note: Option<Note<'_>>, (message, by): (&Bytes, &Principal),
+        called: &Result<(Bytes, T), Failure>, is_let_in: bool,
+    ) {
+        match (note, called) {
+            // A peer's request alone fails so, and has no note.
+            (None, Ok(_)) | (_, Err(Failure::NotLeader(_))) => {}
+            (Some(note), Ok((answer, _))) => {
+                note.end((self.subject)(message, Some(answer)), Ok(()), is_let_in);
+            }
+            (Some(note), Err(Failure::Refused(refused))) => note.end(None, Err(refused), is_let_in),
+            (None, Err(Failure::Refused(refused))) => {
+                if let Some(subject) = (self.subject)(message, None) {
+                    access.turned_away_from(by, self.method, &subject, refused);
+                }
+            }
+        }
+    }
 }
 
 impl Leader {
@@ -264,7 +319,21 @@ impl Leader {
         &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
         deadline: Instant,
     ) -> Result<(Bytes, Option<Reservation>), Failure> {
-        (operation.admit)(self, by, message.clone(), deadline).await?;
+        let admitted = (operation.admit)(self, by, message.clone(), deadline).await;
+        let (is_let_in, note) = (admitted.is_ok(), operation.note(&self.access, (&message, by)));
+        let called = match admitted {
+            Ok(()) => self.carry_out(operation, (message.clone(), by), origin, deadline).await,
+            Err(refusal) => Err(refusal.into()),
+        };
+        operation.tell(&self.access, note, (&message, by), &called, is_let_in);
+        called
+    }
+
+    /// Has an operation carried out for a caller that may have that.
+    async fn carry_out(
+        &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
+        deadline: Instant,
+    ) -> Result<(Bytes, Option<Reservation>), Failure> {
         let expected = (operation.bytes)(&self.services, &message)?;
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match &operation.by {

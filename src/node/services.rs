@@ -227,7 +227,7 @@ impl NodeContext {
             config.clock_apart_max_ms,
             metrics.clone(),
         );
-        let access = Arc::new(Access::new(config.clone(), group.clone()));
+        let access = Arc::new(Access::new(config.clone(), group.clone(), metrics.clone()));
         let advertised = Advertised::new(&config, addresses);
         let members = Arc::new(Members {
             config: config.clone(),

@@ -54,6 +54,11 @@ pub enum Verb {
 impl Verb {
     /// All verbs.
     pub const ALL: [Verb; 5] = [Verb::Next, Verb::Read, Verb::Raise, Verb::Namespaces, Verb::Admin];
+
+    /// Whether those who may do it change what there is for others.
+    pub fn is_administrative(self) -> bool {
+        matches!(self, Verb::Namespaces | Verb::Admin)
+    }
 }
 
 impl fmt::Display for Verb {
@@ -281,6 +286,24 @@ pub enum Wanted<'a> {
     AnythingOn(&'a str),
     /// What the nodes of the cluster alone may. It is granted to nobody.
     OfNodes,
+}
+
+impl<'a> Wanted<'a> {
+    /// What has to be granted. `None` if it is no single verb.
+    pub fn verb(self) -> Option<Verb> {
+        match self {
+            Wanted::On(verb, _) | Wanted::OnAll(verb) | Wanted::OnSome(verb) => Some(verb),
+            Wanted::Anything | Wanted::AnythingOn(_) | Wanted::OfNodes => None,
+        }
+    }
+
+    /// The namespace on which it has to be granted, if it is one.
+    pub fn namespace(self) -> Option<&'a str> {
+        match self {
+            Wanted::On(_, namespace) | Wanted::AnythingOn(namespace) => Some(namespace),
+            Wanted::Anything | Wanted::OnAll(_) | Wanted::OnSome(_) | Wanted::OfNodes => None,
+        }
+    }
 }
 
 impl fmt::Display for Wanted<'_> {

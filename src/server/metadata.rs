@@ -149,7 +149,7 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
             }
         };
         if call.uri().path().starts_with(REFLECTION)
-            && let Err(refusal) = self.context.services.access.check(&by, Wanted::Anything)
+            && let Err(refusal) = self.context.services.access.let_in(&by, Wanted::Anything)
         {
             return Either::Right(ready(Ok(Status::from(refusal).into_http())).boxed());
         }

@@ -163,7 +163,7 @@ impl Services {
         let (context, stop) = (self.context, self.stop);
         let counting = grpc::counting(context.metrics.clone());
         let answer = move |_: &_, stream: &Stream| {
-            let (routes, owner) = (routes.clone(), Owner::of(stream));
+            let (routes, owner) = (routes.clone(), Owner::of(stream, Interface::grpc));
             counting.layer(Addressed::new(routes, context.clone(), owner))
         };
         serve(listener, opening, answer, Protocol::Http2, limits, stop).await;
@@ -198,7 +198,7 @@ impl Services {
         let requests = requests.map_response(|answer| answer.map(Body::new));
         let rendering = live.run(self.context.clone());
         let answer = move |_: &_, stream: &Stream| {
-            let owner = Owner::of(stream);
+            let owner = Owner::of(stream, Interface::http);
             let owned = move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(owner.clone());
                 request

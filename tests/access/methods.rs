@@ -31,40 +31,69 @@ struct Case {
     http_has_body: bool,
 }
 
-/// All methods of the public API. One whose needs depend on a field is there twice.
-fn cases() -> Vec<Case> {
+/// What the option of a method says that its caller needs.
+pub(super) struct Needs {
+    pub verb: Option<String>,
+    /// The field that names the namespace; empty without one.
+    pub of: String,
+    pub on_some: bool,
+    /// The field that has `then` needed in the place of `verb`; empty without one.
+    pub if_true: String,
+    pub then: Option<String>,
+}
+
+/// All methods of the public API.
+pub(super) fn methods() -> Vec<MethodDescriptor> {
     let pool = DescriptorPool::decode(PUBLIC_DESCRIPTORS).expect("descriptors");
     let of_package =
         |service: &prost_reflect::ServiceDescriptor| service.package_name() == "ratchet.v1";
-    let methods = pool
-        .services()
-        .filter(of_package)
-        .flat_map(|service| service.methods().collect::<Vec<_>>());
-    methods.flat_map(|method| of_method(&pool, &method)).collect()
+    let services = pool.services().filter(of_package);
+    services.flat_map(|service| service.methods().collect::<Vec<_>>()).collect()
 }
 
-fn of_method(pool: &DescriptorPool, method: &MethodDescriptor) -> Vec<Case> {
-    let option = |name: &str| {
-        let extension = pool.get_extension_by_name(name).expect(name);
-        let options = method.options();
-        options.has_extension(&extension).then(|| options.get_extension(&extension).into_owned())
-    };
-    let needs = option("ratchet.v1.needs").expect("every method says what it needs");
-    let needs = needs.as_message().expect("a message");
-    let text = |name| needs.get_field_by_name(name).unwrap().as_str().expect("a text").to_owned();
-    let verb = |name| {
-        let number = needs.get_field_by_name(name).unwrap().as_enum_number().expect("a verb");
-        (number > 0).then(|| VERBS[number as usize - 1].to_owned())
-    };
+fn option(method: &MethodDescriptor, name: &str) -> Option<Value> {
+    let extension = method.parent_pool().get_extension_by_name(name).expect(name);
+    let options = method.options();
+    options.has_extension(&extension).then(|| options.get_extension(&extension).into_owned())
+}
+
+impl Needs {
+    pub fn of_method(method: &MethodDescriptor) -> Needs {
+        let needs = option(method, "ratchet.v1.needs").expect("every method says what it needs");
+        let needs = needs.as_message().expect("a message");
+        let field = |name| needs.get_field_by_name(name).expect(name).into_owned();
+        let text = |name| field(name).as_str().expect("a text").to_owned();
+        let verb = |name| {
+            let number = field(name).as_enum_number().expect("a verb");
+            (number > 0).then(|| VERBS[number as usize - 1].to_owned())
+        };
+        Needs {
+            verb: verb("verb"),
+            of: text("of"),
+            on_some: field("on_some").as_bool().expect("a flag"),
+            if_true: text("if_true"),
+            then: verb("then"),
+        }
+    }
+}
+
+/// All methods. One whose needs depend on a field is there twice.
+fn cases() -> Vec<Case> {
+    methods().iter().flat_map(of_method).collect()
+}
+
+fn of_method(method: &MethodDescriptor) -> Vec<Case> {
+    let needs = Needs::of_method(method);
     let mut asked = DynamicMessage::new(method.input());
-    if !text("of").is_empty() {
-        asked.set_field_by_name(&text("of"), Value::String("book".to_owned()));
+    if !needs.of.is_empty() {
+        asked.set_field_by_name(&needs.of, Value::String("book".to_owned()));
     }
     // Nobody is to lead but who does.
     if method.input().get_field_by_name("to").is_some() {
         asked.set_field_by_name("to", Value::U64(99));
     }
     // As far as the message has them: what makes a request that is well formed.
+    let pool = method.parent_pool();
     let id = pool.get_message_by_name("ratchet.v1.Key").map(DynamicMessage::new);
     let key = id.map(|mut key| {
         key.set_field_by_name("id", Value::U64(1));
@@ -81,7 +110,7 @@ fn of_method(pool: &DescriptorPool, method: &MethodDescriptor) -> Vec<Case> {
         }
     }
     let mut http_has_body = false;
-    let http = option("google.api.http").map(|rule| {
+    let http = option(method, "google.api.http").map(|rule| {
         let rule = rule.as_message().expect("a rule").clone();
         http_has_body = rule.fields().any(|(field, _)| field.name() == "body");
         let (verb, path) = rule.fields().find(|(field, _)| field.name() != "body").expect("a path");
@@ -97,10 +126,10 @@ fn of_method(pool: &DescriptorPool, method: &MethodDescriptor) -> Vec<Case> {
         http: http.clone(),
         http_has_body,
     };
-    let mut cases = vec![case(&asked, verb("verb"))];
-    if !text("if_true").is_empty() {
-        asked.set_field_by_name(&text("if_true"), Value::Bool(true));
-        cases.push(case(&asked, verb("then")));
+    let mut cases = vec![case(&asked, needs.verb)];
+    if !needs.if_true.is_empty() {
+        asked.set_field_by_name(&needs.if_true, Value::Bool(true));
+        cases.push(case(&asked, needs.then));
     }
     cases
 }
@@ -197,7 +226,7 @@ const COMMANDS: &[(&str, Option<&str>)] = &[
 const FOR_ANYBODY: &[&str] = &["AUTH x", "HELLO 2", "QUIT", "RESET"];
 
 /// The first line of the reply to a command over a connection of its own, after AUTH.
-async fn over_redis(address: SocketAddr, token: Option<&str>, command: &str) -> String {
+pub async fn over_redis(address: SocketAddr, token: Option<&str>, command: &str) -> String {
     let asking = async {
         let mut stream = BufReader::new(TcpStream::connect(address).await?);
         let mut line = String::new();

@@ -80,6 +80,16 @@ pub struct Processes {
 impl Processes {
     /// Starts `n` founding nodes, each with `flags` as well, founds their cluster, and waits until all answer.
     pub async fn start(n: u64, flags: &[&str]) -> Processes {
+        let cluster = Processes::unfounded(n, flags);
+        cluster.found().await;
+        for id in 1..=n {
+            cluster.client(id).next_at_last(u64::MAX).await;
+        }
+        cluster
+    }
+
+    /// Starts `n` founding nodes, each with `flags` as well. They wait until somebody founds their cluster.
+    pub fn unfounded(n: u64, flags: &[&str]) -> Processes {
         let places = (1..=n)
             .map(|id| {
                 let [listen, peer_listen, metrics_listen, http_listen, resp_listen] =
@@ -97,10 +107,6 @@ impl Processes {
         };
         for id in 1..=n {
             cluster.spawn(id);
-        }
-        cluster.found().await;
-        for id in 1..=n {
-            cluster.client(id).next_at_last(u64::MAX).await;
         }
         cluster
     }

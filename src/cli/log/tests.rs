@@ -127,6 +127,32 @@ fn a_panic_has_room_of_its_own() {
 }
 
 #[test]
+fn the_audit_has_room_of_its_own_and_leaves_that_of_panics() {
+    let (log, go, written, dropped) = stalled(4);
+    (0..20).for_each(|number| log.push(&line(number), Room::Shared));
+    (20..40).for_each(|number| log.push(&line(number), Room::Audit));
+    (40..60).for_each(|number| log.push(&line(number), Room::Reserved));
+    assert_eq!(dropped.get(), 16 + 18 + 18);
+    (0..8).for_each(|_| go.send(()).unwrap());
+    log.flush(LONG);
+    assert_eq!(*written.lock(), [0, 1, 2, 3, 20, 21, 40, 41].map(line).concat());
+}
+
+#[test]
+fn a_filter_lets_the_audit_through_unless_it_names_it() {
+    for (text, is_added) in [
+        (LOG_FILTER, true),
+        ("off", true),
+        ("ratchet=warn", true),
+        ("warn,ratchet::audit=off", false),
+        ("ratchet::audit=warn", false),
+    ] {
+        let filter = filter_of(text).unwrap_or_else(|_| panic!("{text}")).to_string();
+        assert_eq!(filter.contains("ratchet::audit=info"), is_added, "{text}: {filter}");
+    }
+}
+
+#[test]
 fn nobody_waits_for_ever_for_a_reader_that_stalls() {
     let (log, _go, _, _) = stalled(3);
     log.push(&line(0), Room::Shared);

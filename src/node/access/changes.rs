@@ -8,7 +8,7 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::time::Instant;
 
 use super::{
-    Access, Principal,
+    Access, Guarded, Principal, Subject,
     wire::{invalid, read_grants, read_hash, read_key, to_wire},
 };
 use crate::{
@@ -83,6 +83,11 @@ fn told(refused: &AccessRefused) -> Refusal {
 impl ByLeader for v1::CreateTokenRequest {
     type Service = Arc<Access>;
 
+    fn subject(&self, _: Option<&v1::Principal>) -> Subject {
+        let id = read_hash(&self.sha256).ok().map(|hash| hash.id());
+        Subject::of(self.wanted()).on(&self.name).with_token(id)
+    }
+
     async fn carry_out(
         self, access: &Arc<Access>, (term, by): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::Principal> {
@@ -114,6 +119,11 @@ impl ByLeader for v1::CreateTokenRequest {
 
 impl ByLeader for v1::RevokeTokenRequest {
     type Service = Arc<Access>;
+
+    fn subject(&self, answer: Option<&v1::RevokeTokenResponse>) -> Subject {
+        let id = answer.map(|answer| answer.id.clone()).or_else(|| self.id.clone());
+        Subject::of(self.wanted()).on(&self.name).with_token(id)
+    }
 
     fn done_before(
         &self, _: &Arc<Access>, _: &Term, refused: &Refusal,
@@ -158,6 +168,14 @@ impl ByLeader for v1::RevokeTokenRequest {
 
 impl ByLeader for v1::SetGrantsRequest {
     type Service = Arc<Access>;
+
+    fn subject(&self, _: Option<&v1::Principal>) -> Subject {
+        let subject = Subject::of(self.wanted());
+        match &self.addresses {
+            Some(addresses) => subject.on(format_args!("{} from {addresses}", self.principal)),
+            None => subject.on(&self.principal),
+        }
+    }
 
     async fn carry_out(
         self, access: &Arc<Access>, (term, by): (&Term, &Principal), _: Instant,

@@ -10,7 +10,7 @@ use crate::{
     clock,
     consensus::MembershipChange,
     node::{
-        access::Principal,
+        access::{Guarded, Principal, Subject},
         config::host_of,
         numbers::leader_search::Attempt,
         operations::{ANSWER_MARGIN, ByLeader},
@@ -30,6 +30,10 @@ const RETRY: Duration = Duration::from_millis(20);
 
 impl ByLeader for v1::AddNodeRequest {
     type Service = Members;
+
+    fn subject(&self, _: Option<&v1::MembershipResponse>) -> Subject {
+        Subject::of(self.wanted()).on(self.id)
+    }
 
     async fn carry_out(
         self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,
@@ -82,6 +86,10 @@ impl ByLeader for v1::AddNodeRequest {
 impl ByLeader for v1::UpdateNodeRequest {
     type Service = Members;
 
+    fn subject(&self, _: Option<&v1::MembershipResponse>) -> Subject {
+        Subject::of(self.wanted()).on(self.id)
+    }
+
     /// Records a member's new address. The member must listen there already, with the directory that the cluster
     /// knows: a wrong address would take a voter away.
     async fn carry_out(
@@ -101,6 +109,10 @@ impl ByLeader for v1::UpdateNodeRequest {
 impl ByLeader for v1::PromoteNodeRequest {
     type Service = Members;
 
+    fn subject(&self, _: Option<&v1::MembershipResponse>) -> Subject {
+        Subject::of(self.wanted()).on(self.id)
+    }
+
     async fn carry_out(
         self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
@@ -112,6 +124,10 @@ impl ByLeader for v1::PromoteNodeRequest {
 
 impl ByLeader for v1::RemoveNodeRequest {
     type Service = Members;
+
+    fn subject(&self, _: Option<&v1::MembershipResponse>) -> Subject {
+        Subject::of(self.wanted()).on(self.id)
+    }
 
     async fn carry_out(
         self, members: &Members, (term, _): (&Term, &Principal), deadline: Instant,

@@ -7,7 +7,8 @@ use hyper::{HeaderMap, header::AUTHORIZATION};
 
 use super::stream::Stream;
 use crate::{
-    node::Principal,
+    metrics::Interface,
+    node::{Entrance, Principal},
     proto::{Refusal, refuse},
     sequence::{Credential, network_of},
 };
@@ -20,38 +21,42 @@ const BEARER: &[u8] = b"bearer ";
 pub struct Owner {
     certificate: Option<Arc<str>>,
     network: u64,
+    entrance: Option<Entrance>,
     /// Whether the connection is one of the local socket.
     is_local: bool,
 }
 
 impl Owner {
-    /// Who is at the other end of `stream`.
-    pub fn of(stream: &Stream) -> Owner {
+    /// Who is at the other end of `stream`, which is one of `interface`.
+    pub fn of(stream: &Stream, interface: Interface) -> Owner {
         let address = stream.socket().peer_addr().map(|address| address.ip());
-        let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
-        Owner { certificate: stream.client(), network: network_of(address), is_local: false }
+        let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0])).to_canonical();
+        let entrance = Some(Entrance { interface, address: Some(address) });
+        let network = network_of(address);
+        Owner { certificate: stream.client(), network, entrance, is_local: false }
     }
 
     /// Somebody who may open the data directory, and has come over the local socket.
     pub fn local() -> Owner {
-        Owner { is_local: true, ..Owner::nobody() }
+        let entrance = Some(Entrance { interface: Interface::grpc, address: None });
+        Owner { is_local: true, entrance, ..Owner::nobody() }
     }
 
     /// Nobody is known, and no address: there is no connection.
     pub fn nobody() -> Owner {
-        Owner { certificate: None, network: u64::MAX, is_local: false }
+        Owner { certificate: None, network: u64::MAX, entrance: None, is_local: false }
     }
 
     /// Who asks, by the connection alone.
     pub fn principal(&self) -> Principal {
         if self.is_local {
-            return Principal::local();
+            return Principal::local().through(self.entrance);
         }
         let shown = match &self.certificate {
             Some(uri) => Credential::Certificate(uri.clone()),
             None => Credential::Nothing,
         };
-        Principal::caller(shown, self.network)
+        Principal::caller(shown, self.network).through(self.entrance)
     }
 
     /// Who asks with this token.

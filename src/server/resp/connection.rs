@@ -19,6 +19,7 @@ use super::{
     session::Session,
 };
 use crate::{
+    metrics::Interface,
     node::{NodeContext, Reservation},
     proto::refusal,
     server::{
@@ -62,7 +63,7 @@ pub async fn serve(
     stream: Stream, context: Arc<NodeContext>, place: Arc<Place>, id: u64, idle: Duration,
     stop: CancellationToken,
 ) -> Result<(), String> {
-    let owner = Owner::of(&stream);
+    let owner = Owner::of(&stream, Interface::redis);
     let mut connection = Connection {
         context: &context,
         stream,

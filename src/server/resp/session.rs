@@ -132,7 +132,7 @@ impl Session {
     fn let_in(&self, entry: &Entry) -> Result<(), Refused> {
         match entry.is_for_anybody() {
             true => Ok(()),
-            false => Ok(self.context.services.access.check(&self.by, Wanted::Anything)?),
+            false => Ok(self.context.services.access.let_in(&self.by, Wanted::Anything)?),
         }
     }
 
@@ -384,7 +384,7 @@ impl Session {
         if let Some((name, token)) = login {
             self.log_in(Some(name), token, deadline).await?;
         }
-        self.context.services.access.check(&self.by, Wanted::Anything)?;
+        self.context.services.access.let_in(&self.by, Wanted::Anything)?;
         if let Some(name) = named {
             self.name = name;
         }
@@ -413,13 +413,15 @@ impl Session {
             Err(refusal) => refusal.code() == Code::Unauthenticated,
         };
         if is_wrong {
-            return Err(Refused {
-                word: "WRONGPASS",
-                ..Refused::from(refusal!(
-                    Unauthenticated,
-                    "the token is worth nothing, or has another name: AUTH TOKEN, or AUTH NAME TOKEN"
-                ))
-            });
+            let refusal = refusal!(
+                Unauthenticated,
+                "the token is worth nothing, or has another name: AUTH TOKEN, or AUTH NAME TOKEN"
+            );
+            // The audit knows of a token that is worth nothing.
+            if admitted.is_ok() {
+                access.turned_away(&by, Wanted::Anything, &refusal);
+            }
+            return Err(Refused { word: "WRONGPASS", ..Refused::from(refusal) });
         }
         admitted?;
         self.by = by;

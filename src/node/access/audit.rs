@@ -1,0 +1,274 @@
+//! What the log tells of who did what: a line for each administrative call, and one for a caller that is not let in.
+//!
+//! The node that was asked writes the line, once, when the call has ended: whichever node carries it out, and also if the caller
+//! did not wait for the answer.
+//!
+//! Invariant: no line has a token, a header, or more of a token's hash than its id. Callers that are not let in cause few lines,
+//! and those tell how many were left out.
+
+use std::{fmt::Display, mem, net::IpAddr, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{
+    metrics::{Interface, Label, Metrics},
+    proto::{Code, Refusal, name_of_reason},
+    sequence::{LOCAL, NodeId, Wanted},
+};
+
+/// The target of the lines.
+pub const AUDIT: &str = "ratchet::audit";
+/// How many lines a second tell of callers that are not let in.
+const REFUSED_PER_SECOND: u64 = 10;
+/// How many characters of a caller's own words a line has in one place.
+const WORDS_CHARS_MAX: usize = 128;
+/// The outcome of a call whose caller does not wait for it. It may be carried out.
+const LEFT: &str = "CALLER_LEFT (CANCELLED)";
+
+/// Where a caller has reached this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entrance {
+    /// Through which interface.
+    pub interface: Interface,
+    /// From which address. `None`: over the local socket.
+    pub address: Option<IpAddr>,
+}
+
+/// Who asks this node.
+#[derive(Debug)]
+pub struct Asker {
+    /// The principal's name. Of a token that is not known: its id.
+    pub who: String,
+    /// Where it asks.
+    pub entrance: Entrance,
+    /// Whether it shows a token.
+    pub shows_token: bool,
+}
+
+/// What a call is about, and what its caller needs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Subject {
+    needs: String,
+    /// The namespace, the name of a token, the id of a node, or the principal.
+    on: Option<String>,
+    /// The id of the token that it makes or removes.
+    token: Option<String>,
+}
+
+impl Subject {
+    /// That of a call for which `wanted` is needed: the namespace, if it is about one.
+    pub fn of(wanted: Wanted<'_>) -> Subject {
+        let on = wanted.namespace().map(words);
+        Subject { needs: words(wanted), on, token: None }
+    }
+
+    /// The same call is about this.
+    pub fn on(self, what: impl Display) -> Subject {
+        Subject { on: Some(words(what)), ..self }
+    }
+
+    /// The same call makes or removes the token with this id, if it is known.
+    pub fn with_token(self, id: Option<String>) -> Subject {
+        Subject { token: id.map(words), ..self }
+    }
+}
+
+/// The beginning of a text, which may be a caller's.
+fn words(text: impl Display) -> String {
+    text.to_string().chars().take(WORDS_CHARS_MAX).collect()
+}
+
+/// Writes the lines.
+pub struct Audit {
+    node: NodeId,
+    metrics: Arc<Metrics>,
+    refused: Mutex<Rate>,
+}
+
+/// What a line tells.
+struct Line<'a> {
+    asker: &'a Asker,
+    method: Option<&'static str>,
+    subject: &'a Subject,
+    outcome: &'a str,
+}
+
+impl Audit {
+    /// The audit of a node.
+    pub fn new(node: NodeId, metrics: Arc<Metrics>) -> Audit {
+        Audit { node, metrics, refused: Mutex::default() }
+    }
+
+    /// An administrative call, which has begun.
+    pub fn begin(&self, asker: Asker, method: &'static str, subject: Subject) -> Note<'_> {
+        Note { audit: self, asker, method, subject, has_ended: false }
+    }
+
+    /// Tells of a call that is `refused` because of who asks, if it is so: a call without a token may be a mistake, and is left
+    /// out.
+    pub fn turned_away(
+        &self, asker: &Asker, method: Option<&'static str>, subject: &Subject, refused: &Refusal,
+    ) {
+        let is_told = match refused.code() {
+            Code::PermissionDenied => true,
+            Code::Unauthenticated => asker.shows_token,
+            _ => false,
+        };
+        if is_told {
+            self.tell_refused(
+                &Line { asker, method, subject, outcome: &outcome(refused) },
+                refused,
+            );
+        }
+    }
+
+    fn tell(&self, line: &Line<'_>) {
+        let Line { asker: Asker { who, entrance, .. }, method, subject, outcome } = line;
+        tracing::info!(
+            target: AUDIT,
+            who,
+            from = from(*entrance),
+            interface = interface(*entrance),
+            method,
+            on = subject.on,
+            token = subject.token,
+            outcome,
+            node = self.node,
+            "administrative call"
+        );
+    }
+
+    fn tell_refused(&self, line: &Line<'_>, refused: &Refusal) {
+        let Line { asker: Asker { who, entrance, shows_token }, method, subject, outcome } = line;
+        if *shows_token && refused.code() == Code::Unauthenticated {
+            self.metrics.logins_refused.add(entrance.interface, 1);
+        }
+        let Some(left_out) = self.refused.lock().take(Instant::now()) else {
+            return;
+        };
+        tracing::warn!(
+            target: AUDIT,
+            who,
+            from = from(*entrance),
+            interface = interface(*entrance),
+            method,
+            on = subject.on,
+            token = subject.token,
+            needs = subject.needs,
+            outcome,
+            node = self.node,
+            left_out,
+            "not let in"
+        );
+    }
+}
+
+fn from(entrance: Entrance) -> String {
+    entrance.address.map_or_else(|| LOCAL.to_owned(), |address| address.to_string())
+}
+
+fn interface(entrance: Entrance) -> &'static str {
+    Interface::VALUES[entrance.interface.place()]
+}
+
+/// Reason and code.
+fn outcome(refused: &Refusal) -> String {
+    format!("{} ({})", name_of_reason(refused.reason()), Code::VALUES[refused.code().place()])
+}
+
+/// An administrative call that is under way. If it is dropped before it has ended, the line says so: nobody can hide a call by
+/// hanging up.
+pub struct Note<'a> {
+    audit: &'a Audit,
+    asker: Asker,
+    method: &'static str,
+    subject: Subject,
+    has_ended: bool,
+}
+
+impl Note<'_> {
+    /// The call has ended so. `subject` is what the answer tells of it, too. `is_let_in`: the caller may have it carried out, by
+    /// what this node knows.
+    pub fn end(mut self, subject: Option<Subject>, done: Result<(), &Refusal>, is_let_in: bool) {
+        self.has_ended = true;
+        if let Some(subject) = subject {
+            self.subject = subject;
+        }
+        match done {
+            Ok(()) => self.audit.tell(&self.line("ok")),
+            // The leader may know better than this node.
+            Err(refused) if !is_let_in || refused.code() == Code::PermissionDenied => {
+                self.audit.tell_refused(&self.line(&outcome(refused)), refused);
+            }
+            Err(refused) => self.audit.tell(&self.line(&outcome(refused))),
+        }
+    }
+
+    fn line<'a>(&'a self, outcome: &'a str) -> Line<'a> {
+        let Note { asker, subject, .. } = self;
+        Line { asker, method: Some(self.method), subject, outcome }
+    }
+}
+
+impl Drop for Note<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.audit.tell(&self.line(LEFT));
+        }
+    }
+}
+
+/// Lets so many lines a second through, and counts the others.
+#[derive(Debug, Default)]
+struct Rate {
+    /// When the second has begun that counts.
+    since: Option<Instant>,
+    written: u64,
+    left_out: u64,
+}
+
+impl Rate {
+    /// How many lines were left out before this one. `None`: it is left out, too.
+    fn take(&mut self, now: Instant) -> Option<u64> {
+        if self.since.is_none_or(|since| now - since >= Duration::from_secs(1)) {
+            (self.since, self.written) = (Some(now), 0);
+        }
+        if self.written == REFUSED_PER_SECOND {
+            self.left_out += 1;
+            return None;
+        }
+        self.written += 1;
+        Some(mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sequence::Verb;
+
+    #[test]
+    fn so_many_lines_a_second_are_written_and_the_next_one_tells_how_many_were_left_out() {
+        let (mut rate, began) = (Rate::default(), Instant::now());
+        for _ in 0..REFUSED_PER_SECOND {
+            assert_eq!(rate.take(began), Some(0));
+        }
+        let late = began + Duration::from_millis(999);
+        assert_eq!([rate.take(began), rate.take(late)], [None, None]);
+        let next = began + Duration::from_secs(1);
+        assert_eq!([rate.take(next), rate.take(next)], [Some(2), Some(0)]);
+    }
+
+    #[test]
+    fn a_subject_is_the_namespace_or_what_is_said_and_never_long() {
+        let subject = Subject::of(Wanted::On(Verb::Namespaces, "book"));
+        let told = (&*subject.needs, subject.on.as_deref());
+        assert_eq!(told, ("namespaces:book", Some("book")));
+        let subject = Subject::of(Wanted::OnAll(Verb::Admin));
+        assert_eq!((&*subject.needs, &subject.on), ("admin:*", &None));
+        let subject = subject.on("é".repeat(1_000)).with_token(Some("1".repeat(1_000)));
+        let long = |text: Option<String>| text.expect("a text").chars().count();
+        assert_eq!([long(subject.on), long(subject.token)], [WORDS_CHARS_MAX; 2]);
+    }
+}

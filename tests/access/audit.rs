@@ -1,0 +1,223 @@
+//! What the log of a node tells of administrative calls, and of callers that are not let in.
+
+use std::{fs, net::SocketAddr, time::Duration};
+
+use ratchet::{
+    node::hash_of,
+    proto::v1::{
+        CreateNamespaceRequest, ListPrincipalsRequest, RemoveNodeRequest, RevokeTokenRequest,
+        StatusRequest, access_client::AccessClient, admin_client::AdminClient,
+    },
+};
+use serde_json::Value;
+use tonic::Code;
+
+use super::{
+    ADMIN, Asking, asking, create, everything, grant, granting, methods::over_redis, next,
+};
+use crate::common::{
+    eventually, http, http_get,
+    openmetrics::{parse, value},
+    other_than, others,
+    processes::Processes,
+    until,
+};
+
+/// The filter of the log says nothing of the audit.
+const JSON: [&str; 4] = ["--log-format", "json", "--log", "error"];
+
+/// The lines of the audit in the log of a node.
+fn lines(cluster: &Processes, node: u64) -> Vec<Value> {
+    let log = fs::read_to_string(cluster.log(node)).expect("a log");
+    let lines = log.lines().filter_map(|line| serde_json::from_str(line).ok());
+    lines.filter(|line: &Value| line["target"] == "ratchet::audit").collect()
+}
+
+/// Level, method, who, what it is about, the id of a token, and the outcome.
+fn short(line: &Value) -> [String; 6] {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let fields = &line["fields"];
+    let [method, who, on, token, outcome] =
+        ["method", "who", "on", "token", "outcome"].map(|name| text(&fields[name]));
+    [text(&line["level"]), method, who, on, token, outcome]
+}
+
+/// Waits until the audit of a node has so many lines, but for those of the founding.
+async fn wait_for(cluster: &Processes, node: u64, count: usize) -> Vec<Value> {
+    eventually("lines of the audit", async || {
+        let is_founding = |line: &Value| line["fields"]["method"] == "ratchet.v1.Admin/Found";
+        let lines: Vec<_> =
+            lines(cluster, node).into_iter().filter(|line| !is_founding(line)).collect();
+        (lines.len() >= count).then_some(lines)
+    })
+    .await
+}
+
+fn namespace(name: &str) -> CreateNamespaceRequest {
+    CreateNamespaceRequest { name: name.to_owned(), ..CreateNamespaceRequest::default() }
+}
+
+async fn logins_refused(metrics: SocketAddr, interface: &str) -> f64 {
+    let page = http_get(metrics, "/metrics").await;
+    let sample = format!("ratchet_logins_refused_total{{interface=\"{interface}\"}}");
+    value(&parse(&page.body), &sample)
+}
+
+/// What the administrator asks for in turn: one call that reads, some that are carried out, and some that fail.
+async fn administer(asking: &Asking) {
+    let (mut access, mut admin) =
+        (AccessClient::new(asking.clone()), AdminClient::new(asking.clone()));
+    admin.status(StatusRequest {}).await.expect("the status");
+    create(&mut access, ADMIN, "admin", everything()).await.expect("a token");
+    create(&mut access, "x", "ci", vec![grant("next:book")]).await.expect("a token");
+    let revoke = |name: &str| RevokeTokenRequest { name: name.to_owned(), id: None };
+    access.revoke_token(revoke("ci")).await.expect("revoked");
+    access.revoke_token(revoke("\u{1b}[2J\nci")).await.expect_err("there is none");
+    let range = granting("anonymous", Some("10.1.0.0/16"), &["next:book"]);
+    access.set_grants(range).await.expect("granted");
+    access.list_principals(ListPrincipalsRequest {}).await.expect("a list");
+    admin.create_namespace(namespace("chat")).await.expect("a namespace");
+    admin.create_namespace(namespace("chat")).await.expect_err("it is there");
+    let remove = RemoveNodeRequest { id: 99, force: false };
+    admin.remove_node(remove).await.expect_err("there is none");
+    next(asking, "book").await.expect("a number");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_administrative_call_is_a_line_at_the_node_that_was_asked_whatever_becomes_of_it() {
+    let cluster = Processes::start(3, &JSON).await;
+    let founded = ["INFO", "ratchet.v1.Admin/Found", "anonymous", "-", "-", "ok"];
+    until("the founding is told", || lines(&cluster, 1).iter().any(|line| short(line) == founded))
+        .await;
+    let follower = other_than(cluster.leader().await);
+    administer(&asking(cluster.places[&follower].listen, None)).await;
+    let lines = wait_for(&cluster, follower, 9).await;
+    let [admin, ci] = [ADMIN, "x"].map(|token| hash_of(token.as_bytes()).id());
+    let expected = [
+        ["Access/CreateToken", "admin", &admin, "ok"],
+        ["Access/CreateToken", "ci", &ci, "ok"],
+        ["Access/RevokeToken", "ci", &ci, "ok"],
+        ["Access/RevokeToken", "\u{1b}[2J\nci", "-", "TOKEN_NOT_FOUND (NOT_FOUND)"],
+        ["Access/SetGrants", "anonymous from 10.1.0.0/16", "-", "ok"],
+        ["Access/ListPrincipals", "-", "-", "ok"],
+        ["Admin/CreateNamespace", "chat", "-", "ok"],
+        ["Admin/CreateNamespace", "chat", "-", "NAMESPACE_EXISTS (ALREADY_EXISTS)"],
+        ["Admin/RemoveNode", "99", "-", "NODE_NOT_FOUND (NOT_FOUND)"],
+    ];
+    let expected = expected.map(|[method, on, token, outcome]| {
+        let method = format!("ratchet.v1.{method}");
+        ["INFO", &method, "anonymous", on, token, outcome].map(str::to_owned)
+    });
+    assert_eq!(lines.iter().map(short).collect::<Vec<_>>(), expected);
+    for line in &lines {
+        let fields = &line["fields"];
+        assert!(fields["from"].as_str().is_some_and(|from| from.starts_with("127.")), "{line}");
+        assert_eq!((&fields["interface"], &fields["node"]), (&"grpc".into(), &follower.into()));
+    }
+    for other in others(follower) {
+        assert!(wait_for(&cluster, other, 0).await.is_empty(), "node {other} was not asked");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_that_are_not_let_in_are_told_with_who_they_are_and_counted() {
+    let cluster = Processes::start(1, &JSON).await;
+    let place = &cluster.places[&1];
+    let mut access = AccessClient::new(asking(place.listen, None));
+    create(&mut access, ADMIN, "admin", everything()).await.expect("a token");
+    create(&mut access, "of-ci", "ci", vec![grant("next:book")]).await.expect("a token");
+    let mut access = AccessClient::new(asking(place.listen, Some(ADMIN)));
+    access.set_grants(granting("anonymous", None, &[])).await.expect("tokens are needed");
+    let before = wait_for(&cluster, 1, 3).await.len();
+
+    let wrong = asking(place.listen, Some("wrong"));
+    assert_eq!(next(&wrong, "book").await, Err(Code::Unauthenticated));
+    let header = "authorization: Bearer wrong\r\n";
+    assert_eq!(http(place.http_listen, "GET /v1/status", header, "").await.status, 401);
+    for login in ["AUTH wrong", "AUTH other of-ci", "HELLO 3 AUTH ci wrong"] {
+        let told = over_redis(place.resp_listen, None, login).await;
+        assert!(told.starts_with("-WRONGPASS "), "{login}: {told}");
+    }
+    let ci = asking(place.listen, Some("of-ci"));
+    assert_eq!(next(&ci, "order").await, Err(Code::PermissionDenied));
+    let refused = AdminClient::new(ci).create_namespace(namespace("mine")).await;
+    assert_eq!(refused.expect_err("not granted").code(), Code::PermissionDenied);
+    // Who shows nothing may be mistaken: only an administrative call of it is told.
+    let nobody = asking(place.listen, None);
+    assert_eq!(next(&nobody, "book").await, Err(Code::Unauthenticated));
+    let refused = AdminClient::new(nobody).create_namespace(namespace("mine")).await;
+    assert_eq!(refused.expect_err("not granted").code(), Code::Unauthenticated);
+
+    let lines = wait_for(&cluster, 1, before + 8).await;
+    let told: Vec<_> = lines[before..]
+        .iter()
+        .map(|line| {
+            assert_eq!((&line["level"], &line["fields"]["left_out"]), (&"WARN".into(), &0.into()));
+            let names = ["interface", "who", "needs", "outcome"];
+            names.map(|name| line["fields"][name].as_str().expect(name).to_owned())
+        })
+        .collect();
+    let wrong = hash_of(b"wrong").id();
+    let [unknown, denied] =
+        ["UNAUTHENTICATED (UNAUTHENTICATED)", "PERMISSION_DENIED (PERMISSION_DENIED)"];
+    let expected = [
+        ["grpc", &wrong, "next:book", unknown],
+        ["http", &wrong, "read:*", unknown],
+        ["redis", &wrong, "anything", unknown],
+        ["redis", "ci", "anything", unknown],
+        ["redis", &wrong, "anything", unknown],
+        ["grpc", "ci", "next:order", denied],
+        ["grpc", "ci", "namespaces:mine", denied],
+        ["grpc", "anonymous", "namespaces:mine", unknown],
+    ];
+    assert_eq!(told, expected.map(|row| row.map(str::to_owned)));
+    for (interface, count) in [("grpc", 1.0), ("http", 1.0), ("redis", 3.0)] {
+        assert_eq!(logins_refused(place.metrics_listen, interface).await, count, "{interface}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_refused_logins_are_few_lines_that_tell_how_many_were_left_out() {
+    let cluster = Processes::start(1, &JSON).await;
+    let place = &cluster.places[&1];
+    let mut access = AccessClient::new(asking(place.listen, None));
+    create(&mut access, ADMIN, "admin", everything()).await.expect("a token");
+    let refused = async || {
+        let told = over_redis(place.resp_listen, None, "AUTH wrong").await;
+        assert!(told.starts_with("-WRONGPASS "), "{told}");
+    };
+    for _ in 0..100 {
+        refused().await;
+    }
+    // What was left out is told by the first line of a later second.
+    eventually("all are told", async || {
+        refused().await;
+        let refused = logins_refused(place.metrics_listen, "redis").await;
+        let left_out = |line: &Value| line["fields"]["left_out"].as_u64();
+        let told = lines(&cluster, 1);
+        let told: u64 = told.iter().filter_map(left_out).map(|left_out| left_out + 1).sum();
+        (told as f64 == refused).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_hangs_up_before_the_answer_is_told_all_the_same() {
+    let cluster = Processes::start(3, &JSON).await;
+    let leader = cluster.leader().await;
+    for other in others(leader) {
+        cluster.pause(other);
+    }
+    // No majority: there is no answer.
+    let mut admin = AdminClient::new(asking(cluster.places[&leader].listen, None));
+    let line = eventually("a call that was left", async || {
+        let creating = admin.create_namespace(namespace("left"));
+        let _ = tokio::time::timeout(Duration::from_millis(200), creating).await;
+        lines(&cluster, leader).into_iter().find(|line| line["fields"]["on"] == "left")
+    })
+    .await;
+    assert_eq!(short(&line)[5], "CALLER_LEFT (CANCELLED)", "{line}");
+    for other in others(leader) {
+        cluster.resume(other);
+    }
+}
