@@ -23,12 +23,10 @@ use tokio::{
 };
 use tonic::Code;
 
-use crate::{
-    access::{asking, create, grant, next},
-    common::{
-        eventually, http, http_get, in_time,
-        processes::{Place, Processes, ratchet},
-    },
+use crate::common::{
+    closed::{asking, create, grant, next},
+    eventually, http, http_get, in_time,
+    processes::{Place, Processes, ratchet},
 };
 
 /// How many digits of a token's hash are its id. More of them stand nowhere.

@@ -11,6 +11,7 @@
 //! here, or by the leader), `workers` (worker ids, and the time of ids), `namespaces`, `members`, `handover`, `status`.
 
 mod access;
+mod admission;
 mod callers;
 pub mod config;
 mod handover;

@@ -40,20 +40,14 @@ use super::{
     metadata::{CLUSTER_ID, check},
     metrics,
 };
-use crate::{
-    node::NodeContext,
-    proto::Refusal,
-    sequence::{Verb, Wanted},
-};
+use crate::{node::NodeContext, proto::Refusal, sequence::Wanted};
 use drop_in::yuewen;
 use endpoints::{Route, count, timed};
 use problem::{Problem, nothing_here, other_method, takes_only};
 use request::{Due, Node, uncacheable};
 
 pub use page::Live;
-
-/// What the status page needs: it has what the status has.
-const PAGE: Wanted<'static> = Wanted::OnAll(Verb::Read);
+use page::PAGE;
 
 /// Answers the requests of the port. `live` is what the status page shows.
 pub fn requests<B>(

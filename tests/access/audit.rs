@@ -12,10 +12,9 @@ use ratchet::{
 use serde_json::Value;
 use tonic::Code;
 
-use super::{
-    ADMIN, Asking, asking, create, everything, grant, granting, methods::over_redis, next,
-};
+use super::methods::over_redis;
 use crate::common::{
+    closed::{ADMIN, Asking, asking, create, everything, grant, granting, next},
     eventually, http, http_get,
     openmetrics::{parse, value},
     other_than, others,

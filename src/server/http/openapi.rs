@@ -38,6 +38,10 @@ fn head() -> Value {
             tag("status", "What the leader knows of the cluster"),
             tag("nodes", "The members of the cluster"),
             tag("leader", "Which member leads"),
+            tag("node", "The node that is asked"),
+            tag("tokens", "Tokens, and what is granted to them"),
+            tag("grants", "What is granted to those who show no token"),
+            tag("principals", "Who may do what"),
         ],
         "components": {"schemas": {"Problem": problem::describe()}},
     })

@@ -23,7 +23,6 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    PAGE,
     problem::Problem,
     request::{Due, uncacheable},
 };
@@ -31,9 +30,12 @@ use crate::{
     metrics::{Label, SkipCause},
     node::{Kind, NodeContext, Principal},
     proto::v1,
+    sequence::{Verb, Wanted},
 };
 use render::{NAMESPACES_MAX, View};
 
+/// What the page needs: it has what the status has.
+pub const PAGE: Wanted<'static> = Wanted::OnAll(Verb::Read);
 /// How many keys are shown.
 const HOT_KEYS: usize = 10;
 /// How long the leader is asked for its view of the cluster.

@@ -1,0 +1,75 @@
+//! Lets callers in: by what this node knows, and, of tokens that it has not heard of yet, by what the leader knows.
+
+use tokio::time::Instant;
+
+use super::{
+    access::Principal, callers::RETRY_AFTER_MS, numbers::leader_search::Failure, services::Leader,
+};
+use crate::{
+    proto::{Refusal, peer, refusal},
+    sequence::{Credential, PrincipalKey, Wanted},
+};
+
+impl Leader {
+    /// Lets a caller do what it wants, or refuses it. Of a token that this node does not know the leader is asked: nobody asks
+    /// again after such a refusal.
+    ///
+    /// # Errors
+    /// As [`Access::check`](super::Access::check); UNAVAILABLE if the leader was to be asked and gave no answer.
+    pub async fn admit(
+        &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
+    ) -> Result<(), Refusal> {
+        let admitted = self.admit_untold(by, wanted, deadline).await;
+        admitted.inspect_err(|refused| self.access.turned_away(by, wanted, refused))
+    }
+
+    /// As [`Leader::admit`]. The audit is not told of a refusal.
+    ///
+    /// # Errors
+    /// As [`Leader::admit`].
+    pub(super) async fn admit_untold(
+        &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
+    ) -> Result<(), Refusal> {
+        match self.access.check(by, wanted) {
+            Ok(()) => Ok(()),
+            Err(refusal) if self.access.knows(by) => Err(refusal),
+            Err(refusal) => Box::pin(self.learn_token(by, wanted, refusal, deadline)).await,
+        }
+    }
+
+    async fn learn_token(
+        &self, by: &Principal, wanted: Wanted<'_>, refusal: Refusal, deadline: Instant,
+    ) -> Result<(), Refusal> {
+        let Credential::Token(hash) = by.shown() else {
+            return Err(refusal);
+        };
+        let not_heard = || {
+            refusal!(
+                NotHeardYet,
+                "node {} does not know the token, and could not ask the leader; ask again",
+                self.config.node_id
+            )
+            .retry_after(RETRY_AFTER_MS)
+        };
+        if let Some(term) = self.led.serving() {
+            return match term.still_leads(deadline).await {
+                true => Err(refusal),
+                false => Err(not_heard()),
+            };
+        }
+        if !self.access.wait_for_turn(deadline).await {
+            return Err(not_heard());
+        }
+        let asked = peer::KnowsTokenRequest { sha256: hash.0.to_vec().into() };
+        let node = Principal::node(self.config.node_id);
+        let known = self.ask(&asked, &node, deadline).await;
+        let (known, _) = known.map_err(|_: Failure| not_heard())?;
+        if !known.known {
+            return Err(refusal);
+        }
+        let key = PrincipalKey::Token(*hash);
+        let heard = self.group.view.until_principals(|known| known.get(&key).is_some());
+        tokio::time::timeout_at(deadline, heard).await.map_err(|_| not_heard())?;
+        self.access.check(by, wanted)
+    }
+}
