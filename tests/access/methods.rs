@@ -14,8 +14,11 @@ use tokio::{
 };
 use tonic::{Code, Request, client::Grpc};
 
-use super::{Closed, VERBS};
-use crate::common::{channel, http, in_time};
+use crate::common::{
+    channel,
+    closed::{Closed, VERBS},
+    http, in_time,
+};
 
 /// A method, with what stands in its request, and the verb that its caller needs. `None`: any that is known.
 struct Case {

@@ -2,13 +2,13 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use hyper::{HeaderMap, header::AUTHORIZATION};
+use hyper::{HeaderMap, header::AUTHORIZATION, http::Extensions};
 
 use super::stream::Stream;
 use crate::{
     node::{Principal, hash_of},
     proto::{Refusal, refuse},
-    sequence::{Credential, network_of},
+    sequence::{Credential, TokenHash, network_of},
 };
 
 /// What comes before a token in a header.
@@ -19,6 +19,7 @@ const BEARER: &[u8] = b"bearer ";
 pub struct Owner {
     certificate: Option<Arc<str>>,
     network: u64,
+    is_tls: bool,
 }
 
 impl Owner {
@@ -26,12 +27,26 @@ impl Owner {
     pub fn of(stream: &Stream) -> Owner {
         let address = stream.socket().peer_addr().map(|address| address.ip());
         let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
-        Owner { certificate: stream.client(), network: network_of(address) }
+        Owner {
+            certificate: stream.client(),
+            network: network_of(address),
+            is_tls: stream.is_tls(),
+        }
     }
 
     /// Nobody is known, and no address: there is no connection.
     pub fn nobody() -> Owner {
-        Owner { certificate: None, network: u64::MAX }
+        Owner { certificate: None, network: u64::MAX, is_tls: false }
+    }
+
+    /// Who has opened the connection over which a request came that has these extensions. The fuzzer has no connection.
+    pub fn in_extensions(extensions: &Extensions) -> Owner {
+        extensions.get().cloned().unwrap_or_else(Owner::nobody)
+    }
+
+    /// Whether the connection speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
     }
 
     /// Who asks, by the connection alone.
@@ -45,7 +60,12 @@ impl Owner {
 
     /// Who asks with this token.
     pub fn with_token(&self, token: &[u8]) -> Principal {
-        Principal::caller(Credential::Token(hash_of(token)), self.network)
+        self.with_hash(hash_of(token))
+    }
+
+    /// Who asks with the token that has this hash.
+    pub fn with_hash(&self, hash: TokenHash) -> Principal {
+        Principal::caller(Credential::Token(hash), self.network)
     }
 
     /// Who asks in a call with these headers. What is no token, such as a password for a proxy, is left alone.

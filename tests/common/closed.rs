@@ -1,0 +1,127 @@
+//! Clusters in which tokens are needed, and callers that show them.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use ratchet::{
+    node::{Config, hash_of},
+    proto::v1::{
+        CreateTokenRequest, Grant, NextRequest, Principal, SetGrantsRequest, Verb,
+        access_client::AccessClient, sequencer_client::SequencerClient,
+    },
+};
+use tonic::{
+    Code, Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::Channel,
+};
+
+use super::{channel, cluster::Cluster, eventually, id, with_http, with_resp};
+
+/// The verbs, in the order of their numbers.
+pub const VERBS: [&str; 5] = ["next", "read", "raise", "namespaces", "admin"];
+/// A token that may do everything.
+pub const ADMIN: &str = "a token that may do everything";
+
+/// Shows a token with every call.
+#[derive(Clone)]
+pub struct Shows(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Shows {
+    fn call(&mut self, mut call: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            call.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(call)
+    }
+}
+
+pub type Asking = InterceptedService<Channel, Shows>;
+
+/// Who asks at `address` with a token, or without.
+pub fn asking(address: SocketAddr, token: Option<&str>) -> Asking {
+    let value = token.map(|token| format!("Bearer {token}").parse().expect("a header"));
+    InterceptedService::new(channel(address), Shows(value))
+}
+
+pub fn grant(text: &str) -> Grant {
+    let (verb, namespaces) = text.split_once(':').expect("a grant");
+    let verb = Verb::from_str_name(&format!("VERB_{}", verb.to_uppercase())).expect("a verb");
+    Grant { verb: verb.into(), namespaces: namespaces.to_owned() }
+}
+
+pub fn everything() -> Vec<Grant> {
+    VERBS.iter().map(|verb| grant(&format!("{verb}:*"))).collect()
+}
+
+pub fn granting(principal: &str, addresses: Option<&str>, grants: &[&str]) -> SetGrantsRequest {
+    SetGrantsRequest {
+        principal: principal.to_owned(),
+        addresses: addresses.map(str::to_owned),
+        grants: grants.iter().map(|text| grant(text)).collect(),
+    }
+}
+
+pub async fn create(
+    access: &mut AccessClient<Asking>, token: &str, name: &str, grants: Vec<Grant>,
+) -> Result<Principal, Status> {
+    let sha256 = hash_of(token.as_bytes()).0.to_vec().into();
+    let asked = CreateTokenRequest { name: name.to_owned(), sha256, grants, expires_ms: None };
+    access.create_token(asked).await.map(|answer| answer.into_inner())
+}
+
+pub async fn next(asking: &Asking, namespace: &str) -> Result<u64, Code> {
+    let asked = NextRequest { namespace: namespace.to_owned(), key: id(1), ..Default::default() };
+    let taken = SequencerClient::new(asking.clone()).next(asked).await;
+    taken.map(|answer| answer.into_inner().last).map_err(|status| status.code())
+}
+
+/// A cluster in which nobody may do anything without a token. Each verb has a token of its own, on all namespaces.
+pub struct Closed {
+    pub cluster: Cluster,
+    tokens: BTreeMap<&'static str, String>,
+}
+
+impl Closed {
+    pub async fn start() -> Closed {
+        Closed::with(|_| {}).await
+    }
+
+    pub async fn with(change: impl Fn(&mut Config)) -> Closed {
+        let cluster = Cluster::start(3, |config| {
+            with_http(config);
+            with_resp(config);
+            change(config);
+        })
+        .await;
+        let mut access = AccessClient::new(asking(cluster.address(1), None));
+        create(&mut access, ADMIN, "admin", everything()).await.expect("a token");
+        let tokens = VERBS.map(|verb| (verb, format!("a token to {verb}")));
+        for (verb, token) in &tokens {
+            let grants = vec![grant(&format!("{verb}:*"))];
+            create(&mut access, token, verb, grants).await.expect("a token");
+        }
+        let mut access = AccessClient::new(asking(cluster.address(1), Some(ADMIN)));
+        access.set_grants(granting("anonymous", None, &[])).await.expect("tokens are needed");
+        let closed = Closed { cluster, tokens: tokens.into() };
+        for node in 1..=3 {
+            let nobody = asking(closed.cluster.address(node), None);
+            let refused =
+                async || (next(&nobody, "book").await == Err(Code::Unauthenticated)).then_some(());
+            eventually("the node has heard of it", refused).await;
+        }
+        closed
+    }
+
+    pub fn token(&self, verb: &str) -> &str {
+        &self.tokens[verb]
+    }
+
+    pub fn admin(&self, node: u64) -> AccessClient<Asking> {
+        AccessClient::new(asking(self.cluster.address(node), Some(ADMIN)))
+    }
+
+    pub fn at(&self, node: u64, token: &str) -> Asking {
+        asking(self.cluster.address(node), Some(token))
+    }
+}
