@@ -34,6 +34,7 @@ mod keys;
 mod membership;
 mod metrics;
 mod namespace_life;
+mod open_nodes;
 mod openapi;
 mod order;
 mod other_cluster;

@@ -7,9 +7,17 @@
 //! Invariant: nothing is carried out, or told, for a caller that was not let in.
 
 mod changes;
+mod open;
 mod wire;
 
-pub(super) use self::{changes::check_peers, wire::read_hash};
+pub(super) use self::{
+    changes::check_peers,
+    open::{
+        check_founding, check_joining, check_start, is_open_to_everybody, open_to_strangers,
+        warn_of_strangers,
+    },
+    wire::read_hash,
+};
 
 use std::{
     sync::{

@@ -168,6 +168,7 @@ async fn gather(context: &Arc<NodeContext>) -> View {
         skipped: SkipCause::ALL.iter().map(skipped).collect(),
         namespaces,
         namespaces_count,
+        open: context.services.status.open(),
         is_closed: context.services.access.check(&stranger, PAGE).is_err(),
     }
 }

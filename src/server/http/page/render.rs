@@ -35,6 +35,8 @@ pub struct View {
     pub namespaces: Vec<v1::Namespace>,
     /// How many there are.
     pub namespaces_count: usize,
+    /// What of the node is open to strangers; empty if nothing is.
+    pub open: String,
     /// Whether the page is shown to nobody without a token or a certificate.
     pub is_closed: bool,
 }
@@ -125,7 +127,10 @@ pub fn live(view: &View) -> String {
 }
 
 fn parts_of_header(view: &View) -> Markup {
-    html! { p.state #state data-live aria-live="polite" { (state(view)) } }
+    html! {
+        p.state #state data-live aria-live="polite" { (state(view)) }
+        p.state #open data-live { @if !view.open.is_empty() { span.bad { "Warning: " } (view.open) "." } }
+    }
 }
 
 fn parts_of_main(view: &View) -> Markup {
