@@ -17,7 +17,7 @@ pub fn seed_this_thread(seed: u64) {
     SEEDED.set(Some(StdRng::seed_from_u64(seed)));
 }
 
-/// A random 64-bit integer.
+/// A random 64-bit integer. Without a seed nobody can foretell it: the generator is cryptographic, and the system seeds it.
 pub fn u64() -> u64 {
     Random.next_u64()
 }

@@ -35,6 +35,7 @@ mod local_socket;
 mod membership;
 mod metrics;
 mod namespace_life;
+mod open_nodes;
 mod openapi;
 mod order;
 mod other_cluster;

@@ -1,12 +1,19 @@
-//! The status page: in a browser through a change of the leader, without JavaScript, and while a node stops.
+//! The status page: in a browser through a change of the leader, without JavaScript, and while a node stops; and who may see it
+//! where tokens are needed.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use crate::common::{
-    Client, browser::Browser, cluster::Cluster, eventually, http_get, in_time, name, other_than,
-    with_http,
+    Client, Page,
+    browser::Browser,
+    closed::{Closed, create, grant},
+    cluster::Cluster,
+    eventually, http, http_get, in_time, name, other_than, with_http,
 };
-use ratchet::proto::v1::{CreateNamespaceRequest, KeyKind};
+use ratchet::{
+    node::hash_of,
+    proto::v1::{CreateNamespaceRequest, CreateTokenRequest, KeyKind, RevokeTokenRequest},
+};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -18,9 +25,12 @@ async fn start(n: u64) -> Cluster {
     Cluster::start(n, with_http).await
 }
 
+fn address_of(cluster: &Cluster, node: u64) -> SocketAddr {
+    cluster.nodes[&node].addresses().http.expect("a port")
+}
+
 fn url(cluster: &Cluster, node: u64) -> String {
-    let address = cluster.nodes[&node].addresses().http.expect("a port");
-    format!("http://{address}/")
+    format!("http://{}/", address_of(cluster, node))
 }
 
 /// Takes numbers of a key until the set is dropped.
@@ -35,11 +45,12 @@ fn load(mut client: Client, key: u64) -> JoinSet<()> {
     load
 }
 
-/// Waits until what is shown at `place` contains `text`.
+/// Waits until what is shown at `place` contains `text`. Nothing may be there yet.
 async fn until_shown(browser: &Browser, place: &str, text: &str) {
     let what = format!("{text:?} in {place}");
     eventually(&what, async || {
-        let shown = browser.evaluate(&format!("document.querySelector({place:?}).innerText")).await;
+        let shown =
+            browser.evaluate(&format!("document.querySelector({place:?})?.innerText")).await;
         let shown = shown.as_str().unwrap_or_default().replace('\u{a0}', " ");
         shown.contains(text).then_some(())
     })
@@ -111,6 +122,7 @@ async fn without_javascript_it_can_be_read_and_renews_itself() {
         assert!(page.body.contains(&part), "{part}: {}", page.body);
     }
     assert!(!page.body.contains("https://"), "it loads nothing");
+    assert!(!page.body.contains("/login"), "nobody has to log in");
     let browser = Browser::start().await;
     browser.run_scripts(false).await;
     browser.open(&url(&cluster, leader)).await;
@@ -162,4 +174,275 @@ async fn a_node_stops_although_somebody_watches_and_does_not_read() {
     assert_eq!(one_more.status, 429, "{}", one_more.body);
     let node = cluster.nodes.remove(&1).expect("it runs");
     in_time("the end of the node", node.stop()).await;
+}
+
+/// The value of a header.
+fn header<'a>(page: &'a Page, name: &str) -> Option<&'a str> {
+    page.head.lines().find_map(|line| {
+        let (known, value) = line.split_once(": ")?;
+        known.eq_ignore_ascii_case(name).then_some(value)
+    })
+}
+
+/// Sees that the form is shown in the place of the page, with nothing of the page, and what it says above the field.
+fn assert_form(page: &Page, status: u16, says: Option<&str>) {
+    assert_eq!(page.status, status, "{}", page.body);
+    assert!(page.body.contains(r#"<form method="post" action="/login">"#), "{}", page.body);
+    assert!(page.body.contains(r#"type="password" name="token""#), "{}", page.body);
+    assert!(!page.body.contains("<script"), "it needs no JavaScript: {}", page.body);
+    assert!(!page.body.contains("Members"), "{}", page.body);
+    assert_eq!(page.body.contains(r#"id="why""#), says.is_some(), "{}", page.body);
+    assert!(page.body.contains(says.unwrap_or_default()), "{}", page.body);
+    let policy = header(page, "content-security-policy").expect("a policy");
+    assert!(policy.contains("form-action 'self'"), "{policy}");
+    assert_eq!(header(page, "www-authenticate"), None, "a browser would open a window");
+    assert_eq!(header(page, "set-cookie"), None);
+    assert_eq!(header(page, "cache-control"), Some("no-store"));
+}
+
+/// Sends the form with a token. A follower that could not ask the leader just now is asked again.
+async fn log_in(address: SocketAddr, token: &str, headers: &str) -> Page {
+    let token: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
+    let headers = format!("Content-Type: application/x-www-form-urlencoded\r\n{headers}");
+    eventually("an answer to the form", async || {
+        let page = http(address, "POST /login", &headers, &format!("token={token}")).await;
+        (page.status != 503).then_some(page)
+    })
+    .await
+}
+
+/// The cookie that the answer to a form sets, as a browser sends it.
+fn cookie_of(answer: &Page) -> String {
+    assert_eq!(answer.status, 303, "{}", answer.body);
+    assert_eq!(header(answer, "location"), Some("/"));
+    let cookie = header(answer, "set-cookie").expect("a cookie");
+    let (pair, _) = cookie.split_once(';').expect("attributes");
+    format!("Cookie: other=1; {pair}\r\n")
+}
+
+async fn session_of(address: SocketAddr, token: &str) -> String {
+    cookie_of(&log_in(address, token, "").await)
+}
+
+async fn page_with(address: SocketAddr, headers: &str) -> Page {
+    http(address, "GET /", headers, "").await
+}
+
+/// Watches the page with these headers. Returns the connection after the first event.
+async fn watch(address: SocketAddr, headers: &str) -> TcpStream {
+    let watching = async {
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        let request = format!("GET /events HTTP/1.1\r\nHost: ratchet\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).await.expect("sent");
+        let mut told = Vec::new();
+        while !String::from_utf8_lossy(&told).contains("data: ") {
+            let read = stream.read_buf(&mut told).await.expect("an answer");
+            assert!(read > 0, "it ended: {}", String::from_utf8_lossy(&told));
+        }
+        assert!(told.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&told));
+        stream
+    };
+    in_time("an event", watching).await
+}
+
+/// Waits until nothing more comes over the connection.
+async fn until_ended(mut stream: TcpStream) {
+    let ending = async {
+        let mut told = Vec::new();
+        // It is cut off, or ends in order.
+        while stream.read_buf(&mut told).await.is_ok_and(|read| read > 0) {
+            told.clear();
+        }
+    };
+    in_time("the end of what is watched", ending).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_not_let_in_gets_a_form_and_a_session_opens_the_page_and_nothing_else() {
+    let closed = Closed::start().await;
+    let node = other_than(closed.cluster.leader().await);
+    let address = address_of(&closed.cluster, node);
+    assert_form(&http_get(address, "/").await, 401, None);
+    assert_eq!(http_get(address, "/events").await.status, 401);
+    for (token, status, says) in [
+        ("drawn by nobody", 401, "the token is worth nothing"),
+        (closed.token("next"), 401, "it would need the grant read:*"),
+        (" ", 400, "has no token"),
+        (&"x".repeat(5_000), 400, "more than 4096 bytes"),
+    ] {
+        let again = log_in(address, token, "").await;
+        assert_form(&again, status, Some(says));
+        let told = format!("{}{}", again.head, again.body);
+        assert!(token == " " || !told.contains(token), "it tells the token: {told}");
+    }
+    // Who shows a token itself needs no session.
+    let shown = |verb| format!("Authorization: Bearer {}\r\n", closed.token(verb));
+    let page = page_with(address, &shown("read")).await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert!(page.body.contains(r#"<a href="/login">Log out</a>"#), "{}", page.body);
+    let policy = header(&page, "content-security-policy").expect("a policy");
+    assert!(policy.contains("form-action 'none'"), "{policy}");
+    assert_form(&page_with(address, &shown("next")).await, 401, None);
+
+    let answer = log_in(address, closed.token("read"), "").await;
+    let set = header(&answer, "set-cookie").expect("a cookie").to_owned();
+    let id = set
+        .strip_prefix(&format!("ratchet-test-{node}="))
+        .and_then(|rest| rest.strip_suffix("; HttpOnly; SameSite=Strict; Path=/; Max-Age=28800"))
+        .unwrap_or_else(|| panic!("{set}"));
+    assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+    assert_eq!(answer.body, "");
+    let cookie = cookie_of(&answer);
+    let page = page_with(address, &cookie).await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    drop(watch(address, &cookie).await);
+    let form = http(address, "GET /login", &cookie, "").await;
+    assert!(form.body.contains(r#"<form method="post" action="/logout">"#), "{}", form.body);
+    // No other path takes it, and no other node.
+    for what in [
+        "GET /openapi.json",
+        "GET /v1/status",
+        "GET /v1/namespaces",
+        "GET /v1/namespaces/book/keys/1",
+        "GET /v1/namespaces/book/export",
+        "POST /v1/namespaces/book/keys/1:next",
+        "GET /v1/principals",
+    ] {
+        let refused = http(address, what, &cookie, "").await;
+        assert_eq!(refused.status, 401, "{what}: {}", refused.body);
+    }
+    let other = other_than(node);
+    let elsewhere = format!("Cookie: ratchet-test-{other}={id}\r\n");
+    let refused = page_with(address_of(&closed.cluster, other), &elsewhere).await;
+    assert_form(&refused, 401, Some("the session has ended"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_ends_at_once_with_its_token_and_with_a_logout() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let address = address_of(&closed.cluster, other_than(leader));
+    let make = async || {
+        let mut admin = closed.admin(leader);
+        create(&mut admin, "seen once", "viewer", vec![grant("read:*")]).await.expect("a token");
+    };
+    make().await;
+    let revoked = session_of(address, "seen once").await;
+    let watched = watch(address, &revoked).await;
+    let revoke = RevokeTokenRequest { name: "viewer".to_owned(), id: None };
+    closed.admin(leader).revoke_token(revoke).await.expect("revoked");
+    until_ended(watched).await;
+    assert_form(&page_with(address, &revoked).await, 401, Some("the session has ended"));
+    // Nor does it come back with the token.
+    make().await;
+    let cookie = session_of(address, "seen once").await;
+    assert_eq!(page_with(address, &cookie).await.status, 200);
+    assert_eq!(page_with(address, &revoked).await.status, 401);
+
+    let watched = watch(address, &cookie).await;
+    let answer = http(address, "POST /logout", &cookie, "").await;
+    assert_eq!((answer.status, header(&answer, "location")), (303, Some("/")));
+    let set = header(&answer, "set-cookie").expect("a cookie");
+    assert!(set.contains("=; HttpOnly; ") && set.ends_with("; Max-Age=0"), "{set}");
+    until_ended(watched).await;
+    assert_eq!(page_with(address, &cookie).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_ends_when_its_token_expires() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let address = address_of(&closed.cluster, other_than(leader));
+    let mut cookie = None;
+    // On a busy machine the token may end before it is shown.
+    for seconds in [2, 20, 200] {
+        let now_ms = closed.cluster.nodes[&leader].context().group.wall_ms();
+        let token = format!("for {seconds} seconds");
+        let asked = CreateTokenRequest {
+            name: "viewer".to_owned(),
+            sha256: hash_of(token.as_bytes()).0.to_vec().into(),
+            grants: vec![grant("read:*")],
+            expires_ms: Some(now_ms + seconds * 1_000),
+        };
+        closed.admin(leader).create_token(asked).await.expect("a token");
+        let answer = log_in(address, &token, "").await;
+        if answer.status == 303 {
+            cookie = Some(cookie_of(&answer));
+            break;
+        }
+    }
+    let cookie = cookie.expect("a session");
+    eventually("the session has ended", async || {
+        (page_with(address, &cookie).await.status == 401).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_page_of_another_site_logs_anybody_in_or_out() {
+    let closed = Closed::start().await;
+    let address = address_of(&closed.cluster, 1);
+    let token = closed.token("read");
+    let own = format!("Origin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n");
+    let cookie = cookie_of(&log_in(address, token, &own).await);
+    for foreign in [
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n",
+        "Origin: http://evil.example\r\nSec-Fetch-Site: same-site\r\n",
+    ] {
+        let refused = log_in(address, token, foreign).await;
+        assert_eq!(refused.status, 403, "{foreign}: {}", refused.body);
+        assert_eq!(header(&refused, "set-cookie"), None, "{foreign}");
+        let refused = http(address, "POST /logout", &format!("{foreign}{cookie}"), "").await;
+        assert_eq!(refused.status, 403, "{foreign}: {}", refused.body);
+        assert_eq!(page_with(address, &cookie).await.status, 200, "after {foreign}");
+    }
+    // A link cannot end a session either.
+    let link = http(address, "GET /logout", &cookie, "").await;
+    assert_eq!(link.status, 405, "{}", link.body);
+    assert_eq!(page_with(address, &cookie).await.status, 200);
+}
+
+/// Has the browser send the form that it shows with a token, as its user does.
+async fn type_token(browser: &Browser, token: &str) {
+    eventually("the field has the focus", async || {
+        let focus = browser.evaluate("document.activeElement?.id").await;
+        (focus == json!("token")).then_some(())
+    })
+    .await;
+    browser.type_keys(&format!("{token}\u{e007}")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_browser_a_token_opens_the_page_until_it_is_revoked() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    create(&mut closed.admin(leader), "for a browser", "viewer", vec![grant("read:*")])
+        .await
+        .expect("a token");
+    let browser = Browser::start().await;
+    browser.look(900, 700, "light").await;
+    browser.open(&url(&closed.cluster, leader)).await;
+    until_shown(&browser, "#login-title", "Log in").await;
+    browser.picture("login").await;
+    type_token(&browser, "drawn by nobody").await;
+    until_shown(&browser, "#why", "worth nothing").await;
+    type_token(&browser, "for a browser").await;
+    until_shown(&browser, "#state", &format!("Node {leader} leads")).await;
+    until_shown(&browser, "#connection", "Live.").await;
+
+    browser.evaluate("document.querySelector('a[href=\"/login\"]').click()").await;
+    until_shown(&browser, "#logout-title", "Log out").await;
+    browser.evaluate("document.querySelector('form[action=\"/logout\"] button').click()").await;
+    eventually("the form in the place of the page", async || {
+        let shown = "location.pathname + (document.getElementById('token')?.id ?? '')";
+        (browser.evaluate(shown).await == json!("/token")).then_some(())
+    })
+    .await;
+    type_token(&browser, "for a browser").await;
+    until_shown(&browser, "#connection", "Live.").await;
+    let revoke = RevokeTokenRequest { name: "viewer".to_owned(), id: None };
+    closed.admin(leader).revoke_token(revoke).await.expect("revoked");
+    until_shown(&browser, "#why", "the session has ended").await;
 }

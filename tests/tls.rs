@@ -8,7 +8,9 @@ use std::{
 };
 
 use crate::common::{
-    HURRIED, PATIENCE, eventually, free_ports, in_time,
+    HURRIED, PATIENCE,
+    closed::{asking, create, grant},
+    eventually, free_ports, in_time,
     links::listening_at,
     own_ip,
     processes::{Process, Processes, ratchet, run},
@@ -19,7 +21,7 @@ use ratchet::{
     consensus::Transport,
     proto::{
         peer::{AdministerRequest, Header, HelloRequest, RaftMessage, peer_client::PeerClient},
-        v1::{NextRequest, sequencer_client::SequencerClient},
+        v1::{NextRequest, access_client::AccessClient, sequencer_client::SequencerClient},
     },
     server::GrpcTransport,
 };
@@ -390,6 +392,18 @@ async fn a_port_may_take_both_and_takes_a_new_certificate_while_connections_go_o
     }
     crate::common::Client::new(node.grpc).next_at_last(1).await;
     let shown = "client-billing";
+    let mut access = AccessClient::new(asking(node.grpc, None));
+    create(&mut access, "a token", "viewer", vec![grant("read:*")]).await.expect("a token");
+    let log_in = "POST /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 13\r\n\r\n\
+                  token=a+token";
+    let tls = certificates.connect(node.http, shown, &[]).await.expect("a handshake");
+    let plain = TcpStream::connect(node.http).await.expect("a connection");
+    for (answer, is_secure) in [(told(tls, log_in).await, true), (told(plain, log_in).await, false)]
+    {
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 303 "), "{answer}");
+        assert_eq!(answer.contains("; Secure\r\n"), is_secure, "{answer}");
+    }
     let mut before = certificates.connect(node.redis, shown, &[]).await.expect("a handshake");
     let first = seen(&before);
     certificates.node(1, &ip.to_string(), &["--replace"]);

@@ -8,12 +8,17 @@
 
 mod audit;
 mod changes;
+mod open;
 mod wire;
 
 pub use self::audit::{AUDIT, Entrance};
 pub(super) use self::{
     audit::{Note, Subject},
     changes::check_peers,
+    open::{
+        check_founding, check_joining, check_start, is_open_to_everybody, open_to_strangers,
+        warn_of_strangers,
+    },
     wire::read_hash,
 };
 
@@ -99,7 +104,12 @@ impl Principal {
 
     /// The same caller, who shows this token.
     pub fn with_token(&self, token: &[u8]) -> Self {
-        Principal::caller(Credential::Token(hash_of(token)), self.network).through(self.entrance)
+        self.with_hash(hash_of(token))
+    }
+
+    /// The same caller, who shows the token that has this hash.
+    pub fn with_hash(&self, hash: TokenHash) -> Self {
+        Principal::caller(Credential::Token(hash), self.network).through(self.entrance)
     }
 
     /// Somebody at the local socket of a node: who may open its data directory. It may do all that callers may, whatever is

@@ -7,6 +7,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Config, NodeContext, StartError,
+    access::{check_start, warn_of_strangers},
     handover::leadership::fill_recent_records,
     members::rejoin,
     seams::{Addresses, FIRST_SET, Seams},
@@ -15,6 +16,7 @@ use crate::{
     consensus::{self, Group, GroupConfig},
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
+    sequence::Principals,
     storage::{self, Margin, Recovery, Store, StoreError, StoreOptions},
     tasks::{Fault, Tasks},
 };
@@ -48,8 +50,8 @@ impl Node {
     /// returns.
     ///
     /// # Errors
-    /// [`StartError`] if the configuration cannot work, the data directory cannot be used or trusted, or Raft
-    /// does not start.
+    /// [`StartError`] if the configuration cannot work, strangers reach the node and everybody is granted something, the data
+    /// directory cannot be used or trusted, or Raft does not start.
     pub async fn start(
         config: Config, seams: Seams, addresses: Addresses,
     ) -> Result<Node, StartError> {
@@ -71,6 +73,7 @@ impl Node {
             .run(move || Store::open(&dir, &cluster, id, options))
             .await
             .map_err(|e| StartError::Internal(e.to_string()))??;
+        check_is_not_open(&config, &store)?;
         rejoin::rejoin(&store, &config, &seams.transport).await?;
         let group = Group::start(
             group_config(&config),
@@ -101,6 +104,8 @@ impl Node {
         node.run_until_stopped("filling the recent records", filling);
         node.run_until_stopped("stopping with raft", stop_with_group(context.group.clone()));
         node.run_until_stopped("formation", services.founding.clone().form());
+        let warning = warn_of_strangers(context.config.clone(), context.group.clone());
+        node.run_until_stopped("warning of strangers", warning);
         let lost = rejoin::watch_for_lost_directory(services.members.clone());
         node.run_until_stopped("watch for a lost directory", lost);
         let idle = context.ids.clone().let_idle_workers_go();
@@ -202,6 +207,16 @@ impl Node {
             );
         }
     }
+}
+
+/// Sees that a node that belongs to a cluster, or founds one by itself, is not open to strangers, as far as its data tells.
+fn check_is_not_open(config: &Config, store: &Store) -> Result<(), StartError> {
+    let principals = match storage::founded_principals(store, FIRST_SET)? {
+        None if config.dev => Principals::default(),
+        None => return Ok(()),
+        Some(principals) => principals,
+    };
+    Ok(check_start(config, &principals)?)
 }
 
 /// Stops the node when Raft has stopped.

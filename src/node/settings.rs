@@ -61,6 +61,10 @@ macro_rules! for_each_setting {
             /// The founding voters and their peer addresses, the same on all of them: "1=host:port,2=host:port,...";
             /// ratchet found makes them a cluster
             "RATCHET_PEERS" [] => peers: BTreeMap<NodeId, String> as Peers = BTreeMap::new();
+            /// Let the node start although strangers reach it, on a port for clients beyond loopback without TLS, and everybody is
+            /// granted something
+            "RATCHET_INSECURE" [num_args = 0..=1, default_missing_value = "true"] =>
+                insecure: bool as bool = false;
             /// Whether the ports for clients speak TLS: off, accept (a connection may), or require [default: off]
             "RATCHET_TLS" [] => tls: ClientTls as ClientTls = ClientTls::Off;
             /// The file with the certificate that clients see, and those between it and its CA, in PEM; it is read again when

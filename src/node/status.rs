@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    access::Principal,
+    access::{Principal, open_to_strangers},
     numbers::leader_search::{Attempt, leader_of},
     operations::{ByAskedNode, ByLeader},
     services::{Readiness, Status},
@@ -40,7 +40,7 @@ impl ByLeader for v1::StatusRequest {
     }
 
     fn answer_bytes(&self, status: &Arc<Status>) -> usize {
-        status.group.members().len() * MEMBER_BYTES
+        status.group.members().len() * MEMBER_BYTES + status.open().len()
     }
 
     fn without_leader(status: &Arc<Status>) -> Option<v1::StatusResponse> {
@@ -96,6 +96,7 @@ impl Status {
             memory: self.leader_memory(),
             disk: Some(self.disk_space()),
             clock: self.clock_status(),
+            open: self.open(),
             nodes: nodes
                 .iter()
                 .map(|node| v1::NodeStatus {
@@ -115,6 +116,11 @@ impl Status {
                 })
                 .collect(),
         }
+    }
+
+    /// What of this node is open to strangers, in words; empty if nothing is.
+    pub fn open(&self) -> String {
+        open_to_strangers(&self.config, &self.group)
     }
 
     /// The free space of this node's disk, as it was measured last.

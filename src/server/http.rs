@@ -5,8 +5,8 @@
 //! another site's page asks for. `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and has
 //! the messages answered. `request.rs` reads the deadline, the path, and the body within its limits, of which such a message
 //! is made: the same as gRPC's. `problem.rs` tells what went wrong. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers
-//! clients of other id generators in the form that they know. `page.rs` is the status page, and `openapi.rs` describes the
-//! API.
+//! clients of other id generators in the form that they know. `page.rs` is the status page, for which browsers log in, and
+//! `openapi.rs` describes the API.
 //!
 //! Invariant: a number of 64 bits is written as a string unless the caller knows no other form. In JavaScript, and wherever
 //! else numbers are floating, those above 2^53 would be rounded.
@@ -29,10 +29,10 @@ use axum::{
     BoxError, Router,
     body::{Body, Bytes, HttpBody},
     extract::{Request, State},
-    http::{HeaderName, HeaderValue, Uri},
+    http::{HeaderName, HeaderValue, request::Parts},
     middleware::map_response,
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use tower::{Service, ServiceExt, service_fn};
 
@@ -43,11 +43,11 @@ use super::{
 use crate::{node::NodeContext, proto::Refusal, sequence::Wanted};
 use drop_in::yuewen;
 use endpoints::{Route, count, timed};
+use page::login;
 use problem::{Problem, nothing_here, other_method, takes_only};
 use request::{Due, Node, uncacheable};
 
 pub use page::Live;
-use page::PAGE;
 
 /// Answers the requests of the port. `live` is what the status page shows.
 pub fn requests<B>(
@@ -119,17 +119,25 @@ impl Port {
 /// The routes of what `proto` does not describe.
 fn pages(context: Arc<NodeContext>, live: Live) -> Router {
     let of_root = live.clone();
-    let watch = |State(context): Node, due: Due| async move { live.watch(&context, &due).await };
-    let root = get(|context, due, uri| root(context, due, uri, of_root));
+    let root = get(|context, due, head| root(context, due, head, of_root));
     // HEAD of a number would take one.
     let root = match yuewen::is_on(&context.config) {
         true => root.head(async |request: Request| takes_only(&request, Some("GET"))),
         false => root,
     };
+    let [for_form, for_login, for_logout] = [(); 3].map(|()| live.sessions.clone());
+    let form = get(|context, head| login::form(context, head, for_form));
+    let log_in = |context, due, request| login::log_in(context, due, request, for_login);
+    let log_out = |context, head| login::log_out(context, head, for_logout);
+    let watch = |context: Node, due: Due, head: Parts| async move {
+        live.watch(&context, &due, &head).await
+    };
     let kept_by_no_cache = map_response(async |answer: Response| uncacheable(answer));
     Router::new()
         .route("/", root)
         .route("/events", get(watch))
+        .route("/login", form.post(log_in))
+        .route("/logout", post(log_out))
         .route("/openapi.json", get(document))
         .merge(metrics::probes())
         .route("/v1/namespaces/{namespace}/export", get(export::export).layer(kept_by_no_cache))
@@ -146,12 +154,12 @@ async fn document(State(context): Node, due: Due) -> Result<Response, Problem> {
 }
 
 /// `GET /`: a number for clients of Yuewen's generator, if they are served, or else the status page.
-async fn root(State(context): Node, due: Due, uri: Uri, live: Live) -> Response {
-    if yuewen::answers(&context, &uri) {
-        return timed(&context, yuewen::next(&context, &due, &uri)).await;
+async fn root(context: Node, due: Due, head: Parts, live: Live) -> Response {
+    if yuewen::answers(&context, &head.uri) {
+        return timed(&context, yuewen::next(&context, &due, &head.uri)).await;
     }
-    match context.leader.admit(&due.by, PAGE, due.deadline).await {
-        Ok(()) => live.page(&context).await,
-        Err(refusal) => Problem::from(refusal).into_response(),
+    match login::let_in(&context, &live.sessions, &due, &head).await {
+        Ok(_) => live.page(&context).await,
+        Err(refusal) => login::instead_of_page(&context, &head, refusal),
     }
 }

@@ -62,7 +62,7 @@ pub use snapshot::{
 };
 pub use store::{DiskUsage, Store};
 pub use table::{
-    AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill,
+    AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill, founded_principals,
     listing::{CEILINGS_HELD, Ceilings, CeilingsPart},
     read_days, read_page, read_workers,
 };

@@ -8,6 +8,6 @@ mod records;
 mod view;
 
 pub use change::TableChange;
-pub use generation::{AppliedMeta, Generation, Namespaces};
+pub use generation::{AppliedMeta, Generation, Namespaces, founded_principals};
 pub use listing::{Page, PageAsked, read_days, read_page, read_workers};
 pub use view::{AppliedView, RecordsFill};

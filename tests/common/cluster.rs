@@ -143,15 +143,20 @@ impl Cluster {
     }
 
     pub async fn start_node_with(&mut self, id: u64, seams: Seams) {
-        let config = self.configs[&id].clone();
-        let node = eventually("the directory and the ports of the node are free", async || {
+        let node = self.try_start(id, seams).await.expect("the node starts");
+        self.nodes.insert(id, node);
+    }
+
+    /// Starts a node, if it can start.
+    pub async fn try_start(&self, id: u64, seams: Seams) -> Result<Node, StartError> {
+        let config = &self.configs[&id];
+        eventually("the directory and the ports of the node are free", async || {
             match ratchet::server::start_with(config.clone(), seams.clone()).await {
                 Err(error) if is_held_for_a_moment(&error) => None,
                 started => Some(started),
             }
-        });
-        let node = node.await.expect("the node starts");
-        self.nodes.insert(id, node);
+        })
+        .await
     }
 
     /// Configures and starts a further node, which waits to be added; answers its peer address.

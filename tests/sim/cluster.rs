@@ -161,6 +161,8 @@ impl World {
             data_dir: self.with(id, |machine| machine.disk.data_dir()),
             listen: client_address(id),
             peer_listen: peer_address(id),
+            // Nobody else is on the simulated network.
+            insecure: true,
             metrics_listen: None,
             http_listen: None,
             resp_listen: None,

@@ -174,6 +174,8 @@ impl Cluster {
             format!("--resp-listen={}", at(RESP_PORT)),
             format!("--data-dir={}", node.data_dir.display()),
             format!("--fence={fence}"),
+            // In a network namespace the addresses are none of loopback, and nobody else is there.
+            "--insecure".to_owned(),
             format!("--log-keep-bytes={}", self.config.log_keep_bytes),
             // Wall clocks that are hours apart are believed, so that ids are made under them.
             "--clock-apart-max-ms=86400000".to_owned(),

@@ -28,6 +28,7 @@ fn status(nodes: Vec<v1::NodeStatus>) -> v1::StatusResponse {
         memory: Some(v1::LeaderMemory { keys: 1_234, bytes: 3 << 20, bytes_max: 2_048 << 20 }),
         disk: None,
         clock: None,
+        open: String::new(),
         nodes,
     }
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Access, Guarded, Principal, Subject,
+    open::check_granting,
     wire::{invalid, read_grants, read_hash, read_key, to_wire},
 };
 use crate::{
@@ -189,6 +190,7 @@ impl ByLeader for v1::SetGrantsRequest {
         for (key, record) in change.records(&before, true).map_err(|refused| told(&refused))? {
             after.put(key, record);
         }
+        check_granting(&access.config, &before, &after)?;
         if !after.is_open() {
             access.check_peers()?;
         }

@@ -12,7 +12,7 @@ use futures::future::join_all;
 use super::introductions::{Founder, Introduction, this_build};
 use crate::{
     consensus::{Destination, Transport},
-    node::{Config, config::check_address, services::Members},
+    node::{Config, access::is_open_to_everybody, config::check_address, services::Members},
     ordered_watch,
     proto::{
         Code, Refusal,
@@ -123,7 +123,8 @@ impl Members {
             Purpose::Add => None,
         };
         let adds = purpose == Purpose::Add;
-        let request = HelloRequest { founding, adds, ..self.greeting_to(id) };
+        let is_open = is_open_to_everybody(&self.group.view.principals());
+        let request = HelloRequest { founding, adds, is_open, ..self.greeting_to(id) };
         let member = ask_who(&self.transport, id, address, request).await?;
         // A member does not tell.
         if member.incarnation == 0 {

@@ -6,7 +6,10 @@ use super::introductions::{Claim, Founder, Introduction, this_build};
 use crate::{
     clock,
     consensus::Group,
-    node::{access::read_hash, services::Founding},
+    node::{
+        access::{check_founding, check_joining, read_hash},
+        services::Founding,
+    },
     proto::{
         Refusal,
         peer::{self, Acknowledged, HelloRequest, HelloResponse},
@@ -102,13 +105,16 @@ impl Founding {
     /// Lets this fresh node be met or claimed by a founder, or by the leader that is about to add it.
     ///
     /// # Errors
-    /// UNAVAILABLE if the leader does not know its cluster's id yet. Else as [`Founding::be_met`] and
-    /// [`Founding::be_held_by`].
+    /// UNAVAILABLE if the leader does not know its cluster's id yet; FAILED_PRECONDITION if strangers reach this node, and
+    /// everybody is granted something in the cluster. Else as [`Founding::be_met`] and [`Founding::be_held_by`].
     async fn be_claimed(&self, request: &HelloRequest) -> Result<(), Refusal> {
         if request.adds {
             let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {
                 refusal!(NotFounded, "node {} does not know its cluster's id yet", request.from)
             })?;
+            if request.is_open {
+                check_joining(&self.config)?;
+            }
             return self.be_held_by(Claim::Cluster(cluster)).await;
         }
         match &request.founding {
@@ -180,9 +186,13 @@ impl Founding {
     /// Lets the founder meet this fresh node, or claim it.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION if a cluster of its name knows the node. Else as [`Founding::be_held_by`].
+    /// FAILED_PRECONDITION if a cluster of its name knows the node, or strangers reach it, and the founder has no token. Else as
+    /// [`Founding::be_held_by`].
     pub(super) async fn take_part_in(&self, founder: Founder, claims: bool) -> Result<(), Refusal> {
         self.check_never_known()?;
+        if founder.admin.is_none() {
+            check_founding(&self.config)?;
+        }
         if claims {
             self.check_has_listened()?;
             self.be_held_by(Claim::Founder(founder)).await?;

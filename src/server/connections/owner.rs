@@ -3,14 +3,14 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use hyper::{HeaderMap, header::AUTHORIZATION};
+use hyper::{HeaderMap, header::AUTHORIZATION, http::Extensions};
 
 use super::stream::Stream;
 use crate::{
     metrics::Interface,
     node::{Entrance, Principal},
     proto::{Refusal, refuse},
-    sequence::{Credential, network_of},
+    sequence::{Credential, TokenHash, network_of},
 };
 
 /// What comes before a token in a header.
@@ -22,6 +22,7 @@ pub struct Owner {
     certificate: Option<Arc<str>>,
     network: u64,
     entrance: Option<Entrance>,
+    is_tls: bool,
     /// Whether the connection is one of the local socket.
     is_local: bool,
 }
@@ -33,7 +34,8 @@ impl Owner {
         let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0])).to_canonical();
         let entrance = Some(Entrance { interface, address: Some(address) });
         let network = network_of(address);
-        Owner { certificate: stream.client(), network, entrance, is_local: false }
+        let (certificate, is_tls) = (stream.client(), stream.is_tls());
+        Owner { certificate, network, entrance, is_tls, is_local: false }
     }
 
     /// Somebody who may open the data directory, and has come over the local socket.
@@ -44,7 +46,23 @@ impl Owner {
 
     /// Nobody is known, and no address: there is no connection.
     pub fn nobody() -> Owner {
-        Owner { certificate: None, network: u64::MAX, entrance: None, is_local: false }
+        Owner {
+            certificate: None,
+            network: u64::MAX,
+            entrance: None,
+            is_tls: false,
+            is_local: false,
+        }
+    }
+
+    /// Who has opened the connection over which a request came that has these extensions. The fuzzer has no connection.
+    pub fn in_extensions(extensions: &Extensions) -> Owner {
+        extensions.get().cloned().unwrap_or_else(Owner::nobody)
+    }
+
+    /// Whether the connection speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
     }
 
     /// Who asks, by the connection alone.
@@ -62,6 +80,11 @@ impl Owner {
     /// Who asks with this token.
     pub fn with_token(&self, token: &[u8]) -> Principal {
         self.principal().with_token(token)
+    }
+
+    /// Who asks with the token that has this hash.
+    pub fn with_hash(&self, hash: TokenHash) -> Principal {
+        self.principal().with_hash(hash)
     }
 
     /// Who asks in a call with these headers. What is no token, such as a password for a proxy, is left alone. Over the local

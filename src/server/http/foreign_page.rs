@@ -190,6 +190,15 @@ mod tests {
     }
 
     #[test]
+    fn no_link_of_another_site_logs_anybody_in_or_out() {
+        for (path, may_be_linked) in
+            [("/", true), ("/?type=1", false), ("/login", false), ("/logout", false)]
+        {
+            assert_eq!(is_page(&Uri::from_static(path)), may_be_linked, "{path}");
+        }
+    }
+
+    #[test]
     fn a_name_that_was_made_to_lead_here_is_refused() {
         let evil = ("host", "evil.example:7603");
         let origin = ("origin", "http://evil.example:7603");

@@ -3,15 +3,19 @@
 //! Each second at most one rendering is made for all who watch, and one for all who load the page. A watcher that does not
 //! read gets the latest one once it reads again.
 //!
+//! `page/login.rs` says who may see it, and `page/sessions.rs` has the sessions of browsers, which cannot send a token.
+//!
 //! Invariant: what the page shows is gathered from memory and from the leader; no disk is read for it.
 
+pub mod login;
 mod render;
+mod sessions;
 
 use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
-    http::{HeaderName, header},
+    http::{HeaderName, header, request::Parts},
     response::{Html, Response},
 };
 use futures::StreamExt;
@@ -24,18 +28,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     problem::Problem,
-    request::{Due, uncacheable},
+    request::{Due, Node, uncacheable},
 };
 use crate::{
     metrics::{Label, SkipCause},
     node::{Kind, NodeContext, Principal},
     proto::v1,
-    sequence::{Verb, Wanted},
+    server::connections::owner::Owner,
 };
+use login::{PAGE, let_in};
 use render::{NAMESPACES_MAX, View};
+use sessions::Sessions;
 
-/// What the page needs: it has what the status has.
-pub const PAGE: Wanted<'static> = Wanted::OnAll(Verb::Read);
 /// How many keys are shown.
 const HOT_KEYS: usize = 10;
 /// How long the leader is asked for its view of the cluster.
@@ -58,13 +62,20 @@ pub struct Live {
     parts: watch::Sender<Bytes>,
     /// The whole page, and when it was rendered. Whoever loads it meanwhile waits for it.
     last: Arc<Mutex<Option<(Instant, Bytes)>>>,
+    /// Who has logged in.
+    pub sessions: Sessions,
     stop: CancellationToken,
 }
 
 impl Live {
     /// Nobody watches yet. Watching ends at `stop`.
     pub fn new(stop: CancellationToken) -> Live {
-        Live { parts: watch::Sender::new(Bytes::new()), last: Arc::default(), stop }
+        Live {
+            parts: watch::Sender::new(Bytes::new()),
+            last: Arc::default(),
+            sessions: Sessions::default(),
+            stop,
+        }
     }
 
     /// Renders the parts each second while somebody watches.
@@ -84,9 +95,11 @@ impl Live {
     ///
     /// # Errors
     /// If it is not granted to the caller, or callers watch as many pages as they may.
-    pub async fn watch(&self, context: &NodeContext, due: &Due) -> Result<Response, Problem> {
-        context.leader.admit(&due.by, PAGE, due.deadline).await?;
-        let (access, by) = (context.services.access.clone(), due.by.clone());
+    pub async fn watch(
+        &self, context: &Node, due: &Due, head: &Parts,
+    ) -> Result<Response, Problem> {
+        let visitor = let_in(context, &self.sessions, due, head).await?;
+        let access = context.services.access.clone();
         let counted = context.callers.begin(Kind::Page, "status pages open")?;
         let end = tokio::time::sleep(WATCH_TIME_MAX);
         let parts = WatchStream::from_changes(self.parts.subscribe());
@@ -94,7 +107,7 @@ impl Live {
             .map(move |parts| {
                 let _counted = &counted;
                 // A part comes each second: nobody watches on for longer.
-                access.check(&by, PAGE).map(|()| parts)
+                visitor.check(&access).map(|()| parts)
             })
             .take_until(end)
             .take_until(self.stop.clone().cancelled_owned());
@@ -145,6 +158,7 @@ async fn gather(context: &Arc<NodeContext>) -> View {
         (name, context.metrics.skipped(*cause))
     };
     let (namespaces, namespaces_count) = context.services.of_group.namespaces.first(NAMESPACES_MAX);
+    let stranger = Owner::nobody().principal();
     View {
         node: context.config.node_id,
         pages: status.nodes.iter().map(page).collect(),
@@ -154,5 +168,7 @@ async fn gather(context: &Arc<NodeContext>) -> View {
         skipped: SkipCause::ALL.iter().map(skipped).collect(),
         namespaces,
         namespaces_count,
+        open: context.services.status.open(),
+        is_closed: context.services.access.check(&stranger, PAGE).is_err(),
     }
 }

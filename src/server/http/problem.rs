@@ -121,6 +121,11 @@ impl Problem {
         self.refusal.code()
     }
 
+    /// The HTTP status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// What was wrong, and what to do.
     pub fn detail(&self) -> &str {
         self.refusal.message()

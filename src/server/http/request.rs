@@ -88,9 +88,7 @@ impl Due {
             }
             patience = millis.map(Duration::from_millis);
         }
-        // The fuzzer has no connection.
-        let owner = extensions.get().cloned().unwrap_or_else(Owner::nobody);
-        let by = owner.asks_with(headers)?;
+        let by = Owner::in_extensions(extensions).asks_with(headers)?;
         Ok(Due { deadline: arrived + budget(patience, &context.config), by })
     }
 }
@@ -183,14 +181,26 @@ pub fn unreadable(part: &str, why: impl Display) -> Refusal {
 pub async fn bytes(
     context: &NodeContext, body: Body, due: &Due,
 ) -> Result<(Bytes, Option<Reservation>), Refusal> {
+    bytes_up_to(CLIENT_MESSAGE_BYTES_MAX, context, body, due).await
+}
+
+/// As [`bytes`], but for how many there may be.
+///
+/// # Errors
+/// INVALID_ARGUMENT if there are more than `bytes_max`; else as [`bytes`].
+pub async fn bytes_up_to(
+    bytes_max: usize, context: &NodeContext, body: Body, due: &Due,
+) -> Result<(Bytes, Option<Reservation>), Refusal> {
     if body.is_end_stream() {
         return Ok((Bytes::new(), None));
     }
-    let reading = timeout_at(due.deadline, read(context, body)).await;
+    let reading = timeout_at(due.deadline, read(context, body, bytes_max)).await;
     reading.map_err(|_| refusal!(DeadlineExceeded, "the body did not arrive in time").not_done())?
 }
 
-async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reservation>), Refusal> {
+async fn read(
+    context: &NodeContext, body: Body, bytes_max: usize,
+) -> Result<(Bytes, Option<Reservation>), Refusal> {
     let mut parts = body.into_data_stream();
     let mut bytes = BytesMut::new();
     let mut reserved = None;
@@ -198,10 +208,10 @@ async fn read(context: &NodeContext, body: Body) -> Result<(Bytes, Option<Reserv
         let part =
             part.map_err(|error| refusal!(InvalidRequest, "the body ends early: {error}"))?;
         let length = bytes.len() + part.len();
-        if length > CLIENT_MESSAGE_BYTES_MAX {
+        if length > bytes_max {
             refuse!(
                 InvalidRequest,
-                "the body has more than {CLIENT_MESSAGE_BYTES_MAX} bytes; send several requests"
+                "the body has more than {bytes_max} bytes; send less at a time"
             );
         }
         // Released first: the new reservation contains the bytes of the old one.

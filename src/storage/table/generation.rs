@@ -15,6 +15,7 @@ use crate::{
         error::StoreError,
         layout::{self, Family, meta_key},
         raft_types::{LogId, StoredMembership},
+        store::Store,
     },
 };
 
@@ -136,6 +137,20 @@ impl AppliedMeta {
     /// Reads that of the table of `set`; `None` if there is no table.
     pub(in crate::storage) fn read(db: &Database, set: SetId) -> Result<Option<Self>, StoreError> {
         db.get(Family::Applied, &meta_key(set))
+    }
+}
+
+/// Who may do what, as the table of `set` has it. `None` if the table is of no cluster, or its founding has not come to its
+/// end: the id of the cluster is written last.
+///
+/// # Errors
+/// [`StoreError`] if the database fails or a record is damaged.
+pub fn founded_principals(store: &Store, set: SetId) -> Result<Option<Principals>, StoreError> {
+    let meta = AppliedMeta::read(&store.db, set)?.unwrap_or_default();
+    let generation = Generation::new(&store.db, set, meta.generation);
+    match generation.read_cluster_id()? {
+        Some(_) => Ok(Some(generation.read_principals()?)),
+        None => Ok(None),
     }
 }
 

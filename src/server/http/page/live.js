@@ -13,7 +13,7 @@ function watch() {
       connection.textContent = "The live connection is lost. What is shown may be old.";
     }, 5000);
     // A browser begins anew by itself, but not after an answer that is an error.
-    if (events.readyState === EventSource.CLOSED) setTimeout(watch, 5000);
+    if (events.readyState === EventSource.CLOSED) setTimeout(again, 5000);
   };
   events.onmessage = (event) => {
     const now = new DOMParser().parseFromString(event.data, "text/html");
@@ -22,5 +22,11 @@ function watch() {
       if (shown && shown.innerHTML !== part.innerHTML) shown.innerHTML = part.innerHTML;
     }
   };
+}
+// Begins anew. If the session has ended, the form is shown in the place of this page.
+async function again() {
+  const page = await fetch("/").catch(() => undefined);
+  if (page?.status === 401) location.reload();
+  else watch();
 }
 watch();

@@ -1,4 +1,5 @@
 //! What the status page shows, and the page as HTML. What changes is marked with `data-live` and an id: such parts are sent again each second.
+//! The page with the form for a token looks like it.
 
 use std::time::Duration;
 
@@ -34,6 +35,10 @@ pub struct View {
     pub namespaces: Vec<v1::Namespace>,
     /// How many there are.
     pub namespaces_count: usize,
+    /// What of the node is open to strangers; empty if nothing is.
+    pub open: String,
+    /// Whether the page is shown to nobody without a token or a certificate.
+    pub is_closed: bool,
 }
 
 // The page.
@@ -43,33 +48,76 @@ const STYLE: &str = include_str!("style.css");
 
 /// The whole page. It loads nothing from elsewhere.
 pub fn page(view: &View) -> String {
-    let page = html! {
+    let title = format!("{}, node {} - Ratchet", view.status.cluster, view.node);
+    let renewed = html! { noscript { meta http-equiv="refresh" content="5"; } };
+    let body = html! {
+        a.skip href="#members" { "To the members" }
+        header {
+            h1 { "Ratchet: cluster " (view.status.cluster) ", node " (view.node) }
+            (parts_of_header(view))
+        }
+        main { (parts_of_main(view)) }
+        footer {
+            p { span #connection role="status" { "Shown as of now; it is renewed every five seconds." } }
+            @if view.is_closed {
+                p { a href="/login" { "Log out" } }
+            }
+            p { a href="/openapi.json" { "The HTTP interface, as OpenAPI" } ". Ratchet " (version::LONG) "." }
+        }
+        script { (PreEscaped(SCRIPT)) }
+    };
+    document(&title, &renewed, &body)
+}
+
+/// The page with the form for a token. `why` says why the last one was not taken, or a session has ended. `has_session`: there
+/// is a session that can be ended.
+pub fn login(why: Option<&str>, has_session: bool) -> String {
+    let body = html! {
+        header { h1 { "Ratchet" } }
+        main {
+            section aria-labelledby="login-title" {
+                h2 #login-title { "Log in" }
+                @if let Some(why) = why {
+                    p #why role="alert" { span.bad { "Not logged in: " } (why) "." }
+                }
+                p { "The status page needs a token that is granted read:* (ratchet token create viewer --grant read:*)." }
+                form method="post" action="/login" {
+                    label for="token" { "Token" } " "
+                    input #token type="password" name="token" required autofocus autocomplete="current-password";
+                    " " button { "Log in" }
+                }
+                p.quiet {
+                    "The token is kept nowhere. The session is for the status page of this node alone. It ends with the token, \
+                     and after eight hours at the latest."
+                }
+            }
+            @if has_session {
+                section aria-labelledby="logout-title" {
+                    h2 #logout-title { "Log out" }
+                    form method="post" action="/logout" { button { "End the session" } }
+                }
+            }
+        }
+    };
+    document("Log in - Ratchet", &html! {}, &body)
+}
+
+fn document(title: &str, more_of_head: &Markup, body: &Markup) -> String {
+    let document = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 link rel="icon" href="data:,";
-                title { (view.status.cluster) ", node " (view.node) " - Ratchet" }
+                title { (title) }
                 style { (PreEscaped(STYLE)) }
-                noscript { meta http-equiv="refresh" content="5"; }
+                (more_of_head)
             }
-            body {
-                a.skip href="#members" { "To the members" }
-                header {
-                    h1 { "Ratchet: cluster " (view.status.cluster) ", node " (view.node) }
-                    (parts_of_header(view))
-                }
-                main { (parts_of_main(view)) }
-                footer {
-                    p { span #connection role="status" { "Shown as of now; it is renewed every five seconds." } }
-                    p { a href="/openapi.json" { "The HTTP interface, as OpenAPI" } ". Ratchet " (version::LONG) "." }
-                }
-                script { (PreEscaped(SCRIPT)) }
-            }
+            body { (body) }
         }
     };
-    page.into_string()
+    document.into_string()
 }
 
 /// The parts that change.
@@ -79,7 +127,10 @@ pub fn live(view: &View) -> String {
 }
 
 fn parts_of_header(view: &View) -> Markup {
-    html! { p.state #state data-live aria-live="polite" { (state(view)) } }
+    html! {
+        p.state #state data-live aria-live="polite" { (state(view)) }
+        p.state #open data-live { @if !view.open.is_empty() { span.bad { "Warning: " } (view.open) "." } }
+    }
 }
 
 fn parts_of_main(view: &View) -> Markup {

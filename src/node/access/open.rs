@@ -1,0 +1,310 @@
+//! What is open to strangers: a node that they reach does not start, is founded and is added to no cluster, where everybody is
+//! granted something, unless the setting `insecure` says so.
+//!
+//! Strangers reach a port for clients beyond loopback that serves connections without TLS.
+
+use std::{fmt, net::SocketAddr, sync::Arc};
+
+use crate::{
+    consensus::Group,
+    node::{Config, config::ConfigError},
+    proto::{Refusal, refusal},
+    sequence::{Grant, NodeId, PrincipalKey, Principals},
+};
+
+/// A port for clients that strangers reach.
+struct Reached {
+    node: NodeId,
+    setting: &'static str,
+    address: SocketAddr,
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reached { node, setting, address } = self;
+        write!(f, "{setting} is {address}, where strangers reach node {node} without TLS")
+    }
+}
+
+/// The ports of a node that strangers reach.
+fn reached(config: &Config) -> impl Iterator<Item = Reached> {
+    let ports = [
+        ("listen", Some(config.listen)),
+        ("http_listen", config.http_listen),
+        ("resp_listen", config.resp_listen),
+    ];
+    let (node, is_plain) = (config.node_id, config.tls.takes_plain());
+    ports.into_iter().filter_map(move |(setting, address)| {
+        let address = address.filter(|at| is_plain && !at.ip().to_canonical().is_loopback())?;
+        Some(Reached { node, setting, address })
+    })
+}
+
+/// One of them, unless they may be open.
+fn exposed(config: &Config) -> Option<Reached> {
+    reached(config).next().filter(|_| !config.insecure)
+}
+
+/// What is granted to whoever shows nothing, at any address.
+fn granted_to_everybody(principals: &Principals) -> &[Grant] {
+    principals.get(&PrincipalKey::Anonymous(None)).map_or(&[], |record| &record.grants)
+}
+
+/// The same in words; `None` if it is nothing.
+fn in_words(principals: &Principals) -> Option<String> {
+    let grants = granted_to_everybody(principals);
+    if principals.is_open() {
+        return Some("everything".to_owned());
+    }
+    let grants: Vec<String> = grants.iter().map(Grant::to_string).collect();
+    (!grants.is_empty()).then(|| grants.join(", "))
+}
+
+/// Whether everybody is granted something.
+pub fn is_open_to_everybody(principals: &Principals) -> bool {
+    !granted_to_everybody(principals).is_empty()
+}
+
+/// Sees that a node may start in a cluster of these principals.
+///
+/// # Errors
+/// [`ConfigError`] if strangers reach it, and are granted something.
+pub fn check_start(config: &Config, principals: &Principals) -> Result<(), ConfigError> {
+    let (Some(reached), Some(granted)) = (exposed(config), in_words(principals)) else {
+        return Ok(());
+    };
+    Err(ConfigError(format!(
+        "{reached}, and everybody is granted {granted}: set tls = require; or make tokens necessary, at the founding with \
+         ratchet found --admin-token-file FILE, or later, while the node listens on loopback alone, with ratchet grant \
+         anonymous --nothing --server unix:{}/admin.sock; or set insecure = true if whoever reaches {} may have that. If \
+         tokens were made necessary while this node was away, start it once with insecure = true, and it hears of them",
+        config.data_dir.display(),
+        reached.address
+    )))
+}
+
+/// Sees that a cluster may be founded without a token of which the node with this configuration is a member.
+///
+/// # Errors
+/// FAILED_PRECONDITION if strangers reach the node.
+pub fn check_founding(config: &Config) -> Result<(), Refusal> {
+    let Some(reached) = exposed(config) else {
+        return Ok(());
+    };
+    Err(refusal!(
+        WrongState,
+        "nothing is founded: {reached}, and in a cluster without a token everybody is granted everything: found it with one \
+         (ratchet found --admin-token-file FILE), or set tls = require or insecure = true on node {}",
+        config.node_id
+    ))
+}
+
+/// Sees that the node with this configuration may be added to a cluster in which everybody is granted something.
+///
+/// # Errors
+/// FAILED_PRECONDITION if strangers reach the node.
+pub fn check_joining(config: &Config) -> Result<(), Refusal> {
+    let Some(reached) = exposed(config) else {
+        return Ok(());
+    };
+    Err(refusal!(
+        WrongState,
+        "nothing is added: {reached}, and in the cluster everybody is granted something: make tokens necessary (ratchet grant \
+         anonymous --nothing), or set tls = require or insecure = true on node {}",
+        config.node_id
+    ))
+}
+
+/// Sees that everybody may be granted what `after` has, on the leader with this configuration.
+///
+/// # Errors
+/// FAILED_PRECONDITION if strangers reach the leader, and that is more than `before` has.
+pub(super) fn check_granting(
+    config: &Config, before: &Principals, after: &Principals,
+) -> Result<(), Refusal> {
+    let known = granted_to_everybody(before);
+    let more = granted_to_everybody(after).iter().find(|grant| !known.contains(grant));
+    let (Some(reached), Some(more), false) = (exposed(config), more, before.is_open()) else {
+        return Ok(());
+    };
+    Err(refusal!(
+        WrongState,
+        "nothing is changed: {reached}, and everybody would be granted {more}: grant it to the addresses that need it, or set \
+         tls = require or insecure = true on all nodes"
+    ))
+}
+
+/// What of a node is open to strangers, in words; empty if nothing is.
+fn told(config: &Config, principals: &Principals) -> String {
+    let ports =
+        reached(config).map(|Reached { setting, address, .. }| format!("{setting} {address}"));
+    let ports: Vec<String> = ports.collect();
+    match in_words(principals) {
+        Some(granted) if !ports.is_empty() => format!(
+            "node {} is open to strangers: whoever reaches {} is granted {granted}, without a token and without TLS",
+            config.node_id,
+            ports.join(" or ")
+        ),
+        _ => String::new(),
+    }
+}
+
+/// What of this node is open to strangers, in words; empty if nothing is, or it belongs to no cluster yet.
+pub fn open_to_strangers(config: &Config, group: &Group) -> String {
+    match group.view.cluster_id() {
+        Some(_) => told(config, &group.view.principals()),
+        None => String::new(),
+    }
+}
+
+/// Warns of what is open to strangers: once this node belongs to a cluster, and whenever it is something else.
+pub async fn warn_of_strangers(config: Arc<Config>, group: Arc<Group>) {
+    group.view.until_named().await;
+    loop {
+        let open = open_to_strangers(&config, &group);
+        if !open.is_empty() {
+            tracing::warn!("{open}");
+        }
+        group.view.until_principals(|known| told(&config, known) != open).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        node::settings::ClientTls,
+        sequence::{AccessChange, AddressRange, NamespacePattern, TokenHash, Verb},
+    };
+
+    const STRANGE: [u8; 4] = [10, 0, 0, 1];
+
+    fn grant(verb: Verb, namespaces: &str) -> Grant {
+        Grant { verb, namespaces: NamespacePattern::parse(namespaces).expect("a pattern") }
+    }
+
+    /// Those of a cluster that was founded with a token, where anonymous is granted something.
+    fn with(addresses: Option<&str>, grants: &[Grant]) -> Principals {
+        let found = AccessChange::Found { admin: TokenHash([1; 32]), now_ms: 0 };
+        let addresses = addresses.map(|text| AddressRange::parse(text).expect("a range"));
+        let key = PrincipalKey::Anonymous(addresses);
+        let granted = AccessChange::Grant { key, grants: grants.to_vec(), principals_max: 9 };
+        let mut principals = Principals::default();
+        for (change, is_founded) in [(found, false), (granted, true)] {
+            for (key, record) in change.records(&principals, is_founded).expect("records") {
+                principals.put(key, record);
+            }
+        }
+        principals
+    }
+
+    fn listening(change: impl FnOnce(&mut Config)) -> Config {
+        let mut config = Config { data_dir: "/data".into(), ..Config::default() };
+        change(&mut config);
+        config
+    }
+
+    fn refusal(config: &Config, principals: &Principals) -> String {
+        check_start(config, principals).expect_err("it is open").0
+    }
+
+    #[test]
+    fn a_node_that_strangers_reach_does_not_start_open_and_is_told_each_way_out() {
+        let config = listening(|config| config.http_listen = Some((STRANGE, 7603).into()));
+        let text = refusal(&config, &Principals::default());
+        for part in [
+            "http_listen is 10.0.0.1:7603",
+            "everybody is granted everything",
+            "tls = require",
+            "ratchet found --admin-token-file",
+            "ratchet grant anonymous --nothing --server unix:/data/admin.sock",
+            "insecure = true",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
+        let some = with(None, &[grant(Verb::Next, "book"), grant(Verb::Read, "*")]);
+        let text = refusal(&config, &some);
+        assert!(text.contains("everybody is granted next:book, read:*: set"), "{text}");
+        assert_eq!(check_start(&config, &with(None, &[])), Ok(()));
+        let there = with(Some("10.0.0.0/8"), &Grant::everything());
+        assert_eq!(check_start(&config, &there), Ok(()), "not everybody");
+    }
+
+    #[test]
+    fn each_port_for_clients_counts_beyond_loopback_without_tls() {
+        let open = Principals::default();
+        let [everywhere, mapped] = ["[::]:1", "[::ffff:10.0.0.1]:1"]
+            .map(|text| text.parse::<SocketAddr>().expect("an address"));
+        for config in [
+            listening(|config| config.listen = (STRANGE, 1).into()),
+            listening(|config| config.listen = ([0, 0, 0, 0], 1).into()),
+            listening(|config| config.resp_listen = Some(everywhere)),
+            listening(|config| config.http_listen = Some(mapped)),
+        ] {
+            refusal(&config, &open);
+            check_founding(&config).expect_err("nobody has a token");
+            check_joining(&config).expect_err("everybody is granted something");
+            let encrypted = Config { tls: ClientTls::Accept, ..config.clone() };
+            refusal(&encrypted, &open);
+            for allowed in [
+                Config { insecure: true, ..config.clone() },
+                Config { tls: ClientTls::Require, ..config },
+            ] {
+                assert_eq!(check_start(&allowed, &open), Ok(()));
+                check_founding(&allowed).expect("it may be founded");
+                check_joining(&allowed).expect("it may be added");
+            }
+        }
+        let [loopback, mapped] = ["[::1]:1", "[::ffff:127.0.0.1]:1"]
+            .map(|text| text.parse::<SocketAddr>().expect("an address"));
+        let config = listening(|config| {
+            (config.listen, config.http_listen, config.resp_listen) =
+                (([127, 3, 2, 1], 1).into(), Some(loopback), Some(mapped));
+            // No calls of clients come there.
+            config.peer_listen = (STRANGE, 1).into();
+            config.metrics_listen = Some((STRANGE, 1).into());
+        });
+        assert_eq!(check_start(&config, &open), Ok(()));
+        check_founding(&config).expect("nobody else reaches it");
+    }
+
+    #[test]
+    fn everybody_is_granted_nothing_more_where_strangers_reach_the_leader() {
+        let [read, next] = [Verb::Read, Verb::Next].map(|verb| grant(verb, "*"));
+        let (none, one) = (with(None, &[]), with(None, &[read.clone()]));
+        let two = with(None, &[read.clone(), next]);
+        let exposed = listening(|config| config.listen = (STRANGE, 7600).into());
+        let check =
+            |before: &Principals, after: &Principals| check_granting(&exposed, before, after);
+        let refused = check(&one, &two).expect_err("more is granted");
+        for part in
+            ["listen is 10.0.0.1:7600", "granted next:*", "tls = require", "insecure = true"]
+        {
+            assert!(refused.message().contains(part), "{part:?} is not in {refused}");
+        }
+        check(&none, &one).expect_err("something is granted");
+        for (before, after) in [(&two, &one), (&one, &none), (&one, &one)] {
+            check(before, after).expect("nothing more is granted");
+        }
+        check(&Principals::default(), &one).expect("less is granted");
+        check(&none, &with(Some("10.0.0.0/8"), &[read])).expect("not to everybody");
+        let insecure = Config { insecure: true, ..exposed.clone() };
+        check_granting(&insecure, &none, &two).expect("it may be open");
+    }
+
+    #[test]
+    fn what_is_open_is_told_with_each_port_and_all_that_is_granted() {
+        let config = listening(|config| {
+            config.insecure = true;
+            (config.listen, config.resp_listen) =
+                ((STRANGE, 7600).into(), Some((STRANGE, 7604).into()));
+        });
+        let text = told(&config, &with(None, &[grant(Verb::Next, "*")]));
+        let expected = "whoever reaches listen 10.0.0.1:7600 or resp_listen 10.0.0.1:7604 is granted next:*, without";
+        assert!(text.starts_with("node 1 is open") && text.contains(expected), "{text}");
+        assert_eq!(told(&config, &with(None, &[])), "");
+        assert_eq!(told(&Config { tls: ClientTls::Require, ..config }, &Principals::default()), "");
+        let at_home = Config { insecure: true, ..Config::default() };
+        assert_eq!(told(&at_home, &Principals::default()), "");
+    }
+}

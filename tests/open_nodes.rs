@@ -1,0 +1,244 @@
+//! Nodes that strangers reach: they do not start, are founded and are added to no cluster, where everybody may do something,
+//! unless they are told to.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    process::Stdio,
+};
+
+use ratchet::{
+    node::{Config, StartError, hash_of},
+    proto::v1::{
+        FoundRequest, StatusRequest, access_client::AccessClient, admin_client::AdminClient,
+    },
+};
+use tonic::Code;
+
+use crate::common::{
+    closed::{ADMIN, asking, create, everything, granting, next},
+    cluster::Cluster,
+    eventually, free_ports, http_get, own_ip,
+    processes::{Process, Processes, ratchet},
+    until,
+};
+
+/// Where strangers reach a port: at all addresses of the machine. The system chooses the port.
+const EVERYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// How that is told of the port for HTTP.
+const TOLD: &str = "http_listen is 0.0.0.0:0";
+
+fn with_http_everywhere(config: &mut Config) {
+    config.http_listen = Some(EVERYWHERE);
+}
+
+/// Sees that node 1 does not start, and which parts the reason has.
+async fn assert_refused(cluster: &Cluster, parts: &[&str]) {
+    let refused = cluster.try_start(1, cluster.seams(1)).await.err().expect("it is open");
+    assert!(matches!(refused, StartError::Config(_)), "{refused:?}");
+    let ways_out =
+        ["tls = require", "--admin-token-file", "anonymous --nothing", "insecure = true"];
+    for part in parts.iter().chain(&ways_out) {
+        assert!(refused.to_string().contains(part), "{part:?} is not in {refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_strangers_reach_does_not_start_in_an_open_cluster() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    cluster.crash(1).await;
+    let at_home = cluster.configs[&1].clone();
+    let changes: [(&str, fn(&mut Config)); 3] = [
+        ("listen is 0.0.0.0:0", |config| {
+            (config.listen, config.advertise) = (EVERYWHERE, Some("127.0.0.1:7600".to_owned()));
+        }),
+        (TOLD, with_http_everywhere),
+        ("resp_listen is 0.0.0.0:0", |config| config.resp_listen = Some(EVERYWHERE)),
+    ];
+    for (told, change) in changes {
+        let config = cluster.configs.get_mut(&1).expect("a node");
+        *config = at_home.clone();
+        change(config);
+        let socket = format!("unix:{}/admin.sock", config.data_dir.display());
+        assert_refused(&cluster, &[told, "everybody is granted everything", &socket]).await;
+    }
+    // Peers and Prometheus may reach it.
+    let config = cluster.configs.get_mut(&1).expect("a node");
+    *config =
+        Config { peer_listen: EVERYWHERE, metrics_listen: Some(EVERYWHERE), ..at_home.clone() };
+    cluster.start_node(1).await;
+    let mut client = cluster.client(1);
+    client.next_at_last(1).await;
+    assert_eq!(client.status().await.expect("a status").open, "", "nobody else reaches it");
+    cluster.crash(1).await;
+
+    let config = cluster.configs.get_mut(&1).expect("a node");
+    *config = Config { http_listen: Some(EVERYWHERE), insecure: true, ..at_home };
+    cluster.start_node(1).await;
+    let mut client = cluster.client(1);
+    client.next_at_last(1).await;
+    let open = client.status().await.expect("a status").open;
+    let told =
+        "node 1 is open to strangers: whoever reaches http_listen 0.0.0.0:0 is granted everything";
+    assert!(open.contains(told), "{open}");
+    let port = cluster.nodes[&1].addresses().http.expect("a port").port();
+    let page = http_get((Ipv4Addr::LOCALHOST, port).into(), "/").await;
+    assert!(page.body.contains(told), "{}", page.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_let_a_node_start_that_strangers_reach_and_it_is_not_opened_while_it_leads() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    let mut nobody = AccessClient::new(asking(cluster.address(1), None));
+    create(&mut nobody, ADMIN, "admin", everything()).await.expect("a token");
+    let address = cluster.address(1);
+    let grant = async |addresses, grants: &[&str]| {
+        let mut admin = AccessClient::new(asking(address, Some(ADMIN)));
+        admin.set_grants(granting("anonymous", addresses, grants)).await.map(drop)
+    };
+    grant(None, &[]).await.expect("tokens are needed");
+    cluster.crash(1).await;
+    with_http_everywhere(cluster.configs.get_mut(&1).expect("a node"));
+    cluster.start_node(1).await;
+    let with_token = asking(address, Some(ADMIN));
+    eventually("a number", async || next(&with_token, "book").await.ok()).await;
+    let refused = grant(None, &["next:*"]).await.expect_err("it is open");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    for part in [TOLD, "everybody would be granted next:*", "insecure = true"] {
+        assert!(refused.message().contains(part), "{part:?} is not in {refused}");
+    }
+    let nobody = asking(cluster.address(1), None);
+    assert_eq!(next(&nobody, "book").await, Err(Code::Unauthenticated), "nothing was changed");
+    // Whoever is at some addresses is not everybody.
+    grant(Some("127.0.0.0/8"), &["next:*"]).await.expect("granted");
+    cluster.crash(1).await;
+    cluster.start_node(1).await;
+    eventually("a number", async || next(&nobody, "book").await.ok()).await;
+    cluster.crash(1).await;
+
+    cluster.configs.get_mut(&1).expect("a node").insecure = true;
+    cluster.start_node(1).await;
+    eventually("a number", async || next(&nobody, "book").await.ok()).await;
+    grant(None, &["next:*", "read:book"]).await.expect("granted");
+    let mut admin = AdminClient::new(asking(address, Some(ADMIN)));
+    let status = admin.status(StatusRequest {}).await.expect("a status");
+    let open = status.into_inner().open;
+    assert!(open.contains("is granted next:*, read:book, without a token"), "{open}");
+    cluster.crash(1).await;
+    cluster.configs.get_mut(&1).expect("a node").insecure = false;
+    assert_refused(&cluster, &[TOLD, "everybody is granted next:*, read:book"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_strangers_reach_are_founded_with_a_token() {
+    let mut cluster = Cluster::configured(2, |_| {});
+    with_http_everywhere(cluster.configs.get_mut(&2).expect("a node"));
+    for id in [1, 2] {
+        cluster.start_node(id).await;
+    }
+    // Whichever of them is asked.
+    for asked in [2, 1] {
+        let refused = cluster.client(asked).found().await.expect_err("it would be open");
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        for part in [TOLD, "node 2", "--admin-token-file", "tls = require", "insecure = true"] {
+            assert!(refused.message().contains(part), "{part:?} is not in {refused}");
+        }
+        assert!(cluster.nodes.values().all(|node| !node.context().group.is_formed()));
+    }
+    let admin_token_sha256 = hash_of(ADMIN.as_bytes()).0.to_vec().into();
+    let asked = FoundRequest { admin_token_sha256 };
+    let founded = cluster.client(2).admin.found(asked).await.expect("founded").into_inner();
+    assert!(founded.founded, "{founded:?}");
+    for node in [1, 2] {
+        let admin = asking(cluster.address(node), Some(ADMIN));
+        eventually("a number", async || next(&admin, "book").await.ok()).await;
+        let nobody = asking(cluster.address(node), None);
+        assert_eq!(next(&nobody, "book").await, Err(Code::Unauthenticated));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_strangers_reach_may_be_founded_open_if_it_is_told_to() {
+    let mut cluster = Cluster::configured(1, |config| {
+        with_http_everywhere(config);
+        config.insecure = true;
+    });
+    cluster.start_node(1).await;
+    cluster.all_answer().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_strangers_reach_is_added_to_no_open_cluster() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    let peer_address = cluster.start_joining(2, with_http_everywhere).await;
+    let mut client = cluster.client(1);
+    // The leader waits a second for the node's answer.
+    let mut add = async || {
+        eventually("an answer", async || match client.add_node(2, peer_address.clone()).await {
+            Err(again) if again.code() == Code::Unavailable => None,
+            added => Some(added),
+        })
+        .await
+    };
+    let refused = add().await.expect_err("it would be open");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    for part in [TOLD, "node 2", "tls = require", "insecure = true"] {
+        assert!(refused.message().contains(part), "{part:?} is not in {refused}");
+    }
+    cluster.crash(2).await;
+    cluster.configs.get_mut(&2).expect("a node").insecure = true;
+    cluster.start_node(2).await;
+    let added = add().await.expect("it may be open");
+    assert_eq!(added.learners, [2]);
+}
+
+/// How often a node has warned of what is open to strangers.
+fn warnings(cluster: &Processes) -> usize {
+    let log = fs::read_to_string(cluster.log(1)).expect("a log");
+    log.matches("node 1 is open to strangers").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_ends_with_78_or_warns_once_at_each_start() {
+    let mut cluster = Processes::start(1, &[]).await;
+    assert!(cluster.terminate(1).await.success());
+    cluster.places.get_mut(&1).expect("a node").http_listen = EVERYWHERE;
+    cluster.spawn(1);
+    let node = cluster.running.remove(&1).expect("it was started");
+    assert_eq!(node.ended().await.code(), Some(78));
+    let log = fs::read_to_string(cluster.log(1)).expect("a log");
+    assert!(log.contains(TOLD) && log.contains("insecure = true"), "{log}");
+    assert_eq!(warnings(&cluster), 0);
+    cluster.own_flags.insert(1, vec!["--insecure".to_owned()]);
+    for start in 1..=2 {
+        cluster.spawn(1);
+        cluster.client(1).next_at_last(1).await;
+        until("the node warns", || warnings(&cluster) >= start).await;
+        let server = cluster.places[&1].listen.to_string();
+        let shown = ratchet().args(["status", "--server", &server]).output().expect("it runs");
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let told = "node 1 is open to strangers: whoever reaches http_listen 0.0.0.0:0 is granted everything";
+        assert!(shown.contains(told), "{shown}");
+        assert!(cluster.terminate(1).await.success());
+        assert_eq!(warnings(&cluster), start);
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_for_trying_is_not_open_to_strangers_either() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [listen, peer_listen] = free_ports(own_ip()).map(|address| address.to_string());
+    let log = dir.path().join("log");
+    let mut command = ratchet();
+    command
+        .args(["start", "--dev", "--metrics-listen=off", "--resp-listen=off"])
+        .args(["--listen", &listen, "--peer-listen", &peer_listen, "--http-listen=0.0.0.0:0"])
+        .arg("--data-dir")
+        .arg(dir.path().join("data"))
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&log).expect("a log"));
+    let node = Process(command.spawn().expect("it starts"));
+    assert_eq!(node.ended().await.code(), Some(78));
+    let told = fs::read_to_string(log).expect("a log");
+    assert!(told.contains(TOLD), "{told}");
+}
