@@ -54,6 +54,7 @@ mod request_memory;
 mod resp;
 mod returning_nodes;
 mod route;
+mod scanner;
 mod secrets;
 mod shares;
 mod skips;

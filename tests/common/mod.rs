@@ -1,6 +1,7 @@
 //! What the tests share: clusters of processes or of nodes in this process, clients, loads, and waiting.
 
 pub mod browser;
+pub mod certificates;
 pub mod closed;
 pub mod cluster;
 pub mod disk;
