@@ -7,6 +7,7 @@ use tokio::sync::Mutex;
 use crate::{
     connection::Connection,
     error::Error,
+    handshake::Handshakes,
     http_connection::HttpConnection,
     load::Load,
     options::Interface,
@@ -28,6 +29,8 @@ pub enum Caller {
     Redis(Arc<Mutex<Redis>>),
     Etcd(Etcd),
     TsOracle(TsOracle),
+    /// It asks for no number: each call is a handshake.
+    Handshakes(Arc<Handshakes>),
 }
 
 impl Caller {
@@ -46,6 +49,7 @@ impl Caller {
             Caller::Redis(connection) => connection.lock().await.increment(key).await,
             Caller::Etcd(client) => client.put(key).await,
             Caller::TsOracle(client) => client.next().await,
+            Caller::Handshakes(handshakes) => handshakes.shake().await.map(|()| 1),
         }
     }
 }
@@ -101,17 +105,18 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
             each(Caller::Client(client.build()?), load.tasks).collect()
         }
         Protocol::Ratchet(Interface::Http) => {
-            let mut callers = Vec::with_capacity(calls);
+            let (manner, mut callers) =
+                (target.manner(Some("http/1.1"))?, Vec::with_capacity(calls));
             for server in target.addresses.iter().take(1).cycle().take(calls) {
-                let connection = HttpConnection::connect(server).await?;
+                let connection = HttpConnection::connect(server, &manner).await?;
                 callers.push(Caller::Http(Arc::new(Mutex::new(connection))));
             }
             callers
         }
         Protocol::Redis | Protocol::Ratchet(Interface::Redis) => {
-            let mut callers = Vec::with_capacity(calls);
+            let (manner, mut callers) = (target.manner(None)?, Vec::with_capacity(calls));
             for server in target.addresses.iter().take(1).cycle().take(calls) {
-                let connection = Redis::connect(server).await?;
+                let connection = Redis::connect(server, &manner).await?;
                 callers.push(Caller::Redis(Arc::new(Mutex::new(connection))));
             }
             callers
@@ -125,6 +130,14 @@ pub async fn callers(target: &Target, load: &Load) -> Result<Vec<Caller>, Error>
             let channels = target.channels(load.connections).await?;
             let callers = channels.into_iter().map(|c| Caller::TsOracle(TsOracle::new(c)));
             callers.flat_map(|caller| each(caller, load.in_flight)).collect()
+        }
+        Protocol::Handshakes(kind) => {
+            let mut callers = Vec::with_capacity(calls);
+            for server in target.addresses.iter().take(1).cycle().take(calls) {
+                let handshakes = Handshakes::begin(server, target.certificates()?, kind).await?;
+                callers.push(Caller::Handshakes(Arc::new(handshakes)));
+            }
+            callers
         }
         Protocol::Ratchet(Interface::Unary | Interface::Stream) | Protocol::Ids => {
             let connections = target.connections(load.connections)?;

@@ -144,6 +144,22 @@ impl Drop for Process {
     }
 }
 
+/// Runs a program to its end, with the arguments and the environment of `command`.
+///
+/// # Errors
+/// As [`Process::start`]; or if the program fails, or still runs after `patience`; with the end of its log.
+pub async fn run(
+    directory: &Directory, name: &str, command: &Command, patience: Duration,
+) -> Result<(), Error> {
+    let mut process = Process::start(directory, name, command, false)?;
+    process.end(patience).await?;
+    match process.child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(process.complaint(&format!("failed, {status}"))),
+        Err(error) => Err(Error::other(format!("{name}: {error}"))),
+    }
+}
+
 /// `command` as a process that dies with this one. Its output is added to the file `log`.
 ///
 /// # Errors
@@ -184,7 +200,7 @@ pub fn this_program() -> Result<PathBuf, Error> {
 
 /// A loopback address that no other process is likely to use: it contains the process id. At 127.0.0.1 a free port is
 /// soon the port of somebody's outgoing connection. Where the system has no other loopback address: 127.0.0.1.
-fn own_ip() -> Ipv4Addr {
+pub fn own_ip() -> Ipv4Addr {
     let process = std::process::id() % (35 * 256);
     let own = Ipv4Addr::new(127, 220 + (process / 256) as u8, (process % 256) as u8, 1);
     match TcpListener::bind((own, 0)) {

@@ -12,6 +12,7 @@ use crate::{
     error::Error,
     http,
     options::ClusterOptions,
+    secrets::{CLUSTER, Secrets},
     target::{NAMESPACE, Server, Target},
     tls::Certificates,
     token::Token,
@@ -32,7 +33,7 @@ const LAG_MAX: u64 = 1_000;
 ///
 /// # Errors
 /// If there is no such file.
-fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
+pub fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
     let program = match named {
         Some(named) => named.to_owned(),
         None => this_program()?.with_file_name("ratchet"),
@@ -87,7 +88,7 @@ pub async fn start(
         let mut command = Command::new(&program);
         command
             .arg("start")
-            .arg("--cluster=bench")
+            .arg(format!("--cluster={CLUSTER}"))
             .arg(format!("--node-id={id}"))
             .arg(format!("--data-dir={}", data.display()))
             .arg(format!("--listen={client}"))
@@ -95,6 +96,7 @@ pub async fn start(
             .arg(format!("--metrics-listen={metrics}"))
             .arg(format!("--peers={}", founders.join(",")))
             .arg(format!("--fence={}", options.fence.name()))
+            .args(options.secrets.iter().flat_map(|secrets| secrets.of_node(id)))
             .args(&options.further)
             .env_remove("RATCHET_CONFIG")
             // An older build does not know a flag for these.
@@ -110,6 +112,13 @@ pub async fn start(
         });
     }
     let addresses: Vec<String> = servers.iter().map(|server| server.address.clone()).collect();
+    if let Some(secrets) = &options.secrets {
+        let founded = found_secure(directory, &addresses, secrets, options).await;
+        // A node that has ended says why, and whoever asks it does not.
+        let (leader, token) = founded.map_err(|error| has_ended(&mut servers).unwrap_or(error))?;
+        let (target, tls) = (Target::new(name, servers, leader), Some(secrets.of_callers()));
+        return Ok(Target { tls, token: Some(token), ..target });
+    }
     let found = found(&addresses, options).await;
     let leader = match (found, servers.first().and_then(|server| server.process.as_ref())) {
         (Ok(leader), _) => leader,
@@ -117,6 +126,12 @@ pub async fn start(
         (Err(error), None) => return Err(error),
     };
     Ok(Target::new(name, servers, leader))
+}
+
+/// The complaint about the first server whose process has ended; `None` if all run.
+fn has_ended(servers: &mut [Server]) -> Option<Error> {
+    let mut processes = servers.iter_mut().filter_map(|server| server.process.as_mut());
+    processes.find_map(|process| process.has_ended().then(|| process.complaint("has ended")))
 }
 
 /// Finds the nodes of a running cluster.
@@ -156,6 +171,19 @@ async fn found_cluster(servers: &[String]) -> Result<(), Error> {
 async fn found(servers: &[String], options: &ClusterOptions) -> Result<u64, Error> {
     found_cluster(servers).await?;
     prepare(&client(servers, PATIENCE)?, Some(options)).await
+}
+
+/// Founds a cluster that has certificates and tokens. Returns its leader's id, and the token of its callers.
+async fn found_secure(
+    directory: &Directory, servers: &[String], secrets: &Secrets, options: &ClusterOptions,
+) -> Result<(u64, Token), Error> {
+    let first = servers.first().ok_or_else(|| Error::other("no server"))?;
+    let admin = secrets.found(directory, first).await?;
+    let client = client_showing(servers, PATIENCE, Some(&secrets.of_callers()), Some(&admin))?;
+    let leader = prepare(&client, Some(options)).await?;
+    // All that callers do is to take numbers.
+    let grant = format!("next:{NAMESPACE}");
+    Ok((leader, secrets.create_token(directory, first, &grant).await?))
 }
 
 /// Waits until the cluster has a leader, creates the namespace, and returns the leader's id.

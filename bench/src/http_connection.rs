@@ -7,20 +7,26 @@ use http_body_util::{BodyExt, Empty};
 use hyper::{
     Request, StatusCode,
     client::conn::http1::{self, Connection, SendRequest},
-    header::HOST,
+    header::{AUTHORIZATION, HOST, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
-use tokio::net::TcpStream;
 
-use crate::{error::Error, target::NAMESPACE};
+use crate::{
+    error::Error,
+    socket::{Manner, Socket},
+    target::NAMESPACE,
+    token::Token,
+};
 
 /// A connection with one request in flight at a time. It is kept alive between them.
 pub struct HttpConnection {
     address: String,
+    /// Shows the token, if there is one.
+    authorization: Option<HeaderValue>,
     sender: SendRequest<Empty<Bytes>>,
     /// Driven by the one who asks: a task of its own would cost the caller two switches for each request.
-    connection: Connection<TokioIo<TcpStream>, Empty<Bytes>>,
+    connection: Connection<TokioIo<Socket>, Empty<Bytes>>,
 }
 
 /// The answer to a request for numbers, as far as it is used here.
@@ -34,17 +40,13 @@ impl HttpConnection {
     ///
     /// # Errors
     /// If the server cannot be connected to.
-    pub async fn connect(address: &str) -> Result<HttpConnection, Error> {
+    pub async fn connect(address: &str, manner: &Manner) -> Result<HttpConnection, Error> {
         let failed = |error: String| Error::other(format!("http at {address}: {error}"));
-        let connected = async {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            Ok::<_, std::io::Error>(stream)
-        };
-        let stream = connected.await.map_err(|error| failed(error.to_string()))?;
+        let stream = manner.connect(address).await.map_err(|error| failed(error.to_string()))?;
         let greeted = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = greeted.map_err(|error| failed(error.to_string()))?;
-        Ok(HttpConnection { address: address.to_owned(), sender, connection })
+        let authorization = manner.token.as_ref().map(Token::of_http).transpose()?;
+        Ok(HttpConnection { address: address.to_owned(), authorization, sender, connection })
     }
 
     /// Takes the next number of a key.
@@ -52,10 +54,13 @@ impl HttpConnection {
     /// # Errors
     /// The text of the failure, or what the server answered instead of a number.
     pub async fn next(&mut self, key: u64) -> Result<u64, String> {
-        let request = Request::post(format!("/v1/namespaces/{NAMESPACE}/keys/{key}:next"))
+        let mut request = Request::post(format!("/v1/namespaces/{NAMESPACE}/keys/{key}:next"))
             .header(HOST, &self.address)
             .body(Empty::new())
             .map_err(|error| error.to_string())?;
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
         let sent = self.sender.send_request(request);
         let exchange = pin!(async {
             let (head, body) = sent.await?.into_parts();

@@ -13,6 +13,8 @@ mod error;
 mod event;
 mod files;
 mod format;
+mod handshake;
+mod handshakes;
 mod http;
 mod http_connection;
 mod id_stream;
@@ -27,7 +29,9 @@ mod recorder;
 mod redis;
 mod round;
 mod run;
+mod secrets;
 mod sides;
+mod socket;
 mod stream;
 mod target;
 mod tls;
@@ -39,7 +43,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use echo::EchoOptions;
 use event::{FailoverOptions, HandoverOptions};
+use handshakes::HandshakesOptions;
 use idle::IdleOptions;
 use ids::IdsOptions;
 use memory::MemoryOptions;
@@ -67,9 +73,11 @@ enum Command {
     /// Measure how fast ids of a format are made, by the Rust client and over a node's stream beside the echo, and what
     /// their times cost
     Ids(Box<IdsOptions>),
+    /// Open connections over TLS to a node and to the echo, and measure how many handshakes a second they make, full and resumed
+    Handshakes(HandshakesOptions),
     /// Serve as the echo, a server with empty handlers for gRPC and HTTP, and print both addresses
     #[command(hide = true)]
-    Echo,
+    Echo(EchoOptions),
 }
 
 #[tokio::main]
@@ -99,7 +107,11 @@ async fn main() -> ExitCode {
             let json = options.json;
             (json, output::print(json, options.run()).await)
         }
-        Command::Echo => (false, echo::serve().await),
+        Command::Handshakes(options) => {
+            let json = options.json;
+            (json, output::print(json, options.run()).await)
+        }
+        Command::Echo(options) => (false, echo::serve(options).await),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

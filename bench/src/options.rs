@@ -1,11 +1,14 @@
 //! What the command lines of the subcommands have in common: the load, and the cluster that is started.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::load::{Load, Overload};
+use crate::{
+    load::{Load, Overload},
+    secrets::Secrets,
+};
 
 /// The fence of the nodes that are started for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -180,6 +183,9 @@ pub struct ClusterOptions {
     /// Further arguments of the nodes, which a subcommand needs.
     #[arg(skip)]
     pub further: Vec<String>,
+    /// The certificates and tokens of the nodes, if a subcommand has made some. Otherwise connections are plain.
+    #[arg(skip)]
+    pub secrets: Option<Arc<Secrets>>,
 }
 
 impl ClusterOptions {

@@ -1,28 +1,39 @@
 //! A connection that speaks the protocol of Redis: to redis-server, or to a node.
 
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    net::TcpStream,
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+use crate::{
+    error::Error,
+    socket::{Manner, Socket},
+    target::NAMESPACE,
+    token::Token,
 };
 
-use crate::{error::Error, target::NAMESPACE};
-
 /// A connection with one command in flight at a time.
-pub struct Redis(BufReader<TcpStream>);
+pub struct Redis(BufReader<Socket>);
 
 impl Redis {
-    /// Connects.
+    /// Connects, and sends AUTH if there is a token.
     ///
     /// # Errors
-    /// If the server cannot be connected to.
-    pub async fn connect(address: &str) -> Result<Redis, Error> {
-        let connected = async {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            Ok::<_, std::io::Error>(Redis(BufReader::new(stream)))
-        };
-        let connected = connected.await;
-        connected.map_err(|error| Error::other(format!("redis at {address}: {error}")))
+    /// If the server cannot be connected to, or does not take the token.
+    pub async fn connect(address: &str, manner: &Manner) -> Result<Redis, Error> {
+        let failed = |why: String| Error::other(format!("redis at {address}: {why}"));
+        let stream = manner.connect(address).await.map_err(|error| failed(error.to_string()))?;
+        let mut redis = Redis(BufReader::new(stream));
+        if let Some(token) = &manner.token {
+            redis.log_in(token).await.map_err(failed)?;
+        }
+        Ok(redis)
+    }
+
+    async fn log_in(&mut self, token: &Token) -> Result<(), String> {
+        let token = token.of_client();
+        let command = format!("*2\r\n$4\r\nAUTH\r\n${}\r\n{token}\r\n", token.len());
+        match self.ask(&command).await?.as_str() {
+            "+OK\r\n" => Ok(()),
+            line => Err(format!("AUTH was answered with {line:?}")),
+        }
     }
 
     /// INCR.
@@ -54,6 +65,8 @@ impl Redis {
         let mut line = String::new();
         let exchange = async {
             self.0.get_mut().write_all(command.as_bytes()).await?;
+            // Over TLS, what is written may still be on its way to the socket.
+            self.0.get_mut().flush().await?;
             self.0.read_line(&mut line).await
         };
         match exchange.await {

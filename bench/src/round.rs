@@ -42,7 +42,7 @@ impl RoundResult {
 pub fn tell(round: u32, rounds: u32, name: &str, result: &RoundResult) {
     if std::io::stderr().is_terminal() {
         eprintln!(
-            "round {}/{rounds}  {name:>8}  {:>5.1} s  {:>12.0} numbers/s  p50 {:>9?}  p99 {:>9?}",
+            "round {}/{rounds}  {name:>8}  {:>5.1} s  {:>12.0}/s  p50 {:>9?}  p99 {:>9?}",
             round + 1,
             result.elapsed.as_secs_f64(),
             result.numbers_per_second(),

@@ -10,16 +10,32 @@ use crate::{
     round::RoundResult,
 };
 
+/// What stands for the unit in the names of values.
+const UNIT: &str = "UNIT";
+
 /// The results of one side, round by round.
 pub struct Side {
     pub name: &'static str,
+    /// Whether its callers spoke TLS and showed a token; `None` where that is not told.
+    pub secure: Option<bool>,
+    /// What was counted, in the singular.
+    pub unit: &'static str,
     pub rounds: Vec<RoundResult>,
 }
 
 impl Side {
     /// A side without results.
     pub fn new(name: &'static str) -> Side {
-        Side { name, rounds: Vec::new() }
+        Side { name, secure: None, unit: "number", rounds: Vec::new() }
+    }
+
+    /// The name, and whether it is secure.
+    pub fn label(&self) -> String {
+        match self.secure {
+            None => self.name.to_owned(),
+            Some(true) => format!("{}, secure", self.name),
+            Some(false) => format!("{}, without TLS", self.name),
+        }
     }
 
     /// The median of `of` over the rounds; 0 if there is none.
@@ -51,9 +67,10 @@ impl Side {
 
     /// The results as JSON: medians, and each round.
     pub fn to_json(&self) -> Value {
+        let per_second = format!("{}s_per_second", self.unit);
         let rounds = self.rounds.iter().map(|round| {
             json!({
-                "numbers_per_second": round.numbers_per_second(),
+                (per_second.as_str()): round.numbers_per_second(),
                 "p50_ns": round.latencies.value_at_quantile(0.5),
                 "p99_ns": round.latencies.value_at_quantile(0.99),
                 "p999_ns": round.latencies.value_at_quantile(0.999),
@@ -61,9 +78,9 @@ impl Side {
         });
         let errors: u64 = self.rounds.iter().map(|round| round.failures.count).sum();
         let max = self.rounds.iter().map(|round| round.latencies.max()).max();
-        json!({
+        let mut value = json!({
             "name": self.name,
-            "numbers_per_second": self.median(RoundResult::numbers_per_second),
+            (per_second.as_str()): self.median(RoundResult::numbers_per_second),
             "requests_per_second": self.median(|m| m.requests as f64 / m.elapsed.as_secs_f64()),
             "p50_ns": self.percentile(0.5),
             "p90_ns": self.percentile(0.9),
@@ -72,10 +89,14 @@ impl Side {
             "max_ns": max,
             "errors": errors,
             "first_error": self.first_error(),
-            "server_cpu_ns_per_number": self.cpu(|(asked, _)| asked),
-            "all_servers_cpu_ns_per_number": self.cpu(|(_, all)| all),
+            (format!("server_cpu_ns_per_{}", self.unit)): self.cpu(|(asked, _)| asked),
+            (format!("all_servers_cpu_ns_per_{}", self.unit)): self.cpu(|(_, all)| all),
             "rounds": rounds.collect::<Vec<Value>>(),
-        })
+        });
+        if let Some(secure) = self.secure {
+            value["secure"] = json!(secure);
+        }
+        value
     }
 
     fn row(&self) -> Vec<String> {
@@ -84,7 +105,7 @@ impl Side {
         let errors: u64 = self.rounds.iter().map(|round| round.failures.count).sum();
         let cpu = self.cpu(|(asked, _)| asked);
         vec![
-            self.name.to_owned(),
+            self.label(),
             format!("{:.0}", self.median(RoundResult::numbers_per_second)),
             time(self.percentile(0.5)),
             time(self.percentile(0.9)),
@@ -106,7 +127,7 @@ fn percentile(round: &RoundResult, quantile: f64) -> f64 {
 type Measure = (&'static str, &'static str, fn(&RoundResult) -> f64);
 
 const MEASURES: [Measure; 4] = [
-    ("ratio_throughput", "numbers/s", RoundResult::numbers_per_second),
+    ("ratio_throughput", "UNITs/s", RoundResult::numbers_per_second),
     ("ratio_p50", "p50", |round| percentile(round, 0.5)),
     ("ratio_p99", "p99", |round| percentile(round, 0.99)),
     ("ratio_p999", "p99.9", |round| percentile(round, 0.999)),
@@ -133,20 +154,24 @@ impl Sides {
 
     /// The results as a table, with the first errors and the ratios below it.
     pub fn to_text(&self) -> String {
+        let unit = self.0.first().map_or("", |side| side.unit);
         let head =
-            ["", "NUMBERS/S", "P50", "P90", "P99", "P99.9", "MAX", "SERVER CPU/NUMBER", "ERRORS"];
-        let mut rows = vec![head.map(str::to_owned).to_vec()];
+            ["", "UNITS/S", "P50", "P90", "P99", "P99.9", "MAX", "SERVER CPU/UNIT", "ERRORS"];
+        let head = head.map(|cell| cell.replace(UNIT, &unit.to_uppercase()));
+        let mut rows = vec![head.to_vec()];
         rows.extend(self.0.iter().map(Side::row));
         let mut text = table(&rows);
         for side in &self.0 {
             if let Some(error) = side.first_error() {
-                text += &format!("\nfirst error of {}: {error}", side.name);
+                text += &format!("\nfirst error of {}: {error}", side.label());
             }
         }
         if let [first, _] = &self.0[..] {
             let rounds = first.rounds.len();
-            let ratios = MEASURES
-                .map(|(_, name, of)| format!("{name} {:.2}", self.ratio(of).unwrap_or(f64::NAN)));
+            let ratios = MEASURES.map(|(_, name, of)| {
+                let name = name.replace(UNIT, unit);
+                format!("{name} {:.2}", self.ratio(of).unwrap_or(f64::NAN))
+            });
             text +=
                 &format!("\nratio, median of {rounds} alternating rounds: {}", ratios.join("  "));
         }

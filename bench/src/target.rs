@@ -8,7 +8,9 @@ use crate::{
     child::{Process, cpu_nanos},
     connection::{Connection, connect},
     error::Error,
+    handshake::Kind,
     options::{Interface, Via},
+    socket::Manner,
     tls::Certificates,
     token::Token,
 };
@@ -57,6 +59,8 @@ pub enum Protocol {
     Redis,
     Etcd,
     TsOracle,
+    /// Handshakes of TLS, and nothing after them.
+    Handshakes(Kind),
 }
 
 /// A cluster or server that hands out numbers.
@@ -69,9 +73,9 @@ pub struct Target {
     pub addresses: Vec<String>,
     /// Whether callers move with the leader. Otherwise they stay with a server until it fails.
     pub follow_leader: bool,
-    /// The certificates for connections over gRPC; `None` if they are plain.
+    /// The certificates for connections; `None` if they are plain.
     pub tls: Option<Arc<Certificates>>,
-    /// What callers over gRPC show; `None` if they show nothing.
+    /// What callers show; `None` if they show nothing.
     pub token: Option<Token>,
     /// Whether the numbers are checked to grow.
     pub is_checked: bool,
@@ -168,6 +172,29 @@ impl Target {
             Ok(connection?.showing(self.token.as_ref()))
         });
         connections.collect()
+    }
+
+    /// Whether its callers speak TLS, and show a token.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some() && self.token.is_some()
+    }
+
+    /// The certificates for connections.
+    ///
+    /// # Errors
+    /// If connections are plain.
+    pub fn certificates(&self) -> Result<&Certificates, Error> {
+        let plain = || Error::other(format!("{} does not speak TLS", self.name));
+        self.tls.as_deref().ok_or_else(plain)
+    }
+
+    /// How connections are made that do not speak gRPC. They offer this ALPN protocol, if there is one.
+    ///
+    /// # Errors
+    /// If a certificate cannot be used.
+    pub fn manner(&self, protocol: Option<&str>) -> Result<Manner, Error> {
+        let tls = self.tls.as_ref().map(|tls| tls.of_socket(protocol)).transpose()?;
+        Ok(Manner { tls: tls.map(Arc::new), token: self.token.clone() })
     }
 
     /// How connections over gRPC are made; `None` if they are plain.

@@ -1,9 +1,14 @@
 //! The options for a running cluster that speaks TLS, and the certificates that they name.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use ratchet_client::Tls;
+use tokio_rustls::rustls::{
+    self, ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::error::Error;
@@ -70,4 +75,51 @@ impl Certificates {
             None => tls,
         }
     }
+
+    /// The same for connections that do not speak gRPC, or not by tonic. They offer this ALPN protocol, if there is one.
+    ///
+    /// # Errors
+    /// If a certificate or the key cannot be used.
+    pub fn of_socket(&self, protocol: Option<&str>) -> Result<ClientConfig, Error> {
+        let mut roots = RootCertStore::empty();
+        for ca in certificates("the CA", &self.ca)? {
+            roots.add(ca).map_err(|error| unusable("the CA", &error))?;
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable("TLS", &error))?
+            .with_root_certificates(roots);
+        let mut config = match &self.identity {
+            Some((cert, key)) => {
+                let shown = certificates("the certificate to show", cert)?;
+                let shown = builder.with_client_auth_cert(shown, private_key(key)?);
+                shown.map_err(|error| unusable("the certificate to show, or its key,", &error))?
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = protocol.map(|name| name.as_bytes().to_vec()).into_iter().collect();
+        Ok(config)
+    }
+}
+
+/// The certificates in a PEM.
+///
+/// # Errors
+/// If one of them is malformed.
+pub fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let read: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(pem).collect();
+    read.map_err(|error| Error::config(format!("{what} is no PEM that can be read: {error}")))
+}
+
+/// The key in a PEM. What is wrong with one is not told: it may be a part of the key.
+///
+/// # Errors
+/// If there is none, or it is malformed.
+pub fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
+    let wrong = "the key is no PEM that can be read; give one without a passphrase";
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| Error::config(wrong))
+}
+
+fn unusable(what: &str, error: &rustls::Error) -> Error {
+    Error::config(format!("{what} cannot be used: {error}"))
 }

@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use clap::Args;
+use hyper::header::HeaderValue;
 use ratchet_client::Client;
 use tonic::{
     Request,
@@ -51,9 +52,20 @@ pub struct Token {
 }
 
 impl Token {
-    /// The same for the Rust client.
+    /// The same for the Rust client, and for the command AUTH of Redis clients.
     pub fn of_client(&self) -> &str {
         &self.text
+    }
+
+    /// The same for the header `authorization` of HTTP.
+    ///
+    /// # Errors
+    /// If no header can hold it.
+    pub fn of_http(&self) -> Result<HeaderValue, Error> {
+        let mut header = HeaderValue::from_bytes(self.authorization.as_bytes())
+            .map_err(|_| Error::config("the token has characters that no header can hold"))?;
+        header.set_sensitive(true);
+        Ok(header)
     }
 }
 

@@ -91,6 +91,54 @@ fn http_is_compared_with_a_server_whose_handler_is_empty() {
 }
 
 #[test]
+fn a_secure_run_measures_each_interface_beside_an_echo_that_is_as_secure_and_says_so() {
+    let dir = TempDir::new().unwrap();
+    let few = ["--secure", "--nodes", "1", "--seconds", "1", "--rounds", "1", "--keys", "50"];
+    let echo = &["--against", "echo"][..];
+    let batch = &["--against", "echo", "--batch", "1000"][..];
+    for (interface, more) in
+        [("unary", echo), ("stream", batch), ("http", echo), ("client", &[]), ("redis", &[])]
+    {
+        let args = [&few[..], &["--json", "--interface", interface], more].concat();
+        let report = report(&bench(dir.path(), "run", &args));
+        assert_eq!(report["secure"], true);
+        for side in ["ratchet", "against"].iter().take(1 + usize::from(!more.is_empty())) {
+            let side = &report[side];
+            assert_eq!(side["errors"], 0, "{interface}: {side}");
+            assert_eq!(side["secure"], true, "{interface}: {side}");
+        }
+    }
+    let text = bench(dir.path(), "run", &[&few[..], echo].concat());
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("\nratchet, secure  ") && text.contains("\necho, secure  "), "{text}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no key is left behind");
+    let plain = report(&bench(dir.path(), "run", &["--nodes", "1", "--seconds", "1", "--json"]));
+    assert_eq!(plain["secure"], false);
+    assert_eq!(plain["ratchet"]["secure"], Value::Null);
+}
+
+#[test]
+fn handshakes_are_measured_full_and_resumed_with_and_without_certificates_of_clients() {
+    let dir = TempDir::new().unwrap();
+    for more in [&[][..], &["--client-certificates"]] {
+        let few = ["--seconds", "2", "--rounds", "2", "--tasks", "2", "--json"];
+        let report = report(&bench(dir.path(), "handshakes", &[&few[..], more].concat()));
+        assert_eq!(report["client_certificates"], !more.is_empty());
+        for kind in ["full", "resumed"] {
+            for (side, name) in [("ratchet", "ratchet"), ("against", "echo")] {
+                let side = &report[kind][side];
+                assert_eq!(side["name"], name);
+                assert_eq!(side["errors"], 0, "{side}");
+                assert!(side["handshakes_per_second"].as_f64().unwrap() > 0.0, "{side}");
+                assert!(side["server_cpu_ns_per_handshake"].as_f64().unwrap() > 0.0, "{side}");
+                assert_eq!(side["rounds"].as_array().unwrap().len(), 2);
+            }
+            assert!(report[kind]["ratio_throughput"].as_f64().unwrap() > 0.0);
+        }
+    }
+}
+
+#[test]
 fn the_leader_is_compared_with_a_follower_and_with_another_fence() {
     let dir = TempDir::new().unwrap();
     for against in ["follower", "quorum"] {
@@ -157,6 +205,7 @@ fn options_that_cannot_be_carried_out_are_refused_with_the_reason() {
     refused(&["--batch", "10"], "--interface stream");
     refused(&["--server", "a:1", "--fence", "quorum"], "--fence");
     refused(&["--server", "a:1", "--against", "quorum"], "--server");
+    refused(&["--server", "a:1", "--secure"], "--secure");
     let echo = ["--interface", "client", "--against", "echo", "--against-interface", "client"];
     refused(&echo, "--against-interface unary");
     let redis = ["--nodes", "1", "--interface", "redis", "--against", "echo"];

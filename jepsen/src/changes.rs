@@ -53,7 +53,7 @@ impl Operator {
         };
         let address = {
             let nodes = self.nodes.read();
-            nodes[self.rng.random_range(0..nodes.len())].1
+            nodes[self.rng.random_range(0..nodes.len())].1.clone()
         };
         Client::new(address).admin().update_namespace(bounded(change)).await.map(drop)
     }

@@ -1,17 +1,28 @@
 //! One caller's connection to one node.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use hyper_util::rt::TokioIo;
 use prost::{Message, bytes::Bytes};
 use tonic::{
     Code, Request, Status, Streaming,
-    transport::{Channel, Endpoint},
+    codegen::{InterceptedService, Service},
+    metadata::{Ascii, MetadataValue},
+    service::Interceptor,
+    transport::{Endpoint, Uri},
 };
 
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 
 use crate::{
+    access::Protocol,
+    address::{Address, Socket},
     history::{Action, Outcome},
     proto::{
         self, CurrentManyRequest, CurrentRequest, NextManyRequest, NextManyResponse, NextRequest,
@@ -20,11 +31,14 @@ use crate::{
     target::Target,
 };
 
+/// What a status says if no connection was made.
+const CONNECT_ERROR: &str = "connect error";
 /// How long a call may take.
 pub const DEADLINE: Duration = Duration::from_millis(1_000);
 
 /// Speaks gRPC to one node.
 pub struct Client {
+    address: Address,
     sequencer: SequencerClient<Channel>,
     stream: Option<(mpsc::Sender<NextManyRequest>, Streaming<NextManyResponse>)>,
     admin: AdminClient<Channel>,
@@ -33,7 +47,12 @@ pub struct Client {
 impl Clone for Client {
     /// A client over the same connection; its stream is its own.
     fn clone(&self) -> Self {
-        Client { sequencer: self.sequencer.clone(), stream: None, admin: self.admin.clone() }
+        Client {
+            address: self.address.clone(),
+            sequencer: self.sequencer.clone(),
+            stream: None,
+            admin: self.admin.clone(),
+        }
     }
 }
 
@@ -42,9 +61,11 @@ pub type Answer = (u64, u64);
 
 impl Client {
     /// Connects at the first call, and again after the connection broke.
-    pub fn new(address: SocketAddr) -> Client {
-        let channel = channel(address);
+    pub fn new(address: impl Into<Address>) -> Client {
+        let address = address.into();
+        let channel = channel(&address);
         Client {
+            address,
             sequencer: SequencerClient::new(channel.clone()),
             stream: None,
             admin: AdminClient::new(channel),
@@ -191,6 +212,18 @@ impl Client {
         Ok(within(DEADLINE, asking).await?.into_inner())
     }
 
+    /// Has the node found the cluster: with a token, if callers show one.
+    ///
+    /// # Errors
+    /// What the node, the connection or the command line says.
+    pub async fn found(&mut self) -> Result<(), String> {
+        if let Some(access) = self.address.access() {
+            return access.found(self.address.at).await;
+        }
+        let founded = self.admin.found(bounded(proto::FoundRequest::default())).await;
+        founded.map(drop).map_err(|status| status.to_string())
+    }
+
     /// The interface for numbers, for calls that take their time.
     pub fn sequencer(&mut self) -> &mut SequencerClient<Channel> {
         &mut self.sequencer
@@ -212,17 +245,74 @@ fn keys_of(targets: &[Target]) -> (String, Vec<u64>, Vec<Bytes>) {
     (namespace.to_owned(), ids, names)
 }
 
+/// A connection over gRPC, whose calls show the token, if there is one.
+pub type Channel = InterceptedService<tonic::transport::Channel, ShowsToken>;
+
+/// Shows a token with each call, if there is one.
+#[derive(Clone)]
+pub struct ShowsToken(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for ShowsToken {
+    fn call(&mut self, mut call: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(authorization) = &self.0 {
+            call.metadata_mut().insert("authorization", authorization.clone());
+        }
+        Ok(call)
+    }
+}
+
 /// Connects at the first call, and again after the connection broke.
-pub(crate) fn channel(address: SocketAddr) -> Channel {
+pub(crate) fn channel(address: &Address) -> Channel {
+    channel_with(address, DEADLINE / 2, |endpoint| {
+        endpoint.http2_keep_alive_interval(DEADLINE).keep_alive_timeout(DEADLINE)
+    })
+}
+
+/// The same with other settings. A connection may take `limit`, and its handshake as long again.
+pub(crate) fn channel_with(
+    address: &Address, limit: Duration, set: impl FnOnce(Endpoint) -> Endpoint,
+) -> Channel {
     // Made of numbers alone, the address always is an URI.
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))
+    let endpoint = Endpoint::from_shared(format!("http://{}", address.at))
         .unwrap_or_else(|_| Endpoint::from_static("http://0.0.0.0:0"));
-    endpoint
-        .connect_timeout(DEADLINE / 2)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(DEADLINE)
-        .keep_alive_timeout(DEADLINE)
-        .connect_lazy()
+    let endpoint = set(endpoint.tcp_nodelay(true));
+    let authorization = address.access().and_then(|access| access.authorization());
+    let channel = match address.access() {
+        None => endpoint.connect_timeout(limit).connect_lazy(),
+        Some(_) => {
+            endpoint.connect_with_connector_lazy(Connector { address: address.clone(), limit })
+        }
+    };
+    Channel::new(channel, ShowsToken(authorization.cloned()))
+}
+
+/// Connects to a node of a secure cluster.
+#[derive(Clone)]
+struct Connector {
+    address: Address,
+    limit: Duration,
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Socket>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let Connector { address, limit } = self.clone();
+        Box::pin(async move {
+            let connected = address.connect(Protocol::Grpc, limit).await;
+            // As without TLS, so that [`outcome`] knows that nothing was sent.
+            let told = |error: io::Error| {
+                io::Error::new(error.kind(), format!("{CONNECT_ERROR}: {error}"))
+            };
+            connected.map(TokioIo::new).map_err(told)
+        })
+    }
 }
 
 async fn within<T>(
@@ -274,7 +364,7 @@ pub fn is_not_done(status: &Status) -> bool {
 pub fn outcome(status: &Status) -> Outcome {
     let code = status.code();
     // A refused connection carried no request.
-    let unsent = code == Code::Unavailable && status.message().contains("connect error");
+    let unsent = code == Code::Unavailable && status.message().contains(CONNECT_ERROR);
     if unsent || REFUSALS.iter().any(|(refusal, _)| *refusal == code) {
         Outcome::Fail
     } else {

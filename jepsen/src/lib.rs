@@ -7,6 +7,8 @@
 //!
 //! Invariant: the crate knows the public API, the Rust client and the command line, and no code of the node.
 
+pub mod access;
+pub mod address;
 pub mod authors;
 pub mod books;
 pub mod changes;
@@ -38,6 +40,7 @@ pub mod result;
 pub mod run;
 pub mod slow_reader;
 pub mod stalls;
+pub mod strangers;
 pub mod target;
 pub mod verdict;
 pub mod workload;

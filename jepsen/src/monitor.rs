@@ -90,9 +90,9 @@ impl Monitor {
                 for (id, address) in nodes.read().iter() {
                     watched.entry(*id).or_insert_with(|| {
                         let mut task = JoinSet::new();
-                        let client = Client::new(*address);
+                        let client = Client::new(address.clone());
                         task.spawn(monitor.clone().watch_one(*id, client, recorder.clone()));
-                        let metrics = SocketAddr::new(address.ip(), METRICS_PORT);
+                        let metrics = SocketAddr::new(address.at.ip(), METRICS_PORT);
                         task.spawn(monitor.clone().scrape_one(*id, metrics, recorder.clone()));
                         task
                     });

@@ -5,12 +5,12 @@ use std::{io, time::Duration};
 use tonic::{Code, Status};
 
 use crate::{
-    client::{Client, bounded},
+    client::Client,
     cluster::Product,
     gapless,
     history::Action,
     ids,
-    proto::{CreateNamespaceRequest, FoundRequest, KeyKind},
+    proto::{CreateNamespaceRequest, KeyKind},
     slow_reader,
     target::{INCREMENT, NAMED, OWN, SHARED, SHARED_SECTION_SIZE, Target},
 };
@@ -23,9 +23,9 @@ const RETRY_EVERY: Duration = Duration::from_millis(50);
 pub async fn found(client: &mut Client, product: Product, last_error: &mut String) {
     // The other product is a cluster from the start.
     while product == Product::Ratchet
-        && let Err(status) = client.admin().found(bounded(FoundRequest::default())).await
+        && let Err(error) = client.found().await
     {
-        *last_error = status.to_string();
+        *last_error = error;
         tokio::time::sleep(RETRY_EVERY).await;
     }
 }

@@ -89,6 +89,8 @@ pub struct Run {
 pub struct Summary {
     /// The nemesis.
     pub nemesis: String,
+    /// Whether all connections were over TLS, and callers needed a token.
+    pub secure: bool,
     /// The verdict in a word.
     pub verdict: String,
     /// What was found where the promise was broken.
@@ -133,6 +135,7 @@ impl Summary {
         };
         Summary {
             nemesis: format!("{:?}", options.nemesis),
+            secure: options.cluster.secure,
             verdict: verdict.kind().word().to_owned(),
             findings: verdict.findings(),
             answered: count(Outcome::Ok),

@@ -33,6 +33,7 @@ use crate::{
     report,
     result::{Options, Run, Summary},
     stalls::Stalls,
+    strangers,
     target::{NAMED, OWN},
     verdict::{Criteria, Verdict},
     workload::{COUNT_MAX, Callers, Workload, WorkloadConfig},
@@ -188,6 +189,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
             caught_after_s: None,
         });
     }
+    strangers::are_refused(&injector.cluster.address(1)).await?;
     let mut watching = JoinSet::new();
     injector.monitor.watch(&injector.nodes, &injector.recorder, &mut watching);
     let config = WorkloadConfig {

@@ -4,19 +4,15 @@
 //! From then on the node cannot send anything on the stream. Nobody knows which numbers these callers were
 //! given, so they ask in a namespace of their own and are not in the history.
 
-use std::net::SocketAddr;
-
 use futures::future::join_all;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
-use tonic::{
-    Status, Streaming,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Status, Streaming};
 
 use crate::{
-    client::DEADLINE,
+    address::Address,
+    client::{Channel, DEADLINE, channel_with},
     proto::{
         CreateNamespaceRequest, NextManyRequest, NextManyResponse,
         sequencer_client::SequencerClient,
@@ -90,11 +86,11 @@ pub fn namespace() -> CreateNamespaceRequest {
 impl SlowReaders {
     /// Opens streams on all `nodes`. `unused` is the first id that was never asked for; it is increased by
     /// the number of ids that are asked for.
-    pub async fn open(nodes: &[(u64, SocketAddr)], unused: &mut u64) -> SlowReaders {
+    pub async fn open(nodes: &[(u64, Address)], unused: &mut u64) -> SlowReaders {
         let each = NODE_STREAMS as u64 * COLD_KEYS;
         let hanging = nodes.iter().zip(0..).map(|((_, address), place)| {
             let unused = *unused + place * each;
-            hang_on_node(*address, unused)
+            hang_on_node(address, unused)
         });
         let streams = join_all(hanging).await.into_iter().flatten().collect();
         *unused += nodes.len() as u64 * each;
@@ -115,7 +111,7 @@ impl SlowReaders {
 }
 
 /// Opens one connection after the other: the hanging streams shall disturb, not a burst of requests.
-async fn hang_on_node(address: SocketAddr, unused: u64) -> Vec<Stream> {
+async fn hang_on_node(address: &Address, unused: u64) -> Vec<Stream> {
     let mut streams = Vec::new();
     for connection in 0..NODE_STREAMS / CONNECTION_STREAMS {
         let before = (connection * CONNECTION_STREAMS) as u64;
@@ -129,16 +125,12 @@ async fn hang_on_node(address: SocketAddr, unused: u64) -> Vec<Stream> {
 }
 
 /// The streams of one connection, as far as they could be opened.
-async fn hang_on_connection(address: SocketAddr, unused: u64) -> Vec<Stream> {
-    let Ok(endpoint) = Endpoint::from_shared(format!("http://{address}")) else {
-        return Vec::new();
-    };
-    let channel = endpoint
-        .connect_timeout(DEADLINE)
-        .tcp_nodelay(true)
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES * CONNECTION_STREAMS as u32)
-        .connect_lazy();
+async fn hang_on_connection(address: &Address, unused: u64) -> Vec<Stream> {
+    let channel = channel_with(address, DEADLINE, |endpoint| {
+        endpoint
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES * CONNECTION_STREAMS as u32)
+    });
     let streams = (0..CONNECTION_STREAMS as u64).map(|place| {
         let first = unused + place * COLD_KEYS;
         let warm_keys = WARM_KEYS[place as usize % WARM_KEYS.len()];

@@ -6,7 +6,8 @@ use h2::Ping;
 use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{
-    error::Error, http_connection::HttpConnection, options::Interface, redis::Redis, target::Server,
+    error::Error, http_connection::HttpConnection, options::Interface, redis::Redis,
+    socket::Manner, target::Server,
 };
 
 /// The interfaces that idle connections are opened to, and their names in reports.
@@ -36,12 +37,12 @@ impl Connections {
     async fn open_at(&mut self, address: &str, interface: Interface) -> Result<(), Error> {
         match interface {
             Interface::Http => {
-                let mut connection = HttpConnection::connect(address).await?;
+                let mut connection = HttpConnection::connect(address, &Manner::default()).await?;
                 connection.next(0).await.map_err(Error::other)?;
                 self.hold(connection);
             }
             Interface::Redis => {
-                let mut connection = Redis::connect(address).await?;
+                let mut connection = Redis::connect(address, &Manner::default()).await?;
                 connection.ping().await.map_err(Error::other)?;
                 self.hold(connection);
             }

@@ -62,7 +62,7 @@ impl IdsOptions {
         let nodes = nodes.collect();
         let leader = ours.leader;
         ours.choose_ids_of(leader);
-        let mut echo = echo::start(&directory).await?;
+        let mut echo = echo::start(&directory, None, None).await?;
         echo.choose_ids_of(1);
         let load = self.load();
         let sides = Sides { ours, nodes, echo, client, load };

@@ -7,6 +7,7 @@ use crate::{
     child::{Directory, Process, free_ports},
     error::Error,
     redis::Redis,
+    socket::Manner,
     target::{Protocol, Server, Target},
 };
 
@@ -21,7 +22,8 @@ pub async fn start(directory: &Directory) -> Result<Target, Error> {
     let args = ["--port", &port, "--bind", &ip, "--save", "", "--appendonly", "no"];
     let process = Process::start(directory, "redis", Command::new(program).args(args), false)?;
     let address = address.to_string();
-    until_up(&process, async || Redis::connect(&address).await.ok()).await?;
+    let plain = Manner::default();
+    until_up(&process, async || Redis::connect(&address, &plain).await.ok()).await?;
     let server = Server { process: Some(process), ..Server::new(1, address) };
     let mut target = Target::new("redis", vec![server], 1);
     target.protocol = Protocol::Redis;

@@ -1,6 +1,6 @@
 //! A run: starts the targets, drives them in rounds, and reports.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     options::{Against, RunOptions},
@@ -16,6 +16,7 @@ use crate::{
     output::Printed,
     peers,
     round::{self, RoundResult},
+    secrets::{Secrets, Shown},
     sides::{Side, Sides},
     target::Target,
     warm,
@@ -26,7 +27,7 @@ impl RunOptions {
     ///
     /// # Errors
     /// If the options contradict each other, a server does not start or answer, or a number is out of order.
-    pub async fn run(self) -> Result<Printed, Error> {
+    pub async fn run(mut self) -> Result<Printed, Error> {
         let load = self.load.load(Overload::Abort).map_err(Error::config)?;
         if !self.server.is_empty() && self.against == Some(Against::Quorum) {
             return Err(Error::config(
@@ -34,14 +35,24 @@ impl RunOptions {
             ));
         }
         let directory = Directory::new()?;
+        if self.secure {
+            let program = cluster::program(self.cluster.binary.as_deref())?;
+            let secrets = Secrets::make(&directory, &program, self.nodes, Shown::ByAll).await?;
+            self.cluster.secrets = Some(Arc::new(secrets));
+        }
         let ours = self.our_target(&directory, &load).await?;
         let theirs = self.their_target(&directory, &ours, &load).await?;
         let rounds = self.rounds.unwrap_or(if theirs.is_some() { 5 } else { 1 });
-        let sides = 1 + u32::from(theirs.is_some());
-        let slice = Duration::from_secs_f64(self.seconds / f64::from(rounds * sides));
-        let mut sides = vec![Side::new(ours.name)];
-        sides.extend(theirs.as_ref().map(|theirs| Side::new(theirs.name)));
+        let count = 1 + u32::from(theirs.is_some());
+        let slice = Duration::from_secs_f64(self.seconds / f64::from(rounds * count));
         let targets: Vec<&Target> = [&ours].into_iter().chain(&theirs).collect();
+        // What the sides are called tells secure figures from others.
+        let is_told = ours.is_secure();
+        let sides = targets.iter().map(|target| Side {
+            secure: is_told.then(|| target.is_secure()),
+            ..Side::new(target.name)
+        });
+        let mut sides: Vec<Side> = sides.collect();
         for round in 0..rounds {
             let mut order: Vec<usize> = (0..targets.len()).collect();
             // The sides take turns at going first.
@@ -96,7 +107,11 @@ impl RunOptions {
             ));
         }
         let mut target = match against {
-            Against::Echo => echo::start(directory).await?,
+            Against::Echo => {
+                // One beside a running cluster is plain.
+                let token = ours.token.clone().filter(|_| self.secure);
+                echo::start(directory, self.cluster.secrets.as_deref(), token).await?
+            }
             Against::Redis => peers::redis(directory).await?,
             Against::Etcd => peers::etcd(directory).await?,
             Against::TsOracle => peers::tsoracle(directory).await?,

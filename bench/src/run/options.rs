@@ -42,6 +42,10 @@ pub struct RunOptions {
     /// The token for a running cluster
     #[command(flatten)]
     pub token: TokenOptions,
+    /// Have the started cluster, and the echo, speak TLS with certificates of both ends, and callers show a token that may take
+    /// numbers. Other products' servers stay without
+    #[arg(long, conflicts_with = "server")]
+    pub secure: bool,
     /// The other side of a comparison, measured in alternating rounds
     #[arg(long, value_enum)]
     pub against: Option<Against>,

@@ -37,7 +37,7 @@ pub fn write(path: &Path, report: &Report) -> Result<(), Error> {
                 (at as f64 / 10.0, millis.max(0.01))
             });
             lines.push(Line {
-                label: Some(format!("{} {name}", side.name)),
+                label: Some(format!("{} {name}", side.label())),
                 colour,
                 points: points.collect(),
             });

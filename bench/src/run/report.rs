@@ -15,14 +15,18 @@ pub struct Report {
 impl Report {
     /// Reports the sides of a run: the cluster, and if there is one the other side.
     pub fn new(options: &RunOptions, sides: Sides) -> Report {
+        let secure = sides.0.first().is_some_and(|ours| ours.secure == Some(true));
         let mut settings = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "seconds": options.seconds,
+            "secure": secure,
         });
         for part in [options.load.to_json(), options.cluster.to_json()] {
             add_fields(&mut settings, part);
         }
-        Report { title: format!("ratchet-bench: {}", options.load.to_text()), settings, sides }
+        let manner = if secure { ", secure" } else { "" };
+        let title = format!("ratchet-bench: {}{manner}", options.load.to_text());
+        Report { title, settings, sides }
     }
 
     /// The report as JSON.

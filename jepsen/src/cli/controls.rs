@@ -22,6 +22,10 @@ pub struct Controls {
     /// Run only these controls.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// All connections are over TLS, and callers show a certificate and a token. The ancestor and the authors' formats stay as
+    /// they are.
+    #[arg(long)]
+    secure: bool,
     /// How often each control is tried at most, each time with another seed.
     #[arg(long, default_value_t = 6)]
     tries: u64,
@@ -236,7 +240,9 @@ impl Controls {
         let mut all = true;
         for control in CONTROLS {
             let bug = format!("--bug={}", control.bug);
-            let program: Vec<String> = [bug].into_iter().chain(binary.clone()).collect();
+            let secure = self.secure.then(|| "--secure".to_owned());
+            let program: Vec<String> =
+                [bug].into_iter().chain(binary.clone()).chain(secure).collect();
             let row = (control.bug, control.finds);
             all &= self.run_row(row, &program, control.arguments)?;
         }

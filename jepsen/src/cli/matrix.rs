@@ -47,6 +47,9 @@ pub struct Matrix {
     /// Run only these nemeses.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Nemesis>,
+    /// All connections are over TLS, and callers show a certificate and a token.
+    #[arg(long)]
+    secure: bool,
     /// The program under test; by default the one beside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -165,9 +168,13 @@ impl Matrix {
     fn run(&self, row: &Row) -> io::Result<VerdictKind> {
         let seconds =
             if row.nemesis == Nemesis::Composed { self.composed_seconds } else { self.seconds };
-        let out = self.out.join(row.dir());
+        // Secure runs have other names, so that figures are never mixed.
+        let (dir, label) = if self.secure { ("-secure", ", secure") } else { ("", "") };
+        let out = self.out.join(format!("{}{dir}", row.dir()));
+        let name = format!("{}{label}", row.name());
         let try_once = |seed: u64, seconds: u64| {
-            let arguments = row.arguments(seed, seconds, self.binary.as_deref());
+            let mut arguments = row.arguments(seed, seconds, self.binary.as_deref());
+            arguments.extend(self.secure.then(|| "--secure".to_owned()));
             run("run", &arguments, &out)
         };
         let (mut verdict, mut summary) = try_once(self.seed, seconds)?;
@@ -177,8 +184,7 @@ impl Matrix {
         }
         let cell = |field: &str| cell(&summary, field);
         println!(
-            "| {} | {} | {} | {} | {} ({}) | {} | {} |",
-            row.name(),
+            "| {name} | {} | {} | {} | {} ({}) | {} | {} |",
             value(row.fence),
             cell("answered"),
             cell("leader_changes"),
@@ -189,7 +195,7 @@ impl Matrix {
         );
         if verdict != VerdictKind::Pass {
             // Where the reports are thrown away, this is all that is left.
-            eprintln!("{}, {}:\n{}", row.name(), value(row.fence), output(&out));
+            eprintln!("{name}, {}:\n{}", value(row.fence), output(&out));
         }
         Ok(verdict)
     }

@@ -60,6 +60,9 @@ pub struct Arguments {
     /// The planted bug that the program shall have. It must be built with debug assertions.
     #[arg(long)]
     pub bug: Option<String>,
+    /// All connections are over TLS, and callers show a certificate and a token.
+    #[arg(long)]
+    pub secure: bool,
     /// How many operations must be answered; with fewer the verdict is unknown.
     #[arg(long, default_value_t = 1_000)]
     pub ops_min: u64,
@@ -128,6 +131,10 @@ pub fn main(arguments: Arguments) -> ExitCode {
 }
 
 fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
+    if arguments.secure && arguments.product == Product::MaxWins {
+        let why = "--secure is for the product ratchet: max-wins has no TLS; leave it out";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+    }
     let seed = arguments.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let own = env::current_exe()?;
     let binary = match (arguments.product, arguments.binary) {
@@ -163,6 +170,7 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
             log_keep_bytes: nemesis.log_keep_bytes(),
             key_idle_ms: arguments.key_idle_ms,
             memory_max_mb: arguments.memory_max_mb,
+            secure: arguments.secure,
             isolated,
             faulty_disks,
             seed,

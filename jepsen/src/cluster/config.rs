@@ -62,6 +62,8 @@ pub struct ClusterConfig {
     pub key_idle_ms: Option<u64>,
     /// How many megabytes of keys the leader's memory holds; `None`: as usual.
     pub memory_max_mb: Option<u64>,
+    /// Whether all connections are over TLS, and callers need a token.
+    pub secure: bool,
     /// Whether each process runs in network and mount namespaces of its own, so that links can fail.
     pub isolated: bool,
     /// Whether nodes keep their data on disks that can fail.

@@ -5,6 +5,7 @@ mod config;
 mod ports;
 mod process;
 mod processes;
+mod secrets;
 
 pub use config::{ClusterConfig, Fence, Product};
 pub use ports::{HTTP_PORT, METRICS_PORT, RESP_PORT};

@@ -14,8 +14,10 @@ use super::{
     config::{ClusterConfig, Fence, Product},
     ports::{CLIENT_PORT, HTTP_PORT, METRICS_PORT, PEER_PORT, RESP_PORT},
     process::Process,
+    secrets::{CLUSTER, Secrets},
 };
 use crate::{
+    address::Address,
     client::Client,
     clock::{self, Clock},
     disk::Disk,
@@ -47,13 +49,15 @@ pub struct Cluster {
     pub starts: Starts,
     dir: PathBuf,
     preload: Option<PathBuf>,
+    /// `None` if the cluster is not secure.
+    secrets: Option<Secrets>,
 }
 
 impl Cluster {
     /// Creates all nodes with their network, disks and clocks, and starts the founding ones.
     ///
     /// # Errors
-    /// The network, a disk or a clock's file cannot be created here, or the program cannot be run.
+    /// The network, a disk, a clock's file or a certificate cannot be made here, or the program cannot be run.
     pub fn start(config: ClusterConfig, dir: &Path) -> io::Result<Cluster> {
         let network =
             config.isolated.then(|| Network::start(config.room(), config.seed)).transpose()?;
@@ -66,8 +70,10 @@ impl Cluster {
             starts: Starts::default(),
             dir: dir.to_owned(),
             preload,
+            secrets: None,
             config,
         };
+        cluster.secrets = cluster.make_secrets()?;
         for id in 1..=cluster.config.room() {
             let node = cluster.create_node(id)?;
             cluster.nodes.insert(id, node);
@@ -76,6 +82,16 @@ impl Cluster {
             cluster.spawn(id)?;
         }
         Ok(cluster)
+    }
+
+    fn make_secrets(&self) -> io::Result<Option<Secrets>> {
+        if !self.config.secure {
+            return Ok(None);
+        }
+        let nodes: Vec<(Port, IpAddr)> =
+            (1..=self.config.room()).map(|id| (id, self.host(id))).collect();
+        let (binary, preload) = (&self.config.binary, self.preload.as_deref());
+        Secrets::make(binary, &self.dir, preload, &nodes).map(Some)
     }
 
     fn create_node(&self, id: Port) -> io::Result<Node> {
@@ -106,8 +122,13 @@ impl Cluster {
         }
     }
 
-    /// Where callers reach a node.
-    pub fn address(&self, id: Port) -> SocketAddr {
+    /// Where callers reach a node, and what they show.
+    pub fn address(&self, id: Port) -> Address {
+        let access = self.secrets.as_ref().map(|secrets| secrets.access.clone());
+        Address::new(self.client_address(id), access)
+    }
+
+    fn client_address(&self, id: Port) -> SocketAddr {
         (self.host(id), CLIENT_PORT).into()
     }
 
@@ -149,7 +170,7 @@ impl Cluster {
     fn max_wins_arguments(&self, id: Port) -> Vec<String> {
         vec![
             "max-wins".to_owned(),
-            format!("--listen={}", self.address(id)),
+            format!("--listen={}", self.client_address(id)),
             format!("--peer-listen={}", self.peer_address(id)),
             format!("--peers={}", self.founders()),
         ]
@@ -165,9 +186,9 @@ impl Cluster {
         let peers = node.is_founder.then(|| format!("--peers={}", self.founders()));
         let mut arguments = vec![
             "start".to_owned(),
-            "--cluster=jepsen".to_owned(),
+            format!("--cluster={CLUSTER}"),
             format!("--node-id={id}"),
-            format!("--listen={}", self.address(id)),
+            format!("--listen={}", self.client_address(id)),
             format!("--peer-listen={}", self.peer_address(id)),
             format!("--metrics-listen={}", at(METRICS_PORT)),
             format!("--http-listen={}", at(HTTP_PORT)),
@@ -181,6 +202,7 @@ impl Cluster {
             "--clock-apart-max-ms=86400000".to_owned(),
         ];
         arguments.extend(peers);
+        arguments.extend(self.secrets.iter().flat_map(|secrets| secrets.of_node(id)));
         let limits = [
             ("key-idle-ms", self.config.key_idle_ms),
             ("memory-max-mb", self.config.memory_max_mb),

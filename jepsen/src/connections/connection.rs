@@ -1,11 +1,10 @@
 //! One caller's way to one node.
 
-use std::net::SocketAddr;
-
 use tonic::Status;
 
 use super::{failure::Failure, http::HttpConnection, resp::RespConnection};
 use crate::{
+    address::Address,
     client::{Answer, Client},
     cluster::{HTTP_PORT, RESP_PORT},
     history::{Action, Interface},
@@ -24,14 +23,13 @@ pub enum Connection {
 
 impl Connection {
     /// A connection to an interface. `address` is where the node answers gRPC.
-    pub fn new(interface: Interface, address: SocketAddr) -> Connection {
-        let at = |port| SocketAddr::new(address.ip(), port);
+    pub fn new(interface: Interface, address: Address) -> Connection {
         match interface {
             Interface::Unary | Interface::Stream | Interface::ProductClient => {
                 Connection::Grpc(Box::new(Client::new(address)))
             }
-            Interface::Http => Connection::Http(HttpConnection::new(at(HTTP_PORT))),
-            Interface::Resp => Connection::Resp(RespConnection::new(at(RESP_PORT))),
+            Interface::Http => Connection::Http(HttpConnection::new(address.with_port(HTTP_PORT))),
+            Interface::Resp => Connection::Resp(RespConnection::new(address.with_port(RESP_PORT))),
         }
     }
 

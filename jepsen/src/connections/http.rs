@@ -1,7 +1,5 @@
 //! HTTP/1.1 with JSON, over one connection.
 
-use std::net::SocketAddr;
-
 use http_body_util::{BodyExt, Full};
 use hyper::{
     Method, Request, StatusCode,
@@ -15,6 +13,8 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{failure::Failure, tcp::connect};
 use crate::{
+    access::Protocol,
+    address::Address,
     client::{self, Answer, DEADLINE},
     history::Action,
     target::Target,
@@ -30,7 +30,7 @@ const TIMEOUT_HEADER: &str = "ratchet-timeout-ms";
 
 /// A caller's connection to the HTTP port of a node.
 pub struct HttpConnection {
-    address: SocketAddr,
+    address: Address,
     connection: Option<Connection>,
 }
 
@@ -72,8 +72,8 @@ struct Problem {
 
 impl HttpConnection {
     /// Connects at the first request.
-    pub fn new(address: SocketAddr) -> HttpConnection {
-        HttpConnection { address, connection: None }
+    pub fn new(address: impl Into<Address>) -> HttpConnection {
+        HttpConnection { address: address.into(), connection: None }
     }
 
     /// Asks once.
@@ -113,9 +113,9 @@ impl HttpConnection {
         // something else.
         let mut connection = match self.connection.take() {
             Some(connection) if !connection.requests.is_closed() => connection,
-            Some(_) | None => Connection::open(self.address).await?,
+            Some(_) | None => Connection::open(&self.address).await?,
         };
-        let exchange = timeout(DEADLINE, connection.exchange(self.address, method, path, body));
+        let exchange = timeout(DEADLINE, connection.exchange(&self.address, method, path, body));
         let in_time = exchange.await;
         let answer = in_time.unwrap_or_else(|_| Err(Failure::unknown("no answer in time")))?;
         self.connection = Some(connection);
@@ -124,8 +124,8 @@ impl HttpConnection {
 }
 
 impl Connection {
-    async fn open(address: SocketAddr) -> Result<Connection, Failure> {
-        let stream = TokioIo::new(connect(address).await?);
+    async fn open(address: &Address) -> Result<Connection, Failure> {
+        let stream = TokioIo::new(connect(address, Protocol::Http).await?);
         let opened = http1::handshake(stream).await;
         let (requests, connection) =
             opened.map_err(|error| Failure::refused(format!("nothing was sent: {error}")))?;
@@ -139,12 +139,17 @@ impl Connection {
 
     /// Sends a request, and reads the whole answer.
     async fn exchange(
-        &mut self, address: SocketAddr, method: Method, path: &str, body: Bytes,
+        &mut self, address: &Address, method: Method, path: &str, body: Bytes,
     ) -> Result<(StatusCode, Bytes), Failure> {
-        let request = Request::builder()
+        let authorization = address.access().and_then(|access| access.authorization());
+        let mut request = Request::builder();
+        if let Some(authorization) = authorization {
+            request = request.header(header::AUTHORIZATION, authorization.as_bytes());
+        }
+        let request = request
             .method(method)
             .uri(path)
-            .header(header::HOST, address.to_string())
+            .header(header::HOST, address.at.to_string())
             .header(TIMEOUT_HEADER, DEADLINE.as_millis().to_string())
             .body(Full::new(body))
             .map_err(|error| Failure::refused(format!("nothing was sent: {error}")))?;

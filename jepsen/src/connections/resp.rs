@@ -1,15 +1,16 @@
 //! The protocol of Redis clients (RESP2), over one connection.
 
-use std::{io, net::SocketAddr};
+use std::io;
 
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
-    net::TcpStream,
     time::timeout,
 };
 
 use super::{failure::Failure, tcp::connect};
 use crate::{
+    access::Protocol,
+    address::{Address, Socket},
     client::{Answer, DEADLINE},
     history::Action,
     target::{INCREMENT, Target},
@@ -23,8 +24,8 @@ const NUMBER_BYTES_MAX: usize = 20;
 
 /// A caller's connection to the port for Redis clients of a node.
 pub struct RespConnection {
-    address: SocketAddr,
-    connection: Option<BufStream<TcpStream>>,
+    address: Address,
+    connection: Option<BufStream<Socket>>,
 }
 
 /// One reply, of the kinds that the commands here get.
@@ -38,8 +39,8 @@ enum Reply {
 
 impl RespConnection {
     /// Connects at the first command.
-    pub fn new(address: SocketAddr) -> RespConnection {
-        RespConnection { address, connection: None }
+    pub fn new(address: impl Into<Address>) -> RespConnection {
+        RespConnection { address: address.into(), connection: None }
     }
 
     /// Asks once for each key, in one pipeline. Returns what each of them got. What was not answered before the
@@ -96,7 +97,7 @@ impl RespConnection {
     ) -> Result<(), Failure> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
-            none => none.insert(BufStream::new(connect(self.address).await?)),
+            none => none.insert(open(&self.address).await?),
         };
         let exchange = async {
             connection.write_all(commands).await?;
@@ -109,6 +110,31 @@ impl RespConnection {
         let in_time = timeout(DEADLINE, exchange).await;
         let exchanged = in_time.map_err(|_| Failure::unknown("no answer in time"))?;
         exchanged.map_err(|error: io::Error| Failure::unknown(format!("the connection: {error}")))
+    }
+}
+
+/// Connects, and shows the token if there is one.
+///
+/// # Errors
+/// There is no connection, or the node does not take the token. So nothing was asked.
+async fn open(address: &Address) -> Result<BufStream<Socket>, Failure> {
+    let mut connection = BufStream::new(connect(address, Protocol::Resp).await?);
+    let Some(token) = address.access().and_then(|access| access.token()) else {
+        return Ok(connection);
+    };
+    let mut command = Vec::new();
+    write_words(&mut command, &["AUTH", token]);
+    let showing = async {
+        connection.write_all(&command).await?;
+        connection.flush().await?;
+        read_reply(&mut connection).await
+    };
+    let refused = |why: String| Failure::refused(format!("AUTH at {}: {why}", address.at));
+    match timeout(DEADLINE / 2, showing).await {
+        Ok(Ok(Reply::Ok)) => Ok(connection),
+        Ok(Ok(reply)) => Err(refused(format!("{reply:?}"))),
+        Ok(Err(error)) => Err(refused(error.to_string())),
+        Err(_) => Err(refused("no answer in time".to_owned())),
     }
 }
 

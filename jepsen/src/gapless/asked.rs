@@ -1,11 +1,12 @@
 //! What all callers of gapless keys have in common: how the answer to a call is recorded.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use rand::{RngExt, rngs::StdRng};
 
 use super::ledger::Ledger;
 use crate::{
+    address::Address,
     client::Answer,
     history::{Action, Interface, Op, Outcome},
     nodes::KnownNodes,
@@ -69,9 +70,9 @@ impl Shared {
     }
 
     /// Any node.
-    pub fn any_node(&self, rng: &mut StdRng) -> (u64, SocketAddr) {
+    pub fn any_node(&self, rng: &mut StdRng) -> (u64, Address) {
         let nodes = self.nodes.read();
-        nodes[rng.random_range(0..nodes.len())]
+        nodes[rng.random_range(0..nodes.len())].clone()
     }
 }
 

@@ -132,7 +132,7 @@ impl GaplessCallers {
     async fn last_of(&self, target: &Target) -> u64 {
         let nodes = self.shared.nodes.read().clone();
         for (_, address) in nodes.iter().cycle() {
-            let mut client = Client::new(*address);
+            let mut client = Client::new(address.clone());
             if let Ok((last, _)) = client.ask(target, Action::Current).await {
                 return last;
             }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use rand::{RngExt, rngs::StdRng};
-use ratchet_client::{Client, Error, Id, Ids};
+use ratchet_client::{Error, Id, Ids};
 use tokio::{
     runtime,
     sync::watch,
@@ -21,7 +21,7 @@ use super::{
     taken::{Maker, Said},
     wish::Wish,
 };
-use crate::client::DEADLINE;
+use crate::{client::DEADLINE, nodes::product_client};
 
 /// Under so many names applications appear in the list of workers: fewer than there are applications.
 const NAMES: u64 = 2;
@@ -54,11 +54,7 @@ async fn make_ids(
     let namespace = with_worker()[place].name;
     let named = |error| (namespace, error);
     let servers = seen.nodes.read().clone();
-    let client = Client::builder()
-        .servers(servers.iter().map(|node| node.1.to_string()))
-        .timeout(DEADLINE)
-        .build()
-        .map_err(named)?;
+    let client = product_client(&servers, DEADLINE).map_err(named)?;
     let holder = format!("application-{}", rng.random_range(0..NAMES));
     let ids = client.ids_as(namespace, &holder).await.map_err(named)?;
     let maker = seen.new_application();

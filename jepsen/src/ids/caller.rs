@@ -1,6 +1,6 @@
 //! A caller that asks nodes for ids.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -10,6 +10,7 @@ use super::{
     taken::Maker,
     wish::Wish,
 };
+use crate::address::Address;
 
 /// For how many calls a roaming caller stays at a node, so that connections are reused.
 const CALLS_PER_NODE: u64 = 8;
@@ -50,7 +51,7 @@ impl Caller {
         self.calls += 1;
         let mut way = match self.way.take() {
             Some((current, way)) if current == node => way,
-            Some(_) | None => IdConnection::new(self.interface, address),
+            Some(_) | None => IdConnection::new(self.interface, &address),
         };
         let process = self.seen.starts.process_of(node);
         let invoked_ns = self.seen.recorder.now();
@@ -78,17 +79,17 @@ impl Caller {
         }
     }
 
-    fn choose_node(&mut self) -> (u64, SocketAddr) {
+    fn choose_node(&mut self) -> (u64, Address) {
         let nodes = self.seen.nodes.read();
         if self.place % 2 == 1 {
-            return nodes[self.place / 2 % nodes.len()];
+            return nodes[self.place / 2 % nodes.len()].clone();
         }
         if let Some((current, _)) = &self.way
             && !self.calls.is_multiple_of(CALLS_PER_NODE)
             && let Some(node) = nodes.iter().find(|node| node.0 == *current)
         {
-            return *node;
+            return node.clone();
         }
-        nodes[self.rng.random_range(0..nodes.len())]
+        nodes[self.rng.random_range(0..nodes.len())].clone()
     }
 }

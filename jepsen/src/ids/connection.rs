@@ -1,16 +1,17 @@
 //! One caller's way to the ids of one node.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
-use tonic::{Status, Streaming, transport::Channel};
+use tonic::{Status, Streaming};
 
 use super::{taken::Said, wish::Wish};
 use crate::{
-    client::{DEADLINE, bounded, channel},
+    address::Address,
+    client::{Channel, DEADLINE, bounded, channel},
     cluster::{HTTP_PORT, RESP_PORT},
     connections::{Failure, HttpConnection, RespConnection},
     proto::{Key, NextIdsRequest, NextIdsResponse, ids_client::IdsClient, key::Kind},
@@ -68,14 +69,17 @@ struct MadeIds {
 impl IdConnection {
     /// A connection to an interface of a node. `address` is where the node answers gRPC. The product's client has ways of
     /// its own.
-    pub fn new(interface: IdInterface, address: SocketAddr) -> IdConnection {
-        let at = |port| SocketAddr::new(address.ip(), port);
+    pub fn new(interface: IdInterface, address: &Address) -> IdConnection {
         let grpc = || IdsClient::new(channel(address));
         match interface {
             IdInterface::Unary | IdInterface::Application => IdConnection::Unary(grpc()),
             IdInterface::Stream => IdConnection::Stream(grpc(), None),
-            IdInterface::Http => IdConnection::Http(HttpConnection::new(at(HTTP_PORT))),
-            IdInterface::Resp => IdConnection::Resp(RespConnection::new(at(RESP_PORT))),
+            IdInterface::Http => {
+                IdConnection::Http(HttpConnection::new(address.with_port(HTTP_PORT)))
+            }
+            IdInterface::Resp => {
+                IdConnection::Resp(RespConnection::new(address.with_port(RESP_PORT)))
+            }
         }
     }
 

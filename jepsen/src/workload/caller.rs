@@ -1,6 +1,6 @@
 //! One caller: through what it asks, at which node.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -8,6 +8,7 @@ use super::{
     Workload, config::WorkloadConfig, product_client::ProductClient, recorded::Invocation,
 };
 use crate::{
+    address::Address,
     client::Answer,
     connections::{Connection, Failure},
     history::{Action, Interface, Outcome},
@@ -142,18 +143,18 @@ impl Caller {
         ids.map(|id| Target { namespace, id }).collect()
     }
 
-    fn choose_node(&mut self) -> (u64, SocketAddr) {
+    fn choose_node(&mut self) -> (u64, Address) {
         let nodes = self.nodes.read();
         if self.place % 2 == 1 {
-            return nodes[self.place / 2 % nodes.len()];
+            return nodes[self.place / 2 % nodes.len()].clone();
         }
         if let Some((current, _)) = &self.connection
             && !self.calls.is_multiple_of(CALLS_PER_NODE)
             && let Some(node) = nodes.iter().find(|node| node.0 == *current)
         {
-            return *node;
+            return node.clone();
         }
-        nodes[self.rng.random_range(0..nodes.len())]
+        nodes[self.rng.random_range(0..nodes.len())].clone()
     }
 
     /// A node to ask, and the connection to it.

@@ -9,7 +9,7 @@ use crate::{
     client::{self, Answer},
     connections::Failure,
     history::Action,
-    nodes::{KnownNodes, NodeAddresses},
+    nodes::{self, KnownNodes, NodeAddresses},
     target::Target,
 };
 
@@ -63,9 +63,7 @@ impl ProductClient {
         {
             return Ok(client.clone());
         }
-        let servers: Vec<String> = nodes.iter().map(|node| node.1.to_string()).collect();
-        let client =
-            ratchet_client::Client::builder().servers(servers).timeout(self.timeout).build()?;
+        let client = nodes::product_client(&nodes, self.timeout)?;
         *built = Some((nodes, client.clone()));
         Ok(client)
     }

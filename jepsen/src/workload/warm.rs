@@ -3,12 +3,13 @@
 //! They ask for nothing else, and for so few numbers that no key runs out of those that it has. So no call of theirs needs a
 //! disk: a slow answer has another cause.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 
 use super::recorded::ask;
 use crate::{
+    address::Address,
     client::Client,
     history::{Action, Outcome},
     nodes::KnownNodes,
@@ -46,7 +47,7 @@ impl WarmCallers {
     pub async fn start(nodes: &KnownNodes, recorder: &Arc<Recorder>) -> WarmCallers {
         let nodes = nodes.read().clone();
         if let Some(node) = nodes.first() {
-            let mut caller = Caller::new(*node, recorder);
+            let mut caller = Caller::new(node.clone(), recorder);
             let until = Instant::now() + WARM_UP_MAX;
             while caller.calls < KEYS && Instant::now() < until {
                 caller.call().await;
@@ -89,7 +90,7 @@ struct Caller {
 }
 
 impl Caller {
-    fn new((node, address): (u64, SocketAddr), recorder: &Arc<Recorder>) -> Caller {
+    fn new((node, address): (u64, Address), recorder: &Arc<Recorder>) -> Caller {
         Caller {
             client: Client::new(address),
             recorder: recorder.clone(),

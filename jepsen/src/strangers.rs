@@ -1,0 +1,48 @@
+//! Callers that show nothing. A secure cluster refuses them: otherwise a run would say nothing about a secure one.
+
+use std::{io, time::Duration};
+
+use tokio::time::{Instant, sleep};
+use tonic::{Code, Status};
+
+use crate::{
+    address::Address,
+    client::{Answer, Client},
+    history::Action,
+    target::Target,
+};
+
+/// How long a node may take to refuse a caller. It may not be able to say who leads yet.
+const REFUSED_MAX: Duration = Duration::from_secs(10);
+const RETRY_EVERY: Duration = Duration::from_millis(50);
+
+/// Sees that the node at `address` refuses callers without TLS, and those without a token. Where callers show nothing in any
+/// case there is nothing to see.
+///
+/// # Errors
+/// It answers one of them, or does not say within 10 s that a token is missing.
+pub async fn are_refused(address: &Address) -> io::Result<()> {
+    let Some(without_token) = address.without_token() else {
+        return Ok(());
+    };
+    let served = |how: &str| io::Error::other(format!("a caller without {how} was served"));
+    if ask(&Address::from(address.at)).await.is_ok() {
+        return Err(served("TLS"));
+    }
+    let until = Instant::now() + REFUSED_MAX;
+    loop {
+        match ask(&without_token).await {
+            Ok(_) => return Err(served("a token")),
+            Err(status) if status.code() == Code::Unauthenticated => return Ok(()),
+            Err(status) if Instant::now() > until => {
+                let why = format!("a caller without a token was not told so, but: {status}");
+                return Err(io::Error::other(why));
+            }
+            Err(_) => sleep(RETRY_EVERY).await,
+        }
+    }
+}
+
+async fn ask(address: &Address) -> Result<Answer, Status> {
+    Client::new(address.clone()).ask(&Target::UNUSED, Action::Current).await
+}
