@@ -176,6 +176,10 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         Assumed { namespace, may_be_asked_again: known.is_some_and(is_sure) }
     }
 
+    fn check_asker(&self, here: &Leader) -> Result<(), Refusal> {
+        here.access.check(&self.by, self.message.wanted())
+    }
+
     fn trace(&self) -> Trace {
         match () {
             () if self.id.is_some() => Trace::UnderId,

@@ -128,6 +128,7 @@ pub struct Served {
     /// How many bytes the request and its answer hold at most.
     bytes: fn(&OperationServices, &Bytes) -> Result<usize, Refusal>,
     admit: Admit,
+    check: Check,
     /// Whether the audit tells of it, also if it is carried out.
     is_administrative: fn(&Bytes) -> bool,
     /// What it is about, by the request and by the answer, if there is one. `None` if no such request can be read.
@@ -154,6 +155,9 @@ struct Led {
 type Admit =
     for<'a> fn(&'a Leader, &'a Principal, Bytes, Instant) -> BoxFuture<'a, Result<(), Refusal>>;
 
+/// Sees that the caller may have it, by what this node knows.
+type Check = fn(&Access, &Principal, &Bytes) -> Result<(), Refusal>;
+
 /// The flag: an attempt before may have carried it out.
 type CarryOut = for<'a> fn(
     &'a OperationServices,
@@ -178,6 +182,7 @@ where
             Ok(held_by::<Q>(message) + asked.answer_bytes(services.as_ref()))
         },
         admit: admit::<Q>,
+        check: check::<Q>,
         is_administrative: is_administrative::<Q>,
         subject: |message, answer| {
             let asked: Q = decoded(message.clone()).ok()?;
@@ -218,6 +223,7 @@ where
         method: Q::METHOD,
         bytes: |_, message| decoded::<Q>(message.clone()).map(|_| held_by::<Q>(message)),
         admit: admit::<Q>,
+        check: check::<Q>,
         is_administrative: is_administrative::<Q>,
         subject: |message, _| {
             let asked: Q = decoded(message.clone()).ok()?;
@@ -241,6 +247,13 @@ fn admit<'a, Q: Operation + Guarded>(
         leader.admit_untold(by, asked.wanted(), deadline).await
     };
     admitting.boxed()
+}
+
+fn check<Q: Operation + Guarded>(
+    access: &Access, by: &Principal, message: &Bytes,
+) -> Result<(), Refusal> {
+    let asked: Q = decoded(message.clone())?;
+    access.check(by, asked.wanted())
 }
 
 fn is_administrative<Q: Operation + Guarded>(message: &Bytes) -> bool {
@@ -308,13 +321,13 @@ impl Served {
 }
 
 impl Leader {
-    /// Has an operation carried out for a caller before `deadline`: by this node, or by the leader, whichever node that is. The memory that
-    /// the answer holds comes with it, if it is much: it is to be dropped when the answer is sent. It is reserved before
+    /// Has an operation carried out for a caller before `deadline`: by this node, or by the leader, whichever node that is. The
+    /// memory that the answer holds comes with it, if it is much: it is to be dropped when the answer is sent. It is reserved before
     /// anything is carried out.
     ///
     /// # Errors
-    /// [`Failure`]: those of [`Leader::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers hold the memory; or, for a
-    /// peer's request, who leads instead.
+    /// [`Failure`]: those of [`Leader::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
+    /// hold the memory; or, for a peer's request, who leads instead.
     pub async fn call(
         &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
         deadline: Instant,
@@ -338,7 +351,8 @@ impl Leader {
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match &operation.by {
             By::Leader(led) => {
-                let call = Call { method: operation.method, led, message, by };
+                let call =
+                    Call { method: operation.method, check: operation.check, led, message, by };
                 self.route_to_leader(&call, origin, false, deadline).await?
             }
             By::AskedNode(carry_out) => carry_out(&self.services, message, deadline).await?,
@@ -364,6 +378,7 @@ impl Leader {
 /// An operation on its way to the leader.
 struct Call<'a> {
     method: &'static str,
+    check: Check,
     led: &'static Led,
     message: Bytes,
     by: &'a Principal,
@@ -375,6 +390,10 @@ impl ForLeader for Call<'_> {
     /// A deposed leader that still owes the answer may carry the change out yet.
     fn assume(&self, _: &Leader, _trusts_itself: bool) -> Assumed {
         Assumed { namespace: None, may_be_asked_again: self.led.is_idempotent }
+    }
+
+    fn check_asker(&self, here: &Leader) -> Result<(), Refusal> {
+        (self.check)(&here.access, self.by, &self.message)
     }
 
     fn trace(&self) -> Trace {

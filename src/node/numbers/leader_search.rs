@@ -160,6 +160,12 @@ pub trait ForLeader: Sync {
     /// assumption was wrong.
     fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed;
 
+    /// Sees that its caller may still have it: that may have changed while the leader was looked for.
+    ///
+    /// # Errors
+    /// Those of `Access::check`.
+    fn check_asker(&self, here: &Leader) -> Result<(), Refusal>;
+
     /// Answers it if this node leads. It came from an origin, and an attempt before may have carried it out, if so.
     fn serve_locally(
         &self, here: &Leader, from: (Origin, bool), deadline: Instant,
@@ -197,7 +203,10 @@ impl Leader {
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
             changes.borrow_and_update();
-            let mut attempt = request.serve_locally(self, (origin, may_be_done), deadline).await;
+            let mut attempt = match request.check_asker(self) {
+                Ok(()) => request.serve_locally(self, (origin, may_be_done), deadline).await,
+                Err(refusal) => Err(refusal.into()),
+            };
             may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
             let now = self.group.leadership().borrow().clone();
             let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);

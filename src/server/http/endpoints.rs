@@ -29,7 +29,6 @@ use crate::{
         Code, Operation, Refusal, refusal, refuse,
         v1::{self, NextIdsRequest, NextIdsResponse, NextManyRequest, NextManyResponse},
     },
-    sequence::Wanted,
     server::{
         grpc::{count_response_errors, ids},
         written::shown,
@@ -184,8 +183,6 @@ impl Route {
         &self, context: &Arc<NodeContext>, request: Request,
     ) -> Result<Response, Problem> {
         let due = Due::said_in(request.headers(), request.extensions(), context)?;
-        // Before a body is read.
-        context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
         let (endpoint, values) = self.named(request.method(), request.uri().path())?;
         let received = Received::new(context.clone(), due, values, request);
         let answering = (endpoint.serve)(received);
