@@ -191,7 +191,11 @@ fn commands() -> Vec<Command> {
         Command::Bequeath(Bequest::Memory { successor: 1, digest }),
         Command::Inherit { successor: 1, digest },
         Command::Bequeath(Bequest::Lift),
-        Command::ChangeAccess(AccessChange::Found { admin: TokenHash([1; 32]), now_ms: NOW_MS }),
+        Command::ChangeAccess(AccessChange::Found {
+            admin: TokenHash([1; 32]),
+            grants: grants(),
+            now_ms: NOW_MS,
+        }),
         token(2),
         token(3),
         Command::ChangeAccess(AccessChange::RemoveToken(TokenHash([3; 32]))),

@@ -24,19 +24,21 @@ pub(super) use self::{
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use tokio::{
-    sync::Semaphore,
-    time::{Instant, sleep_until},
+    sync::{Mutex, Semaphore, SemaphorePermit},
+    time::{Instant, sleep_until, timeout_at},
 };
 
-use self::audit::{Asker, Audit};
+use self::{
+    audit::{Asker, Audit},
+    open::is_exposed,
+};
 use super::Config;
 use crate::{
     consensus::Group,
     metrics::Metrics,
-    proto::{Refusal, peer, refusal, v1},
+    proto::{Refusal, peer, refusal, refuse, v1},
     sequence::{
         ANONYMOUS, Credential, Denied, LOCAL, NodeId, PrincipalKey, Principals, TokenHash, Verb,
         Wanted,
@@ -46,6 +48,8 @@ use crate::{
 
 /// Without a leader for so long, nobody knows whose tokens were revoked: only the status and formats are told.
 const LEADERLESS_MAX: Duration = Duration::from_secs(30);
+/// How long a caller that was let in is not looked up again, while nobody's grants change.
+const LET_IN_FOR: Duration = Duration::from_secs(1);
 /// How often the leader is asked at most whether it knows a token: strangers may show any.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// How many callers wait at most until it is asked. Others are told to ask again.
@@ -118,6 +122,11 @@ impl Principal {
         Principal { who: Who::Local, network: 0, entrance: None }
     }
 
+    /// Whether it is somebody at the local socket of a node.
+    pub(super) fn is_local(&self) -> bool {
+        self.who == Who::Local
+    }
+
     /// A node of the cluster, for itself. It may everything that nodes do.
     pub fn node(node: NodeId) -> Self {
         Principal { who: Who::Node(node), network: 0, entrance: None }
@@ -157,6 +166,13 @@ impl Principal {
     }
 }
 
+/// That a caller was let in, by these principals.
+#[derive(Debug, Default)]
+pub struct LetIn {
+    principals: Option<Arc<Principals>>,
+    until: Option<Instant>,
+}
+
 /// Lets callers do what is granted to them.
 pub struct Access {
     config: Arc<Config>,
@@ -187,10 +203,23 @@ impl Access {
             self.check_founder(by)?;
         }
         match by.check(&principals, wanted, self.now_ms(by)) {
-            Ok(()) if principals.is_open() => Ok(()),
-            Ok(()) => self.check_is_in_touch(by, wanted),
+            Ok(()) => self.check_is_in_touch(by, wanted, principals.is_open()),
             Err(denied) => Err(refused(denied, by, wanted, &principals)),
         }
+    }
+
+    /// Whether a caller that was let in before is so still: it is looked up again once somebody may do something else, or a
+    /// second has passed.
+    pub fn is_let_in_still(&self, known: &mut LetIn, by: &Principal) -> Result<(), Refusal> {
+        let (principals, now) = (self.group.view.principals(), Instant::now());
+        let is_same = known.principals.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &principals));
+        if is_same && known.until.is_some_and(|until| now < until) {
+            return Ok(());
+        }
+        self.let_in(by, Wanted::Anything)?;
+        known.principals = Some(Arc::clone(&principals));
+        known.until = Some(now + LET_IN_FOR);
+        Ok(())
     }
 
     /// As [`Access::check`], of a call that has come in: the audit tells of one that is refused.
@@ -242,17 +271,22 @@ impl Access {
         principals.iter().any(|(key, _)| matches!(key, PrincipalKey::Token(_)))
     }
 
-    /// Sees that no stranger founds a cluster whose nodes know one another by certificates: nobody has a token by then.
+    /// Sees that no stranger founds a cluster: nobody has a token by then. Nodes that know one another by certificates are founded
+    /// by who may open a data directory, or shows a certificate; others that strangers reach, also by who is on this machine.
     fn check_founder(&self, by: &Principal) -> Result<(), Refusal> {
         let is_stranger = matches!(by.who, Who::Caller(Credential::Nothing | Credential::Token(_)));
-        match is_stranger && self.config.peer_tls.dials() && !self.group.is_formed() {
+        let is_near = |entrance: Entrance| entrance.address.is_none_or(|at| at.is_loopback());
+        let config = &self.config;
+        let is_kept_off = config.peer_tls.dials()
+            || is_exposed(config) && by.entrance.is_some_and(|entrance| !is_near(entrance));
+        match is_stranger && is_kept_off && !self.group.is_formed() {
             false => Ok(()),
             true => Err(refusal!(
                 Unauthenticated,
-                "node {} waits, with peer_tls, and is administered through the local socket in its data directory alone, or by who \
-                 shows a certificate that tls_client_ca has signed: ratchet found --server unix:{}",
-                self.config.node_id,
-                self.config.data_dir.join(LOCAL_SOCKET).display()
+                "node {} waits, and is founded through the local socket in its data directory, or by who shows a certificate that \
+                 tls_client_ca has signed: ratchet found --server unix:{}",
+                config.node_id,
+                config.data_dir.join(LOCAL_SOCKET).display()
             )),
         }
     }
@@ -275,34 +309,44 @@ impl Access {
         }
     }
 
-    fn check_is_in_touch(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
+    /// Sees that this node may know who may do what by now. What it knows of an open cluster may be old, too.
+    fn check_is_in_touch(
+        &self, by: &Principal, wanted: Wanted<'_>, is_open: bool,
+    ) -> Result<(), Refusal> {
+        if matches!(by.who, Who::Local | Who::Node(_)) {
+            return Ok(());
+        }
+        let node = self.config.node_id;
+        if self.group.lacks_changes_of_principals() {
+            refuse!(
+                NotHeardYet,
+                "node {node} has not caught up with who may do what; ask again, or another node"
+            );
+        }
         let leaderless = || self.group.leaderless_for().unwrap_or_else(|| self.started.elapsed());
-        match (&by.who, wanted) {
-            (Who::Local | Who::Node(_), _) => Ok(()),
-            (_, Wanted::Anything | Wanted::OnAll(Verb::Read)) => Ok(()),
+        match wanted {
+            _ if is_open => Ok(()),
+            Wanted::Anything | Wanted::OnAll(Verb::Read) => Ok(()),
             _ if leaderless() <= LEADERLESS_MAX => Ok(()),
             _ => Err(refusal!(
                 NoLeader,
-                "node {} has heard of no leader for {} s, and does not know who may do what by now; ask another node",
-                self.config.node_id,
+                "node {node} has heard of no leader for {} s, and does not know who may do what by now; ask another node",
                 LEADERLESS_MAX.as_secs()
             )),
         }
     }
 
-    /// Waits until the leader may be asked, before `deadline`. False if too many wait, or it is not in time.
-    pub(super) async fn wait_for_turn(&self, deadline: Instant) -> bool {
-        let Ok(_place) = self.asking.try_acquire() else {
-            return false;
+    /// Waits until the leader may be asked, before `deadline`. `None` if too many wait, or it is not in time. Whoever waits here
+    /// holds its message, so the place is kept until the leader has answered.
+    pub(super) async fn wait_for_turn(&self, deadline: Instant) -> Option<SemaphorePermit<'_>> {
+        let place = self.asking.try_acquire().ok()?;
+        let turn = async {
+            let mut next = self.ask_next.lock().await;
+            sleep_until(*next).await;
+            *next = Instant::now() + ASK_EVERY;
         };
-        let turn = {
-            let mut next = self.ask_next.lock();
-            let turn = (*next).max(Instant::now());
-            *next = turn + ASK_EVERY;
-            turn
-        };
-        sleep_until(turn.min(deadline)).await;
-        turn < deadline
+        timeout_at(deadline, turn).await.ok()?;
+        Some(place)
     }
 }
 
@@ -319,9 +363,12 @@ fn refused(denied: Denied, by: &Principal, wanted: Wanted<'_>, principals: &Prin
         ),
         Denied::NotGranted => refusal!(
             PermissionDenied,
-            "{} may not do this: it would need the grant {wanted}; an administrator can give it, see ratchet token and ratchet \
-             grant",
-            by.name(principals)
+            "{} may not do this: it would need the grant {wanted}; an administrator can make {}",
+            by.name(principals),
+            match by.shown() {
+                Credential::Token(_) => "another token with it: ratchet token create",
+                Credential::Nothing | Credential::Certificate(_) => "that: ratchet grant",
+            }
         ),
     }
 }

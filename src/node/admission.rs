@@ -1,5 +1,7 @@
 //! Lets callers in: by what this node knows, and, of tokens that it has not heard of yet, by what the leader knows.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::{
@@ -9,6 +11,9 @@ use crate::{
     proto::{Refusal, peer, refusal},
     sequence::{Credential, PrincipalKey, Wanted},
 };
+
+/// How long the leader is asked whether it knows a token. The caller's message is held meanwhile, and counted nowhere.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Leader {
     /// Lets a caller do what it wants, or refuses it. Of a token that this node does not know the leader is asked: nobody asks
@@ -51,14 +56,15 @@ impl Leader {
             )
             .retry_after(RETRY_AFTER_MS)
         };
+        let deadline = deadline.min(Instant::now() + PATIENCE);
+        let Some(_place) = self.access.wait_for_turn(deadline).await else {
+            return Err(not_heard());
+        };
         if let Some(term) = self.led.serving() {
             return match term.still_leads(deadline).await {
                 true => Err(refusal),
                 false => Err(not_heard()),
             };
-        }
-        if !self.access.wait_for_turn(deadline).await {
-            return Err(not_heard());
         }
         let asked = peer::KnowsTokenRequest { sha256: hash.0.to_vec().into() };
         let node = Principal::node(self.config.node_id);

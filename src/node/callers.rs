@@ -32,7 +32,7 @@ use super::Config;
 use crate::{
     metrics::{Interface, Metrics},
     proto::{Code, Refusal, refusal},
-    sequence::network_of,
+    sequence::{NO_NETWORK, network_of},
 };
 
 /// How many calls of probes each address, and all callers, may have beyond the others.
@@ -43,9 +43,6 @@ const PROBES: u64 = 1_024;
 pub(super) const RETRY_AFTER_MS: u64 = 100;
 /// As above, where those that are counted are kept for long.
 const PLACE_AFTER_MS: u64 = 1_000;
-
-/// Names no network: for what is asked in the node itself.
-const NOBODY: u64 = u64::MAX;
 
 tokio::task_local! {
     /// Whose call, or connection, this task serves.
@@ -170,7 +167,7 @@ impl Callers {
     /// # Errors
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many as they may have.
     pub fn begin(self: &Arc<Self>, kind: Kind, name: &str) -> Result<Counted, Refusal> {
-        let caller = Caller::current().unwrap_or_else(|| self.caller(NOBODY));
+        let caller = Caller::current().unwrap_or_else(|| self.caller(NO_NETWORK));
         caller.begin(kind, [0; 2]).map_err(|full| {
             full.refused(
                 &format!("{name}, and may have no more (client_share_percent)"),

@@ -39,17 +39,18 @@ pub struct KeysOf {
 }
 
 impl Leader {
-    /// What is to be known of a namespace's keys. Of a namespace that this node does not know the leader is asked, which may
+    /// What is to be known of the keys of the namespace on which something is wanted, for a caller that may have that. Of a namespace that this node does not know the leader is asked, which may
     /// know more. The kind changes only if the namespace is deleted and created again, or before its first number; for a
     /// moment this node may then know the old one, and the leader refuses such a key.
     ///
     /// # Errors
-    /// Those of [`Leader::admit`] if nothing on that namespace is granted to the caller; NOT_FOUND if there is no such
+    /// Those of [`Leader::admit`]; NOT_FOUND if there is no such
     /// namespace, INVALID_ARGUMENT if there can be none of that name, and those of [`Leader::ask`].
     pub async fn keys_of(
-        &self, namespace: &str, by: &Principal, deadline: Instant,
+        &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
     ) -> Result<KeysOf, Failure> {
-        self.admit(by, Wanted::AnythingOn(namespace), deadline).await?;
+        self.admit(by, wanted, deadline).await?;
+        let namespace = wanted.namespace().unwrap_or_default();
         if let Some(known) = self.group.view.namespaces().by_name(namespace) {
             let NamespaceConfig { key_kind: kind, keys_max, start, redis_strings, .. } =
                 known.config;
@@ -70,9 +71,9 @@ impl Leader {
     /// # Errors
     /// As [`Leader::keys_of`].
     pub async fn key_kind(
-        &self, namespace: &str, by: &Principal, deadline: Instant,
+        &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
     ) -> Result<KeyKind, Failure> {
-        Ok(self.keys_of(namespace, by, deadline).await?.kind)
+        Ok(self.keys_of(wanted, by, deadline).await?.kind)
     }
 }
 

@@ -34,7 +34,7 @@ use crate::{
         refusal,
         v1::{Outcome, Reason},
     },
-    sequence::{MessageId, Namespace, NamespaceId, NodeId},
+    sequence::{MessageId, Namespace, NamespaceId, NodeId, Wanted},
     storage::Member,
 };
 
@@ -311,6 +311,11 @@ impl<Q: SequenceRequest> Asked<Q> {
     /// The namespace's name.
     pub fn namespace(&self) -> &str {
         self.message.namespace()
+    }
+
+    /// What must be granted to who asks.
+    pub fn wanted(&self) -> Wanted<'_> {
+        self.message.wanted()
     }
 
     /// How many keys it has.

@@ -17,7 +17,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ids::{IPV4, network_of},
+    ids::{IPV4, NO_NETWORK, network_of},
     namespace::{NAMESPACE_NAME_CHARS_MAX, check_name},
 };
 
@@ -90,6 +90,19 @@ impl Grant {
     }
 }
 
+impl Grant {
+    /// Whether whoever has this one may do all that `other` allows.
+    pub fn covers(&self, other: &Grant) -> bool {
+        let (own, wanted) = (&self.namespaces.0, &other.namespaces.0);
+        let covers_names = match (own.strip_suffix('*'), wanted.strip_suffix('*')) {
+            (Some(own), Some(wanted)) => wanted.starts_with(own),
+            (Some(own), None) => wanted.starts_with(own),
+            (None, _) => own == wanted,
+        };
+        self.verb == other.verb && covers_names
+    }
+}
+
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.verb, self.namespaces.0)
@@ -116,6 +129,11 @@ impl NamespacePattern {
             true => Ok(NamespacePattern(text.to_owned())),
             false => Err(InvalidAccess::Namespaces(text.to_owned())),
         }
+    }
+
+    /// The one name that fits; `None` if several may.
+    pub fn name(&self) -> Option<&str> {
+        (!self.0.ends_with('*')).then_some(&self.0)
     }
 
     /// The text that [`NamespacePattern::parse`] reads.
@@ -161,7 +179,7 @@ impl AddressRange {
             IpAddr::V6(address) => bits.is_some() && address.to_bits() as u64 == 0,
         };
         let bits = bits.unwrap_or(most);
-        if !is_whole || bits > most {
+        if !is_whole || bits == 0 || bits > most {
             return Err(invalid());
         }
         let range = AddressRange { network: network_of(address), bits: begin + bits };
@@ -171,23 +189,29 @@ impl AddressRange {
         }
     }
 
+    fn is_ipv4(self) -> bool {
+        self.bits > 32 && self.network >> 32 == IPV4
+    }
+
     fn mask(self) -> u64 {
         u64::MAX.checked_shl(64 - u32::from(self.bits)).unwrap_or(0)
     }
 
     /// Whether the address is in it that `network` names.
     fn has(self, network: u64) -> bool {
-        network & self.mask() == self.network
+        // The bits that stand for an address of IPv4 are those of no network of IPv6.
+        let is_of_family = self.is_ipv4() == (network >> 32 == IPV4);
+        is_of_family && network != NO_NETWORK && network & self.mask() == self.network
     }
 }
 
 impl fmt::Display for AddressRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(bits) = self.bits.checked_sub(32).filter(|_| self.network >> 32 == IPV4) else {
+        if !self.is_ipv4() {
             let address = Ipv6Addr::from_bits(u128::from(self.network) << 64);
             return write!(f, "{address}/{}", self.bits);
-        };
-        write!(f, "{}/{bits}", Ipv4Addr::from_bits(self.network as u32))
+        }
+        write!(f, "{}/{}", Ipv4Addr::from_bits(self.network as u32), self.bits - 32)
     }
 }
 
@@ -246,13 +270,15 @@ pub struct TokenRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principals {
     principals: BTreeMap<PrincipalKey, PrincipalRecord>,
+    /// How often they were changed.
+    version: u64,
     /// Whether everybody may do everything.
     is_open: bool,
 }
 
 impl Default for Principals {
     fn default() -> Self {
-        Principals::new([])
+        Principals::new([], 0)
     }
 }
 
@@ -282,8 +308,6 @@ pub enum Wanted<'a> {
     OnAll(Verb),
     /// This, on whatever namespaces it is granted.
     OnSome(Verb),
-    /// Anything at all, on the namespace of that name.
-    AnythingOn(&'a str),
     /// What the nodes of the cluster alone may. It is granted to nobody.
     OfNodes,
 }
@@ -293,14 +317,14 @@ impl<'a> Wanted<'a> {
     pub fn verb(self) -> Option<Verb> {
         match self {
             Wanted::On(verb, _) | Wanted::OnAll(verb) | Wanted::OnSome(verb) => Some(verb),
-            Wanted::Anything | Wanted::AnythingOn(_) | Wanted::OfNodes => None,
+            Wanted::Anything | Wanted::OfNodes => None,
         }
     }
 
     /// The namespace on which it has to be granted, if it is one.
     pub fn namespace(self) -> Option<&'a str> {
         match self {
-            Wanted::On(_, namespace) | Wanted::AnythingOn(namespace) => Some(namespace),
+            Wanted::On(_, namespace) => Some(namespace),
             Wanted::Anything | Wanted::OnAll(_) | Wanted::OnSome(_) | Wanted::OfNodes => None,
         }
     }
@@ -313,7 +337,6 @@ impl fmt::Display for Wanted<'_> {
             Wanted::On(verb, namespace) => write!(f, "{verb}:{namespace}"),
             Wanted::OnAll(verb) => write!(f, "{verb}:{ALL_NAMESPACES}"),
             Wanted::OnSome(verb) => write!(f, "{verb} on any namespace"),
-            Wanted::AnythingOn(namespace) => write!(f, "anything on {namespace}"),
             Wanted::OfNodes => f.write_str("what only nodes do"),
         }
     }
@@ -333,10 +356,12 @@ pub enum Denied {
 }
 
 impl Principals {
-    /// Those of a table with these records.
-    pub fn new(principals: impl IntoIterator<Item = (PrincipalKey, PrincipalRecord)>) -> Self {
+    /// Those of a table with these records, after so many changes.
+    pub fn new(
+        principals: impl IntoIterator<Item = (PrincipalKey, PrincipalRecord)>, version: u64,
+    ) -> Self {
         let principals = principals.into_iter().collect();
-        let mut all = Principals { principals, is_open: false };
+        let mut all = Principals { principals, version, is_open: false };
         all.is_open = all.grants_everything();
         all
     }
@@ -371,13 +396,36 @@ impl Principals {
         self.is_open = self.grants_everything();
     }
 
+    /// How often they were changed: a node that knows of fewer changes than another one is behind it.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Sets how often they were changed.
+    pub fn set_version(&mut self, version: u64) {
+        self.version = version;
+    }
+
     /// Whether everybody may do everything.
     pub fn is_open(&self) -> bool {
         self.is_open
     }
 
     fn grants_everything(&self) -> bool {
-        Verb::ALL.iter().all(|verb| self.grants_anybody(0, Wanted::OnAll(*verb)))
+        // What is granted to a range of addresses is granted to nobody elsewhere.
+        let everybody = self.get(&PrincipalKey::Anonymous(None));
+        let has =
+            |verb| everybody.is_some_and(|record| grants(&record.grants, Wanted::OnAll(verb)));
+        Verb::ALL.into_iter().all(has)
+    }
+
+    /// Whether somebody may administer the cluster at `now_ms`: a token that has not ended, or whoever shows none.
+    pub fn has_administrator(&self, now_ms: u64) -> bool {
+        self.iter().any(|(_, record)| {
+            let ends_ms = record.token.as_ref().and_then(|token| token.expires_ms);
+            ends_ms.is_none_or(|end| end > now_ms)
+                && grants(&record.grants, Wanted::OnAll(Verb::Admin))
+        })
     }
 
     /// Whether a caller that shows this, at the address that `network` names, may do what it wants at `now_ms`.
@@ -407,8 +455,8 @@ impl Principals {
             _ if self.is_open && wanted != Wanted::OfNodes => Ok(()),
             Some(record) if wanted == Wanted::Anything || grants(&record.grants, wanted) => Ok(()),
             _ if self.grants_anybody(network, wanted) => Ok(()),
-            Some(_) => Err(Denied::NotGranted),
-            None => Err(Denied::NothingShown),
+            None if *shown == Credential::Nothing => Err(Denied::NothingShown),
+            _ => Err(Denied::NotGranted),
         }
     }
 
@@ -429,7 +477,6 @@ fn grants(grants: &[Grant], wanted: Wanted<'_>) -> bool {
         Wanted::On(verb, namespace) => grant.verb == verb && grant.namespaces.fits(namespace),
         Wanted::OnAll(verb) => grant.verb == verb && grant.namespaces.is_all(),
         Wanted::OnSome(verb) => grant.verb == verb,
-        Wanted::AnythingOn(namespace) => grant.namespaces.fits(namespace),
         Wanted::OfNodes => false,
     })
 }
@@ -437,10 +484,12 @@ fn grants(grants: &[Grant], wanted: Wanted<'_>) -> bool {
 /// A change of the principals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccessChange {
-    /// Grant a token everything and anonymous nothing, unless the cluster was founded before.
+    /// Add a token that may do everything, and grant anonymous nothing, unless the cluster was founded before.
     Found {
         /// The token.
         admin: TokenHash,
+        /// What everything is, by the release that proposes it.
+        grants: Vec<Grant>,
         /// When it was proposed, by the leader's clock: milliseconds since 1970.
         now_ms: u64,
     },
@@ -493,15 +542,14 @@ impl AccessChange {
     ) -> Result<Vec<(PrincipalKey, Option<PrincipalRecord>)>, AccessRefused> {
         match self {
             AccessChange::Found { .. } if is_founded => Ok(Vec::new()),
-            AccessChange::Found { admin, now_ms } => {
+            AccessChange::Found { admin, grants, now_ms } => {
                 let token = TokenRecord {
                     name: "admin".to_owned(),
                     expires_ms: None,
                     made_by: "the founder".to_owned(),
                     made_ms: *now_ms,
                 };
-                let admin_record =
-                    PrincipalRecord { grants: Grant::everything(), token: Some(token) };
+                let admin_record = PrincipalRecord { grants: grants.clone(), token: Some(token) };
                 Ok(vec![
                     (PrincipalKey::Anonymous(None), Some(granted(&[]))),
                     (PrincipalKey::Token(*admin), Some(admin_record)),
@@ -568,8 +616,8 @@ pub enum InvalidAccess {
     Namespaces(String),
     /// It is no range of addresses.
     #[error(
-        "addresses is {0:?}; give a range as 10.1.0.0/16 or fd00:1::/64 (IPv6: at most 64 bits), with no bits set behind its \
-         length"
+        "addresses is {0:?}; give a range as 10.1.0.0/16 or fd00:1::/64 (at least 1 bit; IPv6: at most 64), with no bits set \
+         behind its length; leave it out for all addresses"
     )]
     Addresses(String),
     /// A token cannot have the name.
@@ -668,18 +716,24 @@ mod tests {
         for verb in Verb::ALL {
             assert_eq!(open.check(&Credential::Nothing, 7, Wanted::OnAll(verb), NOW), Ok(()));
         }
-        let founding = AccessChange::Found { admin: TokenHash([1; 32]), now_ms: NOW };
+        let founding = AccessChange::Found {
+            admin: TokenHash([1; 32]),
+            grants: Grant::everything(),
+            now_ms: NOW,
+        };
         assert_eq!(founding.records(&open, true), Ok(vec![]), "a cluster is founded once");
         let founded = founding.records(&open, false).expect("records");
-        let founded =
-            Principals::new(founded.into_iter().filter_map(|(key, record)| Some((key, record?))));
+        let founded = Principals::new(
+            founded.into_iter().filter_map(|(key, record)| Some((key, record?))),
+            1,
+        );
         assert!(!founded.is_open());
         for wanted in [Wanted::Anything, Wanted::On(Verb::Next, "book"), Wanted::OnAll(Verb::Admin)]
         {
             let check = |shown: &Credential| founded.check(shown, 7, wanted, NOW);
             assert_eq!(check(&Credential::Nothing), Err(Denied::NothingShown), "{wanted}");
             let stranger = Credential::Certificate("ratchet://main/client/a".into());
-            assert_eq!(check(&stranger), Err(Denied::NothingShown), "{wanted}");
+            assert_eq!(check(&stranger), Err(Denied::NotGranted), "{wanted}");
             assert_eq!(check(&shown(2)), Err(Denied::UnknownToken), "{wanted}");
             assert_eq!(check(&shown(1)), Ok(()), "{wanted}");
         }
@@ -746,6 +800,44 @@ mod tests {
     }
 
     #[test]
+    fn everything_granted_to_a_range_is_granted_to_nobody_elsewhere_and_to_no_other_family() {
+        let mut access = Principals::default();
+        change(&mut access, &granting(anybody(), &[])).unwrap();
+        let all: Vec<String> = Verb::ALL.map(|verb| format!("{verb}:*")).into();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        for (range, inside) in [("::/64", "::1"), ("::/1", "fd00::"), ("127.0.0.0/8", "127.0.0.1")]
+        {
+            let key = PrincipalKey::Anonymous(AddressRange::parse(range).ok());
+            change(&mut access, &granting(key.clone(), &all)).unwrap();
+            assert!(!access.is_open(), "{range}");
+            let check = |network| {
+                access.check(&Credential::Nothing, network, Wanted::OnAll(Verb::Admin), NOW)
+            };
+            let at = |address: &str| check(network_of(address.parse().expect("an address")));
+            assert_eq!(at(inside).is_ok(), range != "::/1", "{range}");
+            assert_eq!(at("10.2.0.0"), Err(Denied::NothingShown), "{range}");
+            assert_eq!(check(NO_NETWORK), Err(Denied::NothingShown), "{range}");
+            change(&mut access, &granting(key, &[])).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_grant_covers_another_one_if_it_allows_all_of_it() {
+        let covers = |own: &str, other: &str| grant(own).covers(&grant(other));
+        for (own, other) in [
+            ("next:*", "next:a"),
+            ("next:*", "next:a*"),
+            ("next:a*", "next:ab"),
+            ("next:a", "next:a"),
+        ] {
+            assert!(covers(own, other) && (own == other || !covers(other, own)), "{own} {other}");
+        }
+        for (own, other) in [("next:*", "read:a"), ("next:a", "next:a*"), ("next:ab*", "next:a")] {
+            assert!(!covers(own, other), "{own} {other}");
+        }
+    }
+
+    #[test]
     fn a_token_is_added_once_and_there_is_an_end_to_them() {
         let mut access = Principals::default();
         change(&mut access, &token(1, &["next:*"], None)).unwrap();
@@ -772,17 +864,25 @@ mod tests {
         for (text, shown) in [
             ("10.1.2.3", "10.1.2.3/32"),
             ("10.0.0.0/8", "10.0.0.0/8"),
-            ("0.0.0.0/0", "0.0.0.0/0"),
             ("fd00:1::/32", "fd00:1::/32"),
             ("fd00:1:2:3::/64", "fd00:1:2:3::/64"),
-            ("::/0", "::/0"),
+            ("::/64", "::/64"),
         ] {
             let range = AddressRange::parse(text).expect(text);
             assert_eq!(range.to_string(), shown);
         }
-        for text in
-            ["", "10.1.2.3/33", "10.1.0.0/8", "10.1/16", "fd00::1/64", "fd00::/65", "fd00::", "a/8"]
-        {
+        for text in [
+            "",
+            "10.1.2.3/33",
+            "0.0.0.0/0",
+            "::/0",
+            "10.1.0.0/8",
+            "10.1/16",
+            "fd00::1/64",
+            "fd00::/65",
+            "fd00::",
+            "a/8",
+        ] {
             AddressRange::parse(text).expect_err(text);
         }
         for text in ["*", "order", "order*"] {

@@ -106,6 +106,8 @@ fn change_access<T: Table>(
         for (key, record) in records {
             table.put_principal(key, record);
         }
+        let version = table.principals().version();
+        table.put_principals_version(version + 1);
     }))
 }
 

@@ -224,6 +224,9 @@ pub fn client_uri(cluster: &str, name: &str) -> String {
 /// What the names of networks that are addresses of IPv4 begin with: 32 bits that no network of IPv6 has.
 pub(super) const IPV4: u64 = 0xffff;
 
+/// Stands for no address: of a caller that no connection tells of.
+pub const NO_NETWORK: u64 = u64::MAX;
+
 /// What stands for an address and its neighbours: the half of an IPv6 address that names its network, or an IPv4 address
 /// after bits that no network has.
 pub fn network_of(address: IpAddr) -> u64 {

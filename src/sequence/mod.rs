@@ -33,8 +33,8 @@ pub use apply::apply;
 pub use books::{DAYS_KEPT, DayBooks, Lost, LostBy, NamespaceTotals, Tombstone, day_of};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
 pub use ids::{
-    ClusterId, InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, NamespaceId, NodeId, OwnedKey,
-    SectionId, SectionKey, SetId, client_uri, network_of, node_uri,
+    ClusterId, InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, NO_NETWORK, NamespaceId, NodeId,
+    OwnedKey, SectionId, SectionKey, SetId, client_uri, network_of, node_uri,
 };
 pub use ledger::{Bequest, Ledger, LedgerRefused, MemoryDigest};
 pub use namespace::{

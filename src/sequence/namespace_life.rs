@@ -52,6 +52,8 @@ pub trait Table {
     fn principals(&self) -> &Principals;
     /// Writes what is known of a principal, or removes it.
     fn put_principal(&mut self, key: PrincipalKey, record: Option<PrincipalRecord>);
+    /// Writes how often the principals were changed.
+    fn put_principals_version(&mut self, version: u64);
     /// What is known of all sections of a namespace together, to be changed.
     ///
     /// # Errors

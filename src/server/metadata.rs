@@ -153,7 +153,7 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
         {
             return Either::Right(ready(Ok(Status::from(refusal).into_http())).boxed());
         }
-        call.extensions_mut().insert(by);
+        call.extensions_mut().insert(by.clone());
         let Some(known) = call.headers().get(MEMBERS_VERSION) else {
             return Either::Left(self.routes.call(call));
         };
@@ -168,7 +168,10 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
         let (answering, context) = (self.routes.call(call), self.context.clone());
         let answering = async move {
             let mut answer = answering.await?;
-            tell_route(&context, known, answer.headers_mut());
+            // Anybody may ask for the health, and is told no more.
+            if context.services.access.check(&by, Wanted::Anything).is_ok() {
+                tell_route(&context, known, answer.headers_mut());
+            }
             Ok(answer)
         };
         Either::Right(answering.boxed())

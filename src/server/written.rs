@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use crate::{
     node::{NodeContext, Principal, invalid_key},
     proto::{Refusal, refusal},
-    sequence::{Key, KeyKind, OwnedKey},
+    sequence::{Key, KeyKind, OwnedKey, Wanted},
 };
 
 /// How many bytes of what a caller wrote an error shows.
@@ -41,10 +41,11 @@ pub fn key<'a>(kind: KeyKind, namespace: &str, written: &'a [u8]) -> Result<Key<
 /// # Errors
 /// Also if there is no such namespace, or no leader says so in time.
 pub async fn key_in(
-    context: &NodeContext, namespace: &str, (written, by): (&[u8], &Principal), deadline: Instant,
+    context: &NodeContext, wanted: Wanted<'_>, (written, by): (&[u8], &Principal),
+    deadline: Instant,
 ) -> Result<OwnedKey, Refusal> {
-    let kind = context.leader.key_kind(namespace, by, deadline).await?;
-    key(kind, namespace, written).map(OwnedKey::from)
+    let kind = context.leader.key_kind(wanted, by, deadline).await?;
+    key(kind, wanted.namespace().unwrap_or_default(), written).map(OwnedKey::from)
 }
 
 /// The beginning of what a caller wrote, for an error.

@@ -109,10 +109,10 @@ impl AppliedTable {
         change.put(&meta_key(self.set), &meta)?;
         let removes_sections = change.removes_sections();
         // Before sections are removed: a reader that finds none can tell that their namespace is gone.
+        // Who may do what comes first: a namespace that it is about must not be seen without it.
+        self.view.show_principals(change.all_principals().clone());
         self.view.show_namespaces(change.namespaces().clone());
-        let principals = change.all_principals().clone();
         let sections = change.write()?;
-        self.view.show_principals(principals);
         if self.view.cluster_id().is_none() {
             self.view.show_cluster_id(change.cluster_id()?);
         }

@@ -23,6 +23,7 @@
 //! | `applied` | 1, generation, `t`, namespace | totals of a namespace that has sections |
 //! | `applied` | 1, generation, `g`, namespace, day | the books of a day |
 //! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
+//! | `applied` | 1, generation, `v` | how often the principals were changed; none before the first change |
 //! | `applied` | 1, generation, `w`, namespace, worker id | the last lease of a worker id |
 //! | `applied` | 2, generation, namespace | nothing; the space of the deleted namespace is not free yet |
 //!
@@ -179,6 +180,11 @@ pub fn principal_key(generation: &[u8], key: &PrincipalKey) -> Vec<u8> {
         PrincipalKey::Certificate(uri) => [generation, b"ac", uri.as_bytes()].concat(),
         PrincipalKey::Token(hash) => [generation, b"at", &hash.0].concat(),
     }
+}
+
+/// The key of how often the principals were changed in the generation with this prefix.
+pub fn principals_version_key(generation: &[u8]) -> Vec<u8> {
+    [generation, b"v"].concat()
 }
 
 /// The key of the tombstone under `name` in the generation with this prefix.

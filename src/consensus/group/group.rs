@@ -43,6 +43,9 @@ use crate::{
     tasks::Tasks,
 };
 
+/// How long a change of who may do what may take from the leader to this node: it takes milliseconds, unless a disk hangs.
+const PRINCIPALS_LATE: Duration = Duration::from_secs(1);
+
 /// One Raft group on this node.
 pub struct Group {
     /// Its configuration.
@@ -71,6 +74,10 @@ pub struct Group {
     pub(in crate::consensus) unheard: Mutex<Vec<NodeId>>,
     /// How far the wall clock of the leader was ahead of this node's when it was heard last, in milliseconds.
     pub(in crate::consensus) leader_ahead_ms: AtomicI64,
+    /// How many changes of who may do what a leader was heard to know.
+    pub(in crate::consensus) principals_told: AtomicU64,
+    /// Since when this node knows of fewer, in nanoseconds of the clock of leases.
+    pub(in crate::consensus) principals_lacked_since: AtomicU64,
     pub(super) last_takeover: LastTakeover,
     /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
     pub(in crate::consensus) taken_for_another: ordered_watch::Sender<Option<NodeId>>,
@@ -133,12 +140,32 @@ impl Group {
         *self.network.peers.candidacy.lock() = None;
     }
 
-    /// For how long no leader was heard: 0 while this node leads. `None` if none was since it started.
+    /// For how long no leader was heard that had a majority: 0 while this node is one. `None` if none was since it started.
     pub fn leaderless_for(&self) -> Option<Duration> {
-        if self.leadership.borrow().own.is_some() {
+        let now = self.lease.now();
+        let own = self.leadership.borrow().own.clone();
+        if own.is_some_and(|own| own.is_valid(now)) {
             return Some(Duration::ZERO);
         }
-        self.leader_heard().map(|at| self.lease.now().since(at))
+        self.leader_heard().map(|at| now.since(at))
+    }
+
+    /// A leader knows of so many changes of who may do what.
+    pub(in crate::consensus) fn hear_of_principals(&self, version: u64) {
+        let own = self.view.principals().version();
+        let told = self.principals_told.fetch_max(version, Relaxed);
+        if version > told && told <= own {
+            self.principals_lacked_since.store(self.lease.now().as_nanos(), Relaxed);
+        }
+    }
+
+    /// Whether this node has not heard for a second of changes of who may do what of which a leader knows.
+    pub fn lacks_changes_of_principals(&self) -> bool {
+        if self.principals_told.load(Relaxed) <= self.view.principals().version() {
+            return false;
+        }
+        let since = Instant::from_nanos(self.principals_lacked_since.load(Relaxed));
+        self.lease.now().since(since) > PRINCIPALS_LATE
     }
 
     /// What the leader's wall clock shows, as far as this node knows: milliseconds since 1970.

@@ -68,6 +68,7 @@ impl Group {
         let log = LogStore::open(&store, config.set)?;
         let machine = StateMachine::open(&store, config.set)?;
         let view = machine.view();
+        network.peers.tell_principals_of(view.clone());
         let raft_config = Arc::new(config.to_raft()?);
         let raft = Raft::new(config.node, raft_config, network.clone(), log, machine);
         // What Raft spawns while it starts belongs to the node, too.
@@ -90,6 +91,8 @@ impl Group {
             leader_heard: Mutex::default(),
             unheard: Mutex::default(),
             leader_ahead_ms: AtomicI64::default(),
+            principals_told: AtomicU64::new(0),
+            principals_lacked_since: AtomicU64::new(0),
             last_takeover: LastTakeover::default(),
             taken_for_another: ordered_watch::Sender::default(),
             snapshots_begun: AtomicU64::new(0),

@@ -70,6 +70,7 @@ impl Peer {
         let message = RaftMessage {
             unheard: self.lease.unheard(self.client.header.from, members),
             wall_ms: Some(self.lease.wall_ms()),
+            principals_version: self.peers.principals_version(),
             ..self.client.message(request)?
         };
         let reply = self.client.send(RaftRpc::Append, message, timeout).await?;

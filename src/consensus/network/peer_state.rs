@@ -1,6 +1,10 @@
 //! What this node remembers of its peers: their clocks and disks, and how far each has the log.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 
@@ -8,7 +12,7 @@ use crate::{
     clock::{Instant, whole_ms},
     proto::peer,
     sequence::NodeId,
-    storage::LowDisk,
+    storage::{AppliedView, LowDisk},
 };
 
 /// What this node remembers of its peers.
@@ -27,6 +31,21 @@ pub struct PeerState {
     /// Since when this node asks them for votes, or whether it would get them. `None` once it follows a leader, or leads. For
     /// the metrics: nothing is decided by it.
     pub candidacy: Mutex<Option<Instant>>,
+    /// The table of this node, once it is open: peers are told how many changes of who may do what it knows.
+    table: OnceLock<AppliedView>,
+}
+
+impl PeerState {
+    /// Tells peers from now on how many changes of who may do what this table knows.
+    pub fn tell_principals_of(&self, table: AppliedView) {
+        // A group opens its table once.
+        drop(self.table.set(table));
+    }
+
+    /// How many changes of who may do what this node knows.
+    pub fn principals_version(&self) -> u64 {
+        self.table.get().map_or(0, |table| table.principals().version())
+    }
 }
 
 // What the wall clocks of the peers show, as their answers to this leader's appends tell.

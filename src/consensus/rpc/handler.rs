@@ -99,6 +99,7 @@ impl Group {
         if !is_higher_vote(&answer) {
             self.heard_leader(header.from, arrived);
             message.unheard.clone_into(&mut self.unheard.lock());
+            self.hear_of_principals(message.principals_version);
             if let Some(wall_ms) = message.wall_ms {
                 let ahead_ms = wall_ms.wrapping_sub(self.wall_ms()).cast_signed();
                 self.leader_ahead_ms.store(ahead_ms, Relaxed);

@@ -39,7 +39,17 @@ impl Access {
     fn told(&self, key: &PrincipalKey) -> v1::Principal {
         let principals = self.group.view.principals();
         let nobody = PrincipalRecord { grants: Vec::new(), token: None };
-        to_wire(key, principals.get(key).unwrap_or(&nobody))
+        self.shown(key, principals.get(key).unwrap_or(&nobody))
+    }
+
+    /// A principal as callers read it, with the namespaces that its grants name, and that do not exist.
+    fn shown(&self, key: &PrincipalKey, record: &PrincipalRecord) -> v1::Principal {
+        let namespaces = self.group.view.namespaces();
+        let named = record.grants.iter().filter_map(|grant| grant.namespaces.name());
+        let missing = named.filter(|name| namespaces.by_name(name).is_none());
+        let mut missing: Vec<_> = missing.map(str::to_owned).collect();
+        missing.dedup();
+        v1::Principal { missing_namespaces: missing, ..to_wire(key, record) }
     }
 
     fn check_peers(&self) -> Result<(), Refusal> {
@@ -119,6 +129,9 @@ impl ByLeader for v1::CreateTokenRequest {
 }
 
 impl ByLeader for v1::RevokeTokenRequest {
+    /// Without an id the same request may mean another token the next time.
+    const IS_ASKED_ONCE: bool = true;
+
     type Service = Arc<Access>;
 
     fn subject(&self, answer: Option<&v1::RevokeTokenResponse>) -> Subject {
@@ -134,7 +147,7 @@ impl ByLeader for v1::RevokeTokenRequest {
     }
 
     async fn carry_out(
-        self, access: &Arc<Access>, (term, _): (&Term, &Principal), _: Instant,
+        self, access: &Arc<Access>, (term, by): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::RevokeTokenResponse> {
         let mut meant: Vec<_> = access.group.view.principals().tokens_named(&self.name).collect();
         let ids = meant.iter().map(|hash| hash.id()).collect::<Vec<_>>().join(", ");
@@ -162,6 +175,15 @@ impl ByLeader for v1::RevokeTokenRequest {
                 ),
             }
         };
+        let mut after = Principals::clone(&access.group.view.principals());
+        after.put(PrincipalKey::Token(hash), None);
+        if !by.is_local() && !after.has_administrator(access.group.wall_ms()) {
+            refuse!(
+                WrongState,
+                "token {:?} is the last principal with the grant admin:*; make another one first, or revoke it over the local socket",
+                self.name
+            );
+        }
         access.change(term, AccessChange::RemoveToken(hash)).await?;
         Ok(v1::RevokeTokenResponse { id: hash.id() })
     }
@@ -214,7 +236,10 @@ impl ByLeader for v1::ListPrincipalsRequest {
         self, access: &Arc<Access>, _: (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::ListPrincipalsResponse> {
         let principals = access.group.view.principals();
-        let principals = principals.iter().map(|(key, record)| to_wire(key, record));
+        let mut principals: Vec<_> = principals.iter().collect();
+        // Tokens lie in the order of their hashes.
+        principals.sort_by_key(|(_, record)| record.token.as_ref().map(|token| token.name.clone()));
+        let principals = principals.into_iter().map(|(key, record)| access.shown(key, record));
         Ok(v1::ListPrincipalsResponse { principals: principals.collect() })
     }
 

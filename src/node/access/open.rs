@@ -10,6 +10,7 @@ use crate::{
     node::{Config, config::ConfigError},
     proto::{Refusal, refusal},
     sequence::{Grant, NodeId, PrincipalKey, Principals},
+    storage::LOCAL_SOCKET,
 };
 
 /// A port for clients that strangers reach.
@@ -45,6 +46,11 @@ fn exposed(config: &Config) -> Option<Reached> {
     reached(config).next().filter(|_| !config.insecure)
 }
 
+/// Whether strangers reach a port of the node with this configuration that may not be open.
+pub(super) fn is_exposed(config: &Config) -> bool {
+    exposed(config).is_some()
+}
+
 /// What is granted to whoever shows nothing, at any address.
 fn granted_to_everybody(principals: &Principals) -> &[Grant] {
     principals.get(&PrincipalKey::Anonymous(None)).map_or(&[], |record| &record.grants)
@@ -76,9 +82,9 @@ pub fn check_start(config: &Config, principals: &Principals) -> Result<(), Confi
     Err(ConfigError(format!(
         "{reached}, and everybody is granted {granted}: set tls = require; or make tokens necessary, at the founding with \
          ratchet found --admin-token-file FILE, or later, while the node listens on loopback alone, with ratchet grant \
-         anonymous --nothing --server unix:{}/admin.sock; or set insecure = true if whoever reaches {} may have that. If \
+         anonymous --nothing --server unix:{}; or set insecure = true if whoever reaches {} may have that. If \
          tokens were made necessary while this node was away, start it once with insecure = true, and it hears of them",
-        config.data_dir.display(),
+        config.data_dir.join(LOCAL_SOCKET).display(),
         reached.address
     )))
 }
@@ -94,7 +100,7 @@ pub fn check_founding(config: &Config) -> Result<(), Refusal> {
     Err(refusal!(
         WrongState,
         "nothing is founded: {reached}, and in a cluster without a token everybody is granted everything: found it with one \
-         (ratchet found --admin-token-file FILE), or set tls = require or insecure = true on node {}",
+         (ratchet found --admin-token-file FILE; nodes on several machines need peer_tls = require for that), or set tls = require or insecure = true on node {}",
         config.node_id
     ))
 }
@@ -123,7 +129,8 @@ pub(super) fn check_granting(
     config: &Config, before: &Principals, after: &Principals,
 ) -> Result<(), Refusal> {
     let known = granted_to_everybody(before);
-    let more = granted_to_everybody(after).iter().find(|grant| !known.contains(grant));
+    let is_known = |grant: &&Grant| known.iter().any(|known| known.covers(grant));
+    let more = granted_to_everybody(after).iter().find(|grant| !is_known(grant));
     let (Some(reached), Some(more), false) = (exposed(config), more, before.is_open()) else {
         return Ok(());
     };
@@ -185,7 +192,11 @@ mod tests {
 
     /// Those of a cluster that was founded with a token, where anonymous is granted something.
     fn with(addresses: Option<&str>, grants: &[Grant]) -> Principals {
-        let found = AccessChange::Found { admin: TokenHash([1; 32]), now_ms: 0 };
+        let found = AccessChange::Found {
+            admin: TokenHash([1; 32]),
+            grants: Grant::everything(),
+            now_ms: 0,
+        };
         let addresses = addresses.map(|text| AddressRange::parse(text).expect("a range"));
         let key = PrincipalKey::Anonymous(addresses);
         let granted = AccessChange::Grant { key, grants: grants.to_vec(), principals_max: 9 };

@@ -8,8 +8,8 @@ use crate::{
         refusal, v1,
     },
     sequence::{
-        ANONYMOUS, AddressRange, Credential, GRANTS_MAX, Grant, InvalidAccess, NamespacePattern,
-        PrincipalKey, PrincipalRecord, TokenHash, Verb, check_uri,
+        ANONYMOUS, AddressRange, Credential, GRANTS_MAX, Grant, InvalidAccess, NO_NETWORK,
+        NamespacePattern, PrincipalKey, PrincipalRecord, TokenHash, Verb, check_uri,
     },
 };
 
@@ -39,7 +39,7 @@ impl Principal {
             Some(Shown::Certificate(uri)) => Credential::Certificate(uri.into()),
         };
         // No range has the address of a caller that is not told.
-        Ok(Principal::caller(shown, network.unwrap_or(u64::MAX)))
+        Ok(Principal::caller(shown, network.unwrap_or(NO_NETWORK)))
     }
 }
 
@@ -182,7 +182,8 @@ mod tests {
         let nothing = PrincipalRecord { grants: Vec::new(), token: None };
         closed.put(PrincipalKey::Anonymous(None), Some(nothing));
         let local = Principal::local();
-        for wanted in [Wanted::Anything, Wanted::OnAll(Verb::Admin), Wanted::AnythingOn("book")] {
+        for wanted in [Wanted::Anything, Wanted::OnAll(Verb::Admin), Wanted::On(Verb::Next, "book")]
+        {
             assert_eq!(local.check(&closed, wanted, 0), Ok(()), "{wanted}");
         }
         local.check(&closed, Wanted::OfNodes, 0).expect_err("it is no node");

@@ -11,8 +11,8 @@ use crate::{
     planted_bugs::{Bug, is_planted},
     random,
     sequence::{
-        AccessChange, Bequest, ClusterId, Command, LedgerRefused, MemoryDigest, NamespaceConfig,
-        NodeId, Outcome,
+        AccessChange, Bequest, ClusterId, Command, Grant, LedgerRefused, MemoryDigest,
+        NamespaceConfig, NodeId, Outcome,
     },
     storage::{AppliedView, RecordsFill},
 };
@@ -214,16 +214,13 @@ impl LedTerms {
         let admin = match read {
             Ok(Ok(None)) => return true,
             Ok(Ok(Some(admin))) => admin,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "cannot read with which token the cluster is founded");
-                return false;
-            }
-            Err(error) => {
-                tracing::error!(%error, "cannot read with which token the cluster is founded");
+            failed => {
+                tracing::error!(?failed, "cannot read with which token the cluster is founded");
                 return false;
             }
         };
-        let found = AccessChange::Found { admin, now_ms: self.clock.wall_ms() };
+        let (grants, now_ms) = (Grant::everything(), self.clock.wall_ms());
+        let found = AccessChange::Found { admin, grants, now_ms };
         match self.propose_in(lease, Command::ChangeAccess(found)).await {
             Some(Ok(Outcome::Access(Ok(())))) => {
                 tracing::info!(token = admin.id(), "a token is needed from the beginning");

@@ -84,6 +84,9 @@ impl Table for MemoryTable {
     fn put_principal(&mut self, key: PrincipalKey, record: Option<PrincipalRecord>) {
         self.principals.put(key, record);
     }
+    fn put_principals_version(&mut self, version: u64) {
+        self.principals.set_version(version);
+    }
     fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Infallible> {
         Ok(self.days.get(&(id, day)).copied())
     }

@@ -10,7 +10,7 @@ use crate::{
     metrics::Interface,
     node::{Entrance, Principal},
     proto::{Refusal, refuse},
-    sequence::{Credential, TokenHash, network_of},
+    sequence::{Credential, NO_NETWORK, TokenHash, network_of},
 };
 
 /// What comes before a token in a header.
@@ -48,7 +48,7 @@ impl Owner {
     pub fn nobody() -> Owner {
         Owner {
             certificate: None,
-            network: u64::MAX,
+            network: NO_NETWORK,
             entrance: None,
             is_tls: false,
             is_local: false,

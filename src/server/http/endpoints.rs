@@ -24,7 +24,10 @@ use super::{
 };
 use crate::{
     metrics::Interface,
-    node::{Asked, NodeContext, Origin, ROUTE_UNWANTED, Reservation, SequenceRequest, check_ids},
+    node::{
+        Asked, Guarded, NodeContext, Origin, ROUTE_UNWANTED, Reservation, SequenceRequest,
+        check_ids,
+    },
     proto::{
         Code, Operation, Refusal, refusal, refuse,
         v1::{self, NextIdsRequest, NextIdsResponse, NextManyRequest, NextManyResponse},
@@ -129,8 +132,8 @@ macro_rules! endpoints {
                 $(if message.$version == 0 {
                     message.$version = ROUTE_UNWANTED;
                 })?
-                $(message.$key =
-                    of_kind(&context, &message.namespace, message.$key.take(), &due).await?;)*
+                $(let written = message.$key.take();
+                message.$key = of_kind(&context, message.wanted(), written, &due).await?;)*
                 let answer = $answered_by(&context, message, &due).await?;
                 answered(stringify!($rpc), answer)
             }),
@@ -306,8 +309,7 @@ pub async fn sequence<Q: SequenceRequest>(
     let reserved = context.request_memory.reserve_if_many(keys * KEY_BYTES);
     let reserved = reserved.map_err(|busy| {
         // What nobody could answer is told so, however many others wait.
-        let known =
-            context.leader.key_kind(asked.namespace(), &due.by, due.deadline).now_or_never();
+        let known = context.leader.key_kind(asked.wanted(), &due.by, due.deadline).now_or_never();
         known.and_then(Result::err).map_or(busy, Refusal::from)
     })?;
     Ok((serve(context, asked, due).await?, reserved))
@@ -339,7 +341,8 @@ pub async fn ids(
     context: &Arc<NodeContext>, mut message: NextIdsRequest, due: &Due,
 ) -> Answered<NextIdsResponse> {
     check_ids(&message)?;
-    message.key = of_kind(context, &message.namespace, message.key.take(), due).await?;
+    let written = message.key.take();
+    message.key = of_kind(context, message.wanted(), written, due).await?;
     let (made, reserved) = context.ids.next(&message, &due.by, due.deadline).await?;
     Ok((ids::answer(made, message.as_text), Some(reserved)))
 }

@@ -22,7 +22,7 @@ use crate::{
         Refusal, refusal, refuse,
         v1::{self, InPath, key::Kind},
     },
-    sequence::{KeyKind, OwnedKey},
+    sequence::{KeyKind, OwnedKey, Wanted},
     server::{
         connections::{calls::until_sent, owner::Owner, unfinished::CLIENT_MESSAGE_BYTES_MAX},
         metadata::{CLUSTER_ID, budget},
@@ -383,16 +383,16 @@ pub fn take_request_id(request_id: &mut Option<Bytes>, name: Option<Bytes>) -> R
 /// # Errors
 /// If there is no such namespace, or it takes other keys.
 pub async fn of_kind(
-    context: &Arc<NodeContext>, namespace: &str, written: Option<v1::Key>, due: &Due,
+    context: &Arc<NodeContext>, wanted: Wanted<'_>, written: Option<v1::Key>, due: &Due,
 ) -> Result<Option<v1::Key>, Refusal> {
     let Some(written) = written.and_then(|key| key.kind) else {
         return Ok(None);
     };
-    let kind = context.leader.key_kind(namespace, &due.by, due.deadline).await?;
+    let kind = context.leader.key_kind(wanted, &due.by, due.deadline).await?;
     let written = match (kind, written) {
         (KeyKind::Id, written @ Kind::Id(_)) => return Ok(Some(v1::Key { kind: Some(written) })),
         (_, Kind::Id(id)) => id.to_string().into(),
         (_, Kind::Name(name)) => name,
     };
-    Ok(to_key(&OwnedKey::from(key(kind, namespace, &written)?)))
+    Ok(to_key(&OwnedKey::from(key(kind, wanted.namespace().unwrap_or_default(), &written)?)))
 }

@@ -78,8 +78,18 @@ fn check<M: Sent>(connection: Option<&PeerConnection>, message: &M) -> Result<()
     if M::BY_MEMBERS && connection.certified.is_some() && !is_member() {
         refuse!(WrongState, "node {sender} is no member of this cluster");
     }
-    // Who asks is what the sender says, and without TLS anybody may be the sender.
-    if M::BY_MEMBERS && !connection.vouches() && !connection.group.view.principals().is_open() {
+    if M::BY_MEMBERS {
+        check_vouched(connection, sender)?;
+    }
+    Ok(())
+}
+
+/// Checks that `sender` may say who asks: without TLS anybody may be the sender.
+///
+/// # Errors
+/// FAILED_PRECONDITION if not everybody may do everything, and the connection comes from elsewhere without a certificate.
+fn check_vouched(connection: &PeerConnection, sender: NodeId) -> Result<(), Refusal> {
+    if !connection.vouches() && !connection.group.view.principals().is_open() {
         refuse!(
             WrongState,
             "node {sender} speaks for callers without TLS, beyond this machine, and not everybody may do everything here; set \
@@ -111,7 +121,12 @@ pub fn all_sent<M: Sent>(
         let message = message?;
         match (&connection, message.sender()) {
             (connection, _) if is_first => check(connection.as_ref(), &message)?,
-            (Some(connection), Some(sender)) => connection.check_sender(sender)?,
+            (Some(connection), Some(sender)) => {
+                connection.check_sender(sender)?;
+                if M::BY_MEMBERS {
+                    check_vouched(connection, sender)?;
+                }
+            }
             _ => {}
         }
         is_first = false;

@@ -19,7 +19,7 @@ use crate::{
         refusal,
         v1::{CurrentRequest, NextIdsRequest, NextManyRequest, NextManyResponse, RaiseRequest},
     },
-    sequence::{InvalidWrittenKey, Key, KeyKind, WrittenKey},
+    sequence::{InvalidWrittenKey, Key, KeyKind, Verb, Wanted, WrittenKey},
     server::written::{integer, key, key_in, shown},
 };
 
@@ -73,7 +73,8 @@ pub async fn last_numbers(
     let mut requests = Vec::new();
     for argument in keys {
         let written = written_key(argument)?;
-        let key = key_in(context, written.namespace, (written.key, by), deadline).await?;
+        let wanted = Wanted::On(Verb::Read, written.namespace);
+        let key = key_in(context, wanted, (written.key, by), deadline).await?;
         let message = CurrentRequest {
             namespace: written.namespace.to_owned(),
             key: to_key(&key),
@@ -99,7 +100,8 @@ pub async fn last_number(
 ) -> Result<(), Refused> {
     let last = last_numbers((context, by), command.rest().take(1), deadline).await?;
     let namespace = written_key(command.at(1).unwrap_or_default())?.namespace;
-    let keys = context.leader.keys_of(namespace, by, deadline).await.map_err(Refused::from)?;
+    let wanted = Wanted::On(Verb::Read, namespace);
+    let keys = context.leader.keys_of(wanted, by, deadline).await.map_err(Refused::from)?;
     let last = last.into_iter().flatten().next().unwrap_or(0);
     replies.number_of_key(last, keys.redis_strings);
     Ok(())
@@ -140,7 +142,8 @@ pub async fn raise(
             shown(value)
         ))
     })?;
-    let key = key_in(context, written.namespace, (written.key, by), deadline).await?;
+    let wanted = Wanted::On(Verb::Raise, written.namespace);
+    let key = key_in(context, wanted, (written.key, by), deadline).await?;
     let message = RaiseRequest {
         namespace: written.namespace.to_owned(),
         key: to_key(&key),
@@ -210,14 +213,15 @@ pub fn one_at_a_time() -> Refused {
 pub async fn next(
     (context, by): Asking<'_>, of: IdsOf<'_>, deadline: Instant, replies: &mut Replies,
 ) -> Result<(), Refused> {
+    let wanted = Wanted::On(Verb::Next, of.namespace);
     let key = match of.key {
-        Some(written) => to_key(&key_in(context, of.namespace, (written, by), deadline).await?),
+        Some(written) => to_key(&key_in(context, wanted, (written, by), deadline).await?),
         None => None,
     };
     let request =
         NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
     let (made, _reserved) = context.ids.next(&request, by, deadline).await?;
-    let keys = context.leader.keys_of(of.namespace, by, deadline).await.map_err(Refused::from)?;
+    let keys = context.leader.keys_of(wanted, by, deadline).await.map_err(Refused::from)?;
     for text in made.texts() {
         match text.parse::<u64>() {
             Ok(number) => replies.number_of_key(number, keys.redis_strings),
@@ -271,7 +275,8 @@ impl Run {
         }
         if self.counts.is_empty() {
             let arrived = Instant::now();
-            let keys = self.context.leader.keys_of(written.namespace, by, deadline).await;
+            let wanted = Wanted::On(Verb::Next, written.namespace);
+            let keys = self.context.leader.keys_of(wanted, by, deadline).await;
             match keys.map_err(Refused::from) {
                 Ok(keys) => (self.kind, self.redis_strings) = (keys.kind, keys.redis_strings),
                 Err(refused) => return self.refuse(&refused, arrived, replies),

@@ -205,7 +205,8 @@ where
                 | Code::Aborted
                 | Code::DeadlineExceeded
                 | Code::ResourceExhausted => AGAIN,
-                Code::Unauthenticated => "NOAUTH",
+                // What Redis says, and then what is wrong here.
+                Code::Unauthenticated => "NOAUTH Authentication required:",
                 Code::PermissionDenied => "NOPERM",
                 _ => "ERR",
             },

@@ -16,7 +16,7 @@ use super::{
     transaction::{PutOff, Transaction, aborted},
 };
 use crate::{
-    node::{NodeContext, Principal},
+    node::{LetIn, NodeContext, Principal},
     proto::{Code, refusal},
     sequence::{Wanted, WrittenKey},
     server::{
@@ -40,6 +40,8 @@ pub struct Session {
     owner: Owner,
     /// Who asks: whom AUTH named, or the owner.
     by: Principal,
+    /// That it was let in.
+    let_in: LetIn,
     /// The name that the client gave it.
     name: Vec<u8>,
     run: Run,
@@ -59,6 +61,7 @@ impl Session {
             context,
             id,
             by: owner.principal(),
+            let_in: LetIn::default(),
             owner,
             name: Vec::new(),
             transaction: None,
@@ -85,7 +88,7 @@ impl Session {
         let begins = !std::mem::replace(&mut self.has_begun, true) && command.begins_inline();
         let found = table::look_up(command);
         let found = found.map_err(|refused| self.unknown(command, refused, begins));
-        let found = found.and_then(|entry| self.let_in(entry).map(|()| entry));
+        let found = found.and_then(|entry| self.check_asker(entry).map(|()| entry));
         let answered = match (found, self.transaction.take()) {
             (Ok(entry), None) if entry.action != Action::Exec => {
                 self.carry_out(entry, command, deadline, replies).await;
@@ -129,10 +132,13 @@ impl Session {
     }
 
     /// Lets a command through if whoever asks is known.
-    fn let_in(&self, entry: &Entry) -> Result<(), Refused> {
+    fn check_asker(&mut self, entry: &Entry) -> Result<(), Refused> {
         match entry.is_for_anybody() {
             true => Ok(()),
-            false => Ok(self.context.services.access.let_in(&self.by, Wanted::Anything)?),
+            false => {
+                let access = &self.context.services.access;
+                Ok(access.is_let_in_still(&mut self.let_in, &self.by)?)
+            }
         }
     }
 
@@ -300,6 +306,7 @@ impl Session {
                 replies.version = Version::default();
                 self.name.clear();
                 self.by = self.owner.principal();
+                self.let_in = LetIn::default();
                 self.transaction = None;
                 replies.simple("RESET");
             }
@@ -401,21 +408,23 @@ impl Session {
         &mut self, name: Option<&[u8]>, token: &[u8], deadline: Instant,
     ) -> Result<(), Refused> {
         let (by, access) = (self.owner.with_token(token), &self.context.services.access);
-        if !access.has_tokens() {
-            return Err(Refused::invalid(
-                "AUTH was called, and there are no tokens here: whoever reaches the port may do what is granted to anonymous",
-            ));
-        }
         let admitted = self.context.leader.admit(&by, Wanted::Anything, deadline).await;
         let is_wrong = match &admitted {
             Ok(()) => name
                 .is_some_and(|name| name != b"default" && name != access.name_of(&by).as_bytes()),
             Err(refusal) => refusal.code() == Code::Unauthenticated,
         };
+        if is_wrong && !access.has_tokens() {
+            return Err(Refused::invalid(
+                "AUTH <password> called without any password configured for the default user: there are no tokens here, and \
+                 whoever reaches the port may do what is granted to anonymous",
+            ));
+        }
         if is_wrong {
             let refusal = refusal!(
                 Unauthenticated,
-                "the token is worth nothing, or has another name: AUTH TOKEN, or AUTH NAME TOKEN"
+                "invalid username-password pair or user is disabled: the token is worth nothing, or has another name; AUTH TOKEN, or \
+                 AUTH NAME TOKEN"
             );
             // The audit knows of a token that is worth nothing.
             if admitted.is_ok() {
@@ -425,6 +434,7 @@ impl Session {
         }
         admitted?;
         self.by = by;
+        self.let_in = LetIn::default();
         Ok(())
     }
 

@@ -80,6 +80,7 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreErr
     for (key, record) in survivor.principals.iter() {
         change.put_principal(key.clone(), Some(record.clone()));
     }
+    change.put_principals_version(survivor.principals.version());
     change.put_ledger(survivor.ledger);
     change.write().map(drop)
 }

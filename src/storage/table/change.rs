@@ -29,8 +29,8 @@ use crate::{
         layout::{
             Family, cluster_id_key, day_key, days_range_of, id_bytes_key, kind_range, ledger_key,
             namespace_key, namespace_sections_range, next_namespace_key, principal_key,
-            reclaim_key, request_book_key, request_key, request_place_key, section_key,
-            tombstone_key, totals_key, worker_key, workers_range,
+            principals_version_key, reclaim_key, request_book_key, request_key, request_place_key,
+            section_key, tombstone_key, totals_key, worker_key, workers_range,
         },
     },
 };
@@ -56,6 +56,7 @@ pub struct TableChange {
     /// Who may do what, with the change.
     principals: Arc<Principals>,
     changed_principals: Records<StoredPrincipal>,
+    principals_version: Records<u64>,
     /// All namespaces with the change.
     namespaces: Arc<Namespaces>,
     /// The namespaces that were written.
@@ -96,6 +97,7 @@ impl TableChange {
             cluster_id: Records::new(db),
             principals,
             changed_principals: Records::new(db),
+            principals_version: Records::new(db),
             namespaces,
             changed_namespaces: BTreeSet::new(),
             totals: BTreeMap::new(),
@@ -198,6 +200,7 @@ impl TableChange {
         self.next_namespace_id.write(&mut self.batch)?;
         self.cluster_id.write(&mut self.batch)?;
         self.changed_principals.write(&mut self.batch)?;
+        self.principals_version.write(&mut self.batch)?;
         self.tombstones.write(&mut self.batch)?;
         self.ledger.write(&mut self.batch)?;
         self.request_book.write(&mut self.batch)?;
@@ -345,6 +348,11 @@ impl Table for TableChange {
         let stored = record.clone().map(|record| (key.clone(), record));
         self.changed_principals.put(principal_key(&self.prefix, &key), stored);
         Arc::make_mut(&mut self.principals).put(key, record);
+    }
+
+    fn put_principals_version(&mut self, version: u64) {
+        self.principals_version.put(principals_version_key(&self.prefix), Some(version));
+        Arc::make_mut(&mut self.principals).set_version(version);
     }
 
     fn totals(&mut self, id: NamespaceId) -> Result<&mut NamespaceTotals, StoreError> {

@@ -92,7 +92,9 @@ impl Generation {
             let (key, value) = record?;
             self.db.decode::<StoredPrincipal>(Family::Applied, &key, &value)
         });
-        Ok(Principals::new(principals.collect::<Result<Vec<_>, _>>()?))
+        let version_key = layout::principals_version_key(&self.prefix());
+        let version = self.db.get(Family::Applied, &version_key)?.unwrap_or(0);
+        Ok(Principals::new(principals.collect::<Result<Vec<_>, _>>()?, version))
     }
 
     /// The records from one full key on, up to another one, as [`Database::records_between`] gives them.

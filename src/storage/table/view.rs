@@ -194,8 +194,8 @@ impl AppliedView {
         );
         self.generation.store(generation.number, Ordering::Release);
         self.recent_records.clear();
-        self.show_namespaces(Arc::new(namespaces));
         self.show_principals(Arc::new(principals));
+        self.show_namespaces(Arc::new(namespaces));
     }
 
     /// The namespaces as of the last applied batch of entries, or of the one that is being written.

@@ -35,6 +35,7 @@ const SNOWFLAKE: &str = "leaf_snowflake";
 /// The next number of a tag.
 pub async fn next(State(context): Node, due: Due, path: PagePath<String>) -> Response {
     let taken = async {
+        context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
         let tag = in_path(path)?;
         let mapped = Mapped::find(context.config.leaf_names(), &tag, None)?;
         Ok(mapped.next_number(&context, &due).await?)

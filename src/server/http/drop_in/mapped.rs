@@ -16,7 +16,7 @@ use crate::{
         Code, Refusal, refusal,
         v1::{NextIdsRequest, NextRequest},
     },
-    sequence::{OwnedKey, Range},
+    sequence::{OwnedKey, Range, Verb, Wanted},
     server::{
         http::{endpoints::serve, request::Due},
         written::{integer, key, shown},
@@ -82,6 +82,7 @@ impl<'a> Mapped<'a> {
     /// # Errors
     /// As [`Mapped::next`]; FAILED_PRECONDITION if the id has more than 64 bits, or what the row says does not fit the format.
     pub async fn next_number(self, context: &Arc<NodeContext>, due: &Due) -> Result<u64, Refusal> {
+        self.admit(context, due).await?;
         let format = {
             let namespaces = context.group.view.namespaces();
             let known = namespaces.by_name(self.namespace);
@@ -103,7 +104,14 @@ impl<'a> Mapped<'a> {
     pub async fn next(
         self, context: &Arc<NodeContext>, count: u64, due: &Due,
     ) -> Result<Range, Refusal> {
+        self.admit(context, due).await?;
         self.take(context, count, due).await.map_err(|why| self.told(why))
+    }
+
+    /// Lets the caller in, before anything is told of the namespace.
+    async fn admit(&self, context: &Arc<NodeContext>, due: &Due) -> Result<(), Refusal> {
+        let wanted = Wanted::On(Verb::Next, self.namespace);
+        context.leader.admit(&due.by, wanted, due.deadline).await
     }
 
     async fn take(
@@ -142,7 +150,8 @@ impl<'a> Mapped<'a> {
         &self, context: &NodeContext, said: &Said<'_>, due: &Due,
     ) -> Result<(OwnedKey, KeysOf), NoNumber> {
         let namespace = self.namespace;
-        let keys = context.leader.keys_of(namespace, &due.by, due.deadline).await;
+        let keys =
+            context.leader.keys_of(Wanted::On(Verb::Next, namespace), &due.by, due.deadline).await;
         let keys = keys.map_err(|failure| self.without_namespace(failure.into()))?;
         let key = key(keys.kind, namespace, said.text.as_bytes());
         let key = key.map_err(|refusal| said.failed(refusal))?;
@@ -331,6 +340,8 @@ pub async fn one_id(
              namespace whose ids fit, such as one with --format snowflake"
         )
     };
+    let wanted = Wanted::On(Verb::Next, namespace);
+    context.leader.admit(&due.by, wanted, due.deadline).await?;
     // Before an order number is taken, if this node knows the namespace.
     let known = context.group.view.namespaces().by_name(namespace).map(id_format);
     if known.is_some_and(|format| format.is_ok_and(|format| format.bits() > u64::BITS)) {

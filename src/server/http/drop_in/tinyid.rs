@@ -20,7 +20,7 @@ use crate::{
     metrics::SkipCause,
     node::{Config, NodeContext, row_of},
     proto::{Code, Refusal, refusal},
-    sequence::Range,
+    sequence::{Range, Wanted},
     server::{
         http::{
             problem::Problem,
@@ -81,7 +81,7 @@ async fn batch(
 ) -> Result<Option<Range>, Problem> {
     let parameters = Parameters::read(context, due, request).await?;
     let count = batch_size(&parameters)?.min(context.config.count_max);
-    let (of_type, due) = type_of(&parameters, context, due)?;
+    let (of_type, due) = type_of(&parameters, context, due).await?;
     if count == 0 {
         return Ok(None);
     }
@@ -94,7 +94,7 @@ async fn segment(
     context: &Arc<NodeContext>, due: &Due, request: Request,
 ) -> Result<Segment, Problem> {
     let parameters = Parameters::read(context, due, request).await?;
-    let (of_type, due) = type_of(&parameters, context, due)?;
+    let (of_type, due) = type_of(&parameters, context, due).await?;
     let mapped = Mapped::find(context.config.tinyid_names(), &of_type, None)?;
     let count = segment_size(&context.config, &of_type);
     let unfit = |why| mapped.warn_operator(refusal!(WrongState, "{why}"));
@@ -133,7 +133,7 @@ fn batch_size(parameters: &Parameters) -> Result<u64, Refusal> {
 }
 
 /// The type that a request asks for, if it has one of the type's tokens, or one of the cluster's, which then asks.
-fn type_of<'a>(
+async fn type_of<'a>(
     parameters: &'a Parameters, context: &NodeContext, due: &Due,
 ) -> Result<(Cow<'a, str>, Due), Refusal> {
     let config = &context.config;
@@ -141,13 +141,16 @@ fn type_of<'a>(
     let token = parameters.one("token")?.unwrap_or_default();
     let known = row_of(&config.tinyid_tokens, config.tinyid_names().parameter, &of_type);
     let is_known = known.is_some_and(|(known, _)| known.split_whitespace().any(|one| one == token));
+    if is_known {
+        context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
+        return Ok((of_type, due.clone()));
+    }
+    // Whatever else is wrong with it, Tinyid's own answer tells it.
     let with_token = due.by.with_token(token.as_bytes());
-    match is_known {
-        true => Ok((of_type, due.clone())),
-        false if context.services.access.knows(&with_token) => {
-            Ok((of_type, Due { by: with_token, ..due.clone() }))
-        }
-        false => Err(refusal!(
+    match context.leader.admit(&with_token, Wanted::Anything, due.deadline).await {
+        Ok(()) => Ok((of_type, Due { by: with_token, ..due.clone() })),
+        Err(refusal) if refusal.code() != Code::Unauthenticated => Err(refusal),
+        Err(_) => Err(refusal!(
             Unauthenticated,
             "there is no such bizType, or the token is not one of its tokens"
         )),
