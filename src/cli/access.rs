@@ -104,6 +104,7 @@ impl Ask for Grant {
         let grants = together(grants);
         let request = v1::SetGrantsRequest { principal, addresses, grants };
         let set = connection.client()?.set_grants(request).await?;
+        warn_of_missing(&set);
         let text = format!("{} may do {}", who(&set), shown(&set.grants));
         output::result(connection.json, &set, &text)
     }
@@ -127,6 +128,7 @@ impl Create {
         let (token, is_new) = Secret::of_file("--file", path)?;
         let created = self.ask(client, &token, !is_new).await;
         let principal = created.map_err(|error| Secret::refused(path, error))?;
+        warn_of_missing(&principal);
         let path = path.display().to_string();
         let created = Created { token: None, file: Some(&path), principal: &principal };
         let table = to_table(slice::from_ref(&principal), BootClock.wall_ms());
@@ -145,6 +147,7 @@ impl Create {
             Error::OutcomeUnknown { .. } => CommandError::from(error).and(&unseen),
             error => error.into(),
         })?;
+        warn_of_missing(&principal);
         let created = Created { token: Some(token.text()), file: None, principal: &principal };
         output::result(json, &created, token.text()).map_err(|error| error.and(&unseen))
     }
@@ -181,6 +184,14 @@ fn is_as_asked(there: &v1::Principal, asked: &v1::CreateTokenRequest) -> bool {
         (None, Some(_)) | (Some(_), None) => false,
     };
     ends_so && there.name == asked.name && are_alike(&there.grants, &asked.grants)
+}
+
+/// A grant may name a namespace before it exists; or the name is misspelt.
+fn warn_of_missing(principal: &v1::Principal) {
+    if !principal.missing_namespaces.is_empty() {
+        let missing = principal.missing_namespaces.join(", ");
+        output::warn(&format!("granted on what does not exist now: {missing}"));
+    }
 }
 
 // Principals as text.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Access, Guarded, Principal, Subject,
-    open::check_granting,
+    open::{check_granting, trusts_strangers},
     wire::{invalid, read_grants, read_hash, read_key, to_wire},
 };
 use crate::{
@@ -66,13 +66,14 @@ impl Access {
 pub(in crate::node) fn check_peers<'a>(
     config: &Config, mut addresses: impl Iterator<Item = &'a String>,
 ) -> Result<(), Refusal> {
-    let is_loopback =
-        |address: &String| address.parse().is_ok_and(|at: SocketAddr| at.ip().is_loopback());
+    let is_loopback = |address: &String| {
+        address.parse().is_ok_and(|at: SocketAddr| at.ip().to_canonical().is_loopback())
+    };
     let own = config.peer_listen;
     let beyond = match addresses.find(|address| !is_loopback(address)) {
         _ if config.peer_tls == PeerTls::Require => return Ok(()),
         Some(address) => format!("a node is reached by its peers at {address}"),
-        None if own.ip().is_loopback() => return Ok(()),
+        None if !trusts_strangers(config) => return Ok(()),
         None => format!("node {} listens for peers at {own}", config.node_id),
     };
     Err(refusal!(

@@ -7,7 +7,7 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 
 use crate::{
     consensus::Group,
-    node::{Config, config::ConfigError},
+    node::{Config, config::ConfigError, settings::PeerTls},
     proto::{Refusal, refusal},
     sequence::{Grant, NodeId, PrincipalKey, Principals},
     storage::LOCAL_SOCKET,
@@ -51,6 +51,11 @@ pub(super) fn is_exposed(config: &Config) -> bool {
     exposed(config).is_some()
 }
 
+/// Whether strangers reach the port for peers of the node with this configuration, and may say that they are a node.
+pub(super) fn trusts_strangers(config: &Config) -> bool {
+    config.peer_tls != PeerTls::Require && !config.peer_listen.ip().to_canonical().is_loopback()
+}
+
 /// What is granted to whoever shows nothing, at any address.
 fn granted_to_everybody(principals: &Principals) -> &[Grant] {
     principals.get(&PrincipalKey::Anonymous(None)).map_or(&[], |record| &record.grants)
@@ -74,8 +79,16 @@ pub fn is_open_to_everybody(principals: &Principals) -> bool {
 /// Sees that a node may start in a cluster of these principals.
 ///
 /// # Errors
-/// [`ConfigError`] if strangers reach it, and are granted something.
+/// [`ConfigError`] if strangers reach it, and are granted something; or if they reach it as peers, and not everybody is granted
+/// everything.
 pub fn check_start(config: &Config, principals: &Principals) -> Result<(), ConfigError> {
+    if trusts_strangers(config) && !principals.is_open() {
+        return Err(ConfigError(format!(
+            "peer_listen is {}, where strangers reach node {} without TLS, and the cluster has tokens: anybody could pretend to \
+             be a node, and to speak for a token; set peer_tls = require, see the page about certificates",
+            config.peer_listen, config.node_id
+        )));
+    }
     let (Some(reached), Some(granted)) = (exposed(config), in_words(principals)) else {
         return Ok(());
     };
@@ -277,6 +290,24 @@ mod tests {
         });
         assert_eq!(check_start(&config, &open), Ok(()));
         check_founding(&config).expect("nobody else reaches it");
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_with_tokens_does_not_start_where_strangers_pass_for_peers() {
+        let with_tokens = with(None, &[]);
+        let config = listening(|config| {
+            (config.peer_listen, config.insecure) = ((STRANGE, 7601).into(), true);
+            config.peer_tls = PeerTls::Accept;
+        });
+        let text = refusal(&config, &with_tokens);
+        for part in ["peer_listen is 10.0.0.1:7601", "peer_tls = require"] {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
+        assert_eq!(check_start(&config, &Principals::default()), Ok(()), "nobody has a token");
+        let required = Config { peer_tls: PeerTls::Require, ..config.clone() };
+        assert_eq!(check_start(&required, &with_tokens), Ok(()));
+        let loopback = Config { peer_listen: ([127, 0, 0, 1], 7601).into(), ..config };
+        assert_eq!(check_start(&loopback, &with_tokens), Ok(()));
     }
 
     #[test]
