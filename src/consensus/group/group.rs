@@ -153,15 +153,17 @@ impl Group {
     /// A leader knows of so many changes of who may do what.
     pub(in crate::consensus) fn hear_of_principals(&self, version: u64) {
         let own = self.view.principals().version();
-        let told = self.principals_told.fetch_max(version, Relaxed);
+        let told = self.principals_told.load(Relaxed);
         if version > told && told <= own {
             self.principals_lacked_since.store(self.lease.now().as_nanos(), Relaxed);
         }
+        // Who sees the version sees since when it is lacked.
+        self.principals_told.fetch_max(version, Release);
     }
 
     /// Whether this node has not heard for a second of changes of who may do what of which a leader knows.
     pub fn lacks_changes_of_principals(&self) -> bool {
-        if self.principals_told.load(Relaxed) <= self.view.principals().version() {
+        if self.principals_told.load(Acquire) <= self.view.principals().version() {
             return false;
         }
         let since = Instant::from_nanos(self.principals_lacked_since.load(Relaxed));
