@@ -3,6 +3,7 @@
 mod audit;
 pub mod methods;
 mod page;
+mod redis;
 
 use ratchet::{
     node::hash_of,
