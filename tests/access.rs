@@ -1,6 +1,7 @@
 //! Who may do what: tokens, certificates, and whoever shows neither.
 
 mod audit;
+mod certificates;
 pub mod methods;
 mod page;
 mod redis;
