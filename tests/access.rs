@@ -2,6 +2,7 @@
 
 mod audit;
 mod certificates;
+mod founding;
 pub mod methods;
 mod page;
 mod redis;
