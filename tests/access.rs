@@ -3,6 +3,7 @@
 mod audit;
 mod certificates;
 mod founding;
+mod leader;
 pub mod methods;
 mod page;
 mod redis;
