@@ -2,6 +2,7 @@
 
 mod audit;
 mod certificates;
+mod clocks;
 mod founding;
 mod leader;
 pub mod methods;
