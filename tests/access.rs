@@ -4,6 +4,7 @@ mod audit;
 mod certificates;
 mod clocks;
 mod founding;
+mod http;
 mod leader;
 pub mod methods;
 mod page;
