@@ -3,6 +3,7 @@
 mod audit;
 mod certificates;
 mod clocks;
+mod drop_in;
 mod founding;
 mod http;
 mod leader;
