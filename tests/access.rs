@@ -10,6 +10,7 @@ mod leader;
 pub mod methods;
 mod page;
 mod redis;
+mod strangers;
 
 use ratchet::{
     node::hash_of,
