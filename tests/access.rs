@@ -1,8 +1,16 @@
 //! Who may do what: tokens, certificates, and whoever shows neither.
 
 mod audit;
+mod certificates;
+mod clocks;
+mod drop_in;
+mod founding;
+mod http;
+mod leader;
 pub mod methods;
 mod page;
+mod redis;
+mod strangers;
 
 use ratchet::{
     node::hash_of,

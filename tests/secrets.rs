@@ -5,7 +5,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::Output,
+    process::{Child, Output, Stdio},
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -84,6 +84,11 @@ fn found<'a>(bytes: &[u8], forbidden: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
     found
 }
 
+/// What everybody on the machine may read of a process: how it was started.
+fn command_line(process: &Child) -> Vec<u8> {
+    fs::read(format!("/proc/{}/cmdline", process.id())).unwrap_or_default()
+}
+
 /// A command that asks the cluster, and where its tokens are.
 struct Shell {
     servers: String,
@@ -108,7 +113,11 @@ impl Shell {
         });
         let mut command = ratchet();
         command.args(words).env("RATCHET_SERVER", &self.servers);
-        let running = tokio::task::spawn_blocking(move || command.output().expect("it runs"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let running = command.spawn().expect("it runs");
+        // Nothing, if it has ended by now.
+        seen.add(format!("what others see of ratchet {line}"), command_line(&running));
+        let running = tokio::task::spawn_blocking(|| running.wait_with_output().expect("its end"));
         let output = in_time(line, running).await.expect("no panic");
         seen.add(
             format!("the output of ratchet {line}"),
@@ -203,9 +212,62 @@ async fn over_http(place: &Place, tokens: &[&str], seen: &mut Seen) {
             seen.add_page(what, &http(address, what, &twice, "").await);
         }
     }
+    // Clients of Tinyid send a token in the address of what they ask for.
+    for token in tokens {
+        for path in ["nextId", "nextIdSimple", "nextSegmentId", "nothing"] {
+            for of_type in ["test", "none"] {
+                let query = format!("bizType={of_type}&token={token}");
+                for what in ["GET", "PUT"] {
+                    let page = format!("{what} /tinyid/id/{path}?{query}");
+                    let told = http(address, &page, "", "").await;
+                    seen.add_page(&format!("{what} /tinyid/id/{path}"), &told);
+                }
+            }
+        }
+    }
     for page in ["/metrics", "/livez", "/readyz"] {
         seen.add_page(page, &http_get(place.metrics_listen, page).await);
     }
+}
+
+/// Logs in as a browser, looks at the pages, and logs out. Returns the id of the session.
+async fn in_browser(place: &Place, token: &str, wrong: &str, seen: &mut Seen) -> String {
+    let address = place.http_listen;
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    // A node that could not ask the leader about a token in time is asked again.
+    eventually("a login is refused", async || {
+        let refused = http(address, "POST /login", form, &format!("token={wrong}")).await;
+        seen.add_page("POST /login", &refused);
+        (refused.status == 401).then_some(())
+    })
+    .await;
+    let page = http(address, "POST /login", form, &format!("token={token}")).await;
+    assert_eq!(page.status, 303, "{}", page.body);
+    // The one place where the id is told: nothing else may have it.
+    let cookie = page.head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("set-cookie").then_some(value)
+    });
+    let pair = cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie");
+    let (_, id) = pair.split_once('=').expect("an id");
+    assert!(id.len() >= 32, "{} characters", id.len());
+    seen.add("the answer to POST /login", page.head.replace(id, "ID"));
+    let header = format!("Cookie: {pair}\r\n");
+    let shown = http(address, "GET /", &header, "").await;
+    assert_eq!(shown.status, 200, "{}", shown.body);
+    seen.add_page("GET / in a session", &shown);
+    for what in [
+        "GET /login",
+        "GET /nothing",
+        "GET /v1/status",
+        "POST /v1/namespaces/book/keys/1:next",
+        "POST /logout",
+        "GET /",
+        "POST /logout",
+    ] {
+        seen.add_page(what, &http(address, what, &header, "").await);
+    }
+    id.to_owned()
 }
 
 /// Logs in at a node as a Redis client, in every form, and asks for things.
@@ -231,7 +293,8 @@ async fn over_redis(place: &Place, tokens: &[&str], seen: &mut Seen) {
 async fn create_over_http(place: &Place, admin: &str, token: &str, seen: &mut Seen) {
     let sha256 = BASE64_STANDARD.encode(hash_of(token.as_bytes()).0);
     let grants = r#"[{"verb":"VERB_READ","namespaces":"*"}]"#;
-    let body = format!(r#"{{"name":"http","sha256":"{sha256}","grants":{grants}}}"#);
+    let sha256 = format!(r#"{{"base64":"{sha256}"}}"#);
+    let body = format!(r#"{{"name":"http","sha256":{sha256},"grants":{grants}}}"#);
     let header = format!("Authorization: Bearer {admin}\r\n");
     let made = http(place.http_listen, "POST /v1/tokens", &header, &body).await;
     assert_eq!(made.status, 201, "{}", made.body);
@@ -241,7 +304,9 @@ async fn create_over_http(place: &Place, admin: &str, token: &str, seen: &mut Se
 #[tokio::test(flavor = "multi_thread")]
 async fn no_token_is_printed_logged_or_stored() {
     // The file that is kept for a full disk holds nothing, and is large.
-    let mut cluster = Processes::unfounded(3, &["--log", "trace", "--disk-reserve-mb", "0"]);
+    let flags = ["--log", "trace", "--disk-reserve-mb", "0"];
+    let tinyid = ["--tinyid-types", "test=book:1", "--tinyid-tokens", "test=of-the-type"];
+    let mut cluster = Processes::unfounded(3, &[flags, tinyid].concat());
     let servers: Vec<String> = cluster.addresses().iter().map(ToString::to_string).collect();
     let tokens = TempDir::new().expect("a temporary directory");
     let shell = Shell { servers: servers.join(","), tokens };
@@ -275,11 +340,18 @@ async fn no_token_is_printed_logged_or_stored() {
     assert!(printed.starts_with("ratchet_"), "{:?}", output.status);
     let wrong = ["grpc", "http", "redis", "command"].map(|at| format!("a-token-unknown-at-{at}"));
 
+    let mut sessions = Vec::new();
     for place in cluster.places.values() {
         over_grpc(place.listen, &ci, &wrong[0], &mut seen).await;
         let tokens = [&admin, &ci, over_http_made, &*printed, &*wrong[1]];
         over_http(place, &tokens, &mut seen).await;
         over_redis(place, &[&ci, over_grpc_made, &wrong[2]], &mut seen).await;
+        sessions.push(in_browser(place, &ci, &wrong[1], &mut seen).await);
+    }
+    for (id, process) in &cluster.running {
+        let line = command_line(&process.0);
+        assert!(!line.is_empty(), "node {id} runs");
+        seen.add(format!("what others see of node {id}"), line);
     }
 
     fs::write(shell.file("wrong"), &wrong[3]).expect("a file");
@@ -319,7 +391,7 @@ async fn no_token_is_printed_logged_or_stored() {
         assert!(log.len() > 100_000, "node {id} hardly logs");
     }
     let secrets = [admin, ci, printed, over_http_made.to_owned(), over_grpc_made.to_owned()];
-    let secrets: BTreeSet<String> = secrets.into_iter().chain(wrong).collect();
+    let secrets: BTreeSet<String> = secrets.into_iter().chain(wrong).chain(sessions).collect();
     check(&seen, &secrets, cluster.dir.path());
 }
 

@@ -113,8 +113,16 @@ async fn each_administrative_call_is_a_line_at_the_node_that_was_asked_whatever_
         assert!(fields["from"].as_str().is_some_and(|from| from.starts_with("127.")), "{line}");
         assert_eq!((&fields["interface"], &fields["node"]), (&"grpc".into(), &follower.into()));
     }
+    // The lines of a node are in the order of its calls: before this one there was none.
     for other in others(follower) {
-        assert!(wait_for(&cluster, other, 0).await.is_empty(), "node {other} was not asked");
+        let mut admin = AdminClient::new(asking(cluster.places[&other].listen, None));
+        admin.create_namespace(namespace("chat")).await.expect_err("it is there");
+        let lines = wait_for(&cluster, other, 1).await;
+        let outcome = "NAMESPACE_EXISTS (ALREADY_EXISTS)";
+        let expected =
+            ["INFO", "ratchet.v1.Admin/CreateNamespace", "anonymous", "chat", "-", outcome];
+        let told: Vec<_> = lines.iter().map(short).collect();
+        assert_eq!(told, [expected.map(str::to_owned)], "node {other} was asked nothing else");
     }
 }
 

@@ -82,6 +82,15 @@ pub async fn next(asking: &Asking, namespace: &str) -> Result<u64, Code> {
     taken.map(|answer| answer.into_inner().last).map_err(|status| status.code())
 }
 
+/// As [`next`], of a token that the node may not know: it is asked again if it could not ask the leader in time.
+pub async fn told(asking: &Asking, namespace: &str) -> Result<u64, Code> {
+    eventually("an answer", async || match next(asking, namespace).await {
+        Err(Code::Unavailable) => None,
+        told => Some(told),
+    })
+    .await
+}
+
 /// A cluster in which nobody may do anything without a token. Each verb has a token of its own, on all namespaces.
 pub struct Closed {
     pub cluster: Cluster,

@@ -90,6 +90,15 @@ impl Processes {
 
     /// Starts `n` founding nodes, each with `flags` as well. They wait until somebody founds their cluster.
     pub fn unfounded(n: u64, flags: &[&str]) -> Processes {
+        let mut cluster = Processes::configured(n, flags);
+        for id in 1..=n {
+            cluster.spawn(id);
+        }
+        cluster
+    }
+
+    /// `n` founding nodes, each with `flags` as well, configured and not started.
+    pub fn configured(n: u64, flags: &[&str]) -> Processes {
         let places = (1..=n)
             .map(|id| {
                 let [listen, peer_listen, metrics_listen, http_listen, resp_listen] =
@@ -98,17 +107,13 @@ impl Processes {
                 (id, place)
             })
             .collect();
-        let mut cluster = Processes {
+        Processes {
             places,
             running: BTreeMap::new(),
             dir: TempDir::new().expect("a temporary directory"),
             flags: flags.iter().map(ToString::to_string).collect(),
             own_flags: BTreeMap::new(),
-        };
-        for id in 1..=n {
-            cluster.spawn(id);
         }
-        cluster
     }
 
     /// Founds the cluster once its nodes listen.

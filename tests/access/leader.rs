@@ -1,0 +1,194 @@
+//! The leader looks itself at who asks: a follower that lets everybody in, or whoever speaks like one, gets no further.
+
+use prost::Message;
+use ratchet::{
+    node::hash_of,
+    proto::{
+        peer::{
+            AdministerRequest, Asker, ForwardRequest, ForwardRequests, Header, KnowsTokenRequest,
+            TakeIdNumbersRequest, administer_reply, asker::Shown, forward_reply,
+            peer_client::PeerClient,
+        },
+        v1::{CreateNamespaceRequest, NextRequest},
+    },
+};
+use tonic::{Code, transport::Channel};
+
+use crate::common::{
+    PATIENCE, channel,
+    closed::{ADMIN, Closed},
+    cluster::Cluster,
+    eventually, id, in_time, other_than,
+};
+
+/// What names the network of a caller at 127.0.0.1.
+const NETWORK: u64 = 0xffff_7f00_0001;
+/// An operation that only nodes ask for.
+const TAKE_ID_NUMBERS: &str = "ratchet.peer.v1.Leader/TakeIdNumbers";
+const KNOWS_TOKEN: &str = "ratchet.peer.v1.Leader/KnowsToken";
+
+/// Whoever speaks like a follower, at the leader's port for peers.
+struct Follower {
+    peer: PeerClient<Channel>,
+    header: Header,
+}
+
+impl Follower {
+    async fn of(cluster: &Cluster) -> Follower {
+        let leader = cluster.leader().await;
+        let from = other_than(leader);
+        let incarnation = |id: u64| cluster.nodes[&id].context().group.store.incarnation();
+        let header = Header {
+            cluster: "test".to_owned(),
+            set: 1,
+            from,
+            to: leader,
+            to_incarnation: incarnation(leader),
+            election_timeout_ms: cluster.configs[&leader].election_timeout_ms,
+            from_incarnation: incarnation(from),
+        };
+        let peer = PeerClient::new(channel(cluster.configs[&leader].peer_listen));
+        Follower { peer, header }
+    }
+
+    /// Forwards a request for a number. The code of what it is refused for. It is asked again if the leader could not see in
+    /// time that it leads.
+    async fn forward(&mut self, by: Option<Asker>) -> Option<Code> {
+        eventually("an answer", async || {
+            let told = self.forward_once(by.clone()).await;
+            (told != Some(Code::Unavailable)).then_some(told)
+        })
+        .await
+    }
+
+    async fn forward_once(&mut self, by: Option<Asker>) -> Option<Code> {
+        let asked =
+            NextRequest { namespace: "book".to_owned(), key: id(1), ..NextRequest::default() };
+        let request = ForwardRequest {
+            id: 7,
+            budget_ms: PATIENCE.as_millis() as u64,
+            caller: Some(NETWORK),
+            method: "ratchet.v1.Sequencer/Next".into(),
+            message: asked.encode_to_vec().into(),
+            by,
+            ..ForwardRequest::default()
+        };
+        let requests =
+            ForwardRequests { header: Some(self.header.clone()), requests: vec![request] };
+        // The stream stays open until the reply is there.
+        let (messages, stream) = tokio::sync::mpsc::channel(1);
+        messages.send(requests).await.expect("sent");
+        let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
+        let replies = in_time("a stream", self.peer.forward(stream)).await.expect("a stream");
+        let mut replies = replies.into_inner();
+        let reply = in_time("a reply", replies.message()).await.expect("a reply").expect("one");
+        assert_eq!(reply.replies.len(), 1, "{reply:?}");
+        let reply = &reply.replies[0];
+        assert_eq!(reply.id, 7);
+        match reply.reply.as_ref().expect("a reply") {
+            forward_reply::Reply::Answer(_) => None,
+            forward_reply::Reply::Error(failure) => Some(Code::from_i32(failure.code)),
+            forward_reply::Reply::NotLeader(why) => panic!("it leads: {why:?}"),
+        }
+    }
+
+    /// Has an operation carried out. The code of what it is refused for. As with a number, it may be asked again.
+    async fn administer(
+        &mut self, method: &str, message: &impl Message, by: Option<Asker>,
+    ) -> Option<Code> {
+        eventually("an answer", async || {
+            let told = self.administer_once(method, message, by.clone()).await;
+            (told != Some(Code::Unavailable)).then_some(told)
+        })
+        .await
+    }
+
+    async fn administer_once(
+        &mut self, method: &str, message: &impl Message, by: Option<Asker>,
+    ) -> Option<Code> {
+        let asked = AdministerRequest {
+            header: Some(self.header.clone()),
+            budget_ms: PATIENCE.as_millis() as u64,
+            caller: Some(NETWORK),
+            method: method.to_owned(),
+            message: message.encode_to_vec().into(),
+            by,
+            ..AdministerRequest::default()
+        };
+        let reply = in_time("a reply", self.peer.administer(asked)).await.expect("a reply");
+        match reply.into_inner().reply.expect("a reply") {
+            administer_reply::Reply::Answer(_) => None,
+            administer_reply::Reply::Error(failure) => Some(Code::from_i32(failure.code)),
+            administer_reply::Reply::NotLeader(why) => panic!("it leads: {why:?}"),
+        }
+    }
+}
+
+fn by(shown: Shown) -> Option<Asker> {
+    Some(Asker { shown: Some(shown) })
+}
+
+fn with_token(token: &str) -> Option<Asker> {
+    by(Shown::TokenSha256(hash_of(token.as_bytes()).0.to_vec().into()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_lets_everybody_in_gets_nothing_for_those_to_whom_nothing_is_granted() {
+    let closed = Closed::start().await;
+    let mut follower = Follower::of(&closed.cluster).await;
+    let namespace = |name: &str| CreateNamespaceRequest {
+        name: name.to_owned(),
+        ..CreateNamespaceRequest::default()
+    };
+    let create = "ratchet.v1.Admin/CreateNamespace";
+    let (mine, theirs) = (namespace("mine"), namespace("theirs"));
+    for (asker, refused) in [
+        (None, Code::Unauthenticated),
+        (by(Shown::Local(false)), Code::Unauthenticated),
+        (with_token("it is not known"), Code::Unauthenticated),
+        (with_token(closed.token("read")), Code::PermissionDenied),
+        (with_token(closed.token("raise")), Code::PermissionDenied),
+    ] {
+        let told = follower.forward(asker.clone()).await;
+        assert_eq!(told, Some(refused), "a number for {asker:?}");
+        let told = follower.administer(create, &theirs, asker.clone()).await;
+        assert_eq!(told, Some(refused), "a namespace for {asker:?}");
+    }
+    // The same messages, of those who may.
+    assert_eq!(follower.forward(with_token(closed.token("next"))).await, None);
+    let asker = with_token(closed.token("namespaces"));
+    assert_eq!(follower.administer(create, &mine, asker.clone()).await, None);
+    let again = follower.administer(create, &mine, asker.clone()).await;
+    assert_eq!(again, Some(Code::AlreadyExists));
+    assert_eq!(follower.administer(create, &theirs, asker).await, None, "nobody has made it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nodes_ask_one_another_for_is_granted_to_no_caller() {
+    let closed = Closed::start().await;
+    let mut follower = Follower::of(&closed.cluster).await;
+    let take = TakeIdNumbersRequest {
+        namespace: "nowhere".to_owned(),
+        format: "rongcloud".to_owned(),
+        key: id(1),
+        count: 1,
+    };
+    let knows = KnowsTokenRequest { sha256: hash_of(ADMIN.as_bytes()).0.to_vec().into() };
+    for (asker, refused) in [
+        (None, Code::Unauthenticated),
+        (with_token("it is not known"), Code::Unauthenticated),
+        (with_token(closed.token("next")), Code::PermissionDenied),
+        (with_token(ADMIN), Code::PermissionDenied),
+        (by(Shown::Local(true)), Code::PermissionDenied),
+    ] {
+        let told = follower.administer(TAKE_ID_NUMBERS, &take, asker.clone()).await;
+        assert_eq!(told, Some(refused), "{asker:?}");
+        let told = follower.administer(KNOWS_TOKEN, &knows, asker.clone()).await;
+        assert_eq!(told, Some(refused), "{asker:?}");
+    }
+    // A node is let in. There is no such namespace.
+    let node = by(Shown::Node(follower.header.from));
+    let told = follower.administer(TAKE_ID_NUMBERS, &take, node.clone()).await;
+    assert_eq!(told, Some(Code::NotFound));
+    assert_eq!(follower.administer(KNOWS_TOKEN, &knows, node).await, None);
+}
