@@ -24,7 +24,7 @@ use tonic::{Code, Request};
 
 use crate::common::{
     channel,
-    closed::{ADMIN, Closed, asking, create, grant, granting, next},
+    closed::{ADMIN, Closed, asking, create, grant, granting, next, told},
     cluster::Cluster,
     eventually, id, in_time, other_than,
 };
@@ -40,7 +40,7 @@ async fn a_token_is_good_at_every_node_at_once_and_for_nothing_once_it_is_revoke
         create(&mut closed.admin(leader), &token, "ci", vec![grant("next:book")])
             .await
             .expect("a token");
-        next(&closed.at(follower, &token), "book").await.expect("a number");
+        told(&closed.at(follower, &token), "book").await.expect("a number");
     }
     let token = closed.at(follower, "token-7");
     assert_eq!(
@@ -102,7 +102,7 @@ async fn tokens_that_are_wrong_are_refused_also_where_none_is_needed() {
     let cluster = Cluster::start(3, |_| {}).await;
     let address = cluster.address(other_than(cluster.leader().await));
     for token in ["unknown", "", "Bearer x"] {
-        assert_eq!(next(&asking(address, Some(token)), "book").await, Err(Code::Unauthenticated));
+        assert_eq!(told(&asking(address, Some(token)), "book").await, Err(Code::Unauthenticated));
     }
     next(&asking(address, None), "book").await.expect("a number");
     // Two are none.

@@ -48,6 +48,10 @@ impl Leader {
         let Credential::Token(hash) = by.shown() else {
             return Err(refusal);
         };
+        // A node that waits for its cluster has nobody to ask.
+        if self.group.view.cluster_id().is_none() {
+            return Err(refusal);
+        }
         let not_heard = || {
             refusal!(
                 NotHeardYet,
