@@ -181,6 +181,20 @@ async fn callers_that_are_not_let_in_are_told_with_who_they_are_and_counted() {
     for (interface, count) in [("grpc", 1.0), ("http", 1.0), ("redis", 3.0)] {
         assert_eq!(logins_refused(place.metrics_listen, interface).await, count, "{interface}");
     }
+    // However many strangers come, what a known caller may not do is told.
+    for _ in 0..30 {
+        assert_eq!(
+            next(&asking(place.listen, Some("wrong")), "book").await,
+            Err(Code::Unauthenticated)
+        );
+    }
+    let ci = asking(place.listen, Some("of-ci"));
+    assert_eq!(next(&ci, "crowded").await, Err(Code::PermissionDenied));
+    let crowded = eventually("the line of a known caller", async || {
+        self::lines(&cluster, 1).into_iter().find(|line| line["fields"]["on"] == "crowded")
+    })
+    .await;
+    assert_eq!(crowded["fields"]["left_out"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,9 +11,9 @@ use std::{
 };
 
 use futures::{
-    Stream, StreamExt,
+    FutureExt, Stream, StreamExt,
     future::BoxFuture,
-    stream::{self, BoxStream},
+    stream::{self, BoxStream, FuturesUnordered},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{node::NodeContext, server::Services};
@@ -191,13 +191,23 @@ impl Network {
         }
     }
 
-    /// Has what arrives at `host` done, each message in a task of its own.
+    /// Has what arrives at `host` done, all at the same time.
+    ///
+    /// No message has a task of its own: a crash drops tasks in an order that hangs on how many the process ever had, and the
+    /// other hosts notice the order.
     pub async fn deliver(
         &self, host: Host, messages: &mut UnboundedReceiver<Message>, to: &Answering,
     ) {
-        while let Some(message) = messages.recv().await {
+        let mut arriving = FuturesUnordered::new();
+        loop {
+            let message = tokio::select! {
+                biased;
+                message = messages.recv() => message,
+                Some(()) = arriving.next() => continue,
+            };
+            let Some(message) = message else { return };
             let (network, to) = (self.clone(), to.clone());
-            tokio::spawn(async move {
+            arriving.push(async move {
                 clock::sleep_until(message.at).await;
                 if !network.is_cut(message.from, host) {
                     (message.arrive)(to).await;
@@ -285,8 +295,11 @@ impl Network {
         if self.is_cut(from, to) || !self.post(to, message) {
             return Err(Status::unavailable("nobody listens there"));
         }
-        let questions = questions.map(Ok);
-        tokio::spawn(self.clone().pump((from, to), questions, there));
+        let pump = self.clone().pump((from, to), questions.map(Ok), there);
+        let pump = Message { from, at: clock::now(), arrive: Box::new(|_| pump.boxed()) };
+        if !self.post(from, pump) {
+            return Err(Status::unavailable("the asker's host is gone"));
+        }
         Ok(self.pipe((to, from), returning).boxed())
     }
 

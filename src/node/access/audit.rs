@@ -19,7 +19,7 @@ use crate::{
 
 /// The target of the lines.
 pub const AUDIT: &str = "ratchet::audit";
-/// How many lines a second tell of callers that are not let in.
+/// How many lines a second tell of callers that are not let in because nobody knows them, and as many of those that are known.
 const REFUSED_PER_SECOND: u64 = 10;
 /// How many characters of a caller's own words a line has in one place.
 const WORDS_CHARS_MAX: usize = 128;
@@ -83,7 +83,9 @@ fn words(text: impl Display) -> String {
 pub struct Audit {
     node: NodeId,
     metrics: Arc<Metrics>,
-    refused: Mutex<Rate>,
+    unknown: Mutex<Rate>,
+    /// They have a rate of their own: strangers cannot crowd them out.
+    known: Mutex<Rate>,
 }
 
 /// What a line tells.
@@ -97,7 +99,7 @@ struct Line<'a> {
 impl Audit {
     /// The audit of a node.
     pub fn new(node: NodeId, metrics: Arc<Metrics>) -> Audit {
-        Audit { node, metrics, refused: Mutex::default() }
+        Audit { node, metrics, unknown: Mutex::default(), known: Mutex::default() }
     }
 
     /// An administrative call, which has begun.
@@ -141,10 +143,12 @@ impl Audit {
 
     fn tell_refused(&self, line: &Line<'_>, refused: &Refusal) {
         let Line { asker: Asker { who, entrance, shows_token }, method, subject, outcome } = line;
-        if *shows_token && refused.code() == Code::Unauthenticated {
+        let is_unknown = refused.code() == Code::Unauthenticated;
+        if *shows_token && is_unknown {
             self.metrics.logins_refused.add(entrance.interface, 1);
         }
-        let Some(left_out) = self.refused.lock().take(Instant::now()) else {
+        let rate = if is_unknown { &self.unknown } else { &self.known };
+        let Some(left_out) = rate.lock().take(Instant::now()) else {
             return;
         };
         tracing::warn!(
