@@ -76,7 +76,7 @@ async fn who_asks_over_the_socket_needs_no_token_and_who_asks_over_the_network_d
     client.status().await.expect("the status");
     let first = client.next("book", 7).await.expect("a number");
     assert!(client.next("book", 7).await.expect("a number") > first);
-    assert_eq!(client.servers(), [server.clone()]);
+    assert_eq!(client.servers(), std::slice::from_ref(&server));
     assert!(text(&command(&["namespace", "list"], server).await).contains("book"));
 }
 

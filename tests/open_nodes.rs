@@ -32,6 +32,8 @@ fn with_http_everywhere(config: &mut Config) {
     config.http_listen = Some(EVERYWHERE);
 }
 
+type Change = fn(&mut Config);
+
 /// Sees that node 1 does not start, and which parts the reason has.
 async fn assert_refused(cluster: &Cluster, parts: &[&str]) {
     let refused = cluster.try_start(1, cluster.seams(1)).await.err().expect("it is open");
@@ -48,7 +50,7 @@ async fn a_node_that_strangers_reach_does_not_start_in_an_open_cluster() {
     let mut cluster = Cluster::start(1, |_| {}).await;
     cluster.crash(1).await;
     let at_home = cluster.configs[&1].clone();
-    let changes: [(&str, fn(&mut Config)); 3] = [
+    let changes: [(&str, Change); 3] = [
         ("listen is 0.0.0.0:0", |config| {
             (config.listen, config.advertise) = (EVERYWHERE, Some("127.0.0.1:7600".to_owned()));
         }),

@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn everybody_is_granted_nothing_more_where_strangers_reach_the_leader() {
         let [read, next] = [Verb::Read, Verb::Next].map(|verb| grant(verb, "*"));
-        let (none, one) = (with(None, &[]), with(None, &[read.clone()]));
+        let (none, one) = (with(None, &[]), with(None, std::slice::from_ref(&read)));
         let two = with(None, &[read.clone(), next]);
         let exposed = listening(|config| config.listen = (STRANGE, 7600).into());
         let check =
