@@ -20,6 +20,7 @@ use crate::{
     consensus::NodeState,
     ordered_watch,
     proto::{Refusal, v1},
+    sequence::NodeId,
 };
 
 /// About how many bytes the status has for each member.
@@ -101,7 +102,7 @@ impl Status {
                 .iter()
                 .map(|node| v1::NodeStatus {
                     id: node.id,
-                    role: role(node).into(),
+                    role: role(node, leader_of(&now)).into(),
                     voter: node.voter,
                     address: node.member.client_address.clone(),
                     peer_address: node.member.peer_address.clone(),
@@ -182,9 +183,10 @@ impl Status {
     }
 }
 
-fn role(node: &NodeState) -> v1::Role {
+/// A leader that was heard is known before Raft follows it: in the term that is told, `leader` alone leads.
+fn role(node: &NodeState, leader: Option<NodeId>) -> v1::Role {
     match node {
-        NodeState { leads: true, .. } => v1::Role::Leader,
+        NodeState { id, .. } if leader == Some(*id) => v1::Role::Leader,
         NodeState { stands: true, .. } => v1::Role::Candidate,
         NodeState { voter: true, .. } => v1::Role::Follower,
         NodeState { .. } => v1::Role::Learner,
@@ -271,5 +273,36 @@ impl Readiness {
             () = self.led.leaving.cancelled(), if !self.led.leaving.is_cancelled() => {}
             () = tokio::time::sleep(beat) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::Member;
+
+    #[test]
+    fn the_leader_that_was_heard_leads_though_raft_does_not_follow_it_yet() {
+        let member = Member {
+            peer_address: "127.0.0.1:7601".to_owned(),
+            client_address: "127.0.0.1:7600".to_owned(),
+            incarnation: 1,
+        };
+        let node = |id, voter| NodeState {
+            id,
+            member: member.clone(),
+            voter,
+            stands: false,
+            log_index: None,
+            applied_index: None,
+            silence: None,
+        };
+        let roles = [node(1, true), node(3, true), node(4, false)].map(|node| role(&node, Some(1)));
+        assert_eq!(roles, [v1::Role::Leader, v1::Role::Follower, v1::Role::Learner]);
+        let stands = NodeState { stands: true, ..node(3, true) };
+        assert_eq!(
+            [role(&stands, None), role(&node(1, true), None)],
+            [v1::Role::Candidate, v1::Role::Follower]
+        );
     }
 }

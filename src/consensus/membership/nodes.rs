@@ -27,8 +27,6 @@ pub struct NodeState {
     pub member: Member,
     /// True if it is a voter.
     pub voter: bool,
-    /// True if it leads, as far as this node knows.
-    pub leads: bool,
     /// True if it stands for election; known of this node alone.
     pub stands: bool,
     /// Its last log entry: known of this node, and (as far as it is on the disk there) of the followers
@@ -63,7 +61,6 @@ impl Group {
         members_of(&metrics)
             .into_iter()
             .map(|(id, (member, voter))| {
-                let leads = metrics.current_leader == Some(id);
                 let stands = id == self.node() && metrics.state == ServerState::Candidate;
                 let (log_index, applied_index, silence) = match id == self.node() {
                     true => (
@@ -73,7 +70,7 @@ impl Group {
                     ),
                     false => (replicated_index(&metrics, id), None, self.lease.silence(id)),
                 };
-                NodeState { id, member, voter, leads, stands, log_index, applied_index, silence }
+                NodeState { id, member, voter, stands, log_index, applied_index, silence }
             })
             .collect()
     }
