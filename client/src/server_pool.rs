@@ -251,7 +251,8 @@ impl ServerPool {
 
 fn invalid(server: &str) -> Error {
     Error::Invalid(format!(
-        "server {server:?} is not of the form host:port, for example 10.0.0.1:7600, nor unix: and the path of a local socket"
+        "server {server:?} is not of the form host:port, for example 10.0.0.1:7600, nor unix: and the whole \
+         path of a local socket, as unix:/var/lib/ratchet/admin.sock"
     ))
 }
 

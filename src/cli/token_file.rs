@@ -7,15 +7,13 @@ use std::path::Path;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use ratchet_client::{Client, Error};
-use ring::{
-    digest::{SHA256, digest},
-    rand::{SecureRandom, SystemRandom},
-};
+use ring::rand::{SecureRandom, SystemRandom};
 
 use super::{
     files::{self, Existing, Readers, Staged},
     output::CommandError,
 };
+use crate::node::hash_of;
 
 /// How many random bytes a token has.
 const RANDOM_BYTES: usize = 32;
@@ -24,8 +22,6 @@ const PREFIX: &str = "ratchet_";
 /// The fewest characters of a token: 128 random bits in base64 have 22. The cluster stores its SHA-256, from which a shorter one
 /// could be guessed.
 const CHARS_MIN: usize = 22;
-/// How many bytes of its SHA-256 are its id.
-const ID_BYTES: usize = 6;
 
 /// A token. It is not `Debug`, so that it is not printed by mistake.
 pub struct Token(String);
@@ -101,12 +97,12 @@ impl Token {
 
     /// The SHA-256 of its text.
     pub fn sha256(&self) -> Bytes {
-        Bytes::copy_from_slice(digest(&SHA256, self.0.as_bytes()).as_ref())
+        Bytes::copy_from_slice(&hash_of(self.0.as_bytes()).0)
     }
 
-    /// Its id in the list of principals: the first digits of its SHA-256.
+    /// Its id in the list of principals.
     pub fn id(&self) -> String {
-        self.sha256().iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
+        hash_of(self.0.as_bytes()).id()
     }
 }
 

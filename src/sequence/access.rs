@@ -88,18 +88,11 @@ impl Grant {
         let all = || NamespacePattern(ALL_NAMESPACES.to_owned());
         Verb::ALL.map(|verb| Grant { verb, namespaces: all() }).to_vec()
     }
-}
 
-impl Grant {
     /// Whether whoever has this one may do all that `other` allows.
     pub fn covers(&self, other: &Grant) -> bool {
-        let (own, wanted) = (&self.namespaces.0, &other.namespaces.0);
-        let covers_names = match (own.strip_suffix('*'), wanted.strip_suffix('*')) {
-            (Some(own), Some(wanted)) => wanted.starts_with(own),
-            (Some(own), None) => wanted.starts_with(own),
-            (None, _) => own == wanted,
-        };
-        self.verb == other.verb && covers_names
+        // No name has a star: a pattern fits as a name would that begins so.
+        self.verb == other.verb && self.namespaces.fits(&other.namespaces.0)
     }
 }
 
@@ -366,7 +359,12 @@ impl Principals {
         all
     }
 
-    /// All principals, and what is known of them.
+    /// What was written.
+    pub fn records(&self) -> impl Iterator<Item = (&PrincipalKey, &PrincipalRecord)> {
+        self.principals.iter()
+    }
+
+    /// All principals, and what is known of them. Anonymous is one of them, also if nothing was written of it.
     pub fn iter(&self) -> impl Iterator<Item = (&PrincipalKey, &PrincipalRecord)> {
         const ANYBODY: &PrincipalKey = &PrincipalKey::Anonymous(None);
         let open = (!self.principals.contains_key(ANYBODY)).then(|| (ANYBODY, &*OPEN));
@@ -713,6 +711,7 @@ mod tests {
     {
         let open = Principals::default();
         assert!(open.is_open());
+        assert_eq!((open.records().count(), open.iter().count()), (0, 1), "nothing was written");
         for verb in Verb::ALL {
             assert_eq!(open.check(&Credential::Nothing, 7, Wanted::OnAll(verb), NOW), Ok(()));
         }

@@ -1,5 +1,5 @@
-//! The domain: namespaces, keys, sections, ranges, worker ids, who may do what, and what a log entry does to them. Pure: no I/O, no
-//! async, no clock, and nothing else of this crate.
+//! The domain: namespaces, keys, sections, ranges, worker ids, who may do what, and what a log entry does to them. Pure: no
+//! I/O, no async, no clock, and nothing else of this crate.
 //!
 //! Invariant: the `max_seq` of a section only grows. The exceptions are a *trim* and a *release* by the
 //! tenure that raised it, which never go below what was handed out. The same holds of the ceiling of a worker id, which

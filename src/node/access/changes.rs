@@ -66,6 +66,7 @@ impl Access {
 pub(in crate::node) fn check_peers<'a>(
     config: &Config, mut addresses: impl Iterator<Item = &'a String>,
 ) -> Result<(), Refusal> {
+    // A name, even localhost, may lead elsewhere.
     let is_loopback = |address: &String| {
         address.parse().is_ok_and(|at: SocketAddr| at.ip().to_canonical().is_loopback())
     };

@@ -316,8 +316,8 @@ impl NodeContext {
     /// Begins to export the namespace of this name, if this node leads.
     ///
     /// # Errors
-    /// Those of `Leader::admit`; UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory, NOT_FOUND if there is no
-    /// such namespace.
+    /// Those of `Leader::admit`; UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory,
+    /// NOT_FOUND if there is no such namespace.
     pub async fn export(
         &self, name: &str, by: &Principal, deadline: Instant,
     ) -> Result<Export, Refusal> {

@@ -77,7 +77,7 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreErr
     if let Some(id) = survivor.cluster_id {
         change.put_cluster_id(id);
     }
-    for (key, record) in survivor.principals.iter() {
+    for (key, record) in survivor.principals.records() {
         change.put_principal(key.clone(), Some(record.clone()));
     }
     change.put_principals_version(survivor.principals.version());
