@@ -88,6 +88,8 @@ async fn a_node_that_was_away_while_the_log_was_purged_catches_up_by_snapshot() 
     let added = cluster.client(1).add_node(4, peer_address).await;
     added.expect("the node is added");
     let leader = cluster.leader().await;
+    // Before it has anything of the log, a crash would make it another node.
+    cluster.caught_up(leader, 4).await;
     cluster.crash(4).await;
     let mut client = cluster.client(leader);
     for key in 0..200 {

@@ -168,7 +168,8 @@ impl Cluster {
         peer_address
     }
 
-    /// Starts a further node, and has it added as a learner by way of node `asked`.
+    /// Starts a further node, has it added as a learner by way of node `asked`, and waits until it has the log: before it has
+    /// anything of it, a crash would make it another node.
     pub async fn add_learner(&mut self, asked: u64, id: u64) {
         let peer_address = self.start_joining(id, |_| {}).await;
         let mut client = self.client(asked);
@@ -180,6 +181,7 @@ impl Cluster {
             }
         })
         .await;
+        self.caught_up(self.leader().await, id).await;
     }
 
     /// Starts a further node, and has it added as a voter by way of node `asked`.
