@@ -10,17 +10,16 @@ use ratchet::node::Config;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
-use super::{Client, PATIENCE, eventually, free_ports, in_time, own_ip, unhurried};
+use super::{Client, PATIENCE, eventually, free_ports, own_ip, unhurried};
 
 /// A process that is killed when it is dropped.
 pub struct Process(pub Child);
 
 impl Process {
-    /// Waits until it ends by itself.
+    /// Waits until it ends by itself. One that does not is killed with the test.
     pub async fn ended(mut self) -> ExitStatus {
-        let ended = tokio::task::spawn_blocking(move || self.0.wait());
-        let ended = in_time("the end of a process", ended).await;
-        ended.expect("no panic").expect("its exit status")
+        let mut ended = || self.0.try_wait().expect("a child of this process");
+        eventually("the end of a process", async || ended()).await
     }
 }
 
