@@ -39,6 +39,7 @@ mod open_nodes;
 mod openapi;
 mod order;
 mod other_cluster;
+mod pages;
 mod panics;
 mod peers;
 mod power_cut;

@@ -14,7 +14,7 @@ use crate::common::{
     links::listening_at,
     own_ip,
     processes::{Process, Processes, ratchet, run},
-    rust_client::builder,
+    rust_client::{Load, client},
     until,
 };
 use ratchet::{
@@ -29,7 +29,6 @@ use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    sync::watch,
 };
 use tokio_rustls::client::TlsStream;
 use tonic::{Code, Status, transport::Channel};
@@ -41,18 +40,6 @@ fn greeting(from: u64, to: u64) -> HelloRequest {
     HelloRequest { cluster: "test".to_owned(), from, to, election_timeout_ms, ..Default::default() }
 }
 
-/// Takes numbers until told otherwise, each greater than the one before. Answers how many.
-async fn take_numbers(addresses: Vec<SocketAddr>, mut stop: watch::Receiver<bool>) -> u64 {
-    let client = builder(addresses).build().expect("a client");
-    let (mut last, mut taken) = (0, 0);
-    while !*stop.borrow_and_update() {
-        let number = client.next("book", 7).await.expect("a number");
-        assert!(number > last, "{number} after {last}");
-        (last, taken) = (number, taken + 1);
-    }
-    taken
-}
-
 /// Starts node `id` of a living cluster again, and waits until it answers.
 async fn restart(cluster: &mut Processes, id: u64) {
     cluster.terminate(id).await;
@@ -60,18 +47,13 @@ async fn restart(cluster: &mut Processes, id: u64) {
     cluster.client(id).next_at_last(u64::MAX).await;
 }
 
-/// How often a node has said that it uses changed files.
-fn changes(cluster: &Processes, id: u64) -> usize {
-    let log = fs::read_to_string(cluster.log(id)).expect("a log");
-    log.matches("changed files are in use").count()
-}
-
 /// Changes the files of the nodes, and waits until all use what changed.
 async fn change(cluster: &Processes, what: impl FnOnce()) {
-    let before = [1, 2, 3].map(|id| changes(cluster, id));
+    let in_use = |id| cluster.said(id, "changed files are in use");
+    let before = [1, 2, 3].map(in_use);
     what();
     for id in 1..=3 {
-        let in_use = || changes(cluster, id) > before[id as usize - 1];
+        let in_use = || in_use(id) > before[id as usize - 1];
         until("the changed files are in use", in_use).await;
     }
 }
@@ -85,8 +67,7 @@ async fn a_living_cluster_turns_tls_between_its_nodes_on_node_by_node_and_change
     for id in 1..=3 {
         certificates.node(id, &hosts[id as usize - 1], &[]);
     }
-    let (stop, stopped) = watch::channel(false);
-    let taking = tokio::spawn(take_numbers(cluster.addresses(), stopped));
+    let taking = Load::start(client(cluster.addresses()), "book");
     for mode in ["accept", "send", "require"] {
         for id in 1..=3 {
             cluster.own_flags.insert(id, certificates.peer_flags(id, mode));
@@ -113,9 +94,7 @@ async fn a_living_cluster_turns_tls_between_its_nodes_on_node_by_node_and_change
     for id in 1..=3 {
         restart(&mut cluster, id).await;
     }
-    stop.send_replace(true);
-    let taken = in_time("the last number", taking).await.expect("every number was greater");
-    assert!(taken > 0);
+    assert!(taking.stop().await > 0);
     strangers_are_refused(&cluster, &certificates).await;
 }
 
@@ -217,16 +196,10 @@ const H2: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0";
 const HTTP: (&str, &str) =
     ("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200 OK\r\n");
 
-/// The flags of a node whose clients' files these are, in this mode.
+/// The flags of a node whose clients' files these are, in this mode, and that takes clients of this CA alone.
 fn client_flags(certificates: &Certificates, mode: &str) -> Vec<String> {
-    [
-        ("--tls", mode.to_owned()),
-        ("--tls-cert", certificates.path("node-1.crt")),
-        ("--tls-key", certificates.path("node-1.key")),
-        ("--tls-client-ca", certificates.path("ca.crt")),
-    ]
-    .map(|(flag, value)| format!("{flag}={value}"))
-    .to_vec()
+    let own = format!("--tls-client-ca={}", certificates.path("ca.crt"));
+    [certificates.client_flags(1, mode), vec![own]].concat()
 }
 
 /// What a stream that says this brings, until it ends.

@@ -142,14 +142,9 @@ async fn a_founding_over_the_network_with_an_admin_token_is_told_of_the_socket_a
 async fn nodes_that_require_tls_of_peers_are_founded_by_a_client_whose_certificate_is_of_their_ca()
 {
     let certificates = Certificates::new();
-    let file = |name: String| certificates.path(&name);
     let cluster = waiting(&certificates, "require", |id| {
-        vec![
-            "--tls=accept".to_owned(),
-            format!("--tls-cert={}", file(format!("node-{id}.crt"))),
-            format!("--tls-key={}", file(format!("node-{id}.key"))),
-            format!("--tls-client-ca={}", certificates.path("ca.crt")),
-        ]
+        let ca = format!("--tls-client-ca={}", certificates.path("ca.crt"));
+        [certificates.client_flags(id, "accept"), vec![ca]].concat()
     })
     .await;
     let server = cluster.places[&1].listen.to_string();

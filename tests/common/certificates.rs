@@ -65,6 +65,14 @@ impl Certificates {
         .to_vec()
     }
 
+    /// The flags of a node that serves clients with these files, without asking for theirs.
+    pub fn client_flags(&self, node: u64, mode: &str) -> Vec<String> {
+        let file = |end: &str| self.path(&format!("node-{node}.{end}"));
+        [("--tls", mode.to_owned()), ("--tls-cert", file("crt")), ("--tls-key", file("key"))]
+            .map(|(flag, value)| format!("{flag}={value}"))
+            .to_vec()
+    }
+
     /// A connection over gRPC that trusts this CA, and shows this certificate.
     pub fn channel(&self, address: SocketAddr, shown: Option<&str>) -> Channel {
         let mut tls =

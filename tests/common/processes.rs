@@ -155,6 +155,12 @@ impl Processes {
         self.dir.path().join(format!("{id}.log"))
     }
 
+    /// How often a node has said this in its log.
+    pub fn said(&self, id: u64, what: &str) -> usize {
+        let log = std::fs::read_to_string(self.log(id)).expect("a log");
+        log.matches(what).count()
+    }
+
     pub fn client(&self, id: u64) -> Client {
         Client::new(self.places[&id].listen)
     }

@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ratchet_client::{Builder, Client, api::CreateNamespaceRequest};
-use tokio::task::JoinSet;
+use tokio::{
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+};
 
-use super::{PATIENCE, cluster::Cluster};
+use super::{PATIENCE, cluster::Cluster, in_time};
 
 /// A client that is given these servers, to be configured further.
 pub fn builder(servers: impl IntoIterator<Item = impl ToString>) -> Builder {
@@ -32,6 +35,62 @@ pub fn staying_at(cluster: &Cluster, node: u64) -> Client {
 /// A client that is given these nodes of a cluster.
 pub fn client_of(cluster: &Cluster, nodes: &[u64]) -> Client {
     client(nodes.iter().map(|id| cluster.address(*id)))
+}
+
+/// Numbers of a key that are taken all the time, one after the other, each greater than the one before.
+pub struct Load {
+    namespace: &'static str,
+    taken: watch::Receiver<u64>,
+    stop: watch::Sender<bool>,
+    taking: JoinHandle<()>,
+}
+
+impl Load {
+    /// Begins to take numbers of a namespace.
+    pub fn start(client: Client, namespace: &'static str) -> Load {
+        Load::above(client, namespace, 0)
+    }
+
+    fn above(client: Client, namespace: &'static str, mut last: u64) -> Load {
+        let (told, taken) = watch::channel(last);
+        let (stop, stopped) = watch::channel(false);
+        let taking = tokio::spawn(async move {
+            while !*stopped.borrow() {
+                let number = client.next(namespace, 7).await.expect("a number");
+                assert!(number > last, "{number} after {last}");
+                last = number;
+                told.send_replace(last);
+            }
+        });
+        Load { namespace, taken, stop, taking }
+    }
+
+    /// Waits for a number that is asked for from now on. Fails if there was an error, or a number was not greater.
+    pub async fn goes_on(&mut self) {
+        // One may be under way.
+        for _ in 0..2 {
+            self.taken.mark_unchanged();
+            in_time("a number", self.taken.changed()).await.expect("each number was greater");
+        }
+    }
+
+    /// Goes on with another client, above the numbers of the one before.
+    pub async fn with(&mut self, client: Client) {
+        let last = self.end().await;
+        *self = Load::above(client, self.namespace, last);
+        self.goes_on().await;
+    }
+
+    /// Ends, and answers the last number.
+    pub async fn stop(mut self) -> u64 {
+        self.end().await
+    }
+
+    async fn end(&mut self) -> u64 {
+        self.stop.send_replace(true);
+        in_time("the last number", &mut self.taking).await.expect("each number was greater");
+        *self.taken.borrow()
+    }
 }
 
 /// Each of `tasks` tasks takes `each` numbers, one after the other, of one of `keys` keys. Fails unless
