@@ -59,7 +59,7 @@ async fn change(cluster: &Processes, what: impl FnOnce()) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_living_cluster_turns_tls_between_its_nodes_on_node_by_node_and_changes_its_ca() {
+pub async fn a_living_cluster_turns_tls_between_its_nodes_on_node_by_node_and_changes_its_ca() {
     let mut cluster = Processes::start(3, &HURRIED).await;
     let certificates = Certificates::new();
     let hosts: Vec<String> =
@@ -215,7 +215,7 @@ async fn told(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, asked: &str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_interface_speaks_tls_with_clients_of_its_ca_and_with_nobody_else() {
+pub async fn each_interface_speaks_tls_with_clients_of_its_ca_and_with_nobody_else() {
     let (certificates, others) = (Certificates::new(), Certificates::new());
     let dir = TempDir::new().expect("a directory");
     let ip = own_ip();

@@ -4,6 +4,7 @@ use prost::Message;
 use ratchet::{
     node::hash_of,
     proto::{
+        Refusal,
         peer::{
             AdministerRequest, Asker, ForwardRequest, ForwardRequests, Header, KnowsTokenRequest,
             TakeIdNumbersRequest, administer_reply, asker::Shown, forward_reply,
@@ -12,7 +13,7 @@ use ratchet::{
         v1::{CreateNamespaceRequest, NextRequest},
     },
 };
-use tonic::{Code, transport::Channel};
+use tonic::{Code, Status, transport::Channel};
 
 use crate::common::{
     PATIENCE, channel,
@@ -28,13 +29,19 @@ const TAKE_ID_NUMBERS: &str = "ratchet.peer.v1.Leader/TakeIdNumbers";
 const KNOWS_TOKEN: &str = "ratchet.peer.v1.Leader/KnowsToken";
 
 /// Whoever speaks like a follower, at the leader's port for peers.
-struct Follower {
+pub(super) struct Follower {
     peer: PeerClient<Channel>,
-    header: Header,
+    pub header: Header,
 }
 
 impl Follower {
     async fn of(cluster: &Cluster) -> Follower {
+        let leader = cluster.leader().await;
+        Follower::over(channel(cluster.configs[&leader].peer_listen), cluster).await
+    }
+
+    /// One that speaks over this connection to the leader's port for peers.
+    pub async fn over(channel: Channel, cluster: &Cluster) -> Follower {
         let leader = cluster.leader().await;
         let from = other_than(leader);
         let incarnation = |id: u64| cluster.nodes[&id].context().group.store.incarnation();
@@ -47,8 +54,7 @@ impl Follower {
             election_timeout_ms: cluster.configs[&leader].election_timeout_ms,
             from_incarnation: incarnation(from),
         };
-        let peer = PeerClient::new(channel(cluster.configs[&leader].peer_listen));
-        Follower { peer, header }
+        Follower { peer: PeerClient::new(channel), header }
     }
 
     /// Forwards a request for a number. The code of what it is refused for. It is asked again if the leader could not see in
@@ -62,8 +68,13 @@ impl Follower {
     }
 
     async fn forward_once(&mut self, by: Option<Asker>) -> Option<Code> {
+        self.try_forward("book", by).await.err().map(|refused| refused.code())
+    }
+
+    /// Forwards a request for a number of a namespace, once.
+    pub async fn try_forward(&mut self, namespace: &str, by: Option<Asker>) -> Result<(), Status> {
         let asked =
-            NextRequest { namespace: "book".to_owned(), key: id(1), ..NextRequest::default() };
+            NextRequest { namespace: namespace.to_owned(), key: id(1), ..NextRequest::default() };
         let request = ForwardRequest {
             id: 7,
             budget_ms: PATIENCE.as_millis() as u64,
@@ -79,15 +90,14 @@ impl Follower {
         let (messages, stream) = tokio::sync::mpsc::channel(1);
         messages.send(requests).await.expect("sent");
         let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
-        let replies = in_time("a stream", self.peer.forward(stream)).await.expect("a stream");
-        let mut replies = replies.into_inner();
-        let reply = in_time("a reply", replies.message()).await.expect("a reply").expect("one");
+        let mut replies = in_time("a stream", self.peer.forward(stream)).await?.into_inner();
+        let reply = in_time("a reply", replies.message()).await?.expect("one");
         assert_eq!(reply.replies.len(), 1, "{reply:?}");
         let reply = &reply.replies[0];
         assert_eq!(reply.id, 7);
         match reply.reply.as_ref().expect("a reply") {
-            forward_reply::Reply::Answer(_) => None,
-            forward_reply::Reply::Error(failure) => Some(Code::from_i32(failure.code)),
+            forward_reply::Reply::Answer(_) => Ok(()),
+            forward_reply::Reply::Error(failure) => Err(Refusal::from(failure.clone()).into()),
             forward_reply::Reply::NotLeader(why) => panic!("it leads: {why:?}"),
         }
     }
@@ -106,6 +116,13 @@ impl Follower {
     async fn administer_once(
         &mut self, method: &str, message: &impl Message, by: Option<Asker>,
     ) -> Option<Code> {
+        self.try_administer(method, message, by).await.err().map(|refused| refused.code())
+    }
+
+    /// Has an operation carried out, once.
+    pub async fn try_administer(
+        &mut self, method: &str, message: &impl Message, by: Option<Asker>,
+    ) -> Result<(), Status> {
         let asked = AdministerRequest {
             header: Some(self.header.clone()),
             budget_ms: PATIENCE.as_millis() as u64,
@@ -115,20 +132,20 @@ impl Follower {
             by,
             ..AdministerRequest::default()
         };
-        let reply = in_time("a reply", self.peer.administer(asked)).await.expect("a reply");
+        let reply = in_time("a reply", self.peer.administer(asked)).await?;
         match reply.into_inner().reply.expect("a reply") {
-            administer_reply::Reply::Answer(_) => None,
-            administer_reply::Reply::Error(failure) => Some(Code::from_i32(failure.code)),
+            administer_reply::Reply::Answer(_) => Ok(()),
+            administer_reply::Reply::Error(failure) => Err(Refusal::from(failure).into()),
             administer_reply::Reply::NotLeader(why) => panic!("it leads: {why:?}"),
         }
     }
 }
 
-fn by(shown: Shown) -> Option<Asker> {
+pub(super) fn by(shown: Shown) -> Option<Asker> {
     Some(Asker { shown: Some(shown) })
 }
 
-fn with_token(token: &str) -> Option<Asker> {
+pub(super) fn with_token(token: &str) -> Option<Asker> {
     by(Shown::TokenSha256(hash_of(token.as_bytes()).0.to_vec().into()))
 }
 
