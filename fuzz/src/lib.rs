@@ -1,6 +1,8 @@
 //! What several fuzz targets need. Each target is a file in `targets/`.
 
 #[cfg(feature = "targets")]
+pub mod commands;
+#[cfg(feature = "targets")]
 pub mod node;
 pub mod parts;
 pub mod replies;

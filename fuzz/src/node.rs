@@ -8,16 +8,25 @@ use axum::{
     http::{Request, StatusCode},
 };
 use ratchet::{
-    node::{Addresses, Config, Node, NodeContext, Seams},
+    node::{Addresses, Config, Node, NodeContext, Principal, Seams, hash_of},
+    proto::v1::{CreateTokenRequest, Grant, SetGrantsRequest, Verb},
     server::fuzzing,
     storage::BlockingExecutor,
 };
 use tempfile::TempDir;
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::Instant,
+};
 use tower::ServiceExt;
 
 /// How long the node may take until it leads.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// The one token of a node that wants tokens, which may take numbers of books; and its name.
+pub const TOKEN: &str = "ratchet_of-the-fuzzer";
+/// See [`TOKEN`].
+pub const TOKEN_NAME: &str = "fuzzer";
 
 /// A node on the caller's thread: it does something only while [`FuzzedNode::run`] runs. It has the namespaces of a fresh
 /// cluster, and `names`, whose keys are names.
@@ -71,6 +80,33 @@ impl FuzzedNode {
             node
         });
         FuzzedNode { runtime, context: node.context().clone(), _node: node, _dir: dir }
+    }
+
+    /// Starts a node in whose cluster nobody may do anything without [`TOKEN`].
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start_closed() -> Self {
+        let node = FuzzedNode::start();
+        node.run(async {
+            let (leader, local) = (&node.context.leader, Principal::local());
+            let deadline = Instant::now() + START_TIME_MAX;
+            let grant = Grant { verb: Verb::Next.into(), namespaces: "book".to_owned() };
+            let token = CreateTokenRequest {
+                name: TOKEN_NAME.to_owned(),
+                sha256: hash_of(TOKEN.as_bytes()).0.to_vec().into(),
+                grants: vec![grant],
+                expires_ms: None,
+            };
+            leader.ask(&token, &local, deadline).await.expect("a token");
+            let nothing = SetGrantsRequest {
+                principal: "anonymous".to_owned(),
+                addresses: None,
+                grants: Vec::new(),
+            };
+            leader.ask(&nothing, &local, deadline).await.expect("granted to nobody");
+        });
+        node
     }
 
     /// What the node's interfaces use.

@@ -9,9 +9,10 @@ use std::{
 use libfuzzer_sys::fuzz_target;
 use ratchet::{
     sequence::WrittenKey,
-    server::fuzzing::{Conversation, Reading, Words, integer},
+    server::fuzzing::{Conversation, Words, integer},
 };
 use ratchet_fuzz::{
+    commands::{CLOSED, commands},
     node::FuzzedNode,
     parts::parts,
     replies::{Reply, Version, reply},
@@ -22,9 +23,6 @@ const KEYS_MAX: usize = 100_000;
 
 /// How an error begins.
 const ERRORS: [&str; 5] = ["ERR", "TRYAGAIN", "NOPROTO", "CLUSTERDOWN", "EXECABORT"];
-
-/// How the error ends after which a connection is closed.
-const CLOSED: &str = "the connection is closed, since this seems to be another protocol";
 
 static NODE: LazyLock<FuzzedNode> = LazyLock::new(FuzzedNode::start);
 
@@ -49,21 +47,6 @@ fuzz_target!(
         check(&commands, is_malformed, conversation.replies());
     }
 );
-
-/// The commands that are to be answered, with their names in upper case, and whether what follows them is none.
-fn commands(bytes: &[u8]) -> (Vec<Words>, bool) {
-    let (mut commands, outcome) = Reading::default().read(bytes);
-    for words in &mut commands {
-        words[0].make_ascii_uppercase();
-    }
-    match commands.iter().position(|words| words[0] == b"QUIT") {
-        Some(last) => {
-            commands.truncate(last + 1);
-            (commands, false)
-        }
-        None => (commands, outcome.is_err()),
-    }
-}
 
 fn check(commands: &[Words], is_malformed: bool, mut replies: &[u8]) {
     let mut version = Version::Resp2;

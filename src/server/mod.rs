@@ -314,7 +314,18 @@ pub mod fuzzing {
         resp::fuzzing::*,
         written::{integer, key},
     };
-    use crate::node::NodeContext;
+    use crate::{
+        node::{NodeContext, Principal},
+        proto::Refusal,
+    };
+
+    /// Who asks over gRPC or HTTP in a call with these headers, over a connection that shows no certificate.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED if there are several tokens.
+    pub fn asks_with(headers: &hyper::HeaderMap) -> Result<Principal, Refusal> {
+        super::connections::owner::Owner::nobody().asks_with(headers)
+    }
 
     /// The routes of the port for HTTP.
     pub fn http_routes(context: Arc<NodeContext>) -> axum::Router {
