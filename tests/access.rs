@@ -10,6 +10,7 @@ mod http;
 mod leader;
 pub mod methods;
 mod page;
+mod quotas;
 mod redis;
 mod strangers;
 

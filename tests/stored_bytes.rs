@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
+    num::{NonZeroU32, NonZeroU64},
     path::Path,
 };
 
@@ -24,7 +25,7 @@ use ratchet::{
     sequence::{
         AccessChange, AddressRange, Bequest, Bump, ClusterId, Command, Grant, KeyKind, Lifetime,
         Lost, LostBy, MemoryDigest, MessagePart, NamespaceChange, NamespaceConfig, NamespaceId,
-        NamespacePattern, NoRoom, PartId, PrincipalKey, PrincipalRecord, Raise, Remembering,
+        NamespacePattern, NoRoom, PartId, PrincipalKey, PrincipalRecord, Quota, Raise, Remembering,
         RequestId, SectionId, SectionKey, Take, TokenHash, TokenRecord, Trim, Verb, WorkerAct,
         WorkerAsk,
     },
@@ -200,6 +201,10 @@ fn commands() -> Vec<Command> {
         token(3),
         Command::ChangeAccess(AccessChange::RemoveToken(TokenHash([3; 32]))),
         grant(PrincipalKey::Anonymous(None)),
+        Command::ChangeAccess(AccessChange::SetQuotas {
+            keys: vec![PrincipalKey::Anonymous(None)],
+            quotas: quotas(),
+        }),
         grant(PrincipalKey::Anonymous(AddressRange::parse("10.1.0.0/16").ok())),
         grant(PrincipalKey::Certificate("ratchet://test/client/ci".to_owned())),
     ]
@@ -210,6 +215,16 @@ fn grants() -> Vec<Grant> {
     Verb::ALL.map(|verb| Grant { verb, namespaces: namespaces.clone() }).to_vec()
 }
 
+fn quotas() -> Vec<Quota> {
+    let limit = NonZeroU32::new(100);
+    vec![Quota {
+        namespaces: NamespacePattern::parse("order*").expect("a pattern"),
+        calls_per_second: limit,
+        numbers_per_second: limit,
+        burnt_per_day: NonZeroU64::new(7),
+    }]
+}
+
 fn token(hash: u8) -> Command {
     let token = TokenRecord {
         name: "ci".to_owned(),
@@ -217,7 +232,7 @@ fn token(hash: u8) -> Command {
         made_by: "admin".to_owned(),
         made_ms: NOW_MS,
     };
-    let record = PrincipalRecord { grants: grants(), token: Some(token) };
+    let record = PrincipalRecord { grants: grants(), token: Some(token), quotas: quotas() };
     let hash = TokenHash([hash; 32]);
     Command::ChangeAccess(AccessChange::AddToken { hash, record, principals_max: 1_000 })
 }

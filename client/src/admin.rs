@@ -123,6 +123,8 @@ calls! {
     /// Says what is granted to `anonymous`, to an address range of it, or to a certificate, in the place of what was granted to it
     /// before.
     set_grants(request: v1::SetGrantsRequest) -> Principal: request => set_grants, changes: true;
+    /// Says how much a principal may use, in the place of what it was told before.
+    set_quotas(request: v1::SetQuotasRequest) -> SetQuotasResponse: request => set_quotas, changes: true;
     /// All principals, and what is granted to them.
     list_principals() -> ListPrincipalsResponse: v1::ListPrincipalsRequest {} => list_principals, changes: false;
 }

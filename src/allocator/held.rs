@@ -1,6 +1,6 @@
 //! Numbers that were taken and are not answered yet, and those that nobody got.
 
-use std::{collections::BTreeMap, ops::Deref, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, ops::Deref, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
@@ -56,6 +56,17 @@ pub enum Shortage {
     AboveMax,
 }
 
+thread_local! {
+    /// How many numbers were lost with calls on this thread.
+    static LOST: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many numbers were lost on this thread so far, because a call was dropped that held them. It wraps around. What is lost
+/// between two looks is lost by what ran between them.
+pub fn lost_on_this_thread() -> u64 {
+    LOST.get()
+}
+
 /// How many numbers a call has taken. If it is dropped before they are answered, for example because the
 /// caller hangs up, they count as skipped.
 #[derive(Debug)]
@@ -95,6 +106,10 @@ impl<M: Deref<Target = Metrics>> Held<M> {
 impl<M: Deref<Target = Metrics>> Drop for Held<M> {
     fn drop(&mut self) {
         self.metrics.skip(SkipCause::cancelled, self.numbers);
+        if self.numbers > 0 {
+            // A thread that ends counts nothing any more.
+            let _ = LOST.try_with(|lost| lost.set(lost.get().wrapping_add(self.numbers)));
+        }
     }
 }
 

@@ -88,7 +88,7 @@ mod term;
 
 pub use answer::{Floor, FloorOf, NextError, NextMany, Raised, UsedId};
 pub use fence::FenceKind;
-pub use held::{Held, Shortage};
+pub use held::{Held, Shortage, lost_on_this_thread};
 pub use hot_keys::{HotKey, HotKeys};
 pub use inheritance::{Inheritance, MemoryReader, NotInherited, NotSent};
 pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections, read_books};

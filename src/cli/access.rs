@@ -1,4 +1,4 @@
-//! `ratchet token` and `ratchet grant`: who may do what.
+//! `ratchet token`, `ratchet grant` and `ratchet quota`: who may do what, and how much.
 //!
 //! A token is drawn here, and the cluster gets its SHA-256 alone. With a file, the token is on the disk before the cluster is
 //! asked, so that the command can be repeated if the answer is lost.
@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use ratchet_client::{Client, Code, Error, api as v1};
 use serde::Serialize;
 
-use self::arguments::{Granted, are_alike, lifetime, shown, together};
+use self::arguments::{Granted, Limited, are_alike, lifetime, limits, shown, together};
 use super::{
     connection::{Ask, Connection},
     flags::Flags,
@@ -77,6 +77,38 @@ pub struct Grant {
     /// Nothing may be done from now on
     #[arg(long, conflicts_with = "grants")]
     nothing: bool,
+}
+
+/// `ratchet quota`.
+#[derive(Debug, Args)]
+pub struct Quota {
+    /// Who: the name of a token, the URI of a client's certificate, or anonymous, of whom each address has quotas of its own
+    principal: String,
+    /// All limits from now on, as order*:calls=100,numbers=10000,burnt=1000000: how many calls a second each node takes, how many
+    /// numbers a second may be asked for, and how many may be lost in a day with calls that failed. To limit nothing, give --none
+    #[arg(value_name = "NAMESPACES:LIMITS", required_unless_present = "none")]
+    quotas: Vec<Limited>,
+    /// Only the token with this id, of several that have the name
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// Only callers of these addresses, as 10.1.0.0/16; of anonymous alone
+    #[arg(long, value_name = "RANGE")]
+    addresses: Option<String>,
+    /// Nothing is limited from now on
+    #[arg(long, conflicts_with = "quotas")]
+    none: bool,
+}
+
+impl Ask for Quota {
+    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
+        let Quota { principal, quotas, id, addresses, none: _ } = self;
+        let quotas = quotas.into_iter().map(|Limited(quota)| quota).collect();
+        let request = v1::SetQuotasRequest { principal, id, addresses, quotas };
+        let set = connection.client()?.set_quotas(request).await?;
+        let line = |one: &v1::Principal| format!("quotas of {}: {}", who(one), limits(&one.quotas));
+        let text: Vec<_> = set.principals.iter().map(line).collect();
+        output::result(connection.json, &set, &text.join("\n"))
+    }
 }
 
 impl Ask for Token {
@@ -215,7 +247,7 @@ fn end(principal: &v1::Principal, now_ms: u64) -> String {
 
 /// A row for each principal.
 fn to_table(principals: &[v1::Principal], now_ms: u64) -> String {
-    let head = ["NAME", "ID", "GRANTS", "EXPIRES", "MADE BY", "MADE"];
+    let head = ["NAME", "ID", "GRANTS", "QUOTAS", "EXPIRES", "MADE BY", "MADE"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     rows.extend(principals.iter().map(|principal| {
@@ -224,6 +256,7 @@ fn to_table(principals: &[v1::Principal], now_ms: u64) -> String {
             who(principal),
             or_none(principal.id.clone()),
             shown(&principal.grants),
+            limits(&principal.quotas),
             end(principal, now_ms),
             or_none(principal.made_by.clone()),
             or_none(made),
@@ -318,18 +351,19 @@ mod tests {
             name: "billing".to_owned(),
             id: Some("ba7816bf8f01".to_owned()),
             grants: grants("next:order* read:*"),
+            quotas: vec!["*:calls=9".parse::<Limited>().expect("a quota").0],
             expires_ms: Some(1_772_373_909_999),
             made_by: Some("admin".to_owned()),
             made_ms: Some(0),
             ..v1::Principal::default()
         };
-        let forever = v1::Principal { expires_ms: None, ..token.clone() };
+        let forever = v1::Principal { expires_ms: None, quotas: Vec::new(), ..token.clone() };
         let table = to_table(&[anonymous, token.clone(), forever], 0);
         let lines = [
-            "NAME                        ID            GRANTS               EXPIRES                  MADE BY  MADE",
-            "anonymous from 10.1.0.0/16  -             nothing              -                        -        -",
-            "billing                     ba7816bf8f01  next:order*, read:*  2026-03-01 14:05:09 UTC  admin    1970-01-01 00:00:00 UTC",
-            "billing                     ba7816bf8f01  next:order*, read:*  never                    admin    1970-01-01 00:00:00 UTC",
+            "NAME                        ID            GRANTS               QUOTAS     EXPIRES                  MADE BY  MADE",
+            "anonymous from 10.1.0.0/16  -             nothing              none       -                        -        -",
+            "billing                     ba7816bf8f01  next:order*, read:*  *:calls=9  2026-03-01 14:05:09 UTC  admin    1970-01-01 00:00:00 UTC",
+            "billing                     ba7816bf8f01  next:order*, read:*  none       never                    admin    1970-01-01 00:00:00 UTC",
         ];
         assert_eq!(table.lines().collect::<Vec<_>>(), lines);
         assert_eq!(end(&token, u64::MAX), "ended 2026-03-01 14:05:09 UTC");

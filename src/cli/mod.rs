@@ -88,6 +88,10 @@ enum Subcommands {
     /// Everybody may do what is granted to anonymous: `ratchet grant anonymous --nothing` makes tokens necessary, and `ratchet
     /// grant anonymous all` opens the cluster again.
     Grant(Asking<access::Grant>),
+    /// Say how much a token, a client with a certificate, or anonymous may use
+    ///
+    /// What is given takes the place of what was limited before. See "ratchet token list" for what is limited now.
+    Quota(Asking<access::Quota>),
     /// Show the nodes of the cluster, their roles, and how far each one's log is
     Status(Asking<status::Status>),
     /// Transfer the leadership to another node; no number is skipped if it takes the memory
@@ -127,6 +131,7 @@ impl Subcommands {
             Worker(worker) => worker.run().await,
             Token(token) => token.run().await,
             Grant(grant) => grant.run().await,
+            Quota(quota) => quota.run().await,
             Status(status) => status.run().await,
             Transfer(transfer) => transfer.run().await,
             Node(node) => node.run().await,

@@ -9,6 +9,8 @@
 mod audit;
 mod changes;
 mod open;
+mod quotas;
+mod spending;
 mod wire;
 
 pub use self::audit::{AUDIT, Entrance};
@@ -19,6 +21,7 @@ pub(super) use self::{
         check_founding, check_joining, check_start, is_open_to_everybody, open_to_strangers,
         warn_of_strangers,
     },
+    quotas::LostNumbers,
     wire::read_hash,
 };
 
@@ -33,6 +36,7 @@ use tokio::{
 use self::{
     audit::{Asker, Audit},
     open::is_exposed,
+    quotas::Quotas,
 };
 use super::Config;
 use crate::{
@@ -182,6 +186,7 @@ pub struct Access {
     asking: Semaphore,
     /// When it may be asked next.
     ask_next: Mutex<Instant>,
+    quotas: Arc<Quotas>,
     audit: Audit,
 }
 
@@ -189,7 +194,8 @@ impl Access {
     pub(super) fn new(config: Arc<Config>, group: Arc<Group>, metrics: Arc<Metrics>) -> Self {
         let audit = Audit::new(config.node_id, metrics);
         let (asking, ask_next) = (Semaphore::new(ASKING_MAX), Mutex::new(Instant::now()));
-        Access { config, group, started: Instant::now(), asking, ask_next, audit }
+        let quotas = Quotas::new(config.node_id);
+        Access { config, group, started: Instant::now(), asking, ask_next, quotas, audit }
     }
 
     /// Checks by what this node knows that a caller may do what it wants.

@@ -86,6 +86,10 @@ impl Ids {
         // Before anything waits.
         check(request)?;
         self.leader.admit(by, request.wanted(), deadline).await?;
+        let access = &self.leader.access;
+        // Only numbers of sequences are counted as lost.
+        drop(access.begin_call(by, &request.namespace, true)?);
+        access.take_numbers(by, &request.namespace, count_of(request).into())?;
         let reserved = self.request_memory.reserve(bytes_of(request))?;
         let made = self.checked_ids(request, deadline).await?;
         Ok((made, reserved))

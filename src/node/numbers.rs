@@ -46,8 +46,20 @@ impl Leader {
     pub async fn serve<Q: SequenceRequest>(
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
     ) -> Result<Q::Answer, Failure> {
+        let (by, message) = (&asked.by, &asked.message);
+        self.admit(by, message.wanted(), deadline).await?;
+        let is_asked_here = matches!(origin, Origin::Client);
+        match self.access.begin_call(by, message.namespace(), is_asked_here)? {
+            None => self.serve_admitted(asked, origin, deadline).await,
+            Some(lost) => lost.counted(self.serve_admitted(asked, origin, deadline)).await,
+        }
+    }
+
+    /// Answers a request whose caller may have it, and whose call is counted.
+    async fn serve_admitted<Q: SequenceRequest>(
+        &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
+    ) -> Result<Q::Answer, Failure> {
         let message = &asked.message;
-        self.admit(&asked.by, message.wanted(), deadline).await?;
         message.check_counts(count_max(asked.id.is_some(), &self.config))?;
         // What is taken under an id is not asked for again once the id may be forgotten.
         let deadline = match &asked.id {
@@ -214,6 +226,11 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             {
                 break 'attempt Err(hands_out_ids(namespace, format).into());
             }
+            if let Err(refusal) =
+                here.access.take_numbers(&self.by, message.namespace(), message.numbers())
+            {
+                break 'attempt Err(refusal.into());
+            }
             // What is remembered counts for whoever has asked, also if a follower passes the message on.
             let id = self.id.as_ref().map(|id| MessageId {
                 caller: Caller::current().map(|caller| caller.network()),
@@ -251,7 +268,9 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let caller = Caller::current().map(|caller| caller.network());
-        let sent = forwarded(&self.message, assumed.namespace, (caller, self.by.to_wire()));
+        let counted = here.access.lost_numbers(&self.by, self.message.namespace());
+        let by = (caller, self.by.to_wire());
+        let sent = forwarded(&self.message, assumed.namespace, by, counted);
         // It can be asked again, and what was done may show.
         let is_found_again = self.trace() != Trace::None;
         match here.forwarder.forward(leader, member, sent, deadline).await {

@@ -215,9 +215,8 @@ fn code_of(reason: Reason) -> Code {
         NamespaceExists | NodeExists | TokenExists => Code::AlreadyExists,
         HandoverLost => Code::Aborted,
         NumbersExhausted | FormatEnded => Code::OutOfRange,
-        Busy | MemoryFull | DiskReserve | RequestIdsFull | WorkersHeld | IdsUsedUp => {
-            Code::ResourceExhausted
-        }
+        Busy | MemoryFull | DiskReserve | RequestIdsFull | CallerQuota | WorkersHeld
+        | IdsUsedUp => Code::ResourceExhausted,
         NoLeader | NodeStopping | NotFounded | NotHeardYet | ClockDoubted | StreamIdle => {
             Code::Unavailable
         }

@@ -11,6 +11,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    num::{NonZeroU32, NonZeroU64},
     sync::{Arc, LazyLock},
 };
 
@@ -25,6 +26,11 @@ use super::{
 pub const GRANTS_MAX: usize = 64;
 /// How many principals a cluster may have: every node holds all of them in memory.
 pub const PRINCIPALS_MAX: u64 = 1_000;
+/// How many quotas a principal may have.
+pub const QUOTAS_MAX: usize = 16;
+/// The most calls, or numbers, that a quota may allow in a second.
+pub const PER_SECOND_MAX: u32 = 100_000_000;
+
 /// How many characters the name of a token may have.
 const TOKEN_NAME_CHARS_MAX: usize = 64;
 /// How many bytes the URI of a certificate may have.
@@ -105,7 +111,7 @@ impl fmt::Display for Grant {
 const ALL_NAMESPACES: &str = "*";
 
 /// The name of a namespace, the beginning of names with a star behind it, or a star alone.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NamespacePattern(String);
 
 impl NamespacePattern {
@@ -147,7 +153,7 @@ impl NamespacePattern {
 }
 
 /// The addresses that begin with the same bits, as in 10.1.0.0/16. Of IPv6, at most the 64 bits that name a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AddressRange {
     network: u64,
     bits: u8,
@@ -226,8 +232,21 @@ impl fmt::Debug for TokenHash {
     }
 }
 
+/// How much all calls of a principal may use together, of the namespaces that fit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Quota {
+    /// The namespaces, which are counted together.
+    pub namespaces: NamespacePattern,
+    /// How many calls each node takes in a second; at most [`PER_SECOND_MAX`].
+    pub calls_per_second: Option<NonZeroU32>,
+    /// How many numbers may be asked for in a second, and at once; at most [`PER_SECOND_MAX`].
+    pub numbers_per_second: Option<NonZeroU32>,
+    /// How many numbers calls that failed may have taken in a day, as far as a node knows.
+    pub burnt_per_day: Option<NonZeroU64>,
+}
+
 /// What a principal is known by.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PrincipalKey {
     /// Whoever shows nothing, at these addresses, or at any.
     Anonymous(Option<AddressRange>),
@@ -238,12 +257,14 @@ pub enum PrincipalKey {
 }
 
 /// What is known of a principal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrincipalRecord {
     /// What is granted to it.
     pub grants: Vec<Grant>,
     /// Of a token: its properties.
     pub token: Option<TokenRecord>,
+    /// How much it may use.
+    pub quotas: Vec<Quota>,
 }
 
 /// The properties of a token.
@@ -267,6 +288,8 @@ pub struct Principals {
     version: u64,
     /// Whether everybody may do everything.
     is_open: bool,
+    /// Whether any principal has quotas.
+    has_quotas: bool,
 }
 
 impl Default for Principals {
@@ -276,8 +299,7 @@ impl Default for Principals {
 }
 
 /// What is granted to anonymous before anything was written.
-static OPEN: LazyLock<PrincipalRecord> =
-    LazyLock::new(|| PrincipalRecord { grants: Grant::everything(), token: None });
+static OPEN: LazyLock<PrincipalRecord> = LazyLock::new(|| granted(&Grant::everything()));
 
 /// What a caller shows of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -354,8 +376,8 @@ impl Principals {
         principals: impl IntoIterator<Item = (PrincipalKey, PrincipalRecord)>, version: u64,
     ) -> Self {
         let principals = principals.into_iter().collect();
-        let mut all = Principals { principals, version, is_open: false };
-        all.is_open = all.grants_everything();
+        let mut all = Principals { principals, version, is_open: false, has_quotas: false };
+        all.look();
         all
     }
 
@@ -391,7 +413,13 @@ impl Principals {
             Some(record) => self.principals.insert(key, record),
             None => self.principals.remove(&key),
         };
+        self.look();
+    }
+
+    /// Works out what is asked of all principals together.
+    fn look(&mut self) {
         self.is_open = self.grants_everything();
+        self.has_quotas = self.principals.values().any(|record| !record.quotas.is_empty());
     }
 
     /// How often they were changed: a node that knows of fewer changes than another one is behind it.
@@ -407,6 +435,43 @@ impl Principals {
     /// Whether everybody may do everything.
     pub fn is_open(&self) -> bool {
         self.is_open
+    }
+
+    /// The quotas that hold for a caller on a namespace, each with whose it is. The caller shows this, and is at the address that
+    /// `network` names. Who has no principal of its own has those of anonymous.
+    pub fn quotas<'a>(
+        &'a self, shown: &Credential, network: u64, namespace: &'a str,
+    ) -> impl Iterator<Item = (&'a PrincipalKey, &'a Quota)> {
+        let own = match shown {
+            Credential::Nothing => None,
+            Credential::Certificate(uri) => Some(PrincipalKey::Certificate((**uri).to_owned())),
+            Credential::Token(hash) => Some(PrincipalKey::Token(*hash)),
+        };
+        let own = own.and_then(|key| self.principals.get_key_value(&key));
+        let is_anonymous = own.is_none();
+        let anonymous = self.anonymous_at(network).filter(move |_| is_anonymous);
+        let holders = own.into_iter().chain(anonymous);
+        let all =
+            holders.flat_map(|(key, record)| record.quotas.iter().map(move |quota| (key, quota)));
+        all.filter(move |(_, quota)| quota.namespaces.fits(namespace))
+    }
+
+    /// Whether any principal has quotas.
+    pub fn has_quotas(&self) -> bool {
+        self.has_quotas
+    }
+
+    /// What was written of anonymous, for all addresses and for the one that `network` names.
+    fn anonymous_at(
+        &self, network: u64,
+    ) -> impl Iterator<Item = (&PrincipalKey, &PrincipalRecord)> {
+        self.principals
+            .iter()
+            .take_while(|(key, _)| matches!(key, PrincipalKey::Anonymous(_)))
+            .filter(move |(key, _)| match key {
+                PrincipalKey::Anonymous(Some(range)) => range.has(network),
+                _ => true,
+            })
     }
 
     fn grants_everything(&self) -> bool {
@@ -460,11 +525,7 @@ impl Principals {
 
     fn grants_anybody(&self, network: u64, wanted: Wanted<'_>) -> bool {
         let anybody = self.get(&PrincipalKey::Anonymous(None));
-        let ranges = self.principals.iter().map_while(|(key, record)| match key {
-            PrincipalKey::Anonymous(range) => Some((*range, record)),
-            PrincipalKey::Certificate(_) | PrincipalKey::Token(_) => None,
-        });
-        let there = ranges.filter_map(|(range, record)| range?.has(network).then_some(record));
+        let there = self.anonymous_at(network).map(|(_, record)| record);
         anybody.into_iter().chain(there).any(|record| grants(&record.grants, wanted))
     }
 }
@@ -511,6 +572,13 @@ pub enum AccessChange {
     },
     /// Remove a token.
     RemoveToken(TokenHash),
+    /// Say how much some principals may use.
+    SetQuotas {
+        /// Who.
+        keys: Vec<PrincipalKey>,
+        /// All quotas of each.
+        quotas: Vec<Quota>,
+    },
 }
 
 /// Why the principals were not changed.
@@ -527,6 +595,9 @@ pub enum AccessRefused {
     /// There is no such token.
     #[error("there is no token {0}; see ratchet token list")]
     NotFound(String),
+    /// Nothing is granted to that principal any more.
+    #[error("nothing is granted to a principal that is to have quotas; see ratchet token list")]
+    NoPrincipal,
 }
 
 impl AccessChange {
@@ -547,7 +618,7 @@ impl AccessChange {
                     made_by: "the founder".to_owned(),
                     made_ms: *now_ms,
                 };
-                let admin_record = PrincipalRecord { grants: grants.clone(), token: Some(token) };
+                let admin_record = PrincipalRecord { token: Some(token), ..granted(grants) };
                 Ok(vec![
                     (PrincipalKey::Anonymous(None), Some(granted(&[]))),
                     (PrincipalKey::Token(*admin), Some(admin_record)),
@@ -570,7 +641,10 @@ impl AccessChange {
                 if is_kept && !access.principals.contains_key(key) {
                     check_count(access, *principals_max)?;
                 }
-                Ok(vec![(key.clone(), is_kept.then(|| granted(grants)))])
+                let known = access.principals.get(key);
+                let quotas = known.map(|known| known.quotas.clone()).unwrap_or_default();
+                let record = PrincipalRecord { quotas, ..granted(grants) };
+                Ok(vec![(key.clone(), is_kept.then_some(record))])
             }
             AccessChange::RemoveToken(hash) => {
                 let key = PrincipalKey::Token(*hash);
@@ -579,12 +653,20 @@ impl AccessChange {
                     None => Err(AccessRefused::NotFound(hash.id())),
                 }
             }
+            AccessChange::SetQuotas { keys, quotas } => keys
+                .iter()
+                .map(|key| {
+                    let known = access.get(key).ok_or(AccessRefused::NoPrincipal)?;
+                    let record = PrincipalRecord { quotas: quotas.clone(), ..known.clone() };
+                    Ok((key.clone(), Some(record)))
+                })
+                .collect(),
         }
     }
 }
 
 fn granted(grants: &[Grant]) -> PrincipalRecord {
-    PrincipalRecord { grants: grants.to_vec(), token: None }
+    PrincipalRecord { grants: grants.to_vec(), ..PrincipalRecord::default() }
 }
 
 /// Whether two records are of one token that was added twice.
@@ -629,6 +711,14 @@ pub enum InvalidAccess {
         "principal is {0:?}; give {ANONYMOUS:?}, or the URI of a certificate, of at most 256 bytes"
     )]
     Principal(String),
+    /// There are too many quotas.
+    #[error("{0} quotas; give at most {QUOTAS_MAX}")]
+    QuotaCount(usize),
+    /// A quota allows nothing, or more than can be counted.
+    #[error(
+        "{0} is {1} in a quota; give 1 to {PER_SECOND_MAX} a second, or at least 1 a day, or leave it out where nothing is limited"
+    )]
+    QuotaLimit(&'static str, u64),
     /// There are too many grants, or none.
     #[error("{0} grants; give 1 to {GRANTS_MAX}")]
     GrantCount(usize),
@@ -682,7 +772,7 @@ mod tests {
             made_ms: u64::from(hash),
         };
         let grants = grants.iter().map(|text| grant(text)).collect();
-        let record = PrincipalRecord { grants, token: Some(token) };
+        let record = PrincipalRecord { grants, token: Some(token), quotas: Vec::new() };
         AccessChange::AddToken { hash: TokenHash([hash; 32]), record, principals_max: 4 }
     }
 

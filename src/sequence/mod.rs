@@ -26,8 +26,9 @@ mod workers;
 
 pub use access::{
     ANONYMOUS, AccessChange, AccessRefused, AddressRange, Credential, Denied, GRANTS_MAX, Grant,
-    InvalidAccess, LOCAL, NamespacePattern, PRINCIPALS_MAX, PrincipalKey, PrincipalRecord,
-    Principals, TokenHash, TokenRecord, Verb, Wanted, check_token_name, check_uri,
+    InvalidAccess, LOCAL, NamespacePattern, PER_SECOND_MAX, PRINCIPALS_MAX, PrincipalKey,
+    PrincipalRecord, Principals, QUOTAS_MAX, Quota, TokenHash, TokenRecord, Verb, Wanted,
+    check_token_name, check_uri,
 };
 pub use apply::apply;
 pub use books::{DAYS_KEPT, DayBooks, Lost, LostBy, NamespaceTotals, Tombstone, day_of};

@@ -1,4 +1,4 @@
-//! Grants and lifetimes of tokens, as they are written.
+//! Grants, quotas and lifetimes of tokens, as they are written.
 
 use std::{str::FromStr, time::Duration};
 
@@ -81,6 +81,65 @@ pub fn shown(grants: &[v1::Grant]) -> String {
     grants.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// What one argument limits: "order*:calls=100,numbers=10000,burnt=1000000".
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limited(pub v1::Quota);
+
+impl FromStr for Limited {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Limited, String> {
+        const FORM: &str =
+            "write NAMESPACES:LIMIT,LIMIT as in order*:calls=100,numbers=10000,burnt=1000000";
+        // A namespace may have colons in its name.
+        let (namespaces, limits) = text.rsplit_once(':').ok_or(FORM)?;
+        let mut quota = v1::Quota { namespaces: namespaces.to_owned(), ..v1::Quota::default() };
+        if namespaces.is_empty() {
+            return Err(format!("it names no namespaces; {FORM}"));
+        }
+        for limit in limits.split(',') {
+            let (what, number) = limit.split_once('=').ok_or(FORM)?;
+            let invalid = |error| format!("{number:?} is no limit of {what}: {error}; {FORM}");
+            let is_given_twice = match what {
+                "calls" => {
+                    let number = number.parse().map_err(invalid)?;
+                    quota.calls_per_second.replace(number).is_some()
+                }
+                "numbers" => {
+                    let number = number.parse().map_err(invalid)?;
+                    quota.numbers_per_second.replace(number).is_some()
+                }
+                "burnt" => {
+                    let number = number.parse().map_err(invalid)?;
+                    quota.burnt_per_day.replace(number).is_some()
+                }
+                _ => return Err(format!("{what:?} is not limited; {FORM}")),
+            };
+            if is_given_twice {
+                return Err(format!("{what} is given twice; {FORM}"));
+            }
+        }
+        Ok(Limited(quota))
+    }
+}
+
+/// Quotas as they are written.
+pub fn limits(quotas: &[v1::Quota]) -> String {
+    if quotas.is_empty() {
+        return "none".to_owned();
+    }
+    let one = |quota: &v1::Quota| {
+        let limits = [
+            ("calls", quota.calls_per_second.map(u64::from)),
+            ("numbers", quota.numbers_per_second.map(u64::from)),
+            ("burnt", quota.burnt_per_day),
+        ];
+        let given = limits.iter().filter_map(|(what, limit)| Some(format!("{what}={}", (*limit)?)));
+        format!("{}:{}", quota.namespaces, given.collect::<Vec<_>>().join(","))
+    };
+    quotas.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
 /// Parses how long a token lasts: "90d", "12h" or "30m".
 ///
 /// # Errors
@@ -151,6 +210,30 @@ mod tests {
         all.reverse();
         assert_eq!(shown(&all), "all");
         assert!(!are_alike(&all, &all[1..]) && !are_alike(&all[1..], &all));
+    }
+
+    #[test]
+    fn a_quota_is_limits_on_namespaces_and_is_shown_as_it_is_written() {
+        for text in ["order*:calls=100,numbers=10000,burnt=1000000", "*:burnt=1", "a:b:calls=7"] {
+            let Limited(quota) = text.parse().expect(text);
+            assert_eq!(limits(&[quota]), text);
+        }
+        let Limited(quota) = "a:b:calls=7".parse().expect("a quota");
+        assert_eq!((&*quota.namespaces, quota.calls_per_second), ("a:b", Some(7)));
+        assert_eq!(limits(&[]), "none");
+        for none in [
+            "",
+            "order*",
+            ":calls=1",
+            "*:calls",
+            "*:calls=x",
+            "*:all=1",
+            "*:calls=1,calls=2",
+            "*:calls=-1",
+        ] {
+            let refused = none.parse::<Limited>().expect_err(none);
+            assert!(refused.contains("order*:calls=100"), "{refused}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     Access, Guarded, Principal, Subject,
     open::{check_granting, trusts_strangers},
-    wire::{invalid, read_grants, read_hash, read_key, to_wire},
+    wire::{invalid, read_grants, read_hash, read_key, read_quotas, to_wire},
 };
 use crate::{
     allocator::Term,
@@ -38,7 +38,7 @@ impl Access {
     /// What is known of a principal now.
     fn told(&self, key: &PrincipalKey) -> v1::Principal {
         let principals = self.group.view.principals();
-        let nobody = PrincipalRecord { grants: Vec::new(), token: None };
+        let nobody = PrincipalRecord::default();
         self.shown(key, principals.get(key).unwrap_or(&nobody))
     }
 
@@ -89,7 +89,9 @@ fn told(refused: &AccessRefused) -> Refusal {
     match refused {
         AccessRefused::Exists(_) => refusal!(TokenExists, "{refused}"),
         AccessRefused::TooMany(_) => refusal!(WrongState, "{refused}"),
-        AccessRefused::NotFound(_) => refusal!(TokenNotFound, "{refused}"),
+        AccessRefused::NotFound(_) | AccessRefused::NoPrincipal => {
+            refusal!(TokenNotFound, "{refused}")
+        }
     }
 }
 
@@ -123,7 +125,7 @@ impl ByLeader for v1::CreateTokenRequest {
             made_by: by.name(&access.group.view.principals()),
             made_ms: now_ms,
         };
-        let record = PrincipalRecord { grants, token: Some(token) };
+        let record = PrincipalRecord { grants, token: Some(token), quotas: Vec::new() };
         let add = AccessChange::AddToken { hash, record, principals_max: PRINCIPALS_MAX };
         access.change(term, add).await?;
         Ok(access.told(&PrincipalKey::Token(hash)))
@@ -231,6 +233,66 @@ impl ByLeader for v1::SetGrantsRequest {
     }
 }
 
+impl ByLeader for v1::SetQuotasRequest {
+    type Service = Arc<Access>;
+
+    fn subject(&self, _: Option<&v1::SetQuotasResponse>) -> Subject {
+        let subject = Subject::of(self.wanted());
+        match &self.addresses {
+            Some(addresses) => subject.on(format_args!("{} from {addresses}", self.principal)),
+            None => subject.on(&self.principal).with_token(self.id.clone()),
+        }
+    }
+
+    async fn carry_out(
+        self, access: &Arc<Access>, (term, _): (&Term, &Principal), _: Instant,
+    ) -> Attempt<v1::SetQuotasResponse> {
+        let quotas = read_quotas(&self.quotas)?;
+        let keys = access.holders(&self)?;
+        let change = AccessChange::SetQuotas { keys: keys.clone(), quotas };
+        access.change(term, change).await?;
+        Ok(v1::SetQuotasResponse { principals: keys.iter().map(|key| access.told(key)).collect() })
+    }
+}
+
+impl Access {
+    /// Whose quotas are to be set.
+    fn holders(&self, asked: &v1::SetQuotasRequest) -> Result<Vec<PrincipalKey>, Refusal> {
+        let principals = self.group.view.principals();
+        if check_token_name(&asked.principal).is_ok() && asked.addresses.is_none() {
+            let mut tokens: Vec<_> = principals.tokens_named(&asked.principal).collect();
+            if let Some(id) = &asked.id {
+                tokens.retain(|hash| hash.id() == *id);
+            }
+            if tokens.is_empty() {
+                refuse!(
+                    TokenNotFound,
+                    "there is no token {:?}{}; see ratchet token list",
+                    asked.principal,
+                    asked.id.as_ref().map(|id| format!(" with the id {id:?}")).unwrap_or_default()
+                );
+            }
+            return Ok(tokens.into_iter().map(PrincipalKey::Token).collect());
+        }
+        if let Some(id) = &asked.id {
+            refuse!(
+                InvalidRequest,
+                "id is {id:?}; it goes with the name of a token alone: leave it out"
+            );
+        }
+        let key = read_key(&asked.principal, asked.addresses.as_deref())?;
+        match principals.get(&key) {
+            Some(_) => Ok(vec![key]),
+            None => Err(refusal!(
+                TokenNotFound,
+                "nothing is granted to {}{}; grant it something first: ratchet grant",
+                asked.principal,
+                asked.addresses.as_ref().map(|at| format!(" from {at}")).unwrap_or_default()
+            )),
+        }
+    }
+}
+
 impl ByLeader for v1::ListPrincipalsRequest {
     type Service = Arc<Access>;
 
@@ -249,14 +311,16 @@ impl ByLeader for v1::ListPrincipalsRequest {
         let principals = access.group.view.principals();
         principals
             .iter()
-            .map(|(_, record)| PRINCIPAL_BYTES + record.grants.len() * GRANT_BYTES)
+            .map(|(_, record)| {
+                PRINCIPAL_BYTES + (record.grants.len() + record.quotas.len()) * GRANT_BYTES
+            })
             .sum()
     }
 }
 
 /// How many bytes a principal has at most in an answer, as a message and encoded, without its grants.
 const PRINCIPAL_BYTES: usize = 1_024;
-/// How many bytes a grant has at most.
+/// How many bytes a grant, or a quota, has at most.
 const GRANT_BYTES: usize = 160;
 
 impl ByLeader for peer::KnowsTokenRequest {

@@ -1,5 +1,7 @@
 //! Principals in messages: who asks, as one node tells another; and who may do what, as callers write and read it.
 
+use std::num::{NonZeroU32, NonZeroU64};
+
 use super::{Principal, Who};
 use crate::{
     proto::{
@@ -9,7 +11,8 @@ use crate::{
     },
     sequence::{
         ANONYMOUS, AddressRange, Credential, GRANTS_MAX, Grant, InvalidAccess, NO_NETWORK,
-        NamespacePattern, PrincipalKey, PrincipalRecord, TokenHash, Verb, check_uri,
+        NamespacePattern, PER_SECOND_MAX, PrincipalKey, PrincipalRecord, QUOTAS_MAX, Quota,
+        TokenHash, Verb, check_uri,
     },
 };
 
@@ -91,6 +94,49 @@ pub(super) fn read_grants(grants: &[v1::Grant]) -> Result<Vec<Grant>, Refusal> {
     Ok(read)
 }
 
+/// Reads quotas.
+///
+/// # Errors
+/// INVALID_ARGUMENT if one is none, or there are too many.
+pub(super) fn read_quotas(quotas: &[v1::Quota]) -> Result<Vec<Quota>, Refusal> {
+    if quotas.len() > QUOTAS_MAX {
+        return Err(invalid(&InvalidAccess::QuotaCount(quotas.len())));
+    }
+    let mut read = quotas.iter().map(read_quota).collect::<Result<Vec<_>, _>>()?;
+    read.sort();
+    read.dedup();
+    Ok(read)
+}
+
+fn read_quota(quota: &v1::Quota) -> Result<Quota, Refusal> {
+    let limited = |what, limit| invalid(&InvalidAccess::QuotaLimit(what, limit));
+    let a_second = |what, limit: u32| {
+        let read = NonZeroU32::new(limit).filter(|limit| limit.get() <= PER_SECOND_MAX);
+        read.ok_or_else(|| limited(what, limit.into()))
+    };
+    let a_day = |limit| {
+        let read = NonZeroU64::new(limit);
+        read.ok_or_else(|| limited("burnt_per_day", limit))
+    };
+    let (calls, numbers) = (quota.calls_per_second, quota.numbers_per_second);
+    Ok(Quota {
+        namespaces: NamespacePattern::parse(&quota.namespaces).map_err(|why| invalid(&why))?,
+        calls_per_second: calls.map(|n| a_second("calls_per_second", n)).transpose()?,
+        numbers_per_second: numbers.map(|n| a_second("numbers_per_second", n)).transpose()?,
+        burnt_per_day: quota.burnt_per_day.map(a_day).transpose()?,
+    })
+}
+
+/// A quota as callers read it.
+fn quota_to_wire(quota: &Quota) -> v1::Quota {
+    v1::Quota {
+        namespaces: quota.namespaces.as_str().to_owned(),
+        calls_per_second: quota.calls_per_second.map(NonZeroU32::get),
+        numbers_per_second: quota.numbers_per_second.map(NonZeroU32::get),
+        burnt_per_day: quota.burnt_per_day.map(NonZeroU64::get),
+    }
+}
+
 /// Reads to whom something is granted, of those who show no token.
 ///
 /// # Errors
@@ -130,7 +176,12 @@ pub(super) fn to_wire(key: &PrincipalKey, record: &PrincipalRecord) -> v1::Princ
         verb: verb(grant.verb).into(),
         namespaces: grant.namespaces.as_str().to_owned(),
     });
-    let principal = v1::Principal { grants: grants.collect(), ..v1::Principal::default() };
+    let quotas = record.quotas.iter().map(quota_to_wire);
+    let principal = v1::Principal {
+        grants: grants.collect(),
+        quotas: quotas.collect(),
+        ..v1::Principal::default()
+    };
     match (key, &record.token) {
         (PrincipalKey::Anonymous(range), _) => v1::Principal {
             name: ANONYMOUS.to_owned(),
@@ -179,7 +230,7 @@ mod tests {
     #[test]
     fn who_asks_over_the_local_socket_may_do_all_but_what_nodes_do() {
         let mut closed = Principals::default();
-        let nothing = PrincipalRecord { grants: Vec::new(), token: None };
+        let nothing = PrincipalRecord::default();
         closed.put(PrincipalKey::Anonymous(None), Some(nothing));
         let local = Principal::local();
         for wanted in [Wanted::Anything, Wanted::OnAll(Verb::Admin), Wanted::On(Verb::Next, "book")]

@@ -26,6 +26,7 @@ use crate::{
     clock::whole_ms,
     consensus::{Destination, Sender, Transport},
     metrics::Metrics,
+    node::access::LostNumbers,
     proto::{
         Code, Refusal,
         peer::{
@@ -68,6 +69,8 @@ pub struct Lost {
     pub counts: Option<Vec<u64>>,
     /// How many numbers an answer brings of keys with such counts.
     pub numbers_of: fn(&Bytes, &[u64]) -> u64,
+    /// Counts them against the caller's quotas.
+    pub counted: Option<LostNumbers>,
 }
 
 struct Pending {
@@ -87,8 +90,12 @@ impl ReplyTo {
     /// Passes a reply on. `None`: nothing was done.
     fn send(self, reply: Option<Reply>) {
         let ReplyTo { caller, lost, metrics } = self;
-        // If the caller gave up, this drops what is held for it.
-        let _ = caller.send(HeldReply { reply, lost, metrics });
+        // If the caller gave up, this drops what is held for it. Nobody is served here, so it is counted here.
+        if let Err(unheard) = caller.send(HeldReply { reply, lost, metrics })
+            && let Some(counted) = &unheard.lost.counted
+        {
+            counted.add(unheard.numbers());
+        }
     }
 }
 
@@ -103,14 +110,19 @@ impl HeldReply {
     fn take(mut self) -> Reply {
         self.reply.take().unwrap_or_else(nothing_done)
     }
+
+    /// How many numbers are lost with it.
+    fn numbers(&self) -> u64 {
+        match (&self.reply, &self.lost.counts) {
+            (Some(Reply::Answer(answer)), Some(counts)) => (self.lost.numbers_of)(answer, counts),
+            _ => 0,
+        }
+    }
 }
 
 impl Drop for HeldReply {
     fn drop(&mut self) {
-        if let (Some(Reply::Answer(answer)), Some(counts)) = (&self.reply, &self.lost.counts) {
-            let numbers = (self.lost.numbers_of)(answer, counts);
-            drop(Held::new(&*self.metrics, numbers));
-        }
+        drop(Held::new(&*self.metrics, self.numbers()));
     }
 }
 
@@ -325,19 +337,22 @@ mod tests {
         proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
     };
 
-    /// How many numbers are skipped when `reply` comes after the caller of `request` has gone, or has not looked at it.
+    /// How many numbers are skipped, and counted against a quota, when `reply` comes after the caller of `request` has gone, or has
+    /// not looked at it.
     fn skipped<Q: SequenceRequest>(request: &Q, reply: &Reply) -> u64 {
-        let metrics = Metrics::new();
+        let (metrics, counted) = (Metrics::new(), LostNumbers::of_somebody());
         let deliver = |gives_up_before: bool| {
             let (caller, mut answer) = oneshot::channel();
-            let (_, lost) = forwarded(request, None, (None, None));
+            let (_, lost) = forwarded(request, None, (None, None), Some(counted.clone()));
             let to = ReplyTo { caller, lost, metrics: metrics.clone() };
             if gives_up_before {
                 answer.close();
             }
             to.send(Some(reply.clone()));
-            drop(answer);
-            metrics.skipped(SkipCause::cancelled)
+            // What serves the caller counts what it drops.
+            counted.count(|| drop(answer));
+            assert_eq!(counted.total(), metrics.skipped(SkipCause::cancelled));
+            counted.total()
         };
         let once = deliver(true);
         assert_eq!(deliver(false), 2 * once, "before, and then as many again");

@@ -17,7 +17,11 @@ use super::{
 use crate::{
     allocator::{NextError, Term, WAITING_KEY_BYTES},
     node::{
-        Config, access::Guarded, members::KnownRoute, services::Leader, settings::COUNT_MAX_MAX,
+        Config,
+        access::{Guarded, LostNumbers},
+        members::KnownRoute,
+        services::Leader,
+        settings::COUNT_MAX_MAX,
     },
     proto::{
         Operation, Refusal,
@@ -328,9 +332,10 @@ impl SequenceRequest for NextManyRequest {
 }
 
 /// A request as it is forwarded to the leader, which is to compare the `namespace` with its own; and what is lost with the
-/// reply. `caller` names the address of a client, and `by` says who asks.
+/// reply. `caller` names the address of a client, and `by` says who asks. What is lost is `counted`.
 pub(super) fn forwarded<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
+    counted: Option<LostNumbers>,
 ) -> (ForwardRequest, Lost) {
     let forwarded = ForwardRequest {
         method: Bytes::from_static(Q::METHOD.as_bytes()),
@@ -340,7 +345,8 @@ pub(super) fn forwarded<Q: SequenceRequest>(
         by,
         ..ForwardRequest::default()
     };
-    (forwarded, Lost { counts: request.counts_to_lose(), numbers_of: numbers_of_answer::<Q> })
+    let counts = request.counts_to_lose();
+    (forwarded, Lost { counts, numbers_of: numbers_of_answer::<Q>, counted })
 }
 
 fn numbers_of_answer<Q: SequenceRequest>(answer: &Bytes, counts: &[u64]) -> u64 {

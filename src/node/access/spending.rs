@@ -1,0 +1,85 @@
+//! What callers use counts against their quotas, and who has used them up is told so.
+
+use super::{
+    Access, LostNumbers, Principal, Who,
+    quotas::{Account, UsedUp},
+};
+use crate::{
+    clock::whole_ms,
+    proto::{Refusal, refusal},
+    sequence::{NO_NETWORK, PrincipalKey},
+};
+
+impl Access {
+    /// Counts a call about a namespace, if this node was asked by its caller. Returns what counts the numbers that are lost with
+    /// it; `None` if nothing limits them.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if a quota of the caller has no room: CALLER_QUOTA, with a time after which to ask again.
+    pub(in crate::node) fn begin_call(
+        &self, by: &Principal, namespace: &str, is_asked_here: bool,
+    ) -> Result<Option<LostNumbers>, Refusal> {
+        let accounts = self.accounts(by, namespace);
+        self.quotas.begin_call(accounts, is_asked_here).map_err(|full| self.used_up(by, &full))
+    }
+
+    /// Counts numbers, or ids, of a namespace that this node is asked for.
+    ///
+    /// # Errors
+    /// As [`Access::begin_call`]; INVALID_ARGUMENT if a quota never has room for so many at once.
+    pub(in crate::node) fn take_numbers(
+        &self, by: &Principal, namespace: &str, numbers: u64,
+    ) -> Result<(), Refusal> {
+        if numbers == 0 {
+            return Ok(());
+        }
+        let accounts = self.accounts(by, namespace);
+        self.quotas.take_numbers(accounts, numbers).map_err(|full| self.used_up(by, &full))
+    }
+
+    /// What counts the numbers that are lost with a call about a namespace; `None` if nothing limits them.
+    pub(in crate::node) fn lost_numbers(
+        &self, by: &Principal, namespace: &str,
+    ) -> Option<LostNumbers> {
+        self.quotas.counting(self.accounts(by, namespace))
+    }
+
+    /// The accounts of a caller on a namespace, if it has any.
+    fn accounts(&self, by: &Principal, namespace: &str) -> Vec<Account> {
+        let principals = self.group.view.principals();
+        let Who::Caller(shown) = &by.who else {
+            return Vec::new();
+        };
+        if !principals.has_quotas() {
+            return Vec::new();
+        }
+        let quotas = principals.quotas(shown, by.network, namespace);
+        let accounts = quotas.map(|(principal, quota)| Account {
+            principal: principal.clone(),
+            network: match principal {
+                PrincipalKey::Anonymous(_) => by.network,
+                PrincipalKey::Certificate(_) | PrincipalKey::Token(_) => NO_NETWORK,
+            },
+            quota: quota.clone(),
+        });
+        accounts.collect()
+    }
+
+    fn used_up(&self, by: &Principal, UsedUp { quota, what, wait }: &UsedUp) -> Refusal {
+        let (who, namespaces) = (self.name_of(by), quota.namespaces.as_str());
+        let Some(wait) = wait else {
+            return refusal!(
+                CountTooLarge,
+                "the quota of {who} on namespaces {namespaces} never has room for so many at once: {what}; ask for fewer at a time"
+            );
+        };
+        // So that there is room by then.
+        let ms = whole_ms(*wait) + 1;
+        refusal!(
+            CallerQuota,
+            "the quota of {who} on namespaces {namespaces} is used up: {what}; try again in {ms} ms, or have an administrator \
+             change it: ratchet quota"
+        )
+        .retry_after(ms)
+    }
+}
