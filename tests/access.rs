@@ -1,5 +1,6 @@
 //! Who may do what: tokens, certificates, and whoever shows neither.
 
+mod admin_port;
 mod attacks;
 mod audit;
 mod certificates;

@@ -11,9 +11,12 @@ use crate::common::{
     cluster::Cluster,
     eventually, free_ports, id, in_time, own_ip,
     processes::{Process, Processes},
-    until,
+    until, with_admin_port,
 };
-use ratchet::{metrics::Interface, proto::v1::NextManyRequest};
+use ratchet::{
+    metrics::Interface,
+    proto::v1::{CreateNamespaceRequest, NextManyRequest},
+};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -127,6 +130,49 @@ async fn clients_beyond_the_limit_are_refused_until_one_leaves() {
     client.next(1).await.expect("who is connected does not notice");
     drop(held);
     cluster.client(1).next_at_last(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_ports_for_clients_keep_no_administrator_out_and_idle_connections_make_room_for_one() {
+    let cluster = Cluster::start(1, |config| {
+        with_admin_port(config);
+        config.client_connections_max = 4;
+        config.client_calls_max = 1;
+        config.client_share_percent = 100;
+    })
+    .await;
+    let (address, admin) = (cluster.address(1), cluster.admin_address(1));
+    let metrics = &cluster.nodes[&1].context().metrics;
+    // All calls, and all connections.
+    let (_messages, stream) = mpsc::channel(1);
+    let mut client = cluster.client(1);
+    let answers = client.sequencer.next_many(ReceiverStream::new(stream));
+    let _answers = in_time("a stream", answers).await.expect("the only call");
+    let refused = client.next(1).await.expect_err("a second one");
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    let mut held = Vec::new();
+    while metrics.client_connections.of(Interface::grpc).get() < 4 {
+        held.push(connection(address, PREFACE).await);
+        tokio::task::yield_now().await;
+    }
+    ended(connection(address, b"").await).await;
+    // More than the port for administrators has.
+    let mut idle = Vec::new();
+    for round in 0..40 {
+        idle.push(connection(admin, if round % 2 == 0 { PREFACE } else { b"" }).await);
+    }
+    for round in 0..3 {
+        let mut administrator = Client::new(admin);
+        administrator.status().await.expect("the status");
+        let name = format!("order-{round}");
+        let asked = CreateNamespaceRequest { name, ..CreateNamespaceRequest::default() };
+        administrator.admin.create_namespace(asked).await.expect("a namespace");
+        administrator.next(1).await.expect("a number");
+    }
+    for stream in idle.drain(..20) {
+        ended(stream).await;
+    }
+    assert_eq!(metrics.client_connections.of(Interface::grpc).get(), 4, "they do not count");
 }
 
 #[tokio::test(flavor = "multi_thread")]

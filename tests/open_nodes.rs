@@ -50,12 +50,13 @@ async fn a_node_that_strangers_reach_does_not_start_in_an_open_cluster() {
     let mut cluster = Cluster::start(1, |_| {}).await;
     cluster.crash(1).await;
     let at_home = cluster.configs[&1].clone();
-    let changes: [(&str, Change); 3] = [
+    let changes: [(&str, Change); 4] = [
         ("listen is 0.0.0.0:0", |config| {
             (config.listen, config.advertise) = (EVERYWHERE, Some("127.0.0.1:7600".to_owned()));
         }),
         (TOLD, with_http_everywhere),
         ("resp_listen is 0.0.0.0:0", |config| config.resp_listen = Some(EVERYWHERE)),
+        ("admin_listen is 0.0.0.0:0", |config| config.admin_listen = Some(EVERYWHERE)),
     ];
     for (told, change) in changes {
         let config = cluster.configs.get_mut(&1).expect("a node");

@@ -18,8 +18,8 @@ use tokio::{
 
 use crate::common::{
     certificates::Certificates,
-    closed::{ADMIN, Closed, next},
-    in_time, until, with_metrics,
+    closed::{ADMIN, Closed, asking, next},
+    in_time, until, with_admin_port, with_metrics,
 };
 
 /// How many connections each port gets.
@@ -110,6 +110,7 @@ async fn a_scanner_learns_nothing_and_leaves_nothing_at_any_port() {
     // Ports that take both: TLS and what is none are looked at on each.
     let closed = Closed::with(|config| {
         with_metrics(config);
+        with_admin_port(config);
         let own = |end: &str| file(format!("node-{}.{end}", config.node_id));
         let (certificate, key, ca) = (own("crt"), own("key"), file("ca.crt".to_owned()));
         (config.tls, config.peer_tls) = (ClientTls::Accept, PeerTls::Accept);
@@ -121,7 +122,8 @@ async fn a_scanner_learns_nothing_and_leaves_nothing_at_any_port() {
     let context = closed.cluster.nodes[&node].context().clone();
     let admin = closed.at(node, ADMIN);
     let hidden = CreateNamespaceRequest { name: HIDDEN.to_owned(), ..Default::default() };
-    AdminClient::new(admin.clone()).create_namespace(hidden).await.expect("a namespace");
+    let at_admin_port = asking(closed.cluster.admin_address(node), Some(ADMIN));
+    AdminClient::new(at_admin_port).create_namespace(hidden).await.expect("a namespace");
     let before = next(&admin, "book").await.expect("a number");
     let addresses = closed.cluster.nodes[&node].addresses();
     let ports = [
@@ -130,6 +132,7 @@ async fn a_scanner_learns_nothing_and_leaves_nothing_at_any_port() {
         ("metrics", addresses.metrics),
         ("HTTP", addresses.http),
         ("Redis", addresses.resp),
+        ("admin", addresses.admin),
     ];
     let seed: u64 = rand::random();
     println!("the seed is {seed}");

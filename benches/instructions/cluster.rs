@@ -73,6 +73,7 @@ impl Cluster {
             metrics: None,
             http: None,
             resp: None,
+            admin: None,
         };
         let config = Config {
             cluster: "count".to_owned(),

@@ -70,6 +70,7 @@ impl FuzzedNode {
             metrics: None,
             http: None,
             resp: Some(config.listen),
+            admin: None,
         };
         let mut seams = Seams::default();
         seams.storage.blocking = BlockingExecutor::Inline;

@@ -110,6 +110,12 @@ impl Principal {
         self.entrance.is_some()
     }
 
+    /// Whether it is told at which addresses clients reach the leader and the members. Whoever asks at the port for administrators
+    /// is not: a client that goes there would be refused.
+    pub fn is_told_route(&self) -> bool {
+        self.entrance.is_none_or(|entrance| !entrance.is_admin_port)
+    }
+
     /// The same caller, who shows this token.
     pub fn with_token(&self, token: &[u8]) -> Self {
         self.with_hash(hash_of(token))
@@ -202,8 +208,10 @@ impl Access {
     ///
     /// # Errors
     /// UNAUTHENTICATED if it shows nothing and has to, or what it shows is worth nothing; PERMISSION_DENIED if that is not
-    /// granted to it; UNAVAILABLE if this node has heard of no leader for long. None of them tells what exists.
+    /// granted to it, or is not served where it asks; UNAVAILABLE if this node has heard of no leader for long. None of them tells
+    /// what exists.
     pub fn check(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
+        self.check_entrance(by, wanted)?;
         let principals = self.group.view.principals();
         if wanted == Wanted::OnAll(Verb::Admin) {
             self.check_founder(by)?;
@@ -262,8 +270,9 @@ impl Access {
     /// Who asks this node, as the audit tells it.
     fn asker(&self, by: &Principal) -> Option<Asker> {
         let shows_token = matches!(by.shown(), Credential::Token(_));
+        let is_known = *by.shown() != Credential::Nothing && self.knows(by);
         let entrance = by.entrance?;
-        Some(Asker { who: self.name_of(by), entrance, shows_token })
+        Some(Asker { who: self.name_of(by), entrance, shows_token, is_known })
     }
 
     /// How a caller is called where people read: the name of its token, the URI of its certificate, `anonymous`, or `local`.
@@ -275,6 +284,24 @@ impl Access {
     pub fn has_tokens(&self) -> bool {
         let principals = self.group.view.principals();
         principals.iter().any(|(key, _)| matches!(key, PrincipalKey::Token(_)))
+    }
+
+    /// Sees that an administrative call has come where this node serves such: if administrators have a port of their own, that is
+    /// none of the ports for clients. Whoever has come there does not learn what its token is worth. A node that passes a call on
+    /// has checked it: the call comes here without an entrance.
+    fn check_entrance(&self, by: &Principal, wanted: Wanted<'_>) -> Result<(), Refusal> {
+        let verb = wanted.verb().filter(|verb| verb.is_administrative());
+        let is_elsewhere =
+            self.config.admin_listen.is_some() && by.entrance.is_some_and(Entrance::is_client_port);
+        match verb {
+            Some(verb) if is_elsewhere => Err(refusal!(
+                PermissionDenied,
+                "node {} does not serve what needs the verb {verb} at its ports for clients: ask at the address of its setting \
+                 admin_listen, or over the local socket in its data directory",
+                self.config.node_id
+            )),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Sees that no stranger founds a cluster: nobody has a token by then. Nodes that know one another by certificates are founded

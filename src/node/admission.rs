@@ -8,7 +8,7 @@ use super::{
     access::Principal, callers::RETRY_AFTER_MS, numbers::leader_search::Failure, services::Leader,
 };
 use crate::{
-    proto::{Refusal, peer, refusal},
+    proto::{Code, Refusal, peer, refusal},
     sequence::{Credential, PrincipalKey, Wanted},
 };
 
@@ -37,6 +37,8 @@ impl Leader {
     ) -> Result<(), Refusal> {
         match self.access.check(by, wanted) {
             Ok(()) => Ok(()),
+            // Of other refusals, nothing changes if the token is known to the leader.
+            Err(refusal) if refusal.code() != Code::Unauthenticated => Err(refusal),
             Err(refusal) if self.access.knows(by) => Err(refusal),
             Err(refusal) => Box::pin(self.learn_token(by, wanted, refusal, deadline)).await,
         }

@@ -186,6 +186,7 @@ impl Config {
             ("metrics_listen", self.metrics_listen),
             ("http_listen", self.http_listen),
             ("resp_listen", self.resp_listen),
+            ("admin_listen", self.admin_listen),
         ];
         for (at, (field, address)) in listeners.iter().enumerate() {
             for (other_field, other) in &listeners[at + 1..] {
@@ -417,6 +418,8 @@ mod tests {
     #[test]
     fn addresses_that_cannot_be_reached_or_collide_are_refused() {
         assert!(refused(|c| c.peer_listen = c.listen).contains("127.0.0.1:7600"));
+        let shared = refused(|c| c.admin_listen = Some(c.listen));
+        assert!(shared.contains("listen and admin_listen are both 127.0.0.1:7600"), "{shared}");
         assert!(refused(|c| c.listen = ([0, 0, 0, 0], 7600).into()).contains("advertise"));
         assert!(refused(|c| c.advertise = Some("nowhere".into())).contains("\"nowhere\""));
     }

@@ -266,6 +266,7 @@ mod tests {
             metrics: None,
             http: None,
             resp: None,
+            admin: None,
         };
         loop {
             match Node::start(config.clone(), Seams::default(), addresses).await {

@@ -37,6 +37,11 @@ pub struct KnownRoute {
     pub members_version: Option<u64>,
 }
 
+/// What is told of the route to whom it names no address: which cluster it is of.
+pub fn without_addresses(route: Route) -> Route {
+    Route { cluster_id: route.cluster_id, ..Route::default() }
+}
+
 /// A member that serves Redis clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RespNode {

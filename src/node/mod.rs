@@ -38,7 +38,7 @@ pub use ids::{
     request::{IdList, check as check_ids},
 };
 pub use lifecycle::{Node, recover};
-pub use members::{ROUTE_UNWANTED, RespNode, introductions::Introduction};
+pub use members::{ROUTE_UNWANTED, RespNode, introductions::Introduction, without_addresses};
 pub use namespaces::{
     KeysOf,
     listing::{Export, Exported},

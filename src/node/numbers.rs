@@ -322,8 +322,11 @@ impl<Q: SequenceRequest> Asked<Q> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT for keys, counts, floors or a request id outside of their limits.
-    pub fn new(message: Q, by: Principal) -> Result<Self, Refusal> {
+    pub fn new(mut message: Q, by: Principal) -> Result<Self, Refusal> {
         let id = message.check()?;
+        if !by.is_told_route() {
+            message.leave_route_out();
+        }
         Ok(Asked { message, by, id, meant: None })
     }
 

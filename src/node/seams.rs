@@ -89,6 +89,8 @@ pub struct Addresses {
     pub http: Option<SocketAddr>,
     /// For Redis clients.
     pub resp: Option<SocketAddr>,
+    /// For administrators.
+    pub admin: Option<SocketAddr>,
 }
 
 // Why a node did not start, or had to stop; and what a caller is told of a proposal that failed.

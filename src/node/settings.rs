@@ -53,6 +53,9 @@ macro_rules! for_each_setting {
             /// Where to listen for Redis clients, or "off" [default: 127.0.0.1:7604]
             "RATCHET_RESP_LISTEN" [] =>
                 resp_listen: Option<SocketAddr> as OptionalListen = Some(loopback(7604));
+            /// Where to listen for administrators, or "off"; with an address, the ports for clients refuse all calls that need the
+            /// verb namespaces or admin [default: off]
+            "RATCHET_ADMIN_LISTEN" [] => admin_listen: Option<SocketAddr> as OptionalListen = None;
             /// Where clients reach this node, "host:port" [default: the address of --listen]
             "RATCHET_ADVERTISE" [] => advertise: Option<String> as String = None;
             /// Where peers reach this node, "host:port" [default: as in --peers, or the address of

@@ -229,6 +229,7 @@ pub struct Listeners {
     pub metrics: Option<TcpListener>,
     pub http: Option<TcpListener>,
     pub resp: Option<TcpListener>,
+    pub admin: Option<TcpListener>,
 }
 
 impl Listeners {
@@ -243,6 +244,7 @@ impl Listeners {
             metrics: bind_if_wanted("metrics_listen", config.metrics_listen).await?,
             http: bind_if_wanted("http_listen", config.http_listen).await?,
             resp: bind_if_wanted("resp_listen", config.resp_listen).await?,
+            admin: bind_if_wanted("admin_listen", config.admin_listen).await?,
         })
     }
 
@@ -257,6 +259,7 @@ impl Listeners {
             metrics: address_of(self.metrics.as_ref())?,
             http: address_of(self.http.as_ref())?,
             resp: address_of(self.resp.as_ref())?,
+            admin: address_of(self.admin.as_ref())?,
         })
     }
 }
@@ -284,7 +287,8 @@ async fn bind(field: &'static str, address: SocketAddr) -> Result<TcpListener, S
 // the node can open its log.
 
 /// The descriptors that the node needs besides those of clients: RocksDB's files (256 at most), the
-/// connections to and from peers, the metrics port, the local socket, snapshots, and standard streams and the like.
+/// connections to and from peers, the metrics port, administrators, the local socket, snapshots, and standard streams and the
+/// like.
 const RESERVED: u64 = 512;
 /// The least number of client connections that makes a node useful.
 const CLIENTS_MIN: u64 = 64;

@@ -27,7 +27,7 @@ use super::{
     written::{integer, shown},
 };
 use crate::{
-    node::{Config, NodeContext},
+    node::{Config, NodeContext, Principal, without_addresses},
     proto::{Refusal, refusal, v1::Reason},
     sequence::{ClusterId, Wanted},
 };
@@ -170,7 +170,7 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
             let mut answer = answering.await?;
             // Anybody may ask for the health, and is told no more.
             if context.services.access.check(&by, Wanted::Anything).is_ok() {
-                tell_route(&context, known, answer.headers_mut());
+                tell_route(&context, (known, &by), answer.headers_mut());
             }
             Ok(answer)
         };
@@ -179,8 +179,9 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
 }
 
 /// Adds the route to an answer, if the members that its caller knows are older.
-fn tell_route(context: &NodeContext, known: u64, headers: &mut HeaderMap) {
+fn tell_route(context: &NodeContext, (known, by): (u64, &Principal), headers: &mut HeaderMap) {
     if let Some(route) = context.services.members.route_after(known) {
+        let route = if by.is_told_route() { route } else { without_addresses(route) };
         let route = route.encode_to_vec();
         let mut told = MetadataMap::new();
         told.insert_bin(ROUTE, MetadataValue::from_bytes(&route));

@@ -74,6 +74,8 @@ use tls::Tls;
 const PEER_CONNECTIONS_MAX: u64 = 128;
 /// How many connections scrapers and probes may open. Those that are not used make room.
 const METRICS_CONNECTIONS_MAX: u64 = 32;
+/// How many connections administrators may open. Those that are not used make room.
+const ADMIN_CONNECTIONS_MAX: u64 = 16;
 
 /// Starts a node of production, and serves its ports.
 ///
@@ -113,6 +115,7 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
         metrics = at.metrics.map(display),
         http = at.http.map(display),
         redis = at.resp.map(display),
+        admin = at.admin.map(display),
         local = local.as_ref().map(|local| display(local.path().display())),
         "listening"
     );
@@ -125,6 +128,10 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
         "client port",
         server.clone().serve_clients(listeners.client, of_clients(&tls, config, Some(b"h2"))),
     );
+    if let Some(listener) = listeners.admin {
+        let opening = of_clients(&tls, config, Some(b"h2"));
+        node.run("admin port", server.clone().serve_administrators(listener, opening));
+    }
     if let Some(local) = local {
         node.run("local socket", server.clone().serve_local(local));
     }
@@ -157,13 +164,27 @@ impl Services {
     /// Serves the client port: the public API, health and reflection.
     async fn serve_clients(self, listener: TcpListener, opening: Opening) {
         let limits = self.client_limits("client", Interface::grpc);
+        self.serve_grpc(listener, opening, limits, |owner| owner).await;
+    }
+
+    /// Serves the port for administrators: what the client port serves. Its limits are its own, so that clients that fill theirs
+    /// keep no administrator out.
+    async fn serve_administrators(self, listener: TcpListener, opening: Opening) {
+        let limits = self.limits("admin", WhenFull::EndIdle(ADMIN_CONNECTIONS_MAX));
+        self.serve_grpc(listener, opening, limits, Owner::at_admin_port).await;
+    }
+
+    /// Serves the public API, health and reflection at a port whose callers are what `at_port` makes of the owner of a connection.
+    async fn serve_grpc(
+        self, listener: TcpListener, opening: Opening, limits: Limits, at_port: fn(Owner) -> Owner,
+    ) {
         let Some(routes) = self.metered_routes(limits.idle) else {
             return;
         };
         let (context, stop) = (self.context, self.stop);
         let counting = grpc::counting(context.metrics.clone());
         let answer = move |_: &_, stream: &Stream| {
-            let (routes, owner) = (routes.clone(), Owner::of(stream, Interface::grpc));
+            let (routes, owner) = (routes.clone(), at_port(Owner::of(stream, Interface::grpc)));
             counting.layer(Addressed::new(routes, context.clone(), owner))
         };
         serve(listener, opening, answer, Protocol::Http2, limits, stop).await;

@@ -21,10 +21,10 @@ use crate::common::{
 };
 
 /// A method, with what stands in its request, and the verb that its caller needs. `None`: any that is known.
-struct Case {
-    name: String,
+pub(super) struct Case {
+    pub name: String,
     asked: DynamicMessage,
-    verb: Option<String>,
+    pub verb: Option<String>,
     answer: prost_reflect::MessageDescriptor,
     /// The method and the path of HTTP.
     http: Option<(String, String)>,
@@ -78,7 +78,7 @@ impl Needs {
 }
 
 /// All methods. One whose needs depend on a field is there twice.
-fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<Case> {
     methods().iter().flat_map(of_method).collect()
 }
 
@@ -136,7 +136,7 @@ fn of_method(method: &MethodDescriptor) -> Vec<Case> {
 
 impl Case {
     /// The code of the answer over gRPC: of the call, or of what its first message says.
-    async fn over_grpc(&self, address: SocketAddr, token: Option<&str>) -> Code {
+    pub async fn over_grpc(&self, address: SocketAddr, token: Option<&str>) -> Code {
         let message = Bytes::from(self.asked.encode_to_vec());
         let mut request = Request::new(stream::iter([message]));
         request.set_timeout(Duration::from_secs(60));
@@ -164,7 +164,7 @@ impl Case {
     }
 
     /// The status of the answer over HTTP; `None` if the method has no path.
-    async fn over_http(&self, address: SocketAddr, token: Option<&str>) -> Option<u16> {
+    pub async fn over_http(&self, address: SocketAddr, token: Option<&str>) -> Option<u16> {
         let (verb, path) = self.http.as_ref()?;
         let path = path
             .replace("{namespace}", "book")

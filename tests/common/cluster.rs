@@ -211,6 +211,11 @@ impl Cluster {
         self.configs[&id].listen
     }
 
+    /// Where administrators ask a node: at the port for them, if it has one.
+    pub fn admin_address(&self, id: u64) -> SocketAddr {
+        self.nodes[&id].addresses().admin.unwrap_or_else(|| self.address(id))
+    }
+
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.configs.values().map(|config| config.listen).collect()
     }

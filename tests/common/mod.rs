@@ -90,6 +90,11 @@ pub fn with_resp(config: &mut Config) {
     config.resp_listen = Some((config.listen.ip(), 0).into());
 }
 
+/// Gives the node a port for administrators.
+pub fn with_admin_port(config: &mut Config) {
+    config.admin_listen = Some((config.listen.ip(), 0).into());
+}
+
 /// A loopback address for one node of this process. It contains the process id, modulo 4 094: two test programs that run
 /// at the same time hardly share one. So ports of it that the system chose stay free until they are used.
 pub fn own_ip() -> IpAddr {

@@ -196,6 +196,7 @@ impl World {
             metrics: None,
             http: None,
             resp: None,
+            admin: None,
         };
         let ended = match Node::start(config, seams, addresses).await {
             Ok(node) => self.clone().serve(id, node).await,

@@ -33,6 +33,15 @@ pub struct Entrance {
     pub interface: Interface,
     /// From which address. `None`: over the local socket.
     pub address: Option<IpAddr>,
+    /// Whether that is the port for administrators.
+    pub is_admin_port: bool,
+}
+
+impl Entrance {
+    /// Whether it is a port for clients.
+    pub fn is_client_port(self) -> bool {
+        self.address.is_some() && !self.is_admin_port
+    }
 }
 
 /// Who asks this node.
@@ -44,6 +53,8 @@ pub struct Asker {
     pub entrance: Entrance,
     /// Whether it shows a token.
     pub shows_token: bool,
+    /// Whether this node knows what it shows.
+    pub is_known: bool,
 }
 
 /// What a call is about, and what its caller needs.
@@ -142,12 +153,14 @@ impl Audit {
     }
 
     fn tell_refused(&self, line: &Line<'_>, refused: &Refusal) {
-        let Line { asker: Asker { who, entrance, shows_token }, method, subject, outcome } = line;
-        let is_unknown = refused.code() == Code::Unauthenticated;
-        if *shows_token && is_unknown {
+        let Line { asker, method, subject, outcome } = line;
+        let Asker { who, entrance, shows_token, is_known } = asker;
+        let is_worthless = refused.code() == Code::Unauthenticated;
+        if *shows_token && is_worthless {
             self.metrics.logins_refused.add(entrance.interface, 1);
         }
-        let rate = if is_unknown { &self.unknown } else { &self.known };
+        // At the wrong port nobody looks what it is worth that a stranger shows.
+        let rate = if is_worthless || !is_known { &self.unknown } else { &self.known };
         let Some(left_out) = rate.lock().take(Instant::now()) else {
             return;
         };
@@ -250,7 +263,7 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequence::Verb;
+    use crate::{proto::refusal, sequence::Verb};
 
     #[test]
     fn so_many_lines_a_second_are_written_and_the_next_one_tells_how_many_were_left_out() {
@@ -262,6 +275,27 @@ mod tests {
         assert_eq!([rate.take(began), rate.take(late)], [None, None]);
         let next = began + Duration::from_secs(1);
         assert_eq!([rate.take(next), rate.take(next)], [Some(2), Some(0)]);
+    }
+
+    #[test]
+    fn strangers_at_the_wrong_port_take_no_lines_from_those_whom_the_node_knows() {
+        let audit = Audit::new(1, Metrics::new());
+        let asker = |is_known| Asker {
+            who: "ci".to_owned(),
+            entrance: Entrance {
+                interface: Interface::grpc,
+                address: Some([10, 0, 0, 1].into()),
+                is_admin_port: false,
+            },
+            shows_token: true,
+            is_known,
+        };
+        let subject = Subject::of(Wanted::OnAll(Verb::Admin));
+        let refused = refusal!(PermissionDenied, "another port");
+        for is_known in [false, false, true] {
+            audit.turned_away(&asker(is_known), None, &subject, &refused);
+        }
+        assert_eq!([&audit.unknown, &audit.known].map(|rate| rate.lock().written), [2, 1]);
     }
 
     #[test]

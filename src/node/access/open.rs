@@ -1,7 +1,7 @@
 //! What is open to strangers: a node that they reach does not start, is founded and is added to no cluster, where everybody is
 //! granted something, unless the setting `insecure` says so.
 //!
-//! Strangers reach a port for clients beyond loopback that serves connections without TLS.
+//! Strangers reach a port for clients, or for administrators, beyond loopback that serves connections without TLS.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     storage::LOCAL_SOCKET,
 };
 
-/// A port for clients that strangers reach.
+/// A port for clients, or for administrators, that strangers reach.
 struct Reached {
     node: NodeId,
     setting: &'static str,
@@ -33,6 +33,7 @@ fn reached(config: &Config) -> impl Iterator<Item = Reached> {
         ("listen", Some(config.listen)),
         ("http_listen", config.http_listen),
         ("resp_listen", config.resp_listen),
+        ("admin_listen", config.admin_listen),
     ];
     let (node, is_plain) = (config.node_id, config.tls.takes_plain());
     ports.into_iter().filter_map(move |(setting, address)| {
@@ -264,6 +265,7 @@ mod tests {
             listening(|config| config.listen = ([0, 0, 0, 0], 1).into()),
             listening(|config| config.resp_listen = Some(everywhere)),
             listening(|config| config.http_listen = Some(mapped)),
+            listening(|config| config.admin_listen = Some(everywhere)),
         ] {
             refusal(&config, &open);
             check_founding(&config).expect_err("nobody has a token");
@@ -284,6 +286,7 @@ mod tests {
         let config = listening(|config| {
             (config.listen, config.http_listen, config.resp_listen) =
                 (([127, 3, 2, 1], 1).into(), Some(loopback), Some(mapped));
+            config.admin_listen = Some(loopback);
             // No calls of clients come there.
             config.peer_listen = (STRANGE, 1).into();
             config.metrics_listen = Some((STRANGE, 1).into());

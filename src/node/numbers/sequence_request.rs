@@ -57,6 +57,9 @@ pub trait SequenceRequest: Operation + Guarded {
     /// The route that the caller knows.
     fn known(&self) -> KnownRoute;
 
+    /// Sees that its answer tells no route.
+    fn leave_route_out(&mut self);
+
     /// How many numbers it asks for. What asks for none is asked again if its answer is lost.
     fn numbers(&self) -> u64;
 
@@ -139,6 +142,11 @@ macro_rules! of_namespace {
 
         fn known(&self) -> KnownRoute {
             KnownRoute { version: self.route_version, members_version: self.members_version }
+        }
+
+        fn leave_route_out(&mut self) {
+            self.route_version = crate::node::members::ROUTE_UNWANTED;
+            self.members_version = None;
         }
 
         fn route_in(answer: &mut Self::Answer) -> &mut Option<Route> {

@@ -32,15 +32,22 @@ impl Owner {
     pub fn of(stream: &Stream, interface: Interface) -> Owner {
         let address = stream.socket().peer_addr().map(|address| address.ip());
         let address = address.unwrap_or(IpAddr::from([0, 0, 0, 0])).to_canonical();
-        let entrance = Some(Entrance { interface, address: Some(address) });
+        let entrance = Some(Entrance { interface, address: Some(address), is_admin_port: false });
         let network = network_of(address);
         let (certificate, is_tls) = (stream.client(), stream.is_tls());
         Owner { certificate, network, entrance, is_tls, is_local: false }
     }
 
+    /// The same one, who has come to the port for administrators.
+    pub fn at_admin_port(self) -> Owner {
+        let entrance = self.entrance.map(|at| Entrance { is_admin_port: true, ..at });
+        Owner { entrance, ..self }
+    }
+
     /// Somebody who may open the data directory, and has come over the local socket.
     pub fn local() -> Owner {
-        let entrance = Some(Entrance { interface: Interface::grpc, address: None });
+        let interface = Interface::grpc;
+        let entrance = Some(Entrance { interface, address: None, is_admin_port: false });
         Owner { is_local: true, entrance, ..Owner::nobody() }
     }
 

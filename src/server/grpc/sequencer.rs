@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{Services, answer, count_stream_error, next_many::ResponseStream};
 use crate::{
     metrics::Interface,
-    node::{Asked, Export, Exported, Guarded, Origin, SequenceRequest},
+    node::{Asked, Export, Exported, Guarded, Origin, SequenceRequest, without_addresses},
     proto::{
         Refusal,
         v1::{
@@ -111,7 +111,12 @@ impl Sequencer for Services {
         let (by, end) = (Services::asker(&request), self.end_of(&request));
         let deadline = Instant::now() + budget_of(&request, &self.context.config);
         self.context.leader.admit(&by, request.get_ref().wanted(), deadline).await?;
+        let is_told_route = by.is_told_route();
         let routes = self.context.services.members.clone().watch_route();
+        let routes = routes.map(move |route| match is_told_route {
+            true => route,
+            false => without_addresses(route),
+        });
         Ok(Response::new(self.watched(self.while_known(by, routes), end)))
     }
 }
