@@ -143,8 +143,9 @@ impl Group {
     /// For how long no leader was heard that had a majority: 0 while this node is one. `None` if none was since it started.
     pub fn leaderless_for(&self) -> Option<Duration> {
         let now = self.lease.now();
-        let own = self.leadership.borrow().own.clone();
-        if own.is_some_and(|own| own.is_valid(now)) {
+        // Not cloned: every message of a caller with a token comes here, and all of them would change one counter.
+        let leads = self.leadership.borrow().own.as_ref().is_some_and(|own| own.is_valid(now));
+        if leads {
             return Some(Duration::ZERO);
         }
         self.leader_heard().map(|at| now.since(at))
