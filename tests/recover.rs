@@ -3,18 +3,24 @@
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, hurried, id, links::listening_at, name, processes,
+    PATIENCE,
+    closed::{asking, create, grant, next},
+    cluster::Cluster,
+    eventually, hurried, id,
+    links::listening_at,
+    name, processes,
 };
 use ratchet::{
     consensus::{RaftRpc, Transport},
-    node,
+    node::{self, hash_of},
     proto::{
         peer::RaftMessage,
-        v1::{CreateNamespaceRequest, KeyKind},
+        v1::{CreateNamespaceRequest, KeyKind, RevokeTokenRequest, access_client::AccessClient},
     },
     server::GrpcTransport,
     storage::{Margin, Recovery},
 };
+use serde_json::Value;
 
 /// More steps than the twenty that node 3 does not hear of.
 const STEPS: u64 = 25;
@@ -24,7 +30,7 @@ fn margin(steps: u64) -> Margin {
 }
 
 fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Recovery {
-    node::recover(dir, margin, dry_run).expect("it is recovered")
+    node::recover(dir, margin, dry_run).expect("it is recovered").0
 }
 
 /// Node 3 does not hear of the last numbers, nor of some sections. Then the other nodes are lost.
@@ -125,6 +131,45 @@ async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
     let refused = sent.await.unwrap_err();
     assert!(refused.message().contains("another data directory"), "{refused:?}");
     assert!(cluster.client(3).next_at_last(7).await > first);
+}
+
+/// Node 3 does not hear that a token is revoked. Then the other nodes are lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_whose_revocation_is_lost_is_good_again_and_the_recovery_names_it() {
+    const TOKEN: &str = "a-token-that-is-revoked";
+    let mut cluster = Cluster::start(3, |_| {}).await;
+    cluster.lead(1).await;
+    let mut access = AccessClient::new(asking(cluster.address(1), None));
+    create(&mut access, TOKEN, "ci", vec![grant("next:book")]).await.expect("a token");
+    cluster.caught_up(1, 3).await;
+    cluster.cut_off(3);
+    let revoke = RevokeTokenRequest { name: "ci".to_owned(), id: None };
+    access.revoke_token(revoke).await.expect("it is worth nothing");
+    for id in [1, 2, 3] {
+        cluster.crash(id).await;
+    }
+    cluster.mend();
+    let dir = cluster.data_dir(3).to_str().expect("a path").to_owned();
+    let recover = |flags: &[&str]| {
+        let output = processes::run(&[&["recover", "--data-dir", &dir], flags].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let in_json: Value = serde_json::from_str(&recover(&["--dry-run", "--json"])).expect("JSON");
+    let names = ["anonymous", "ci"];
+    for (place, name) in names.iter().enumerate() {
+        assert_eq!(in_json["principals"][place]["name"], *name, "{in_json}");
+    }
+    let id = hash_of(TOKEN.as_bytes()).id();
+    for flags in [&["--dry-run"][..], &[]] {
+        let told = recover(flags);
+        for part in ["anonymous", "ci ", &id, "next:book", "ratchet token revoke"] {
+            assert!(told.contains(part), "{part:?} is not in {told}");
+        }
+    }
+    cluster.start_node(3).await;
+    let revoked = asking(cluster.address(3), Some(TOKEN));
+    eventually("it is good again", async || next(&revoked, "book").await.ok()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

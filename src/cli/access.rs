@@ -246,7 +246,7 @@ fn end(principal: &v1::Principal, now_ms: u64) -> String {
 }
 
 /// A row for each principal.
-fn to_table(principals: &[v1::Principal], now_ms: u64) -> String {
+pub fn to_table(principals: &[v1::Principal], now_ms: u64) -> String {
     let head = ["NAME", "ID", "GRANTS", "QUOTAS", "EXPIRES", "MADE BY", "MADE"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());

@@ -3,10 +3,15 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::Args;
+use ratchet_client::api as v1;
 use serde_json::{Value, json};
 
-use super::output::{self, CommandError, date_and_time};
+use super::{
+    access::to_table,
+    output::{self, CommandError, date_and_time},
+};
 use crate::{
+    clock::{BootClock, Clock},
     node,
     storage::{Margin, RaisedNamespace, Recovery},
 };
@@ -54,9 +59,10 @@ impl Recover {
         let (dir, dry_run) = (self.data_dir, self.dry_run);
         let done = node::recover(&dir, &margin, dry_run);
         let failed = |error| CommandError::from(node::StartError::from(error)).in_json(self.json);
-        let done = done.map_err(failed)?;
-        let value = with_strings(json!({"dry_run": dry_run, "recovery": done}));
-        output::result(self.json, &value, &to_text(&done, dry_run))
+        let (done, principals) = done.map_err(failed)?;
+        let value = json!({"dry_run": dry_run, "recovery": done, "principals": principals});
+        let text = format!("{}\n{}", to_text(&done, dry_run), of_principals(&principals));
+        output::result(self.json, &with_strings(value), &text)
     }
 }
 
@@ -164,6 +170,15 @@ fn to_text(done: &Recovery, dry_run: bool) -> String {
             .to_owned(),
     );
     lines.join("\n")
+}
+
+/// Who may do what in the recovered cluster, with what is to be done about it.
+fn of_principals(principals: &[v1::Principal]) -> String {
+    format!(
+        "these may do what was granted to them by this copy: look through them. Who was revoked, or had a grant taken away, after \
+         the end of this copy is among them again; take that away again at once: ratchet token revoke, ratchet grant\n{}",
+        to_table(principals, BootClock.wall_ms())
+    )
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(super) use self::{
         warn_of_strangers,
     },
     quotas::LostNumbers,
-    wire::read_hash,
+    wire::{all_to_wire, read_hash},
 };
 
 use std::{sync::Arc, time::Duration};

@@ -7,7 +7,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Config, NodeContext, StartError,
-    access::{check_start, warn_of_strangers},
+    access::{all_to_wire, check_start, warn_of_strangers},
     handover::leadership::fill_recent_records,
     members::rejoin,
     seams::{Addresses, FIRST_SET, Seams},
@@ -16,6 +16,7 @@ use crate::{
     consensus::{self, Group, GroupConfig},
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
+    proto::v1,
     sequence::Principals,
     storage::{self, Margin, Recovery, Store, StoreError, StoreOptions},
     tasks::{Fault, Tasks},
@@ -27,12 +28,15 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 const RAFT_STOP_MAX: Duration = Duration::from_secs(2);
 
 /// Makes a cluster of one out of the data directory of a node that survived its cluster. With `dry_run` it only
-/// tells what it would do. Blocks.
+/// tells what it would do. Returns what was done, and who may do what in that cluster. Blocks.
 ///
 /// # Errors
 /// [`StoreError`] if the directory is in use, is not that of a member, or cannot be read or trusted.
-pub fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Result<Recovery, StoreError> {
-    storage::recover(dir, FIRST_SET, margin, dry_run)
+pub fn recover(
+    dir: &Path, margin: &Margin, dry_run: bool,
+) -> Result<(Recovery, Vec<v1::Principal>), StoreError> {
+    let (done, principals) = storage::recover(dir, FIRST_SET, margin, dry_run)?;
+    Ok((done, all_to_wire(&principals)))
 }
 
 /// A running node.

@@ -30,16 +30,18 @@ use super::{
     identity::{self, Pending, Recovery},
     layout::{Family, RECOVERY_KEY},
     options::StoreOptions,
+    table::{AppliedMeta, Generation},
 };
 use crate::{
     clock::{BootClock, Clock},
-    sequence::SetId,
+    sequence::{Principals, SetId},
 };
 use survivor::Survivor;
 
 pub use margin::Margin;
 
-/// Makes a cluster of one out of `dir`. A dry run only tells what that would do. Blocks.
+/// Makes a cluster of one out of `dir`. A dry run only tells what that would do. Returns what was done, and who may do what in
+/// the recovered cluster. Blocks.
 ///
 /// # Errors
 /// [`StoreError::Refused`] if the directory is in use, is not a member's, or a margin does not fit a
@@ -48,7 +50,7 @@ pub use margin::Margin;
 /// the switch, another run completes the recovery.
 pub fn recover(
     dir: &Path, set: SetId, margin: &Margin, dry_run: bool,
-) -> Result<Recovery, StoreError> {
+) -> Result<(Recovery, Principals), StoreError> {
     if !dir.exists() {
         return Err(StoreError::Refused(format!(
             "{} does not exist; give the data directory of the surviving node: --data-dir",
@@ -72,10 +74,13 @@ pub fn recover(
     let db = Arc::new(Database::open(dir, lock, newest, &options)?);
     if let Some(mut pending) = db.get::<Pending>(Family::HardState, RECOVERY_KEY)? {
         pending.recovery.completed_only = true;
-        return match dry_run {
-            true => Ok(pending.recovery),
-            false => finish(&db, pending, marker.dev),
-        };
+        // The raised table is the one in use.
+        let table = AppliedMeta::read(&db, set)?.unwrap_or_default();
+        let principals = Generation::new(&db, set, table.generation).read_principals()?;
+        if !dry_run {
+            finish(&db, &pending, marker.dev)?;
+        }
+        return Ok((pending.recovery, principals));
     }
     let (cluster, node, dev) = (marker.identity.cluster.clone(), marker.identity.node, marker.dev);
     let marker = identity::reconcile(&db, Some(marker), &cluster, node)?;
@@ -85,20 +90,21 @@ pub fn recover(
     survivor.check_founded()?;
     let plan = margin.plan(&survivor.known, now_ms, dir)?;
     let recovery = raised_table::raise(&survivor, &plan, dry_run)?;
+    let principals = Principals::clone(&survivor.principals);
     if dry_run {
-        return Ok(recovery);
+        return Ok((recovery, principals));
     }
     let pending = raised_table::switch(&survivor, recovery)?;
-    finish(&db, pending, dev)
+    finish(&db, &pending, dev)?;
+    Ok((pending.recovery, principals))
 }
 
 /// Does what follows the switch. It may be done a second time.
-fn finish(db: &Database, pending: Pending, dev: bool) -> Result<Recovery, StoreError> {
+fn finish(db: &Database, pending: &Pending, dev: bool) -> Result<(), StoreError> {
     identity::write_marker(db, &pending.identity, dev)?;
     let mut batch = WriteBatch::default();
     batch.delete_cf(db.family(Family::HardState)?, RECOVERY_KEY);
-    db.write(batch, true)?;
-    Ok(pending.recovery)
+    db.write(batch, true)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     Access, Guarded, Principal, Subject,
     open::{check_granting, trusts_strangers},
-    wire::{invalid, read_grants, read_hash, read_key, read_quotas, to_wire},
+    wire::{in_order, invalid, read_grants, read_hash, read_key, read_quotas, to_wire},
 };
 use crate::{
     allocator::Term,
@@ -300,10 +300,8 @@ impl ByLeader for v1::ListPrincipalsRequest {
         self, access: &Arc<Access>, _: (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::ListPrincipalsResponse> {
         let principals = access.group.view.principals();
-        let mut principals: Vec<_> = principals.iter().collect();
-        // Tokens lie in the order of their hashes.
-        principals.sort_by_key(|(_, record)| record.token.as_ref().map(|token| token.name.clone()));
-        let principals = principals.into_iter().map(|(key, record)| access.shown(key, record));
+        let principals = in_order(&principals).into_iter();
+        let principals = principals.map(|(key, record)| access.shown(key, record));
         Ok(v1::ListPrincipalsResponse { principals: principals.collect() })
     }
 

@@ -11,8 +11,8 @@ use crate::{
     },
     sequence::{
         ANONYMOUS, AddressRange, Credential, GRANTS_MAX, Grant, InvalidAccess, NO_NETWORK,
-        NamespacePattern, PER_SECOND_MAX, PrincipalKey, PrincipalRecord, QUOTAS_MAX, Quota,
-        TokenHash, Verb, check_uri,
+        NamespacePattern, PER_SECOND_MAX, PrincipalKey, PrincipalRecord, Principals, QUOTAS_MAX,
+        Quota, TokenHash, Verb, check_uri,
     },
 };
 
@@ -161,6 +161,18 @@ pub(super) fn read_key(name: &str, addresses: Option<&str>) -> Result<PrincipalK
 
 pub(super) fn invalid(why: &InvalidAccess) -> Refusal {
     refusal!(InvalidRequest, "{why}")
+}
+
+/// All principals, in the order in which people read them. Tokens lie in that of their hashes.
+pub(super) fn in_order(principals: &Principals) -> Vec<(&PrincipalKey, &PrincipalRecord)> {
+    let mut all: Vec<_> = principals.iter().collect();
+    all.sort_by_key(|(_, record)| record.token.as_ref().map(|token| token.name.clone()));
+    all
+}
+
+/// All principals as callers read them.
+pub(in crate::node) fn all_to_wire(principals: &Principals) -> Vec<v1::Principal> {
+    in_order(principals).into_iter().map(|(key, record)| to_wire(key, record)).collect()
 }
 
 /// A principal as callers read it.

@@ -1,7 +1,10 @@
 //! Recoveries that are cut short.
 
 use super::*;
-use crate::storage::recovery::margin::RaisePlan;
+use crate::{
+    sequence::{AccessChange, Grant, PRINCIPALS_MAX, PrincipalKey},
+    storage::recovery::margin::RaisePlan,
+};
 
 /// Opens the database as a recovery does.
 fn database(dir: &Path) -> Result<Database, StoreError> {
@@ -38,7 +41,13 @@ fn a_recovery_that_is_cut_short_before_the_switch_changes_nothing() {
 
 #[test]
 fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
-    let dir = directory(3, Vec::new());
+    let key = PrincipalKey::Certificate("ratchet://test/client/ci".to_owned());
+    let granted = AccessChange::Grant {
+        key: key.clone(),
+        grants: Grant::everything(),
+        principals_max: PRINCIPALS_MAX,
+    };
+    let dir = directory(3, vec![Command::ChangeAccess(granted)]);
     let before = open(dir.path()).unwrap().owner.load().identity.clone();
     let switch = || -> Result<Pending, StoreError> {
         let db = database(dir.path())?;
@@ -55,7 +64,8 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
     identity::write_marker(&db, &pending.identity, false).unwrap();
     drop(db);
     assert!(open(dir.path()).is_err());
-    let would = recover(dir.path(), SET, &steps(7), true).unwrap();
+    let (would, named) = super::super::recover(dir.path(), SET, &steps(7), true).unwrap();
+    assert!(named.get(&key).is_some(), "the principals of the raised table");
     let done = recover(dir.path(), SET, &steps(7), false).unwrap();
     assert!(would == done && done.completed_only);
     let store = open(dir.path()).unwrap();
