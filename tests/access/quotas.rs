@@ -79,11 +79,7 @@ async fn calls_beyond_a_quota_are_refused_at_the_node_that_is_asked_and_others_a
     let (closed, leader) = limited(&[limit]).await;
     for node in [leader, other_than(leader)] {
         let asking = closed.at(node, "limited");
-        let refused = eventually("a refusal", async || match take(&asking, "book", 1).await {
-            Ok(_) => None,
-            Err(refused) => Some(refused),
-        })
-        .await;
+        let refused = eventually("a refusal", async || take(&asking, "book", 1).await.err()).await;
         let again_ms = assert_used_up(&refused, "1 calls a second");
         assert!((1..=1_001).contains(&again_ms), "{again_ms}");
         // Neither another namespace nor another token is limited.
@@ -212,7 +208,11 @@ async fn anonymous_and_tokens_of_one_name_have_quotas_of_their_own_and_what_is_n
     for token in ["first", "second"] {
         create(&mut admin, token, "ci", vec![grant("next:*")]).await.expect("a token");
     }
-    let both = admin.set_quotas(quotas("ci", &[once.clone()])).await.expect("set").into_inner();
+    let both = admin
+        .set_quotas(quotas("ci", std::slice::from_ref(&once)))
+        .await
+        .expect("set")
+        .into_inner();
     assert_eq!(both.principals.len(), 2);
     let ids: Vec<_> = both.principals.iter().map(|one| one.id.clone().expect("an id")).collect();
     let freed = SetQuotasRequest { id: Some(ids[0].clone()), ..quotas("ci", &[]) };
@@ -225,7 +225,7 @@ async fn anonymous_and_tokens_of_one_name_have_quotas_of_their_own_and_what_is_n
 
     // A grant leaves quotas alone.
     admin.set_grants(granting("anonymous", None, &["next:book"])).await.expect("granted");
-    admin.set_quotas(quotas("anonymous", &[once.clone()])).await.expect("set");
+    admin.set_quotas(quotas("anonymous", std::slice::from_ref(&once))).await.expect("set");
     admin.set_grants(granting("anonymous", None, &["next:*"])).await.expect("granted");
     let nobody = asking(closed.cluster.address(leader), None);
     let refused = eventually("a refusal", async || take(&nobody, "book", 1).await.err()).await;
@@ -234,8 +234,8 @@ async fn anonymous_and_tokens_of_one_name_have_quotas_of_their_own_and_what_is_n
     told(&closed.at(leader, closed.token("next")), "book").await.expect("a number");
 
     for (wrong, code) in [
-        (quotas("nobody", &[once.clone()]), Code::NotFound),
-        (quotas("ratchet://test/client/nobody", &[once.clone()]), Code::NotFound),
+        (quotas("nobody", std::slice::from_ref(&once)), Code::NotFound),
+        (quotas("ratchet://test/client/nobody", std::slice::from_ref(&once)), Code::NotFound),
         (
             SetQuotasRequest { id: Some("ba7816bf8f01".to_owned()), ..quotas("ci", &[]) },
             Code::NotFound,

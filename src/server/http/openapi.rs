@@ -42,6 +42,7 @@ fn head() -> Value {
             tag("tokens", "Tokens, and what is granted to them"),
             tag("grants", "What is granted to those who show no token"),
             tag("principals", "Who may do what"),
+            tag("quotas", "How much a principal may use"),
         ],
         "components": {"schemas": {"Problem": problem::describe()}},
     })
