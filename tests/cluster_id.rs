@@ -7,7 +7,6 @@ use crate::common::{
 };
 use ratchet::{
     consensus::Transport,
-    node,
     proto::{
         peer::HelloRequest,
         v1::{
@@ -58,7 +57,7 @@ async fn every_node_tells_the_id_of_its_cluster_and_it_stays_through_restarts_an
         cluster.crash(node).await;
     }
     let margin = Margin { default_steps: 1, steps_by_namespace: [].into() };
-    node::recover(cluster.data_dir(3), &margin, false).expect("it is recovered");
+    cluster.recover(3, &margin, false).await;
     cluster.start_node(3).await;
     cluster.client(3).next_at_last(7).await;
     assert_eq!(id_told_by(&cluster, 3).await, first, "after a recovery");

@@ -1,6 +1,6 @@
 //! `ratchet recover` makes a cluster of the one node that survived.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use crate::common::{
     PATIENCE,
@@ -12,13 +12,13 @@ use crate::common::{
 };
 use ratchet::{
     consensus::{RaftRpc, Transport},
-    node::{self, hash_of},
+    node::hash_of,
     proto::{
         peer::RaftMessage,
         v1::{CreateNamespaceRequest, KeyKind, RevokeTokenRequest, access_client::AccessClient},
     },
     server::GrpcTransport,
-    storage::{Margin, Recovery},
+    storage::Margin,
 };
 use serde_json::Value;
 
@@ -27,10 +27,6 @@ const STEPS: u64 = 25;
 
 fn margin(steps: u64) -> Margin {
     Margin { default_steps: steps, steps_by_namespace: BTreeMap::new() }
-}
-
-fn recover(dir: &Path, margin: &Margin, dry_run: bool) -> Recovery {
-    node::recover(dir, margin, dry_run).expect("it is recovered").0
 }
 
 /// Node 3 does not hear of the last numbers, nor of some sections. Then the other nodes are lost.
@@ -74,9 +70,8 @@ async fn after_a_recovery_every_number_is_greater_than_every_number_seen() {
     for id in [1, 2] {
         fs::remove_dir_all(cluster.data_dir(id)).unwrap();
     }
-    let dir = cluster.data_dir(3).to_owned();
-    let would = recover(&dir, &margin(STEPS), true);
-    let done = recover(&dir, &margin(STEPS), false);
+    let would = cluster.recover(3, &margin(STEPS), true).await;
+    let done = cluster.recover(3, &margin(STEPS), false).await;
     assert_eq!(would, done);
     assert_eq!((done.node, done.left_behind.as_slice()), (3, [1, 2].as_slice()));
     assert_eq!(done.namespaces.len(), 3);
@@ -110,7 +105,7 @@ async fn the_nodes_left_behind_cannot_speak_to_the_recovered_one() {
     for id in [1, 2, 3] {
         cluster.crash(id).await;
     }
-    recover(cluster.data_dir(3), &margin(STEPS), false);
+    cluster.recover(3, &margin(STEPS), false).await;
     cluster.start_node(3).await;
     let first = cluster.client(3).next_at_last(7).await;
     assert!(first > STEPS * 10_000);

@@ -22,7 +22,7 @@ use openraft::{
 use ratchet::{
     clock::{self, BootClock, Clock},
     consensus::{RaftRpc, Transport},
-    node::{self, Config, Node, Seams, StartError},
+    node::{Config, Node, Seams, StartError},
     proto::{
         peer::{Acknowledged, HelloRequest, RaftMessage},
         v1::CreateNamespaceRequest,
@@ -426,7 +426,7 @@ async fn after_copies_of_all_nodes_were_put_back_a_recovery_with_a_margin_repeat
         put_back(&cluster, id, copied);
     }
     let margin = Margin { default_steps: STEPS, steps_by_namespace: BTreeMap::new() };
-    node::recover(cluster.data_dir(2), &margin, false).expect("recovered");
+    cluster.recover(2, &margin, false).await;
     cluster.start_node(2).await;
     let mut client = cluster.client(2);
     client.next_at_last(u64::MAX).await;

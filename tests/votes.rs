@@ -5,7 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{cluster::Cluster, in_time, links::listening_at, others};
+use crate::common::{
+    cluster::{Cluster, once_free},
+    in_time,
+    links::listening_at,
+    others,
+};
 use openraft::{
     raft::{VoteRequest, VoteResponse},
     vote::RaftLeaderId,
@@ -83,8 +88,9 @@ async fn a_restarted_voter_keeps_a_longer_promise_of_its_last_run() {
     );
     // The run before this one promised no more than 300 ms.
     cluster.crash(restarted).await;
-    let options = StoreOptions::new(Arc::new(BootClock));
-    let store = Store::open(cluster.data_dir(restarted), "test", restarted, options);
+    let options = || StoreOptions::new(Arc::new(BootClock));
+    let dir = cluster.data_dir(restarted);
+    let store = once_free(|| Store::open(dir, "test", restarted, options())).await;
     let store = store.expect("a store");
     assert_eq!(store.promise_ms(1).expect("a record"), Some(300));
 }

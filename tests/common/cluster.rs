@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     net::SocketAddr,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -16,7 +17,7 @@ use ratchet::{
         Refusal,
         v1::{FoundRequest, FoundResponse},
     },
-    storage::StoreOptions,
+    storage::{Margin, Recovery, StoreError, StoreOptions},
 };
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -159,6 +160,13 @@ impl Cluster {
         .await
     }
 
+    /// Recovers the data directory of a node that is stopped.
+    pub async fn recover(&self, id: u64, margin: &Margin, dry_run: bool) -> Recovery {
+        let dir = self.data_dir(id);
+        let recovered = once_free(|| ratchet::node::recover(dir, margin, dry_run)).await;
+        recovered.expect("it is recovered").0
+    }
+
     /// Configures and starts a further node, which waits to be added; answers its peer address.
     pub async fn start_joining(&mut self, id: u64, change: impl FnOnce(&mut Config)) -> String {
         let config = self.configure(id);
@@ -192,7 +200,8 @@ impl Cluster {
     }
 
     /// Stops a node as a crash would, and waits until its files are closed, as the end of its process would
-    /// see to: a database that is being closed still removes files of its own.
+    /// see to: a database that is being closed still removes files of its own. A process that another test starts has them, and
+    /// the lock of the directory, until its own program begins.
     pub async fn crash(&mut self, id: u64) {
         let node = self.nodes.remove(&id).expect("a running node");
         node.halt().await;
@@ -201,6 +210,10 @@ impl Cluster {
             open_files().iter().all(|file| !file.starts_with(data_dir))
         })
         .await;
+        // A test may have taken the directory away.
+        if let Ok(lock) = fs::metadata(data_dir.join("LOCK")) {
+            until("nobody holds the lock of the directory", || !is_locked(lock.ino())).await;
+        }
     }
 
     pub fn client(&self, id: u64) -> Client {
@@ -301,11 +314,31 @@ fn open_files() -> Vec<PathBuf> {
     descriptors.filter_map(|descriptor| fs::read_link(descriptor.ok()?.path()).ok()).collect()
 }
 
+/// Whether anybody holds a lock of the file with this number.
+fn is_locked(inode: u64) -> bool {
+    let locks = fs::read_to_string("/proc/locks").expect("a list of all locks");
+    let of_file = format!(":{inode}");
+    locks.lines().any(|lock| lock.split_whitespace().any(|word| word.ends_with(&of_file)))
+}
+
 /// Whether a node cannot start for the moment: its last run holds its directory, or a process that another test starts holds a
 /// port. Such a process has all files of this one until its own program begins.
 fn is_held_for_a_moment(error: &StartError) -> bool {
     match error {
         StartError::Listen { source, .. } => source.kind() == std::io::ErrorKind::AddrInUse,
-        other => other.to_string().contains("in use by another process"),
+        other => tells_of_a_held_directory(other),
     }
+}
+
+fn tells_of_a_held_directory(error: &impl ToString) -> bool {
+    error.to_string().contains("in use by another process")
+}
+
+/// What `opens` a data directory returns, once no process that another test starts holds that for a moment.
+pub async fn once_free<T>(opens: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    eventually("the data directory is free", async || match opens() {
+        Err(error) if tells_of_a_held_directory(&error) => None,
+        opened => Some(opened),
+    })
+    .await
 }
