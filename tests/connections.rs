@@ -109,6 +109,24 @@ async fn a_connection_that_is_too_old_ends_its_streams_and_is_told_to_begin_no_c
     }
 }
 
+/// How many connections of gRPC clients the only node has.
+fn open_connections(cluster: &Cluster) -> i64 {
+    cluster.nodes[&1].context().metrics.client_connections.of(Interface::grpc).get()
+}
+
+/// Opens as many connections as the only node has left, beside the one that the test has.
+async fn all_connections(cluster: &Cluster) -> Vec<TcpStream> {
+    // Those by which the cluster was started end a moment later.
+    until("no other connection is open", || open_connections(cluster) == 1).await;
+    let most = i64::try_from(cluster.configs[&1].client_connections_max).expect("a few");
+    let mut held = Vec::new();
+    while open_connections(cluster) < most {
+        held.push(connection(cluster.address(1), PREFACE).await);
+        tokio::task::yield_now().await;
+    }
+    held
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_beyond_the_limit_are_refused_until_one_leaves() {
     let cluster = Cluster::start(1, |config| {
@@ -120,14 +138,7 @@ async fn clients_beyond_the_limit_are_refused_until_one_leaves() {
     let metrics = &cluster.nodes[&1].context().metrics;
     let mut client = cluster.client(1);
     client.next(1).await.unwrap();
-    let open = || metrics.client_connections.of(Interface::grpc).get();
-    // Those by which the cluster was started end a moment later.
-    until("no other connection is open", || open() == 1).await;
-    let mut held = Vec::new();
-    while open() < 4 {
-        held.push(connection(address, PREFACE).await);
-        tokio::task::yield_now().await;
-    }
+    let held = all_connections(&cluster).await;
     ended(connection(address, b"").await).await;
     assert!(metrics.client_connections_refused.get(Interface::grpc) > 0);
     client.next(1).await.expect("who is connected does not notice");
@@ -145,7 +156,6 @@ async fn full_ports_for_clients_keep_no_administrator_out_and_idle_connections_m
     })
     .await;
     let (address, admin) = (cluster.address(1), cluster.admin_address(1));
-    let metrics = &cluster.nodes[&1].context().metrics;
     // All calls, and all connections.
     let (_messages, stream) = mpsc::channel(1);
     let mut client = cluster.client(1);
@@ -153,14 +163,7 @@ async fn full_ports_for_clients_keep_no_administrator_out_and_idle_connections_m
     let _answers = in_time("a stream", answers).await.expect("the only call");
     let refused = client.next(1).await.expect_err("a second one");
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
-    let open = || metrics.client_connections.of(Interface::grpc).get();
-    // Those by which the cluster was started end a moment later.
-    until("no other connection is open", || open() == 1).await;
-    let mut held = Vec::new();
-    while open() < 4 {
-        held.push(connection(address, PREFACE).await);
-        tokio::task::yield_now().await;
-    }
+    let _held = all_connections(&cluster).await;
     ended(connection(address, b"").await).await;
     // More than the port for administrators has.
     let mut idle = Vec::new();
@@ -178,7 +181,7 @@ async fn full_ports_for_clients_keep_no_administrator_out_and_idle_connections_m
     for stream in idle.drain(..20) {
         ended(stream).await;
     }
-    assert_eq!(open(), 4, "they do not count");
+    assert_eq!(open_connections(&cluster), 4, "they do not count");
 }
 
 #[tokio::test(flavor = "multi_thread")]

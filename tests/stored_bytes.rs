@@ -204,6 +204,7 @@ fn commands() -> Vec<Command> {
         Command::ChangeAccess(AccessChange::SetQuotas {
             keys: vec![PrincipalKey::Anonymous(None)],
             quotas: quotas(),
+            everything: grants(),
         }),
         grant(PrincipalKey::Anonymous(AddressRange::parse("10.1.0.0/16").ok())),
         grant(PrincipalKey::Certificate("ratchet://test/client/ci".to_owned())),

@@ -578,6 +578,8 @@ pub enum AccessChange {
         keys: Vec<PrincipalKey>,
         /// All quotas of each.
         quotas: Vec<Quota>,
+        /// What everything is, by the release that proposes it: that is granted to anonymous before anything was written.
+        everything: Vec<Grant>,
     },
 }
 
@@ -653,11 +655,15 @@ impl AccessChange {
                     None => Err(AccessRefused::NotFound(hash.id())),
                 }
             }
-            AccessChange::SetQuotas { keys, quotas } => keys
+            AccessChange::SetQuotas { keys, quotas, everything } => keys
                 .iter()
                 .map(|key| {
-                    let known = access.get(key).ok_or(AccessRefused::NoPrincipal)?;
-                    let record = PrincipalRecord { quotas: quotas.clone(), ..known.clone() };
+                    let known = match (access.principals.get(key), key) {
+                        (Some(known), _) => known.clone(),
+                        (None, PrincipalKey::Anonymous(None)) => granted(everything),
+                        (None, _) => return Err(AccessRefused::NoPrincipal),
+                    };
+                    let record = PrincipalRecord { quotas: quotas.clone(), ..known };
                     Ok((key.clone(), Some(record)))
                 })
                 .collect(),
@@ -924,6 +930,38 @@ mod tests {
         for (own, other) in [("next:*", "read:a"), ("next:a", "next:a*"), ("next:ab*", "next:a")] {
             assert!(!covers(own, other), "{own} {other}");
         }
+    }
+
+    #[test]
+    fn quotas_leave_grants_alone_and_what_anonymous_has_unwritten_is_what_the_proposer_says() {
+        let anybody = PrincipalKey::Anonymous(None);
+        let quota = Quota {
+            namespaces: NamespacePattern::parse("*").expect("a pattern"),
+            calls_per_second: NonZeroU32::new(1),
+            numbers_per_second: None,
+            burnt_per_day: None,
+        };
+        let limiting = |key: &PrincipalKey, quotas: &[Quota]| AccessChange::SetQuotas {
+            keys: vec![key.clone()],
+            quotas: quotas.to_vec(),
+            // Another release may know other verbs.
+            everything: vec![grant("next:*")],
+        };
+        let mut access = Principals::default();
+        change(&mut access, &limiting(&anybody, std::slice::from_ref(&quota))).expect("limited");
+        let written = access.get(&anybody).expect("written");
+        assert_eq!(
+            (&written.grants[..], &written.quotas[..]),
+            (&[grant("next:*")][..], &[quota][..])
+        );
+        assert!(access.has_quotas());
+        change(&mut access, &granting(anybody.clone(), &["read:*"])).expect("granted");
+        assert!(access.has_quotas(), "a grant leaves quotas alone");
+        change(&mut access, &limiting(&anybody, &[])).expect("not limited");
+        assert_eq!(access.get(&anybody).expect("written").grants, [grant("read:*")]);
+        assert!(!access.has_quotas());
+        let nobody = PrincipalKey::Token(TokenHash([9; 32]));
+        assert_eq!(change(&mut access, &limiting(&nobody, &[])), Err(AccessRefused::NoPrincipal));
     }
 
     #[test]

@@ -20,8 +20,8 @@ use crate::{
     },
     proto::{Refusal, peer, refusal, refuse, v1},
     sequence::{
-        AccessChange, AccessRefused, Command, InvalidAccess, Outcome, PRINCIPALS_MAX, PrincipalKey,
-        PrincipalRecord, Principals, TokenRecord, Verb, Wanted, check_token_name,
+        AccessChange, AccessRefused, Command, Grant, InvalidAccess, Outcome, PRINCIPALS_MAX,
+        PrincipalKey, PrincipalRecord, Principals, TokenRecord, Verb, Wanted, check_token_name,
     },
 };
 
@@ -193,15 +193,20 @@ impl ByLeader for v1::RevokeTokenRequest {
     }
 }
 
+/// That of a call about a principal, or about callers of it at some addresses.
+fn about(wanted: Wanted<'_>, principal: &str, addresses: Option<&str>) -> Subject {
+    let subject = Subject::of(wanted);
+    match addresses {
+        Some(addresses) => subject.on(format_args!("{principal} from {addresses}")),
+        None => subject.on(principal),
+    }
+}
+
 impl ByLeader for v1::SetGrantsRequest {
     type Service = Arc<Access>;
 
     fn subject(&self, _: Option<&v1::Principal>) -> Subject {
-        let subject = Subject::of(self.wanted());
-        match &self.addresses {
-            Some(addresses) => subject.on(format_args!("{} from {addresses}", self.principal)),
-            None => subject.on(&self.principal),
-        }
+        about(self.wanted(), &self.principal, self.addresses.as_deref())
     }
 
     async fn carry_out(
@@ -237,11 +242,8 @@ impl ByLeader for v1::SetQuotasRequest {
     type Service = Arc<Access>;
 
     fn subject(&self, _: Option<&v1::SetQuotasResponse>) -> Subject {
-        let subject = Subject::of(self.wanted());
-        match &self.addresses {
-            Some(addresses) => subject.on(format_args!("{} from {addresses}", self.principal)),
-            None => subject.on(&self.principal).with_token(self.id.clone()),
-        }
+        let subject = about(self.wanted(), &self.principal, self.addresses.as_deref());
+        subject.with_token(self.id.clone())
     }
 
     async fn carry_out(
@@ -249,7 +251,8 @@ impl ByLeader for v1::SetQuotasRequest {
     ) -> Attempt<v1::SetQuotasResponse> {
         let quotas = read_quotas(&self.quotas)?;
         let keys = access.holders(&self)?;
-        let change = AccessChange::SetQuotas { keys: keys.clone(), quotas };
+        let everything = Grant::everything();
+        let change = AccessChange::SetQuotas { keys: keys.clone(), quotas, everything };
         access.change(term, change).await?;
         Ok(v1::SetQuotasResponse { principals: keys.iter().map(|key| access.told(key)).collect() })
     }
