@@ -13,6 +13,7 @@ pub mod methods;
 mod page;
 mod quotas;
 mod redis;
+mod shares;
 mod strangers;
 
 use ratchet::{

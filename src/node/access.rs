@@ -38,14 +38,14 @@ use self::{
     open::is_exposed,
     quotas::Quotas,
 };
-use super::Config;
+use super::{Config, callers::Guest};
 use crate::{
     consensus::Group,
     metrics::Metrics,
     proto::{Refusal, peer, refusal, refuse, v1},
     sequence::{
-        ANONYMOUS, Credential, Denied, LOCAL, NodeId, PrincipalKey, Principals, TokenHash, Verb,
-        Wanted,
+        ANONYMOUS, Credential, Denied, LOCAL, NO_NETWORK, NodeId, PrincipalKey, Principals,
+        TokenHash, Verb, Wanted,
     },
     storage::LOCAL_SOCKET,
 };
@@ -140,6 +140,12 @@ impl Principal {
     /// A node of the cluster, for itself. It may everything that nodes do.
     pub fn node(node: NodeId) -> Self {
         Principal { who: Who::Node(node), network: 0, entrance: None }
+    }
+
+    /// What names the network of its address; `None` if it is told by nobody.
+    pub(super) fn network(&self) -> Option<u64> {
+        let is_caller = matches!(self.who, Who::Caller(_));
+        (is_caller && self.network != NO_NETWORK).then_some(self.network)
     }
 
     /// What it shows, as a caller: nothing, if it needs to show nothing.
@@ -329,6 +335,26 @@ impl Access {
         match by.shown() {
             Credential::Token(_) => self.group.leader_wall_ms(),
             Credential::Nothing | Credential::Certificate(_) => 0,
+        }
+    }
+
+    /// Has the connection that this task serves, and what comes over it from here on, count for whoever asks over it, if this node
+    /// knows what that caller shows.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if that principal has as many connections as it may have.
+    pub fn connection_is_used_by(&self, by: &Principal) -> Result<(), Refusal> {
+        let Some(connection) = Guest::current() else {
+            return Ok(());
+        };
+        self.id_of(by).map_or(Ok(()), |id| connection.belongs_to(id))
+    }
+
+    /// What names a caller where callers share something: `None` if this node knows of its address alone.
+    pub fn id_of(&self, by: &Principal) -> Option<u64> {
+        match by.shown() {
+            Credential::Nothing => None,
+            shown => self.group.view.principals().id_of(shown, self.now_ms(by)),
         }
     }
 

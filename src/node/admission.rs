@@ -20,7 +20,8 @@ impl Leader {
     /// again after such a refusal.
     ///
     /// # Errors
-    /// As [`Access::check`](super::Access::check); UNAVAILABLE if the leader was to be asked and gave no answer.
+    /// As [`Access::check`](super::Access::check); UNAVAILABLE if the leader was to be asked and gave no answer; RESOURCE_EXHAUSTED
+    /// if the caller's principal has as many connections as it may have.
     pub async fn admit(
         &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<(), Refusal> {
@@ -35,6 +36,7 @@ impl Leader {
     pub(super) async fn admit_untold(
         &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<(), Refusal> {
+        self.access.connection_is_used_by(by)?;
         match self.access.check(by, wanted) {
             Ok(()) => Ok(()),
             // Of other refusals, nothing changes if the token is known to the leader.
@@ -82,6 +84,7 @@ impl Leader {
         let key = PrincipalKey::Token(*hash);
         let heard = self.group.view.until_principals(|known| known.get(&key).is_some());
         tokio::time::timeout_at(deadline, heard).await.map_err(|_| not_heard())?;
+        self.access.connection_is_used_by(by)?;
         self.access.check(by, wanted)
     }
 }

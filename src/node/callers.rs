@@ -1,16 +1,19 @@
-//! What the callers of one address hold: connections, calls, exports, pages that they watch, and memory.
+//! What a principal holds, or the callers of one address whose principals nobody knows: connections, calls, exports, pages that
+//! they watch, and memory.
 //!
 //! An address is one of IPv4, or the 64 bits of one of IPv6 that name its network: who has one address there has them all.
 //!
-//! A follower tells the leader whose the requests are that it forwards: there, too, they count for that address.
+//! A follower tells the leader whose the requests are that it forwards: there, too, they count for that principal or address.
 //!
-//! Invariant: callers of one address hold at most their [`Share`] of what there is, so that they cannot keep others
-//! out. An address is known for as long as anybody there holds anything.
+//! Invariant: a principal, and the callers of one address, hold at most their [`Share`] of what there is, so that they cannot keep
+//! others out. Each is known for as long as it holds anything.
 
+mod guest;
 mod silence;
 
 use std::{
     collections::HashMap,
+    fmt,
     net::IpAddr,
     sync::{
         Arc, Weak,
@@ -26,27 +29,49 @@ use futures::future::Either;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
-pub use self::silence::Silence;
-use self::silence::SilentStreams;
+use self::{guest::Strangers, silence::SilentStreams};
+pub use self::{
+    guest::{Guest, KNOWN_WITHIN},
+    silence::Silence,
+};
 use super::Config;
 use crate::{
     metrics::{Interface, Metrics},
     proto::{Code, Refusal, refusal},
-    sequence::{NO_NETWORK, network_of},
+    sequence::{NO_NETWORK, is_principal, network_of},
 };
 
-/// How many calls of probes each address, and all callers, may have beyond the others.
-const PROBES_OF_ADDRESS: u64 = 16;
+/// How many calls of probes each principal or address, and all callers, may have beyond the others.
+const PROBES_OF_EACH: u64 = 16;
 const PROBES: u64 = 1_024;
 
 /// How soon a refused caller may try again, in milliseconds.
 pub(super) const RETRY_AFTER_MS: u64 = 100;
 /// As above, where those that are counted are kept for long.
 const PLACE_AFTER_MS: u64 = 1_000;
+/// So many connections of strangers may be about to end at a time, so that others have their places.
+const LEAVING_MAX: u64 = 64;
 
 tokio::task_local! {
-    /// Whose call, or connection, this task serves.
-    static CALLER: Arc<Caller>;
+    /// Whose call, or which connection, this task serves.
+    static SERVED: Served;
+}
+
+/// What a task serves.
+enum Served {
+    /// A call of this caller.
+    Caller(Arc<Caller>),
+    /// A connection, and its calls one after the other. Each is the call of whoever's the connection is then.
+    Guest(Arc<Guest>),
+}
+
+impl Served {
+    fn caller(&self) -> Arc<Caller> {
+        match self {
+            Served::Caller(caller) => caller.clone(),
+            Served::Guest(guest) => guest.caller(),
+        }
+    }
 }
 
 /// What callers have, and may have only so many of.
@@ -66,11 +91,11 @@ const KINDS: usize = 4;
 const EXPORTS_MAX: u64 = 2;
 const PAGES_MAX: u64 = 64;
 
-/// How many of a kind the callers of one address, and all of them, may have.
+/// How many of a kind a principal, or the callers of one address, and all of them, may have.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     all: u64,
-    of_address: u64,
+    of_each: u64,
 }
 
 /// `percent` percent of `all`; at least 1.
@@ -79,62 +104,81 @@ pub(super) fn share(all: u64, percent: u64) -> u64 {
     u64::try_from(part).unwrap_or(all).max(1)
 }
 
+/// Tells whether anonymous may do nothing at the address that a network names.
+type AreClosedTo = Box<dyn Fn(u64) -> bool + Send + Sync>;
+
 /// The callers of a node's ports for clients.
-#[derive(Debug)]
 pub struct Callers {
     shares: [Share; KINDS],
+    are_closed_to: AreClosedTo,
     /// Counts the calls that are refused.
     refused: Counter,
     held: [AtomicU64; KINDS],
     silent: Arc<SilentStreams>,
-    by_network: Mutex<HashMap<u64, Weak<Caller>>>,
+    strangers: Strangers,
+    by_id: Mutex<HashMap<u64, Weak<Caller>>>,
 }
 
-/// The callers of one address.
+impl fmt::Debug for Callers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Callers").field("held", &self.held).finish_non_exhaustive()
+    }
+}
+
+/// A principal, or the callers of one address.
 #[derive(Debug)]
 pub struct Caller {
     callers: Arc<Callers>,
-    /// What names its address, as [`network_of`] says.
-    network: u64,
+    /// What names the principal, as [`principal_id`](crate::sequence::principal_id) says, or the address, as [`network_of`].
+    id: u64,
     held: [AtomicU64; KINDS],
     silent: Arc<SilentStreams>,
+    strangers: Strangers,
     bytes: AtomicI64,
 }
 
 impl Callers {
-    /// The callers of a node.
-    pub fn new(config: &Config, metrics: &Metrics) -> Arc<Callers> {
+    /// The callers of a node. `are_closed_to` tells whether anonymous may do nothing at the address that a network names.
+    pub fn new(
+        config: &Config, metrics: &Metrics,
+        are_closed_to: impl Fn(u64) -> bool + Send + Sync + 'static,
+    ) -> Arc<Callers> {
         let (connections, calls) = (config.client_connections_max, config.client_calls_max);
         let shares = [connections, calls, EXPORTS_MAX, PAGES_MAX]
-            .map(|all| Share { all, of_address: share(all, config.client_share_percent) });
-        Callers::with_shares(shares, metrics)
+            .map(|all| Share { all, of_each: share(all, config.client_share_percent) });
+        Callers::with_shares(shares, metrics, Box::new(are_closed_to))
     }
 
-    fn with_shares(shares: [Share; KINDS], metrics: &Metrics) -> Arc<Callers> {
+    fn with_shares(
+        shares: [Share; KINDS], metrics: &Metrics, are_closed_to: AreClosedTo,
+    ) -> Arc<Callers> {
         let refused = metrics.errors.of(Interface::grpc).of(Code::ResourceExhausted).clone();
         Arc::new(Callers {
             shares,
+            are_closed_to,
             refused,
             held: Default::default(),
             silent: Arc::default(),
-            by_network: Mutex::default(),
+            strangers: Strangers::default(),
+            by_id: Mutex::default(),
         })
     }
 
-    /// The callers of an address, which `network` names.
-    pub fn caller(self: &Arc<Self>, network: u64) -> Arc<Caller> {
-        let mut by_network = self.by_network.lock();
-        if let Some(known) = by_network.get(&network).and_then(Weak::upgrade) {
+    /// The principal, or the callers of the address, that `id` names.
+    pub fn caller(self: &Arc<Self>, id: u64) -> Arc<Caller> {
+        let mut by_id = self.by_id.lock();
+        if let Some(known) = by_id.get(&id).and_then(Weak::upgrade) {
             return known;
         }
         let caller = Arc::new(Caller {
             callers: self.clone(),
-            network,
+            id,
             held: Default::default(),
             silent: Arc::default(),
+            strangers: Strangers::default(),
             bytes: AtomicI64::new(0),
         });
-        by_network.insert(network, Arc::downgrade(&caller));
+        by_id.insert(id, Arc::downgrade(&caller));
         caller
     }
 
@@ -143,14 +187,25 @@ impl Callers {
         self.caller(network_of(address))
     }
 
-    /// A further connection from `from`.
+    /// A further connection from `from`. If there is no room, a stranger's connection ends for it.
     ///
     /// # Errors
-    /// A text if there are as many as there may be, or that address has as many as it may have.
-    pub fn connect(self: &Arc<Self>, from: IpAddr) -> Result<Guest, String> {
-        let connection = self.at(from).begin(Kind::Connection, [0; 2]);
-        connection.map(Guest).map_err(|full| match full {
-            Full::OfAddress(max) => format!(
+    /// A text if there are as many as there may be, or that address has as many as it may have, and none of them is a stranger's.
+    pub fn connect(self: &Arc<Self>, from: IpAddr) -> Result<Arc<Guest>, String> {
+        let caller = self.at(from);
+        let place = caller.begin(Kind::Connection, [0; 2]).or_else(|full| {
+            let strangers = match full {
+                Full::OfOne(..) => &caller.strangers,
+                Full::OfAll(_) => &self.strangers,
+            };
+            match strangers.make_room() {
+                // The one that ends leaves a moment later.
+                true => caller.begin(Kind::Connection, [LEAVING_MAX; 2]),
+                false => Err(full),
+            }
+        });
+        place.map(Guest::new).map_err(|full| match full {
+            Full::OfOne(_, max) => format!(
                 "its address has the {max} connections that one address may have \
                  (client_share_percent)"
             ),
@@ -160,6 +215,10 @@ impl Callers {
                 )
             }
         })
+    }
+
+    fn are_closed_to(&self, network: u64) -> bool {
+        (self.are_closed_to)(network)
     }
 
     /// One more of a `kind` for the caller that this task serves, who may keep it for long. `name` says what it is, of several.
@@ -179,10 +238,10 @@ impl Callers {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        let mut by_network = self.callers.by_network.lock();
+        let mut by_id = self.callers.by_id.lock();
         // There may be another one by now, for who has connected since.
-        if by_network.get(&self.network).is_some_and(|known| known.strong_count() == 0) {
-            by_network.remove(&self.network);
+        if by_id.get(&self.id).is_some_and(|known| known.strong_count() == 0) {
+            by_id.remove(&self.id);
         }
     }
 }
@@ -190,11 +249,10 @@ impl Drop for Caller {
 impl Caller {
     /// The caller that this task serves, if it is a client's.
     pub(super) fn current() -> Option<Arc<Caller>> {
-        CALLER.try_with(Arc::clone).ok()
+        SERVED.try_with(Served::caller).ok()
     }
 
-    /// One more of a `kind`. There is room for `beyond_own` more than the share of an address, and for
-    /// `beyond_all` more than all.
+    /// One more of a `kind`. There is room for `beyond_own` more than its share, and for `beyond_all` more than all.
     fn begin(
         self: &Arc<Self>, kind: Kind, [beyond_own, beyond_all]: [u64; 2],
     ) -> Result<Counted, Full> {
@@ -204,8 +262,8 @@ impl Caller {
         let counted = Counted { caller: self.clone(), kind };
         let share = callers.shares[at];
         match () {
-            () if own >= share.of_address.saturating_add(beyond_own) => {
-                Err(Full::OfAddress(share.of_address))
+            () if own >= share.of_each.saturating_add(beyond_own) => {
+                Err(Full::OfOne(self.called(), share.of_each))
             }
             () if all >= share.all.saturating_add(beyond_all) => Err(Full::OfAll(share.all)),
             () => Ok(counted),
@@ -229,14 +287,14 @@ impl Caller {
         caller: Option<Arc<Caller>>, future: F,
     ) -> impl Future<Output = F::Output> {
         match caller {
-            Some(caller) => Either::Left(CALLER.scope(caller, future)),
+            Some(caller) => Either::Left(SERVED.scope(Served::Caller(caller), future)),
             None => Either::Right(future),
         }
     }
 
     /// What `reserve` returns. The memory that it reserves is this caller's.
     pub fn charge<T>(self: Arc<Self>, reserve: impl FnOnce() -> T) -> T {
-        CALLER.sync_scope(self, reserve)
+        SERVED.sync_scope(Served::Caller(self), reserve)
     }
 
     /// The future for a task of its own, in which reservations of memory are those of the same caller as here.
@@ -244,9 +302,22 @@ impl Caller {
         Caller::scope(Caller::current(), future)
     }
 
-    /// What names its address to other nodes.
-    pub fn network(&self) -> u64 {
-        self.network
+    /// What names it.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether it is a principal, and no address.
+    pub(super) fn is_principal(&self) -> bool {
+        is_principal(self.id)
+    }
+
+    /// How it is told what is its own.
+    pub(super) fn called(&self) -> &'static str {
+        match self.is_principal() {
+            true => "principal",
+            false => "address",
+        }
     }
 }
 
@@ -265,9 +336,11 @@ impl Drop for Counted {
     }
 }
 
-/// Why a caller gets no more of a kind: its address, or all callers, have so many.
+/// Why a caller gets no more of a kind: so many are there.
 enum Full {
-    OfAddress(u64),
+    /// Its principal, or its address, whichever is said, has them.
+    OfOne(&'static str, u64),
+    /// All callers have them.
     OfAll(u64),
 }
 
@@ -275,49 +348,10 @@ impl Full {
     /// What the caller is told: of `what` there are too many.
     fn refused(&self, what: &str, retry_after_ms: u64) -> Refusal {
         let has = match self {
-            Full::OfAddress(max) => format!("your address has {max}"),
+            Full::OfOne(whose, max) => format!("your {whose} has {max}"),
             Full::OfAll(max) => format!("callers have {max}"),
         };
         refusal!(Busy, "{has} {what}; try again in {retry_after_ms} ms").retry_after(retry_after_ms)
-    }
-}
-
-/// A connection of a caller, until it is dropped.
-#[derive(Debug)]
-pub struct Guest(Counted);
-
-impl Guest {
-    /// Whose it is.
-    pub fn caller(&self) -> &Arc<Caller> {
-        &self.0.caller
-    }
-
-    /// Whether more than half of the connections are open that there may be, or that its address may have.
-    pub fn is_crowded(&self) -> bool {
-        let (caller, at) = (self.caller(), Kind::Connection as usize);
-        let share = caller.callers.shares[at];
-        caller.callers.held[at].load(Relaxed) > share.all / 2
-            || caller.held[at].load(Relaxed) > share.of_address / 2
-    }
-
-    /// A further call by gRPC over it. One that is refused is counted as an error: no service sees it; a stream that is silent
-    /// makes room for the next one. There is room for some probes when there is none for other calls.
-    ///
-    /// # Errors
-    /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have.
-    pub fn begin_call(&self, is_probe: bool) -> Result<Counted, Refusal> {
-        let beyond = if is_probe { [PROBES_OF_ADDRESS, PROBES] } else { [0; 2] };
-        self.caller().begin(Kind::Call, beyond).map_err(|full| {
-            let caller = self.caller();
-            caller.callers.refused.inc();
-            match full {
-                Full::OfAddress(_) => caller.silent.end_one(),
-                Full::OfAll(_) => caller.callers.silent.end_one(),
-            }
-            let what =
-                "calls in progress, and may have no more (client_calls_max, client_share_percent)";
-            full.refused(what, RETRY_AFTER_MS)
-        })
     }
 }
 
@@ -326,15 +360,11 @@ mod tests {
     use super::*;
     use crate::proto::v1::Reason;
 
-    fn callers(connections_of_address: u64, calls: u64, calls_of_address: u64) -> Arc<Callers> {
-        let share = |all, of_address| Share { all, of_address };
-        let shares = [
-            share(9, connections_of_address),
-            share(calls, calls_of_address),
-            share(3, 2),
-            share(9, 1),
-        ];
-        Callers::with_shares(shares, &Metrics::new())
+    fn callers(connections_of_each: u64, calls: u64, calls_of_each: u64) -> Arc<Callers> {
+        let share = |all, of_each| Share { all, of_each };
+        let shares =
+            [share(9, connections_of_each), share(calls, calls_of_each), share(3, 2), share(9, 1)];
+        Callers::with_shares(shares, &Metrics::new(), Box::new(|_| false))
     }
 
     fn address(text: &str) -> IpAddr {
@@ -356,19 +386,19 @@ mod tests {
             drop(first);
             callers.connect(address(one)).expect("the first one's place");
         }
-        assert!(callers.by_network.lock().is_empty(), "nobody is connected");
+        assert!(callers.by_id.lock().is_empty(), "nobody is connected");
     }
 
     #[test]
     fn who_hangs_up_and_connects_again_still_holds_what_is_not_given_back() {
         let callers = callers(2, 9, 9);
         let connect = || callers.connect(address("10.0.0.1")).expect("a connection");
-        let caller = connect().caller().clone();
+        let caller = connect().caller();
         caller.hold(1 << 20);
         assert_eq!(connect().caller().hold(0), 1 << 20);
-        assert_eq!(callers.caller(caller.network()).hold(0), 1 << 20, "as another node says");
+        assert_eq!(callers.caller(caller.id()).hold(0), 1 << 20, "as another node says");
         drop(caller);
-        assert!(callers.by_network.lock().is_empty(), "nobody holds anything");
+        assert!(callers.by_id.lock().is_empty(), "nobody holds anything");
     }
 
     #[test]
@@ -376,31 +406,31 @@ mod tests {
         let callers = callers(9, 3, 2);
         let [one, other] = ["10.0.0.1", "10.0.0.2"].map(|text| callers.connect(address(text)));
         let (one, other) = (one.expect("a connection"), other.expect("a connection"));
-        let first = one.begin_call(false).expect("a call");
-        let _second = one.begin_call(false).expect("a call");
-        let refused = one.begin_call(false).expect_err("too many of one address");
+        let first = one.begin_call(false, 9).expect("a call");
+        let _second = one.begin_call(false, 9).expect("a call");
+        let refused = one.begin_call(false, 9).expect_err("too many of one address");
         assert!(refused.message().contains("your address has 2 calls"), "{refused}");
-        let _third = other.begin_call(false).expect("a call");
-        let refused = other.begin_call(false).expect_err("too many of all");
+        let _third = other.begin_call(false, 9).expect("a call");
+        let refused = other.begin_call(false, 9).expect_err("too many of all");
         assert!(refused.message().contains("callers have 3 calls"), "{refused}");
         assert_eq!(callers.refused.get(), 2);
         drop(first);
-        other.begin_call(false).expect("a call");
+        other.begin_call(false, 9).expect("a call");
     }
 
     #[test]
     fn probes_have_room_when_other_calls_have_none_and_not_without_end() {
-        for [calls, calls_of_address, probes] in [[9, 2, PROBES_OF_ADDRESS], [2, 9_999, PROBES]] {
-            let callers = callers(9, calls, calls_of_address);
+        for [calls, calls_of_each, probes] in [[9, 2, PROBES_OF_EACH], [2, 9_999, PROBES]] {
+            let callers = callers(9, calls, calls_of_each);
             let guest = callers.connect(address("10.0.0.1")).expect("a connection");
-            let _calls = [(); 2].map(|()| guest.begin_call(false).expect("a call"));
+            let _calls = [(); 2].map(|()| guest.begin_call(false, 9).expect("a call"));
             let probe: Vec<_> =
-                (0..probes).map(|_| guest.begin_call(true).expect("a probe")).collect();
-            guest.begin_call(true).expect_err("as many probes as there may be");
-            guest.begin_call(false).expect_err("no further call");
+                (0..probes).map(|_| guest.begin_call(true, 9).expect("a probe")).collect();
+            guest.begin_call(true, 9).expect_err("as many probes as there may be");
+            guest.begin_call(false, 9).expect_err("no further call");
             drop(probe);
-            guest.begin_call(true).expect("a probe");
-            guest.begin_call(false).expect_err("no further call");
+            guest.begin_call(true, 9).expect("a probe");
+            guest.begin_call(false, 9).expect_err("no further call");
         }
     }
 
@@ -409,26 +439,26 @@ mod tests {
         let callers = callers(9, 9, 9);
         let guests = ["10.0.0.1", "10.0.0.2"]
             .map(|text| callers.connect(address(text)).expect("a connection"));
-        let [one, other] = guests.each_ref().map(Guest::caller);
+        let [one, other] = guests.each_ref().map(|guest| guest.caller());
         let begin = async |caller: &Arc<Caller>, kind: Kind, name: &str| {
             let beginning = async { callers.begin(kind, name) };
             Caller::scope(Some(caller.clone()), beginning).await
         };
         let mut own = Vec::new();
         for _ in 0..2 {
-            own.push(begin(one, Kind::Export, "exports under way").await.expect("its share"));
+            own.push(begin(&one, Kind::Export, "exports under way").await.expect("its share"));
         }
-        let refused = begin(one, Kind::Export, "exports under way").await.expect_err("too many");
+        let refused = begin(&one, Kind::Export, "exports under way").await.expect_err("too many");
         assert!(refused.message().starts_with("your address has 2 exports under way"), "{refused}");
         assert!(refused.message().contains("client_share_percent"), "{refused}");
         assert_eq!(refused.reason(), Reason::Busy);
-        let _third = begin(other, Kind::Export, "exports under way").await.expect("there is room");
-        let refused = begin(other, Kind::Export, "exports under way").await.expect_err("all");
+        let _third = begin(&other, Kind::Export, "exports under way").await.expect("there is room");
+        let refused = begin(&other, Kind::Export, "exports under way").await.expect_err("all");
         assert!(refused.message().starts_with("callers have 3 exports under way"), "{refused}");
-        let _page = begin(one, Kind::Page, "pages").await.expect("another kind");
-        begin(one, Kind::Page, "pages").await.expect_err("its share of these");
+        let _page = begin(&one, Kind::Page, "pages").await.expect("another kind");
+        begin(&one, Kind::Page, "pages").await.expect_err("its share of these");
         own.pop();
-        begin(other, Kind::Export, "exports under way").await.expect("one has ended");
+        begin(&other, Kind::Export, "exports under way").await.expect("one has ended");
     }
 
     #[test]

@@ -90,8 +90,8 @@ impl Node {
         .await?;
         let context = Arc::new(NodeContext::new(config, seams, group, metrics, addresses));
         let node = Node {
+            stop: context.services.of_group.led.stopped.clone(),
             context: context.clone(),
-            stop: CancellationToken::new(),
             running: TaskTracker::new(),
             addresses,
         };
@@ -255,10 +255,15 @@ fn group_config(config: &Config) -> GroupConfig {
 #[cfg(test)]
 mod tests {
     use tempfile::TempDir;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
-    use crate::sequence::{
-        Bump, Bumped, Chunk, Command, NamespaceId, Outcome, Raise, SectionId, SectionKey,
+    use crate::{
+        node::{Asked, Failure, Origin, Principal},
+        proto::v1::{self, Key, NextRequest, Reason, key},
+        sequence::{
+            Bump, Bumped, Chunk, Command, NamespaceId, Outcome, Raise, SectionId, SectionKey,
+        },
     };
 
     async fn start(dir: &std::path::Path) -> Node {
@@ -343,5 +348,29 @@ mod tests {
         let after = bump(&node).await;
         assert!(after.old >= before.new, "{after:?} after {before:?}");
         node.halt().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_request_at_a_node_that_stops_and_knows_no_leader_does_not_wait_for_one() {
+        let dir = TempDir::new().expect("a temporary directory");
+        let node = start(dir.path()).await;
+        bump(&node).await;
+        let context = node.context().clone();
+        let forever = Instant::now() + Duration::from_secs(86_400);
+        let asked = NextRequest {
+            namespace: "book".to_owned(),
+            key: Some(Key { kind: Some(key::Kind::Id(7)) }),
+            ..NextRequest::default()
+        };
+        let asked = Asked::new(asked, Principal::node(1)).expect("a request");
+        let ask = || context.leader.serve(&asked, Origin::Client, forever);
+        ask().await.expect("a number");
+        node.halt().await;
+        let told = timeout(Duration::from_secs(300), ask()).await.expect("it waits for nobody");
+        let Err(Failure::Refused(refusal)) = told else { panic!("{told:?}") };
+        assert_eq!(
+            (refusal.reason(), refusal.outcome()),
+            (Reason::NodeStopping, v1::Outcome::NotDone)
+        );
     }
 }

@@ -233,7 +233,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             }
             // What is remembered counts for whoever has asked, also if a follower passes the message on.
             let id = self.id.as_ref().map(|id| MessageId {
-                caller: Caller::current().map(|caller| caller.network()),
+                caller: Caller::current().map(|caller| caller.id()),
                 ..id.clone()
             });
             let answered = message.answer(id.as_ref(), term, namespace, here, deadline).await;
@@ -267,9 +267,8 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         &self, here: &Leader, (leader, member): (NodeId, &Member), assumed: Assumed, _: bool,
         deadline: Instant,
     ) -> Attempt<Self::Answer> {
-        let caller = Caller::current().map(|caller| caller.network());
         let counted = here.access.lost_numbers(&self.by, self.message.namespace());
-        let by = (caller, self.by.to_wire());
+        let by = (self.by.network(), self.by.to_wire());
         let sent = forwarded(&self.message, assumed.namespace, by, counted);
         // It can be asked again, and what was done may show.
         let is_found_again = self.trace() != Trace::None;

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use super::{
     access::{Access, Guarded, Note, Principal, Subject},
-    callers::Caller,
     numbers::leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
     request_memory::Reservation,
     seams::Reload,
@@ -425,7 +424,7 @@ impl ForLeader for Call<'_> {
         let left = deadline.saturating_duration_since(Instant::now()).min(self.led.patience);
         let message = AdministerRequest {
             budget_ms: whole_ms(left),
-            caller: Caller::current().map(|caller| caller.network()),
+            caller: self.by.network(),
             by: self.by.to_wire(),
             method: self.method.to_owned(),
             again: may_be_done,

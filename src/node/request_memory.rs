@@ -4,8 +4,8 @@
 //! request is counted when it has to wait. If it is refused then, the numbers that it has taken (under the
 //! `quorum` fence, for some of its keys, or for the first 1 024 of many) are skipped, and counted as such.
 //!
-//! Invariant: everything counted stays within one limit for the node, for all callers and interfaces together, and what the
-//! callers of one address hold within their share of it (`callers.rs`).
+//! Invariant: everything counted stays within one limit for the node, for all callers and interfaces together, and what a
+//! principal, or the callers of one address, hold within their share of it (`callers.rs`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ const RETRY: Duration = Duration::from_millis(RETRY_AFTER_MS);
 pub struct RequestMemory {
     bytes: Gauge,
     bytes_max: u64,
-    bytes_of_address_max: u64,
+    bytes_of_each_max: u64,
     refused: Counter,
 }
 
@@ -53,7 +53,7 @@ impl RequestMemory {
         Arc::new(RequestMemory {
             bytes: metrics.request_bytes.clone(),
             bytes_max,
-            bytes_of_address_max: share(bytes_max, config.client_share_percent),
+            bytes_of_each_max: share(bytes_max, config.client_share_percent),
             refused: metrics.requests_refused.clone(),
         })
     }
@@ -76,21 +76,18 @@ impl RequestMemory {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let caller = Caller::current();
         let own = caller.as_ref().map_or(0, |caller| caller.hold(bytes));
+        let whose = caller.as_ref().map_or("address", |caller| caller.called());
         let before = self.bytes.inc_by(bytes);
         let reserved = Reservation { memory: self.clone(), caller, bytes };
         let whose = match () {
-            () if before.saturating_add(bytes).unsigned_abs() > self.bytes_max => {
-                "waiting requests"
-            }
-            () if own.unsigned_abs() > self.bytes_of_address_max => {
-                "waiting requests of your address"
-            }
+            () if before.saturating_add(bytes).unsigned_abs() > self.bytes_max => String::new(),
+            () if own.unsigned_abs() > self.bytes_of_each_max => format!(" of your {whose}"),
             () => return Ok(reserved),
         };
         drop(reserved);
         let full = refusal!(
             Busy,
-            "{whose} hold as much memory as they may (memory_requests_max_mb is {}); try again \
+            "waiting requests{whose} hold as much memory as they may (memory_requests_max_mb is {}); try again \
              in {RETRY_AFTER_MS} ms, or ask for fewer keys at a time",
             self.bytes_max >> 20
         );
@@ -185,7 +182,7 @@ mod tests {
         let metrics = Metrics::new();
         let config = Config { memory_requests_max_mb: 16, ..Config::default() };
         let memory = RequestMemory::new(&config, &metrics);
-        let callers = Callers::new(&config, &metrics);
+        let callers = Callers::new(&config, &metrics, |_| false);
         let address = std::net::Ipv4Addr::LOCALHOST.into();
         let guest = callers.connect(address).expect("a connection");
         let reserve = |bytes| {

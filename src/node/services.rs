@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Config, Forwarder,
-    access::Access,
-    callers::Callers,
+    access::{Access, Principal},
+    callers::{Caller, Callers},
     handover::state::{AwaitedAnswer, CurrentHandover, HeldInheritance},
     ids::{
         key_queues::{Dates, KeyQueues, KeyTimes},
@@ -72,6 +72,9 @@ pub struct LedTerms {
     pub(super) inheritance: HeldInheritance,
     /// Cancelled first of all when the node stops.
     pub(super) leaving: CancellationToken,
+    /// Cancelled once the node hands nothing over any more, and answers what is under way: [`LedTerms::changes`] counts no further
+    /// change.
+    pub(super) stopped: CancellationToken,
 }
 
 /// The handovers of a Raft group's leadership to other nodes.
@@ -259,6 +262,7 @@ impl NodeContext {
             awaited_answer: AwaitedAnswer::default(),
             inheritance: HeldInheritance::default(),
             leaving,
+            stopped: CancellationToken::new(),
         });
         let of_group = GroupServices {
             handovers: Arc::new(Handovers {
@@ -323,7 +327,10 @@ impl NodeContext {
             queues: KeyQueues::default(),
         });
         NodeContext {
-            callers: Callers::new(&config, &metrics),
+            callers: Callers::new(&config, &metrics, {
+                let group = group.clone();
+                move |network| group.view.principals().are_closed_to(network)
+            }),
             readiness: Arc::new(Readiness {
                 led,
                 founding,
@@ -337,6 +344,13 @@ impl NodeContext {
             ids,
             services,
         }
+    }
+
+    /// Whose what is held for this caller counts: its principal's, if this node knows that, or else its address's. `None` if it is a
+    /// node, or its address is told by nobody.
+    pub fn caller_of(&self, by: &Principal) -> Option<Arc<Caller>> {
+        let id = self.services.access.id_of(by).or_else(|| by.network());
+        id.map(|id| self.callers.caller(id))
     }
 
     /// Stops the node: it cannot go on.

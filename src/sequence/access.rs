@@ -18,7 +18,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ids::{IPV4, NO_NETWORK, network_of},
+    ids::{IPV4, NO_NETWORK, network_of, principal_id},
     namespace::{NAMESPACE_NAME_CHARS_MAX, check_name},
 };
 
@@ -454,6 +454,25 @@ impl Principals {
         let all =
             holders.flat_map(|(key, record)| record.quotas.iter().map(move |quota| (key, quota)));
         all.filter(move |(_, quota)| quota.namespaces.fits(namespace))
+    }
+
+    /// What names whoever shows this, where callers share something: two tokens of one name are one principal. `None` if it shows
+    /// nothing, or a token that is worth nothing at `now_ms`: it is one of its address then.
+    pub fn id_of(&self, shown: &Credential, now_ms: u64) -> Option<u64> {
+        match shown {
+            Credential::Nothing => None,
+            Credential::Certificate(uri) => Some(principal_id(uri)),
+            Credential::Token(hash) => {
+                let token = self.get(&PrincipalKey::Token(*hash))?.token.as_ref()?;
+                let is_over = token.expires_ms.is_some_and(|end| end <= now_ms);
+                (!is_over).then(|| principal_id(&token.name))
+            }
+        }
+    }
+
+    /// Whether callers at the address that `network` names may do nothing unless they show something.
+    pub fn are_closed_to(&self, network: u64) -> bool {
+        !self.is_open && !self.grants_anybody(network, Wanted::Anything)
     }
 
     /// Whether any principal has quotas.

@@ -35,7 +35,8 @@ pub use books::{DAYS_KEPT, DayBooks, Lost, LostBy, NamespaceTotals, Tombstone, d
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
 pub use ids::{
     ClusterId, InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, NO_NETWORK, NamespaceId, NodeId,
-    OwnedKey, SectionId, SectionKey, SetId, client_uri, network_of, node_uri,
+    OwnedKey, SectionId, SectionKey, SetId, client_uri, is_principal, network_of, node_uri,
+    principal_id,
 };
 pub use ledger::{Bequest, Ledger, LedgerRefused, MemoryDigest};
 pub use namespace::{

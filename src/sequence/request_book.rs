@@ -26,9 +26,9 @@ use crate::planted_bugs::{Bug, is_planted};
 // Clocks", 1991.) The configured lifetime may be made longer, and may differ between leaders. So each queue keeps the
 // time up to which it has forgotten ids: whatever is not younger takes nothing, however long ids are kept by now.
 //
-// The bytes that may be remembered are shared. The callers of one address may hold as many as are still free, and a
-// namespace twice as many. So whoever holds much leaves room for others: alone, an address gets half of all, and a
-// namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is remembered
+// The bytes that may be remembered are shared. A caller (a principal, or the callers of one address) may hold as many as are
+// still free, and a namespace twice as many. So whoever holds much leaves room for others: alone, a caller gets half of all,
+// and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is remembered
 // without what it asked for.
 //
 // Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. What each holder
@@ -79,7 +79,7 @@ pub struct QueuedId {
     pub namespace: NamespaceId,
     /// What it is called.
     pub id: PartId,
-    /// What names the address of its caller, if that is known.
+    /// What names its caller, a principal or an address, if that is known.
     pub caller: Option<u64>,
     /// When it came, by the table's clock.
     pub at_ms: u64,
@@ -92,7 +92,7 @@ pub struct QueuedId {
 pub enum IdHolder {
     /// All who take numbers of a namespace.
     Namespace(NamespaceId),
-    /// The callers of an address, in all namespaces.
+    /// A principal, or the callers of an address, in all namespaces.
     Caller(u64),
 }
 
@@ -209,8 +209,8 @@ impl RequestBook {
         let bytes_max = remembering.bytes_max;
         let free = bytes_max.checked_sub(self.bytes.saturating_add(bytes));
         let may_hold = free.map_or(0, |free| holder.share_of(free));
-        let of_address = matches!(holder, IdHolder::Caller(_));
-        (held.saturating_add(bytes) > may_hold).then_some(IdsFull { of_address, held, bytes_max })
+        let of_caller = matches!(holder, IdHolder::Caller(_));
+        (held.saturating_add(bytes) > may_hold).then_some(IdsFull { of_caller, held, bytes_max })
     }
 
     /// Counts the id of a part, or that of its message's left-out parts, which the table is to remember. Returns it as it
@@ -246,7 +246,7 @@ pub struct MessagePart {
     /// The checksum of all that the message takes, if it has an id and several parts. So the first part tells whether the id
     /// was used for another message, before anything is taken.
     pub whole: Option<u32>,
-    /// What names the address of its caller, if that is known.
+    /// What names its caller, a principal or an address, if that is known.
     pub caller: Option<u64>,
     /// What it takes, in this order.
     pub takes: Vec<Take>,
@@ -286,8 +286,8 @@ pub enum PartTaken {
 /// As much is remembered under request ids as may be for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdsFull {
-    /// For the callers of the address, or for the namespace.
-    pub of_address: bool,
+    /// For the caller, or for the namespace.
+    pub of_caller: bool,
     /// How many bytes are remembered for them.
     pub held: u64,
     /// How many bytes may be remembered for all together.

@@ -143,11 +143,13 @@ struct Ends {
     stop: CancellationToken,
 }
 
-/// Among what comes with a call: cancelled once its connection is too old. Streams end then, as when the node stops.
+/// Among what comes with a call: cancelled once its connection is too old, or a stranger's for too long. Streams end then, as when
+/// the node stops.
 #[derive(Clone)]
 pub struct TooOld(pub CancellationToken);
 
-/// Serves one HTTP/2 connection until its other end closes it, it is idle for too long or too old, or the node stops.
+/// Serves one HTTP/2 connection until its other end closes it, it is idle for too long or too old, a stranger's for too long, or the
+/// node stops.
 ///
 /// # Errors
 /// A text if the other end does not speak HTTP/2, or breaks it.
@@ -157,21 +159,22 @@ async fn serve_http2<S: Answering>(
 ) -> Result<(), String> {
     let calls = place.calls();
     let of_connection = place.clone();
-    let too_old = too_old_at.map(|_| TooOld(stop.child_token()));
+    let too_old = TooOld(stop.child_token());
     let told = too_old.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        if let Some(too_old) = &told {
-            request.extensions_mut().insert(too_old.clone());
+        if too_old_at.is_some() || of_connection.guest().is_some_and(|guest| guest.is_strangers()) {
+            request.extensions_mut().insert(told.clone());
         }
         let mut call = of_connection.begin_call();
-        let of_guest = of_connection.guest().map(|guest| {
-            let is_probe = PROBES.contains(&request.uri().path());
-            guest.begin_call(is_probe)
-        });
-        let of_guest = of_guest.transpose();
-        let answering = of_guest.map(|of_guest| {
+        let is_probe = PROBES.contains(&request.uri().path());
+        // It looks at once who asks, and does nothing else before it is polled.
+        let answering = service.clone().call(request);
+        let of_guest = of_connection
+            .guest()
+            .map(|guest| guest.begin_call(is_probe, of_connection.calls().in_progress()));
+        let answering = of_guest.transpose().map(|of_guest| {
             call.of_guest = of_guest;
-            service.clone().call(request)
+            answering
         });
         answered(call, async {
             match answering {
@@ -185,7 +188,8 @@ async fn serve_http2<S: Answering>(
         biased;
         () = stop.cancelled() => {}
         () = calls.idle_for(idle) => {}
-        () = until(too_old_at) => too_old.iter().for_each(|TooOld(streams)| streams.cancel()),
+        () = until(too_old_at) => too_old.0.cancel(),
+        () = place.is_strangers_for_too_long() => too_old.0.cancel(),
         // Last: a caller that never pauses would leave no turn to a timer after it.
         ended = &mut connection => return ended.map_err(|error| error.to_string()),
     }

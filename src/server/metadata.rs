@@ -118,7 +118,7 @@ pub struct Addressed<S> {
 
 impl<S> Addressed<S> {
     /// Lets those calls of a connection through to `routes` that are meant for the cluster of the node of `context`, with who
-    /// asks in each.
+    /// asks in each. The connection counts for whoever that is before the call begins.
     pub fn new(routes: S, context: Arc<NodeContext>, owner: Owner) -> Self {
         Addressed { routes, context, owner }
     }
@@ -136,7 +136,9 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
     fn call(&mut self, mut call: Request<Incoming>) -> Self::Future {
         let checked = check(&self.context, call.headers());
         let checked = checked.and_then(|()| check_encoding(call.headers()));
-        let by = match checked.and_then(|()| self.owner.asks_with(call.headers())) {
+        let access = &self.context.services.access;
+        let by = checked.and_then(|()| self.owner.asks_with(call.headers()));
+        let by = match by.and_then(|by| access.connection_is_used_by(&by).map(|()| by)) {
             Ok(by) => by,
             Err(refusal) => {
                 let is_another = refusal.reason() == Reason::ClusterMismatch;
@@ -149,7 +151,7 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
             }
         };
         if call.uri().path().starts_with(REFLECTION)
-            && let Err(refusal) = self.context.services.access.let_in(&by, Wanted::Anything)
+            && let Err(refusal) = access.let_in(&by, Wanted::Anything)
         {
             return Either::Right(ready(Ok(Status::from(refusal).into_http())).boxed());
         }

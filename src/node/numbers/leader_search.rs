@@ -192,8 +192,8 @@ impl Leader {
     ///
     /// # Errors
     /// [`Failure::NotLeader`] for a peer's request if another node leads, or the peer takes the namespace for another one.
-    /// [`Failure::Refused`] with the leader's refusal, if it refuses the request; UNAVAILABLE if no leader answers in time; UNKNOWN if one that was asked may
-    /// have carried the request out.
+    /// [`Failure::Refused`] with the leader's refusal, if it refuses the request; UNAVAILABLE if no leader answers in time, or this
+    /// node stops and knows of none; UNKNOWN if one that was asked may have carried the request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(in crate::node) async fn route_to_leader<R: ForLeader>(
         &self, request: &R, origin: Origin, mut may_be_done: bool, deadline: Instant,
@@ -210,6 +210,7 @@ impl Leader {
             may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
             let now = self.group.leadership().borrow().clone();
             let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);
+            let knows_another = elsewhere.is_some();
             let mut rest_until = deadline;
             if matches!(attempt, Err(NoAnswer::Unanswered | NoAnswer::Unknown))
                 && let Some((leader, member)) = elsewhere
@@ -257,17 +258,22 @@ impl Leader {
             if let Some(answer) = request.serve_without_leader(self) {
                 return Ok(answer);
             }
-            tokio::select! {
+            let refusal = tokio::select! {
                 biased;
-                _ = changes.changed() => {}
-                () = self.rest(rest_until) => if Instant::now() >= deadline {
-                    let refusal = self.no_leader_answered();
-                    return Err(match may_be_done {
-                        true => request.trace().told_after(refusal).into(),
-                        false => refusal.into(),
-                    });
+                _ = changes.changed() => continue,
+                // This node hears of no leader any more.
+                () = self.led.stopped.cancelled(), if !knows_another => {
+                    refusal!(NodeStopping, "node {} stops; ask another one", self.config.node_id)
+                }
+                () = self.rest(rest_until) => match Instant::now() >= deadline {
+                    true => self.no_leader_answered(),
+                    false => continue,
                 },
-            }
+            };
+            return Err(match may_be_done {
+                true => request.trace().told_after(refusal).into(),
+                false => refusal.into(),
+            });
         }
     }
 

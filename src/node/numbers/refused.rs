@@ -4,7 +4,7 @@ use super::leader_search::NoAnswer;
 use crate::{
     allocator::{NextError, NextMany as Taken, Shortage, Term, UsedId},
     consensus::Group,
-    node::Config,
+    node::{Caller, Config},
     proto::{
         Refusal, refusal,
         v1::{Exhausted, Failure, NextManyResponse, Reason, RefusedKeys},
@@ -111,9 +111,10 @@ pub(in crate::node) fn failed(
 
 /// Why a message takes nothing whose request id could not be remembered.
 fn ids_full(full: IdsFull, namespace: &Namespace) -> Refusal {
-    let whose = match full.of_address {
-        true => "callers of your address".to_owned(),
-        false => format!("namespace {:?}", namespace.config.name),
+    let whose = match (full.of_caller, Caller::current()) {
+        (true, Some(caller)) if caller.is_principal() => "your principal".to_owned(),
+        (true, _) => "callers of your address".to_owned(),
+        (false, _) => format!("namespace {:?}", namespace.config.name),
     };
     refusal!(
         RequestIdsFull,

@@ -90,9 +90,14 @@ impl Calls {
 
     /// Whether none is in progress.
     pub fn are_none(&self) -> bool {
+        self.in_progress() == 0
+    }
+
+    /// How many are in progress.
+    pub fn in_progress(&self) -> u64 {
         // What has ended had begun before.
         let ended = self.ended.load(Acquire);
-        self.begun() == ended
+        self.begun() - ended
     }
 
     /// Waits until no call has been in progress for `span`, or for up to twice as long: the counters are

@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::Either;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -20,10 +21,10 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::calls::{Call, Calls};
+use super::calls::{Call, Calls, SHUTDOWN_TIME_MAX};
 use crate::{
     clock::whole_ms,
-    node::{Caller, Callers, Guest},
+    node::{Caller, Callers, Guest, KNOWN_WITHIN},
     random,
     server::rare_warning::RareWarning,
 };
@@ -57,14 +58,14 @@ pub struct Place {
     last_call_ms: Option<AtomicU64>,
     is_members: AtomicBool,
     /// Whose it is, if it is a client's.
-    guest: Option<Guest>,
+    guest: Option<Arc<Guest>>,
     /// `None` if no other connection can need the place.
     needed: Option<CancellationToken>,
 }
 
 impl Place {
     /// A place that is `guest`'s, if it is a client's.
-    pub fn new(when_full: WhenFull, guest: Option<Guest>) -> Arc<Place> {
+    pub fn new(when_full: WhenFull, guest: Option<Arc<Guest>>) -> Arc<Place> {
         Arc::new(Place {
             calls: Arc::default(),
             since: Instant::now(),
@@ -93,13 +94,13 @@ impl Place {
     }
 
     /// Whose it is; `None` if it is no client's.
-    pub fn guest(&self) -> Option<&Guest> {
+    pub fn guest(&self) -> Option<&Arc<Guest>> {
         self.guest.as_ref()
     }
 
     /// The caller whose it is.
     pub fn caller(&self) -> Option<Arc<Caller>> {
-        self.guest().map(|guest| guest.caller().clone())
+        self.guest().map(|guest| guest.caller())
     }
 
     /// Keeps the place: a member has spoken over the connection.
@@ -109,8 +110,17 @@ impl Place {
 
     /// Returns when another connection needs the place.
     pub async fn is_needed(&self) {
-        match &self.needed {
-            Some(needed) => needed.cancelled().await,
+        match (&self.needed, &self.guest) {
+            (Some(needed), _) => needed.cancelled().await,
+            (None, Some(guest)) => guest.is_needed().await,
+            (None, None) => pending().await,
+        }
+    }
+
+    /// Returns once nothing has come over the connection for too long by which it is known whose it is, although that has to be.
+    pub async fn is_strangers_for_too_long(&self) {
+        match &self.guest {
+            Some(guest) => guest.is_strangers_for_too_long().await,
             None => pending().await,
         }
     }
@@ -130,7 +140,7 @@ impl Place {
             look = end.min(look + greeting);
             match timeout_at(look, first.as_mut()).await {
                 Ok(said) => return Ok(said),
-                Err(_) if self.guest().is_some_and(Guest::is_crowded) => break,
+                Err(_) if self.guest().is_some_and(|guest| guest.is_crowded()) => break,
                 Err(_) => {}
             }
         }
@@ -160,7 +170,7 @@ impl Places {
     }
 
     /// A place for a further connection; `None` if all are taken and none of them may end.
-    pub fn enter(&mut self, guest: Option<Guest>) -> Option<Arc<Place>> {
+    pub fn enter(&mut self, guest: Option<Arc<Guest>>) -> Option<Arc<Place>> {
         let place = Place::new(self.when_full, guest);
         let (WhenFull::EndIdle(max) | WhenFull::EndStrangers(max)) = self.when_full else {
             return Some(place);
@@ -289,14 +299,27 @@ fn enter(
     Ok((place, Open(limits.connections.clone())))
 }
 
-/// Serves a connection until it ends, or another one needs its place. The memory that is reserved in doing so is its caller's.
+/// Serves a connection until it ends, another one needs its place, or it is a stranger's for too long. The memory that is reserved
+/// in doing so is its caller's.
 async fn in_place(
     place: &Place, served: Pin<Box<impl Future<Output = Result<(), String>>>>,
 ) -> Result<(), String> {
-    let served = Caller::scope(place.caller(), served);
+    let served = match place.guest() {
+        Some(guest) => Either::Left(guest.clone().scope(served)),
+        None => Either::Right(served),
+    };
+    let is_strangers_for_too_long = async {
+        place.is_strangers_for_too_long().await;
+        // The protocol ends it in its own way, if it has one.
+        place.calls().idle_for(SHUTDOWN_TIME_MAX).await;
+    };
     tokio::select! {
         biased;
         () = place.is_needed() => Err("it made room for another connection".to_owned()),
+        () = is_strangers_for_too_long => Err(format!(
+            "it brought neither a token nor a certificate that is known within {} s",
+            KNOWN_WITHIN.as_secs()
+        )),
         served = served => served,
     }
 }
@@ -395,7 +418,7 @@ mod tests {
         const GREETING: Duration = Duration::from_secs(5);
         const IDLE: Duration = Duration::from_secs(600);
         let config = Config { client_connections_max: 4, ..Config::default() };
-        let callers = Callers::new(&config, &Metrics::new());
+        let callers = Callers::new(&config, &Metrics::new(), |_| false);
         let enter = || {
             let guest = callers.connect([10, 0, 0, 1].into()).expect("a connection");
             Places::new(WhenFull::RefuseNew).enter(Some(guest)).expect("room")

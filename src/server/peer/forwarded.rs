@@ -83,7 +83,7 @@ pub async fn administer(
     let deadline = deadline_in(message.budget_ms, &context.config);
     let origin = Origin::Peer { namespace: None, again: message.again };
     let by = Principal::from_wire(message.by, message.caller)?;
-    let caller = message.caller.map(|network| context.callers.caller(network));
+    let caller = context.caller_of(&by);
     let calling = context.leader.call(operation, (message.message, &by), origin, deadline);
     let (reply, mut reserved) = match Caller::scope(caller, calling).await {
         Ok((answer, reserved)) => (Reply::Answer(answer), reserved),
@@ -110,7 +110,8 @@ async fn answer_requests(
     let mut working: FuturesUnordered<AbortOnDropHandle<MeteredReply>> = FuturesUnordered::new();
     let mut ready = VecDeque::new();
     // Requests of one caller often follow one another, in many messages.
-    let mut caller: Option<Arc<Caller>> = None;
+    let mut caller = None;
+    let mut asked_last = None;
     let mut is_first = true;
     loop {
         while let Some(Some(done)) = working.next().now_or_never() {
@@ -152,8 +153,14 @@ async fn answer_requests(
                 }
                 let mut keys = 0;
                 for request in message.requests {
-                    if caller.as_ref().map(|known| known.network()) != request.caller {
-                        caller = request.caller.map(|network| context.callers.caller(network));
+                    let is_same = |(by, network): &(_, _)| {
+                        (by, *network) == (&request.by, request.caller)
+                    };
+                    if !asked_last.as_ref().is_some_and(is_same) {
+                        // A request of nobody who can be read is refused.
+                        let by = Principal::from_wire(request.by.clone(), request.caller).ok();
+                        caller = by.and_then(|by| context.caller_of(&by));
+                        asked_last = Some((request.by.clone(), request.caller));
                     }
                     let (cost, mut answering) = answering(&context, caller.clone(), request);
                     keys += cost;

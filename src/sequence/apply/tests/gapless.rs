@@ -230,7 +230,7 @@ fn neither_an_address_nor_a_namespace_can_hold_so_many_ids_that_none_are_left_fo
             part.id = Some(PartId { request, part: 0, lifetime: Lifetime::CONFIGURED });
             match took_with(table, 1, remembering, vec![part]).pop() {
                 Some(PartTaken::Taken(_)) => {}
-                Some(PartTaken::IdsFull(full)) => return (remembered, full.of_address),
+                Some(PartTaken::IdsFull(full)) => return (remembered, full.of_caller),
                 other => panic!("{other:?}"),
             }
         }
@@ -270,7 +270,7 @@ fn a_request_id_is_forgotten_after_its_time_and_never_to_make_room() {
     let ids =
         |ids: &[&str]| ids.iter().map(|id| message(Some(id), vec![take(7, 1)])).collect::<Vec<_>>();
     let (held, bytes_max) = (2 * MESSAGE_BYTES, BYTES_MAX);
-    let full = PartTaken::IdsFull(IdsFull { of_address: false, held, bytes_max });
+    let full = PartTaken::IdsFull(IdsFull { of_caller: false, held, bytes_max });
     assert_eq!(
         took(&mut table, 1, 5, ids(&["a", "b", "c"])),
         [taken(1, 1), taken(2, 2), full.clone()]

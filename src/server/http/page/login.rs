@@ -78,7 +78,8 @@ impl Visitor {
 /// Lets in whoever may see the page, by what the request with this head shows, or else by a session.
 ///
 /// # Errors
-/// UNAUTHENTICATED or PERMISSION_DENIED if neither lets it in; UNAVAILABLE if nobody could be asked about its token.
+/// UNAUTHENTICATED or PERMISSION_DENIED if neither lets it in; UNAVAILABLE if nobody could be asked about its token;
+/// RESOURCE_EXHAUSTED if its principal has as many connections as it may have.
 pub async fn let_in(
     context: &Node, sessions: &Sessions, due: &Due, head: &Parts,
 ) -> Result<Visitor, Refusal> {
@@ -93,7 +94,9 @@ pub async fn let_in(
     });
     // This node knew the token when the session began: nobody has to be asked.
     let access = &context.services.access;
-    visitors.find(|visitor| visitor.check(access).is_ok()).ok_or(refusal)
+    let visitor = visitors.find(|visitor| visitor.check(access).is_ok()).ok_or(refusal)?;
+    access.connection_is_used_by(&visitor.by)?;
+    Ok(visitor)
 }
 
 /// What whoever is not let in gets in the place of the page: the form.

@@ -1,0 +1,220 @@
+//! What callers hold counts for their principal, wherever they ask; and connections of strangers keep nobody out.
+
+use std::net::SocketAddr;
+
+use ratchet::{
+    metrics::Interface,
+    proto::{
+        reason_of,
+        v1::{
+            CreateNamespaceRequest, KeyKind, NextManyRequest, NextManyResponse, Reason, Route,
+            WatchRouteRequest, admin_client::AdminClient, sequencer_client::SequencerClient,
+        },
+    },
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tonic::{Code, Status, Streaming};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+use crate::common::{
+    closed::{ADMIN, Asking, Closed, asking, create, everything, grant, next, told},
+    eventually, http2, in_time, other_than,
+};
+
+/// The addresses of the ports for gRPC, HTTP and Redis clients of a node.
+fn ports(closed: &Closed, node: u64) -> [SocketAddr; 3] {
+    let at = closed.cluster.nodes[&node].addresses();
+    [at.client, at.http.expect("a port"), at.resp.expect("a port")]
+}
+
+/// Sends this, and returns once the node has ended the connection.
+async fn until_ended(mut stream: TcpStream, says: &[u8]) {
+    stream.write_all(says).await.expect("sent");
+    let ended = async {
+        let mut bytes = [0; 1_024];
+        while stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+    };
+    in_time("the end of a stranger's connection", ended).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_end_over_which_nothing_comes_that_is_known_and_others_stay() {
+    let closed = Closed::start().await;
+    let node = other_than(closed.cluster.leader().await);
+    let [grpc, http, redis] = ports(&closed, node);
+    let open = |interface| {
+        let metrics = &closed.cluster.nodes[&node].context().metrics;
+        metrics.client_connections.of(interface).get()
+    };
+    let token = closed.token("next");
+    let known = closed.at(node, token);
+    told(&known, "book").await.expect("a number");
+    let mut by_http = TcpStream::connect(http).await.expect("a connection");
+    let asks = format!(
+        "POST /v1/namespaces/book/keys/1:next HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: 0\r\n\r\n"
+    );
+    let mut by_redis = TcpStream::connect(redis).await.expect("a connection");
+    let logs_in = format!("AUTH {token}\r\n");
+    answers(&mut by_http, &asks, "HTTP/1.1 200").await;
+    answers(&mut by_redis, &logs_in, "+OK").await;
+    let known_ones = [Interface::grpc, Interface::http, Interface::redis].map(open);
+    assert_eq!(known_ones, [1, 1, 1]);
+    let connect = async |at| TcpStream::connect(at).await.expect("a connection");
+    let watches = async {
+        let mut health = HealthClient::new(asking(grpc, None));
+        let watched = health.watch(HealthCheckRequest::default()).await;
+        let mut watched = watched.expect("a stream").into_inner();
+        while watched.message().await.is_ok_and(|told| told.is_some()) {}
+    };
+    // Each has one call at most.
+    tokio::join!(
+        async { until_ended(http2::greeted(grpc).await, &[]).await },
+        async { until_ended(connect(grpc).await, &[]).await },
+        async { until_ended(connect(http).await, &[]).await },
+        async { until_ended(connect(http).await, b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await },
+        async { until_ended(connect(redis).await, &[]).await },
+        async { until_ended(connect(redis).await, b"PING\r\n").await },
+        in_time("the end of what a stranger watches", watches),
+    );
+    next(&known, "book").await.expect("a number");
+    answers(&mut by_http, &asks, "HTTP/1.1 200").await;
+    answers(&mut by_redis, "INCR book:1\r\n", ":").await;
+    eventually("nobody else is connected", async || {
+        ([Interface::grpc, Interface::http, Interface::redis].map(open) == [1, 1, 1]).then_some(())
+    })
+    .await;
+}
+
+/// Sends this, and sees that the answer begins so.
+async fn answers(stream: &mut TcpStream, says: &str, answer: &str) {
+    stream.write_all(says.as_bytes()).await.expect("sent");
+    let mut told = vec![0; 1_024];
+    let read = in_time("an answer", stream.read(&mut told)).await.expect("an answer");
+    let told = told[..read].escape_ascii().to_string();
+    assert!(told.starts_with(answer), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_who_take_every_connection_keep_nobody_out_who_is_known() {
+    let closed = Closed::with(|config| config.client_connections_max = 16).await;
+    let node = other_than(closed.cluster.leader().await);
+    let at = closed.cluster.address(node);
+    let metrics = closed.cluster.nodes[&node].context().metrics.clone();
+    let mut strangers = Vec::new();
+    for round in 0..8 {
+        // From two addresses, more than there may be of each.
+        for _ in 0..10 {
+            strangers.push(TcpStream::connect(at).await.expect("a connection"));
+            strangers.push(http2::connect_from_elsewhere(at).await);
+        }
+        let name = format!("known-{round}");
+        create(&mut closed.admin(node), &name, &name, vec![grant("next:*")])
+            .await
+            .expect("a token");
+        // Each is a connection of its own.
+        told(&closed.at(node, &name), "book").await.expect("a number");
+    }
+    assert_eq!(metrics.client_connections_refused.get(Interface::grpc), 0);
+    eventually("there are no more than there may be", async || {
+        (metrics.client_connections.of(Interface::grpc).get() <= 16).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_principal_has_its_share_of_calls_whatever_others_at_its_address_have() {
+    let closed = Closed::with(|config| config.client_calls_max = 8).await;
+    let node = other_than(closed.cluster.leader().await);
+    for (token, name) in [("of-ci", "ci"), ("of-ci-too", "ci"), ("of-app", "app")] {
+        create(&mut closed.admin(node), token, name, vec![grant("next:*")]).await.expect("a token");
+        told(&closed.at(node, token), "book").await.expect("a number");
+    }
+    let watch = async |asking: &Asking| {
+        let mut sequencer = SequencerClient::new(asking.clone());
+        let watched = sequencer.watch_route(WatchRouteRequest {}).await;
+        watched.map(|stream| stream.into_inner())
+    };
+    let mut held: Vec<Streaming<Route>> = Vec::new();
+    for _ in 0..4 {
+        held.push(watch(&closed.at(node, "of-ci")).await.expect("its share"));
+    }
+    // Another token of the same name is the same principal, over whichever connection.
+    for token in ["of-ci", "of-ci-too"] {
+        let refused: Status = watch(&closed.at(node, token)).await.expect_err("it has four");
+        assert_eq!(reason_of(&refused).0, Reason::Busy, "{refused:?}");
+        assert!(refused.message().starts_with("your principal has 4 calls"), "{refused:?}");
+    }
+    next(&closed.at(node, "of-app"), "book").await.expect("a number");
+    drop(held);
+    let ci = closed.at(node, "of-ci");
+    eventually("there is room again", async || next(&ci, "book").await.ok()).await;
+}
+
+/// Takes a number of each of 1 000 gapless keys with long names, under a request id.
+async fn take(asking: &Asking, request: &str) -> NextManyResponse {
+    let message = NextManyRequest {
+        namespace: "invoice".to_owned(),
+        names: (0..1_000).map(|number| format!("{number:0>256}").into()).collect(),
+        request_id: Some(request.to_owned().into()),
+        ..NextManyRequest::default()
+    };
+    let mut sequencer = SequencerClient::new(asking.clone());
+    let answers = sequencer.next_many(tokio_stream::once(message)).await.expect("a stream");
+    answers.into_inner().message().await.expect("an answer").expect("an answer")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_remembered_of_requests_counts_for_the_principal_whichever_node_it_asks() {
+    let closed = Closed::with(|config| config.request_ids_max_mb = 2).await;
+    let leader = closed.cluster.leader().await;
+    for name in ["ci", "app"] {
+        create(&mut closed.admin(leader), name, name, vec![grant("next:*")])
+            .await
+            .expect("a token");
+        for node in 1..=3 {
+            told(&closed.at(node, name), "book").await.expect("a number");
+        }
+    }
+    let created = CreateNamespaceRequest {
+        name: "invoice".to_owned(),
+        gapless: true,
+        request_id_optional: true,
+        key_kind: KeyKind::Name.into(),
+        ..CreateNamespaceRequest::default()
+    };
+    let mut admin = AdminClient::new(closed.at(leader, ADMIN));
+    admin.create_namespace(created).await.expect("created");
+    let mut asked = 0;
+    let full = loop {
+        // By turns: the leader counts both for whoever has asked.
+        let node = [leader, other_than(leader)][asked % 2];
+        match take(&closed.at(node, "ci"), &asked.to_string()).await.failure {
+            None => asked += 1,
+            Some(failure) => break failure,
+        }
+        assert!(asked < 10, "it is never full");
+    };
+    assert_eq!(asked, (1 << 20) / (1_000 * 280));
+    assert_eq!(full.reason(), Reason::RequestIdsFull);
+    assert!(full.message.contains("are remembered for your principal"), "{}", full.message);
+    let another = take(&closed.at(other_than(leader), "app"), "of another").await;
+    assert_eq!(another.failure, None, "another principal at the same address");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_principal_may_have_its_share_of_connections_from_all_addresses_together() {
+    let closed = Closed::with(|config| config.client_connections_max = 8).await;
+    let node = closed.cluster.leader().await;
+    let own: Vec<Asking> = (0..5).map(|_| closed.at(node, closed.token("next"))).collect();
+    for asking in &own[..4] {
+        told(asking, "book").await.expect("a number");
+    }
+    let refused = next(&own[4], "book").await.expect_err("half of eight are its share");
+    assert_eq!(refused, Code::ResourceExhausted);
+    create(&mut closed.admin(node), "another", "another", everything()).await.expect("a token");
+    next(&closed.at(node, "another"), "book").await.expect("a number");
+}
