@@ -25,7 +25,13 @@ pub(super) use self::{
     wire::{all_to_wire, read_hash},
 };
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use ring::digest::{SHA256, digest};
 use tokio::{
@@ -38,7 +44,10 @@ use self::{
     open::is_exposed,
     quotas::Quotas,
 };
-use super::{Config, callers::Guest};
+use super::{
+    Config,
+    callers::{Caller, Guest},
+};
 use crate::{
     consensus::Group,
     metrics::Metrics,
@@ -142,10 +151,12 @@ impl Principal {
         Principal { who: Who::Node(node), network: 0, entrance: None }
     }
 
-    /// What names the network of its address; `None` if it is told by nobody.
-    pub(super) fn network(&self) -> Option<u64> {
-        let is_caller = matches!(self.who, Who::Caller(_));
-        (is_caller && self.network != NO_NETWORK).then_some(self.network)
+    /// Of whom the leader is told beside it: what names the network of a caller's address, or for whom a node asks by itself.
+    pub(super) fn told(&self) -> Option<u64> {
+        match self.who {
+            Who::Caller(_) => Some(self.network).filter(|network| *network != NO_NETWORK),
+            Who::Local | Who::Node(_) => Caller::current().map(|caller| caller.id()),
+        }
     }
 
     /// What it shows, as a caller: nothing, if it needs to show nothing.
@@ -157,7 +168,7 @@ impl Principal {
     }
 
     fn check(
-        &self, principals: &Principals, wanted: Wanted<'_>, now_ms: u64,
+        &self, principals: &Principals, wanted: Wanted<'_>, now_ms: impl FnOnce() -> u64,
     ) -> Result<(), Denied> {
         match &self.who {
             Who::Caller(shown) => principals.check(shown, self.network, wanted, now_ms),
@@ -194,6 +205,8 @@ pub struct Access {
     config: Arc<Config>,
     group: Arc<Group>,
     started: Instant,
+    /// Up to then a leader was heard recently enough: nanoseconds of the group's clock.
+    in_touch_until: AtomicU64,
     /// Places for those who wait until the leader is asked whether it knows a token.
     asking: Semaphore,
     /// When it may be asked next.
@@ -207,7 +220,8 @@ impl Access {
         let audit = Audit::new(config.node_id, metrics);
         let (asking, ask_next) = (Semaphore::new(ASKING_MAX), Mutex::new(Instant::now()));
         let quotas = Quotas::new(config.node_id);
-        Access { config, group, started: Instant::now(), asking, ask_next, quotas, audit }
+        let (started, in_touch_until) = (Instant::now(), AtomicU64::new(0));
+        Access { config, group, started, in_touch_until, asking, ask_next, quotas, audit }
     }
 
     /// Checks by what this node knows that a caller may do what it wants.
@@ -222,8 +236,8 @@ impl Access {
         if wanted == Wanted::OnAll(Verb::Admin) {
             self.check_founder(by)?;
         }
-        match by.check(&principals, wanted, self.now_ms(by)) {
-            Ok(()) => self.check_is_in_touch(by, wanted, principals.is_open()),
+        match by.check(&principals, wanted, || self.group.leader_wall_ms()) {
+            Ok(()) => self.check_is_in_touch(by, wanted, &principals),
             Err(denied) => Err(refused(denied, by, wanted, &principals)),
         }
     }
@@ -330,31 +344,20 @@ impl Access {
         }
     }
 
-    /// The leader's time. Only what expires needs it.
-    fn now_ms(&self, by: &Principal) -> u64 {
-        match by.shown() {
-            Credential::Token(_) => self.group.leader_wall_ms(),
-            Credential::Nothing | Credential::Certificate(_) => 0,
-        }
-    }
-
-    /// Has the connection that this task serves, and what comes over it from here on, count for whoever asks over it, if this node
-    /// knows what that caller shows.
+    /// Has what comes from here on over the connection that this task serves count for whoever asks, and the connection, too, if it
+    /// is nobody's yet and this node knows what that caller shows.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if that principal has as many connections as it may have.
     pub fn connection_is_used_by(&self, by: &Principal) -> Result<(), Refusal> {
-        let Some(connection) = Guest::current() else {
-            return Ok(());
-        };
-        self.id_of(by).map_or(Ok(()), |id| connection.belongs_to(id))
+        Guest::is_asked_here_by(|| self.id_of(by))
     }
 
     /// What names a caller where callers share something: `None` if this node knows of its address alone.
     pub fn id_of(&self, by: &Principal) -> Option<u64> {
         match by.shown() {
             Credential::Nothing => None,
-            shown => self.group.view.principals().id_of(shown, self.now_ms(by)),
+            shown => self.group.view.principals().id_of(shown, || self.group.leader_wall_ms()),
         }
     }
 
@@ -370,29 +373,43 @@ impl Access {
 
     /// Sees that this node may know who may do what by now. What it knows of an open cluster may be old, too.
     fn check_is_in_touch(
-        &self, by: &Principal, wanted: Wanted<'_>, is_open: bool,
+        &self, by: &Principal, wanted: Wanted<'_>, principals: &Principals,
     ) -> Result<(), Refusal> {
         if matches!(by.who, Who::Local | Who::Node(_)) {
             return Ok(());
         }
         let node = self.config.node_id;
-        if self.group.lacks_changes_of_principals() {
+        if self.group.lacks_changes_of_principals(principals.version()) {
             refuse!(
                 NotHeardYet,
                 "node {node} has not caught up with who may do what; ask again, or another node"
             );
         }
-        let leaderless = || self.group.leaderless_for().unwrap_or_else(|| self.started.elapsed());
         match wanted {
-            _ if is_open => Ok(()),
+            _ if principals.is_open() => Ok(()),
             Wanted::Anything | Wanted::OnAll(Verb::Read) => Ok(()),
-            _ if leaderless() <= LEADERLESS_MAX => Ok(()),
+            _ if self.has_heard_of_leader() => Ok(()),
             _ => Err(refusal!(
                 NoLeader,
                 "node {node} has heard of no leader for {} s, and does not know who may do what by now; ask another node",
                 LEADERLESS_MAX.as_secs()
             )),
         }
+    }
+
+    /// Whether a leader was heard in the last [`LEADERLESS_MAX`]. Each message of a caller with a token comes here: so how long that
+    /// stays true is not looked up for each, which would have all threads write to one place.
+    fn has_heard_of_leader(&self) -> bool {
+        let now = self.group.now();
+        if now.as_nanos() < self.in_touch_until.load(Relaxed) {
+            return true;
+        }
+        let leaderless = self.group.leaderless_for().unwrap_or_else(|| self.started.elapsed());
+        let left = LEADERLESS_MAX.checked_sub(leaderless);
+        if let Some(left) = left {
+            self.in_touch_until.store(now.after(left).as_nanos(), Relaxed);
+        }
+        left.is_some()
     }
 
     /// Waits until the leader may be asked, before `deadline`. `None` if too many wait, or it is not in time. Whoever waits here

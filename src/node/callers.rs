@@ -29,10 +29,13 @@ use futures::future::Either;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
-use self::{guest::Strangers, silence::SilentStreams};
 pub use self::{
     guest::{Guest, KNOWN_WITHIN},
     silence::Silence,
+};
+use self::{
+    guest::{STRANGERS, Strangers},
+    silence::SilentStreams,
 };
 use super::Config;
 use crate::{
@@ -59,16 +62,18 @@ tokio::task_local! {
 
 /// What a task serves.
 enum Served {
-    /// A call of this caller.
+    /// What this caller has asked for.
     Caller(Arc<Caller>),
-    /// A connection, and its calls one after the other. Each is the call of whoever's the connection is then.
+    /// A call of this caller over a connection that has others.
+    Call(Arc<Caller>, Arc<Guest>),
+    /// A connection, and its calls one after the other. Each is the call of whoever asks over it then.
     Guest(Arc<Guest>),
 }
 
 impl Served {
     fn caller(&self) -> Arc<Caller> {
         match self {
-            Served::Caller(caller) => caller.clone(),
+            Served::Caller(caller) | Served::Call(caller, _) => caller.clone(),
             Served::Guest(guest) => guest.caller(),
         }
     }
@@ -81,15 +86,44 @@ pub enum Kind {
     Connection,
     /// A call in progress over HTTP/2.
     Call,
+    /// A connection of the port for administrators, which bounds them by itself.
+    AdminConnection,
+    /// A call in progress over one.
+    AdminCall,
     /// An export. Each holds a thread, and a view of the table.
     Export,
     /// A status page that is kept up to date.
     Page,
 }
 
-const KINDS: usize = 4;
+const KINDS: usize = 6;
 const EXPORTS_MAX: u64 = 2;
 const PAGES_MAX: u64 = 64;
+
+/// Which ports a connection is one of: what is held at those of clients leaves room at that of administrators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// Those for clients.
+    Clients,
+    /// The one for administrators.
+    Administrators,
+}
+
+impl Port {
+    fn connection(self) -> Kind {
+        match self {
+            Port::Clients => Kind::Connection,
+            Port::Administrators => Kind::AdminConnection,
+        }
+    }
+
+    fn call(self) -> Kind {
+        match self {
+            Port::Clients => Kind::Call,
+            Port::Administrators => Kind::AdminCall,
+        }
+    }
+}
 
 /// How many of a kind a principal, or the callers of one address, and all of them, may have.
 #[derive(Debug, Clone, Copy)]
@@ -144,7 +178,7 @@ impl Callers {
         are_closed_to: impl Fn(u64) -> bool + Send + Sync + 'static,
     ) -> Arc<Callers> {
         let (connections, calls) = (config.client_connections_max, config.client_calls_max);
-        let shares = [connections, calls, EXPORTS_MAX, PAGES_MAX]
+        let shares = [connections, calls, u64::MAX, u64::MAX, EXPORTS_MAX, PAGES_MAX]
             .map(|all| Share { all, of_each: share(all, config.client_share_percent) });
         Callers::with_shares(shares, metrics, Box::new(are_closed_to))
     }
@@ -187,24 +221,24 @@ impl Callers {
         self.caller(network_of(address))
     }
 
-    /// A further connection from `from`. If there is no room, a stranger's connection ends for it.
+    /// A further connection of `port` from `from`. If there is no room, a stranger's connection ends for it.
     ///
     /// # Errors
     /// A text if there are as many as there may be, or that address has as many as it may have, and none of them is a stranger's.
-    pub fn connect(self: &Arc<Self>, from: IpAddr) -> Result<Arc<Guest>, String> {
-        let caller = self.at(from);
-        let place = caller.begin(Kind::Connection, [0; 2]).or_else(|full| {
+    pub fn connect(self: &Arc<Self>, port: Port, from: IpAddr) -> Result<Arc<Guest>, String> {
+        let (caller, kind) = (self.at(from), port.connection());
+        let place = caller.begin(kind, [0; 2]).or_else(|full| {
             let strangers = match full {
                 Full::OfOne(..) => &caller.strangers,
                 Full::OfAll(_) => &self.strangers,
             };
             match strangers.make_room() {
                 // The one that ends leaves a moment later.
-                true => caller.begin(Kind::Connection, [LEAVING_MAX; 2]),
+                true => caller.begin(kind, [LEAVING_MAX; 2]),
                 false => Err(full),
             }
         });
-        place.map(Guest::new).map_err(|full| match full {
+        place.map(|place| Guest::new(port, place)).map_err(|full| match full {
             Full::OfOne(_, max) => format!(
                 "its address has the {max} connections that one address may have \
                  (client_share_percent)"
@@ -308,15 +342,16 @@ impl Caller {
     }
 
     /// Whether it is a principal, and no address.
-    pub(super) fn is_principal(&self) -> bool {
+    pub fn is_principal(&self) -> bool {
         is_principal(self.id)
     }
 
-    /// How it is told what is its own.
+    /// How it is called where it is told what it holds.
     pub(super) fn called(&self) -> &'static str {
-        match self.is_principal() {
-            true => "principal",
-            false => "address",
+        match self.id {
+            id if is_principal(id) => "your principal",
+            STRANGERS => "who has shown nothing that is known",
+            _ => "your address",
         }
     }
 }
@@ -338,7 +373,7 @@ impl Drop for Counted {
 
 /// Why a caller gets no more of a kind: so many are there.
 enum Full {
-    /// Its principal, or its address, whichever is said, has them.
+    /// Its principal, its address, or all strangers, whichever is said, has them.
     OfOne(&'static str, u64),
     /// All callers have them.
     OfAll(u64),
@@ -348,7 +383,7 @@ impl Full {
     /// What the caller is told: of `what` there are too many.
     fn refused(&self, what: &str, retry_after_ms: u64) -> Refusal {
         let has = match self {
-            Full::OfOne(whose, max) => format!("your {whose} has {max}"),
+            Full::OfOne(who, max) => format!("{who} has {max}"),
             Full::OfAll(max) => format!("callers have {max}"),
         };
         refusal!(Busy, "{has} {what}; try again in {retry_after_ms} ms").retry_after(retry_after_ms)
@@ -361,9 +396,9 @@ mod tests {
     use crate::proto::v1::Reason;
 
     fn callers(connections_of_each: u64, calls: u64, calls_of_each: u64) -> Arc<Callers> {
-        let share = |all, of_each| Share { all, of_each };
         let shares =
-            [share(9, connections_of_each), share(calls, calls_of_each), share(3, 2), share(9, 1)];
+            [[9, connections_of_each], [calls, calls_of_each], [9, 9], [9, 9], [3, 2], [9, 1]];
+        let shares = shares.map(|[all, of_each]| Share { all, of_each });
         Callers::with_shares(shares, &Metrics::new(), Box::new(|_| false))
     }
 
@@ -378,13 +413,13 @@ mod tests {
             ["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2"],
             ["2001:db8::1", "2001:db8::2:3:4:5", "2001:db8:0:1::1"],
         ] {
-            let first = callers.connect(address(one)).expect("the first one");
-            let _second = callers.connect(address(same)).expect("the second one");
-            let refused = callers.connect(address(one)).expect_err("the third one");
+            let first = callers.connect(Port::Clients, address(one)).expect("the first one");
+            let _second = callers.connect(Port::Clients, address(same)).expect("the second one");
+            let refused = callers.connect(Port::Clients, address(one)).expect_err("the third one");
             assert!(refused.contains("client_share_percent"), "{refused}");
-            callers.connect(address(other)).expect("another address");
+            callers.connect(Port::Clients, address(other)).expect("another address");
             drop(first);
-            callers.connect(address(one)).expect("the first one's place");
+            callers.connect(Port::Clients, address(one)).expect("the first one's place");
         }
         assert!(callers.by_id.lock().is_empty(), "nobody is connected");
     }
@@ -392,7 +427,7 @@ mod tests {
     #[test]
     fn who_hangs_up_and_connects_again_still_holds_what_is_not_given_back() {
         let callers = callers(2, 9, 9);
-        let connect = || callers.connect(address("10.0.0.1")).expect("a connection");
+        let connect = || callers.connect(Port::Clients, address("10.0.0.1")).expect("a connection");
         let caller = connect().caller();
         caller.hold(1 << 20);
         assert_eq!(connect().caller().hold(0), 1 << 20);
@@ -404,7 +439,8 @@ mod tests {
     #[test]
     fn calls_beyond_the_share_of_an_address_and_beyond_all_are_refused_until_others_end() {
         let callers = callers(9, 3, 2);
-        let [one, other] = ["10.0.0.1", "10.0.0.2"].map(|text| callers.connect(address(text)));
+        let [one, other] =
+            ["10.0.0.1", "10.0.0.2"].map(|text| callers.connect(Port::Clients, address(text)));
         let (one, other) = (one.expect("a connection"), other.expect("a connection"));
         let first = one.begin_call(false, 9).expect("a call");
         let _second = one.begin_call(false, 9).expect("a call");
@@ -422,7 +458,7 @@ mod tests {
     fn probes_have_room_when_other_calls_have_none_and_not_without_end() {
         for [calls, calls_of_each, probes] in [[9, 2, PROBES_OF_EACH], [2, 9_999, PROBES]] {
             let callers = callers(9, calls, calls_of_each);
-            let guest = callers.connect(address("10.0.0.1")).expect("a connection");
+            let guest = callers.connect(Port::Clients, address("10.0.0.1")).expect("a connection");
             let _calls = [(); 2].map(|()| guest.begin_call(false, 9).expect("a call"));
             let probe: Vec<_> =
                 (0..probes).map(|_| guest.begin_call(true, 9).expect("a probe")).collect();
@@ -438,7 +474,7 @@ mod tests {
     async fn exports_and_watched_pages_are_bounded_by_the_share_of_an_address_and_by_all() {
         let callers = callers(9, 9, 9);
         let guests = ["10.0.0.1", "10.0.0.2"]
-            .map(|text| callers.connect(address(text)).expect("a connection"));
+            .map(|text| callers.connect(Port::Clients, address(text)).expect("a connection"));
         let [one, other] = guests.each_ref().map(|guest| guest.caller());
         let begin = async |caller: &Arc<Caller>, kind: Kind, name: &str| {
             let beginning = async { callers.begin(kind, name) };
@@ -464,7 +500,9 @@ mod tests {
     #[test]
     fn connections_are_crowded_once_more_than_half_are_open_of_all_or_of_an_address() {
         let callers = callers(4, 9, 9);
-        let connect = |host: u8| callers.connect([10, 0, 0, host].into()).expect("a connection");
+        let connect = |host: u8| {
+            callers.connect(Port::Clients, [10, 0, 0, host].into()).expect("a connection")
+        };
         let [first, _second] = [connect(1), connect(1)];
         assert!(!first.is_crowded(), "two of its four");
         let third = connect(1);

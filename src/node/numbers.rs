@@ -268,7 +268,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let counted = here.access.lost_numbers(&self.by, self.message.namespace());
-        let by = (self.by.network(), self.by.to_wire());
+        let by = (self.by.told(), self.by.to_wire());
         let sent = forwarded(&self.message, assumed.namespace, by, counted);
         // It can be asked again, and what was done may show.
         let is_found_again = self.trace() != Trace::None;

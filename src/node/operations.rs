@@ -424,7 +424,7 @@ impl ForLeader for Call<'_> {
         let left = deadline.saturating_duration_since(Instant::now()).min(self.led.patience);
         let message = AdministerRequest {
             budget_ms: whole_ms(left),
-            caller: self.by.network(),
+            caller: self.by.told(),
             by: self.by.to_wire(),
             method: self.method.to_owned(),
             again: may_be_done,

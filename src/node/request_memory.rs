@@ -76,12 +76,12 @@ impl RequestMemory {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let caller = Caller::current();
         let own = caller.as_ref().map_or(0, |caller| caller.hold(bytes));
-        let whose = caller.as_ref().map_or("address", |caller| caller.called());
+        let whose = caller.as_ref().map_or("your address", |caller| caller.called());
         let before = self.bytes.inc_by(bytes);
         let reserved = Reservation { memory: self.clone(), caller, bytes };
         let whose = match () {
             () if before.saturating_add(bytes).unsigned_abs() > self.bytes_max => String::new(),
-            () if own.unsigned_abs() > self.bytes_of_each_max => format!(" of your {whose}"),
+            () if own.unsigned_abs() > self.bytes_of_each_max => format!(" of {whose}"),
             () => return Ok(reserved),
         };
         drop(reserved);
@@ -146,7 +146,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::callers::Callers;
+    use crate::node::callers::{Callers, Port};
     use crate::proto::Code;
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let memory = RequestMemory::new(&config, &metrics);
         let callers = Callers::new(&config, &metrics, |_| false);
         let address = std::net::Ipv4Addr::LOCALHOST.into();
-        let guest = callers.connect(address).expect("a connection");
+        let guest = callers.connect(Port::Clients, address).expect("a connection");
         let reserve = |bytes| {
             let memory = memory.clone();
             Caller::scope(Some(guest.caller().clone()), async move {

@@ -346,10 +346,10 @@ impl NodeContext {
         }
     }
 
-    /// Whose what is held for this caller counts: its principal's, if this node knows that, or else its address's. `None` if it is a
-    /// node, or its address is told by nobody.
-    pub fn caller_of(&self, by: &Principal) -> Option<Arc<Caller>> {
-        let id = self.services.access.id_of(by).or_else(|| by.network());
+    /// Whose it is what is held for a request that a peer passes on: its principal's, if this node knows that, or else of whom the
+    /// peer has `told`. `None` if it is a node's own.
+    pub fn caller_of(&self, by: &Principal, told: Option<u64>) -> Option<Arc<Caller>> {
+        let id = self.services.access.id_of(by).or(told);
         id.map(|id| self.callers.caller(id))
     }
 

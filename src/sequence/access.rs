@@ -458,13 +458,13 @@ impl Principals {
 
     /// What names whoever shows this, where callers share something: two tokens of one name are one principal. `None` if it shows
     /// nothing, or a token that is worth nothing at `now_ms`: it is one of its address then.
-    pub fn id_of(&self, shown: &Credential, now_ms: u64) -> Option<u64> {
+    pub fn id_of(&self, shown: &Credential, now_ms: impl FnOnce() -> u64) -> Option<u64> {
         match shown {
             Credential::Nothing => None,
             Credential::Certificate(uri) => Some(principal_id(uri)),
             Credential::Token(hash) => {
                 let token = self.get(&PrincipalKey::Token(*hash))?.token.as_ref()?;
-                let is_over = token.expires_ms.is_some_and(|end| end <= now_ms);
+                let is_over = token.expires_ms.is_some_and(|end| end <= now_ms());
                 (!is_over).then(|| principal_id(&token.name))
             }
         }
@@ -510,12 +510,13 @@ impl Principals {
         })
     }
 
-    /// Whether a caller that shows this, at the address that `network` names, may do what it wants at `now_ms`.
+    /// Whether a caller that shows this, at the address that `network` names, may do what it wants at `now_ms`. Only what expires
+    /// asks for the time.
     ///
     /// # Errors
     /// [`Denied`] if not.
     pub fn check(
-        &self, shown: &Credential, network: u64, wanted: Wanted<'_>, now_ms: u64,
+        &self, shown: &Credential, network: u64, wanted: Wanted<'_>, now_ms: impl FnOnce() -> u64,
     ) -> Result<(), Denied> {
         let own = match shown {
             Credential::Nothing => None,
@@ -527,7 +528,7 @@ impl Principals {
                 let known = self.principals.get(&PrincipalKey::Token(*hash));
                 let record = known.ok_or(Denied::UnknownToken)?;
                 let expires_ms = record.token.as_ref().and_then(|token| token.expires_ms);
-                if expires_ms.is_some_and(|end| end <= now_ms) {
+                if expires_ms.is_some_and(|end| end <= now_ms()) {
                     return Err(Denied::Expired);
                 }
                 Some(record)
@@ -828,7 +829,7 @@ mod tests {
         assert!(open.is_open());
         assert_eq!((open.records().count(), open.iter().count()), (0, 1), "nothing was written");
         for verb in Verb::ALL {
-            assert_eq!(open.check(&Credential::Nothing, 7, Wanted::OnAll(verb), NOW), Ok(()));
+            assert_eq!(open.check(&Credential::Nothing, 7, Wanted::OnAll(verb), || NOW), Ok(()));
         }
         let founding = AccessChange::Found {
             admin: TokenHash([1; 32]),
@@ -844,7 +845,7 @@ mod tests {
         assert!(!founded.is_open());
         for wanted in [Wanted::Anything, Wanted::On(Verb::Next, "book"), Wanted::OnAll(Verb::Admin)]
         {
-            let check = |shown: &Credential| founded.check(shown, 7, wanted, NOW);
+            let check = |shown: &Credential| founded.check(shown, 7, wanted, || NOW);
             assert_eq!(check(&Credential::Nothing), Err(Denied::NothingShown), "{wanted}");
             let stranger = Credential::Certificate("ratchet://main/client/a".into());
             assert_eq!(check(&stranger), Err(Denied::NotGranted), "{wanted}");
@@ -858,7 +859,7 @@ mod tests {
         let mut access = Principals::default();
         change(&mut access, &granting(anybody(), &[])).unwrap();
         change(&mut access, &token(1, &["next:order*", "read:book"], None)).unwrap();
-        let check = |wanted| access.check(&shown(1), 7, wanted, NOW);
+        let check = |wanted| access.check(&shown(1), 7, wanted, || NOW);
         for wanted in [
             Wanted::Anything,
             Wanted::On(Verb::Next, "order"),
@@ -885,10 +886,10 @@ mod tests {
     {
         let mut access = Principals::default();
         change(&mut access, &token(1, &["next:*"], Some(NOW + 1))).unwrap();
-        let at = |now| access.check(&shown(1), 7, Wanted::On(Verb::Next, "book"), now);
+        let at = |now| access.check(&shown(1), 7, Wanted::On(Verb::Next, "book"), || now);
         assert_eq!((at(NOW), at(NOW + 1)), (Ok(()), Err(Denied::Expired)));
         // Everybody may what anonymous may.
-        assert_eq!(access.check(&shown(1), 7, Wanted::OnAll(Verb::Admin), NOW), Ok(()));
+        assert_eq!(access.check(&shown(1), 7, Wanted::OnAll(Verb::Admin), || NOW), Ok(()));
     }
 
     #[test]
@@ -900,7 +901,7 @@ mod tests {
         change(&mut access, &granting(there.clone(), &["next:book"])).unwrap();
         let check = |address: &str, wanted| {
             let network = network_of(address.parse().expect("an address"));
-            access.check(&Credential::Nothing, network, wanted, NOW)
+            access.check(&Credential::Nothing, network, wanted, || NOW)
         };
         let next = Wanted::On(Verb::Next, "book");
         assert_eq!(check("10.1.255.3", next), Ok(()));
@@ -925,7 +926,7 @@ mod tests {
             change(&mut access, &granting(key.clone(), &all)).unwrap();
             assert!(!access.is_open(), "{range}");
             let check = |network| {
-                access.check(&Credential::Nothing, network, Wanted::OnAll(Verb::Admin), NOW)
+                access.check(&Credential::Nothing, network, Wanted::OnAll(Verb::Admin), || NOW)
             };
             let at = |address: &str| check(network_of(address.parse().expect("an address")));
             assert_eq!(at(inside).is_ok(), range != "::/1", "{range}");

@@ -46,7 +46,7 @@ use tower::{Layer, ServiceExt};
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
     metrics::Interface,
-    node::{Config, Node, Seams, StartError},
+    node::{Config, Node, Port, Seams, StartError},
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
@@ -170,7 +170,10 @@ impl Services {
     /// Serves the port for administrators: what the client port serves. Its limits are its own, so that clients that fill theirs
     /// keep no administrator out.
     async fn serve_administrators(self, listener: TcpListener, opening: Opening) {
-        let limits = self.limits("admin", WhenFull::EndIdle(ADMIN_CONNECTIONS_MAX));
+        let limits = Limits {
+            callers: Some((self.context.callers.clone(), Port::Administrators)),
+            ..self.limits("admin", WhenFull::EndIdle(ADMIN_CONNECTIONS_MAX))
+        };
         self.serve_grpc(listener, opening, limits, Owner::at_admin_port).await;
     }
 
@@ -185,6 +188,7 @@ impl Services {
         let counting = grpc::counting(context.metrics.clone());
         let answer = move |_: &_, stream: &Stream| {
             let (routes, owner) = (routes.clone(), at_port(Owner::of(stream, Interface::grpc)));
+            owner.begins(&context.services.access);
             counting.layer(Addressed::new(routes, context.clone(), owner))
         };
         serve(listener, opening, answer, Protocol::Http2, limits, stop).await;
@@ -218,8 +222,10 @@ impl Services {
         let requests = http::requests(self.context.clone(), live.clone());
         let requests = requests.map_response(|answer| answer.map(Body::new));
         let rendering = live.run(self.context.clone());
+        let access = self.context.services.access.clone();
         let answer = move |_: &_, stream: &Stream| {
             let owner = Owner::of(stream, Interface::http);
+            owner.begins(&access);
             let owned = move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(owner.clone());
                 request
@@ -301,7 +307,7 @@ impl Services {
         let metrics = &self.context.metrics;
         let age_max = Duration::from_millis(self.context.config.connection_age_max_ms);
         Limits {
-            callers: Some(self.context.callers.clone()),
+            callers: Some((self.context.callers.clone(), Port::Clients)),
             age_max: (!age_max.is_zero()).then_some(age_max),
             connections: metrics.client_connections.of(interface).clone(),
             refused: metrics.client_connections_refused.of(interface).clone(),

@@ -2,8 +2,14 @@
 
 use std::net::SocketAddr;
 
-use ratchet::node::{Config, settings::ClientTls};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use ratchet::{
+    node::{Config, settings::ClientTls},
+    sequence::PrincipalKey,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+};
 use tonic::Code;
 
 use crate::common::{
@@ -221,5 +227,39 @@ async fn a_token_beside_a_certificate_counts_more_than_that() {
         assert!(told[2].starts_with("-NOPERM "), "node {node}: {told:?}");
         assert_eq!(told[3..5], ["+RESET", BILLING], "node {node}");
         assert!(told[5].starts_with(':'), "node {node}: {told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_shows_a_certificate_is_no_strangers_before_anything_is_asked_over_it() {
+    let certificates = Certificates::new();
+    let closed = with_certificates(&certificates).await;
+    let node = other_than(closed.cluster.leader().await);
+    closed.admin(node).set_grants(granting(BILLING, None, &["next:book"])).await.expect("granted");
+    let view = closed.cluster.nodes[&node].context().group.view.clone();
+    let key = PrincipalKey::Certificate(BILLING.to_owned());
+    in_time("the node has heard of it", view.until_principals(|known| known.get(&key).is_some()))
+        .await;
+    let at = closed.cluster.nodes[&node].addresses();
+    let (http, redis) = (at.http.expect("a port"), at.resp.expect("a port"));
+    let mut known = Vec::new();
+    for (address, asks, answer) in [
+        (http, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n", &b"HTTP/1.1 200"[..]),
+        (redis, "PING\r\n", b"+PONG"),
+    ] {
+        let stream = certificates.connect(address, "billing", &[]).await.expect("a handshake");
+        known.push((stream, asks, answer));
+    }
+    for address in [http, redis] {
+        let mut stranger = TcpStream::connect(address).await.expect("a connection");
+        let ended = async { while stranger.read(&mut [0]).await.is_ok_and(|read| read > 0) {} };
+        in_time("the end of a stranger's connection", ended).await;
+    }
+    for (mut stream, asks, answer) in known {
+        stream.write_all(asks.as_bytes()).await.expect("sent");
+        stream.flush().await.expect("sent");
+        let mut told = vec![0; answer.len()];
+        in_time("an answer", stream.read_exact(&mut told)).await.expect("an answer");
+        assert_eq!(told, answer);
     }
 }

@@ -61,8 +61,11 @@ async fn connections_end_over_which_nothing_comes_that_is_known_and_others_stay(
     let logs_in = format!("AUTH {token}\r\n");
     answers(&mut by_http, &asks, "HTTP/1.1 200").await;
     answers(&mut by_redis, &logs_in, "+OK").await;
-    let known_ones = [Interface::grpc, Interface::http, Interface::redis].map(open);
-    assert_eq!(known_ones, [1, 1, 1]);
+    let only_these = async || {
+        let open = [Interface::grpc, Interface::http, Interface::redis].map(open);
+        (open == [1, 1, 1]).then_some(())
+    };
+    eventually("only these are connected", only_these).await;
     let connect = async |at| TcpStream::connect(at).await.expect("a connection");
     let watches = async {
         let mut health = HealthClient::new(asking(grpc, None));
@@ -76,6 +79,7 @@ async fn connections_end_over_which_nothing_comes_that_is_known_and_others_stay(
         async { until_ended(connect(grpc).await, &[]).await },
         async { until_ended(connect(http).await, &[]).await },
         async { until_ended(connect(http).await, b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await },
+        async { until_refused(connect(http).await).await },
         async { until_ended(connect(redis).await, &[]).await },
         async { until_ended(connect(redis).await, b"PING\r\n").await },
         in_time("the end of what a stranger watches", watches),
@@ -83,10 +87,18 @@ async fn connections_end_over_which_nothing_comes_that_is_known_and_others_stay(
     next(&known, "book").await.expect("a number");
     answers(&mut by_http, &asks, "HTTP/1.1 200").await;
     answers(&mut by_redis, "INCR book:1\r\n", ":").await;
-    eventually("nobody else is connected", async || {
-        ([Interface::grpc, Interface::http, Interface::redis].map(open) == [1, 1, 1]).then_some(())
-    })
-    .await;
+    eventually("nobody else is connected", only_these).await;
+}
+
+/// Asks time after time whether the node is well, until it has ended the connection.
+async fn until_refused(mut stream: TcpStream) {
+    let asking = async {
+        let mut told = [0; 1_024];
+        while stream.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await.is_ok()
+            && stream.read(&mut told).await.is_ok_and(|read| read > 0)
+        {}
+    };
+    in_time("the end of a stranger's connection that is used all the time", asking).await;
 }
 
 /// Sends this, and sees that the answer begins so.

@@ -163,8 +163,9 @@ impl Group {
     }
 
     /// Whether this node has not heard for a second of changes of who may do what of which a leader knows.
-    pub fn lacks_changes_of_principals(&self) -> bool {
-        if self.principals_told.load(Acquire) <= self.view.principals().version() {
+    /// It knows of `version` changes.
+    pub fn lacks_changes_of_principals(&self, version: u64) -> bool {
+        if self.principals_told.load(Acquire) <= version {
             return false;
         }
         let since = Instant::from_nanos(self.principals_lacked_since.load(Relaxed));

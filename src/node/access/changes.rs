@@ -225,7 +225,8 @@ impl ByLeader for v1::SetGrantsRequest {
         if !after.is_open() {
             access.check_peers()?;
         }
-        if by.check(&after, Wanted::OnAll(Verb::Admin), access.now_ms(by)).is_err() {
+        let now_ms = || access.group.leader_wall_ms();
+        if by.check(&after, Wanted::OnAll(Verb::Admin), now_ms).is_err() {
             refuse!(
                 WrongState,
                 "nothing is changed: {} could not take it back, as it would have no grant admin:*; make a token that has it \

@@ -247,9 +247,9 @@ mod tests {
         let local = Principal::local();
         for wanted in [Wanted::Anything, Wanted::OnAll(Verb::Admin), Wanted::On(Verb::Next, "book")]
         {
-            assert_eq!(local.check(&closed, wanted, 0), Ok(()), "{wanted}");
+            assert_eq!(local.check(&closed, wanted, || 0), Ok(()), "{wanted}");
         }
-        local.check(&closed, Wanted::OfNodes, 0).expect_err("it is no node");
+        local.check(&closed, Wanted::OfNodes, || 0).expect_err("it is no node");
         assert_eq!(local.name(&closed), "local");
     }
 }

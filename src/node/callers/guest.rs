@@ -1,13 +1,14 @@
-//! Connections of clients: whose each is, and which ones end if nobody says so.
+//! Connections of clients: whose each is, whose its calls are, and which ones end if nobody says so.
 //!
 //! A connection begins as one of its address. Once something comes over it that this node knows (a token, or a certificate), it is
-//! one of that principal, wherever it was opened: so are its calls, and what they hold. A proxy may bring several principals: the
-//! connection is that of whoever asked last.
+//! one of that principal, wherever it was opened. A proxy may bring several principals: the connection is the first one's, and each
+//! call counts for whoever asks in it.
 //!
 //! Where anonymous may do nothing, it is a stranger's until then: it has one call at a time ([`STRANGERS_CALLS_MAX`]), and
 //! [`KNOWN_WITHIN`].
 //!
-//! Invariant: strangers keep nobody out. If there is no room for a connection, the one ends that was opened first by a stranger.
+//! Invariant: strangers keep nobody out who is known. If there is no room for a connection, the one ends that was opened first by a
+//! stranger. What strangers hold otherwise is one share, of all of them together.
 
 use std::{
     collections::VecDeque,
@@ -22,10 +23,13 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Caller, Counted, Full, Kind, PLACE_AFTER_MS, PROBES, PROBES_OF_EACH, RETRY_AFTER_MS, SERVED,
+    Caller, Counted, Full, PLACE_AFTER_MS, PROBES, PROBES_OF_EACH, Port, RETRY_AFTER_MS, SERVED,
     Served,
 };
-use crate::proto::{Refusal, refusal};
+use crate::{
+    proto::{Refusal, refusal},
+    sequence::NO_NETWORK,
+};
 
 /// How soon something must come over a connection by which its principal is known, where anonymous may do nothing.
 pub const KNOWN_WITHIN: Duration = Duration::from_secs(5);
@@ -33,11 +37,17 @@ pub const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// again before the node has let go of the call.
 const STRANGERS_CALLS_MAX: u64 = 2;
 
+/// What stands for all strangers where callers share something. It is no network's, and no principal's.
+pub(super) const STRANGERS: u64 = NO_NETWORK - 1;
+
 /// A connection of a client, until it is dropped.
 #[derive(Debug)]
 pub struct Guest {
+    port: Port,
     /// Its place: that of its address at first, then of its principal.
     place: ArcSwap<Counted>,
+    /// Who asks over it now.
+    asks: ArcSwap<Caller>,
     /// What names its address.
     network: u64,
     opened: Instant,
@@ -46,57 +56,84 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// The connection that has this place among those of its address.
-    pub(super) fn new(place: Counted) -> Arc<Guest> {
+    /// The connection of `port` that has this place among those of its address.
+    pub(super) fn new(port: Port, place: Counted) -> Arc<Guest> {
         let caller = place.caller.clone();
         let guest = Arc::new(Guest {
+            port,
             network: caller.id(),
             place: ArcSwap::from_pointee(place),
+            asks: ArcSwap::new(caller.clone()),
             opened: Instant::now(),
             needed: CancellationToken::new(),
         });
-        if caller.callers.are_closed_to(guest.network) {
-            caller.strangers.add(&guest);
-            caller.callers.strangers.add(&guest);
-        }
+        caller.strangers.add(&guest);
+        caller.callers.strangers.add(&guest);
         guest
     }
 
-    /// Whose it is.
+    /// Whose calls over it are now, and what they hold: whoever asks, if that is known, or else its address, or all strangers.
     pub fn caller(&self) -> Arc<Caller> {
-        self.place.load().caller.clone()
+        let asks = self.asks.load();
+        match !asks.is_principal() && asks.callers.are_closed_to(self.network) {
+            true => asks.callers.caller(STRANGERS),
+            false => asks.clone(),
+        }
     }
 
-    /// Makes it a connection of the principal that `id` names.
+    /// From here on the principal asks over it that `id` names, or somebody of its address. It becomes that principal's, if it is
+    /// nobody's yet.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if that principal has as many as it may have. Then it is whose it was before.
-    pub fn belongs_to(&self, id: u64) -> Result<(), Refusal> {
-        let before = self.place.load();
-        if before.caller.id() == id {
+    /// RESOURCE_EXHAUSTED if it would become that principal's, who has as many as it may have.
+    fn is_asked_by(&self, id: Option<u64>) -> Result<(), Refusal> {
+        let (before, id) = (self.asks.load(), id.unwrap_or(self.network));
+        if before.id() != id {
+            let caller = before.callers.caller(id);
+            self.belongs_to(&caller)?;
+            self.asks.store(caller);
+        }
+        Ok(())
+    }
+
+    /// Makes it `caller`'s, if that is a principal, and it is nobody's yet.
+    fn belongs_to(&self, caller: &Arc<Caller>) -> Result<(), Refusal> {
+        if !caller.is_principal() || self.place.load().caller.is_principal() {
             return Ok(());
         }
-        let caller = before.caller.callers.caller(id);
         // There is room for it among all: it has its place there.
-        let place = caller.begin(Kind::Connection, [0, u64::MAX]).map_err(|full| {
+        let place = caller.begin(self.port.connection(), [0, u64::MAX]).map_err(|full| {
             full.refused("connections, and may have no more (client_share_percent)", PLACE_AFTER_MS)
         })?;
         self.place.store(Arc::new(place));
         Ok(())
     }
 
-    /// The connection that this task serves, if its calls come one after the other, or none has begun.
-    pub fn current() -> Option<Arc<Guest>> {
-        let served = SERVED.try_with(|served| match served {
-            Served::Guest(guest) => Some(guest.clone()),
-            Served::Caller(_) => None,
+    /// The principal asks that `id` names, or somebody of an address, in what this task serves.
+    ///
+    /// # Errors
+    /// As [`Guest::is_asked_by`].
+    pub fn is_asked_here_by(id: impl FnOnce() -> Option<u64>) -> Result<(), Refusal> {
+        let asked = SERVED.try_with(|served| match served {
+            Served::Guest(guest) => guest.is_asked_by(id()),
+            // Others may ask over it meanwhile. Whose the call is has been told when it began.
+            Served::Call(_, guest) if guest.is_strangers() => match id() {
+                Some(id) => guest.belongs_to(&guest.asks.load().callers.caller(id)),
+                None => Ok(()),
+            },
+            Served::Call(..) | Served::Caller(_) => Ok(()),
         });
-        served.ok().flatten()
+        asked.unwrap_or(Ok(()))
     }
 
-    /// The future in which reservations of memory are those of whoever's the connection is by then.
+    /// The future in which reservations of memory are those of whoever asks over the connection by then.
     pub fn scope<F: Future>(self: Arc<Self>, future: F) -> impl Future<Output = F::Output> {
         SERVED.scope(Served::Guest(self), future)
+    }
+
+    /// The future of a call over it, which goes on beside others: reservations of memory are those of whoever asks now.
+    pub fn scope_call<F: Future>(self: Arc<Self>, future: F) -> impl Future<Output = F::Output> {
+        SERVED.scope(Served::Call(self.caller(), self), future)
     }
 
     /// Whether nobody knows whose it is, and has to.
@@ -105,8 +142,7 @@ impl Guest {
         !place.caller.is_principal() && place.caller.callers.are_closed_to(self.network)
     }
 
-    /// Returns when it has to end because nobody knows whose it is, and the time for that is over. The call in progress is
-    /// answered.
+    /// Returns if nobody knows whose it is although the time for that is over.
     pub async fn is_strangers_for_too_long(&self) {
         sleep_until(self.opened + KNOWN_WITHIN).await;
         if !self.is_strangers() {
@@ -130,7 +166,7 @@ impl Guest {
 
     /// Whether more than half of the connections are open that there may be, or that whoever opened it may have.
     pub fn is_crowded(&self) -> bool {
-        let (place, at) = (self.place.load(), Kind::Connection as usize);
+        let (place, at) = (self.place.load(), self.port.connection() as usize);
         let (caller, share) = (&place.caller, place.caller.callers.shares[at]);
         caller.callers.held[at].load(Relaxed) > share.all / 2
             || caller.held[at].load(Relaxed) > share.of_each / 2
@@ -155,7 +191,7 @@ impl Guest {
             .retry_after(RETRY_AFTER_MS));
         }
         let beyond = if is_probe { [PROBES_OF_EACH, PROBES] } else { [0; 2] };
-        caller.begin(Kind::Call, beyond).map_err(|full| {
+        caller.begin(self.port.call(), beyond).map_err(|full| {
             caller.callers.refused.inc();
             match full {
                 Full::OfOne(..) => caller.silent.end_one(),
@@ -168,7 +204,7 @@ impl Guest {
     }
 }
 
-/// Connections that were opened where anonymous may do nothing, the oldest one first.
+/// Connections of which nobody knew whose they are, the oldest one first.
 #[derive(Default)]
 pub(super) struct Strangers(Mutex<VecDeque<Weak<Guest>>>);
 
@@ -181,24 +217,26 @@ impl fmt::Debug for Strangers {
 impl Strangers {
     fn add(&self, guest: &Arc<Guest>) {
         let mut all = self.0.lock();
-        // Those that have ended, or are known by now, are forgotten before there is room for twice as many.
+        // Those that have ended, or are known by now, are forgotten before there is room for twice as many. Others may become
+        // strangers', once anonymous may do nothing.
         if all.len() == all.capacity() {
-            all.retain(|guest| guest.upgrade().is_some_and(|guest| guest.is_strangers()));
+            let is_known = |guest: &Guest| guest.place.load().caller.is_principal();
+            all.retain(|guest| guest.upgrade().is_some_and(|guest| !is_known(&guest)));
             let many = all.len();
             all.reserve(many + 1);
         }
         all.push_back(Arc::downgrade(guest));
     }
 
-    /// Has the oldest one end that is still a stranger's. False if there is none.
+    /// Has the oldest one end that is a stranger's now. False if there is none.
     pub(super) fn make_room(&self) -> bool {
         let mut all = self.0.lock();
-        while let Some(oldest) = all.pop_front() {
-            if oldest.upgrade().is_some_and(|guest| guest.make_room()) {
-                return true;
-            }
+        let ends = |guest: &Weak<Guest>| guest.upgrade().is_some_and(|guest| guest.make_room());
+        let oldest = all.iter().position(ends);
+        if let Some(oldest) = oldest {
+            all.remove(oldest);
         }
-        false
+        oldest.is_some()
     }
 }
 
@@ -228,44 +266,66 @@ mod tests {
     }
 
     fn from(callers: &Arc<Callers>, host: u8) -> Result<Arc<Guest>, String> {
-        callers.connect([10, 0, 0, host].into())
+        callers.connect(Port::Clients, [10, 0, 0, host].into())
     }
 
     fn ends(future: impl Future<Output = ()>) -> bool {
         future.now_or_never().is_some()
     }
 
+    /// The principal of this name asks over the connection.
+    fn asks(guest: &Guest, name: &str) -> Result<(), Refusal> {
+        guest.is_asked_by(Some(principal_id(name)))
+    }
+
     #[test]
     fn a_principal_has_one_share_wherever_it_connects_from_and_its_address_has_its_own_again() {
         let callers = callers();
-        let ci = principal_id("ci");
         let first = [1, 2, 3].map(|host| from(&callers, host).expect("a connection"));
-        first.iter().for_each(|guest| guest.belongs_to(ci).expect("its share"));
-        assert!(
-            first.iter().all(|guest| guest.caller().id() == ci && guest.caller().is_principal())
-        );
+        first.iter().for_each(|guest| asks(guest, "ci").expect("its share"));
+        assert!(first.iter().all(|guest| guest.caller().id() == principal_id("ci")));
         let fourth = from(&callers, 1).expect("the last one of all");
-        let refused = fourth.belongs_to(ci).expect_err("it has three");
+        let refused = asks(&fourth, "ci").expect_err("it has three");
         assert!(refused.message().starts_with("your principal has 3 connections"), "{refused}");
-        assert_eq!(fourth.caller().id(), network_of([10, 0, 0, 1].into()), "whose it was");
+        assert!(fourth.is_strangers(), "whose it was");
         drop(first);
-        fourth.belongs_to(ci).expect("there is room");
-        fourth.belongs_to(principal_id("other")).expect("whoever asked last");
+        asks(&fourth, "ci").expect("there is room");
         let _others = [(); 3].map(|()| from(&callers, 1).expect("none of its address is left"));
     }
 
     #[test]
-    fn a_principals_memory_and_calls_are_its_own_and_none_of_its_address() {
+    fn each_call_over_a_connection_counts_for_whoever_asks_in_it() {
         let callers = callers();
-        let [known, stranger] = [(); 2].map(|()| from(&callers, 1).expect("a connection"));
-        known.belongs_to(principal_id("ci")).expect("its share");
-        let calls = [(); 75].map(|()| known.begin_call(false, 9).expect("its share"));
-        let refused = known.begin_call(false, 9).expect_err("its share is used up");
+        let guest = from(&callers, 1).expect("a connection");
+        asks(&guest, "ci").expect("its share");
+        let calls = [(); 75].map(|()| guest.begin_call(false, 9).expect("its share"));
+        let refused = guest.begin_call(false, 9).expect_err("its share is used up");
         assert!(refused.message().starts_with("your principal has 75 calls"), "{refused}");
-        stranger.begin_call(false, 1).expect("its address has none");
-        known.caller().hold(1 << 20);
-        assert_eq!(stranger.caller().hold(0), 0);
+        guest.caller().hold(1 << 20);
+        asks(&guest, "app").expect("another one of a proxy");
+        guest.begin_call(false, 9).expect("it has none");
+        assert_eq!(guest.caller().hold(0), 0);
+        // A stranger, over the same connection: for all strangers together, wherever they are.
+        guest.is_asked_by(None).expect("nobody");
+        assert_eq!(guest.caller().id(), STRANGERS);
+        guest.caller().hold(7);
+        let elsewhere = from(&callers, 2).expect("a connection");
+        assert_eq!(elsewhere.caller().hold(0), 7);
+        let open = from(&callers, 9).expect("a connection");
+        assert_eq!(open.caller().id(), network_of([10, 0, 0, 9].into()));
         drop(calls);
+    }
+
+    #[test]
+    fn what_is_held_at_the_ports_for_clients_leaves_room_at_that_for_administrators() {
+        let callers = callers();
+        let _clients = [(); 3].map(|()| from(&callers, 1).expect("its share"));
+        for _ in 0..2 {
+            let admin = callers.connect(Port::Administrators, [10, 0, 0, 1].into());
+            let admin = admin.expect("a connection");
+            asks(&admin, "admin").expect("its share");
+            let _calls = [(); 200].map(|()| admin.begin_call(false, 9).expect("a call"));
+        }
     }
 
     #[test]
@@ -278,11 +338,30 @@ mod tests {
             let refused = guest.begin_call(is_probe, 3).expect_err("a third one");
             assert!(refused.message().contains("one call at a time"), "{refused}");
         }
-        guest.belongs_to(principal_id("ci")).expect("its share");
+        asks(&guest, "ci").expect("its share");
         guest.begin_call(false, 9).expect("it is known");
         drop(call);
         let open = from(&callers, 9).expect("a connection");
         let _calls = [(); 2].map(|()| open.begin_call(false, 9).expect("anonymous may ask there"));
+    }
+
+    #[tokio::test]
+    async fn a_token_that_becomes_known_in_a_call_makes_the_connection_known() {
+        let callers = callers();
+        let guest = from(&callers, 1).expect("a connection");
+        let call = guest.clone().scope_call(async {
+            Guest::is_asked_here_by(|| None).expect("nobody knows it");
+            assert!(guest.is_strangers());
+            Guest::is_asked_here_by(|| Some(principal_id("ci"))).expect("its share");
+        });
+        call.await;
+        assert!(!guest.is_strangers());
+        guest
+            .clone()
+            .scope(async { Guest::is_asked_here_by(|| Some(principal_id("ci"))) })
+            .await
+            .expect("the next call");
+        assert_eq!(guest.caller().id(), principal_id("ci"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -290,7 +369,7 @@ mod tests {
         let callers = callers();
         let [known, stranger] = [(); 2].map(|()| from(&callers, 1).expect("a connection"));
         let open = from(&callers, 9).expect("a connection");
-        known.belongs_to(principal_id("ci")).expect("its share");
+        asks(&known, "ci").expect("its share");
         let too_long = |guest: &Arc<Guest>| {
             let guest = guest.clone();
             Box::pin(async move { guest.is_strangers_for_too_long().await })
@@ -306,32 +385,45 @@ mod tests {
     fn the_oldest_stranger_makes_room_for_a_connection_and_nobody_else_does() {
         let callers = callers();
         let known = from(&callers, 1).expect("a connection");
-        known.belongs_to(principal_id("ci")).expect("its share");
+        asks(&known, "ci").expect("its share");
         let open = from(&callers, 9).expect("a connection");
         let strangers = [1, 2].map(|host| from(&callers, host).expect("a connection"));
         let needed = |guest: &Arc<Guest>| ends(guest.is_needed());
         let fifth = from(&callers, 3).expect("a stranger's place");
         assert!(needed(&strangers[0]) && !needed(&strangers[1]), "the oldest one");
-        fifth.belongs_to(principal_id("app")).expect("while the other one has not left yet");
+        asks(&fifth, "app").expect("while the other one has not left yet");
         let sixth = from(&callers, 3).expect("a stranger's place, who has not left yet");
         assert!(needed(&strangers[1]));
         assert!(!needed(&known) && !needed(&open));
-        drop(strangers);
+        drop((strangers, fifth, sixth));
         // An address that has its share makes room by its own.
         let callers = self::callers();
         let own = [(); 3].map(|()| from(&callers, 1).expect("its share"));
         let _more = from(&callers, 1).expect("the place of its own first one");
         assert!(needed(&own[0]) && !needed(&own[1]));
-        drop((fifth, sixth));
         // Where all are known, the new one is refused.
         let callers = self::callers();
         let all = ["a", "b", "c", "d"].map(|name| {
             let guest = from(&callers, 1).expect("a connection");
-            guest.belongs_to(principal_id(name)).expect("its share");
+            asks(&guest, name).expect("its share");
             guest
         });
         let refused = from(&callers, 1).expect_err("nobody may end");
         assert!(refused.contains("client_connections_max"), "{refused}");
         assert!(!all.iter().any(needed));
+    }
+
+    #[test]
+    fn those_that_connected_before_anonymous_lost_its_grants_make_room_too() {
+        let is_closed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let config =
+            Config { client_connections_max: 2, client_share_percent: 100, ..Config::default() };
+        let seen = is_closed.clone();
+        let callers = Callers::new(&config, &Metrics::new(), move |_| seen.load(Relaxed));
+        let before = [1, 2].map(|host| from(&callers, host).expect("a connection"));
+        from(&callers, 3).expect_err("nobody is a stranger");
+        is_closed.store(true, Relaxed);
+        let _after = from(&callers, 3).expect("a stranger's place");
+        assert!(ends(before[0].is_needed()) && !ends(before[1].is_needed()));
     }
 }

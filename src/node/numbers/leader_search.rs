@@ -210,16 +210,13 @@ impl Leader {
             may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
             let now = self.group.leadership().borrow().clone();
             let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);
-            let knows_another = elsewhere.is_some();
+            let is_alone = elsewhere.is_none();
             let mut rest_until = deadline;
             if matches!(attempt, Err(NoAnswer::Unanswered | NoAnswer::Unknown))
                 && let Some((leader, member)) = elsewhere
             {
                 if origin != Origin::Client {
-                    return Err(match may_be_done && request.trace() != Trace::None {
-                        true => outcome_unknown().into(),
-                        false => NotLed { now, other_namespace: false }.into(),
-                    });
+                    return Err(not_led(now, may_be_done, request.trace()));
                 }
                 // Once for each attempt: the leader compares what decides here whether there may be another one.
                 let assumed = request.assume(self, trusts_itself);
@@ -258,22 +255,47 @@ impl Leader {
             if let Some(answer) = request.serve_without_leader(self) {
                 return Ok(answer);
             }
-            let refusal = tokio::select! {
-                biased;
-                _ = changes.changed() => continue,
-                // This node hears of no leader any more.
-                () = self.led.stopped.cancelled(), if !knows_another => {
+            let resting = self.next_attempt(&mut changes, [rest_until, deadline], is_alone);
+            let refusal = match resting.await {
+                Ok(()) => continue,
+                Err(NoAttempt::Stopped(now)) if origin != Origin::Client => {
+                    return Err(not_led(now, may_be_done, request.trace()));
+                }
+                Err(NoAttempt::Stopped(_)) => {
                     refusal!(NodeStopping, "node {} stops; ask another one", self.config.node_id)
                 }
-                () = self.rest(rest_until) => match Instant::now() >= deadline {
-                    true => self.no_leader_answered(),
-                    false => continue,
-                },
+                Err(NoAttempt::Late) => self.no_leader_answered(),
             };
             return Err(match may_be_done {
                 true => request.trace().told_after(refusal).into(),
                 false => refusal.into(),
             });
+        }
+    }
+
+    /// Waits for the next attempt: until the leadership changes, or `rest_until`.
+    ///
+    /// # Errors
+    /// [`NoAttempt`] once it is `deadline`, or once the node stops, if it `is_alone`: it knows of no other leader.
+    async fn next_attempt(
+        &self, changes: &mut ordered_watch::Receiver<u64>, [rest_until, deadline]: [Instant; 2],
+        is_alone: bool,
+    ) -> Result<(), NoAttempt> {
+        tokio::select! {
+            biased;
+            _ = changes.changed() => Ok(()),
+            () = self.led.stopped.cancelled(), if is_alone => {
+                // It may have heard of one just before. It hears of no other.
+                let now = self.group.leadership().borrow().clone();
+                match leader_of(&now).is_some_and(|leader| leader != self.config.node_id) {
+                    true => Ok(()),
+                    false => Err(NoAttempt::Stopped(now)),
+                }
+            }
+            () = self.rest(rest_until) => match Instant::now() >= deadline {
+                true => Err(NoAttempt::Late),
+                false => Ok(()),
+            },
         }
     }
 
@@ -325,6 +347,22 @@ impl Leader {
             self.config.node_id
         );
         Refusal::new(reason, why)
+    }
+}
+
+/// Why the leader is not asked again.
+enum NoAttempt {
+    /// The deadline has passed.
+    Late,
+    /// The node stops, and knows no other leader.
+    Stopped(Leadership),
+}
+
+/// What a peer is told that is to ask who leads `now`, unless the request may be done and can show.
+fn not_led(now: Leadership, may_be_done: bool, trace: Trace) -> Failure {
+    match may_be_done && trace != Trace::None {
+        true => outcome_unknown().into(),
+        false => NotLed { now, other_namespace: false }.into(),
     }
 }
 

@@ -95,9 +95,9 @@ impl Calls {
 
     /// How many are in progress.
     pub fn in_progress(&self) -> u64 {
-        // What has ended had begun before.
+        // What has ended had begun before, but another thread may see that later.
         let ended = self.ended.load(Acquire);
-        self.begun() - ended
+        self.begun().saturating_sub(ended)
     }
 
     /// Waits until no call has been in progress for `span`, or for up to twice as long: the counters are

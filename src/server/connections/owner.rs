@@ -8,7 +8,7 @@ use hyper::{HeaderMap, header::AUTHORIZATION, http::Extensions};
 use super::stream::Stream;
 use crate::{
     metrics::Interface,
-    node::{Entrance, Principal},
+    node::{Access, Entrance, Principal},
     proto::{Refusal, refuse},
     sequence::{Credential, NO_NETWORK, TokenHash, network_of},
 };
@@ -70,6 +70,12 @@ impl Owner {
     /// Whether the connection speaks TLS.
     pub fn is_tls(&self) -> bool {
         self.is_tls
+    }
+
+    /// The connection, which this task serves, begins: it counts for its principal, if that is known by a certificate.
+    pub fn begins(&self, access: &Access) {
+        // If that one has as many as it may have, the first call is told.
+        let _ = access.connection_is_used_by(&self.principal());
     }
 
     /// Who asks, by the connection alone.

@@ -29,7 +29,6 @@ use super::{
     places::Place,
     stream::Stream,
 };
-use crate::node::Caller;
 
 // A socket whose other end must read answers, and must send the head of a request in time once it has begun one. A
 // protocol waits for as long as the other end likes, and meanwhile asks nothing of the answer that it sends: what that
@@ -342,7 +341,10 @@ pub struct ReadInTime {
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ReadInTime {
     fn execute(&self, call: F) {
         let call = read_in_time(call, self.place.clone(), self.patience);
-        tokio::spawn(Caller::scope(self.place.caller(), call));
+        match self.place.guest() {
+            Some(guest) => tokio::spawn(guest.clone().scope_call(call)),
+            None => tokio::spawn(call),
+        };
     }
 }
 

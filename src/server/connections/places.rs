@@ -17,14 +17,14 @@ use futures::future::Either;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::{
     net::{TcpListener, TcpStream},
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::calls::{Call, Calls, SHUTDOWN_TIME_MAX};
 use crate::{
     clock::whole_ms,
-    node::{Caller, Callers, Guest, KNOWN_WITHIN},
+    node::{Callers, Guest, KNOWN_WITHIN, Port},
     random,
     server::rare_warning::RareWarning,
 };
@@ -98,11 +98,6 @@ impl Place {
         self.guest.as_ref()
     }
 
-    /// The caller whose it is.
-    pub fn caller(&self) -> Option<Arc<Caller>> {
-        self.guest().map(|guest| guest.caller())
-    }
-
     /// Keeps the place: a member has spoken over the connection.
     pub fn keep_for_member(&self) {
         self.is_members.store(true, Relaxed);
@@ -111,8 +106,13 @@ impl Place {
     /// Returns when another connection needs the place.
     pub async fn is_needed(&self) {
         match (&self.needed, &self.guest) {
-            (Some(needed), _) => needed.cancelled().await,
+            (Some(needed), None) => needed.cancelled().await,
             (None, Some(guest)) => guest.is_needed().await,
+            (Some(needed), Some(guest)) => tokio::select! {
+                biased;
+                () = needed.cancelled() => {}
+                () = guest.is_needed() => {}
+            },
             (None, None) => pending().await,
         }
     }
@@ -224,8 +224,8 @@ pub struct Limits {
     pub connections: Gauge,
     /// How many connections were refused because of the limit.
     pub refused: Counter,
-    /// What callers may hold, in all ports for clients; `None` if the port is not for clients.
-    pub callers: Option<Arc<Callers>>,
+    /// What callers may hold, and at which ports; `None` if the port is for others.
+    pub callers: Option<(Arc<Callers>, Port)>,
 }
 
 impl Limits {
@@ -291,7 +291,7 @@ fn enter(
     places: &mut Places, limits: &Limits, from: SocketAddr,
 ) -> Result<(Arc<Place>, Open), String> {
     let callers = limits.callers.as_ref();
-    let guest = callers.map(|callers| callers.connect(from.ip())).transpose()?;
+    let guest = callers.map(|(callers, port)| callers.connect(*port, from.ip())).transpose()?;
     // The one that ends for it leaves a moment later.
     let place = places.enter(guest);
     let place = place.ok_or("all connections are used that this port may have")?;
@@ -310,8 +310,9 @@ async fn in_place(
     };
     let is_strangers_for_too_long = async {
         place.is_strangers_for_too_long().await;
-        // The protocol ends it in its own way, if it has one.
-        place.calls().idle_for(SHUTDOWN_TIME_MAX).await;
+        // The protocol ends it in its own way, if it has one. What is under way may be answered, and may even bring what is known.
+        let _ = timeout(KNOWN_WITHIN, place.calls().idle_for(SHUTDOWN_TIME_MAX)).await;
+        place.is_strangers_for_too_long().await;
     };
     tokio::select! {
         biased;
@@ -420,7 +421,7 @@ mod tests {
         let config = Config { client_connections_max: 4, ..Config::default() };
         let callers = Callers::new(&config, &Metrics::new(), |_| false);
         let enter = || {
-            let guest = callers.connect([10, 0, 0, 1].into()).expect("a connection");
+            let guest = callers.connect(Port::Clients, [10, 0, 0, 1].into()).expect("a connection");
             Places::new(WhenFull::RefuseNew).enter(Some(guest)).expect("room")
         };
         let silent = async |place: Arc<Place>| {

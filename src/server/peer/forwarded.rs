@@ -83,7 +83,7 @@ pub async fn administer(
     let deadline = deadline_in(message.budget_ms, &context.config);
     let origin = Origin::Peer { namespace: None, again: message.again };
     let by = Principal::from_wire(message.by, message.caller)?;
-    let caller = context.caller_of(&by);
+    let caller = context.caller_of(&by, message.caller);
     let calling = context.leader.call(operation, (message.message, &by), origin, deadline);
     let (reply, mut reserved) = match Caller::scope(caller, calling).await {
         Ok((answer, reserved)) => (Reply::Answer(answer), reserved),
@@ -159,8 +159,11 @@ async fn answer_requests(
                     if !asked_last.as_ref().is_some_and(is_same) {
                         // A request of nobody who can be read is refused.
                         let by = Principal::from_wire(request.by.clone(), request.caller).ok();
-                        caller = by.and_then(|by| context.caller_of(&by));
-                        asked_last = Some((request.by.clone(), request.caller));
+                        caller = by.and_then(|by| context.caller_of(&by, request.caller));
+                        // A token that is not known yet may be by the next request.
+                        let is_known = caller.as_ref().is_some_and(|one| one.is_principal());
+                        let stays = is_known || request.by.is_none();
+                        asked_last = stays.then(|| (request.by.clone(), request.caller));
                     }
                     let (cost, mut answering) = answering(&context, caller.clone(), request);
                     keys += cost;

@@ -56,6 +56,7 @@ pub struct Session {
 impl Session {
     /// The state of a new connection, number `id`, of this owner.
     pub fn new(context: Arc<NodeContext>, id: u64, owner: Owner) -> Self {
+        owner.begins(&context.services.access);
         Session {
             run: Run::new(context.clone()),
             context,

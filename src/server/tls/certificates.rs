@@ -170,9 +170,8 @@ impl Certificates {
         let _turn = self.turn.lock().await;
         let contents = self.read_again().await?;
         let files = self.files.compared(&self.contents.lock(), &contents);
-        if files.iter().any(|file| file.changed) {
-            self.take(contents).await?;
-        }
+        // What has not changed is taken, too: tickets that were given before open nothing any more.
+        self.take(contents).await?;
         Ok(files)
     }
 
@@ -379,7 +378,9 @@ mod tests {
         let shown = || certificates.current().chain.clone();
         let began = tokio::time::Instant::now();
         let unchanged = [("peer_tls_cert", false), ("peer_tls_key", false), ("peer_tls_ca", false)];
+        let first_keys = certificates.current();
         assert_eq!(reload().await.expect("the same files"), unchanged);
+        assert!(!Arc::ptr_eq(&first_keys, &certificates.current()), "new keys for tickets");
         let before = shown();
         // Half of a change.
         written.write("crt", &second[0]);

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use x509_parser::{
     certificate::X509Certificate, extensions::GeneralName, parse_x509_certificate, time::ASN1Time,
+    x509::X509Version,
 };
 
 use crate::sequence::{NodeId, node_uri};
@@ -32,6 +33,19 @@ impl Leaf {
         let validity = parsed.validity();
         let seconds = |time: ASN1Time| time.timestamp();
         Ok(Leaf { uris, begins: seconds(validity.not_before), ends: seconds(validity.not_after) })
+    }
+
+    /// What `certificate` says, which is to be a CA's.
+    ///
+    /// # Errors
+    /// A text if it is no certificate, or says that it is no CA's. Certificates of X.509 before version 3 do not say.
+    pub fn of_ca(certificate: &CertificateDer<'_>) -> Result<Leaf, String> {
+        let (_, parsed) = parse_x509_certificate(certificate)
+            .map_err(|error| format!("it is no certificate: {error}"))?;
+        match parsed.version() == X509Version::V3 && !parsed.is_ca() {
+            true => Err("it is no CA's".to_owned()),
+            false => Leaf::read(certificate),
+        }
     }
 
     /// The node of `cluster` that it names.
@@ -97,11 +111,22 @@ fn seconds_of(time: SystemTime) -> i64 {
 mod tests {
     use std::time::Duration;
 
-    use super::*;
+    use tokio_rustls::rustls::pki_types::pem::PemObject;
+
+    use super::{super::tests as tests_of_tls, *};
 
     fn leaf(uris: &[&str]) -> Leaf {
         let uris = uris.iter().map(|uri| (*uri).to_owned()).collect();
         Leaf { uris, begins: 100, ends: 200 }
+    }
+
+    #[test]
+    fn a_ca_is_one_that_says_so() {
+        let ca = tests_of_tls::ca();
+        Leaf::of_ca(ca.der()).expect("a CA");
+        let [pem, _] = tests_of_tls::leaf(&ca, 1, tests_of_tls::YEAR);
+        let leaf = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
+        assert_eq!(Leaf::of_ca(&leaf).expect_err("a node's"), "it is no CA's");
     }
 
     #[test]

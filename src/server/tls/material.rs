@@ -311,10 +311,20 @@ fn is_of_time(why: &CertificateError) -> bool {
 
 fn roots(file: &File, bytes: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in file.certificates(bytes)? {
-        roots
-            .add(certificate)
-            .map_err(|error| file.told(&format!("one of its certificates is no CA's: {error}")))?;
+    for (at, certificate) in file.certificates(bytes)?.into_iter().enumerate() {
+        let ca = format!("certificate {} in it", at + 1);
+        let refused = |why: String| {
+            file.told(&format!("{ca} cannot be used: {why}; give the CA's own certificate, as ratchet cert ca writes it"))
+        };
+        let read = Leaf::of_ca(&certificate).map_err(refused)?;
+        if let Some(why) = read.invalid_at(SystemTime::now()) {
+            // TLS does not look at the dates of a CA that it is told to believe.
+            let why = format!(
+                "{ca} {why}, and what it has signed is believed all the same: take it out, or renew it with ratchet cert ca"
+            );
+            tracing::error!("{}", file.told(&why));
+        }
+        roots.add(certificate).map_err(|error| refused(error.to_string()))?;
     }
     Ok(roots)
 }
