@@ -65,8 +65,8 @@ pub fn check_access(dir: &Path) -> Result<(), StoreError> {
             format!("data_dir {shown} is no directory; choose a directory")
         }
         Ok(found) if user == 0 && found.uid() != 0 => format!(
-            "data directory {shown} belongs to user {owner}, and this process runs as root; run it as user {owner}, for \
-             example with: setpriv --reuid={owner} --regid={group} --clear-groups",
+            "data directory {shown} belongs to user {owner}, and this process runs as root, whose files that user's node could \
+             not read; run this command as user {owner}: setpriv --reuid={owner} --regid={group} --clear-groups COMMAND",
             owner = found.uid(),
             group = found.gid()
         ),
