@@ -38,6 +38,9 @@ pub enum Fault {
         /// The panic's message.
         message: String,
     },
+    /// Nothing is wrong with the node or its disk: it goes on once it is started again. The text says why.
+    #[error("{0}")]
+    NeedsRestart(String),
     /// Another reason, which the text says.
     #[error("{0}")]
     CannotGoOn(String),

@@ -118,6 +118,18 @@ fn a_command_that_cannot_be_carried_out_fails_with_the_reason_and_an_exit_code()
 }
 
 #[test]
+fn manual_pages_tell_of_each_command_and_its_variables() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().to_str().unwrap();
+    assert!(run(&["man", place]).status.success());
+    let page = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    assert!(page("ratchet.1").contains("Exit codes"));
+    assert!(page("ratchet-start.1").contains("RATCHET_NODE_ID"));
+    assert!(page("ratchet-namespace-create.1").contains("gapless"));
+    failed(&run(&["man", "/nowhere"]), 1, &["/nowhere", "manual pages"]);
+}
+
+#[test]
 fn certificates_are_made_in_a_shell() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().to_str().unwrap();

@@ -69,6 +69,7 @@ mod status;
 mod status_page;
 mod stored_bytes;
 mod stream;
+mod supervisor;
 mod tls;
 mod version;
 mod votes;

@@ -15,6 +15,7 @@ use ratchet::{
             PromoteNodeRequest, Reason, RemoveNodeRequest, UpdateNodeRequest,
         },
     },
+    tasks::Fault,
 };
 use std::time::Duration;
 use tonic::{Code, Response, Status};
@@ -132,7 +133,9 @@ async fn an_only_voter_that_gives_its_term_up_stops_and_goes_on_when_started() {
     // As a refused bump or a hanging disk does.
     lease.expect("it leads").void();
     let fault = in_time("the end of the leader", cluster.nodes[&leader].failed()).await;
-    assert!(fault.to_string().contains("only voter"), "{fault}");
+    // Its supervisor is told that another start is all it needs.
+    let Fault::NeedsRestart(why) = fault else { panic!("another fault: {fault}") };
+    assert!(why.contains("only voter"), "{why}");
     cluster.crash(leader).await;
     cluster.start_node(leader).await;
     assert!(cluster.client(leader).next_at_last(1).await > last);

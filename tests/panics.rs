@@ -60,7 +60,7 @@ async fn assert_fails_by(node: &Node, part: &str) {
             assert_eq!(*task, part, "{fault}");
             assert!(message.contains("planted_bugs"), "{fault}");
         }
-        Fault::CannotGoOn(_) => panic!("another fault: {fault}"),
+        Fault::NeedsRestart(_) | Fault::CannotGoOn(_) => panic!("another fault: {fault}"),
     }
 }
 

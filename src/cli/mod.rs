@@ -32,7 +32,7 @@ mod status;
 mod token_file;
 mod worker;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -110,6 +110,12 @@ enum Subcommands {
         /// The shell
         shell: Shell,
     },
+    /// Write the manual pages, one for each subcommand, to a directory
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        dir: PathBuf,
+    },
 }
 
 impl Subcommands {
@@ -143,6 +149,10 @@ impl Subcommands {
                 clap_complete::generate(shell, &mut Cli::command(), "ratchet", &mut script);
                 output::write(&script)
             }
+            Man { dir } => clap_mangen::generate_to(Cli::command(), &dir).map_err(|error| {
+                let dir = dir.display();
+                CommandError::other(format!("cannot write the manual pages to {dir}: {error}"))
+            }),
         }
     }
 }

@@ -13,7 +13,7 @@ use ratchet_ids::{DateTime, Offset};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{node::StartError, tasks::Fault};
+use crate::{node::StartError, storage::StoreError, tasks::Fault};
 
 /// Writes bytes.
 ///
@@ -112,9 +112,11 @@ Exit codes:
       little is granted to it
   70  start: a part of the node panicked, which is a bug
   71  start: an address cannot be listened on
-  74  start, recover: the data directory or its disk cannot be used or trusted, the margin does not
-      fit it, or the node had to stop, or hung when it stopped; the message says which
-  78  start: the configuration is not valid";
+  74  start, recover: the data or its disk cannot be used or trusted, the margin does not fit it, or
+      the node had to stop, or hung when it stopped; the message says which
+  75  start: the only voter gave its term up; all it needs is another start
+  78  start, recover: the configuration is not valid, or this user cannot use the data directory as
+      it is mounted and owned";
 
 /// How long the last words of a process wait for their reader.
 const PRINT_MAX: Duration = Duration::from_secs(2);
@@ -129,6 +131,7 @@ const VOTER_MISSING: u8 = 7;
 const NOT_ALLOWED: u8 = 8;
 const LISTEN: u8 = 71;
 const STORE: u8 = 74;
+const RESTART: u8 = 75;
 const CONFIG: u8 = 78;
 
 /// The error that ends the command: its exit code, its code for JSON, and its text.
@@ -260,8 +263,10 @@ impl From<StartError> for CommandError {
         let (exit, code) = match &error {
             Config(_) => (CONFIG, "CONFIGURATION"),
             Listen { .. } => (LISTEN, "LISTEN"),
+            Store(StoreError::Inaccessible(_)) => (CONFIG, "DATA_DIRECTORY"),
             Store(_) => (STORE, "DATA_DIRECTORY"),
             Stopped(Fault::Panic { .. }) => (PANIC, "PANIC"),
+            Stopped(Fault::NeedsRestart(_)) => (RESTART, "NEEDS_RESTART"),
             Stopped(Fault::CannotGoOn(_)) => (STORE, "STOPPED"),
             Internal(_) => (OTHER, "FAILED"),
         };
@@ -299,6 +304,33 @@ mod tests {
         assert_eq!(exit_of(Code::Internal), 1);
         let stopped = |reason| CommandError::from(StartError::Stopped(reason)).exit;
         assert_eq!(stopped(Fault::CannotGoOn("x".into())), 74);
+        assert_eq!(stopped(Fault::NeedsRestart("x".into())), 75);
+        let inaccessible = StartError::from(StoreError::Inaccessible("x".into()));
+        assert_eq!(CommandError::from(inaccessible).exit, 78);
+    }
+
+    /// The codes in the first cells of the rows of the table below `heading`, which may hold several each.
+    fn codes_of_table(page: &str, heading: &str) -> Vec<u8> {
+        let (_, below) = page.split_once(heading).expect("the heading");
+        let lines = below.lines().skip_while(|line| !line.starts_with("| --- |")).skip(1);
+        let rows = lines.map_while(|line| line.strip_prefix("| "));
+        let cells = rows.map(|row| row.split(" |").next().unwrap_or_default());
+        let codes = cells.flat_map(|cell| cell.split(", "));
+        codes.map(|code| code.parse().expect("a code")).collect()
+    }
+
+    #[test]
+    fn the_pages_list_the_exit_codes_that_the_help_lists() {
+        let codes = HELP.lines().filter_map(|line| line.get(..4)?.trim().parse::<u8>().ok());
+        let codes: Vec<u8> = codes.collect();
+        assert!(codes.is_sorted() && codes.contains(&RESTART), "{codes:?}");
+        let told = codes_of_table(include_str!("../../docs/monitor.md"), "## Exit codes");
+        assert_eq!(told, codes, "docs/monitor.md");
+        // What a supervisor sees of a node that could not start, or ended.
+        let of_nodes =
+            codes.iter().copied().filter(|code| [OTHER, 2].contains(code) || *code >= PANIC);
+        let told = codes_of_table(include_str!("../../docs/deploy.md"), "**Exit codes.**");
+        assert_eq!(told, of_nodes.collect::<Vec<u8>>(), "docs/deploy.md");
     }
 
     #[test]

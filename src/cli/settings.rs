@@ -167,6 +167,26 @@ mod tests {
     }
 
     #[test]
+    fn the_file_of_the_package_is_valid_also_with_each_line_that_is_left_out() {
+        let file = include_str!("../../dist/ratchet.toml");
+        let settings: Settings = toml::from_str(file).unwrap();
+        let config = settings.config();
+        assert_eq!(config.data_dir, Path::new("/var/lib/ratchet"));
+        let usual = Config { data_dir: config.data_dir.clone(), ..Config::default() };
+        assert_eq!(config, usual, "it opens nothing to strangers");
+        // Prose begins with a space.
+        let line = |line: &str| match line.strip_prefix('#') {
+            Some(left_out) if left_out.starts_with(|c: char| c != ' ') => format!("{left_out}\n"),
+            Some(_) => String::new(),
+            None => format!("{line}\n"),
+        };
+        let all: String = file.lines().map(line).collect();
+        let config = toml::from_str::<Settings>(&all).unwrap().config();
+        assert!(config.insecure && config.peers.len() == 3, "{all}");
+        config.check().unwrap();
+    }
+
+    #[test]
     fn the_file_takes_peers_as_a_list_or_a_table() {
         let list: Settings = toml::from_str("peers = \"1=a:1,2=b:2\"").unwrap();
         let table: Settings = toml::from_str("[peers]\n1 = \"a:1\"\n2 = \"b:2\"").unwrap();

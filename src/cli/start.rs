@@ -1,5 +1,7 @@
 //! `ratchet start`: runs a node until SIGTERM, SIGINT, SIGHUP or a fault.
 
+mod supervisor;
+
 use std::{fs, future::pending, io, path::PathBuf, process, thread, time::Duration};
 
 use clap::Args;
@@ -124,20 +126,24 @@ async fn serve(config: Config, mut signals: Signals) -> Result<(), StartError> {
         biased;
         node = starting => node?,
         _ = signals.recv() => {
+            supervisor::tell_stopping(END_MAX);
             // The runtime waits for the thread that opens the data.
             end_within(END_MAX, CommandError::hangs());
             return Ok(());
         }
     };
+    supervisor::tell_ready();
     tokio::select! {
         biased;
         fault = node.failed() => {
+            supervisor::tell_stopping(END_MAX);
             end_within(END_MAX, StartError::from(fault.clone()).into());
             node.halt().await;
             return Err(fault.into());
         }
         name = signals.recv() => tracing::info!("{name}: stopping"),
     }
+    supervisor::tell_stopping(node.stop_max() + END_MAX);
     node.hand_over().await;
     end_within(timeout + END_MAX, CommandError::hangs());
     // Before the end, in which Raft is stopped.

@@ -18,6 +18,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use crate::{
     consensus::group::{Group, GroupConfig},
     storage::{BlockingExecutor, FreeSpace, LogReader, StoreError},
+    tasks::Fault,
 };
 
 /// How often the size of the log is checked.
@@ -60,7 +61,7 @@ pub async fn watch(group: Arc<Group>) {
                         pause = RETRY;
                     }
                 }
-                Err(reason) => return group.stop_because(reason),
+                Err(reason) => return group.stop_because(Fault::CannotGoOn(reason)),
             }
         }
         let (keep_bytes, hold_bytes) = bounds(&group.config, group.store.free_space());

@@ -164,6 +164,12 @@ impl Node {
         fault.unwrap_or_else(|| Fault::CannotGoOn("the node is gone".to_owned()))
     }
 
+    /// How long [`Node::stop`] takes at most, as long as its disk does not hang.
+    pub fn stop_max(&self) -> Duration {
+        let handover = self.context.services.of_group.handovers.handover_max();
+        handover + Duration::from_millis(self.context.config.shutdown_timeout_ms)
+    }
+
     /// Hands the leadership over, answers what is under way, and stops.
     pub async fn stop(self) {
         self.hand_over().await;
@@ -230,7 +236,7 @@ async fn stop_with_group(group: Arc<Group>) {
         && let Some(reason) = reason
     {
         let disk = group.store.health().failure();
-        group.tasks.fail(Fault::CannotGoOn(disk.unwrap_or(reason)));
+        group.tasks.fail(disk.map_or(reason, Fault::CannotGoOn));
     }
 }
 

@@ -73,6 +73,9 @@ pub enum StoreError {
     /// Another release wrote the data. The text says which, and what to do.
     #[error("{0}")]
     OtherRelease(String),
+    /// The user of this process cannot use the directory as it is mounted and owned. The text says what to do.
+    #[error("{0}")]
+    Inaccessible(String),
     /// The directory belongs to another node, lost a part, or may not be used now. The text says what
     /// to do.
     #[error("{0}")]

@@ -44,6 +44,7 @@ pub use margin::Margin;
 /// the recovered cluster. Blocks.
 ///
 /// # Errors
+/// [`StoreError::Inaccessible`] if the user of this process cannot use the directory;
 /// [`StoreError::Refused`] if the directory is in use, is not a member's, or a margin does not fit a
 /// namespace; [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read. Nothing
 /// has changed then. [`StoreError::Io`] or [`StoreError::Database`] if the disk fails. If it fails after
@@ -57,6 +58,7 @@ pub fn recover(
             dir.display()
         )));
     }
+    data_dir::check_access(dir)?;
     data_dir::check_contents(dir)?;
     let Some(marker) = identity::read_marker(dir)? else {
         return Err(StoreError::Refused(format!(

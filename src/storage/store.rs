@@ -47,6 +47,7 @@ impl Store {
     /// Opens the data directory of a node, or creates one. Blocks.
     ///
     /// # Errors
+    /// [`StoreError::Inaccessible`] if the user of this process cannot use the directory;
     /// [`StoreError::Refused`] if the directory is in use by another process, belongs to another node
     /// or cluster, was created with another [`StoreOptions::dev`], lost a part, holds other files, or its recovery was cut
     /// short; [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read; [`StoreError::Io`] or
@@ -54,6 +55,7 @@ impl Store {
     pub fn open(
         dir: &Path, cluster: &str, node: NodeId, options: StoreOptions,
     ) -> Result<Arc<Store>, StoreError> {
+        data_dir::check_access(dir)?;
         Directories::new(options.directory_synced.clone()).create(dir)?;
         data_dir::check_contents(dir)?;
         let lock = data_dir::lock(dir)?;

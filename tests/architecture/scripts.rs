@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use crate::files::{File, assert_none, root};
 
 /// Where scripts are.
-const FOLDERS: [&str; 5] = [".ci", "bench", "cluster", "fuzz", "jepsen"];
+const FOLDERS: [&str; 6] = [".ci", "bench", "cluster", "dist", "fuzz", "jepsen"];
 
 /// All scripts, and the one that they source.
 fn scripts() -> Vec<File> {
@@ -42,6 +42,19 @@ fn no_script_follows_cdpath() {
     assert!(scripts.len() > 8, "{} scripts", scripts.len());
     let found: Vec<String> = scripts.iter().flat_map(misled).collect();
     assert_none("cd looks in CDPATH first", &found);
+}
+
+#[test]
+fn the_page_promises_the_libraries_that_the_packages_are_checked_for() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let (script, page) = (read("dist/build"), read("docs/deploy.md"));
+    let max = |library: &str| {
+        let set = script.lines().find_map(|line| line.strip_prefix(&format!("{library}_max=")));
+        set.expect("what it may need at most").to_owned()
+    };
+    for promise in [format!("glibc {}", max("glibc")), format!("GLIBCXX_{}", max("glibcxx"))] {
+        assert!(page.contains(&promise), "docs/deploy.md does not say {promise:?}");
+    }
 }
 
 #[test]

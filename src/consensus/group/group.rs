@@ -40,7 +40,7 @@ use crate::{
     ordered_watch,
     sequence::{Command, NodeId, Outcome},
     storage::{AppliedView, Store, StoreError, StoredMembership, Types, Vote},
-    tasks::Tasks,
+    tasks::{Fault, Tasks},
 };
 
 /// How long a change of who may do what may take from the leader to this node: it takes milliseconds, unless a disk hangs.
@@ -61,7 +61,7 @@ pub struct Group {
     pub(super) had_members: AtomicBool,
     pub(super) leadership: ordered_watch::Sender<Leadership>,
     pub(super) voters: AppliedVoters,
-    pub(super) stopped: ordered_watch::Sender<Option<String>>,
+    pub(super) stopped: ordered_watch::Sender<Option<Fault>>,
     /// The node is about to stop: a term that was given up is not followed by another one.
     pub(super) retiring: AtomicBool,
     /// The tasks of the node.
@@ -334,12 +334,12 @@ impl Group {
     }
 
     /// Becomes the reason once Raft has stopped on this node for good.
-    pub fn stopped(&self) -> ordered_watch::Receiver<Option<String>> {
+    pub fn stopped(&self) -> ordered_watch::Receiver<Option<Fault>> {
         self.stopped.subscribe()
     }
 
     /// Makes the node stop, for a reason that it cannot get over.
-    pub(in crate::consensus) fn stop_because(&self, reason: String) {
+    pub(in crate::consensus) fn stop_because(&self, reason: Fault) {
         self.lease.void();
         self.stopped.send_if_modified(|stopped| {
             let first = stopped.is_none();

@@ -30,7 +30,7 @@ use crate::{
     ordered_watch,
     planted_bugs::{Bug, is_planted},
     storage::{LogStore, Store, StoreError, Types},
-    tasks::Tasks,
+    tasks::{Fault, Tasks},
 };
 
 impl Group {
@@ -126,7 +126,7 @@ pub async fn watch(group: Arc<Group>) {
     loop {
         let seen = metrics.borrow_and_update().clone();
         if let Err(reason) = &seen.running_state {
-            group.stop_because(reason.to_string());
+            group.stop_because(Fault::CannotGoOn(reason.to_string()));
             group.leadership.send_replace(Leadership::default());
             return;
         }
@@ -159,7 +159,7 @@ pub async fn watch(group: Arc<Group>) {
                 }
                 changed = metrics.changed() => {
                     if changed.is_err() {
-                        group.stop_because("its core is gone".to_owned());
+                        group.stop_because(Fault::CannotGoOn("its core is gone".to_owned()));
                         return;
                     }
                     break;
@@ -233,10 +233,10 @@ async fn stop_if_stuck(group: &Group, lease: &TermLease, seen: &RaftMetrics<Type
     // begin.
     let stuck = group.term_led_in_raft().await == Ok(Some(lease.term()));
     if stuck && !group.is_retiring() {
-        group.stop_because(
+        group.stop_because(Fault::NeedsRestart(
             "this node gave its term up, and is the only voter: another term begins when it is \
              started again"
                 .to_owned(),
-        );
+        ));
     }
 }

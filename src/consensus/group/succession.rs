@@ -143,7 +143,10 @@ impl Group {
         tokio::select! {
             biased;
             Ok(now) = later => Ok(now),
-            Ok(why) = stopped.wait_for(Option::is_some) => Err(ProposeError::Stopped(why.unwrap_or_default())),
+            Ok(why) = stopped.wait_for(Option::is_some) => {
+                let why = why.map(|fault| fault.to_string());
+                Err(ProposeError::Stopped(why.unwrap_or_default()))
+            }
             () = tokio::time::sleep(timeout) => Err(ProposeError::Unknown(term)),
         }
     }

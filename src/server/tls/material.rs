@@ -47,7 +47,11 @@ impl File {
     }
 
     fn read(&self) -> Result<Vec<u8>, String> {
-        let failed = |error: io::Error| self.told(&error.to_string());
+        let failed = |error: io::Error| {
+            self.told(&format!(
+                "{error}; correct the setting, or put the file there for the node's user"
+            ))
+        };
         let bytes = fs::metadata(&self.path).map_err(failed)?.len();
         match bytes > FILE_BYTES_MAX {
             true => Err(self.told(&format!("it has {bytes} bytes; give a file in PEM"))),

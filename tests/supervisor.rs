@@ -1,0 +1,246 @@
+//! What a node tells its supervisor, and that its exit codes and its units let a supervisor do what helps.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{SocketAddr, TcpListener},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::fs::{MetadataExt, PermissionsExt, chown},
+    },
+    path::Path,
+    process::{self, Command, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::net::{TcpStream, UnixDatagram};
+
+use crate::common::{
+    Client, free_ports, in_time, own_ip,
+    processes::{Process, ratchet},
+};
+
+/// A node of a cluster of one, and the socket of its supervisor.
+struct Supervised {
+    dir: TempDir,
+    ports: [SocketAddr; 5],
+    socket: UnixDatagram,
+}
+
+impl Supervised {
+    fn new() -> Supervised {
+        let dir = TempDir::new().unwrap();
+        let socket = UnixDatagram::bind(dir.path().join("notify")).unwrap();
+        Supervised { dir, ports: free_ports(own_ip()), socket }
+    }
+
+    /// The command that starts the node.
+    fn command(&self, mut command: Command) -> Command {
+        let flags = ["listen", "peer-listen", "metrics-listen", "http-listen", "resp-listen"];
+        command.args(["start", "--dev", "--data-dir"]).arg(self.dir.path().join("data"));
+        for (flag, port) in flags.iter().zip(self.ports) {
+            command.arg(format!("--{flag}={port}"));
+        }
+        command.env("NOTIFY_SOCKET", self.dir.path().join("notify"));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(fs::File::create(self.dir.path().join("log")).unwrap());
+        command
+    }
+
+    /// What the supervisor is told next.
+    async fn told(&self) -> String {
+        let mut message = vec![0; 4_096];
+        let received = in_time("a message to the supervisor", self.socket.recv(&mut message)).await;
+        message.truncate(received.unwrap());
+        String::from_utf8(message).unwrap()
+    }
+
+    /// Starts the node with its default settings and stops it once it is ready. Returns what it tells when it stops.
+    async fn stopped(&self) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ratchet"));
+        command.env_clear();
+        let node = Process(self.command(command).spawn().unwrap());
+        assert_eq!(self.told().await, "READY=1\n");
+        kill_process(Pid::from_child(&node.0), Signal::TERM).unwrap();
+        let told = self.told().await;
+        let status = node.ended().await;
+        assert!(status.success(), "{status}");
+        told
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_says_that_it_is_ready_once_all_its_ports_listen() {
+    let supervised = Supervised::new();
+    let _node = Process(supervised.command(ratchet()).spawn().unwrap());
+    assert_eq!(supervised.told().await, "READY=1\n");
+    for port in supervised.ports {
+        TcpStream::connect(port).await.expect("it listens");
+    }
+}
+
+/// Whatever it says before it listens, it says here, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_cannot_listen_or_open_its_data_never_says_that_it_is_ready() {
+    let supervised = Supervised::new();
+    let ended = async || Process(supervised.command(ratchet()).spawn().unwrap()).ended().await;
+    let silent = || supervised.socket.try_recv(&mut [0; 64]).map_err(|error| error.kind());
+    let taken = TcpListener::bind(supervised.ports[4]).unwrap();
+    assert_eq!(ended().await.code(), Some(71), "{}", supervised.log());
+    assert_eq!(silent(), Err(std::io::ErrorKind::WouldBlock));
+    drop(taken);
+    fs::create_dir(supervised.dir.path().join("data")).unwrap();
+    fs::write(supervised.dir.path().join("data/stranger"), "").unwrap();
+    assert_eq!(ended().await.code(), Some(74), "{}", supervised.log());
+    assert_eq!(silent(), Err(std::io::ErrorKind::WouldBlock));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_stops_says_so_and_the_unit_gives_it_as_long_as_it_takes_with_the_defaults() {
+    let told = Supervised::new().stopped().await;
+    let usec = told.strip_prefix("STOPPING=1\nEXTEND_TIMEOUT_USEC=");
+    let usec = usec.unwrap_or_else(|| panic!("{told}")).trim_end().parse().unwrap();
+    let limit = unit("ratchet.service")["TimeoutStopSec"].parse().unwrap();
+    // Longer by what a process takes to end whose disk hangs.
+    let (takes, limit) = (Duration::from_micros(usec), Duration::from_secs(limit));
+    assert!(takes > Duration::from_secs(60), "{takes:?}");
+    assert!(limit > takes + Duration::from_secs(4), "{takes:?} of {limit:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supervisor_may_listen_at_a_name_without_a_file() {
+    let supervised = Supervised::new();
+    let name = format!("ratchet-test-{}", process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let socket = std::os::unix::net::UnixDatagram::bind_addr(&address).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let socket = UnixDatagram::from_std(socket).unwrap();
+    let mut command = supervised.command(ratchet());
+    command.env("NOTIFY_SOCKET", format!("@{name}"));
+    let _node = Process(command.spawn().unwrap());
+    let mut message = [0; 64];
+    let received = in_time("a message to the supervisor", socket.recv(&mut message)).await;
+    assert_eq!(&message[..received.unwrap()], b"READY=1\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_supervisor_is_gone_serves_and_says_so_in_its_log() {
+    let supervised = Supervised::new();
+    fs::remove_file(supervised.dir.path().join("notify")).unwrap();
+    let _node = Process(supervised.command(ratchet()).spawn().unwrap());
+    Client::new(supervised.ports[0]).next_at_last(1).await;
+    let log = supervised.log();
+    assert!(log.contains("the supervisor could not be told \"READY=1"), "{log}");
+}
+
+/// Starts a node that ends at once with 78, and returns the last line of its log.
+async fn ends_with_78(change: impl FnOnce(&Supervised, &mut Command)) -> String {
+    let supervised = Supervised::new();
+    let mut command = supervised.command(ratchet());
+    change(&supervised, &mut command);
+    let status = Process(command.spawn().unwrap()).ended().await;
+    let log = supervised.log();
+    assert_eq!(status.code(), Some(78), "{log}");
+    log.lines().last().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_no_restart_helps_ends_with_78_and_one_line_that_says_what_to_do() {
+    let volume = |supervised: &Supervised| supervised.dir.path().join("data");
+    let said = ends_with_78(|supervised, _| {
+        fs::create_dir(volume(supervised)).unwrap();
+        // Root may write anywhere, and must not here.
+        match fs::metadata(volume(supervised)).unwrap().uid() {
+            0 => chown(volume(supervised), Some(1_234), Some(1_234)).unwrap(),
+            _ => {
+                fs::set_permissions(volume(supervised), fs::Permissions::from_mode(0o500)).unwrap()
+            }
+        }
+    })
+    .await;
+    assert!(said.contains("data directory /") && said.contains(" user "), "{said}");
+    let said = ends_with_78(|supervised, _| fs::write(volume(supervised), "").unwrap()).await;
+    assert!(said.contains("is no directory; choose a directory"), "{said}");
+    let said = ends_with_78(|_, command| {
+        command.args(["--tls=require", "--tls-cert=/nowhere.crt", "--tls-key=/nowhere.key"]);
+    })
+    .await;
+    assert!(said.contains("/nowhere."), "{said}");
+}
+
+fn dist(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("dist").join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+/// What a unit says, by its keys. Of a key that stands there twice, the last.
+fn unit(name: &str) -> BTreeMap<String, String> {
+    let text = dist(name);
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let said = lines.filter_map(|line| line.split_once('='));
+    said.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn no_unit_starts_a_node_again_that_no_restart_helps() {
+    let said = &unit("ratchet.service")["RestartPreventExitStatus"];
+    let codes: Vec<u8> = said.split(' ').filter_map(|code| code.parse().ok()).collect();
+    assert_eq!(codes, [2, 78]);
+}
+
+#[test]
+fn the_unit_for_one_of_several_nodes_differs_in_what_names_the_node() {
+    let one = dist("ratchet.service")
+        .replace("a replicated sequencer", "a replicated sequencer: node %i");
+    let one = one.replace("ratchet/ratchet.toml", "ratchet/node-%i.toml");
+    let one =
+        one.replace("%S/ratchet/", "%S/ratchet-%i/").replace("/lib/ratchet:", "/lib/ratchet-N:");
+    let one = one.replace("StateDirectory=ratchet\n", "StateDirectory=ratchet-%i\n");
+    let of_several = dist("ratchet@.service");
+    let named = "Environment=RATCHET_NODE_ID=%i RATCHET_DATA_DIR=%S/ratchet-%i\n";
+    assert!(of_several.contains(named), "{of_several}");
+    let below = |text: &str| text.split_once("[Unit]").expect("a unit").1.to_owned();
+    assert_eq!(below(&of_several.replace(named, "")), below(&one));
+}
+
+/// Runs systemd-analyze over copies of the units that name the tests' program.
+fn analyzed(arguments: &[&str], name: &str, instance: &str) -> process::Output {
+    let dir = TempDir::new().unwrap();
+    let text = dist(name).replace("/usr/bin/ratchet", env!("CARGO_BIN_EXE_ratchet"));
+    fs::write(dir.path().join(name), text).unwrap();
+    let mut command = Command::new("systemd-analyze");
+    command.args(arguments).arg(dir.path().join(instance));
+    command.output().expect("systemd-analyze runs; cluster/prerequisites --tests installs it")
+}
+
+/// With systemd's own tool.
+mod systemd {
+    use super::analyzed;
+
+    const UNITS: [(&str, &str); 2] =
+        [("ratchet.service", "ratchet.service"), ("ratchet@.service", "ratchet@2.service")];
+
+    #[test]
+    fn it_understands_each_line_of_the_units() {
+        for (name, instance) in UNITS {
+            let ran = analyzed(&["verify", "--man=no"], name, instance);
+            let told = String::from_utf8_lossy(&ran.stderr);
+            assert!(ran.status.success() && !told.contains("ratchet"), "{instance}: {told}");
+        }
+    }
+
+    #[test]
+    fn it_finds_that_the_units_keep_from_a_node_what_it_does_not_need() {
+        for (name, _) in UNITS {
+            let ran = analyzed(&["security", "--offline=true", "--threshold=20"], name, name);
+            let told = String::from_utf8_lossy(&ran.stdout);
+            assert!(ran.status.success(), "{name}: {told}");
+        }
+    }
+}
