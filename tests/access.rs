@@ -16,11 +16,13 @@ mod redis;
 mod shares;
 mod strangers;
 
+use std::time::Duration;
+
 use ratchet::{
     node::hash_of,
     proto::v1::{
         CreateTokenRequest, FoundRequest, ListNamespacesRequest, ListPrincipalsRequest,
-        NextManyRequest, NextRequest, RevokeTokenRequest, WatchRouteRequest,
+        NextManyRequest, NextRequest, RevokeTokenRequest, StatusRequest, WatchRouteRequest,
         access_client::AccessClient, admin_client::AdminClient, sequencer_client::SequencerClient,
     },
 };
@@ -30,7 +32,7 @@ use crate::common::{
     channel,
     closed::{ADMIN, Closed, asking, create, grant, granting, next, told},
     cluster::Cluster,
-    eventually, id, in_time, other_than,
+    eventually, id, in_time, other_than, others,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,4 +269,32 @@ async fn a_cluster_that_is_founded_with_a_token_hands_out_nothing_without_it_fro
     assert_eq!(another.code(), Code::FailedPrecondition, "{another}");
     let stranger = found(None, ADMIN).await.expect_err("nobody founds it again");
     assert_eq!(stranger.code(), Code::Unauthenticated, "{stranger}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_hears_of_no_leader_for_half_a_minute_tells_its_status_alone() {
+    let mut closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let left = other_than(leader);
+    let token = closed.token("next").to_owned();
+    let asks = closed.at(left, &token);
+    told(&asks, "book").await.expect("a number");
+    for node in others(left) {
+        closed.cluster.crash(node).await;
+    }
+    let refused = eventually("it does not know who may do what", async || {
+        let message =
+            NextRequest { namespace: "book".to_owned(), key: id(1), ..Default::default() };
+        let mut call = Request::new(message);
+        call.set_timeout(Duration::from_millis(500));
+        let refused = SequencerClient::new(asks.clone()).next(call).await.expect_err("no leader");
+        refused.message().contains("has heard of no leader for 30 s").then_some(refused)
+    })
+    .await;
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    let mut admin = AdminClient::new(closed.at(left, closed.token("read")));
+    admin.status(StatusRequest {}).await.expect("the status");
+    let unknown = AdminClient::new(asking(closed.cluster.address(left), None));
+    let refused = unknown.clone().status(StatusRequest {}).await.expect_err("who shows nothing");
+    assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
 }

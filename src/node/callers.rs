@@ -9,7 +9,9 @@
 //! others out. Each is known for as long as it holds anything.
 
 mod guest;
+mod served;
 mod silence;
+mod strangers;
 
 use std::{
     collections::HashMap,
@@ -22,10 +24,8 @@ use std::{
             Ordering::{AcqRel, Relaxed},
         },
     },
-    time::Duration,
 };
 
-use futures::future::Either;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
@@ -33,10 +33,7 @@ pub use self::{
     guest::{Guest, KNOWN_WITHIN},
     silence::Silence,
 };
-use self::{
-    guest::{STRANGERS, Strangers},
-    silence::SilentStreams,
-};
+use self::{silence::SilentStreams, strangers::Strangers};
 use super::Config;
 use crate::{
     metrics::{Interface, Metrics},
@@ -55,29 +52,8 @@ const PLACE_AFTER_MS: u64 = 1_000;
 /// So many connections of strangers may be about to end at a time, so that others have their places.
 const LEAVING_MAX: u64 = 64;
 
-tokio::task_local! {
-    /// Whose call, or which connection, this task serves.
-    static SERVED: Served;
-}
-
-/// What a task serves.
-enum Served {
-    /// What this caller has asked for.
-    Caller(Arc<Caller>),
-    /// A call of this caller over a connection that has others.
-    Call(Arc<Caller>, Arc<Guest>),
-    /// A connection, and its calls one after the other. Each is the call of whoever asks over it then.
-    Guest(Arc<Guest>),
-}
-
-impl Served {
-    fn caller(&self) -> Arc<Caller> {
-        match self {
-            Served::Caller(caller) | Served::Call(caller, _) => caller.clone(),
-            Served::Guest(guest) => guest.caller(),
-        }
-    }
-}
+/// What stands for all strangers where callers share something. It is no network's, and no principal's.
+const STRANGERS: u64 = NO_NETWORK - 1;
 
 /// What callers have, and may have only so many of.
 #[derive(Debug, Clone, Copy)]
@@ -221,36 +197,6 @@ impl Callers {
         self.caller(network_of(address))
     }
 
-    /// A further connection of `port` from `from`. If there is no room, a stranger's connection ends for it.
-    ///
-    /// # Errors
-    /// A text if there are as many as there may be, or that address has as many as it may have, and none of them is a stranger's.
-    pub fn connect(self: &Arc<Self>, port: Port, from: IpAddr) -> Result<Arc<Guest>, String> {
-        let (caller, kind) = (self.at(from), port.connection());
-        let place = caller.begin(kind, [0; 2]).or_else(|full| {
-            let strangers = match full {
-                Full::OfOne(..) => &caller.strangers,
-                Full::OfAll(_) => &self.strangers,
-            };
-            match strangers.make_room() {
-                // The one that ends leaves a moment later.
-                true => caller.begin(kind, [LEAVING_MAX; 2]),
-                false => Err(full),
-            }
-        });
-        place.map(|place| Guest::new(port, place)).map_err(|full| match full {
-            Full::OfOne(_, max) => format!(
-                "its address has the {max} connections that one address may have \
-                 (client_share_percent)"
-            ),
-            Full::OfAll(max) => {
-                format!(
-                    "the limit of {max} connections of clients is reached (client_connections_max)"
-                )
-            }
-        })
-    }
-
     fn are_closed_to(&self, network: u64) -> bool {
         (self.are_closed_to)(network)
     }
@@ -281,11 +227,6 @@ impl Drop for Caller {
 }
 
 impl Caller {
-    /// The caller that this task serves, if it is a client's.
-    pub(super) fn current() -> Option<Arc<Caller>> {
-        SERVED.try_with(Served::caller).ok()
-    }
-
     /// One more of a `kind`. There is room for `beyond_own` more than its share, and for `beyond_all` more than all.
     fn begin(
         self: &Arc<Self>, kind: Kind, [beyond_own, beyond_all]: [u64; 2],
@@ -307,33 +248,6 @@ impl Caller {
     /// Counts further bytes of the memory of requests. Returns how many it holds now.
     pub(super) fn hold(&self, bytes: i64) -> i64 {
         self.bytes.fetch_add(bytes, AcqRel).saturating_add(bytes)
-    }
-
-    /// The silence of a stream of the caller that this task serves, which may last for `span`; `None` if it is no client's.
-    pub fn silence(span: Duration) -> Option<Silence> {
-        let caller = Caller::current()?;
-        let among = [&caller.silent, &caller.callers.silent];
-        Some(Silence::new(among.map(Arc::clone), span))
-    }
-
-    /// The future in which reservations of memory are those of `caller`, or nobody's.
-    pub fn scope<F: Future>(
-        caller: Option<Arc<Caller>>, future: F,
-    ) -> impl Future<Output = F::Output> {
-        match caller {
-            Some(caller) => Either::Left(SERVED.scope(Served::Caller(caller), future)),
-            None => Either::Right(future),
-        }
-    }
-
-    /// What `reserve` returns. The memory that it reserves is this caller's.
-    pub fn charge<T>(self: Arc<Self>, reserve: impl FnOnce() -> T) -> T {
-        SERVED.sync_scope(Served::Caller(self), reserve)
-    }
-
-    /// The future for a task of its own, in which reservations of memory are those of the same caller as here.
-    pub fn go_on<F: Future>(future: F) -> impl Future<Output = F::Output> {
-        Caller::scope(Caller::current(), future)
     }
 
     /// What names it.

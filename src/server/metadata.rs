@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     node::{Config, NodeContext, Principal, without_addresses},
-    proto::{Code, Refusal, refusal, v1::Reason},
+    proto::{Refusal, refusal, v1::Reason},
     sequence::{ClusterId, Wanted},
 };
 
@@ -141,9 +141,6 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
         let by = match by.and_then(|by| access.connection_is_used_by(&by).map(|()| by)) {
             Ok(by) => by,
             Err(refusal) => {
-                if refusal.code() == Code::Unauthenticated {
-                    access.turned_away(&self.owner.principal(), Wanted::Anything, &refusal);
-                }
                 let is_another = refusal.reason() == Reason::ClusterMismatch;
                 let own = self.context.services.members.cluster_id().filter(|_| is_another);
                 let mut status = Status::from(refusal);

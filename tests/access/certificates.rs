@@ -247,7 +247,8 @@ async fn a_connection_that_shows_a_certificate_is_no_strangers_before_anything_i
         (http, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n", &b"HTTP/1.1 200"[..]),
         (redis, "PING\r\n", b"+PONG"),
     ] {
-        let stream = certificates.connect(address, "billing", &[]).await.expect("a handshake");
+        let stream =
+            certificates.connect(address, "client-billing", &[]).await.expect("a handshake");
         known.push((stream, asks, answer));
     }
     for address in [http, redis] {

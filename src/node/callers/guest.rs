@@ -11,34 +11,25 @@
 //! stranger. What strangers hold otherwise is one share, of all of them together.
 
 use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+    net::IpAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 use super::{
-    Caller, Counted, Full, PLACE_AFTER_MS, PROBES, PROBES_OF_EACH, Port, RETRY_AFTER_MS, SERVED,
-    Served,
+    Caller, Callers, Counted, Full, LEAVING_MAX, PLACE_AFTER_MS, PROBES, PROBES_OF_EACH, Port,
+    RETRY_AFTER_MS, STRANGERS, strangers::Standing,
 };
-use crate::{
-    proto::{Refusal, refusal},
-    sequence::NO_NETWORK,
-};
+use crate::proto::{Refusal, refusal};
 
 /// How soon something must come over a connection by which its principal is known, where anonymous may do nothing.
 pub const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// How many calls it may have in progress until then: one, and one that has just been answered. Whoever reads the answer may ask
 /// again before the node has let go of the call.
 const STRANGERS_CALLS_MAX: u64 = 2;
-
-/// What stands for all strangers where callers share something. It is no network's, and no principal's.
-pub(super) const STRANGERS: u64 = NO_NETWORK - 1;
 
 /// A connection of a client, until it is dropped.
 #[derive(Debug)]
@@ -51,25 +42,25 @@ pub struct Guest {
     /// What names its address.
     network: u64,
     opened: Instant,
-    /// Cancelled when another connection needs its place.
-    needed: CancellationToken,
+    /// Whether it may end for another one.
+    standing: Arc<Standing>,
 }
 
 impl Guest {
     /// The connection of `port` that has this place among those of its address.
     pub(super) fn new(port: Port, place: Counted) -> Arc<Guest> {
         let caller = place.caller.clone();
-        let guest = Arc::new(Guest {
+        let standing = Standing::unknown(caller.id());
+        caller.strangers.add(&standing);
+        caller.callers.strangers.add(&standing);
+        Arc::new(Guest {
             port,
             network: caller.id(),
             place: ArcSwap::from_pointee(place),
-            asks: ArcSwap::new(caller.clone()),
+            asks: ArcSwap::new(caller),
             opened: Instant::now(),
-            needed: CancellationToken::new(),
-        });
-        caller.strangers.add(&guest);
-        caller.callers.strangers.add(&guest);
-        guest
+            standing,
+        })
     }
 
     /// Whose calls over it are now, and what they hold: whoever asks, if that is known, or else its address, or all strangers.
@@ -86,7 +77,7 @@ impl Guest {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if it would become that principal's, who has as many as it may have.
-    fn is_asked_by(&self, id: Option<u64>) -> Result<(), Refusal> {
+    pub(super) fn is_asked_by(&self, id: Option<u64>) -> Result<(), Refusal> {
         let (before, id) = (self.asks.load(), id.unwrap_or(self.network));
         if before.id() != id {
             let caller = before.callers.caller(id);
@@ -96,9 +87,17 @@ impl Guest {
         Ok(())
     }
 
+    /// The principal that `id` names has asked in a call over it, beside others: it becomes that principal's, if it is nobody's yet.
+    ///
+    /// # Errors
+    /// As [`Guest::is_asked_by`].
+    pub(super) fn has_been_asked_by(&self, id: u64) -> Result<(), Refusal> {
+        self.belongs_to(&self.asks.load().callers.caller(id))
+    }
+
     /// Makes it `caller`'s, if that is a principal, and it is nobody's yet.
     fn belongs_to(&self, caller: &Arc<Caller>) -> Result<(), Refusal> {
-        if !caller.is_principal() || self.place.load().caller.is_principal() {
+        if !caller.is_principal() || self.standing.is_known() {
             return Ok(());
         }
         // There is room for it among all: it has its place there.
@@ -106,40 +105,13 @@ impl Guest {
             full.refused("connections, and may have no more (client_share_percent)", PLACE_AFTER_MS)
         })?;
         self.place.store(Arc::new(place));
+        self.standing.become_known();
         Ok(())
-    }
-
-    /// The principal asks that `id` names, or somebody of an address, in what this task serves.
-    ///
-    /// # Errors
-    /// As [`Guest::is_asked_by`].
-    pub fn is_asked_here_by(id: impl FnOnce() -> Option<u64>) -> Result<(), Refusal> {
-        let asked = SERVED.try_with(|served| match served {
-            Served::Guest(guest) => guest.is_asked_by(id()),
-            // Others may ask over it meanwhile. Whose the call is has been told when it began.
-            Served::Call(_, guest) if guest.is_strangers() => match id() {
-                Some(id) => guest.belongs_to(&guest.asks.load().callers.caller(id)),
-                None => Ok(()),
-            },
-            Served::Call(..) | Served::Caller(_) => Ok(()),
-        });
-        asked.unwrap_or(Ok(()))
-    }
-
-    /// The future in which reservations of memory are those of whoever asks over the connection by then.
-    pub fn scope<F: Future>(self: Arc<Self>, future: F) -> impl Future<Output = F::Output> {
-        SERVED.scope(Served::Guest(self), future)
-    }
-
-    /// The future of a call over it, which goes on beside others: reservations of memory are those of whoever asks now.
-    pub fn scope_call<F: Future>(self: Arc<Self>, future: F) -> impl Future<Output = F::Output> {
-        SERVED.scope(Served::Call(self.caller(), self), future)
     }
 
     /// Whether nobody knows whose it is, and has to.
     pub fn is_strangers(&self) -> bool {
-        let place = self.place.load();
-        !place.caller.is_principal() && place.caller.callers.are_closed_to(self.network)
+        !self.standing.is_known() && self.asks.load().callers.are_closed_to(self.network)
     }
 
     /// Returns if nobody knows whose it is although the time for that is over.
@@ -152,16 +124,7 @@ impl Guest {
 
     /// Returns when another connection needs its place.
     pub async fn is_needed(&self) {
-        self.needed.cancelled().await;
-    }
-
-    /// Has it end for another one. False if it is to go on, or ends already.
-    fn make_room(&self) -> bool {
-        let ends = !self.needed.is_cancelled() && self.is_strangers();
-        if ends {
-            self.needed.cancel();
-        }
-        ends
+        self.standing.is_needed().await;
     }
 
     /// Whether more than half of the connections are open that there may be, or that whoever opened it may have.
@@ -180,7 +143,8 @@ impl Guest {
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have; or if the connection is
     /// a stranger's and has others.
     pub fn begin_call(&self, is_probe: bool, calls: u64) -> Result<Counted, Refusal> {
-        let caller = self.caller();
+        // Strangers who fill their share keep no probe of another address out.
+        let caller = if is_probe { self.asks.load_full() } else { self.caller() };
         if calls > STRANGERS_CALLS_MAX && self.is_strangers() {
             caller.callers.refused.inc();
             return Err(refusal!(
@@ -204,39 +168,35 @@ impl Guest {
     }
 }
 
-/// Connections of which nobody knew whose they are, the oldest one first.
-#[derive(Default)]
-pub(super) struct Strangers(Mutex<VecDeque<Weak<Guest>>>);
-
-impl fmt::Debug for Strangers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Strangers").finish_non_exhaustive()
-    }
-}
-
-impl Strangers {
-    fn add(&self, guest: &Arc<Guest>) {
-        let mut all = self.0.lock();
-        // Those that have ended, or are known by now, are forgotten before there is room for twice as many. Others may become
-        // strangers', once anonymous may do nothing.
-        if all.len() == all.capacity() {
-            let is_known = |guest: &Guest| guest.place.load().caller.is_principal();
-            all.retain(|guest| guest.upgrade().is_some_and(|guest| !is_known(&guest)));
-            let many = all.len();
-            all.reserve(many + 1);
-        }
-        all.push_back(Arc::downgrade(guest));
-    }
-
-    /// Has the oldest one end that is a stranger's now. False if there is none.
-    pub(super) fn make_room(&self) -> bool {
-        let mut all = self.0.lock();
-        let ends = |guest: &Weak<Guest>| guest.upgrade().is_some_and(|guest| guest.make_room());
-        let oldest = all.iter().position(ends);
-        if let Some(oldest) = oldest {
-            all.remove(oldest);
-        }
-        oldest.is_some()
+impl Callers {
+    /// A further connection of `port` from `from`. If there is no room, a stranger's connection ends for it.
+    ///
+    /// # Errors
+    /// A text if there are as many as there may be, or that address has as many as it may have, and none of them is a stranger's.
+    pub fn connect(self: &Arc<Self>, port: Port, from: IpAddr) -> Result<Arc<Guest>, String> {
+        let (caller, kind) = (self.at(from), port.connection());
+        let place = caller.begin(kind, [0; 2]).or_else(|full| {
+            let strangers = match full {
+                Full::OfOne(..) => &caller.strangers,
+                Full::OfAll(_) => &self.strangers,
+            };
+            match strangers.make_room(|network| self.are_closed_to(network)) {
+                // The one that ends leaves a moment later.
+                true => caller.begin(kind, [LEAVING_MAX; 2]),
+                false => Err(full),
+            }
+        });
+        place.map(|place| Guest::new(port, place)).map_err(|full| match full {
+            Full::OfOne(_, max) => format!(
+                "its address has the {max} connections that one address may have \
+                 (client_share_percent)"
+            ),
+            Full::OfAll(max) => {
+                format!(
+                    "the limit of {max} connections of clients is reached (client_connections_max)"
+                )
+            }
+        })
     }
 }
 
@@ -245,7 +205,6 @@ mod tests {
     use super::*;
     use futures::FutureExt;
 
-    use super::super::Callers;
     use crate::{
         metrics::Metrics,
         node::Config,
@@ -308,9 +267,15 @@ mod tests {
         // A stranger, over the same connection: for all strangers together, wherever they are.
         guest.is_asked_by(None).expect("nobody");
         assert_eq!(guest.caller().id(), STRANGERS);
-        guest.caller().hold(7);
+        let strangers = guest.caller();
+        strangers.hold(7);
         let elsewhere = from(&callers, 2).expect("a connection");
         assert_eq!(elsewhere.caller().hold(0), 7);
+        // They have used up their share of calls: a probe of each address has room all the same.
+        let _calls = [(); 75].map(|()| elsewhere.begin_call(false, 1).expect("their share"));
+        let refused = elsewhere.begin_call(false, 1).expect_err("it is used up");
+        assert!(refused.message().starts_with("who has shown nothing"), "{refused}");
+        let _probes = [(); 20].map(|()| elsewhere.begin_call(true, 1).expect("a probe"));
         let open = from(&callers, 9).expect("a connection");
         assert_eq!(open.caller().id(), network_of([10, 0, 0, 9].into()));
         drop(calls);

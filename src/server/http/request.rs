@@ -88,11 +88,7 @@ impl Due {
             }
             patience = millis.map(Duration::from_millis);
         }
-        let owner = Owner::in_extensions(extensions);
-        let by = owner.asks_with(headers).inspect_err(|refusal| {
-            let access = &context.services.access;
-            access.turned_away(&owner.principal(), Wanted::Anything, refusal);
-        })?;
+        let by = Owner::in_extensions(extensions).asks_with(headers)?;
         Ok(Due { deadline: arrived + budget(patience, &context.config), by })
     }
 }

@@ -1,0 +1,96 @@
+//! Which connections may end for others: those of which nobody knows whose they are.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc, Weak,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+/// Whether it is known whose a connection is, and whether it is to end for another one.
+#[derive(Debug)]
+pub struct Standing {
+    /// What names the address from which it was opened.
+    network: u64,
+    is_known: AtomicBool,
+    /// Cancelled when another connection needs its place.
+    needed: CancellationToken,
+}
+
+impl Standing {
+    /// That of a new connection.
+    pub fn unknown(network: u64) -> Arc<Standing> {
+        let (is_known, needed) = (AtomicBool::new(false), CancellationToken::new());
+        Arc::new(Standing { network, is_known, needed })
+    }
+
+    /// Whether it is known whose it is.
+    pub fn is_known(&self) -> bool {
+        self.is_known.load(Acquire)
+    }
+
+    /// It is known from here on.
+    pub fn become_known(&self) {
+        self.is_known.store(true, Release);
+    }
+
+    /// Returns when another connection needs its place.
+    pub async fn is_needed(&self) {
+        self.needed.cancelled().await;
+    }
+
+    /// Has it end for another one. False if it is to go on, or ends already.
+    fn make_room(&self, are_closed_to: impl Fn(u64) -> bool) -> bool {
+        let ends = !self.is_known() && !self.needed.is_cancelled() && are_closed_to(self.network);
+        if ends {
+            self.needed.cancel();
+        }
+        ends
+    }
+}
+
+/// Connections of which nobody knew whose they are, the oldest one first.
+#[derive(Default)]
+pub struct Strangers(Mutex<VecDeque<Weak<Standing>>>);
+
+impl fmt::Debug for Strangers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Strangers").finish_non_exhaustive()
+    }
+}
+
+impl Strangers {
+    /// Adds a new one.
+    pub fn add(&self, standing: &Arc<Standing>) {
+        let mut all = self.0.lock();
+        // Those that have ended, or are known by now, are forgotten before there is room for twice as many. Others may become
+        // strangers', once anonymous may do nothing.
+        if all.len() == all.capacity() {
+            all.retain(|one| one.upgrade().is_some_and(|one| !one.is_known()));
+            let many = all.len();
+            all.reserve(many + 1);
+        }
+        all.push_back(Arc::downgrade(standing));
+    }
+
+    /// Has the oldest one end that may: anonymous may do nothing where it was opened, as `are_closed_to` tells of what names an
+    /// address. False if there is none.
+    pub fn make_room(&self, are_closed_to: impl Fn(u64) -> bool) -> bool {
+        let mut all = self.0.lock();
+        let ends =
+            |one: &Weak<Standing>| one.upgrade().is_some_and(|one| one.make_room(&are_closed_to));
+        let oldest = all.iter().position(ends);
+        if let Some(oldest) = oldest {
+            all.remove(oldest);
+        }
+        oldest.is_some()
+    }
+}
