@@ -66,13 +66,15 @@ pub enum Kind {
     AdminConnection,
     /// A call in progress over one.
     AdminCall,
+    /// A call of a probe that has no place among the others.
+    Probe,
     /// An export. Each holds a thread, and a view of the table.
     Export,
     /// A status page that is kept up to date.
     Page,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 const EXPORTS_MAX: u64 = 2;
 const PAGES_MAX: u64 = 64;
 
@@ -156,6 +158,9 @@ impl Callers {
         let (connections, calls) = (config.client_connections_max, config.client_calls_max);
         let shares = [connections, calls, u64::MAX, u64::MAX, EXPORTS_MAX, PAGES_MAX]
             .map(|all| Share { all, of_each: share(all, config.client_share_percent) });
+        let [connections, calls, admin_connections, admin_calls, exports, pages] = shares;
+        let probes = Share { all: PROBES, of_each: PROBES_OF_EACH };
+        let shares = [connections, calls, admin_connections, admin_calls, probes, exports, pages];
         Callers::with_shares(shares, metrics, Box::new(are_closed_to))
     }
 
@@ -310,8 +315,15 @@ mod tests {
     use crate::proto::v1::Reason;
 
     fn callers(connections_of_each: u64, calls: u64, calls_of_each: u64) -> Arc<Callers> {
-        let shares =
-            [[9, connections_of_each], [calls, calls_of_each], [9, 9], [9, 9], [3, 2], [9, 1]];
+        let shares = [
+            [connections_of_each.max(9), connections_of_each],
+            [calls, calls_of_each],
+            [9, 9],
+            [9, 9],
+            [1_024, 16],
+            [3, 2],
+            [9, 1],
+        ];
         let shares = shares.map(|[all, of_each]| Share { all, of_each });
         Callers::with_shares(shares, &Metrics::new(), Box::new(|_| false))
     }
@@ -370,17 +382,25 @@ mod tests {
 
     #[test]
     fn probes_have_room_when_other_calls_have_none_and_not_without_end() {
-        for [calls, calls_of_each, probes] in [[9, 2, PROBES_OF_EACH], [2, 9_999, PROBES]] {
-            let callers = callers(9, calls, calls_of_each);
-            let guest = callers.connect(Port::Clients, address("10.0.0.1")).expect("a connection");
-            let _calls = [(); 2].map(|()| guest.begin_call(false, 9).expect("a call"));
-            let probe: Vec<_> =
-                (0..probes).map(|_| guest.begin_call(true, 9).expect("a probe")).collect();
-            guest.begin_call(true, 9).expect_err("as many probes as there may be");
-            guest.begin_call(false, 9).expect_err("no further call");
-            drop(probe);
-            guest.begin_call(true, 9).expect("a probe");
-            guest.begin_call(false, 9).expect_err("no further call");
+        for (calls, calls_of_each, hosts) in [(9, 2, 1), (2, 9_999, 64)] {
+            let callers = callers(9_999, calls, calls_of_each);
+            let guests: Vec<_> = (1..=hosts)
+                .map(|host| callers.connect(Port::Clients, [10, 0, 0, host].into()))
+                .map(|guest| guest.expect("a connection"))
+                .collect();
+            let _calls = [(); 2].map(|()| guests[0].begin_call(false, 9).expect("a call"));
+            let mut probes = Vec::new();
+            for guest in &guests {
+                for _ in 0..PROBES_OF_EACH {
+                    probes.push(guest.begin_call(true, 9).expect("a probe"));
+                }
+                guest.begin_call(true, 9).expect_err("as many probes as there may be");
+                guest.begin_call(false, 9).expect_err("no further call");
+            }
+            probes.pop();
+            let last = guests.last().expect("a connection");
+            last.begin_call(true, 9).expect("a probe");
+            last.begin_call(false, 9).expect_err("no further call");
         }
     }
 

@@ -20,8 +20,8 @@ use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Caller, Callers, Counted, Full, LEAVING_MAX, PLACE_AFTER_MS, PROBES, PROBES_OF_EACH, Port,
-    RETRY_AFTER_MS, STRANGERS, strangers::Standing,
+    Caller, Callers, Counted, Full, Kind, LEAVING_MAX, PLACE_AFTER_MS, Port, RETRY_AFTER_MS,
+    STRANGERS, strangers::Standing,
 };
 use crate::proto::{Refusal, refusal};
 
@@ -51,8 +51,11 @@ impl Guest {
     pub(super) fn new(port: Port, place: Counted) -> Arc<Guest> {
         let caller = place.caller.clone();
         let standing = Standing::unknown(caller.id());
-        caller.strangers.add(&standing);
-        caller.callers.strangers.add(&standing);
+        // The port for administrators has its own rule of who ends.
+        if port == Port::Clients {
+            caller.strangers.add(&standing);
+            caller.callers.strangers.add(&standing);
+        }
         Arc::new(Guest {
             port,
             network: caller.id(),
@@ -143,8 +146,7 @@ impl Guest {
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have; or if the connection is
     /// a stranger's and has others.
     pub fn begin_call(&self, is_probe: bool, calls: u64) -> Result<Counted, Refusal> {
-        // Strangers who fill their share keep no probe of another address out.
-        let caller = if is_probe { self.asks.load_full() } else { self.caller() };
+        let caller = self.caller();
         if calls > STRANGERS_CALLS_MAX && self.is_strangers() {
             caller.callers.refused.inc();
             return Err(refusal!(
@@ -154,8 +156,12 @@ impl Guest {
             )
             .retry_after(RETRY_AFTER_MS));
         }
-        let beyond = if is_probe { [PROBES_OF_EACH, PROBES] } else { [0; 2] };
-        caller.begin(self.port.call(), beyond).map_err(|full| {
+        let begun = caller.begin(self.port.call(), [0; 2]).or_else(|full| {
+            // Strangers who fill their share keep no probe of another address out.
+            let probe = is_probe.then(|| self.asks.load().begin(Kind::Probe, [0; 2]));
+            probe.and_then(Result::ok).ok_or(full)
+        });
+        begun.map_err(|full| {
             caller.callers.refused.inc();
             match full {
                 Full::OfOne(..) => caller.silent.end_one(),
@@ -264,6 +270,7 @@ mod tests {
         asks(&guest, "app").expect("another one of a proxy");
         guest.begin_call(false, 9).expect("it has none");
         assert_eq!(guest.caller().hold(0), 0);
+        drop(calls);
         // A stranger, over the same connection: for all strangers together, wherever they are.
         guest.is_asked_by(None).expect("nobody");
         assert_eq!(guest.caller().id(), STRANGERS);
@@ -275,10 +282,12 @@ mod tests {
         let _calls = [(); 75].map(|()| elsewhere.begin_call(false, 1).expect("their share"));
         let refused = elsewhere.begin_call(false, 1).expect_err("it is used up");
         assert!(refused.message().starts_with("who has shown nothing"), "{refused}");
-        let _probes = [(); 20].map(|()| elsewhere.begin_call(true, 1).expect("a probe"));
+        let _probes = [(); 16].map(|()| elsewhere.begin_call(true, 1).expect("a probe"));
+        elsewhere.begin_call(true, 1).expect_err("as many probes as an address may have");
+        let another = from(&callers, 3).expect("a connection");
+        another.begin_call(true, 1).expect("a probe of another address");
         let open = from(&callers, 9).expect("a connection");
         assert_eq!(open.caller().id(), network_of([10, 0, 0, 9].into()));
-        drop(calls);
     }
 
     #[test]

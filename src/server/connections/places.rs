@@ -42,8 +42,8 @@ const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 pub enum WhenFull {
     /// The new one. The callers of all such ports are counted together (`Callers::connect`).
     RefuseNew,
-    /// The oldest one without a call under way. If all have one, the oldest one whose call takes longer than
-    /// [`CALL_TIME_MAX`].
+    /// The oldest one of which nobody knows whose it is, although that has to be; or else the oldest one without a call under way.
+    /// If all have one, the oldest one whose call takes longer than [`CALL_TIME_MAX`].
     EndIdle(u64),
     /// The oldest one over which no member has spoken.
     EndStrangers(u64),
@@ -186,8 +186,11 @@ impl Places {
     }
 
     fn first_to_end(&self) -> Option<usize> {
-        let first = self.taken.iter().position(|place| place.may_end(self.when_full));
-        first.or_else(|| {
+        let is_strangers =
+            |place: &Arc<Place>| place.guest().is_some_and(|guest| guest.is_strangers());
+        let first = self.taken.iter().position(is_strangers);
+        let idle = || self.taken.iter().position(|place| place.may_end(self.when_full));
+        first.or_else(idle).or_else(|| {
             let longest = whole_ms(CALL_TIME_MAX);
             self.taken.iter().position(|place| {
                 let last_call_ms = place.last_call_ms.as_ref().map(|ms| ms.load(Relaxed));
@@ -354,6 +357,7 @@ mod tests {
     use crate::{
         metrics::Metrics,
         node::{Callers, Config},
+        sequence::network_of,
     };
 
     fn is_needed(place: &Place) -> bool {
@@ -390,6 +394,21 @@ mod tests {
         let _next = first.begin_call();
         places.enter(None).expect("the third one's place: its call takes too long");
         assert_eq!([&first, &third].map(|place| is_needed(place)), [false, true]);
+    }
+
+    #[tokio::test]
+    async fn a_strangers_connection_ends_before_an_idle_one_of_whoever_may_ask() {
+        let closed = network_of([10, 0, 0, 2].into());
+        let is_closed = move |network| network == closed;
+        let callers = Callers::new(&Config::default(), &Metrics::new(), is_closed);
+        let mut places = Places::new(WhenFull::EndIdle(2));
+        let [idle, stranger] = [1, 2].map(|host| {
+            let guest = callers.connect(Port::Administrators, [10, 0, 0, host].into());
+            places.enter(Some(guest.expect("a connection"))).expect("room")
+        });
+        let _call = stranger.begin_call();
+        places.enter(None).expect("the stranger's place, whatever it asks");
+        assert_eq!([&idle, &stranger].map(|place| is_needed(place)), [false, true]);
     }
 
     #[tokio::test(start_paused = true)]

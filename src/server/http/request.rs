@@ -73,7 +73,8 @@ impl Due {
     /// As a request that has just arrived says, by its headers and its connection.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if they say no time, or two; UNAUTHENTICATED if they have several tokens.
+    /// INVALID_ARGUMENT if they say no time, or two; UNAUTHENTICATED if they have several tokens; RESOURCE_EXHAUSTED if the principal
+    /// has as many connections as it may have.
     pub fn said_in(
         headers: &HeaderMap, extensions: &Extensions, context: &NodeContext,
     ) -> Result<Due, Refusal> {
@@ -89,6 +90,8 @@ impl Due {
             patience = millis.map(Duration::from_millis);
         }
         let by = Owner::in_extensions(extensions).asks_with(headers)?;
+        // Before anything of the body is held.
+        context.services.access.connection_is_used_by(&by)?;
         Ok(Due { deadline: arrived + budget(patience, &context.config), by })
     }
 }
