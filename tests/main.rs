@@ -27,6 +27,7 @@ mod health;
 mod http;
 mod idle_keys;
 mod ids;
+mod image;
 mod import;
 mod key_id_refusals;
 mod key_ids;
