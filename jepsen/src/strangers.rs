@@ -16,11 +16,11 @@ use crate::{
 const REFUSED_MAX: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_millis(50);
 
-/// Sees that the node at `address` refuses callers without TLS, and those without a token. Where callers show nothing in any
-/// case there is nothing to see.
+/// Sees that the node at `address` refuses callers without TLS, and those that show a certificate and no token. Where callers show
+/// nothing in any case there is nothing to see.
 ///
 /// # Errors
-/// It answers one of them, or does not say within 10 s that a token is missing.
+/// It answers one of them, or does not say within 10 s that nothing is granted to the certificate.
 pub async fn are_refused(address: &Address) -> io::Result<()> {
     let Some(without_token) = address.without_token() else {
         return Ok(());
@@ -33,9 +33,12 @@ pub async fn are_refused(address: &Address) -> io::Result<()> {
     loop {
         match ask(&without_token).await {
             Ok(_) => return Err(served("a token")),
-            Err(status) if status.code() == Code::Unauthenticated => return Ok(()),
+            // Its certificate lets it in, and is granted nothing.
+            Err(status) if status.code() == Code::PermissionDenied => return Ok(()),
             Err(status) if Instant::now() > until => {
-                let why = format!("a caller without a token was not told so, but: {status}");
+                let why = format!(
+                    "a caller without a token was not told that nothing is granted to it, but: {status}"
+                );
                 return Err(io::Error::other(why));
             }
             Err(_) => sleep(RETRY_EVERY).await,

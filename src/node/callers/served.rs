@@ -69,7 +69,7 @@ impl Guest {
     /// The principal asks that `id` names, or somebody of an address, in what this task serves.
     ///
     /// # Errors
-    /// As [`Guest::is_asked_by`].
+    /// RESOURCE_EXHAUSTED if the connection would become that principal's, who has as many as it may have.
     pub fn is_asked_here_by(id: impl FnOnce() -> Option<u64>) -> Result<(), Refusal> {
         let asked = SERVED.try_with(|served| match served {
             Served::Guest(guest) => guest.is_asked_by(id()),
