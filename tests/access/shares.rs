@@ -57,9 +57,10 @@ async fn connections_end_over_which_nothing_comes_that_is_known_and_others_stay(
         "POST /v1/namespaces/book/keys/1:next HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
          Content-Length: 0\r\n\r\n"
     );
+    answers(&mut by_http, &asks, "HTTP/1.1 200").await;
+    // It may not wait long before it logs in.
     let mut by_redis = TcpStream::connect(redis).await.expect("a connection");
     let logs_in = format!("AUTH {token}\r\n");
-    answers(&mut by_http, &asks, "HTTP/1.1 200").await;
     answers(&mut by_redis, &logs_in, "+OK").await;
     let only_these = async || {
         let open = [Interface::grpc, Interface::http, Interface::redis].map(open);
