@@ -269,7 +269,7 @@ impl Caller {
     pub(super) fn called(&self) -> &'static str {
         match self.id {
             id if is_principal(id) => "your principal",
-            STRANGERS => "who has shown nothing that is known",
+            STRANGERS => "everybody without a known token or certificate",
             _ => "your address",
         }
     }

@@ -281,7 +281,7 @@ mod tests {
         // They have used up their share of calls: a probe of each address has room all the same.
         let _calls = [(); 75].map(|()| elsewhere.begin_call(false, 1).expect("their share"));
         let refused = elsewhere.begin_call(false, 1).expect_err("it is used up");
-        assert!(refused.message().starts_with("who has shown nothing"), "{refused}");
+        assert!(refused.message().starts_with("everybody without a known token"), "{refused}");
         let _probes = [(); 16].map(|()| elsewhere.begin_call(true, 1).expect("a probe"));
         elsewhere.begin_call(true, 1).expect_err("as many probes as an address may have");
         let another = from(&callers, 3).expect("a connection");

@@ -106,13 +106,8 @@ impl Place {
     /// Returns when another connection needs the place.
     pub async fn is_needed(&self) {
         match (&self.needed, &self.guest) {
-            (Some(needed), None) => needed.cancelled().await,
+            (Some(needed), _) => needed.cancelled().await,
             (None, Some(guest)) => guest.is_needed().await,
-            (Some(needed), Some(guest)) => tokio::select! {
-                biased;
-                () = needed.cancelled() => {}
-                () = guest.is_needed() => {}
-            },
             (None, None) => pending().await,
         }
     }

@@ -27,9 +27,11 @@ impl Leaf {
     /// # Errors
     /// A text if it is no certificate.
     pub fn read(certificate: &CertificateDer<'_>) -> Result<Leaf, String> {
-        let (_, parsed) = parse_x509_certificate(certificate)
-            .map_err(|error| format!("it is no certificate: {error}"))?;
-        let uris = uris(&parsed)?;
+        Leaf::of(&parse(certificate)?)
+    }
+
+    fn of(parsed: &X509Certificate<'_>) -> Result<Leaf, String> {
+        let uris = uris(parsed)?;
         let validity = parsed.validity();
         let seconds = |time: ASN1Time| time.timestamp();
         Ok(Leaf { uris, begins: seconds(validity.not_before), ends: seconds(validity.not_after) })
@@ -40,11 +42,10 @@ impl Leaf {
     /// # Errors
     /// A text if it is no certificate, or says that it is no CA's. Certificates of X.509 before version 3 do not say.
     pub fn of_ca(certificate: &CertificateDer<'_>) -> Result<Leaf, String> {
-        let (_, parsed) = parse_x509_certificate(certificate)
-            .map_err(|error| format!("it is no certificate: {error}"))?;
+        let parsed = parse(certificate)?;
         match parsed.version() == X509Version::V3 && !parsed.is_ca() {
             true => Err("it is no CA's".to_owned()),
-            false => Leaf::read(certificate),
+            false => Leaf::of(&parsed),
         }
     }
 
@@ -88,6 +89,11 @@ impl Leaf {
             (false, false) => None,
         }
     }
+}
+
+fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {
+    let parsed = parse_x509_certificate(certificate);
+    parsed.map(|(_, parsed)| parsed).map_err(|error| format!("it is no certificate: {error}"))
 }
 
 fn uris(certificate: &X509Certificate<'_>) -> Result<Vec<String>, String> {
