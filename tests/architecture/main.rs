@@ -12,5 +12,4 @@ mod rocksdb;
 mod rust;
 mod scripts;
 mod selects;
-mod size;
 mod units;

@@ -1,5 +1,5 @@
 //! What the Markdown pages name exists: linked files and headings, paths, code, and all test files. Each file in `tests/` is
-//! compiled. The book has all pages, and what a reader meets first is short. What no test finds is little.
+//! compiled. The book has all pages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -208,55 +208,6 @@ fn names_test(text: &str, name: &str) -> bool {
     forms.iter().any(|form| text.contains(&format!("`{form}`")))
 }
 
-/// The most characters that a cell of a table has.
-const CELL_CHARS_MAX: usize = 200;
-/// The most words that the pages have which a reader meets first.
-const WORDS_MAX: [(&str, usize); 2] = [("README.md", 1_000), ("ARCHITECTURE.md", 3_500)];
-/// How many things CONTRIBUTING.md may name that no test finds when they are forgotten.
-const NOTHING_FINDS_MAX: usize = 3;
-
-/// The cells of a line of a table; none of any other line. A `|` that is escaped, or in backticks, ends no cell.
-fn cells(line: &str) -> Vec<String> {
-    let Some(row) = line.trim().strip_prefix('|') else {
-        return Vec::new();
-    };
-    let (mut cells, mut cell) = (Vec::new(), String::new());
-    let (mut in_code, mut is_escaped) = (false, false);
-    for letter in row.chars() {
-        match letter {
-            '|' if !in_code && !is_escaped => cells.push(std::mem::take(&mut cell)),
-            _ => cell.push(letter),
-        }
-        in_code ^= letter == '`';
-        is_escaped = letter == '\\' && !is_escaped;
-    }
-    cells.push(cell);
-    cells.iter().map(|cell| cell.trim().to_owned()).collect()
-}
-
-/// The cells of a page that are too long, each by its beginning.
-fn long_cells(page: &File) -> Vec<String> {
-    let cells = prose(&page.text).flat_map(cells);
-    let long = cells.filter(|cell| cell.chars().count() > CELL_CHARS_MAX);
-    long.map(|cell| {
-        let start: String = cell.chars().take(60).collect();
-        let length = cell.chars().count();
-        format!("{}: {length} characters: {start}...", page.path)
-    })
-    .collect()
-}
-
-#[test]
-fn no_cell_of_a_table_is_long() {
-    let pages = files("", "md");
-    let count: usize =
-        pages.iter().flat_map(|page| prose(&page.text).map(cells)).map(|cells| cells.len()).sum();
-    assert!(count > 500, "only {count} cells were found");
-    let long: Vec<String> = pages.iter().flat_map(long_cells).collect();
-    let what = format!("cells of tables have more than {CELL_CHARS_MAX} characters");
-    assert_none(&what, &long);
-}
-
 /// The `pages`, seen from the book, that its summary does not list once.
 fn not_listed_once(summary: &str, pages: &[&str]) -> Vec<String> {
     let listed = links(summary);
@@ -273,31 +224,6 @@ fn the_summary_lists_every_page_of_the_book_once() {
     let pages: Vec<&str> = pages.filter(|page| *page != "SUMMARY.md").collect();
     let wrong = not_listed_once(&summary, &pages);
     assert_none("docs/SUMMARY.md lists each page once, but", &wrong);
-}
-
-fn words(text: &str) -> usize {
-    text.split_whitespace().count()
-}
-
-#[test]
-fn what_a_reader_meets_first_is_short() {
-    for (page, max) in WORDS_MAX {
-        let words = words(&fs::read_to_string(root().join(page)).unwrap());
-        assert!(
-            words <= max,
-            "{page} has {words} words; at most {max}: what is more belongs in docs/ or in a file's first comment"
-        );
-    }
-}
-
-#[test]
-fn little_is_left_that_no_test_finds() {
-    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
-    let count = text.matches("Nothing finds").count();
-    assert!(
-        count <= NOTHING_FINDS_MAX,
-        "CONTRIBUTING.md names {count} things that nothing finds; write a test for some of them"
-    );
 }
 
 #[test]
@@ -355,26 +281,8 @@ fn a_test_file_is_named_in_backticks() {
 }
 
 #[test]
-fn a_line_of_a_table_is_split_into_cells_and_a_long_one_is_found() {
-    let split = cells(r"| a \| b | `c | d` | e \\| f |");
-    assert_eq!(split, [r"a \| b", "`c | d`", r"e \\", "f", ""]);
-    assert!(cells("a | b").is_empty());
-    let (fits, long) = ("\u{fc}".repeat(200), "y".repeat(201));
-    let text = format!("| a | b |\n| --- | --- |\n| {fits} | {long} |\n```\n| {long} |\n```\n");
-    let found = long_cells(&File::new("docs/page.md", &text));
-    let start = "y".repeat(60);
-    let expected = format!("docs/page.md: 201 characters: {start}...");
-    assert_eq!(found, [expected]);
-}
-
-#[test]
 fn a_page_that_the_summary_lists_twice_or_not_at_all_is_found() {
     let summary = "# Summary\n- [A](a.md)\n- [B](b.md)\n  - [B again](b.md)\n";
     let wrong = not_listed_once(summary, &["a.md", "b.md", "c.md"]);
     assert_eq!(wrong, ["b.md is listed 2 times", "c.md is listed 0 times"]);
-}
-
-#[test]
-fn words_are_what_stands_between_spaces() {
-    assert_eq!(words("# A [link](to.md)\n\n| cell |"), 6);
 }
