@@ -104,10 +104,17 @@ fn a_directory_that_is_no_checkout_has_no_commit() {
 }
 
 #[test]
-fn the_command_says_its_version_and_commit() {
-    let output = crate::common::processes::run(&["--version"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text, format!("ratchet {}\n", ratchet::version::LONG));
+fn the_command_says_its_version_and_commit_and_what_it_was_built_with() {
+    let told = |flag| String::from_utf8(crate::common::processes::run(&[flag]).stdout).unwrap();
+    let version = format!("ratchet {}\n", ratchet::version::LONG);
+    assert_eq!(told("-V"), version);
+    let features = told("--version");
+    let features = features.strip_prefix(&version).expect("the version");
+    // What tests run has planted bugs.
+    assert!(
+        features.starts_with("features: ") && features.contains("debug-assertions"),
+        "{features}"
+    );
     // Cargo sets RATCHET_COMMIT to what was built for every test, so it does not tell who chose it.
     if let Some(here) = of_checkout(Path::new(env!("CARGO_MANIFEST_DIR"))) {
         let built = ratchet::version::COMMIT;

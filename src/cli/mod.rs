@@ -43,7 +43,8 @@ use output::CommandError;
 
 /// The command line of `ratchet`.
 #[derive(Debug, Parser)]
-#[command(name = "ratchet", version = version::LONG, about, after_help = output::HELP)]
+#[command(name = "ratchet", version = version::LONG, long_version = version::with_features())]
+#[command(about, after_help = output::HELP)]
 pub struct Cli {
     #[command(subcommand)]
     command: Subcommands,

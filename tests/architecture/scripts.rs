@@ -44,9 +44,38 @@ fn no_script_follows_cdpath() {
     assert_none("cd looks in CDPATH first", &found);
 }
 
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The strings of a list in TOML that begins with `name = [`.
+fn listed<'a>(toml: &'a str, name: &str) -> Vec<&'a str> {
+    let (_, list) = toml.split_once(&format!("\n{name} = [")).expect("the list");
+    let (list, _) = list.split_once(']').expect("its end");
+    list.split('"').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn dependencies_may_have_the_licences_that_the_program_may_have() {
+    let (deny, about) = (read("deny.toml"), read("dist/about.toml"));
+    assert!(!listed(&deny, "allow").is_empty());
+    assert_eq!(listed(&deny, "allow"), listed(&about, "accepted"));
+}
+
+#[test]
+fn the_notes_of_a_release_are_its_part_of_the_changelog() {
+    let notes = |version: &str| {
+        let run = Command::new(root().join("dist/notes")).arg(version).output().unwrap();
+        (run.status.success(), String::from_utf8([run.stdout, run.stderr].concat()).unwrap())
+    };
+    let (is_printed, text) = notes(env!("CARGO_PKG_VERSION"));
+    assert!(is_printed && text.contains("### ") && !text.contains("](docs/"), "{text}");
+    let (is_printed, text) = notes("0.0.7");
+    assert!(!is_printed && text.contains("no notes of 0.0.7"), "{text}");
+}
+
 #[test]
 fn the_page_promises_the_libraries_that_the_packages_are_checked_for() {
-    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let (script, page) = (read("dist/build"), read("docs/deploy.md"));
     let max = |library: &str| {
         let set = script.lines().find_map(|line| line.strip_prefix(&format!("{library}_max=")));
