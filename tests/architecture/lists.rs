@@ -1,5 +1,5 @@
 //! What stands in two lists that the compiler does not compare: metrics and where they are counted, planted bugs and what
-//! catches them, nemeses and their rows, settings and their ranges.
+//! catches them, reasons and what to do about them, nemeses and their rows, settings and their ranges.
 
 use std::{collections::BTreeSet, fs, slice};
 
@@ -71,6 +71,21 @@ fn every_metric_is_counted() {
     let mut sources = files("src", "rs");
     sources.retain(|file| !file.is_test());
     assert_none("metrics that nobody counts", &uncounted(&metrics, &sources));
+}
+
+/// The names in the first column of the tables of a page, in backticks.
+fn rows(page: &str) -> BTreeSet<&str> {
+    let lines = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    lines.filter_map(|line| line.split('`').next()).collect()
+}
+
+#[test]
+fn the_page_about_reasons_has_a_row_for_each() {
+    let (page, proto) = (page("docs/reasons.md"), page("proto/ratchet/v1/error.proto"));
+    let reasons = proto.lines().filter_map(|line| line.trim().strip_prefix("REASON_"));
+    let reasons: BTreeSet<&str> = reasons.filter_map(|line| line.split(' ').next()).collect();
+    assert!(reasons.len() > 30, "only {} reasons were found", reasons.len());
+    assert_eq!(rows(&page), reasons);
 }
 
 /// The bugs that have no name, are planted nowhere, or that one of the `lists` does not name.
