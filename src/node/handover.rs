@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     allocator::Term,
-    consensus::{ProposeError, TermLease},
+    consensus::ProposeError,
     metrics::HandoverEnd,
     planted_bugs::{Bug, is_planted},
     proto::{Refusal, refusal, refuse, v1},
@@ -167,7 +167,7 @@ impl Handovers {
         let opened = tokio::select! {
             biased;
             term = tokio::time::timeout(limit, opened) => term.ok().flatten(),
-            () = own.wait_until(TermLease::is_void) => None,
+            () = own.until_void() => None,
         };
         if opened.is_none() {
             own.void();
