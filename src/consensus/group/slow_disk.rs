@@ -33,6 +33,11 @@ impl Group {
         self.store.health().flush_takes(self.now())
     }
 
+    /// How long it takes at least until the disk here can be found to be slow; zero if it is.
+    pub fn slow_flush_in(&self) -> Duration {
+        self.config.slow_flush().saturating_sub(self.flush_takes().unwrap_or_default())
+    }
+
     /// The voter that had better lead `term` in this node's place, and how long a write takes to the disk here. `None` if the
     /// disk here is not slow, or if no change would help.
     ///
