@@ -140,7 +140,7 @@ async fn many_watchers_cost_no_more_than_one() {
         assert_eq!(first.status(), ServingStatus::Serving);
         watching.push(told);
     }
-    // The readiness is worked out from the clock, once in each heartbeat interval.
+    // The readiness is worked out from the clock, when the leader's silence ends it.
     let (before, began) = (clock.0.load(Ordering::Relaxed), BootClock.now());
     let heartbeat = Duration::from_millis(cluster.configs[&1].heartbeat_ms);
     tokio::time::sleep(heartbeat * 10).await;

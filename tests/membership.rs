@@ -6,7 +6,7 @@ use crate::common::{
 };
 use prost::Message;
 use ratchet::{
-    consensus::{MembershipChange, ProposeError, TermLease},
+    consensus::{MembershipChange, ProposeError},
     node::{Failure, Origin, Principal, Served},
     proto::{
         Operation, Refusal, reason_of,
@@ -235,7 +235,7 @@ async fn change_while_the_leader_hands_over() -> Result<MembershipResponse, Stat
         let (group, lease) = (group.clone(), lease.clone());
         async move { group.transfer(&lease, 2, PATIENCE).await }
     });
-    in_time("the handover", lease.wait_until(TermLease::is_void)).await;
+    in_time("the handover", lease.until_void()).await;
     cluster.mend();
     let answer = in_time("an answer", promoting).await.unwrap();
     handing_over.abort();

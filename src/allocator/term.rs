@@ -319,7 +319,7 @@ impl Term {
 /// Abandons the memory once the term's lease is void. Otherwise calls that wait would keep the term alive:
 /// they are inside the gate.
 async fn abandon_when_void(lease: Arc<TermLease>, memory: Weak<Memory>) {
-    lease.wait_until(TermLease::is_void).await;
+    lease.until_void().await;
     if let Some(memory) = memory.upgrade() {
         memory.abandon();
     }

@@ -17,9 +17,9 @@ use crate::{
     planted_bugs::{Bug, is_planted},
     sequence::{Command, Outcome, SetId, apply},
     storage::{
-        AppliedTable, AppliedView, ArrivedSnapshot, BlockingExecutor, Entry, IncomingSnapshot,
-        LogId, OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Store, StoreError,
-        StoredMembership, Types,
+        AppliedTable, AppliedView, ArrivedSnapshot, BeforeApply, BlockingExecutor, Entry,
+        IncomingSnapshot, LogId, OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Store,
+        StoreError, StoredMembership, Types,
     },
 };
 
@@ -32,6 +32,7 @@ pub struct StateMachine {
     table: Option<AppliedTable>,
     view: AppliedView,
     work: BlockingExecutor,
+    before_apply: BeforeApply,
     metrics: Arc<Metrics>,
 }
 
@@ -45,6 +46,7 @@ impl StateMachine {
         Ok(StateMachine {
             view: table.view(),
             work: store.blocking(),
+            before_apply: store.before_apply(),
             metrics: store.metrics().clone(),
             table: Some(table),
         })
@@ -165,6 +167,7 @@ impl RaftStateMachine<Types> for StateMachine {
                 batch.push(entry);
                 responders.push(responder);
             }
+            (self.before_apply)().await;
             let outcomes = self.with_table(|table| apply_entries(table, batch)).await?;
             if outcomes.len() != responders.len() {
                 let (entries, outcomes) = (responders.len(), outcomes.len());

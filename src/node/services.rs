@@ -215,6 +215,20 @@ impl LedTerms {
     pub(super) fn serving(&self) -> Option<Arc<Term>> {
         self.term.load_full().filter(|term| !term.is_over())
     }
+
+    /// Waits until this node serves a term as leader. A node that does not lead is not woken for what a leader looks after.
+    pub(super) async fn until_serving(&self) -> Arc<Term> {
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.borrow_and_update();
+            if let Some(term) = self.serving() {
+                return term;
+            }
+            if changes.changed().await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
 }
 
 impl NodeContext {

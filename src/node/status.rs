@@ -213,22 +213,31 @@ impl Readiness {
     /// # Errors
     /// [`NotReady`] with the reason, if it is not.
     pub fn check(&self) -> Result<(), NotReady> {
+        self.ready_for().map(drop)
+    }
+
+    /// How long this node is ready from now on, unless it hears more of a leader or a majority, or stops.
+    ///
+    /// # Errors
+    /// As [`Readiness::check`].
+    fn ready_for(&self) -> Result<Duration, NotReady> {
         let not = |why: String| Err(NotReady { node: self.led.config.node_id, why });
         if self.led.leaving.is_cancelled() {
             return not("it stops".to_owned());
         }
         let now = self.led.clock.now();
-        if self.led.serving().is_some_and(|term| term.lease().is_valid(now)) {
-            return Ok(());
+        if let Some(term) = self.led.serving().filter(|term| term.lease().is_valid(now)) {
+            return Ok(term.lease().deadline().since(now));
         }
         let leadership = self.led.group.leadership().borrow().clone();
         let limit_ms = self.led.config.election_timeout_ms;
+        let limit = Duration::from_millis(limit_ms);
         match leadership.leader {
             Some((leader, _)) if leader == self.led.config.node_id => {
                 not(format!("it leads term {} and holds no lease", leadership.term))
             }
             Some((leader, _)) => match self.led.group.leader_heard() {
-                Some(heard) if now.since(heard) < Duration::from_millis(limit_ms) => Ok(()),
+                Some(heard) if now.since(heard) < limit => Ok(limit - now.since(heard)),
                 _ => not(format!(
                     "it has not heard of node {leader}, which leads term {}, for {limit_ms} ms",
                     leadership.term
@@ -262,16 +271,18 @@ impl Readiness {
         });
     }
 
-    /// Waits until the readiness may have changed. A lease that expires and a leader that falls silent are not
-    /// events, so this returns at least once in each heartbeat interval.
+    /// Waits until the readiness may have changed. A lease that expires and a leader that falls silent are not events: a node
+    /// that is ready looks when that would be. That a leader, or a majority, is heard again is no event either: a node that is not
+    /// ready looks once in each heartbeat interval.
     async fn may_change(&self) {
         let mut leadership = self.led.group.leadership();
         let beat = Duration::from_millis(self.led.config.heartbeat_ms);
+        let pause = self.ready_for().map_or(beat, |ready| ready + Duration::from_millis(1));
         tokio::select! {
             biased;
             Ok(()) = leadership.changed() => {}
             () = self.led.leaving.cancelled(), if !self.led.leaving.is_cancelled() => {}
-            () = tokio::time::sleep(beat) => {}
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }

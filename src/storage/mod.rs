@@ -51,7 +51,7 @@ pub use error::{StoreError, replacing};
 pub use free_space::{DiskSpace, FreeSpace, LowDisk};
 pub use identity::{RaisedNamespace, Recovery};
 pub use log::{LogReader, LogStore};
-pub use options::{BlockingExecutor, StoreOptions, UnsyncedWrites};
+pub use options::{BeforeApply, BlockingExecutor, StoreOptions, UnsyncedWrites};
 pub use raft_types::{
     Entry, LogId, Member, Membership, SnapshotMeta, StoredMembership, Types, Vote,
 };

@@ -8,6 +8,9 @@ use tokio::{runtime::Handle, task::JoinError};
 use super::free_space::{MeasureDisk, measure_disk};
 use crate::{clock::Clock, metrics::Metrics, tasks::Tasks};
 
+/// What is awaited before each write to the table.
+pub type BeforeApply = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
 /// What a store is given from outside.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -15,6 +18,8 @@ pub struct StoreOptions {
     pub clock: Arc<dyn Clock>,
     /// The writer awaits this before each fsync. A test counts the fsyncs, delays them or lets them fail.
     pub before_sync: Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+    /// The state machine awaits this before each write to the table. A test holds the writes up.
+    pub before_apply: BeforeApply,
     /// Called before records of sections are read for calls, on the thread that reads them. A test holds the reads up.
     pub before_read: Arc<dyn Fn() + Send + Sync>,
     /// Called after each sync of a directory, but for the database's own, which RocksDB syncs. A
@@ -47,6 +52,7 @@ impl StoreOptions {
         StoreOptions {
             clock,
             before_sync: Arc::new(|| Box::pin(std::future::ready(Ok(())))),
+            before_apply: Arc::new(|| Box::pin(std::future::ready(()))),
             before_read: Arc::new(|| {}),
             directory_synced: Arc::new(|_| {}),
             measure_disk: measure_disk(),

@@ -14,7 +14,7 @@ use super::{
     free_space::FreeSpace,
     identity::{self, Marker},
     layout::{Family, founding_token_key, promise_key},
-    options::{BlockingExecutor, StoreOptions},
+    options::{BeforeApply, BlockingExecutor, StoreOptions},
     writer::{DiskHealth, Writer},
 };
 use crate::{
@@ -103,6 +103,11 @@ impl Store {
     /// Where blocking work runs.
     pub fn blocking(&self) -> BlockingExecutor {
         self.options.blocking
+    }
+
+    /// What the state machine awaits before each write to the table.
+    pub fn before_apply(&self) -> BeforeApply {
+        self.options.before_apply.clone()
     }
 
     /// The metrics of the node.

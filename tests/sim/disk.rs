@@ -29,6 +29,8 @@ pub enum Mood {
     Slow { shortest_ms: u64, longest_ms: u64 },
     /// An fsync never returns.
     Hanging,
+    /// Neither an fsync nor a write to the table returns.
+    Stuck,
     /// The next fsync fails.
     Failing,
 }
@@ -89,10 +91,11 @@ impl Disk {
 
     /// The options of a store on this disk.
     pub fn options(self: &Arc<Self>, clock: Arc<dyn Clock>) -> StoreOptions {
-        let (disk, names) = (self.clone(), self.names.clone());
+        let (disk, table, names) = (self.clone(), self.clone(), self.names.clone());
         StoreOptions {
             directory_synced: Arc::new(move |dir| names.synced(dir)),
             before_sync: Arc::new(move || Box::pin(disk.clone().sync())),
+            before_apply: Arc::new(move || Box::pin(table.clone().apply())),
             blocking: BlockingExecutor::Inline,
             unsynced: UnsyncedWrites::InProcess,
             ..StoreOptions::new(clock)
@@ -113,15 +116,24 @@ impl Disk {
             state.rng.random_range(takes)
         };
         tokio::time::sleep(Duration::from_millis(wait)).await;
-        while self.state.lock().expect("a disk").mood == Mood::Hanging {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        self.while_it_is(|mood| matches!(mood, Mood::Hanging | Mood::Stuck)).await;
         let mut state = self.state.lock().expect("a disk");
         if state.mood == Mood::Failing {
             return Err("IO error: While fdatasync: 000009.log: Input/output error".to_owned());
         }
         state.syncing = false;
         Ok(())
+    }
+
+    /// A write to the table: takes no time, or hangs.
+    async fn apply(self: Arc<Self>) {
+        self.while_it_is(|mood| mood == Mood::Stuck).await;
+    }
+
+    async fn while_it_is(&self, is_so: impl Fn(Mood) -> bool) {
+        while is_so(self.state.lock().expect("a disk").mood) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Copies what is on the disk, while the node still runs. What it wrote and did not sync is lost.

@@ -286,6 +286,7 @@ impl Faults {
                     Fault::SlowDisk => {
                         Mood::Slow { shortest_ms: 1, longest_ms: self.rng.random_range(50..500) }
                     }
+                    Fault::HangingDisk if self.rng.random_bool(0.5) => Mood::Stuck,
                     Fault::HangingDisk => Mood::Hanging,
                     _ => Mood::Failing,
                 };

@@ -62,7 +62,7 @@ const BACKLOG: u64 = 40_000;
 const SLOWER_MS: u64 = 11;
 /// What the backlog takes at least.
 const CATCHING_UP: Duration = Duration::from_millis(BACKLOG / 300 * 2 * (1 + SLOWER_MS));
-/// A leader that does not wait for it leads by then: the disk is found to be slow after 750 ms, then come a handover whose
+/// A leader that does not wait for it leads by then: the disk is found to be slow after 600 ms, then come a handover whose
 /// leader can log nothing by itself, and an election.
 const SOON: Duration = Duration::from_millis(2_500);
 /// How long things may take that must come.

@@ -71,7 +71,7 @@ const RUN_MAX: Duration = Duration::from_secs(600);
 const WRONG_CLOCK_SEEDS: u64 = 12;
 
 /// How many runs with slow disks `cargo test` has: as many with each fault.
-const SLOW_DISKS_SEEDS: u64 = 6;
+const SLOW_DISKS_SEEDS: u64 = 8;
 
 /// How many keys a run with very many keys has, and how many such runs `cargo test` has.
 const MANY_KEYS: u64 = 300_000;

@@ -34,9 +34,9 @@ const HANGS_MS: Range<u64> = 14_000..17_000;
 const TERM_ENDS_MAX: Duration = Duration::from_secs(13);
 /// How long a caller of warm keys may be without an answer: as long as the promise allows where a majority lives.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
-/// The same while a leader whose disk hangs hands over: it closes its term, and what was logged before is answered only
-/// once its own table has it. Then it gives up, and the next leader begins without its memory.
-const HANDOVER_SILENCE_MAX: Duration = Duration::from_secs(10);
+/// The same while a leader whose disk hangs hands over. It serves while it waits for its own table. If its disk gets stuck
+/// after it has closed its term, it waits for 0.9 s more. Then the next leader begins, with its memory or without.
+const HANDOVER_SILENCE_MAX: Duration = Duration::from_secs(3);
 /// How long numbers may fail to flow after the leader was killed while all disks are slow, and how many terms that takes: an
 /// election, and the first entry of a leader, need several writes one after the other.
 const CRASH_MAX: Duration = Duration::from_secs(30);

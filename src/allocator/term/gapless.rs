@@ -106,7 +106,7 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
     loop {
         tokio::select! {
             biased;
-            () = taker.lease.wait_until(TermLease::is_void) => break,
+            () = taker.lease.until_void() => break,
             () = &mut closed => break,
             Some(answered) = under_way.next() => if taker.end_term_on_failure(answered) {
                 break;

@@ -6,18 +6,26 @@
 //!
 //! So the leadership goes to another node only if the others' disks are quick, and are a majority without this one's: then
 //! whatever the handover logs is committed at once. Each says by its answers how long a write takes to its disk.
+//!
+//! A handover waits for this node's own table, because only an applied entry says what its chunks are. A disk that hangs may
+//! keep the table from ever being written. Then the memory cannot be left to anybody, and the handover is cut short.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future, sync::Arc, time::Duration};
+
+use openraft::{RaftMetrics, async_runtime::watch::WatchReceiver};
 
 use super::group::Group;
 use crate::{
     clock::whole_ms,
     planted_bugs::{Bug, is_planted},
     sequence::NodeId,
+    storage::Types,
 };
 
 /// A disk to which nothing gets for so long hangs, unless a voter's promise lasts nearly as long.
 const HANG: Duration = Duration::from_secs(10);
+/// A table that takes no committed entry for so many election timeouts, on a disk that is slow, hangs with the disk.
+const TABLE_HANGS_ELECTIONS: u32 = 3;
 
 impl Group {
     /// How long a write takes to the disk of the log of this node. `None` if nothing was written lately.
@@ -25,8 +33,16 @@ impl Group {
         self.store.health().flush_takes(self.now())
     }
 
+    /// How long it takes at least until the disk here can be found to be slow; zero if it is.
+    pub fn slow_flush_in(&self) -> Duration {
+        self.config.slow_flush().saturating_sub(self.flush_takes().unwrap_or_default())
+    }
+
     /// The voter that had better lead `term` in this node's place, and how long a write takes to the disk here. `None` if the
     /// disk here is not slow, or if no change would help.
+    ///
+    /// It may be that the table here lags behind what is committed, and that the memory can be left to nobody: on a disk that
+    /// hangs that does not change. The handover finds out ([`Group::table_hangs`]).
     pub fn quicker_successor(&self, term: u64) -> Option<(NodeId, Duration)> {
         let takes = self.flush_takes().filter(|takes| *takes > self.config.slow_flush())?;
         let is_quick = |_, takes: Option<Duration>| {
@@ -50,6 +66,48 @@ impl Group {
         is_majority.then_some(fitting)
     }
 
+    /// True if a majority without this node is heard, and tells of no slow disk: whatever another leader logs is committed soon.
+    fn others_can_log(&self) -> bool {
+        // Not known to be slow: a node that has nothing to write says nothing of its disk.
+        let can_log = |id, takes: Option<Duration>| {
+            self.is_heard(self.term(), id)
+                && takes.is_none_or(|takes| takes <= self.config.slow_flush())
+        };
+        self.majority_of_others(can_log).is_some()
+    }
+
+    /// Waits until all that is committed now is in the table of this node.
+    pub async fn table_catches_up(&self) {
+        let committed = self.metrics().local_committed;
+        self.until(|seen| seen.last_applied >= committed).await;
+    }
+
+    /// Waits until the table of this node hangs: its disk is slow, and an entry that is committed does not get into the table,
+    /// while another leader could log. Whoever waits for an outcome in this term waits in vain then.
+    pub async fn table_hangs(&self) {
+        let patience = self.config.follower_lease() * TABLE_HANGS_ELECTIONS;
+        loop {
+            self.until(lags).await;
+            let applied = self.metrics().last_applied;
+            let moves = self.until(|seen| seen.last_applied != applied);
+            let stays = tokio::time::timeout(patience, moves).await.is_err();
+            let is_slow = || self.flush_takes() > Some(self.config.slow_flush());
+            if stays && is_slow() && self.others_can_log() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until `is_true` of what Raft says; for ever if Raft has stopped.
+    async fn until(&self, is_true: impl Fn(&RaftMetrics<Types>) -> bool) {
+        let mut metrics = self.raft.metrics();
+        while !is_true(&metrics.borrow_watched()) {
+            if metrics.changed().await.is_err() {
+                future::pending().await
+            }
+        }
+    }
+
     /// Until Raft stops: ends the term whenever the log's disk hangs, and those of a majority do not. For the case that the
     /// leadership could not be handed over. Heartbeats do not touch the disk: without this, followers would follow a leader
     /// whose process ends as soon as it has to write.
@@ -58,13 +116,7 @@ impl Group {
             true => self.config.slow_flush(),
             false => HANG.max(2 * self.config.slow_flush()),
         };
-        // Not known to be slow: a node that has nothing to write says nothing of its disk.
-        let can_log = |id, takes: Option<Duration>| {
-            self.is_heard(self.term(), id)
-                && takes.is_none_or(|takes| takes <= self.config.slow_flush())
-        };
-        let helps =
-            || is_planted(Bug::SlowDiskEndsTerm) || self.majority_of_others(can_log).is_some();
+        let helps = || is_planted(Bug::SlowDiskEndsTerm) || self.others_can_log();
         let mut stopped = self.stopped();
         loop {
             tokio::select! {
@@ -86,4 +138,9 @@ impl Group {
             }
         }
     }
+}
+
+/// True if an entry is committed that is not in the table of this node yet.
+fn lags(seen: &RaftMetrics<Types>) -> bool {
+    seen.last_applied < seen.local_committed
 }

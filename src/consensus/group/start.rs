@@ -142,7 +142,7 @@ pub async fn watch(group: Arc<Group>) {
         let given_up = async {
             match &lease {
                 // At once, if it was given up since it was followed.
-                Some(lease) if !is_given_up => lease.wait_until(TermLease::is_void).await,
+                Some(lease) if !is_given_up => lease.until_void().await,
                 Some(_) | None => std::future::pending().await,
             }
         };

@@ -287,7 +287,10 @@ pub struct TermLease {
     began: Instant,
     /// In nanoseconds; or `VOID`, or `EXPIRED`. One number, so that one load reads the whole state.
     deadline: AtomicU64,
+    /// Extended, or void.
     changed: Notify,
+    /// Void. An idle leader's lease is extended forty times a second: who waits for its end alone is not woken for that.
+    ended: Notify,
 }
 
 /// A node has one lease in each term.
@@ -300,7 +303,8 @@ impl PartialEq for TermLease {
 impl TermLease {
     /// A lease that is not valid yet, of a term that this node found at `began` to be its own.
     pub(super) fn new(term: u64, began: Instant) -> Self {
-        TermLease { term, began, deadline: AtomicU64::new(EXPIRED), changed: Notify::new() }
+        let (changed, ended) = (Notify::new(), Notify::new());
+        TermLease { term, began, deadline: AtomicU64::new(EXPIRED), changed, ended }
     }
 
     /// The term that the lease belongs to.
@@ -336,19 +340,18 @@ impl TermLease {
             tracing::info!(term = self.term, "the lease of this term is void");
         }
         assert!(self.is_void(), "a void lease was extended");
+        self.ended.notify_waiters();
         self.changed.notify_waiters();
+    }
+
+    /// Waits until the lease is void.
+    pub async fn until_void(&self) {
+        until(&self.ended, || self.is_void()).await;
     }
 
     /// Waits until `enough` is true of the lease. It is asked now, and after each extension and the end.
     pub async fn wait_until(&self, enough: impl Fn(&TermLease) -> bool) {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if enough(self) {
-                return;
-            }
-            changed.await;
-        }
+        until(&self.changed, || enough(self)).await;
     }
 
     /// Makes the lease valid until `deadline`, or not at all, unless it is void.
@@ -360,5 +363,18 @@ impl TermLease {
         if replaced.is_ok() {
             self.changed.notify_waiters();
         }
+    }
+}
+
+/// Waits until `is_true`, which is asked now, and whenever `changed` tells.
+async fn until(changed: &Notify, is_true: impl Fn() -> bool) {
+    loop {
+        let mut changed = std::pin::pin!(changed.notified());
+        // Before the look, so that no change after it is missed.
+        changed.as_mut().enable();
+        if is_true() {
+            return;
+        }
+        changed.await;
     }
 }

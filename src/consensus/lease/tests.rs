@@ -11,6 +11,10 @@ use std::{
 };
 
 use expect_test::{Expect, expect};
+use futures::{
+    FutureExt,
+    task::{ArcWake, Context, waker},
+};
 
 use super::{LeaseClock, Quorums, TermLease};
 use crate::{
@@ -554,4 +558,34 @@ fn a_leader_can_do_without_a_peer_if_it_commits_and_those_it_heard_are_a_majorit
     sole.begin(3, quorums(0, &[&[1]]));
     sole.committed(3);
     assert!(sole.can_do_without(2, LEASE));
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Wakes(AtomicU64);
+
+impl ArcWake for Wakes {
+    fn wake_by_ref(wakes: &Arc<Self>) {
+        wakes.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn who_waits_for_the_end_of_a_lease_is_not_woken_when_it_is_extended() {
+    let mut transcript = Transcript::new();
+    transcript.lead(1, &quorums(1, &[&[1, 2, 3]]));
+    let lease = transcript.leases[0].clone();
+    let (end, change) = (Arc::<Wakes>::default(), Arc::<Wakes>::default());
+    let mut until_void = Box::pin(lease.until_void());
+    let mut until_valid = Box::pin(lease.wait_until(|lease| lease.is_valid(ms(1_000))));
+    let (of_end, of_change) = (waker(end.clone()), waker(change.clone()));
+    assert!(until_void.poll_unpin(&mut Context::from_waker(&of_end)).is_pending());
+    assert!(until_valid.poll_unpin(&mut Context::from_waker(&of_change)).is_pending());
+    transcript.ack(1, 2, 10);
+    let woken = || (end.0.load(Ordering::Relaxed), change.0.load(Ordering::Relaxed));
+    assert_eq!(woken(), (0, 1));
+    assert!(until_valid.poll_unpin(&mut Context::from_waker(&of_change)).is_pending());
+    transcript.void();
+    assert_eq!(woken(), (1, 2));
+    assert!(until_void.poll_unpin(&mut Context::from_waker(&of_end)).is_ready());
 }

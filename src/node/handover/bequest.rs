@@ -106,10 +106,14 @@ impl Handovers {
         }
         // Raft transfers to a node that has the whole log, or to none. The election that follows may be another's, who
         // did not get the memory.
-        match self.group.has_whole_log(successor, self.election_timeouts(1)).await {
-            true => Ok(stream),
-            false => Err(refusal!(NotHeardYet, "the log of node {successor} is behind").into()),
+        if !self.group.has_whole_log(successor, self.election_timeouts(1)).await {
+            refuse!(NotHeardYet, "the log of node {successor} is behind");
         }
+        // The closed term waits for what it has logged. What can be waited for while it serves keeps nobody waiting. Too late is
+        // no failure here: to close the term takes longer then.
+        let limit = Duration::from_millis(self.config.shutdown_timeout_ms);
+        let _ = timeout(limit, self.group.table_catches_up()).await;
+        Ok(stream)
     }
 
     /// Logs the term's last entry, which leaves the memory to `successor`.

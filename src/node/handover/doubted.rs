@@ -22,9 +22,7 @@ impl Handovers {
         let mut checks = tokio::time::interval(CHECK_EVERY);
         loop {
             checks.tick().await;
-            let Some(term) = self.led.serving().map(|term| term.term()) else {
-                continue;
-            };
+            let term = self.led.until_serving().await.term();
             let (Belief::RunsOn { doubt, .. } | Belief::Doubted(doubt)) = time.look(term) else {
                 continue;
             };

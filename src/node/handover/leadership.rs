@@ -158,7 +158,7 @@ impl LedTerms {
         tokio::select! {
             biased;
             proposed = self.group.propose(lease.term(), command) => Some(proposed),
-            () = lease.wait_until(TermLease::is_void) => None,
+            () = lease.until_void() => None,
         }
     }
 
@@ -176,7 +176,7 @@ impl LedTerms {
         let is_founded = tokio::select! {
             biased;
             is_founded = self.group.view.is_founded() => is_founded,
-            () = lease.wait_until(TermLease::is_void) => return,
+            () = lease.until_void() => return,
         };
         match is_founded {
             Ok(true) => return,

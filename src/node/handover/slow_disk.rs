@@ -20,19 +20,20 @@ impl Handovers {
         let mut pauses = Pauses::default();
         let look = Duration::from_millis(self.config.election_timeout_ms / 2);
         loop {
-            tokio::time::sleep(look).await;
-            let Some(term) = self.led.serving() else {
-                continue;
-            };
-            let now = Instant::now();
-            let Some((successor, takes)) = self.group.quicker_successor(term.term()) else {
-                continue;
-            };
-            if !pauses.begin(now) {
+            let term = self.led.until_serving().await.term();
+            let early = self.group.slow_flush_in();
+            if early > Duration::ZERO {
+                tokio::time::sleep(early + Duration::from_millis(1)).await;
                 continue;
             }
+            let now = Instant::now();
+            let better = self.group.quicker_successor(term).filter(|_| pauses.begin(now));
+            let Some((successor, takes)) = better else {
+                tokio::time::sleep(look).await;
+                continue;
+            };
             tracing::warn!(
-                term = term.term(),
+                term,
                 successor,
                 flush_ms = takes.as_millis(),
                 "the disk of this node is slow, and those of a majority are not: handing the leadership over"

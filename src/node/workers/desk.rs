@@ -187,7 +187,7 @@ impl Clerk {
             biased;
             proposed = self.group.propose(lease.term(), command) => proposed,
             // A leader that is cut off would wait, and keep the calls of its next term waiting.
-            () = lease.wait_until(TermLease::is_void) => return,
+            () = lease.until_void() => return,
         };
         match proposed {
             // Every ask has an answer.
