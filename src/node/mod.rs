@@ -29,7 +29,7 @@ mod status;
 pub mod text_table;
 mod workers;
 
-pub use access::{AUDIT, Access, Entrance, Guarded, LetIn, Principal, hash_of};
+pub use access::{AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralTokens, hash_of};
 pub use callers::{Caller, Callers, Counted, Guest, KNOWN_WITHIN, Kind, Port, Silence};
 pub use config::Config;
 pub use ids::{
