@@ -9,14 +9,22 @@ use std::{
 };
 
 use crate::common::{
+    PATIENCE,
+    closed::{self, Closed, grant},
     cluster::Cluster,
-    http, http_get, other_than,
+    http, http_get, in_time, other_than,
     processes::{Processes, ratchet},
     rust_client::{self, client_of},
     with_http,
 };
 use futures::future::join_all;
+use ratchet::{
+    node::{Principal, hash_of},
+    proto::v1::RevokeTokenRequest,
+    sequence::{Credential, NO_NETWORK},
+};
 use ratchet_client::{Client, Key, api::CreateNamespaceRequest};
+use tokio::time::Instant;
 
 /// The rows of an exact export of books.
 async fn export_exactly(processes: &Processes) -> BTreeMap<u64, u64> {
@@ -280,4 +288,23 @@ async fn what_is_exported_of_sections_is_imported_elsewhere_and_every_id_goes_on
         assert_eq!(next, 1, "no number of its section was exported");
     }
     assert_eq!(other.next("uid", 5).await.expect("a number"), higher + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_of_which_nothing_is_taken_ends_once_the_token_of_its_reader_is_revoked() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let mut admin = closed.admin(leader);
+    let token = "a-token-of-who-exports";
+    closed::create(&mut admin, token, "ci", vec![grant("read:*")]).await.expect("a token");
+    let here = closed.cluster.nodes[&leader].context();
+    let by = Principal::caller(Credential::Token(hash_of(token.as_bytes())), NO_NETWORK);
+    let export = here.export("book", &by, Instant::now() + PATIENCE).await;
+    let mut export = export.expect("an export");
+    assert!(!export.end().is_cancelled());
+    let revoke = RevokeTokenRequest { name: "ci".to_owned(), id: None };
+    admin.revoke_token(revoke).await.expect("revoked");
+    in_time("the end of the export", export.end().cancelled()).await;
+    let refused = export.next().await.expect_err("its reader may not read on");
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated, "{refused}");
 }

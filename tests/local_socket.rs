@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Output,
 };
@@ -15,7 +16,10 @@ use ratchet::{
 };
 use tempfile::TempDir;
 use tokio::{io::AsyncReadExt, net::UnixStream};
-use tonic::{Code, transport::Endpoint};
+use tonic::{
+    Code,
+    transport::{Channel, Endpoint},
+};
 
 use crate::common::{
     Client,
@@ -35,11 +39,15 @@ fn server(socket: &Path) -> String {
     format!("unix:{}", socket.display())
 }
 
+/// A connection over the local socket of a node.
+pub fn socket_of(cluster: &Cluster, node: u64) -> Channel {
+    let socket = server(&socket_in(cluster.data_dir(node)));
+    Endpoint::from_shared(socket).expect("an address").connect_lazy()
+}
+
 /// Who asks over the local socket of a node with a token, or without.
 fn local(cluster: &Cluster, node: u64, token: Option<&str>) -> Asking {
-    let socket = server(&socket_in(cluster.data_dir(node)));
-    let endpoint = Endpoint::from_shared(socket).expect("an address");
-    asking_over(endpoint.connect_lazy(), token)
+    asking_over(socket_of(cluster, node), token)
 }
 
 async fn command(args: &'static [&str], server: String) -> Output {
@@ -78,6 +86,13 @@ async fn who_asks_over_the_socket_needs_no_token_and_who_asks_over_the_network_d
     assert!(client.next("book", 7).await.expect("a number") > first);
     assert_eq!(client.servers(), std::slice::from_ref(&server));
     assert!(text(&command(&["namespace", "list"], server).await).contains("book"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+pub async fn nobody_but_the_user_of_the_node_may_open_the_socket() {
+    let cluster = Cluster::start(1, |_| {}).await;
+    let about = fs::metadata(socket_in(cluster.data_dir(1))).expect("a socket");
+    assert_eq!(about.permissions().mode() & 0o777, 0o600);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,8 @@
 //! Nodes are added, promoted, removed and moved to other addresses, and no change harms the cluster.
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, free_ports, history::Load, in_time, other_than, others, own_ip,
-    until,
+    PATIENCE, certificates::Certificates, cluster::Cluster, eventually, free_ports, history::Load,
+    in_time, other_than, others, own_ip, processes::Processes, until,
 };
 use prost::Message;
 use ratchet::{
@@ -11,14 +11,16 @@ use ratchet::{
     proto::{
         Operation, Refusal, reason_of,
         v1::{
-            AddNodeRequest, CreateNamespaceRequest, MembershipResponse, Outcome,
+            AddNodeRequest, CreateNamespaceRequest, FoundRequest, MembershipResponse, Outcome,
             PromoteNodeRequest, Reason, RemoveNodeRequest, UpdateNodeRequest,
+            admin_client::AdminClient,
         },
     },
     tasks::Fault,
 };
 use std::time::Duration;
-use tonic::{Code, Response, Status};
+use tokio::{io::AsyncWriteExt, net::TcpListener};
+use tonic::{Code, Response, Status, transport::Endpoint};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_of_one_grows_to_three_under_load_and_its_founder_leaves() {
@@ -72,6 +74,66 @@ async fn a_change_of_members_that_is_impossible_is_refused_with_the_reason() {
     ] {
         assert_eq!(unknown.code(), Code::NotFound, "{unknown:?}");
         assert!(unknown.message().contains("the members are 1, 2, 3"), "{unknown:?}");
+    }
+}
+
+/// A listener at which something answers in these words, whatever it is asked.
+async fn something_that_says(words: &'static str) -> String {
+    let listener = TcpListener::bind((own_ip(), 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // Who asks may have left.
+            let _ = stream.write_all(words.as_bytes()).await;
+        }
+    });
+    address.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_adds_a_node_is_told_the_same_of_every_address_where_no_node_of_the_cluster_answers() {
+    let certificates = Certificates::new();
+    let stranger = Processes::start(1, &[]).await;
+    for speaks_tls in [false, true] {
+        let mut cluster = Processes::configured(1, &[]);
+        if speaks_tls {
+            certificates.node(1, &cluster.places[&1].peer_listen.ip().to_string(), &[]);
+            cluster.own_flags.insert(1, certificates.peer_flags(1, "require"));
+        }
+        cluster.spawn(1);
+        let socket = format!("unix:{}", cluster.dir.path().join("1/admin.sock").display());
+        let socket = Endpoint::from_shared(socket).expect("an address").connect_lazy();
+        let mut founder = AdminClient::new(socket);
+        let found = async || founder.found(FoundRequest::default()).await.ok();
+        eventually("the cluster is founded", found).await;
+        cluster.client(1).next_at_last(1).await;
+        let [nobody] = free_ports::<1>(own_ip());
+        let mut addresses = vec![
+            nobody.to_string(),
+            something_that_says("SSH-2.0-OpenSSH_9.9\r\n").await,
+            something_that_says("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n").await,
+            something_that_says("").await,
+            cluster.places[&1].listen.to_string(),
+        ];
+        if speaks_tls {
+            addresses.push(stranger.places[&1].peer_listen.to_string());
+        }
+        let mut told = Vec::new();
+        for address in &addresses {
+            let mut client = cluster.client(1);
+            let refused = client.add_node(9, address).await.expect_err("no node");
+            assert_eq!(refused.code(), Code::Unavailable, "{address}: {refused:?}");
+            assert!(refused.message().contains("The log of node 1"), "{refused:?}");
+            let moved = UpdateNodeRequest { id: 1, peer_address: Some(address.clone()) };
+            let moved = client.admin.update_node(moved).await.expect_err("no node");
+            for refused in [refused, moved] {
+                let text = refused.message().replace("node 9 at", "node 1 at");
+                told.push((address, text.replace(address, "?")));
+            }
+        }
+        for (address, text) in &told {
+            assert_eq!(*text, told[0].1, "{address}");
+        }
     }
 }
 

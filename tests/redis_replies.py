@@ -5,7 +5,7 @@ Needs redis-server 7.0, the release whose commands ratchet says that it answers 
 
     tests/redis_replies.py > tests/redis_replies.txt
 
-Each line has the server's mode (alone, or a cluster of one node), the version of the protocol, the command, a tab, and the reply. A
+Each line has the server's mode (alone, closed to those without a password, or a cluster of one node), the version of the protocol, the command, a tab, and the reply. A
 blank line begins another connection.
 """
 import socket
@@ -104,6 +104,29 @@ incr incrby get mget set setnx exists type multi exec discard watch unwatch ping
 reset info client cluster command
 """.split()
 
+# Of a server that wants a password, and whose user alice may get keys that begin with book: alone.
+CLOSED = """
+PING
+GET book:1
+GET
+HELLO
+HELLO 3
+HELLO 3 SETNAME x
+HELLO 4
+AUTH
+AUTH a b c d
+AUTH wrong
+AUTH alice wrong
+HELLO 3 AUTH alice wrong
+HELLO 3 AUTH alice
+HELLO 3 NOSUCH
+AUTH alice token-of-alice
+GET book:1
+GET other:1
+MGET book:1 other:1
+QUIT
+"""
+
 CLUSTER = """
 CLUSTER SLOTS
 CLUSTER SHARDS
@@ -171,13 +194,22 @@ def record(mode, version, conversations, port):
 def main():
     print("# Made by redis_replies.py, with", subprocess.check_output(["redis-server", "--version"], text=True).split(" sha")[0])
     with tempfile.TemporaryDirectory() as directory:
-        for mode in ["alone", "cluster"]:
+        for mode in ["alone", "closed", "cluster"]:
             port = free_port()
-            options = ["--cluster-enabled", "yes"] if mode == "cluster" else []
+            options = {
+                "alone": [],
+                "closed": ["--requirepass", "secret", *"--user alice on >token-of-alice ~book:* +get +mget".split()],
+                "cluster": ["--cluster-enabled", "yes"],
+            }[mode]
             command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", *options]
             server = subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL)
             try:
                 for version in [2, 3]:
+                    if mode == "closed":
+                        # Whoever is nobody speaks the version that a connection begins with.
+                        if version == 2:
+                            record(mode, version, CLOSED, port)
+                        continue
                     with connect(port) as stream:
                         stream.sendall(b"FLUSHALL\r\n")
                         reply(stream.makefile("rb"))

@@ -18,7 +18,7 @@ pub(super) use self::{
     audit::{Note, Subject},
     changes::check_peers,
     open::{
-        check_founding, check_joining, check_start, is_open_to_everybody, open_to_strangers,
+        check_founding, check_joining, check_start, is_open_to_strangers, open_to_strangers,
         warn_of_strangers,
     },
     quotas::LostNumbers,
@@ -36,7 +36,7 @@ use std::{
 use ring::digest::{SHA256, digest};
 use tokio::{
     sync::{Mutex, Semaphore, SemaphorePermit},
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 
 use self::{
@@ -63,6 +63,8 @@ use crate::{
 const LEADERLESS_MAX: Duration = Duration::from_secs(30);
 /// How long a caller that was let in is not looked up again, while nobody's grants change.
 const LET_IN_FOR: Duration = Duration::from_secs(1);
+/// How often it is looked at whether a caller that is told something for long may still hear it.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// How often the leader is asked at most whether it knows a token: strangers may show any.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// How many callers wait at most until it is asked. Others are told to ask again.
@@ -193,6 +195,19 @@ impl Principal {
     }
 }
 
+/// That a call shows several tokens.
+#[derive(Debug)]
+pub struct SeveralTokens;
+
+impl From<SeveralTokens> for Refusal {
+    fn from(SeveralTokens: SeveralTokens) -> Refusal {
+        refusal!(
+            Unauthenticated,
+            "the call has several tokens; send one, in one header 'authorization'"
+        )
+    }
+}
+
 /// That a caller was let in, by these principals.
 #[derive(Debug, Default)]
 pub struct LetIn {
@@ -256,6 +271,16 @@ impl Access {
         Ok(())
     }
 
+    /// Returns once a caller may not do any more what it wants, with why: nothing else looks at that while it hears of something.
+    pub async fn until_refused(&self, by: &Principal, wanted: Wanted<'_>) -> Refusal {
+        loop {
+            sleep(LOOK_EVERY).await;
+            if let Err(refusal) = self.check(by, wanted) {
+                return refusal;
+            }
+        }
+    }
+
     /// As [`Access::check`], of a call that has come in: the audit tells of one that is refused.
     ///
     /// # Errors
@@ -268,6 +293,27 @@ impl Access {
     pub fn turned_away(&self, by: &Principal, wanted: Wanted<'_>, refused: &Refusal) {
         if let Some(asker) = self.asker(by) {
             self.audit.turned_away(&asker, None, &Subject::of(wanted), refused);
+        }
+    }
+
+    /// Refuses a call of `by` that shows several tokens, and has the audit tell of it. Nobody looks whose they are.
+    pub fn several_tokens(&self, by: &Principal) -> Refusal {
+        let refused = Refusal::from(SeveralTokens);
+        if let Some(entrance) = by.entrance {
+            let asker = Asker::with_several_tokens(entrance);
+            self.audit.turned_away(&asker, None, &Subject::of(Wanted::Anything), &refused);
+        }
+        refused
+    }
+
+    /// Sees that a call that shows a token elsewhere than in its headers has none there, too.
+    ///
+    /// # Errors
+    /// As [`Access::several_tokens`].
+    pub fn check_shows_no_token(&self, by: &Principal) -> Result<(), Refusal> {
+        match by.shown() {
+            Credential::Token(_) => Err(self.several_tokens(by)),
+            Credential::Nothing | Credential::Certificate(_) => Ok(()),
         }
     }
 
@@ -334,12 +380,12 @@ impl Access {
             || is_exposed(config) && by.entrance.is_some_and(|entrance| !is_near(entrance));
         match is_stranger && is_kept_off && !self.group.is_formed() {
             false => Ok(()),
+            // Where the data directory is, no stranger learns.
             true => Err(refusal!(
                 Unauthenticated,
                 "node {} waits, and is founded through the local socket in its data directory, or by who shows a certificate that \
-                 tls_client_ca has signed: ratchet found --server unix:{}",
-                config.node_id,
-                config.data_dir.join(LOCAL_SOCKET).display()
+                 tls_client_ca has signed: ratchet found --server unix:DATA_DIR/{LOCAL_SOCKET}",
+                config.node_id
             )),
         }
     }

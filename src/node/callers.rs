@@ -26,11 +26,12 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
 pub use self::{
-    guest::{Guest, KNOWN_WITHIN},
+    guest::{Guest, GuestCall, KNOWN_WITHIN},
     silence::Silence,
 };
 use self::{silence::SilentStreams, strangers::Strangers};
@@ -239,7 +240,7 @@ impl Caller {
         let (callers, at) = (&self.callers, kind as usize);
         let own = self.held[at].fetch_add(1, Relaxed);
         let all = callers.held[at].fetch_add(1, Relaxed);
-        let counted = Counted { caller: self.clone(), kind };
+        let counted = Counted { caller: ArcSwap::new(self.clone()), kind };
         let share = callers.shares[at];
         match () {
             () if own >= share.of_each.saturating_add(beyond_own) => {
@@ -278,13 +279,30 @@ impl Caller {
 /// One of a kind that a caller has, until it is dropped.
 #[derive(Debug)]
 pub struct Counted {
-    caller: Arc<Caller>,
+    caller: ArcSwap<Caller>,
     kind: Kind,
+}
+
+impl Counted {
+    /// Whose it is.
+    fn caller(&self) -> Arc<Caller> {
+        self.caller.load_full()
+    }
+
+    /// Makes it `caller`'s.
+    fn become_of(&self, caller: &Arc<Caller>) -> Result<(), Full> {
+        // There is room for it among all: it has its place there.
+        let place = caller.begin(self.kind, [0, u64::MAX])?;
+        // What was counted for the one before is given back with it.
+        place.caller.store(self.caller.swap(caller.clone()));
+        Ok(())
+    }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        for held in [&self.caller.held, &self.caller.callers.held] {
+        let caller = self.caller.load();
+        for held in [&caller.held, &caller.callers.held] {
             held[self.kind as usize].fetch_sub(1, Relaxed);
         }
     }

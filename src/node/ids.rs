@@ -88,7 +88,7 @@ impl Ids {
         self.leader.admit(by, request.wanted(), deadline).await?;
         let access = &self.leader.access;
         // Only numbers of sequences are counted as lost.
-        drop(access.begin_call(by, &request.namespace, true)?);
+        drop(access.begin_taking(by, request.wanted())?);
         access.take_numbers(by, &request.namespace, count_of(request).into())?;
         let reserved = self.request_memory.reserve(bytes_of(request))?;
         let made = self.checked_ids(request, deadline).await?;

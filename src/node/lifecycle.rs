@@ -54,7 +54,7 @@ impl Node {
     /// returns.
     ///
     /// # Errors
-    /// [`StartError`] if the configuration cannot work, strangers reach the node and everybody is granted something, the data
+    /// [`StartError`] if the configuration cannot work, strangers reach the node and are granted something, the data
     /// directory cannot be used or trusted, or Raft does not start.
     pub async fn start(
         config: Config, seams: Seams, addresses: Addresses,

@@ -29,8 +29,8 @@ mod status;
 pub mod text_table;
 mod workers;
 
-pub use access::{AUDIT, Access, Entrance, Guarded, LetIn, Principal, hash_of};
-pub use callers::{Caller, Callers, Counted, Guest, KNOWN_WITHIN, Kind, Port, Silence};
+pub use access::{AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralTokens, hash_of};
+pub use callers::{Caller, Callers, Counted, Guest, GuestCall, KNOWN_WITHIN, Kind, Port, Silence};
 pub use config::Config;
 pub use ids::{
     MadeIds,

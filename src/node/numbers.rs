@@ -48,8 +48,7 @@ impl Leader {
     ) -> Result<Q::Answer, Failure> {
         let (by, message) = (&asked.by, &asked.message);
         self.admit(by, message.wanted(), deadline).await?;
-        let is_asked_here = matches!(origin, Origin::Client);
-        match self.access.begin_call(by, message.namespace(), is_asked_here)? {
+        match self.access.begin_taking(by, message.wanted())? {
             None => self.serve_admitted(asked, origin, deadline).await,
             Some(lost) => lost.counted(self.serve_admitted(asked, origin, deadline)).await,
         }

@@ -150,7 +150,7 @@ struct Led {
     without_leader: fn(&OperationServices) -> Option<Bytes>,
 }
 
-/// Lets the caller in, if it may.
+/// Lets the caller in, if it may, and counts the call.
 type Admit =
     for<'a> fn(&'a Leader, &'a Principal, Bytes, Instant) -> BoxFuture<'a, Result<(), Refusal>>;
 
@@ -243,7 +243,8 @@ fn admit<'a, Q: Operation + Guarded>(
 ) -> BoxFuture<'a, Result<(), Refusal>> {
     let admitting = async move {
         let asked: Q = decoded(message)?;
-        leader.admit_untold(by, asked.wanted(), deadline).await
+        leader.admit_untold(by, asked.wanted(), deadline).await?;
+        leader.access.count_call(by, asked.wanted())
     };
     admitting.boxed()
 }

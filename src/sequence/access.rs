@@ -152,6 +152,22 @@ impl NamespacePattern {
     }
 }
 
+/// The ranges that nobody has on the Internet: private, shared and link-local ones, and loopback.
+static PRIVATE: LazyLock<Vec<AddressRange>> = LazyLock::new(|| {
+    let ranges = [
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "100.64.0.0/10",
+        "169.254.0.0/16",
+        "127.0.0.0/8",
+        "fc00::/7",
+        "fe80::/10",
+        "::/64",
+    ];
+    ranges.iter().filter_map(|range| AddressRange::parse(range).ok()).collect()
+});
+
 /// The addresses that begin with the same bits, as in 10.1.0.0/16. Of IPv6, at most the 64 bits that name a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AddressRange {
@@ -190,6 +206,16 @@ impl AddressRange {
 
     fn is_ipv4(self) -> bool {
         self.bits > 32 && self.network >> 32 == IPV4
+    }
+
+    /// Whether nobody on the Internet has an address in it: who is granted something there is no stranger.
+    pub fn is_private(self) -> bool {
+        PRIVATE.iter().any(|range| range.contains(self))
+    }
+
+    /// Whether all addresses of `other` are in it.
+    pub fn contains(self, other: AddressRange) -> bool {
+        self.bits <= other.bits && self.has(other.network)
     }
 
     fn mask(self) -> u64 {
@@ -473,6 +499,18 @@ impl Principals {
     /// Whether callers at the address that `network` names may do nothing unless they show something.
     pub fn are_closed_to(&self, network: u64) -> bool {
         !self.is_open && !self.grants_anybody(network, Wanted::Anything)
+    }
+
+    /// What is granted to strangers, who show nothing: to anybody, or in a range of addresses that are not all private. Together
+    /// such ranges may have every address.
+    pub fn granted_to_strangers(&self) -> impl Iterator<Item = (Option<AddressRange>, &Grant)> {
+        let anonymous = self.iter().filter_map(|(key, record)| match key {
+            PrincipalKey::Anonymous(range) => Some((*range, record)),
+            PrincipalKey::Certificate(_) | PrincipalKey::Token(_) => None,
+        });
+        let strangers =
+            anonymous.filter(|(range, _)| range.is_none_or(|range| !range.is_private()));
+        strangers.flat_map(|(range, record)| record.grants.iter().map(move |grant| (range, grant)))
     }
 
     /// Whether any principal has quotas.
@@ -932,6 +970,42 @@ mod tests {
             assert_eq!(at(inside).is_ok(), range != "::/1", "{range}");
             assert_eq!(at("10.2.0.0"), Err(Denied::NothingShown), "{range}");
             assert_eq!(check(NO_NETWORK), Err(Denied::NothingShown), "{range}");
+            change(&mut access, &granting(key, &[])).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_granted_to_strangers_is_all_but_what_private_addresses_have() {
+        let mut access = Principals::default();
+        let all = Verb::ALL.len();
+        assert_eq!(access.granted_to_strangers().count(), all, "nothing was written");
+        change(&mut access, &granting(anybody(), &[])).unwrap();
+        let range = |text: &str| AddressRange::parse(text).expect(text);
+        for (text, is_private) in [
+            ("10.0.0.0/8", true),
+            ("10.1.2.3", true),
+            ("172.16.0.0/12", true),
+            ("192.168.7.0/24", true),
+            ("127.0.0.1", true),
+            ("::/64", true),
+            ("fd00:1::/32", true),
+            ("0.0.0.0/1", false),
+            ("128.0.0.0/1", false),
+            ("8.0.0.0/6", false),
+            ("172.0.0.0/8", false),
+            ("203.0.113.7", false),
+            ("::/1", false),
+            ("::/63", false),
+            ("8000::/1", false),
+            ("2001:db8::/32", false),
+        ] {
+            let key = PrincipalKey::Anonymous(Some(range(text)));
+            change(&mut access, &granting(key.clone(), &["next:book"])).unwrap();
+            let granted: Vec<_> = access.granted_to_strangers().collect();
+            let expected = vec![(Some(range(text)), grant("next:book"))];
+            let granted: Vec<_> =
+                granted.into_iter().map(|(range, grant)| (range, grant.clone())).collect();
+            assert_eq!(granted, if is_private { vec![] } else { expected }, "{text}");
             change(&mut access, &granting(key, &[])).unwrap();
         }
     }

@@ -31,7 +31,7 @@ use self::{
     places::{Limits, Place, accept},
     stream::Stream,
 };
-use crate::node::{Addresses, Config, StartError, config::ConfigError};
+use crate::node::{Addresses, Config, Guest, StartError, config::ConfigError};
 
 // The connections of a port that speaks HTTP: closes idle ones, and ends the others gracefully when the node stops.
 // Those of HTTP/1 are in `patient_socket.rs`.
@@ -172,13 +172,15 @@ async fn serve_http2<S: Answering>(
         let of_guest = of_connection
             .guest()
             .map(|guest| guest.begin_call(is_probe, of_connection.calls().in_progress()));
-        let answering = of_guest.transpose().map(|of_guest| {
-            call.of_guest = of_guest;
-            answering
-        });
+        let begun = of_guest.transpose();
+        call.of_guest = begun.as_ref().ok().cloned().flatten();
         answered(call, async {
-            match answering {
-                Ok(answering) => answering.await,
+            match begun {
+                Ok(of_guest) => {
+                    // Here begins what the task of the call does.
+                    of_guest.iter().for_each(Guest::is_serving);
+                    answering.await
+                }
                 Err(refusal) => Ok(Status::from(refusal).into_http()),
             }
         })

@@ -10,7 +10,7 @@ use futures::{
     FutureExt, Stream, StreamExt,
     stream::{self, BoxStream},
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Code, Request, Response, Status};
 use tonic_health::pb::{
@@ -26,9 +26,6 @@ use crate::{
     sequence::Wanted,
     server::connections::{TooOld, owner::Owner},
 };
-
-/// How often it is looked at whether a caller that watches something may still do so.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// The services of a node.
 #[derive(Clone)]
@@ -58,14 +55,7 @@ impl Services {
         &self, by: Principal, told: impl Stream<Item = T> + Send + 'static,
     ) -> impl Stream<Item = Result<T, Status>> + Send + 'static {
         let access = self.context.services.access.clone();
-        let refused = async move {
-            loop {
-                sleep(LOOK_EVERY).await;
-                if let Err(refusal) = access.check(&by, Wanted::Anything) {
-                    return refusal;
-                }
-            }
-        };
+        let refused = async move { access.until_refused(&by, Wanted::Anything).await };
         let told = told.boxed().take_until(refused.boxed());
         stream::unfold(Some(told), async |told| {
             let mut told = told?;

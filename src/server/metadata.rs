@@ -137,7 +137,7 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
         let checked = check(&self.context, call.headers());
         let checked = checked.and_then(|()| check_encoding(call.headers()));
         let access = &self.context.services.access;
-        let by = checked.and_then(|()| self.owner.asks_with(call.headers()));
+        let by = checked.and_then(|()| self.owner.asks_with(call.headers(), access));
         let by = match by.and_then(|by| access.connection_is_used_by(&by).map(|()| by)) {
             Ok(by) => by,
             Err(refusal) => {

@@ -351,7 +351,8 @@ pub mod fuzzing {
     /// # Errors
     /// UNAUTHENTICATED if there are several tokens.
     pub fn asks_with(headers: &hyper::HeaderMap) -> Result<Principal, Refusal> {
-        super::connections::owner::Owner::nobody().asks_with(headers)
+        let shown = super::connections::owner::Owner::nobody().shown_in(headers);
+        shown.map_err(Refusal::from)
     }
 
     /// The routes of the port for HTTP.

@@ -2,16 +2,24 @@
 
 use std::process::Output;
 
-use ratchet::proto::v1::{
-    CreateNamespaceRequest, StatusRequest, TransferLeadershipRequest, admin_client::AdminClient,
+use ratchet::{
+    node::settings::ClientTls,
+    proto::v1::{
+        CreateNamespaceRequest, StatusRequest, TransferLeadershipRequest, admin_client::AdminClient,
+    },
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
 };
 use tonic::{Code, Status};
 
 use super::methods::{Case, cases};
 use crate::common::{
+    certificates::Certificates,
     closed::{ADMIN, Asking, Closed, VERBS, asking, next},
     cluster::Cluster,
-    in_time, other_than, others,
+    eventually, in_time, other_than, others,
     processes::run,
     rust_client, with_admin_port,
 };
@@ -39,6 +47,45 @@ async fn command(args: &[&str], server: impl ToString) -> Output {
     let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
     let running = move || run(&args.iter().map(String::as_str).collect::<Vec<_>>());
     tokio::task::spawn_blocking(running).await.expect("no panic")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+pub async fn the_port_for_administrators_takes_clients_of_its_ca_alone() {
+    let (certificates, others) = (Certificates::new(), Certificates::new());
+    certificates.client("billing");
+    others.client("billing");
+    for end in ["crt", "key"] {
+        let from = others.path(&format!("client-billing.{end}"));
+        std::fs::copy(from, certificates.path(&format!("stranger.{end}"))).expect("copied");
+    }
+    let mut cluster = Cluster::configured(1, |config| {
+        certificates.node(1, &config.listen.ip().to_string(), &[]);
+        let path = |name: &str| Some(certificates.path(name).into());
+        config.tls = ClientTls::Require;
+        (config.tls_cert, config.tls_key, config.tls_client_ca) =
+            (path("node-1.crt"), path("node-1.key"), path("ca.crt"));
+        with_admin_port(config);
+    });
+    cluster.start_node(1).await;
+    let address = cluster.nodes[&1].addresses().admin.expect("a port");
+    let status = async |shown| {
+        let mut admin = AdminClient::new(certificates.channel(address, shown));
+        in_time("an answer", admin.status(StatusRequest {})).await.map(drop)
+    };
+    eventually("the status", async || status(Some("client-billing")).await.ok()).await;
+    for shown in [None, Some("stranger")] {
+        let refused = status(shown).await.expect_err("it has no certificate of the CA");
+        assert_eq!(refused.code(), Code::Unavailable, "{shown:?}: {refused:?}");
+    }
+    let mut plain = TcpStream::connect(address).await.expect("a connection");
+    let mut told = Vec::new();
+    let exchange = async {
+        // Whoever closes a connection may reset it.
+        let _ = plain.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        let _ = plain.read_to_end(&mut told).await;
+    };
+    in_time("its end", exchange).await;
+    assert_eq!(told, b"");
 }
 
 const REFUSED: [Code; 2] = [Code::Unauthenticated, Code::PermissionDenied];

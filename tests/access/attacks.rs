@@ -20,17 +20,21 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
 };
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Status, transport::Channel};
 
-use super::leader::{Follower, by, with_token};
+use super::{
+    admin_port,
+    leader::{Follower, by, with_token},
+};
 use crate::{
     common::{
         certificates::Certificates,
         channel,
         closed::{ADMIN, Closed, asking, create, grant, next},
         cluster::Cluster,
-        eventually, http, id, in_time, other_than,
+        eventually, http, id, in_time, other_than, with_admin_port,
     },
+    local_socket::{self, socket_of},
     tls,
 };
 
@@ -39,11 +43,16 @@ enum At {
     Grpc,
     Http,
     Redis,
+    /// The port for administrators.
+    Administrators,
+    /// The socket in the data directory.
+    LocalSocket,
     /// The leader's port for peers, of whoever has the certificate of a member.
     Peer,
 }
 
-const PLACES: [At; 4] = [At::Grpc, At::Http, At::Redis, At::Peer];
+const PLACES: [At; 6] =
+    [At::Grpc, At::Http, At::Redis, At::Administrators, At::LocalSocket, At::Peer];
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Attack {
@@ -97,36 +106,54 @@ enum Cell {
 
 /// Every attack at every interface: the compiler finds one that is missing.
 fn cell(attack: Attack, at: At) -> Cell {
-    use At::{Grpc, Http, Peer, Redis};
+    use At::{Administrators, Grpc, Http, LocalSocket, Peer, Redis};
     use Attack::*;
     use Cell::{Elsewhere, Refused, Senseless};
     match (attack, at) {
+        (Plain | ForeignCertificate, Administrators) => {
+            Elsewhere(admin_port::the_port_for_administrators_takes_clients_of_its_ca_alone)
+        }
+        (Plain | ForeignCertificate, LocalSocket) => {
+            Elsewhere(local_socket::nobody_but_the_user_of_the_node_may_open_the_socket)
+        }
+        (
+            NoToken | WrongVerb | WrongNamespace | Expired | Revoked | ForeignToken | TwoTokens,
+            LocalSocket,
+        ) => Senseless("whoever may open it may do everything, and no token is looked at"),
         (Plain | ForeignCertificate, Grpc | Http | Redis) => {
             Elsewhere(tls::each_interface_speaks_tls_with_clients_of_its_ca_and_with_nobody_else)
         }
         (Plain | ForeignCertificate, Peer) => Elsewhere(
             tls::a_living_cluster_turns_tls_between_its_nodes_on_node_by_node_and_changes_its_ca,
         ),
-        (NoToken, Grpc | Peer) => Refused("Unauthenticated"),
+        (NoToken, Grpc | Administrators | Peer) => Refused("Unauthenticated"),
         (NoToken, Http) => Refused("401"),
         (NoToken, Redis) => Refused("-NOAUTH"),
-        (WrongVerb | WrongNamespace, Grpc | Peer) => Refused("PermissionDenied"),
+        (WrongVerb | WrongNamespace, Grpc | Administrators | Peer) => Refused("PermissionDenied"),
         (WrongVerb | WrongNamespace, Http) => Refused("403"),
         (WrongVerb | WrongNamespace, Redis) => Refused("-NOPERM"),
-        (Expired | Revoked | ForeignToken, Grpc | Peer) => Refused("Unauthenticated"),
+        (Expired | Revoked | ForeignToken, Grpc | Administrators | Peer) => {
+            Refused("Unauthenticated")
+        }
         (Expired | Revoked | ForeignToken, Http) => Refused("401"),
         (Expired | Revoked | ForeignToken, Redis) => Refused("-WRONGPASS"),
-        (ForeignRequest, Grpc | Peer) => Refused("FailedPrecondition"),
+        (ForeignRequest, Grpc | Administrators | LocalSocket | Peer) => {
+            Refused("FailedPrecondition")
+        }
         (ForeignRequest, Http) => Refused("409"),
         (ForeignRequest, Redis) => Senseless("no command names a cluster"),
-        (TwoTokens, Grpc) => Refused("Unauthenticated"),
+        (TwoTokens, Grpc | Administrators) => Refused("Unauthenticated"),
         (TwoTokens, Http) => Refused("401"),
         (TwoTokens, Redis) => Senseless("the last AUTH counts"),
         (TwoTokens, Peer) => Senseless("a message has one asker at most"),
-        (FalseName, Grpc | Http) => Senseless("a call has no name beside its token"),
+        (FalseName, Grpc | Http | Administrators | LocalSocket) => {
+            Senseless("a call has no name beside its token")
+        }
         (FalseName, Redis) => Refused("-WRONGPASS"),
         (FalseName, Peer) => Refused("PermissionDenied"),
-        (FalseSender, Grpc | Http | Redis) => Senseless("a caller is no node"),
+        (FalseSender, Grpc | Http | Redis | Administrators | LocalSocket) => {
+            Senseless("a caller is no node")
+        }
         (FalseSender, Peer) => Refused("FailedPrecondition"),
     }
 }
@@ -163,7 +190,7 @@ struct Shows<'a> {
 }
 
 impl Shows<'_> {
-    async fn over_grpc(&self, address: SocketAddr, namespace: &str) -> Told {
+    async fn over_grpc(&self, channel: Channel, namespace: &str) -> Told {
         let asked =
             NextRequest { namespace: namespace.to_owned(), key: id(1), ..NextRequest::default() };
         let mut call = Request::new(asked);
@@ -174,7 +201,7 @@ impl Shows<'_> {
         if let Some(id) = self.cluster_id {
             call.metadata_mut().insert("ratchet-cluster-id", id.parse().expect("a header"));
         }
-        let mut client = SequencerClient::new(channel(address));
+        let mut client = SequencerClient::new(channel);
         let answer = in_time("an answer", client.next(call)).await;
         answer.map(drop).map_err(without_date).into()
     }
@@ -248,6 +275,7 @@ impl Scene {
             config.peer_tls = PeerTls::Accept;
             (config.peer_tls_cert, config.peer_tls_key) = files();
             config.peer_tls_ca = path("ca.crt");
+            with_admin_port(config);
         })
         .await;
         let other = Cluster::start(1, |_| {}).await;
@@ -318,7 +346,13 @@ impl Scene {
         let mut shows = self.shows(attack);
         shows.cluster_id = (attack == Attack::ForeignRequest).then_some(&*other_id);
         match at {
-            At::Grpc => shows.over_grpc(self.closed.cluster.address(node), namespace).await,
+            At::Grpc => shows.over_grpc(channel(addresses.client), namespace).await,
+            At::Administrators => {
+                shows.over_grpc(channel(addresses.admin.expect("a port")), namespace).await
+            }
+            At::LocalSocket => {
+                shows.over_grpc(socket_of(&self.closed.cluster, node), namespace).await
+            }
             At::Http => shows.over_http(addresses.http.expect("a port"), namespace).await,
             At::Redis => shows.over_redis(addresses.resp.expect("a port"), namespace).await,
             At::Peer => self.over_peer(attack, &shows, namespace).await,
@@ -417,7 +451,7 @@ async fn every_attack_at_every_interface_is_refused_and_told_nothing_and_takes_n
             }
         }
     }
-    assert!(tried > 40, "{tried} were tried");
+    assert!(tried > 60, "{tried} were tried");
 }
 
 #[tokio::test(flavor = "multi_thread")]

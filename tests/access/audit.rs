@@ -5,15 +5,17 @@ use std::{fs, net::SocketAddr, time::Duration};
 use ratchet::{
     node::hash_of,
     proto::v1::{
-        CreateNamespaceRequest, ListPrincipalsRequest, RemoveNodeRequest, RevokeTokenRequest,
-        StatusRequest, access_client::AccessClient, admin_client::AdminClient,
+        CreateNamespaceRequest, ListPrincipalsRequest, NextRequest, RemoveNodeRequest,
+        RevokeTokenRequest, StatusRequest, access_client::AccessClient, admin_client::AdminClient,
+        sequencer_client::SequencerClient,
     },
 };
 use serde_json::Value;
-use tonic::Code;
+use tonic::{Code, Request};
 
 use super::methods::over_redis;
 use crate::common::{
+    channel,
     closed::{ADMIN, Asking, asking, create, everything, grant, granting, next},
     eventually, http, http_get,
     openmetrics::{parse, value},
@@ -145,6 +147,21 @@ async fn callers_that_are_not_let_in_are_told_with_who_they_are_and_counted() {
         let told = over_redis(place.resp_listen, None, login).await;
         assert!(told.starts_with("-WRONGPASS "), "{login}: {told}");
     }
+    // Of several tokens nobody looks whose they are.
+    let mut twice =
+        Request::new(NextRequest { namespace: "book".to_owned(), ..Default::default() });
+    for _ in 0..2 {
+        twice.metadata_mut().append("authorization", "Bearer of-ci".parse().expect("a header"));
+    }
+    let refused = SequencerClient::new(channel(place.listen)).next(twice).await;
+    assert_eq!(refused.expect_err("two tokens").code(), Code::Unauthenticated);
+    let header = "authorization: Bearer of-ci\r\n";
+    for (what, headers, body) in [
+        ("GET /v1/status", header.repeat(2), ""),
+        ("POST /login", header.to_owned(), "token=of-ci"),
+    ] {
+        assert_eq!(http(place.http_listen, what, &headers, body).await.status, 401, "{what}");
+    }
     let ci = asking(place.listen, Some("of-ci"));
     assert_eq!(next(&ci, "order").await, Err(Code::PermissionDenied));
     let refused = AdminClient::new(ci).create_namespace(namespace("mine")).await;
@@ -155,7 +172,7 @@ async fn callers_that_are_not_let_in_are_told_with_who_they_are_and_counted() {
     let refused = AdminClient::new(nobody).create_namespace(namespace("mine")).await;
     assert_eq!(refused.expect_err("not granted").code(), Code::Unauthenticated);
 
-    let lines = wait_for(&cluster, 1, before + 8).await;
+    let lines = wait_for(&cluster, 1, before + 11).await;
     let told: Vec<_> = lines[before..]
         .iter()
         .map(|line| {
@@ -173,12 +190,15 @@ async fn callers_that_are_not_let_in_are_told_with_who_they_are_and_counted() {
         ["redis", &wrong, "anything", unknown],
         ["redis", "ci", "anything", unknown],
         ["redis", &wrong, "anything", unknown],
+        ["grpc", "several tokens", "anything", unknown],
+        ["http", "several tokens", "anything", unknown],
+        ["http", "several tokens", "anything", unknown],
         ["grpc", "ci", "next:order", denied],
         ["grpc", "ci", "namespaces:mine", denied],
         ["grpc", "anonymous", "namespaces:mine", unknown],
     ];
     assert_eq!(told, expected.map(|row| row.map(str::to_owned)));
-    for (interface, count) in [("grpc", 1.0), ("http", 1.0), ("redis", 3.0)] {
+    for (interface, count) in [("grpc", 2.0), ("http", 3.0), ("redis", 3.0)] {
         assert_eq!(logins_refused(place.metrics_listen, interface).await, count, "{interface}");
     }
     // However many strangers come, what a known caller may not do is told.

@@ -9,7 +9,7 @@ use tonic::Code;
 use crate::common::{
     Page,
     closed::{Closed, create, grant, granting, next},
-    eventually, http_get, other_than,
+    eventually, http, http_get, other_than,
 };
 
 /// The token of the types of Tinyid's clients.
@@ -192,6 +192,13 @@ async fn the_token_that_a_client_of_tinyid_sends_may_be_one_of_the_clusters() {
                     assert!(!reply["data"].is_null(), "{path}: {reply}");
                 }
                 false => assert!(!page.body.is_empty(), "{path}"),
+            }
+            let header = format!("authorization: Bearer {}\r\n", closed.token("next"));
+            let what = of_tinyid(path, "test", closed.token("next"));
+            let page = http(address, &format!("GET {what}"), &header, "").await;
+            match is_json {
+                true => assert_eq!(json(&page)["code"], 5, "two tokens: {}", page.body),
+                false => assert_eq!(page.body, "", "two tokens: {path}"),
             }
             for (of_type, token) in
                 [("test", closed.token("raise")), ("test", elsewhere), ("gone", elsewhere)]

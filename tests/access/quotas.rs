@@ -15,6 +15,7 @@ use ratchet::{
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
+use super::methods::{Case, cases};
 use crate::common::{
     PATIENCE,
     closed::{ADMIN, Asking, Closed, asking, create, grant, granting, told},
@@ -89,6 +90,50 @@ async fn calls_beyond_a_quota_are_refused_at_the_node_that_is_asked_and_others_a
             take(&closed.at(node, "free"), "book", 1).await.expect("a number");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_that_names_a_namespace_counts_and_what_names_none_does_not() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let mut admin = closed.admin(leader);
+    let grants = ["next:*", "read:*", "raise:*"].map(grant).to_vec();
+    create(&mut admin, "limited", "limited", grants).await.expect("a token");
+    let limit = Quota { calls_per_second: Some(1), ..on("book") };
+    admin.set_quotas(quotas("limited", &[limit])).await.expect("set");
+    let mut counted = 0;
+    for node in [leader, other_than(leader)] {
+        let view = closed.cluster.nodes[&node].context().group.view.clone();
+        until("the node has heard of it", || view.principals().has_quotas()).await;
+        let addresses = closed.cluster.nodes[&node].addresses();
+        let (grpc, http) = (closed.cluster.address(node), addresses.http.expect("a port"));
+        let told = async |case: &Case| case.over_grpc(grpc, Some("limited")).await;
+        for case in cases() {
+            match case.verb.as_deref() {
+                Some("namespaces" | "admin") => {}
+                Some(_) if case.is_on_one => {
+                    let is_refused =
+                        async || (told(&case).await == Code::ResourceExhausted).then_some(());
+                    eventually(&case.name, is_refused).await;
+                    counted += 1;
+                }
+                _ => {
+                    for _ in 0..5 {
+                        let told = told(&case).await;
+                        assert_ne!(told, Code::ResourceExhausted, "{} counts", case.name);
+                    }
+                }
+            }
+        }
+        let what = "GET /v1/namespaces/book/export";
+        let header = "authorization: Bearer limited\r\n";
+        eventually("an export is refused", async || {
+            let page = crate::common::http(http, what, header, "").await;
+            (page.status == 429 && page.body.contains("CALLER_QUOTA")).then_some(())
+        })
+        .await;
+    }
+    assert!(counted > 30, "{counted} were counted");
 }
 
 #[tokio::test(flavor = "multi_thread")]

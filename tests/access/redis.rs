@@ -117,6 +117,9 @@ async fn a_redis_client_logs_in_in_every_form_and_reset_logs_it_out() {
         for login in ["AUTH of-ci", "AUTH ci of-ci", "AUTH default of-ci", "auth ci of-ci"] {
             let mut client = Connection::to(address).await;
             client.assert_nobody("before the login").await;
+            let told = client.ask("NOSUCH").await;
+            assert!(told.starts_with("-ERR unknown command 'NOSUCH'"), "{told}");
+            assert!(!told.contains(ratchet::version::VERSION), "{told}");
             assert_eq!(client.ask(login).await, "+OK", "{login}");
             client.assert_ci(login).await;
             assert_eq!(client.ask("RESET").await, "+RESET");

@@ -57,6 +57,14 @@ pub struct Asker {
     pub is_known: bool,
 }
 
+impl Asker {
+    /// One who shows several tokens: it may be anybody.
+    pub fn with_several_tokens(entrance: Entrance) -> Asker {
+        let who = "several tokens".to_owned();
+        Asker { who, entrance, shows_token: true, is_known: false }
+    }
+}
+
 /// What a call is about, and what its caller needs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Subject {

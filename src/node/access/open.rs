@@ -1,7 +1,9 @@
-//! What is open to strangers: a node that they reach does not start, is founded and is added to no cluster, where everybody is
+//! What is open to strangers: a node that they reach does not start, is founded and is added to no cluster, where they are
 //! granted something, unless the setting `insecure` says so.
 //!
-//! Strangers reach a port for clients, or for administrators, beyond loopback that serves connections without TLS.
+//! Strangers reach a port for clients, or for administrators, beyond loopback that serves connections without TLS. They are
+//! granted what everybody is, and what a range of addresses is that are not all private. Whether several ranges have every
+//! address together is so never asked.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -9,7 +11,7 @@ use crate::{
     consensus::Group,
     node::{Config, config::ConfigError, settings::PeerTls},
     proto::{Refusal, refusal},
-    sequence::{Grant, NodeId, PrincipalKey, Principals},
+    sequence::{AddressRange, Grant, NodeId, Principals},
     storage::LOCAL_SOCKET,
 };
 
@@ -57,24 +59,22 @@ pub(super) fn trusts_strangers(config: &Config) -> bool {
     config.peer_tls != PeerTls::Require && !config.peer_listen.ip().to_canonical().is_loopback()
 }
 
-/// What is granted to whoever shows nothing, at any address.
-fn granted_to_everybody(principals: &Principals) -> &[Grant] {
-    principals.get(&PrincipalKey::Anonymous(None)).map_or(&[], |record| &record.grants)
-}
-
-/// The same in words; `None` if it is nothing.
+/// What is granted to strangers in words; `None` if it is nothing.
 fn in_words(principals: &Principals) -> Option<String> {
-    let grants = granted_to_everybody(principals);
     if principals.is_open() {
         return Some("everything".to_owned());
     }
-    let grants: Vec<String> = grants.iter().map(Grant::to_string).collect();
+    let grants: Vec<String> = principals.granted_to_strangers().map(in_word).collect();
     (!grants.is_empty()).then(|| grants.join(", "))
 }
 
-/// Whether everybody is granted something.
-pub fn is_open_to_everybody(principals: &Principals) -> bool {
-    !granted_to_everybody(principals).is_empty()
+fn in_word((addresses, grant): (Option<AddressRange>, &Grant)) -> String {
+    addresses.map_or_else(|| grant.to_string(), |range| format!("{grant} at {range}"))
+}
+
+/// Whether strangers are granted something.
+pub fn is_open_to_strangers(principals: &Principals) -> bool {
+    principals.granted_to_strangers().next().is_some()
 }
 
 /// Sees that a node may start in a cluster of these principals.
@@ -96,7 +96,7 @@ pub fn check_start(config: &Config, principals: &Principals) -> Result<(), Confi
     Err(ConfigError(format!(
         "{reached}, and everybody is granted {granted}: set tls = require; or make tokens necessary, at the founding with \
          ratchet found --admin-token-file FILE, or later, while the node listens on loopback alone, with ratchet grant \
-         anonymous --nothing --server unix:{}; or set insecure = true if whoever reaches {} may have that. If \
+         anonymous --nothing --server unix:{} (of a range: with --addresses RANGE); or set insecure = true if whoever reaches {} may have that. If \
          tokens were made necessary while this node was away, start it once with insecure = true, and it hears of them",
         config.data_dir.join(LOCAL_SOCKET).display(),
         reached.address
@@ -119,7 +119,7 @@ pub fn check_founding(config: &Config) -> Result<(), Refusal> {
     ))
 }
 
-/// Sees that the node with this configuration may be added to a cluster in which everybody is granted something.
+/// Sees that the node with this configuration may be added to a cluster in which strangers are granted something.
 ///
 /// # Errors
 /// FAILED_PRECONDITION if strangers reach the node.
@@ -129,29 +129,36 @@ pub fn check_joining(config: &Config) -> Result<(), Refusal> {
     };
     Err(refusal!(
         WrongState,
-        "nothing is added: {reached}, and in the cluster everybody is granted something: make tokens necessary (ratchet grant \
+        "nothing is added: {reached}, and in the cluster strangers are granted something: make tokens necessary (ratchet grant \
          anonymous --nothing), or set tls = require or insecure = true on node {}",
         config.node_id
     ))
 }
 
-/// Sees that everybody may be granted what `after` has, on the leader with this configuration.
+/// Sees that strangers may be granted what `after` has, on the leader with this configuration.
 ///
 /// # Errors
 /// FAILED_PRECONDITION if strangers reach the leader, and that is more than `before` has.
 pub(super) fn check_granting(
     config: &Config, before: &Principals, after: &Principals,
 ) -> Result<(), Refusal> {
-    let known = granted_to_everybody(before);
-    let is_known = |grant: &&Grant| known.iter().any(|known| known.covers(grant));
-    let more = granted_to_everybody(after).iter().find(|grant| !is_known(grant));
+    let is_known = |(addresses, grant): &(Option<AddressRange>, &Grant)| {
+        let is_there = |known: Option<AddressRange>| match (known, addresses) {
+            (None, _) => true,
+            (Some(known), Some(addresses)) => known.contains(*addresses),
+            (Some(_), None) => false,
+        };
+        before.granted_to_strangers().any(|(at, known)| is_there(at) && known.covers(grant))
+    };
+    let more = after.granted_to_strangers().find(|granted| !is_known(granted));
     let (Some(reached), Some(more), false) = (exposed(config), more, before.is_open()) else {
         return Ok(());
     };
     Err(refusal!(
         WrongState,
-        "nothing is changed: {reached}, and everybody would be granted {more}: grant it to the addresses that need it, or set \
-         tls = require or insecure = true on all nodes"
+        "nothing is changed: {reached}, and everybody would be granted {}: grant it to the private addresses that need it \
+         (10.0.0.0/8 and the like), or set tls = require or insecure = true on all nodes",
+        in_word(more)
     ))
 }
 
@@ -195,7 +202,7 @@ mod tests {
     use super::*;
     use crate::{
         node::settings::ClientTls,
-        sequence::{AccessChange, AddressRange, NamespacePattern, TokenHash, Verb},
+        sequence::{AccessChange, NamespacePattern, PrincipalKey, TokenHash, Verb},
     };
 
     const STRANGE: [u8; 4] = [10, 0, 0, 1];
@@ -252,7 +259,11 @@ mod tests {
         assert!(text.contains("everybody is granted next:book, read:*: set"), "{text}");
         assert_eq!(check_start(&config, &with(None, &[])), Ok(()));
         let there = with(Some("10.0.0.0/8"), &Grant::everything());
-        assert_eq!(check_start(&config, &there), Ok(()), "not everybody");
+        assert_eq!(check_start(&config, &there), Ok(()), "no strangers");
+        for half in ["0.0.0.0/1", "128.0.0.0/1", "::/1", "203.0.113.0/24"] {
+            let text = refusal(&config, &with(Some(half), &[grant(Verb::Next, "book")]));
+            assert!(text.contains(&format!("granted next:book at {half}: set")), "{text}");
+        }
     }
 
     #[test]
@@ -332,7 +343,17 @@ mod tests {
             check(before, after).expect("nothing more is granted");
         }
         check(&Principals::default(), &one).expect("less is granted");
-        check(&none, &with(Some("10.0.0.0/8"), &[read])).expect("not to everybody");
+        let at = |range: &str| with(Some(range), std::slice::from_ref(&read));
+        check(&none, &at("10.0.0.0/8")).expect("not to strangers");
+        let refused = check(&none, &at("0.0.0.0/1")).expect_err("to half of all addresses");
+        assert!(refused.message().contains("granted read:* at 0.0.0.0/1: "), "{refused}");
+        for (before, after) in [("::/1", "0.0.0.0/1"), ("0.0.0.0/2", "0.0.0.0/1")] {
+            check(&at(before), &at(after)).expect_err("to more addresses");
+        }
+        for (before, after) in [(&at("0.0.0.0/1"), &at("8.0.0.0/8")), (&one, &at("0.0.0.0/1"))] {
+            check(before, after).expect("nothing more is granted");
+        }
+        check(&at("0.0.0.0/1"), &one).expect_err("to all addresses");
         let insecure = Config { insecure: true, ..exposed.clone() };
         check_granting(&insecure, &none, &two).expect("it may be open");
     }

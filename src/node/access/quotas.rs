@@ -180,13 +180,27 @@ impl UsedUp {
 }
 
 impl Quotas {
-    /// Counts a call, if this node was asked by its caller. Returns what counts the numbers that are lost with it; `None` if
-    /// nothing limits them.
+    /// Counts a call.
     ///
     /// # Errors
     /// [`UsedUp`] if one of the quotas has no room.
-    pub(super) fn begin_call(
-        self: &Arc<Self>, mut accounts: Vec<Account>, is_asked_here: bool,
+    pub(super) fn count_call(&self, accounts: &mut [Account]) -> Result<(), UsedUp> {
+        for account in accounts {
+            if let Some(most) = account.quota.calls_per_second {
+                let room = self.spend(account, |used, now| used.calls.take(NonZeroU32::MIN, now));
+                let what = || format!("{most} calls a second may be made at node {}", self.node);
+                room.map_err(|full| UsedUp::new(account, full, what))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What counts the numbers that are lost with a call; `None` if nothing limits them.
+    ///
+    /// # Errors
+    /// [`UsedUp`] if as many were lost as may be.
+    pub(super) fn begin_taking(
+        self: &Arc<Self>, mut accounts: Vec<Account>,
     ) -> Result<Option<LostNumbers>, UsedUp> {
         let node = self.node;
         for account in &mut accounts {
@@ -194,11 +208,6 @@ impl Quotas {
                 let room = self.spend(account, |used, now| used.lost.check(most, now));
                 let what =
                     || format!("{most} numbers a day may be lost with failed calls at node {node}");
-                room.map_err(|full| UsedUp::new(account, full, what))?;
-            }
-            if let Some(most) = account.quota.calls_per_second.filter(|_| is_asked_here) {
-                let room = self.spend(account, |used, now| used.calls.take(NonZeroU32::MIN, now));
-                let what = || format!("{most} calls a second may be made at node {node}");
                 room.map_err(|full| UsedUp::new(account, full, what))?;
             }
         }

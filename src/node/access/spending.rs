@@ -7,33 +7,54 @@ use super::{
 use crate::{
     clock::whole_ms,
     proto::{Refusal, refusal},
-    sequence::{NO_NETWORK, PrincipalKey},
+    sequence::{NO_NETWORK, PrincipalKey, Wanted},
 };
 
 impl Access {
-    /// Counts a call about a namespace, if this node was asked by its caller. Returns what counts the numbers that are lost with
-    /// it; `None` if nothing limits them.
+    /// Counts a call for which this is needed, if this node was asked by its caller, and it is about a namespace. What administers is
+    /// not counted.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if a quota of the caller has no room: CALLER_QUOTA, with a time after which to ask again.
-    pub(in crate::node) fn begin_call(
-        &self, by: &Principal, namespace: &str, is_asked_here: bool,
+    pub(in crate::node) fn count_call(
+        &self, by: &Principal, wanted: Wanted<'_>,
+    ) -> Result<(), Refusal> {
+        self.count_call_of(&mut self.accounts(by, wanted), by, wanted)
+    }
+
+    fn count_call_of(
+        &self, accounts: &mut [Account], by: &Principal, wanted: Wanted<'_>,
+    ) -> Result<(), Refusal> {
+        match by.asks_here() && wanted.verb().is_some_and(|verb| !verb.is_administrative()) {
+            true => self.quotas.count_call(accounts).map_err(|full| self.used_up(by, &full)),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a call, as [`Access::count_call`], with which numbers may be lost. Returns what counts these; `None` if nothing limits
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Access::count_call`].
+    pub(in crate::node) fn begin_taking(
+        &self, by: &Principal, wanted: Wanted<'_>,
     ) -> Result<Option<LostNumbers>, Refusal> {
-        let accounts = self.accounts(by, namespace);
-        self.quotas.begin_call(accounts, is_asked_here).map_err(|full| self.used_up(by, &full))
+        let mut accounts = self.accounts(by, wanted);
+        self.count_call_of(&mut accounts, by, wanted)?;
+        self.quotas.begin_taking(accounts).map_err(|full| self.used_up(by, &full))
     }
 
     /// Counts numbers, or ids, of a namespace that this node is asked for.
     ///
     /// # Errors
-    /// As [`Access::begin_call`]; INVALID_ARGUMENT if a quota never has room for so many at once.
+    /// As [`Access::count_call`]; INVALID_ARGUMENT if a quota never has room for so many at once.
     pub(in crate::node) fn take_numbers(
         &self, by: &Principal, namespace: &str, numbers: u64,
     ) -> Result<(), Refusal> {
         if numbers == 0 {
             return Ok(());
         }
-        let accounts = self.accounts(by, namespace);
+        let accounts = self.accounts_on(by, namespace);
         self.quotas.take_numbers(accounts, numbers).map_err(|full| self.used_up(by, &full))
     }
 
@@ -41,11 +62,15 @@ impl Access {
     pub(in crate::node) fn lost_numbers(
         &self, by: &Principal, namespace: &str,
     ) -> Option<LostNumbers> {
-        self.quotas.counting(self.accounts(by, namespace))
+        self.quotas.counting(self.accounts_on(by, namespace))
     }
 
-    /// The accounts of a caller on a namespace, if it has any.
-    fn accounts(&self, by: &Principal, namespace: &str) -> Vec<Account> {
+    /// The accounts of a caller on the namespace on which it wants something, if it has any.
+    fn accounts(&self, by: &Principal, wanted: Wanted<'_>) -> Vec<Account> {
+        wanted.namespace().map_or_else(Vec::new, |namespace| self.accounts_on(by, namespace))
+    }
+
+    fn accounts_on(&self, by: &Principal, namespace: &str) -> Vec<Account> {
         let principals = self.group.view.principals();
         let Who::Caller(shown) = &by.who else {
             return Vec::new();

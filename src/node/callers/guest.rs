@@ -31,25 +31,61 @@ pub const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 /// again before the node has let go of the call.
 const STRANGERS_CALLS_MAX: u64 = 2;
 
+/// What a caller has too many of, where it is told so.
+const CALLS: &str =
+    "calls in progress, and may have no more (client_calls_max, client_share_percent)";
+
 /// A connection of a client, until it is dropped.
 #[derive(Debug)]
 pub struct Guest {
     port: Port,
     /// Its place: that of its address at first, then of its principal.
-    place: ArcSwap<Counted>,
+    place: Counted,
     /// Who asks over it now.
     asks: ArcSwap<Caller>,
-    /// What names its address.
-    network: u64,
     opened: Instant,
-    /// Whether it may end for another one.
+    /// From which address it was opened, and whether it may end for another one.
     standing: Arc<Standing>,
+}
+
+/// A call over a connection that has others: it is of whoever asked when it began, or of the principal that asks in it once that is
+/// known. So is its place among the calls.
+#[derive(Debug)]
+pub struct GuestCall {
+    guest: Arc<Guest>,
+    place: Counted,
+}
+
+impl GuestCall {
+    /// Whose it is.
+    pub(super) fn caller(&self) -> Arc<Caller> {
+        self.place.caller()
+    }
+
+    /// The principal asks in it that `id` names, if one is known. It becomes that principal's, and so does the connection, if
+    /// nobody's is known so far.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if that principal has as many calls, or connections, as it may have.
+    pub(super) fn is_asked_by(&self, id: impl FnOnce() -> Option<u64>) -> Result<(), Refusal> {
+        // Each message of a stream comes here: nothing is written that all threads share.
+        let before = self.place.caller.load();
+        if before.is_principal() {
+            return Ok(());
+        }
+        let Some(id) = id() else {
+            return Ok(());
+        };
+        let caller = before.callers.caller(id);
+        self.guest.belongs_to(&caller)?;
+        self.place.become_of(&caller).map_err(|full| full.refused(CALLS, RETRY_AFTER_MS))
+    }
 }
 
 impl Guest {
     /// The connection of `port` that has this place among those of its address.
     pub(super) fn new(port: Port, place: Counted) -> Arc<Guest> {
-        let caller = place.caller.clone();
+        let caller = place.caller();
         let standing = Standing::unknown(caller.id());
         // The port for administrators has its own rule of who ends.
         if port == Port::Clients {
@@ -58,8 +94,7 @@ impl Guest {
         }
         Arc::new(Guest {
             port,
-            network: caller.id(),
-            place: ArcSwap::from_pointee(place),
+            place,
             asks: ArcSwap::new(caller),
             opened: Instant::now(),
             standing,
@@ -69,7 +104,7 @@ impl Guest {
     /// Whose calls over it are now, and what they hold: whoever asks, if that is known, or else its address, or all strangers.
     pub fn caller(&self) -> Arc<Caller> {
         let asks = self.asks.load();
-        match !asks.is_principal() && asks.callers.are_closed_to(self.network) {
+        match !asks.is_principal() && asks.callers.are_closed_to(self.standing.network) {
             true => asks.callers.caller(STRANGERS),
             false => asks.clone(),
         }
@@ -81,7 +116,7 @@ impl Guest {
     /// # Errors
     /// RESOURCE_EXHAUSTED if it would become that principal's, who has as many as it may have.
     pub(super) fn is_asked_by(&self, id: Option<u64>) -> Result<(), Refusal> {
-        let (before, id) = (self.asks.load(), id.unwrap_or(self.network));
+        let (before, id) = (self.asks.load(), id.unwrap_or(self.standing.network));
         if before.id() != id {
             let caller = before.callers.caller(id);
             self.belongs_to(&caller)?;
@@ -90,31 +125,21 @@ impl Guest {
         Ok(())
     }
 
-    /// The principal that `id` names has asked in a call over it, beside others: it becomes that principal's, if it is nobody's yet.
-    ///
-    /// # Errors
-    /// As [`Guest::is_asked_by`].
-    pub(super) fn has_been_asked_by(&self, id: u64) -> Result<(), Refusal> {
-        self.belongs_to(&self.asks.load().callers.caller(id))
-    }
-
     /// Makes it `caller`'s, if that is a principal, and it is nobody's yet.
     fn belongs_to(&self, caller: &Arc<Caller>) -> Result<(), Refusal> {
         if !caller.is_principal() || self.standing.is_known() {
             return Ok(());
         }
-        // There is room for it among all: it has its place there.
-        let place = caller.begin(self.port.connection(), [0, u64::MAX]).map_err(|full| {
+        self.place.become_of(caller).map_err(|full| {
             full.refused("connections, and may have no more (client_share_percent)", PLACE_AFTER_MS)
         })?;
-        self.place.store(Arc::new(place));
         self.standing.become_known();
         Ok(())
     }
 
     /// Whether nobody knows whose it is, and has to.
     pub fn is_strangers(&self) -> bool {
-        !self.standing.is_known() && self.asks.load().callers.are_closed_to(self.network)
+        !self.standing.is_known() && self.asks.load().callers.are_closed_to(self.standing.network)
     }
 
     /// Returns if nobody knows whose it is although the time for that is over.
@@ -132,8 +157,8 @@ impl Guest {
 
     /// Whether more than half of the connections are open that there may be, or that whoever opened it may have.
     pub fn is_crowded(&self) -> bool {
-        let (place, at) = (self.place.load(), self.port.connection() as usize);
-        let (caller, share) = (&place.caller, place.caller.callers.shares[at]);
+        let (caller, at) = (self.place.caller(), self.port.connection() as usize);
+        let share = caller.callers.shares[at];
         caller.callers.held[at].load(Relaxed) > share.all / 2
             || caller.held[at].load(Relaxed) > share.of_each / 2
     }
@@ -145,7 +170,9 @@ impl Guest {
     /// # Errors
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have; or if the connection is
     /// a stranger's and has others.
-    pub fn begin_call(&self, is_probe: bool, calls: u64) -> Result<Counted, Refusal> {
+    pub fn begin_call(
+        self: &Arc<Self>, is_probe: bool, calls: u64,
+    ) -> Result<Arc<GuestCall>, Refusal> {
         let caller = self.caller();
         if calls > STRANGERS_CALLS_MAX && self.is_strangers() {
             caller.callers.refused.inc();
@@ -161,16 +188,15 @@ impl Guest {
             let probe = is_probe.then(|| self.asks.load().begin(Kind::Probe, [0; 2]));
             probe.and_then(Result::ok).ok_or(full)
         });
-        begun.map_err(|full| {
+        let place = begun.map_err(|full| {
             caller.callers.refused.inc();
             match full {
                 Full::OfOne(..) => caller.silent.end_one(),
                 Full::OfAll(_) => caller.callers.silent.end_one(),
             }
-            let what =
-                "calls in progress, and may have no more (client_calls_max, client_share_percent)";
-            full.refused(what, RETRY_AFTER_MS)
-        })
+            full.refused(CALLS, RETRY_AFTER_MS)
+        })?;
+        Ok(Arc::new(GuestCall { guest: self.clone(), place }))
     }
 }
 
@@ -323,13 +349,31 @@ mod tests {
     async fn a_token_that_becomes_known_in_a_call_makes_the_connection_known() {
         let callers = callers();
         let guest = from(&callers, 1).expect("a connection");
-        let call = guest.clone().scope_call(async {
+        let calls = |of: u64| {
+            let caller = callers.caller(of);
+            caller.held[Kind::Call as usize].load(Relaxed)
+        };
+        let ci = principal_id("ci");
+        let call = guest.begin_call(false, 1).expect("a call");
+        assert_eq!([calls(STRANGERS), calls(ci)], [1, 0]);
+        let serving = guest.clone().scope_call(async {
+            Guest::is_serving(&call);
             Guest::is_asked_here_by(|| None).expect("nobody knows it");
             assert!(guest.is_strangers());
-            Guest::is_asked_here_by(|| Some(principal_id("ci"))).expect("its share");
+            let asks = || Caller::current().map(|caller| caller.id());
+            assert_eq!(asks(), Some(STRANGERS));
+            // In a task of its own, as of a message that waits.
+            let learning = Caller::go_on(async move { Guest::is_asked_here_by(|| Some(ci)) });
+            tokio::spawn(learning).await.expect("no panic").expect("its share");
+            assert_eq!(asks(), Some(ci), "what is held from here on is the principal's");
+            Guest::is_asked_here_by(|| Some(principal_id("other"))).expect("one asks in a call");
+            assert_eq!(asks(), Some(ci));
         });
-        call.await;
+        serving.await;
         assert!(!guest.is_strangers());
+        assert_eq!([calls(STRANGERS), calls(ci)], [0, 1], "while the call goes on");
+        drop(call);
+        assert_eq!([calls(STRANGERS), calls(ci)], [0, 0]);
         guest
             .clone()
             .scope(async { Guest::is_asked_here_by(|| Some(principal_id("ci"))) })

@@ -1,10 +1,13 @@
 //! Whose what a task serves is: the memory that it reserves, and the places that it takes, are that caller's.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures::future::Either;
 
-use super::{Caller, Guest, Silence};
+use super::{Caller, Guest, GuestCall, Silence};
 use crate::proto::Refusal;
 
 tokio::task_local! {
@@ -16,8 +19,8 @@ tokio::task_local! {
 enum Served {
     /// What this caller has asked for.
     Caller(Arc<Caller>),
-    /// A call of this caller over a connection that has others.
-    Call(Arc<Caller>, Arc<Guest>),
+    /// A call over a connection that has others, once it has a place among them.
+    Call(Arc<Guest>, OnceLock<Arc<GuestCall>>),
     /// A connection, and its calls one after the other. Each is the call of whoever asks over it then.
     Guest(Arc<Guest>),
 }
@@ -25,8 +28,19 @@ enum Served {
 impl Served {
     fn caller(&self) -> Arc<Caller> {
         match self {
-            Served::Caller(caller) | Served::Call(caller, _) => caller.clone(),
+            Served::Caller(caller) => caller.clone(),
+            Served::Call(guest, call) => {
+                call.get().map_or_else(|| guest.caller(), |call| call.caller())
+            }
             Served::Guest(guest) => guest.caller(),
+        }
+    }
+
+    /// The same for another task. Whose a call is may be learnt there.
+    fn go_on(&self) -> Served {
+        match self {
+            Served::Call(guest, call) => Served::Call(guest.clone(), call.clone()),
+            Served::Caller(_) | Served::Guest(_) => Served::Caller(self.caller()),
         }
     }
 }
@@ -39,9 +53,13 @@ impl Caller {
 
     /// The silence of a stream of the caller that this task serves, which may last for `span`; `None` if it is no client's.
     pub fn silence(span: Duration) -> Option<Silence> {
-        let caller = Caller::current()?;
-        let among = [&caller.silent, &caller.callers.silent];
-        Some(Silence::new(among.map(Arc::clone), span))
+        let began = Caller::current()?;
+        // Whose it is may be known later only.
+        let among = move || {
+            let caller = Caller::current().unwrap_or_else(|| began.clone());
+            [&caller.silent, &caller.callers.silent].map(Arc::clone)
+        };
+        Some(Silence::new(among, span))
     }
 
     /// The future in which reservations of memory are those of `caller`, or nobody's.
@@ -59,9 +77,13 @@ impl Caller {
         SERVED.sync_scope(Served::Caller(self), reserve)
     }
 
-    /// The future for a task of its own, in which reservations of memory are those of the same caller as here.
+    /// The future for a task of its own, which serves what this one does: reservations of memory are those of the same caller.
     pub fn go_on<F: Future>(future: F) -> impl Future<Output = F::Output> {
-        Caller::scope(Caller::current(), future)
+        match SERVED.try_with(Served::go_on) {
+            Ok(served) => Either::Left(SERVED.scope(served, future)),
+            // It serves nobody.
+            Err(_) => Either::Right(future),
+        }
     }
 }
 
@@ -73,12 +95,9 @@ impl Guest {
     pub fn is_asked_here_by(id: impl FnOnce() -> Option<u64>) -> Result<(), Refusal> {
         let asked = SERVED.try_with(|served| match served {
             Served::Guest(guest) => guest.is_asked_by(id()),
-            // Others may ask over it meanwhile. Whose the call is has been told when it began.
-            Served::Call(_, guest) if guest.is_strangers() => match id() {
-                Some(id) => guest.has_been_asked_by(id),
-                None => Ok(()),
-            },
-            Served::Call(..) | Served::Caller(_) => Ok(()),
+            // Others may ask over the connection meanwhile.
+            Served::Call(_, call) => call.get().map_or(Ok(()), |call| call.is_asked_by(id)),
+            Served::Caller(_) => Ok(()),
         });
         asked.unwrap_or(Ok(()))
     }
@@ -88,8 +107,18 @@ impl Guest {
         SERVED.scope(Served::Guest(self), future)
     }
 
-    /// The future of a call over it, which goes on beside others: reservations of memory are those of whoever asks now.
+    /// The future of a call over it, which goes on beside others, and says by [`Guest::is_serving`] which one it is: reservations of
+    /// memory are those of whoever asks in that call.
     pub fn scope_call<F: Future>(self: Arc<Self>, future: F) -> impl Future<Output = F::Output> {
-        SERVED.scope(Served::Call(self.caller(), self), future)
+        SERVED.scope(Served::Call(self, OnceLock::new()), future)
+    }
+
+    /// This task, which is the future of a call, serves this one.
+    pub fn is_serving(call: &Arc<GuestCall>) {
+        // Without a scope it is a test's.
+        let _ = SERVED.try_with(|served| match served {
+            Served::Call(_, known) => drop(known.set(call.clone())),
+            Served::Caller(_) | Served::Guest(_) => {}
+        });
     }
 }

@@ -64,8 +64,8 @@ impl Drop for Waits<'_> {
 
 /// How long a stream has been silent, and whether it is to end for that.
 pub struct Silence {
-    /// The silent streams that it is one of: those of its address, and all.
-    among: [Arc<SilentStreams>; 2],
+    /// The silent streams that it is one of: those of its caller, and all.
+    among: Box<dyn Fn() -> [Arc<SilentStreams>; 2] + Send>,
     /// How long it may be silent, whoever else wants its place.
     span: Duration,
     /// Whether it has spoken since `timer` was set.
@@ -76,9 +76,11 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// The silence of a stream among those of its address, and among all, which may last for `span`, and up to twice as long.
-    pub fn new(among: [Arc<SilentStreams>; 2], span: Duration) -> Silence {
-        Silence { among, span, has_spoken: false, timer: None, needed: None }
+    /// The silence of a stream among those of its caller, and among all, which may last for `span`, and up to twice as long.
+    pub fn new(
+        among: impl Fn() -> [Arc<SilentStreams>; 2] + Send + 'static, span: Duration,
+    ) -> Silence {
+        Silence { among: Box::new(among), span, has_spoken: false, timer: None, needed: None }
     }
 
     /// The stream has spoken.
@@ -104,7 +106,7 @@ impl Silence {
             ready!(timer.as_mut().poll(cx));
             self.timer = None;
             if !mem::take(&mut self.has_spoken) {
-                let [own, all] = self.among.clone();
+                let [own, all] = (self.among)();
                 self.needed = Some(Box::pin(async move {
                     futures::future::select(pin!(own.is_needed()), pin!(all.is_needed())).await;
                 }));
@@ -133,7 +135,10 @@ mod tests {
     async fn a_silent_stream_ends_once_a_call_is_refused_and_not_before_nor_if_it_spoke() {
         for of in [0, 1] {
             let among = [(); 2].map(|()| Arc::new(SilentStreams::default()));
-            let silence = || Silence::new(among.clone(), SPAN);
+            let silence = || {
+                let among = among.clone();
+                Silence::new(move || among.clone(), SPAN)
+            };
             let refuse = || among[of].end_one();
             let mut streams = [(); 3].map(|()| silence());
             let ended = |streams: &mut [Silence]| -> Vec<bool> {
@@ -165,7 +170,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn calls_that_were_refused_before_are_none_of_a_later_silence() {
         let among = [(); 2].map(|()| Arc::new(SilentStreams::default()));
-        let mut first = Silence::new(among.clone(), SPAN);
+        let silence = || {
+            let among = among.clone();
+            Silence::new(move || among.clone(), SPAN)
+        };
+        let mut first = silence();
         assert!(end(&mut first).is_none());
         advance(SPAN).await;
         assert!(end(&mut first).is_none(), "nobody waits");
@@ -174,7 +183,7 @@ mod tests {
         among[0].end_one();
         assert!(end(&mut first).is_some());
         drop(first);
-        let mut later = Silence::new(among, SPAN);
+        let mut later = silence();
         assert!(end(&mut later).is_none());
         advance(SPAN).await;
         assert!(end(&mut later).is_none(), "nobody waits any more");

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 pub struct Standing {
     /// What names the address from which it was opened.
-    network: u64,
+    pub network: u64,
     is_known: AtomicBool,
     /// Cancelled when another connection needs its place.
     needed: CancellationToken,

@@ -12,12 +12,13 @@ use futures::future::join_all;
 use super::introductions::{Founder, Introduction, this_build};
 use crate::{
     consensus::{Destination, Transport},
-    node::{Config, access::is_open_to_everybody, config::check_address, services::Members},
+    node::{Config, access::is_open_to_strangers, config::check_address, services::Members},
     ordered_watch,
     proto::{
         Code, Refusal,
         peer::{Founding, HelloRequest},
         refusal, refuse,
+        v1::Reason,
     },
     sequence::{ClusterId, NodeId},
     storage::{Member, replacing},
@@ -103,6 +104,7 @@ impl Members {
     }
 
     /// Asks who listens at `address`, expecting a fresh node `id`.
+    /// Of an address that a caller names, nothing is told but what a node says that answers there.
     ///
     /// # Errors
     /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node, has other timings or refuses,
@@ -123,9 +125,12 @@ impl Members {
             Purpose::Add => None,
         };
         let adds = purpose == Purpose::Add;
-        let is_open = is_open_to_everybody(&self.group.view.principals());
+        let is_open = is_open_to_strangers(&self.group.view.principals());
         let request = HelloRequest { founding, adds, is_open, ..self.greeting_to(id) };
-        let member = ask_who(&self.transport, id, address, request).await?;
+        let member = match purpose {
+            Purpose::Add => self.ask_who_is_named(id, address, request).await?,
+            Purpose::Found(..) => ask_who(&self.transport, id, address, request).await?,
+        };
         // A member does not tell.
         if member.incarnation == 0 {
             refuse!(
@@ -154,8 +159,28 @@ impl Members {
     /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
     pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Refusal> {
         let request = HelloRequest { to_incarnation: known.incarnation, ..self.greeting_to(id) };
-        let member = ask_who(&self.transport, id, address, request).await?;
+        let member = self.ask_who_is_named(id, address, request).await?;
         Ok(Member { incarnation: known.incarnation, ..member })
+    }
+
+    /// As [`ask_who`], at an address that a caller names. A caller could name any, to learn from the answer what listens there: so it
+    /// is told what a node says, and else always the same. The log tells the rest.
+    async fn ask_who_is_named(
+        &self, id: NodeId, address: &str, request: HelloRequest,
+    ) -> Result<Member, Refusal> {
+        let asked = ask_who(&self.transport, id, address, request).await;
+        asked.map_err(|refused| {
+            if refused.reason() != Reason::NotHeardYet {
+                return refused;
+            }
+            tracing::warn!("{refused}");
+            refusal!(
+                NotHeardYet,
+                "node {id} at {address}: no node of this cluster answers there; see that it runs and listens there, and that its \
+                 certificate is good if nodes speak TLS with one another. The log of node {} tells what was wrong",
+                self.config.node_id
+            )
+        })
     }
 }
 
@@ -173,9 +198,12 @@ async fn ask_who(
         }),
         Err(refused) => {
             let why = format!("node {id} at {address}: {refused}");
-            Err(match refused.code() {
-                Code::FailedPrecondition | Code::InvalidArgument => refused.retold(why),
-                _ => refusal!(NotHeardYet, "{why}"),
+            let is_nodes =
+                matches!(refused.code(), Code::FailedPrecondition | Code::InvalidArgument)
+                    || refused.reason() == Reason::NotFounded;
+            Err(match is_nodes {
+                true => refused.retold(why),
+                false => refusal!(NotHeardYet, "{why}"),
             })
         }
     }

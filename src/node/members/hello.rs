@@ -106,7 +106,7 @@ impl Founding {
     ///
     /// # Errors
     /// UNAVAILABLE if the leader does not know its cluster's id yet; FAILED_PRECONDITION if strangers reach this node, and
-    /// everybody is granted something in the cluster. Else as [`Founding::be_met`] and [`Founding::be_held_by`].
+    /// strangers are granted something in the cluster. Else as [`Founding::be_met`] and [`Founding::be_held_by`].
     async fn be_claimed(&self, request: &HelloRequest) -> Result<(), Refusal> {
         if request.adds {
             let cluster = ClusterId::from_bytes(&request.cluster_id).ok_or_else(|| {

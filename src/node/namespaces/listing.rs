@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use prost::Message;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     allocator::{self, Explained, Holding, ListedSection, Term, list_sections},
@@ -255,6 +255,39 @@ pub enum Exported {
     },
 }
 
+/// Looks, for as long as it lives, whether who reads an export still may: also while a part is read for long, or its reader takes
+/// none.
+struct Revoked {
+    /// Why it may not, once it is so.
+    why: watch::Receiver<Option<Refusal>>,
+    /// Cancelled then.
+    end: CancellationToken,
+    _looking: AbortOnDropHandle<()>,
+}
+
+impl Revoked {
+    fn look(access: Arc<Access>, by: Principal, namespace: String) -> Revoked {
+        let (tell, why) = watch::channel(None);
+        let end = CancellationToken::new();
+        let told = end.clone();
+        let looking = tokio::spawn(async move {
+            let refusal = access.until_refused(&by, Wanted::On(Verb::Read, &namespace)).await;
+            tell.send_replace(Some(refusal));
+            told.cancel();
+        });
+        Revoked { why, end, _looking: AbortOnDropHandle::new(looking) }
+    }
+
+    /// Returns why who reads may not any more, once that is so.
+    async fn until(&mut self) -> Refusal {
+        match self.why.wait_for(Option::is_some).await.map(|why| why.clone()) {
+            Ok(Some(refusal)) => refusal,
+            // Nobody looks any more: the runtime ends.
+            Ok(None) | Err(_) => refusal!(NodeStopping, "the node stops"),
+        }
+    }
+}
+
 /// The keys of a namespace, or its sections, and their ceilings.
 pub struct Export {
     namespace: Namespace,
@@ -262,6 +295,7 @@ pub struct Export {
     by: Principal,
     access: Arc<Access>,
     ceilings: Ceilings,
+    revoked: Revoked,
     leaving: CancellationToken,
     /// For what is read ahead: nobody knows when its reader takes it.
     _memory: Reservation,
@@ -273,6 +307,11 @@ impl Export {
         self.namespace.config.shares_sections()
     }
 
+    /// Cancelled when its reader may not read it any more: what of it is not sent then is not to be sent.
+    pub fn end(&self) -> CancellationToken {
+        self.revoked.end.clone()
+    }
+
     /// The next keys or sections, and their ceilings; `None` after the last ones.
     ///
     /// # Errors
@@ -281,6 +320,7 @@ impl Export {
         self.access.check(&self.by, Wanted::On(Verb::Read, &self.namespace.config.name))?;
         let part = tokio::select! {
             biased;
+            refusal = self.revoked.until() => return Err(refusal),
             () = self.leaving.cancelled() => {
                 let why = "the node stops, and breaks the export off; export again from the next leader";
                 refuse!(NodeStopping, "{why}");
@@ -316,12 +356,15 @@ impl NodeContext {
     /// Begins to export the namespace of this name, if this node leads.
     ///
     /// # Errors
-    /// Those of `Leader::admit`; UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory,
+    /// Those of `Leader::admit`; UNAVAILABLE if it does not lead, RESOURCE_EXHAUSTED if others export or hold the memory, or the caller
+    /// has no calls left,
     /// NOT_FOUND if there is no such namespace.
     pub async fn export(
         &self, name: &str, by: &Principal, deadline: Instant,
     ) -> Result<Export, Refusal> {
-        self.leader.admit(by, Wanted::On(Verb::Read, name), deadline).await?;
+        let wanted = Wanted::On(Verb::Read, name);
+        self.leader.admit(by, wanted, deadline).await?;
+        self.services.access.count_call(by, wanted)?;
         let not_leading = || {
             let leader = self.group.leadership().borrow().leader.clone();
             refusal!(
@@ -354,11 +397,13 @@ impl NodeContext {
         if self.group.view.namespaces().by_id(namespace.id).is_none() {
             return Err(no_namespace(name));
         }
+        let access = self.services.access.clone();
         Ok(Export {
             namespace: namespace.clone(),
             by: by.clone(),
-            access: self.services.access.clone(),
+            access: access.clone(),
             ceilings,
+            revoked: Revoked::look(access, by.clone(), name.to_owned()),
             leaving: led.leaving.clone(),
             _memory: memory,
         })

@@ -29,6 +29,8 @@ use hyper::{
     Request, Response,
     body::{Frame, Incoming, SizeHint},
 };
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 use tonic::{
     Status,
     body::Body,
@@ -36,7 +38,7 @@ use tonic::{
 };
 use tower::util::MapResponseLayer;
 
-use crate::node::{COUNTED_BYTES_MIN, Counted, RequestMemory, Reservation};
+use crate::node::{COUNTED_BYTES_MIN, GuestCall, RequestMemory, Reservation};
 
 /// How long the other end of a connection without calls may take to close it, once it was told to.
 pub const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(1);
@@ -74,6 +76,8 @@ impl<S> Answering for S where
 pub struct Calls {
     begun: AtomicU64,
     ended: AtomicU64,
+    /// Over HTTP/1, where one answer follows another: how many there were, and what ends the last one early.
+    answers: Mutex<(u64, Option<CancellationToken>)>,
 }
 
 impl Calls {
@@ -81,6 +85,17 @@ impl Calls {
     pub fn begin(self: &Arc<Self>) -> Call {
         self.begun.fetch_add(1, Relaxed);
         Call { calls: self.clone(), of_guest: None }
+    }
+
+    /// From here on an answer is sent that is to end early when this is cancelled.
+    fn answers_until(&self, end: Option<CancellationToken>) {
+        let mut answers = self.answers.lock();
+        *answers = (answers.0 + 1, end);
+    }
+
+    /// The number of the answer that is sent over HTTP/1, and what is cancelled if it is to end early.
+    pub fn answer(&self) -> (u64, Option<CancellationToken>) {
+        self.answers.lock().clone()
     }
 
     /// How many have begun.
@@ -120,7 +135,7 @@ impl Calls {
 pub struct Call {
     calls: Arc<Calls>,
     /// Its place among the calls of the connection's caller.
-    pub of_guest: Option<Counted>,
+    pub of_guest: Option<Arc<GuestCall>>,
 }
 
 impl Drop for Call {
@@ -135,10 +150,14 @@ pub async fn answered(
 ) -> Result<Response<CallBody<Body>>, Infallible> {
     let mut response = answering.await?;
     let held = response.extensions_mut().remove::<Held>();
+    let end = response.extensions_mut().remove::<EndsEarly>().map(|EndsEarly(end)| end);
     Ok(response.map(|body| {
-        let body = CallBody::new(body, call, held);
+        let body = CallBody::new(body, call, held, end);
         // Calls over HTTP/1 are given up with their connection, and have no task of their own.
-        let _ = ANSWER.try_with(|answer| answer.set(body.unsent.clone()));
+        let has_task = ANSWER.try_with(|answer| answer.set(body.unsent.clone())).is_ok();
+        if !has_task {
+            body.unsent.call.calls.answers_until(body.unsent.end.clone());
+        }
         body
     }))
 }
@@ -160,11 +179,18 @@ pub struct Unsent {
     is_asked: AtomicBool,
     /// Woken when bytes are sent.
     body: AtomicWaker,
-    _call: Call,
+    call: Call,
     _held: Option<Held>,
+    /// Cancelled if its caller may not read it any more.
+    end: Option<CancellationToken>,
 }
 
 impl Unsent {
+    /// What is cancelled if its caller may not read it any more.
+    pub fn end(&self) -> Option<&CancellationToken> {
+        self.end.as_ref()
+    }
+
     /// True while the caller must read before anything goes on.
     pub fn waits_for_reader(&self) -> bool {
         !self.is_asked.load(Acquire)
@@ -204,15 +230,17 @@ impl Unsent {
 }
 
 impl<B: hyper::body::Body> CallBody<B> {
-    /// Ties `body` to the call that it answers, and to the memory that it holds.
-    pub fn new(body: B, call: Call, held: Option<Held>) -> Self {
+    /// Ties `body` to the call that it answers, to the memory that it holds, and to what is cancelled if its caller may not read it
+    /// any more.
+    pub fn new(body: B, call: Call, held: Option<Held>, end: Option<CancellationToken>) -> Self {
         let unsent = Unsent {
             bytes: AtomicUsize::new(0),
             made: AtomicUsize::new(0),
             is_asked: AtomicBool::new(false),
             body: AtomicWaker::new(),
-            _call: call,
+            call,
             _held: held,
+            end,
         };
         CallBody { body, end: None, unsent: Arc::new(unsent) }
     }
@@ -293,6 +321,11 @@ impl<D: Buf> Drop for UnsentPart<D> {
     }
 }
 
+/// Among the extensions of a response: cancelled once its caller may not read it any more. Then it ends, also if its caller reads
+/// none of it.
+#[derive(Clone)]
+pub struct EndsEarly(pub CancellationToken);
+
 // The memory that an answer holds until it is sent. A service puts it among the response's extensions, and the
 // connection's body takes it from there.
 
@@ -363,7 +396,7 @@ mod tests {
     #[test]
     fn no_part_is_made_while_too_much_is_unsent_and_the_call_lasts_until_all_is_sent() {
         let calls = Arc::new(Calls::default());
-        let mut body = CallBody::new(Parts(3), calls.begin(), None);
+        let mut body = CallBody::new(Parts(3), calls.begin(), None, None);
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
         let cx = &mut Context::from_waker(&waker);

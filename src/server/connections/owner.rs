@@ -8,8 +8,8 @@ use hyper::{HeaderMap, header::AUTHORIZATION, http::Extensions};
 use super::stream::Stream;
 use crate::{
     metrics::Interface,
-    node::{Access, Entrance, Principal},
-    proto::{Refusal, refuse},
+    node::{Access, Entrance, Principal, SeveralTokens},
+    proto::Refusal,
     sequence::{Credential, NO_NETWORK, TokenHash, network_of},
 };
 
@@ -100,12 +100,20 @@ impl Owner {
         self.principal().with_hash(hash)
     }
 
+    /// Who asks in a call with these headers, as [`Owner::shown_in`]. The audit tells of a caller that shows several tokens.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED if there are several tokens.
+    pub fn asks_with(&self, headers: &HeaderMap, access: &Access) -> Result<Principal, Refusal> {
+        self.shown_in(headers).map_err(|SeveralTokens| access.several_tokens(&self.principal()))
+    }
+
     /// Who asks in a call with these headers. What is no token, such as a password for a proxy, is left alone. Over the local
     /// socket no token is looked at: it may be the one that is to be replaced.
     ///
     /// # Errors
-    /// UNAUTHENTICATED if there are several tokens.
-    pub fn asks_with(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
+    /// [`SeveralTokens`] if there are some.
+    pub fn shown_in(&self, headers: &HeaderMap) -> Result<Principal, SeveralTokens> {
         if self.is_local {
             return Ok(self.principal());
         }
@@ -116,9 +124,7 @@ impl Owner {
         match (tokens.next(), tokens.next()) {
             (None, _) => Ok(self.principal()),
             (Some(token), None) => Ok(self.with_token(token)),
-            (Some(_), Some(_)) => {
-                refuse!(Unauthenticated, "the call has several tokens; send one '{AUTHORIZATION}'")
-            }
+            (Some(_), Some(_)) => Err(SeveralTokens),
         }
     }
 }

@@ -37,10 +37,10 @@ use super::{
 // Hyper's own time for a head counts from the end of the last answer. It would end the connections of callers that
 // pause, or that read a long answer slowly; so it is off.
 //
-// Invariant: a write waits for at most the patience that it was given, and once the node stops, for a second. A head
-// arrives in the time that it was given, or the read fails.
+// Invariant: a write waits for at most the patience that it was given, and once the node stops, or who reads may not any more, for
+// a second. A head arrives in the time that it was given, or the read fails.
 
-/// How long a write may wait once the node stops.
+/// How long a write may wait once the node stops, or its answer is to end early.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a connection waits for its other end.
@@ -78,6 +78,8 @@ pub struct PatientSocket {
     waiting: Option<Waiting>,
     /// The head that is arriving, if one is.
     head: Option<Head>,
+    /// The number of the answer that was sent when a write waited last, and when that one is given up.
+    given_up: (u64, GivenUp),
 }
 
 struct Head {
@@ -94,11 +96,30 @@ struct Waiting {
     stopped: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
+/// Ready a moment after an answer is to end early: who reads it has been told why by then. `None`: it never is.
+type GivenUp = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+fn given_up(end: Option<CancellationToken>) -> GivenUp {
+    let end = end?;
+    Some(Box::pin(async move {
+        end.cancelled().await;
+        sleep(LAST_PATIENCE).await;
+    }))
+}
+
+fn is_given_up(given_up: &mut GivenUp, cx: &mut Context<'_>) -> bool {
+    let is_ready = given_up.as_mut().is_some_and(|given_up| given_up.as_mut().poll(cx).is_ready());
+    if is_ready {
+        *given_up = None;
+    }
+    is_ready
+}
+
 impl PatientSocket {
     /// A socket whose writes wait for at most `times.idle`, each anew, and for a second after `stop`; a head of a request,
     /// which ends when a call begins, for `times.head`.
     pub fn new(stream: Stream, times: Times, calls: Arc<Calls>, stop: CancellationToken) -> Self {
-        PatientSocket { stream, times, calls, stop, waiting: None, head: None }
+        PatientSocket { stream, times, calls, stop, waiting: None, head: None, given_up: (0, None) }
     }
 
     /// The socket.
@@ -118,6 +139,14 @@ impl PatientSocket {
             until: Box::pin(sleep(self.times.idle)),
             stopped: Some(Box::pin(self.stop.clone().cancelled_owned())),
         });
+        // However much of it is read meanwhile.
+        let (answer, end) = self.calls.answer();
+        if self.given_up.0 != answer {
+            self.given_up = (answer, given_up(end));
+        }
+        if is_given_up(&mut self.given_up.1, cx) {
+            return late("the other end may not read on");
+        }
         if let Some(stopped) = &mut waiting.stopped
             && stopped.as_mut().poll(cx).is_ready()
         {
@@ -327,7 +356,7 @@ async fn serve_until_rest<S: Answering>(
 // connection lives, with what the answer holds. When the task of a call is dropped, it resets the call.
 //
 // Invariant: a call of which there is more to send than the caller wants is reset once nothing of it was sent for the
-// patience that it was given, or for up to twice as long.
+// patience that it was given, or for up to twice as long; or a moment after its caller may not read it any more.
 
 /// Runs the calls of a connection, each in a task.
 #[derive(Clone)]
@@ -353,8 +382,15 @@ async fn read_in_time(call: impl Future<Output = ()>, _place: Arc<Place>, patien
     let answer = Arc::new(OnceLock::<Arc<Unsent>>::new());
     let mut call = pin!(ANSWER.scope(answer.clone(), call));
     let mut waiting = None;
+    let mut ends = None;
     poll_fn(|cx| {
         if call.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        if let Some(unsent) = answer.get().filter(|unsent| unsent.end().is_some())
+            && is_given_up(ends.get_or_insert_with(|| given_up(unsent.end().cloned())), cx)
+        {
+            tracing::debug!("a call is given up: its caller may not read the answer any more");
             return Poll::Ready(());
         }
         let Some(unsent) = answer.get().filter(|unsent| unsent.waits_for_reader()) else {

@@ -20,7 +20,10 @@ use crate::{
             Route, WatchRouteRequest, sequencer_server::Sequencer,
         },
     },
-    server::{connections::calls::response, metadata::budget_of},
+    server::{
+        connections::calls::{EndsEarly, response},
+        metadata::budget_of,
+    },
 };
 
 impl Services {
@@ -97,10 +100,12 @@ impl Sequencer for Services {
         let by = Services::asker(&request);
         let name = request.into_inner().namespace;
         let export = self.context.export(&name, &by, deadline).await?;
-        let metrics = self.context.metrics.clone();
+        let (metrics, end) = (self.context.metrics.clone(), export.end());
         let messages = messages(export).map_err(Status::from);
         let messages = messages.inspect_err(move |status| count_stream_error(&metrics, status));
-        Ok(Response::new(messages.boxed()))
+        let mut response = Response::new(messages.boxed());
+        response.extensions_mut().insert(EndsEarly(end));
+        Ok(response)
     }
 
     type WatchRouteStream = BoxStream<'static, Result<Route, Status>>;

@@ -21,6 +21,7 @@ use crate::{
     metrics::Interface,
     node::{Export, Exported},
     proto::{Refusal, refusal, refuse},
+    server::connections::calls::EndsEarly,
 };
 
 /// The row that comes first.
@@ -70,12 +71,14 @@ pub async fn export(
         );
     }
     let export = context.export(&namespace, &due.by, due.deadline).await?;
-    let head = [(header::CONTENT_TYPE, "text/csv")];
+    let (head, end) = ([(header::CONTENT_TYPE, "text/csv")], export.end());
     let rows = rows(export).inspect_err(move |refusal| {
         // The head of the answer was sent before: nobody else counts it.
         context.metrics.errors.of(Interface::http).add(refusal.code(), 1);
     });
-    Ok((head, Body::from_stream(rows)).into_response())
+    let mut answer = (head, Body::from_stream(rows)).into_response();
+    answer.extensions_mut().insert(EndsEarly(end));
+    Ok(answer)
 }
 
 /// The rows of an export, part by part.

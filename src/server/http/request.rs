@@ -89,9 +89,10 @@ impl Due {
             }
             patience = millis.map(Duration::from_millis);
         }
-        let by = Owner::in_extensions(extensions).asks_with(headers)?;
+        let access = &context.services.access;
+        let by = Owner::in_extensions(extensions).asks_with(headers, access)?;
         // Before anything of the body is held.
-        context.services.access.connection_is_used_by(&by)?;
+        access.connection_is_used_by(&by)?;
         Ok(Due { deadline: arrived + budget(patience, &context.config), by })
     }
 }

@@ -170,6 +170,10 @@ impl Replies {
     }
 }
 
+/// What Redis says of a key that may not be used so.
+const NO_KEY: &str =
+    "NOPERM this user has no permissions to access one of the keys used as arguments:";
+
 // Why a command is refused, as Redis clients are told: a code in the first word, which tells them whether to try
 // again, and a text.
 
@@ -206,8 +210,8 @@ where
                 | Code::DeadlineExceeded
                 | Code::ResourceExhausted => AGAIN,
                 // What Redis says, and then what is wrong here.
-                Code::Unauthenticated => "NOAUTH Authentication required:",
-                Code::PermissionDenied => "NOPERM",
+                Code::Unauthenticated => "NOAUTH Authentication required.",
+                Code::PermissionDenied => NO_KEY,
                 _ => "ERR",
             },
             code: refusal.code(),

@@ -138,7 +138,18 @@ impl Session {
             true => Ok(()),
             false => {
                 let access = &self.context.services.access;
-                Ok(access.is_let_in_still(&mut self.let_in, &self.by)?)
+                let let_in = access.is_let_in_still(&mut self.let_in, &self.by);
+                let_in.map_err(|refusal| match refusal.code() {
+                    // It names no key.
+                    Code::PermissionDenied => {
+                        let (name, why) = (entry.name, refusal.message());
+                        let why = format!(
+                            "this user has no permissions to run the '{name}' command: {why}"
+                        );
+                        Refused { word: "NOPERM", why, ..Refused::from(refusal) }
+                    }
+                    _ => Refused::from(refusal),
+                })
             }
         }
     }
@@ -279,6 +290,7 @@ impl Session {
             },
             Echo => replies.bulk(command.at(1).unwrap_or_default()),
             Hello => return self.hello(command, deadline, replies).await,
+            Auth if command.len() > 2 => return Err(Refused::invalid("syntax error")),
             Auth => {
                 match (command.at(1), command.at(2)) {
                     (Some(name), Some(token)) => self.log_in(Some(name), token, deadline).await?,
@@ -378,12 +390,17 @@ impl Session {
             match option.to_ascii_lowercase().as_slice() {
                 b"auth" => match (words.next(), words.next()) {
                     (Some(name), Some(token)) => login = Some((name, token)),
-                    _ => return Err(Refused::invalid("syntax error in HELLO option 'auth'")),
+                    _ => {
+                        let option = shown(option);
+                        return Err(Refused::invalid(format!(
+                            "Syntax error in HELLO option '{option}'"
+                        )));
+                    }
                 },
                 b"setname" => named = Some(name_of(words.next().unwrap_or_default())?),
                 _ => {
                     return Err(Refused::invalid(format!(
-                        "syntax error in HELLO option '{}'",
+                        "Syntax error in HELLO option '{}'",
                         shown(option)
                     )));
                 }
@@ -392,7 +409,11 @@ impl Session {
         if let Some((name, token)) = login {
             self.log_in(Some(name), token, deadline).await?;
         }
-        self.context.services.access.let_in(&self.by, Wanted::Anything)?;
+        let let_in = self.context.services.access.let_in(&self.by, Wanted::Anything);
+        let_in.map_err(|refusal| match refusal.code() {
+            Code::Unauthenticated => Refused { word: HELLO_FIRST, ..Refused::from(refusal) },
+            _ => Refused::from(refusal),
+        })?;
         if let Some(name) = named {
             self.name = name;
         }
@@ -424,7 +445,7 @@ impl Session {
         if is_wrong {
             let refusal = refusal!(
                 Unauthenticated,
-                "invalid username-password pair or user is disabled: the token is worth nothing, or has another name; AUTH TOKEN, or \
+                "invalid username-password pair or user is disabled. The token is worth nothing, or has another name; AUTH TOKEN, or \
                  AUTH NAME TOKEN"
             );
             // The audit knows of a token that is worth nothing.
@@ -455,6 +476,10 @@ impl Session {
         Ok(())
     }
 }
+
+/// What Redis says to HELLO of whoever is nobody.
+const HELLO_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> \
+    option can be used to authenticate the client and select the RESP protocol version at the same time:";
 
 /// What a command asks for.
 enum Asked<'a> {

@@ -139,7 +139,7 @@ commands! {
             "Answers the message.";
         Hello "hello" (0, MANY), "protover", NONE, [], ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] =>
             "Chooses the version of the protocol, 2 or 3, and tells what answers.";
-        Auth "auth" (1, 2), "token", NONE, [], ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] =>
+        Auth "auth" (1, MANY), "token", NONE, [], ["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"] =>
             "Says who asks from here on: with a token, and the name of the token or 'default' before it.";
         Select "select" (1, 1), "index", NONE, [], ["loading", "stale", "fast"] =>
             "There is one database, number 0.";
@@ -238,9 +238,8 @@ fn why_unknown(command: Command<'_>) -> Refused {
     Refused::invalid(match why_refused(command.name()) {
         Some(why) => format!("'{name}' is refused: {why}"),
         None => format!(
-            "unknown command '{name}'; ratchet {} answers INCR, INCRBY, GET, SET, MGET, EXISTS, TYPE and those that \
-             COMMAND LIST names",
-            version::VERSION
+            "unknown command '{name}'; there are INCR, INCRBY, GET, SET, MGET, EXISTS, TYPE and those that COMMAND LIST \
+             names"
         ),
     })
 }

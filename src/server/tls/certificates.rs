@@ -111,13 +111,21 @@ impl Certificates {
         let _ = self.tell(taken);
     }
 
-    /// Takes the files at once if their contents have changed: who asks for it says that they are whole. Tells of each file
-    /// whether it has.
+    /// Takes the files at once if their contents have changed: who asks for it says that they are whole. If they cannot be used
+    /// they are read once more before that is told: one of them may be half way through a change all the same. Tells of each
+    /// file whether it has changed.
     ///
     /// # Errors
     /// The line that the log has if they cannot be used. Those before stay in use.
     pub async fn reload(self: &Arc<Self>) -> Result<Vec<FileRead>, String> {
-        let (taken, files) = match self.take_at_once().await {
+        let taken = match self.take_at_once().await {
+            Err(_) => {
+                sleep(AGAIN_AFTER).await;
+                self.take_at_once().await
+            }
+            taken => taken,
+        };
+        let (taken, files) = match taken {
             Ok(files) => (Ok(files.iter().any(|file| file.changed)), files),
             Err(why) => (Err(why), Vec::new()),
         };
@@ -381,6 +389,7 @@ mod tests {
         let first_keys = certificates.current();
         assert_eq!(reload().await.expect("the same files"), unchanged);
         assert!(!Arc::ptr_eq(&first_keys, &certificates.current()), "new keys for tickets");
+        assert!(began.elapsed() < AGAIN_AFTER, "at once");
         let before = shown();
         // Half of a change.
         written.write("crt", &second[0]);
@@ -391,9 +400,17 @@ mod tests {
             assert_eq!(certificates.told.lock().of_files.0, refused, "the line in the log");
         }
         assert_eq!(shown(), before);
-        written.write("key", &second[1]);
+        // The other half comes before the files are read once more.
+        let began = tokio::time::Instant::now();
+        let other_half = async {
+            sleep(AGAIN_AFTER / 2).await;
+            written.write("key", &second[1]);
+        };
         let changed = [("peer_tls_cert", true), ("peer_tls_key", true), ("peer_tls_ca", false)];
-        assert_eq!(reload().await.expect("they fit"), changed);
+        let (reloaded, ()) = tokio::join!(reload(), other_half);
+        assert_eq!(reloaded.expect("they fit"), changed);
+        assert!(began.elapsed() >= AGAIN_AFTER, "once more");
+        let began = tokio::time::Instant::now();
         assert_ne!(shown(), before);
         assert_eq!(certificates.told.lock().of_files.0, "");
         assert_eq!(reload().await.expect("the same files"), unchanged);

@@ -1,7 +1,10 @@
 mod unread;
 
 use super::*;
-use crate::server::connections::places::{Places, WhenFull};
+use crate::server::connections::{
+    calls::EndsEarly,
+    places::{Places, WhenFull},
+};
 use std::{convert::Infallible, time::Duration};
 
 use hyper::{Request, Response, body::Incoming};
@@ -25,23 +28,31 @@ async fn connect(
     connect_with(
         Times { head: HOUR, rest_after: Duration::from_millis(1), ..Times::new(idle, None) },
         stop,
+        CancellationToken::new(),
     )
     .await
 }
 
+/// As [`connect`], with these times. Long answers end early at `end`.
 async fn connect_with(
-    times: Times, stop: CancellationToken,
+    times: Times, stop: CancellationToken, end: CancellationToken,
 ) -> (TcpStream, tokio::task::JoinHandle<Result<(), String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let client = TcpStream::connect(listener.local_addr().expect("its address"));
     let (client, accepted) = tokio::join!(client, listener.accept());
     let (stream, _) = accepted.expect("a connection");
-    let answer = service(async |request: Request<Incoming>| {
-        let body = match request.uri().path() {
-            "/long" => "x".repeat(LONG),
-            path => path.to_owned(),
-        };
-        Ok::<_, Infallible>(Response::new(Body::new(body)))
+    let answer = service(move |request: Request<Incoming>| {
+        let end = end.clone();
+        async move {
+            let mut response = Response::new(Body::new(match request.uri().path() {
+                "/long" => "x".repeat(LONG),
+                path => path.to_owned(),
+            }));
+            if request.uri().path() == "/long" {
+                response.extensions_mut().insert(EndsEarly(end));
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut places = Places::new(WhenFull::RefuseNew);
     let served = serve(stream.into(), answer, places.enter(None).expect("room"), times, stop);
@@ -130,7 +141,8 @@ async fn a_head_that_never_ends_ends_the_connection_also_after_other_requests() 
         for requests in 0..3 {
             let head = Duration::from_millis(100);
             let times = Times { head, rest_after: rests, ..Times::new(HOUR, None) };
-            let (mut client, served) = connect_with(times, CancellationToken::new()).await;
+            let [stop, end] = [(); 2].map(|()| CancellationToken::new());
+            let (mut client, served) = connect_with(times, stop, end).await;
             for _ in 0..requests {
                 client.write_all(&request("/before")).await.expect("sent");
                 read(&mut client, "/before").await;
@@ -139,6 +151,38 @@ async fn a_head_that_never_ends_ends_the_connection_also_after_other_requests() 
             let ended = timeout(PATIENCE, served).await;
             ended.expect("in time").expect("no panic").expect_err("it says why");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_or_read_byte_by_byte_ends_early_if_its_caller_may_not_read_on()
+{
+    for reads in [false, true] {
+        let [stop, end] = [(); 2].map(|()| CancellationToken::new());
+        let times = Times { head: HOUR, rest_after: HOUR, ..Times::new(HOUR, None) };
+        let (mut client, mut served) = connect_with(times, stop, end.clone()).await;
+        // One that has ended before is not this one.
+        for path in ["/short", "/long"] {
+            client.write_all(&request(path)).await.expect("sent");
+            client.readable().await.expect("an answer");
+            if path == "/short" {
+                read(&mut client, path).await;
+            }
+        }
+        assert!(timeout(LAST_PATIENCE / 4, &mut served).await.is_err(), "it is to be read");
+        end.cancel();
+        let reading = async {
+            while reads && client.read_u8().await.is_ok() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = timeout(PATIENCE, &mut served) => ended,
+            () = reading => unreachable!("it never ends"),
+        };
+        ended.expect("in time").expect("no panic").expect_err("it is not sent in full");
     }
 }
 

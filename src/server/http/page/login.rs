@@ -148,6 +148,7 @@ async fn begin(
         refuse!(InvalidRequest, "the form has no token in its field '{TOKEN}'; give one");
     };
     let owner = Owner::in_extensions(&head.extensions);
+    context.services.access.check_shows_no_token(&due.by)?;
     context.leader.admit(&owner.with_token(token.as_bytes()), PAGE, due.deadline).await?;
     let id = sessions.begin(hash_of(token.as_bytes()));
     let cookie = cookie(&context.config, Some(&id), owner.is_tls())?;

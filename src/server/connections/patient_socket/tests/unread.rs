@@ -1,5 +1,5 @@
 use crate::server::connections::{
-    calls::{Calls, answered},
+    calls::{Calls, EndsEarly, answered},
     patient_socket::*,
     places::{Places, WhenFull},
 };
@@ -44,6 +44,36 @@ async fn a_call_is_given_up_once_nothing_of_its_answer_is_read_for_too_long() {
     assert!(!calls.are_none(), "a part is unsent");
     drop(part);
     assert!(calls.are_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_a_moment_after_its_caller_may_not_read_on_however_much_of_it_is_read() {
+    let (connection, mut parts) = mpsc::unbounded_channel();
+    let end = CancellationToken::new();
+    let ends = EndsEarly(end.clone());
+    let begun = Arc::new(Calls::default()).begin();
+    let call = async move {
+        let mut response = Response::new(tonic::body::Body::new("x".repeat(100)));
+        response.extensions_mut().insert(ends);
+        let answer = answered(begun, async { Ok(response) }).await;
+        let mut body = pin!(answer.expect("an answer").into_body());
+        let first = poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
+        let part = first.expect("a part").expect("no error").into_data();
+        connection.send(part.ok().expect("data")).expect("it is waited for");
+        pending::<()>().await;
+    };
+    let task = tokio::spawn(read_in_time(call, place(), 100 * SECOND));
+    let mut part = parts.recv().await.expect("a part");
+    sleep(10 * SECOND).await;
+    assert!(!task.is_finished(), "it may be read");
+    end.cancel();
+    let since = Instant::now();
+    while !task.is_finished() {
+        part.advance(1);
+        sleep(SECOND / 10).await;
+    }
+    let taken = since.elapsed();
+    assert!((LAST_PATIENCE..2 * LAST_PATIENCE).contains(&taken), "{taken:?}");
 }
 
 #[tokio::test(start_paused = true)]
