@@ -14,7 +14,9 @@ mod page;
 mod quotas;
 mod redis;
 mod shares;
+mod silent;
 mod strangers;
+mod unknown_tokens;
 
 use std::time::Duration;
 

@@ -1,11 +1,14 @@
-//! Tokens are told to nobody: whatever a cluster, its logs, its disks and its command show, no token is there.
+//! Secrets are told to nobody: whatever a cluster, its logs, its disks and its command show, no token is there, no private key,
+//! and no id of a session.
+
+mod search;
 
 use std::{
-    collections::BTreeSet,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Output, Stdio},
+    sync::Arc,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -18,81 +21,34 @@ use ratchet::{
 };
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
 };
-use tonic::Code;
-
-use crate::common::{
-    closed::{asking, create, grant, next},
-    eventually, http, http_get, in_time,
-    processes::{Place, Processes, ratchet},
+use tokio_rustls::rustls::ALL_VERSIONS;
+use tonic::{
+    Code,
+    transport::{Channel, Endpoint},
 };
 
-/// How many digits of a token's hash are its id. More of them stand nowhere.
-const ID_DIGITS: usize = 12;
-
-/// What was printed and answered: where it was, and its bytes.
-#[derive(Default)]
-struct Seen(Vec<(String, Vec<u8>)>);
-
-impl Seen {
-    fn add(&mut self, place: impl Into<String>, bytes: impl Into<Vec<u8>>) {
-        self.0.push((place.into(), bytes.into()));
-    }
-
-    fn add_page(&mut self, what: &str, page: &crate::common::Page) {
-        self.add(format!("the answer to {what}"), format!("{}\n{}", page.head, page.body));
-    }
-}
-
-/// All files below `dir`.
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).expect("a directory");
-    let paths = entries.map(|entry| entry.expect("a file").path());
-    let below = |path: PathBuf| match path.is_dir() {
-        true => files(&path),
-        // A socket cannot be read.
-        false => vec![path].into_iter().filter(|path| path.is_file()).collect(),
-    };
-    paths.flat_map(below).collect()
-}
-
-/// What may stand nowhere: the secrets, each as text and as the numbers of its bytes; and what `further` adds.
-fn forbidden(secrets: &BTreeSet<String>, further: impl Fn(&str) -> Option<String>) -> Vec<Vec<u8>> {
-    let as_numbers = |secret: &str| {
-        let numbers: Vec<String> = secret.bytes().map(|byte| byte.to_string()).collect();
-        numbers.join(", ")
-    };
-    let forms = |secret: &String| [Some(secret.clone()), Some(as_numbers(secret)), further(secret)];
-    secrets.iter().flat_map(forms).flatten().map(String::into_bytes).collect()
-}
-
-/// Which of the forbidden texts, of eight bytes at least, stand in `bytes`.
-fn found<'a>(bytes: &[u8], forbidden: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
-    // Those that end with the same eight bytes are compared in full.
-    let end = |text: &[u8]| text.iter().fold(0u64, |last, byte| last << 8 | u64::from(*byte));
-    let mut ends: Vec<(u64, &[u8])> = forbidden.iter().map(|text| (end(text), &**text)).collect();
-    ends.sort_unstable();
-    let (mut last, mut found) = (0u64, Vec::new());
-    for (at, byte) in bytes.iter().enumerate() {
-        last = last << 8 | u64::from(*byte);
-        let from = ends.partition_point(|(end, _)| *end < last);
-        let same = ends[from..].iter().take_while(|(end, _)| *end == last);
-        found.extend(same.map(|(_, text)| *text).filter(|text| bytes[..=at].ends_with(text)));
-    }
-    found
-}
+use self::search::{Seen, check_files, check_seen, of_key, of_token};
+use crate::common::{
+    certificates::{Certificates, connect_with},
+    channel,
+    closed::{asking_over, create, grant, next},
+    eventually, free_ports, http, http_get, in_time,
+    processes::{Place, Processes, ratchet},
+};
 
 /// What everybody on the machine may read of a process: how it was started.
 fn command_line(process: &Child) -> Vec<u8> {
     fs::read(format!("/proc/{}/cmdline", process.id())).unwrap_or_default()
 }
 
-/// A command that asks the cluster, and where its tokens are.
+/// A command that asks the cluster, and where its tokens and its certificates are.
 struct Shell {
     servers: String,
     tokens: TempDir,
+    certificates: Certificates,
 }
 
 impl Shell {
@@ -105,11 +61,13 @@ impl Shell {
         fs::read_to_string(self.file(name)).expect(name).trim_end().to_owned()
     }
 
-    /// Runs a command line, in which `@NAME` stands for the path of that file, to its end. What it prints was seen.
+    /// Runs a command line to its end, in which `@NAME` stands for the path of a token's file, and `%NAME` for that of a
+    /// certificate or of its key. What it prints was seen.
     async fn run(&self, line: &str, seen: &mut Seen) -> Output {
-        let words = line.split(' ').map(|word| match word.strip_prefix('@') {
-            Some(name) => self.file(name).display().to_string(),
-            None => word.to_owned(),
+        let words = line.split(' ').map(|word| match word.split_at_checked(1) {
+            Some(("@", name)) => self.file(name).display().to_string(),
+            Some(("%", name)) => self.certificates.path(name),
+            _ => word.to_owned(),
         });
         let mut command = ratchet();
         command.args(words).env("RATCHET_SERVER", &self.servers);
@@ -124,6 +82,12 @@ impl Shell {
             [&*output.stdout, &output.stderr].concat(),
         );
         output
+    }
+
+    /// As [`Shell::run`], of a command that must fail.
+    async fn fails(&self, line: &str, seen: &mut Seen) {
+        let output = self.run(line, seen).await;
+        assert!(!output.status.success(), "{line}: {output:?}");
     }
 
     /// As [`Shell::run`], of a command that must succeed.
@@ -171,25 +135,107 @@ async fn redis(address: SocketAddr, lines: &[String]) -> Vec<u8> {
     in_time("replies", asking).await.expect("replies")
 }
 
+/// Asks a node over gRPC with a token.
+async fn ask_over_grpc(at: Channel, token: &str, seen: &mut Seen) {
+    let asking = asking_over(at, Some(token));
+    let told = next(&asking, "other").await;
+    seen.add("a number over gRPC", format!("{told:?}"));
+    let mut admin = AdminClient::new(asking.clone());
+    let told = admin.status(StatusRequest {}).await;
+    seen.add("the status over gRPC", format!("{told:?}"));
+    let mut access = AccessClient::new(asking);
+    let told = access.list_principals(ListPrincipalsRequest {}).await;
+    seen.add("a list over gRPC", format!("{told:?}"));
+    let revoke = RevokeTokenRequest { name: "nobody".to_owned(), id: None };
+    let told = access.revoke_token(revoke).await;
+    seen.add("a refusal over gRPC", format!("{told:?}"));
+}
+
 /// Asks a node over gRPC, with one token that is good and one that is not.
-async fn over_grpc(at: SocketAddr, good: &str, wrong: &str, seen: &mut Seen) {
-    eventually("a number", async || next(&asking(at, Some(good)), "book").await.ok()).await;
+async fn over_grpc(at: Channel, good: &str, wrong: &str, seen: &mut Seen) {
+    let shows = |token| asking_over(at.clone(), Some(token));
+    eventually("a number", async || next(&shows(good), "book").await.ok()).await;
     let refused = async || {
-        let told = next(&asking(at, Some(wrong)), "book").await;
+        let told = next(&shows(wrong), "book").await;
         (told == Err(Code::Unauthenticated)).then_some(())
     };
     eventually("the token is refused", refused).await;
     for token in [good, wrong] {
-        let mut admin = AdminClient::new(asking(at, Some(token)));
-        let told = admin.status(StatusRequest {}).await;
-        seen.add("the status over gRPC", format!("{told:?}"));
-        let mut access = AccessClient::new(asking(at, Some(token)));
-        let told = access.list_principals(ListPrincipalsRequest {}).await;
-        seen.add("a list over gRPC", format!("{told:?}"));
-        let revoke = RevokeTokenRequest { name: "nobody".to_owned(), id: None };
-        let told = access.revoke_token(revoke).await;
-        seen.add("a refusal over gRPC", format!("{told:?}"));
+        ask_over_grpc(at.clone(), token, seen).await;
     }
+}
+
+/// Asks a node over its local socket, where whoever may open it is let in.
+async fn over_socket(socket: &str, tokens: &[&str], seen: &mut Seen) {
+    for token in tokens {
+        let at = Endpoint::from_shared(socket.to_owned()).expect("an address").connect_lazy();
+        let asking = asking_over(at.clone(), Some(token));
+        eventually("a number", async || next(&asking, "book").await.ok()).await;
+        ask_over_grpc(at, token, seen).await;
+    }
+}
+
+/// All that comes over a connection which says this first, until it has `enough`, or ends.
+async fn exchange(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin, says: &str, enough: &str,
+) -> Vec<u8> {
+    let mut told = Vec::new();
+    let exchanging = async {
+        stream.write_all(says.as_bytes()).await?;
+        stream.flush().await?;
+        let has_enough = |told: &[u8]| {
+            !enough.is_empty() && told.windows(enough.len()).any(|part| part == enough.as_bytes())
+        };
+        while !has_enough(&told) && stream.read_buf(&mut told).await? > 0 {}
+        Ok::<_, std::io::Error>(())
+    };
+    // A connection may be cut off at its end.
+    let _ = in_time("an answer", exchanging).await;
+    told
+}
+
+/// Watches the status page with these headers until the first event comes, or the refusal. `let_in` says which.
+async fn watch(place: &Place, headers: &str, let_in: bool, seen: &mut Seen) {
+    let stream = TcpStream::connect(place.http_listen).await.expect("a connection");
+    let says = format!("GET /events HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n");
+    let told = exchange(stream, &says, "\ndata: ").await;
+    let text = String::from_utf8_lossy(&told).into_owned();
+    assert_eq!(text.starts_with("HTTP/1.1 200"), let_in, "{text}");
+    assert_eq!(text.contains("\ndata: "), let_in, "{text}");
+    seen.add("what is told at /events", told);
+}
+
+/// Asks a node over TLS at each of its ports for clients, with a certificate and a token.
+async fn over_tls(certificates: &Certificates, place: &Place, token: &str, seen: &mut Seen) {
+    let at = certificates.channel(place.listen, Some("client-billing"));
+    ask_over_grpc(at, token, seen).await;
+    let connect = async |address: SocketAddr| {
+        certificates.connect(address, "client-billing", &[]).await.expect("a handshake")
+    };
+    for what in ["GET /v1/status", "GET /", "POST /v1/namespaces/book/keys/1:next"] {
+        let says = format!(
+            "{what} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\
+             Authorization: Bearer {token}\r\n\r\n"
+        );
+        let told = exchange(connect(place.http_listen).await, &says, "").await;
+        assert!(told.starts_with(b"HTTP/1.1 "), "{}", told.escape_ascii());
+        seen.add(format!("the answer to {what} over TLS"), told);
+    }
+    let says = format!("AUTH {token}\r\nACL WHOAMI\r\nINCR book:1\r\nQUIT\r\n");
+    let told = exchange(connect(place.resp_listen).await, &says, "").await;
+    assert!(told.starts_with(b"+OK") || told.starts_with(b"-"), "{}", told.escape_ascii());
+    seen.add("replies to a Redis client over TLS", told);
+    // Who shows a certificate of another CA, and who speaks no TLS to the peers.
+    let others = Certificates::new();
+    others.client("billing");
+    for address in [place.listen, place.http_listen, place.resp_listen, place.peer_listen] {
+        let config = others.client_config(Some("client-billing"), ALL_VERSIONS);
+        if let Err(refused) = connect_with(&Arc::new(config), address).await {
+            seen.add("a refusal over TLS", refused.to_string());
+        }
+    }
+    let plain = TcpStream::connect(place.peer_listen).await.expect("a connection");
+    seen.add("what peers say without TLS", exchange(plain, &format!("{token}\r\n"), "").await);
 }
 
 /// Asks a node over HTTP: each page with every token, and malformed headers.
@@ -256,6 +302,7 @@ async fn in_browser(place: &Place, token: &str, wrong: &str, seen: &mut Seen) ->
     let shown = http(address, "GET /", &header, "").await;
     assert_eq!(shown.status, 200, "{}", shown.body);
     seen.add_page("GET / in a session", &shown);
+    watch(place, &header, true, seen).await;
     for what in [
         "GET /login",
         "GET /nothing",
@@ -267,6 +314,8 @@ async fn in_browser(place: &Place, token: &str, wrong: &str, seen: &mut Seen) ->
     ] {
         seen.add_page(what, &http(address, what, &header, "").await);
     }
+    // It has logged out.
+    watch(place, &header, false, seen).await;
     id.to_owned()
 }
 
@@ -301,23 +350,119 @@ async fn create_over_http(place: &Place, admin: &str, token: &str, seen: &mut Se
     seen.add_page("POST /v1/tokens", &made);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn no_token_is_printed_logged_or_stored() {
+/// Which node has a port for administrators.
+const WITH_ADMIN_PORT: u64 = 3;
+
+/// A cluster that is not founded, whose nodes have TLS at every port, and the command that asks it.
+fn start() -> (Processes, Shell) {
     // The file that is kept for a full disk holds nothing, and is large.
     let flags = ["--log", "trace", "--disk-reserve-mb", "0"];
     let tinyid = ["--tinyid-types", "test=book:1", "--tinyid-tokens", "test=of-the-type"];
-    let mut cluster = Processes::unfounded(3, &[flags, tinyid].concat());
-    let servers: Vec<String> = cluster.addresses().iter().map(ToString::to_string).collect();
+    let mut cluster = Processes::configured(3, &[flags, tinyid].concat());
+    let certificates = Certificates::new();
+    certificates.client("billing");
+    let [admin] = free_ports(cluster.places[&WITH_ADMIN_PORT].listen.ip());
+    for id in 1..=3 {
+        certificates.node(id, &cluster.places[&id].listen.ip().to_string(), &[]);
+        let mut flags = [
+            certificates.client_flags(id, "accept"),
+            certificates.peer_flags(id, "require"),
+            vec![format!("--tls-client-ca={}", certificates.path("ca.crt"))],
+        ]
+        .concat();
+        if id == WITH_ADMIN_PORT {
+            flags.push(format!("--admin-listen={admin}"));
+        }
+        cluster.own_flags.insert(id, flags);
+        cluster.spawn(id);
+    }
     let tokens = TempDir::new().expect("a temporary directory");
-    let shell = Shell { servers: servers.join(","), tokens };
-    let mut seen = Seen::default();
+    // At that port all is served, and whoever asks there stays there.
+    (cluster, Shell { servers: admin.to_string(), tokens, certificates })
+}
 
-    let found = "found --admin-token-file @admin";
+/// The address of a node's local socket, as clients are given it.
+fn socket_of(cluster: &Processes, id: u64) -> String {
+    format!("unix:{}", cluster.dir.path().join(id.to_string()).join("admin.sock").display())
+}
+
+/// All private keys in the directory of the certificates, as PEM.
+fn keys(certificates: &Certificates) -> Vec<String> {
+    let dir = PathBuf::from(certificates.path("."));
+    let is_key = |file: &PathBuf| file.extension().is_some_and(|end| end == "key");
+    let keys = search::files(&dir).into_iter().filter(is_key);
+    keys.map(|file| fs::read_to_string(file).expect("PEM")).collect()
+}
+
+/// Has a node, and the command, read files in which a key is broken, or stands in the wrong place.
+async fn with_broken_files(cluster: &Processes, shell: &Shell, seen: &mut Seen) {
+    let certificates = &shell.certificates;
+    let [certificate, key] = ["node-1.crt", "node-1.key"].map(|name| certificates.read(name));
+    let text = String::from_utf8(key.clone()).expect("PEM");
+    let lines: Vec<&str> = text.lines().collect();
+    let broken = [
+        ("node-1.key", text[..text.len() - 40].to_owned()),
+        // A line that is taken for the beginning of something.
+        ("node-1.key", format!("-----BEGIN {}{}\n", lines[1], lines[2])),
+        ("node-1.key", format!("{}\n{}!\n{}\n", lines[0], lines[1], lines[lines.len() - 1])),
+        ("node-1.key", lines[1..].join("\n")),
+        ("node-1.crt", text.clone()),
+        ("node-1.crt", format!("-----BEGIN {}{}\n", lines[1], lines[2])),
+    ];
+    let server = socket_of(cluster, 1);
+    let dir = shell.tokens.path().join("data").display().to_string();
+    for (file, content) in broken {
+        fs::write(certificates.path(file), content).expect("written");
+        for json in ["", " --json"] {
+            shell.fails(&format!("reload --server {server}{json}"), seen).await;
+        }
+        // A node that begins with these files, and a caller that shows them.
+        let pair = "-cert %node-1.crt --tls-key %node-1.key";
+        for line in [
+            format!("start --dev --data-dir {dir} --log trace --tls accept --tls{pair}"),
+            format!("status --tls-ca %ca.crt --tls{pair} --token-file @ci"),
+        ] {
+            let output = shell.run(&line, seen).await;
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && told.contains("/node-1."), "{line}: {told}");
+        }
+        fs::write(certificates.path("node-1.crt"), &certificate).expect("written");
+        fs::write(certificates.path("node-1.key"), &key).expect("written");
+    }
+    for json in ["", " --json"] {
+        shell.done(&format!("reload --server {server}{json}"), seen).await;
+    }
+}
+
+/// Has the command make certificates, and refuse to.
+async fn make_certificates(shell: &Shell, seen: &mut Seen) {
+    let node = "cert node --cluster test --node-id 9 --host localhost --dir %.";
+    let client = "cert client --cluster test --name other --dir %.";
+    for line in [node, client] {
+        shell.done(line, seen).await;
+        shell.fails(line, seen).await;
+    }
+    shell.fails("cert ca --dir %.", seen).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_is_printed_logged_or_stored() {
+    let (mut cluster, shell) = start();
+    let mut seen = Seen::default();
+    make_certificates(&shell, &mut seen).await;
+
+    // Nobody founds it over the network but who shows a certificate.
+    let found = format!("found --admin-token-file @admin --server {}", socket_of(&cluster, 1));
     eventually("the cluster is founded", async || {
-        shell.run(found, &mut seen).await.status.success().then_some(())
+        shell.run(&found, &mut seen).await.status.success().then_some(())
     })
     .await;
-    shell.done("found --admin-token-file @admin --token-file @admin", &mut seen).await;
+    shell.done(&format!("{found} --token-file @admin"), &mut seen).await;
+    eventually("the node with the port for administrators knows the token", async || {
+        let listed = shell.run("token list --token-file @admin", &mut seen).await;
+        listed.status.success().then_some(())
+    })
+    .await;
     let admin = shell.token("admin");
     shell
         .done(
@@ -329,7 +474,8 @@ async fn no_token_is_printed_logged_or_stored() {
     let [over_http_made, over_grpc_made] =
         ["a-token-that-is-made-over-http", "a-token-that-is-made-over-grpc"];
     create_over_http(&cluster.places[&1], &admin, over_http_made, &mut seen).await;
-    let mut access = AccessClient::new(asking(cluster.places[&2].listen, Some(&admin)));
+    let at = channel(cluster.places[&2].listen);
+    let mut access = AccessClient::new(asking_over(at, Some(&admin)));
     let made = create(&mut access, over_grpc_made, "grpc", vec![grant("next:book")]).await;
     seen.add("a token made over gRPC", format!("{:?}", made.expect("a token")));
     // The one place where a token is printed: nothing else may have it.
@@ -341,12 +487,27 @@ async fn no_token_is_printed_logged_or_stored() {
     let wrong = ["grpc", "http", "redis", "command"].map(|at| format!("a-token-unknown-at-{at}"));
 
     let mut sessions = Vec::new();
-    for place in cluster.places.values() {
-        over_grpc(place.listen, &ci, &wrong[0], &mut seen).await;
+    for (id, place) in &cluster.places {
+        over_grpc(channel(place.listen), &ci, &wrong[0], &mut seen).await;
         let tokens = [&admin, &ci, over_http_made, &*printed, &*wrong[1]];
         over_http(place, &tokens, &mut seen).await;
+        for (token, let_in) in [(&ci, true), (&wrong[1], false)] {
+            let header = format!("Authorization: Bearer {token}\r\n");
+            watch(place, &header, let_in, &mut seen).await;
+        }
         over_redis(place, &[&ci, over_grpc_made, &wrong[2]], &mut seen).await;
         sessions.push(in_browser(place, &ci, &wrong[1], &mut seen).await);
+        over_socket(&socket_of(&cluster, *id), &[&admin, &ci, &wrong[0]], &mut seen).await;
+        for token in [&ci, &wrong[0]] {
+            over_tls(&shell.certificates, place, token, &mut seen).await;
+        }
+    }
+    let admin_port: SocketAddr = shell.servers.parse().expect("an address");
+    over_grpc(channel(admin_port), &ci, &wrong[0], &mut seen).await;
+    let at = shell.certificates.channel(admin_port, Some("client-billing"));
+    for token in [&admin, &ci, &wrong[0]] {
+        ask_over_grpc(channel(admin_port), token, &mut seen).await;
+        ask_over_grpc(at.clone(), token, &mut seen).await;
     }
     for (id, process) in &cluster.running {
         let line = command_line(&process.0);
@@ -356,12 +517,18 @@ async fn no_token_is_printed_logged_or_stored() {
 
     fs::write(shell.file("wrong"), &wrong[3]).expect("a file");
     fs::write(shell.file("two-lines"), format!("{0}\n{0}\n", wrong[3])).expect("a file");
+    let socket = socket_of(&cluster, 2);
+    let shows = "--tls-ca %ca.crt --tls-cert %client-billing.crt --tls-key %client-billing.key";
     for line in [
         "next book 42 --token-file @ci",
+        &format!("next book 42 --token-file @ci {shows}"),
         "status --token-file @ci",
         "status --json --token-file @ci",
+        &format!("status --token-file @ci {shows}"),
+        &format!("status --token-file @wrong --server {socket}"),
         "token list --token-file @admin",
         "token list --json --token-file @admin",
+        &format!("token list --token-file @admin --server {socket}"),
         "grant anonymous next:nothing --token-file @admin",
         "token create ci --grant next:book --grant read:* --file @ci --token-file @admin",
     ] {
@@ -370,16 +537,19 @@ async fn no_token_is_printed_logged_or_stored() {
     for line in [
         "next book 42",
         "next book 42 --token-file @wrong",
+        &format!("next book 42 --token-file @wrong {shows}"),
         "next other 42 --token-file @ci --json",
         "status --token-file @wrong --json",
+        "status --tls-ca %ca.crt --tls-cert %client-billing.key --tls-key %client-billing.crt",
+        "status --tls-ca %client-billing.key --token-file @ci",
         "token list --token-file @two-lines",
         "token create again --grant nxt:book --file @ci --token-file @admin",
         "token create ci --grant all --file @ci --token-file @admin",
         "found --admin-token-file @wrong --token-file @admin",
     ] {
-        let output = shell.run(line, &mut seen).await;
-        assert!(!output.status.success(), "{line}: {output:?}");
+        shell.fails(line, &mut seen).await;
     }
+    with_broken_files(&cluster, &shell, &mut seen).await;
     shell.done("token revoke grpc --token-file @admin", &mut seen).await;
     assert!(ask_for_help(&shell, &mut seen).await > 20);
 
@@ -390,47 +560,22 @@ async fn no_token_is_printed_logged_or_stored() {
         let log = fs::metadata(cluster.log(id)).expect("a log");
         assert!(log.len() > 100_000, "node {id} hardly logs");
     }
-    let secrets = [admin, ci, printed, over_http_made.to_owned(), over_grpc_made.to_owned()];
-    let secrets: BTreeSet<String> = secrets.into_iter().chain(wrong).chain(sessions).collect();
-    check(&seen, &secrets, cluster.dir.path());
-}
-
-/// Sees that no secret is in what was seen, or in a file below `dir`, nor more digits of a hash than its id has.
-fn check(seen: &Seen, secrets: &BTreeSet<String>, dir: &Path) {
-    let more_than_id = |secret: &str| {
-        let digits: String =
-            hash_of(secret.as_bytes()).0.iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(digits[..=ID_DIGITS].to_owned())
-    };
-    let forbidden = forbidden(secrets, more_than_id);
-    let check = |place: &str, bytes: &[u8]| {
-        let found = found(bytes, &forbidden);
-        let found: Vec<_> = found.iter().map(|text| String::from_utf8_lossy(text)).collect();
-        assert!(found.is_empty(), "{place} has {found:?}");
-    };
-    assert!(seen.0.len() > 100, "only {} things were seen", seen.0.len());
-    seen.0.iter().for_each(|(place, bytes)| check(place, bytes));
-    let files = files(dir);
+    let keys = keys(&shell.certificates);
+    // Those of the CA, of three nodes and a client, and of what the command has made.
+    assert_eq!(keys.len(), 1 + 3 + 1 + 2);
+    let tokens = [admin, ci, printed, over_http_made.to_owned(), over_grpc_made.to_owned()];
+    let tokens = tokens.into_iter().chain(wrong).chain(sessions);
+    let forbidden: Vec<Vec<u8>> = tokens
+        .flat_map(|token| of_token(&token))
+        .chain(keys.iter().flat_map(|key| of_key(key)))
+        .collect();
+    check_seen(&seen, &forbidden);
     // At least a log of the database's own and a table, or what becomes one, of each node.
-    assert!(files.len() > 3 * 3, "only {} files were found", files.len());
-    for file in files {
-        check(&file.display().to_string(), &fs::read(&file).expect("a file"));
-    }
-}
-
-#[test]
-fn a_secret_is_found_wherever_it_stands_and_as_numbers() {
-    let secrets = BTreeSet::from(["ratchet_one".to_owned(), "another_one".to_owned()]);
-    let forbidden = forbidden(&secrets, |secret| secret.get(..9).map(str::to_uppercase));
-    let count = |text: &[u8]| found(text, &forbidden).len();
-    for clean in [&b""[..], b"ratchet_on", b"atchet_one", b"RATCHET_", b"one", b"\x00\xff"] {
-        assert_eq!(count(clean), 0, "{clean:?}");
-    }
-    for text in [&b"ratchet_one"[..], b"\xffratchet_one\x00", b"xRATCHET_Ox", b"aanother_oneone"] {
-        assert_eq!(count(text), 1, "{text:?}");
-    }
-    let numbers = b"[114, 97, 116, 99, 104, 101, 116, 95, 111, 110, 101]";
-    assert_eq!(count(numbers), 1);
+    assert!(check_files(cluster.dir.path(), &forbidden, |_| false) > 3 * 3);
+    // A key stands in its own file, and in none that everybody gets.
+    let is_key = |file: &Path| file.extension().is_some_and(|end| end == "key");
+    let dir = PathBuf::from(shell.certificates.path("."));
+    assert_eq!(check_files(&dir, &forbidden, is_key), keys.len());
 }
 
 #[test]

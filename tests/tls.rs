@@ -1,5 +1,11 @@
 //! TLS between the nodes of a cluster, and with clients.
 
+mod expiry;
+mod handshakes;
+mod probes;
+mod reload;
+mod removed_node;
+
 use std::{
     fs,
     net::{IpAddr, SocketAddr},
@@ -148,6 +154,7 @@ fn code_of<T>(answered: &Result<T, Status>) -> Option<Code> {
 struct Node {
     process: Process,
     grpc: SocketAddr,
+    peer: SocketAddr,
     http: SocketAddr,
     redis: SocketAddr,
 }
@@ -166,7 +173,7 @@ fn start_node(dir: &Path, ip: IpAddr, flags: &[String]) -> Node {
     }
     command.arg("--data-dir").arg(dir.join("data")).args(flags);
     command.stderr(fs::File::create(dir.join("log")).expect("a log"));
-    Node { process: Process(command.spawn().expect("it starts")), grpc, http, redis }
+    Node { process: Process(command.spawn().expect("it starts")), grpc, peer, http, redis }
 }
 
 fn of_book() -> NextRequest {

@@ -188,12 +188,19 @@ impl Health for Services {
     ) -> Result<Response<Self::WatchStream>, Status> {
         check_service(&request.get_ref().service)?;
         let ready = self.context.readiness.watch();
+        // Anybody may ask for the health. Who shows a token or a certificate is told for as long as that is good.
+        let by = Services::asker(&request);
+        let is_known = self.context.services.access.id_of(&by).is_some();
         // The state is what was said last: only a change is said.
         let said = stream::unfold((ready, None), |(mut ready, last)| async move {
             let fits = |now: &bool| Some(*now) != last;
             let now = ready.wait_for(fits).await.ok()?;
-            Some((Ok(serving(now)), (ready, Some(now))))
+            Some((serving(now), (ready, Some(now))))
         });
+        let said = match is_known {
+            true => self.while_known(by, said).boxed(),
+            false => said.map(Ok).boxed(),
+        };
         Ok(Response::new(self.watched(said, self.end_of(&request))))
     }
 }

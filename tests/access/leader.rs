@@ -26,7 +26,7 @@ use crate::common::{
 const NETWORK: u64 = 0xffff_7f00_0001;
 /// An operation that only nodes ask for.
 const TAKE_ID_NUMBERS: &str = "ratchet.peer.v1.Leader/TakeIdNumbers";
-const KNOWS_TOKEN: &str = "ratchet.peer.v1.Leader/KnowsToken";
+pub(super) const KNOWS_TOKEN: &str = "ratchet.peer.v1.Leader/KnowsToken";
 
 /// Whoever speaks like a follower, at the leader's port for peers.
 pub(super) struct Follower {

@@ -1,6 +1,6 @@
 //! Certificates that `ratchet cert` has made, and connections that show them.
 
-use std::{fs, net::SocketAddr, sync::Arc};
+use std::{fs, io, net::SocketAddr, sync::Arc};
 
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -8,7 +8,7 @@ use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
-        ClientConfig, RootCertStore,
+        ALL_VERSIONS, ClientConfig, RootCertStore, SupportedProtocolVersion,
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     },
@@ -16,6 +16,9 @@ use tokio_rustls::{
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use super::processes::ratchet;
+
+/// A certificate, and its key.
+pub type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// A directory with a CA, and what it has signed.
 pub struct Certificates(TempDir);
@@ -88,22 +91,51 @@ impl Certificates {
     /// A connection that trusts this CA, shows this certificate, and offers these protocols.
     pub async fn connect(
         &self, address: SocketAddr, shown: &str, protocols: &[&str],
-    ) -> std::io::Result<TlsStream<TcpStream>> {
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let mut config = self.client_config(Some(shown), ALL_VERSIONS);
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        connect_with(&Arc::new(config), address).await
+    }
+
+    /// How a client connects that trusts this CA, shows the certificate of this name, and speaks these versions of TLS.
+    /// Connections that begin with the same one may go on with a session of an earlier one.
+    pub fn client_config(
+        &self, shown: Option<&str>, versions: &[&'static SupportedProtocolVersion],
+    ) -> ClientConfig {
+        self.config_showing(shown.map(|name| self.pair(name)), versions)
+    }
+
+    /// As [`Certificates::client_config`], with a certificate of the test's own.
+    pub fn config_showing(
+        &self, shown: Option<Pair>, versions: &[&'static SupportedProtocolVersion],
+    ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         for ca in CertificateDer::pem_slice_iter(&self.read("ca.crt")) {
             roots.add(ca.expect("PEM")).expect("a CA");
         }
-        let chain = self.read(&format!("{shown}.crt"));
-        let chain = CertificateDer::pem_slice_iter(&chain).collect::<Result<_, _>>().expect("PEM");
-        let key = PrivateKeyDer::from_pem_slice(&self.read(&format!("{shown}.key"))).expect("PEM");
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(versions)
             .expect("versions")
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain, key)
-            .expect("a pair");
-        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let socket = TcpStream::connect(address).await?;
-        TlsConnector::from(Arc::new(config)).connect(address.ip().into(), socket).await
+            .with_root_certificates(roots);
+        match shown {
+            None => config.with_no_client_auth(),
+            Some((chain, key)) => config.with_client_auth_cert(chain, key).expect("a pair"),
+        }
     }
+
+    /// A certificate of this name, and its key.
+    pub fn pair(&self, name: &str) -> Pair {
+        let chain = self.read(&format!("{name}.crt"));
+        let chain = CertificateDer::pem_slice_iter(&chain).collect::<Result<_, _>>().expect("PEM");
+        let key = PrivateKeyDer::from_pem_slice(&self.read(&format!("{name}.key"))).expect("PEM");
+        (chain, key)
+    }
+}
+
+/// A connection that begins so.
+pub async fn connect_with(
+    config: &Arc<ClientConfig>, address: SocketAddr,
+) -> io::Result<TlsStream<TcpStream>> {
+    let socket = TcpStream::connect(address).await?;
+    TlsConnector::from(config.clone()).connect(address.ip().into(), socket).await
 }

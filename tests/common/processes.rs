@@ -131,6 +131,7 @@ impl Processes {
             .append(true)
             .open(self.log(id))
             .expect("a log file");
+        let also = log.try_clone().expect("a log file");
         let child = ratchet()
             .arg("start")
             .args(["--cluster", "test", "--node-id", &id.to_string()])
@@ -144,7 +145,7 @@ impl Processes {
             .arg(self.dir.path().join(id.to_string()))
             .args(&self.flags)
             .args(self.own_flags.get(&id).into_iter().flatten())
-            .stdout(Stdio::null())
+            .stdout(also)
             .stderr(log)
             .spawn()
             .expect("the node starts");

@@ -1,0 +1,114 @@
+//! What is watched, or read slowly, ends with the token of its reader. `access.rs` shows it of the route, `status_page.rs` of
+//! the status page.
+
+use ratchet::proto::v1::{
+    ExportRequest, NextManyRequest, RevokeTokenRequest, sequencer_client::SequencerClient,
+};
+use tonic::Code;
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use crate::common::{
+    closed::{Closed, asking, create, grant, next},
+    eventually, in_time, other_than,
+};
+
+const TOKEN: &str = "a-token-that-is-revoked";
+
+/// Has the token made, which may read everything, and waits until a node knows it.
+async fn make(closed: &Closed, node: u64) {
+    let grants = vec![grant("read:*"), grant("next:*")];
+    create(&mut closed.admin(node), TOKEN, "watcher", grants).await.expect("a token");
+    let shows = closed.at(node, TOKEN);
+    eventually("the node knows it", async || next(&shows, "book").await.ok()).await;
+}
+
+/// Has the token revoked, and waits until a node has heard of it.
+async fn revoke(closed: &Closed, node: u64) {
+    let revoke = RevokeTokenRequest { name: "watcher".to_owned(), id: None };
+    closed.admin(node).revoke_token(revoke).await.expect("revoked");
+    let shows = closed.at(node, TOKEN);
+    let is_refused =
+        async || (next(&shows, "book").await == Err(Code::Unauthenticated)).then_some(());
+    eventually("the node has heard of it", is_refused).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_watches_the_health_with_a_token_does_so_until_it_is_revoked() {
+    let closed = Closed::start().await;
+    let node = other_than(closed.cluster.leader().await);
+    make(&closed, node).await;
+    let watch = async |token: Option<&str>| {
+        let mut health = HealthClient::new(asking(closed.cluster.address(node), token));
+        let watched = health.watch(HealthCheckRequest::default()).await.expect("it is told");
+        let mut watched = watched.into_inner();
+        let first = in_time("the health", watched.message()).await.expect("it is told");
+        assert_eq!(first.expect("a state").status(), ServingStatus::Serving);
+        watched
+    };
+    let mut with_token = watch(Some(TOKEN)).await;
+    // Anybody may ask for the health, and watches on.
+    let mut without = watch(None).await;
+    revoke(&closed, node).await;
+    let ended = in_time("the end of what is watched", with_token.message()).await;
+    assert_eq!(ended.map(drop).expect_err("it is no longer told").code(), Code::Unauthenticated);
+    let mut again = watch(None).await;
+    let goes_on = tokio::select! {
+        biased;
+        told = without.message() => Some(told),
+        told = again.message() => Some(told),
+        () = std::future::ready(()) => None,
+    };
+    assert!(goes_on.is_none(), "{goes_on:?}");
+}
+
+/// An export that is read slowly says nothing for long, and holds a view of the table.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_that_is_not_read_for_a_while_ends_when_the_token_of_its_reader_was_revoked() {
+    /// Far more than a connection holds that nobody reads.
+    const KEYS: u64 = 200_000;
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    make(&closed, leader).await;
+    let mut sequencer = SequencerClient::new(closed.at(leader, TOKEN));
+    let messages = (0..KEYS / 10_000).map(|message| NextManyRequest {
+        namespace: "book".to_owned(),
+        ids: (message * 10_000..(message + 1) * 10_000).collect(),
+        ..NextManyRequest::default()
+    });
+    let messages: Vec<NextManyRequest> = messages.collect();
+    let count = messages.len();
+    let answers = sequencer.next_many(tokio_stream::iter(messages)).await.expect("a stream");
+    let mut answers = answers.into_inner();
+    for _ in 0..count {
+        let answer = in_time("numbers", answers.message()).await.expect("numbers");
+        let answer = answer.expect("numbers");
+        assert!(answer.failure.is_none() && answer.refused.is_empty(), "{:?}", answer.failure);
+    }
+    let export = || ExportRequest { namespace: "book".to_owned() };
+    let mut whole = sequencer.export(export()).await.expect("an export").into_inner();
+    let mut rows = 0;
+    while let Some(part) = in_time("a part", whole.message()).await.expect("a part") {
+        rows += part.ids.len() as u64;
+    }
+    assert!(rows >= KEYS, "{rows} rows");
+
+    let mut read = sequencer.export(export()).await.expect("an export").into_inner();
+    let first = in_time("a part", read.message()).await.expect("a part").expect("a part");
+    let mut rows = first.ids.len() as u64;
+    revoke(&closed, leader).await;
+    let ended = loop {
+        match in_time("a part, or the end", read.message()).await {
+            // What was on its way.
+            Ok(Some(part)) => {
+                assert!(part.rows.is_none(), "it is told to its end");
+                rows += part.ids.len() as u64;
+            }
+            Ok(None) => panic!("it ends as if it were whole, after {rows} rows"),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
+    assert!(rows < KEYS, "{rows} rows were told");
+}

@@ -1,0 +1,239 @@
+//! How connections with TLS begin: which versions are spoken, and what a session is worth that goes on over another connection.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::{
+    client::TlsStream,
+    rustls::{
+        ClientConfig, ClientConnection, HandshakeKind, SupportedProtocolVersion,
+        version::{TLS12, TLS13},
+    },
+};
+
+use super::{H2, HTTP, Node, PING, client_flags, start_node, told};
+use crate::common::{
+    certificates::{Certificates, Pair, connect_with},
+    eventually, free_ports, in_time, own_ip, until,
+};
+
+const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
+
+/// A port, whose certificate is shown there, and what is said first.
+struct Port {
+    name: &'static str,
+    address: SocketAddr,
+    shown: &'static str,
+    says: &'static str,
+    /// Whether a session may go on over another connection.
+    resumes: bool,
+}
+
+/// A node that requires TLS at every port, and all of these.
+async fn ports(certificates: &Certificates, dir: &TempDir) -> (Node, Vec<Port>) {
+    let ip: IpAddr = own_ip();
+    certificates.node(1, &ip.to_string(), &[]);
+    certificates.client("billing");
+    let [admin] = free_ports(ip);
+    let flags = [
+        client_flags(certificates, "require"),
+        certificates.peer_flags(1, "require"),
+        vec![format!("--admin-listen={admin}")],
+    ];
+    let node = start_node(dir.path(), ip, &flags.concat());
+    let port =
+        |name, address, says| Port { name, address, shown: "client-billing", says, resumes: true };
+    let ports = vec![
+        port("gRPC", node.grpc, H2),
+        port("HTTP", node.http, HTTP.0),
+        port("Redis", node.redis, PING.0),
+        port("admin", admin, H2),
+        Port { shown: "node-1", resumes: false, ..port("peer", node.peer, H2) },
+    ];
+    for port in &ports {
+        let listens = async || TcpStream::connect(port.address).await.ok();
+        eventually("the port listens", listens).await;
+    }
+    (node, ports)
+}
+
+/// Whether the other end answers over a connection.
+async fn is_answered(stream: &mut TlsStream<TcpStream>, says: &str) -> bool {
+    let answering = async {
+        stream.write_all(says.as_bytes()).await?;
+        stream.flush().await?;
+        stream.read(&mut [0; 64]).await
+    };
+    in_time("an answer", answering).await.is_ok_and(|read| read > 0)
+}
+
+/// What a client says first that speaks this version of TLS, and none above it.
+fn hello(version: u16) -> Vec<u8> {
+    let two = |number: usize| u16::try_from(number).expect("it is short").to_be_bytes();
+    let extension = |kind: usize, body: &[u8]| [&two(kind)[..], &two(body.len()), body].concat();
+    let extensions = [
+        // The curve P-256, its points as they are, and signatures of ECDSA with SHA-256.
+        extension(10, &[0, 2, 0, 0x17]),
+        extension(11, &[1, 0]),
+        extension(13, &[0, 2, 4, 3]),
+    ]
+    .concat();
+    // Of TLS 1.2, and of what came before it.
+    let suites: Vec<u8> = [0xc02b, 0xc02c, 0xc009, 0xc00a].into_iter().flat_map(two).collect();
+    let body = [
+        &version.to_be_bytes()[..],
+        &[7; 32],
+        &[0],
+        &two(suites.len()),
+        &suites,
+        &[1, 0],
+        &two(extensions.len()),
+        &extensions,
+    ]
+    .concat();
+    let handshake = [&[1, 0][..], &two(body.len()), &body].concat();
+    [&[0x16, 3, 1][..], &two(handshake.len()), &handshake].concat()
+}
+
+/// The kind of the first record that is answered, and what an alert says.
+async fn answer(address: SocketAddr, says: &[u8]) -> (u8, Option<[u8; 2]>) {
+    let asking = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(says).await?;
+        let mut told = [0; 7];
+        stream.read_exact(&mut told).await?;
+        Ok::<_, std::io::Error>(told)
+    };
+    let [kind, .., level, what] = in_time("a record", asking).await.expect("a record");
+    (kind, (kind == ALERT).then_some([level, what]))
+}
+
+const ALERT: u8 = 0x15;
+const HANDSHAKE: u8 = 0x16;
+/// What is told, as the end of a connection, to who speaks another version.
+const PROTOCOL_VERSION: [u8; 2] = [2, 70];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_port_speaks_tls_1_2_and_1_3_and_nothing_older() {
+    let (certificates, dir) = (Certificates::new(), TempDir::new().expect("a directory"));
+    let (_node, ports) = ports(&certificates, &dir).await;
+    for port in ports {
+        for version in VERSIONS {
+            let config = certificates.client_config(Some(port.shown), &[version]);
+            let stream = connect_with(&Arc::new(config), port.address).await;
+            let mut stream = stream.expect(port.name);
+            assert_eq!(stream.get_ref().1.protocol_version(), Some(version.version));
+            let is_answered = is_answered(&mut stream, port.says).await;
+            assert!(is_answered, "{:?} at the {} port", version.version, port.name);
+        }
+        // The same words, but for the version.
+        for (version, told) in [
+            (0x0303, (HANDSHAKE, None)),
+            (0x0302, (ALERT, Some(PROTOCOL_VERSION))),
+            (0x0301, (ALERT, Some(PROTOCOL_VERSION))),
+            (0x0300, (ALERT, Some(PROTOCOL_VERSION))),
+        ] {
+            let answer = answer(port.address, &hello(version)).await;
+            assert_eq!(answer, told, "{version:x} at the {} port", port.name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_on_at_the_ports_for_clients_and_nothing_is_taken_before_the_handshake() {
+    let (certificates, dir) = (Certificates::new(), TempDir::new().expect("a directory"));
+    let (_node, ports) = ports(&certificates, &dir).await;
+    for port in ports {
+        for version in VERSIONS {
+            let mut config = certificates.client_config(Some(port.shown), &[version]);
+            config.enable_early_data = true;
+            let config = Arc::new(config);
+            let kinds = async || {
+                let mut stream = connect_with(&config, port.address).await.expect(port.name);
+                assert!(is_answered(&mut stream, port.says).await, "{}", port.name);
+                stream.get_ref().1.handshake_kind()
+            };
+            let of_first = kinds().await;
+            assert!(of_first.is_some_and(|kind| kind != HandshakeKind::Resumed), "{of_first:?}");
+            let goes_on = kinds().await == Some(HandshakeKind::Resumed);
+            assert_eq!(goes_on, port.resumes, "{:?} at {}", version.version, port.name);
+            // What the node gave for the next connection does not allow it.
+            let mut next = ClientConnection::new(config.clone(), port.address.ip().into())
+                .expect("a connection");
+            assert!(next.early_data().is_none(), "{:?} at {}", version.version, port.name);
+        }
+    }
+}
+
+/// A CA of the test's own: `ratchet cert` makes nothing that ends within a day.
+type Ca = CertifiedIssuer<'static, KeyPair>;
+
+fn ca() -> Ca {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a CA")
+}
+
+/// The certificate of a client that is valid until then.
+fn client_until(ca: &Ca, until: SystemTime) -> Pair {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::default();
+    params.not_before = (until - Duration::from_secs(86_400)).into();
+    params.not_after = until.into();
+    let certificate = params.signed_by(&key, ca).expect("a certificate");
+    let key = key.serialize_der().try_into().expect("a key");
+    (vec![certificate.der().clone()], key)
+}
+
+/// Whether a connection that begins so is answered, and how it began.
+async fn ping(config: &Arc<ClientConfig>, redis: SocketAddr) -> Option<(HandshakeKind, bool)> {
+    let stream = connect_with(config, redis).await.ok()?;
+    let kind = stream.get_ref().1.handshake_kind()?;
+    Some((kind, told(stream, "PING\r\nQUIT\r\n").await.starts_with(b"+PONG")))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_does_not_go_on_once_the_certificate_of_its_beginning_has_expired() {
+    let (certificates, dir) = (Certificates::new(), TempDir::new().expect("a directory"));
+    let (ip, ca) = (own_ip(), ca());
+    certificates.node(1, &ip.to_string(), &[]);
+    std::fs::write(certificates.path("short.crt"), ca.pem()).expect("written");
+    let own = format!("--tls-client-ca={}", certificates.path("short.crt"));
+    let flags = [certificates.client_flags(1, "require"), vec![own]].concat();
+    let node = start_node(dir.path(), ip, &flags);
+    eventually("the port listens", async || TcpStream::connect(node.redis).await.ok()).await;
+    for version in VERSIONS {
+        let mut found = None;
+        // A busy machine may not get so far while a certificate is valid that lasts for a moment.
+        for seconds in [3, 30, 240] {
+            let ends = SystemTime::now() + Duration::from_secs(seconds);
+            let pair = client_until(&ca, ends);
+            let config = Arc::new(certificates.config_showing(Some(pair), &[version]));
+            let first = ping(&config, node.redis).await;
+            let second = ping(&config, node.redis).await;
+            let resumed = Some((HandshakeKind::Resumed, true));
+            if first.is_some_and(|(_, answered)| answered) && second == resumed {
+                found = Some((config, ends));
+                break;
+            }
+        }
+        let (config, ends) = found.expect("a session goes on while its certificate is valid");
+        until("the certificate has expired", || SystemTime::now() > ends + Duration::from_secs(1))
+            .await;
+        let expired = ping(&config, node.redis).await;
+        assert_eq!(expired, Some((HandshakeKind::Resumed, false)), "{:?}", version.version);
+    }
+    // The node goes on with those whose certificates are valid.
+    let lasts = client_until(&ca, SystemTime::now() + Duration::from_secs(86_400));
+    let config = Arc::new(certificates.config_showing(Some(lasts), &VERSIONS));
+    assert!(ping(&config, node.redis).await.is_some_and(|(_, answered)| answered));
+}

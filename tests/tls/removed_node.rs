@@ -1,0 +1,233 @@
+//! What a node may still say that was removed, and has kept its certificate and its data: hello.
+
+use std::collections::BTreeSet;
+
+use futures::stream;
+use openraft::{
+    raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest},
+    vote::RaftLeaderId,
+};
+use prost::Message;
+use ratchet::{
+    node::settings::PeerTls,
+    proto::{
+        Refusal,
+        peer::{
+            AdministerRequest, Asker, ForwardRequest, ForwardRequests, Header, HelloRequest,
+            MemoryPart, RaftMessage, SnapshotPart, administer_reply, asker::Shown, forward_reply,
+            peer_client::PeerClient,
+        },
+        v1::{CreateNamespaceRequest, NextRequest},
+    },
+    storage::{LogId, Types, Vote, codec},
+};
+use tonic::{Code, Status, transport::Channel};
+
+use crate::common::{
+    PATIENCE, certificates::Certificates, cluster::Cluster, id, in_time, other_than, until,
+};
+
+/// The node that is removed.
+const REMOVED: u64 = 4;
+
+/// What a node says to another one over a connection with its certificate, and in its own name.
+struct Speaker {
+    peer: PeerClient<Channel>,
+    header: Header,
+    term: u64,
+}
+
+impl Speaker {
+    fn raft(&self, message: &impl serde::Serialize) -> RaftMessage {
+        let payload = codec::encode(message).expect("it can be written").into();
+        RaftMessage { header: Some(self.header.clone()), payload, ..RaftMessage::default() }
+    }
+
+    /// A vote for itself in a later term, as a candidate, whose log is as long as it can be.
+    fn candidacy(&self) -> RaftMessage {
+        let last = LogId::new(Vote::new(self.term, 1).leader_id.to_committed(), 1_000_000);
+        let vote = Vote::new(self.term + 1, self.header.from);
+        self.raft(&VoteRequest::<Types>::new(vote, Some(last)))
+    }
+
+    /// Entries of the leader of a later term.
+    fn append(&self) -> RaftMessage {
+        self.raft(&AppendEntriesRequest::<Types> {
+            vote: Vote::new_committed(self.term + 1, self.header.from),
+            prev_log_id: None,
+            entries: Vec::new(),
+            leader_commit: None,
+        })
+    }
+
+    async fn hello(&mut self) -> Result<(), Status> {
+        let Header { cluster, from, to, election_timeout_ms, .. } = self.header.clone();
+        let greeting =
+            HelloRequest { cluster, from, to, election_timeout_ms, ..HelloRequest::default() };
+        self.peer.hello(greeting).await.map(drop)
+    }
+
+    async fn transfer_leader(&mut self) -> Result<(), Status> {
+        let (from, to) = (self.header.from, self.header.to);
+        let vote = Vote::new_committed(self.term + 1, from);
+        let message = self.raft(&TransferLeaderRequest::<Types>::new(vote, to, None));
+        self.peer.transfer_leader(message).await.map(drop)
+    }
+
+    async fn install_snapshot(&mut self) -> Result<(), Status> {
+        let header = Some(self.header.clone());
+        let part = SnapshotPart { header, payload: vec![7; 100].into() };
+        self.peer.install_snapshot(stream::iter([part])).await.map(drop)
+    }
+
+    async fn take_memory(&mut self) -> Result<(), Status> {
+        let header = Some(self.header.clone());
+        let part = MemoryPart { header, payload: vec![7; 100].into() };
+        self.peer.take_memory(stream::iter([part])).await.map(drop)
+    }
+
+    /// Forwards a request for a number, of a caller on the node's own machine.
+    async fn forward(&mut self) -> Result<(), Status> {
+        let asked =
+            NextRequest { namespace: "book".to_owned(), key: id(1), ..NextRequest::default() };
+        let request = ForwardRequest {
+            id: 7,
+            budget_ms: PATIENCE.as_millis() as u64,
+            method: "ratchet.v1.Sequencer/Next".into(),
+            message: asked.encode_to_vec().into(),
+            ..ForwardRequest::default()
+        };
+        let requests =
+            ForwardRequests { header: Some(self.header.clone()), requests: vec![request] };
+        // What asks stays open until the answer is there.
+        let (messages, asks) = tokio::sync::mpsc::channel(1);
+        messages.send(requests).await.expect("sent");
+        let asks = tokio_stream::wrappers::ReceiverStream::new(asks);
+        let mut replies = self.peer.forward(asks).await?.into_inner();
+        let replies = replies.message().await?.expect("a reply").replies;
+        match replies[0].reply.clone().expect("a reply") {
+            forward_reply::Reply::Error(failure) => Err(Refusal::from(failure).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has a namespace made, in the node's own name.
+    async fn administer(&mut self, name: &str) -> Result<(), Status> {
+        let asked = CreateNamespaceRequest { name: name.to_owned(), ..Default::default() };
+        let by = Some(Asker { shown: Some(Shown::Node(self.header.from)) });
+        let asked = AdministerRequest {
+            header: Some(self.header.clone()),
+            budget_ms: PATIENCE.as_millis() as u64,
+            method: "ratchet.v1.Admin/CreateNamespace".to_owned(),
+            message: asked.encode_to_vec().into(),
+            by,
+            ..AdministerRequest::default()
+        };
+        let reply = self.peer.administer(asked).await?.into_inner();
+        match reply.reply.expect("a reply") {
+            administer_reply::Reply::Error(failure) => Err(Refusal::from(failure).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says everything that a node can say. Returns what was answered, by the method's name.
+    async fn say_all(&mut self, name: &str) -> Vec<(&'static str, Result<(), Status>)> {
+        let (append, candidacy) = (self.append(), self.candidacy());
+        vec![
+            ("Hello", self.hello().await),
+            ("Append", self.peer.append(append).await.map(drop)),
+            ("Vote", self.peer.vote(candidacy.clone()).await.map(drop)),
+            ("PreVote", self.peer.pre_vote(candidacy).await.map(drop)),
+            ("TransferLeader", self.transfer_leader().await),
+            ("InstallSnapshot", self.install_snapshot().await),
+            ("TakeMemory", self.take_memory().await),
+            ("Forward", self.forward().await),
+            ("Administer", self.administer(name).await),
+        ]
+    }
+}
+
+/// The methods by which nodes speak with one another, as the protocol describes them.
+fn methods() -> BTreeSet<String> {
+    let text = include_str!("../../proto/ratchet/peer/v1/peer.proto");
+    let service = text.split_once("service Peer {").expect("a service").1;
+    let service = service.split_once("\n}").expect("its end").0;
+    let named = service.lines().filter_map(|line| line.trim_start().strip_prefix("rpc "));
+    named.map(|method| method.split('(').next().expect("a name").to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_else() {
+    let certificates = Certificates::new();
+    let mut cluster = Cluster::start(3, |config| {
+        let id = config.node_id;
+        certificates.node(id, &config.listen.ip().to_string(), &[]);
+        let path = |name: String| Some(certificates.path(&name).into());
+        config.peer_tls = PeerTls::Accept;
+        config.peer_tls_cert = path(format!("node-{id}.crt"));
+        config.peer_tls_key = path(format!("node-{id}.key"));
+        config.peer_tls_ca = path("ca.crt".to_owned());
+    })
+    .await;
+    certificates.node(REMOVED, "localhost", &[]);
+    let leader = cluster.leader().await;
+    let follower = other_than(leader);
+    cluster.add_voter(leader, REMOVED).await;
+    let term = cluster.client(leader).status().await.expect("the status").term;
+    let speaker = |to: u64| {
+        let incarnation = |id: u64| cluster.nodes[&id].context().group.store.incarnation();
+        let header = Header {
+            cluster: "test".to_owned(),
+            set: 1,
+            from: REMOVED,
+            to,
+            to_incarnation: incarnation(to),
+            election_timeout_ms: cluster.configs[&to].election_timeout_ms,
+            from_incarnation: incarnation(REMOVED),
+        };
+        let address = cluster.configs[&to].peer_listen;
+        let channel = certificates.channel(address, Some(&format!("node-{REMOVED}")));
+        Speaker { peer: PeerClient::new(channel), header, term }
+    };
+    let mut speakers = [leader, follower].map(speaker);
+
+    // As a member it is listened to: what it is refused for then is another thing, or nothing.
+    let mut at_leader = speaker(leader);
+    at_leader.hello().await.expect("it is told");
+    at_leader.forward().await.expect("a number");
+    at_leader.administer("while-it-is-a-member").await.expect("a namespace");
+    let candidacy = at_leader.candidacy();
+    at_leader.peer.pre_vote(candidacy).await.expect("an answer");
+
+    cluster.client(leader).remove_node(REMOVED).await.expect("it is removed");
+    cluster.crash(REMOVED).await;
+    let has_heard = || !cluster.nodes[&follower].context().group.members().contains_key(&REMOVED);
+    until("the follower has heard of it", has_heard).await;
+    for speaker in &mut speakers {
+        let to = speaker.header.to;
+        let answers = in_time("answers", speaker.say_all("once-it-is-removed")).await;
+        let said: BTreeSet<String> = answers.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(said, methods(), "a method was not tried");
+        for (method, answer) in answers {
+            match (method, answer) {
+                ("Hello", answer) => answer.expect("it is told"),
+                (_, Ok(())) => panic!("{method} is let in at node {to}"),
+                (_, Err(refused)) => {
+                    assert_eq!(refused.code(), Code::FailedPrecondition, "{method}: {refused}");
+                    let says = format!("node {REMOVED}");
+                    assert!(refused.message().contains(&says), "{method}: {refused}");
+                    assert!(refused.message().contains("member"), "{method}: {refused}");
+                }
+            }
+        }
+    }
+    let status = cluster.client(leader).status().await.expect("the status");
+    assert_eq!((status.term, status.leader), (term, Some(leader)), "all is as before");
+    for node in [leader, follower] {
+        cluster.client(node).next(1).await.expect("a number");
+    }
+    let free =
+        CreateNamespaceRequest { name: "once-it-is-removed".to_owned(), ..Default::default() };
+    let made = cluster.client(leader).admin.create_namespace(free).await;
+    made.expect("nobody has made it");
+}
