@@ -8,12 +8,16 @@ use std::{
 };
 
 use crate::common::{
+    Client,
     cluster::Cluster,
     eventually, http_get, id, in_time,
     openmetrics::{Family, parse, value},
     other_than, with_metrics,
 };
-use ratchet::proto::v1::{CreateNamespaceRequest, NextManyRequest};
+use ratchet::{
+    node::Config,
+    proto::v1::{CreateNamespaceRequest, DeleteNamespaceRequest, NextManyRequest, RaiseRequest},
+};
 use tonic::Code;
 
 async fn metrics(cluster: &Cluster, id: u64) -> BTreeMap<String, Family> {
@@ -32,10 +36,25 @@ async fn until_metrics(
     eventually("metrics that fit", async || fit(&metrics(cluster, node).await).then_some(())).await;
 }
 
+/// The metrics of a leader, once each of them shows something.
+async fn with_all_samples(cluster: &Cluster) -> BTreeMap<String, Family> {
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(leader);
+    // The ceiling rises more than once, so that a rate is known; and a call is refused.
+    for _ in 0..3 {
+        client.try_next("book", id(1), 9_000).await.unwrap();
+    }
+    let refused = client.try_next("none", id(1), 1).await;
+    assert_eq!(refused.unwrap_err().code(), Code::NotFound);
+    until_metrics(cluster, leader, |now| !now["ratchet_namespace_days_left"].samples.is_empty())
+        .await;
+    metrics(cluster, leader).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_is_named_as_prometheus_wants_it() {
     let cluster = Cluster::start(3, with_metrics).await;
-    let metrics = metrics(&cluster, cluster.leader().await).await;
+    let metrics = with_all_samples(&cluster).await;
     assert!(metrics.len() > 30, "{}", metrics.len());
     for (name, family) in &metrics {
         let letters = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
@@ -136,7 +155,7 @@ fn documented() -> BTreeMap<String, [String; 3]> {
 #[tokio::test(flavor = "multi_thread")]
 async fn docs_metrics_md_lists_what_there_is_and_nothing_else() {
     let cluster = Cluster::start(3, with_metrics).await;
-    let metrics = metrics(&cluster, cluster.leader().await).await;
+    let metrics = with_all_samples(&cluster).await;
     let real = metrics.into_iter().map(|(name, family)| {
         // As a query writes it.
         let name = match family.kind.as_str() {
@@ -326,4 +345,181 @@ async fn a_peer_that_is_away_lags_and_is_silent_and_a_leader_that_is_cut_off_fai
         }
     };
     in_time("a proposal that fails", failing).await;
+}
+
+/// No samples.
+const NONE: [(String, f64); 0] = [];
+
+/// The samples of a metric with a label for the namespace: the other label's value, if it has one, and the value. Only those
+/// above 0.
+fn of_namespace(
+    metrics: &BTreeMap<String, Family>, metric: &str, namespace: &str,
+) -> Vec<(String, f64)> {
+    let samples = &metrics[&format!("ratchet_namespace_{metric}")].samples;
+    let label = format!("namespace=\"{namespace}\"");
+    let of_it = samples.iter().filter(|(sample, value)| sample.contains(&label) && **value > 0.0);
+    let other = |sample: &str| {
+        let labels = sample.split_once('{').map_or("", |(_, labels)| labels.trim_end_matches('}'));
+        let other = labels.split(',').find(|one| !one.starts_with("namespace="));
+        other.map_or_else(String::new, |label| label.replace('"', ""))
+    };
+    of_it.map(|(sample, value)| (other(sample), *value)).collect()
+}
+
+async fn create(client: &mut Client, name: &str, max: Option<u64>) {
+    let namespace =
+        CreateNamespaceRequest { name: name.into(), max, ..CreateNamespaceRequest::default() };
+    client.admin.create_namespace(namespace).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_calls_refusals_and_skipped_numbers_are_counted_for_each_namespace() {
+    let cluster = Cluster::start(3, with_metrics).await;
+    let leader = cluster.leader().await;
+    let follower = other_than(leader);
+    let mut client = cluster.client(follower);
+    create(&mut client, "many", None).await;
+    create(&mut client, "few", Some(3)).await;
+    let asked = &cluster.nodes[&follower].context().group.view;
+    in_time("the namespaces", asked.until_namespaces(|known| known.by_name("few").is_some())).await;
+    let before = metrics(&cluster, follower).await;
+    let one = |n: f64| vec![(String::new(), n)];
+
+    client.try_next("many", id(1), 5).await.unwrap();
+    client.try_next("few", id(1), 2).await.unwrap();
+    // One key of a message gets numbers, and the other has one left.
+    let message = NextManyRequest {
+        namespace: "few".into(),
+        ids: vec![1, 2],
+        counts: vec![2, 2],
+        ..NextManyRequest::default()
+    };
+    let messages = tokio_stream::iter([message]);
+    let mut answers = client.sequencer.next_many(messages).await.unwrap().into_inner();
+    assert!(answers.message().await.unwrap().is_some());
+    client.try_next("few", id(2), 9).await.unwrap_err();
+    client.try_next("none", id(1), 1).await.unwrap_err();
+    let raise = RaiseRequest {
+        namespace: "many".into(),
+        key: id(1),
+        at_least: 45,
+        ..RaiseRequest::default()
+    };
+    client.sequencer.raise(raise).await.unwrap();
+
+    let (asked, led) = (metrics(&cluster, follower).await, metrics(&cluster, leader).await);
+    assert_eq!(of_namespace(&led, "numbers", "many"), one(5.0));
+    assert_eq!(of_namespace(&led, "numbers", "few"), one(4.0));
+    assert_eq!(of_namespace(&led, "skipped_numbers", "many"), [("cause=floor".into(), 40.0)]);
+    assert_eq!(of_namespace(&led, "skipped_numbers", "few"), NONE);
+    for metric in ["calls", "refusals"] {
+        for namespace in ["many", "few"] {
+            assert_eq!(of_namespace(&led, metric, namespace), NONE, "nobody asked there");
+        }
+    }
+    assert_eq!(of_namespace(&asked, "calls", "many"), one(2.0));
+    assert_eq!(of_namespace(&asked, "calls", "few"), one(3.0));
+    let exhausted = "reason=NUMBERS_EXHAUSTED".to_owned();
+    assert_eq!(of_namespace(&asked, "refusals", "few"), [(exhausted, 2.0)], "a key, and a call");
+    assert_eq!(of_namespace(&asked, "refusals", "many"), NONE);
+    assert_eq!(of_namespace(&asked, "numbers", "many"), NONE, "the leader handed them out");
+    // The node may have been asked for a namespace that it did not know yet.
+    let others = |metrics: &BTreeMap<String, Family>, metric: &str, label: &str| {
+        let found = of_namespace(metrics, metric, "(other)").into_iter();
+        found.filter(|(other, _)| other == label).map(|(_, value)| value).sum::<f64>()
+    };
+    for (metric, label) in [("calls", ""), ("refusals", "reason=NAMESPACE_NOT_FOUND")] {
+        let grown = others(&asked, metric, label) - others(&before, metric, label);
+        assert_eq!(grown, 1.0, "{metric} of a namespace that does not exist");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_has_metrics_of_as_many_namespaces_as_it_may_and_a_deleted_one_leaves_its_place() {
+    // One of them is the namespace whose numbers are taken once the node has started.
+    let few = |config: &mut Config| {
+        with_metrics(config);
+        config.metrics_namespaces_max = 3;
+    };
+    let cluster = Cluster::start(1, few).await;
+    let mut client = cluster.client(1);
+    for namespace in ["a", "b", "c"] {
+        create(&mut client, namespace, None).await;
+        client.try_next(namespace, id(1), 2).await.unwrap();
+    }
+    let numbers_of = |metrics: &BTreeMap<String, Family>, namespace: &str| {
+        let counted = of_namespace(metrics, "numbers", namespace);
+        counted.iter().map(|(_, numbers)| *numbers).sum::<f64>()
+    };
+    let shown = |metrics: &BTreeMap<String, Family>| {
+        ["a", "b", "c", "(other)"].map(|namespace| numbers_of(metrics, namespace))
+    };
+    assert_eq!(shown(&metrics(&cluster, 1).await), [2.0, 2.0, 0.0, 2.0]);
+    let delete = DeleteNamespaceRequest {
+        namespace: "a".into(),
+        confirm: "a".into(),
+        ..DeleteNamespaceRequest::default()
+    };
+    client.admin.delete_namespace(delete).await.unwrap();
+    // The one that was deleted keeps its counters until its place is needed.
+    assert_eq!(shown(&metrics(&cluster, 1).await), [2.0, 2.0, 0.0, 2.0]);
+    client.try_next("c", id(1), 3).await.unwrap();
+    let after = metrics(&cluster, 1).await;
+    assert_eq!(shown(&after), [0.0, 2.0, 3.0, 2.0]);
+    let series: BTreeSet<&str> = (after["ratchet_namespace_numbers"].samples.keys())
+        .filter_map(|sample| sample.split('"').nth(1))
+        .collect();
+    assert_eq!(series, BTreeSet::from(["(other)", "b", "book", "c"]));
+    let deleted = 2.0;
+    let all: f64 = series.iter().map(|namespace| numbers_of(&after, namespace)).sum();
+    assert_eq!(value(&after, "ratchet_numbers_total"), all + deleted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_node_tells_for_how_long_the_numbers_of_a_namespace_last() {
+    let cluster = Cluster::start(3, with_metrics).await;
+    let leader = cluster.leader().await;
+    let mut client = cluster.client(leader);
+    create(&mut client, "small", Some(1_000_000)).await;
+    create(&mut client, "unused", Some(1_000_000)).await;
+    for _ in 0..3 {
+        for namespace in ["small", "book"] {
+            client.try_next(namespace, id(1), 9_000).await.unwrap();
+        }
+    }
+    client.try_next("unused", id(1), 1).await.unwrap();
+    // Not one more is left.
+    create(&mut client, "full", Some(100)).await;
+    client.try_next("full", id(1), 100).await.unwrap();
+    client.try_next("full", id(1), 1).await.unwrap_err();
+    let sample = |namespace: &str, limit: &str| {
+        format!("ratchet_namespace_days_left{{namespace=\"{namespace}\",limit=\"{limit}\"}}")
+    };
+    for node in 1..=3 {
+        let known = [
+            ("small", "max"),
+            ("full", "max"),
+            ("book", "max"),
+            ("book", "2^53"),
+            ("book", "2^31"),
+        ];
+        let known: BTreeSet<String> = known.map(|(of, limit)| sample(of, limit)).into();
+        until_metrics(&cluster, node, |now| {
+            let shown = &now["ratchet_namespace_days_left"].samples;
+            known.iter().all(|sample| shown.contains_key(sample))
+        })
+        .await;
+        let now = metrics(&cluster, node).await;
+        let days = |namespace, limit| value(&now, &sample(namespace, limit));
+        // Some ten thousand numbers a minute, or more: far less than a year.
+        let small = days("small", "max");
+        assert!(0.0 < small && small < 365.0, "{small}");
+        let [signed, javascript, max] = ["2^31", "2^53", "max"].map(|limit| days("book", limit));
+        assert!(signed < javascript && javascript < max, "{signed} {javascript} {max}");
+        assert_eq!(days("full", "max"), 0.0);
+        // Of the one that was hardly used no rate is known, and what is above a max is no limit.
+        let shown: BTreeSet<String> =
+            now["ratchet_namespace_days_left"].samples.keys().cloned().collect();
+        assert_eq!(shown, known);
+    }
 }

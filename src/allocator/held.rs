@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    metrics::{Metrics, SkipCause},
+    metrics::{NamespaceCounts, SkipCause},
     sequence::{Lost, LostBy, NamespaceId, Range},
     storage::LowDisk,
 };
@@ -67,18 +67,18 @@ pub fn lost_on_this_thread() -> u64 {
     LOST.get()
 }
 
-/// How many numbers a call has taken. If it is dropped before they are answered, for example because the
+/// How many numbers of a namespace a call has taken. If it is dropped before they are answered, for example because the
 /// caller hangs up, they count as skipped.
 #[derive(Debug)]
-pub struct Held<M: Deref<Target = Metrics>> {
-    metrics: M,
+pub struct Held<C: Deref<Target = NamespaceCounts>> {
+    counts: C,
     numbers: u64,
 }
 
-impl<M: Deref<Target = Metrics>> Held<M> {
+impl<C: Deref<Target = NamespaceCounts>> Held<C> {
     /// Holds `numbers` numbers.
-    pub fn new(metrics: M, numbers: u64) -> Self {
-        Held { metrics, numbers }
+    pub fn new(counts: C, numbers: u64) -> Self {
+        Held { counts, numbers }
     }
 
     /// Holds `numbers` more.
@@ -97,16 +97,22 @@ impl<M: Deref<Target = Metrics>> Held<M> {
         numbers
     }
 
-    /// Notes that the numbers are answered, or counted otherwise. Returns how many they are.
+    /// Notes that the numbers are counted otherwise. Returns how many they are.
     pub fn release(mut self) -> u64 {
         std::mem::take(&mut self.numbers)
     }
+
+    /// Counts the numbers as handed out, with the answers of `answers` keys.
+    #[inline]
+    pub fn answer(mut self, answers: u64) {
+        self.counts.hand_out(std::mem::take(&mut self.numbers), answers);
+    }
 }
 
-impl<M: Deref<Target = Metrics>> Drop for Held<M> {
+impl<C: Deref<Target = NamespaceCounts>> Drop for Held<C> {
     fn drop(&mut self) {
-        self.metrics.skip(SkipCause::cancelled, self.numbers);
         if self.numbers > 0 {
+            self.counts.skip(SkipCause::cancelled, self.numbers);
             // A thread that ends counts nothing any more.
             let _ = LOST.try_with(|lost| lost.set(lost.get().wrapping_add(self.numbers)));
         }
@@ -117,14 +123,14 @@ impl<M: Deref<Target = Metrics>> Drop for Held<M> {
 #[derive(Debug)]
 pub struct Delivery {
     taken: Taken,
-    held: Held<Arc<Metrics>>,
+    held: Held<Arc<NamespaceCounts>>,
 }
 
 impl Delivery {
     /// A delivery of `taken` to a call that asked for `count` numbers.
-    pub fn new(taken: Taken, count: u64, metrics: Arc<Metrics>) -> Self {
+    pub fn new(taken: Taken, count: u64, counts: Arc<NamespaceCounts>) -> Self {
         let numbers = taken.map_or(0, |_| count);
-        Delivery { taken, held: Held::new(metrics, numbers) }
+        Delivery { taken, held: Held::new(counts, numbers) }
     }
 
     /// Takes the numbers over: the caller must hold or answer them from here on.
@@ -183,20 +189,24 @@ impl Untold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
 
     #[test]
     fn numbers_that_nobody_answers_with_are_counted_as_skipped() {
         let metrics = Metrics::new();
         let range = Range { first: 1, last: 5, increment: 1 };
-        let mut held = Held::new(&*metrics, 2);
+        let counts = metrics.namespaces().of(1, "book").shared();
+        let mut held = Held::new(&*counts, 2);
         held.add(3);
-        assert_eq!(held.release(), 5);
-        assert_eq!(Delivery::new(Ok(range), 5, metrics.clone()).accept(), Ok(range));
+        held.answer(1);
+        assert_eq!((metrics.numbers.get(), metrics.answers.get()), (5, 1));
+        assert_eq!(Held::new(&*counts, 5).release(), 5);
+        assert_eq!(Delivery::new(Ok(range), 5, counts.clone()).accept(), Ok(range));
         assert_eq!(metrics.skipped(SkipCause::cancelled), 0);
-        drop(Held::new(&*metrics, 7));
-        drop(Delivery::new(Ok(range), 5, metrics.clone()));
+        drop(Held::new(&*counts, 7));
+        drop(Delivery::new(Ok(range), 5, counts.clone()));
         let few = Shortage::Exhausted { left: 5 };
-        drop(Delivery::new(Err(few), 9, metrics.clone()));
+        drop(Delivery::new(Err(few), 9, counts.clone()));
         assert_eq!(metrics.skipped(SkipCause::cancelled), 12);
     }
 

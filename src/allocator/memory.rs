@@ -41,8 +41,8 @@ use super::{
 };
 use crate::{
     clock::{Clock, Instant},
-    metrics::{Metrics, SkipCause},
-    sequence::{Bump, Bumped, Key, LostBy, Namespace, SectionId, Trim},
+    metrics::{CountsGuard, Metrics, SkipCause},
+    sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceId, SectionId, Trim},
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
 
@@ -145,6 +145,17 @@ impl Memory {
         &self.metrics
     }
 
+    /// What is counted for a namespace.
+    #[inline]
+    pub fn counts(&self, namespace: &Namespace) -> CountsGuard {
+        self.metrics.namespaces().of(namespace.id.0, &namespace.config.name)
+    }
+
+    /// What is counted for the namespace with this id.
+    pub fn counts_of(&self, id: NamespaceId) -> CountsGuard {
+        self.view.namespaces().counts_of(id, &self.metrics)
+    }
+
     /// The time, by the node's clock.
     pub fn now(&self) -> Instant {
         self.clock.now()
@@ -167,7 +178,7 @@ impl Memory {
             LostBy::Deadline => SkipCause::deadline,
             LostBy::Floor => SkipCause::floor,
         };
-        self.metrics.skip(cause, numbers);
+        self.counts(namespace).skip(cause, numbers);
         self.untold.note(namespace.id, by, numbers);
     }
 
@@ -298,9 +309,10 @@ impl Memory {
                 && shard.serve(hasher, place.section, namespace, &mut served)
         };
         // The callers are woken after the lock is released.
+        let counts = self.counts(namespace).shared();
         for one in served {
             self.note_passed(namespace, one.passed());
-            one.tell(&self.metrics);
+            one.tell(&counts);
         }
         again
     }

@@ -40,7 +40,7 @@ use super::{
 use crate::{
     clock::Clock,
     consensus::{Group, TermLease},
-    metrics::Metrics,
+    metrics::{CountsGuard, Metrics, NamespaceCounts},
     sequence::{Key, LostBy, Namespace, Range, Trim},
 };
 
@@ -168,7 +168,8 @@ impl Term {
             Answer::Done(taken) => taken,
             Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
         };
-        let held = Held::new(self.memory.metrics(), taken.map_or(0, |_| count));
+        let counts = self.counts(namespace);
+        let held = Held::new(&*counts, taken.map_or(0, |_| count));
         // Not earlier: if a successor answered before the numbers were taken, the fence fails now.
         self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
         if taken.is_ok() {
@@ -239,8 +240,10 @@ impl Term {
         &self.gapless
     }
 
-    pub(super) fn metrics(&self) -> &Metrics {
-        self.memory.metrics()
+    /// What is counted for a namespace.
+    #[inline]
+    pub(super) fn counts(&self, namespace: &Namespace) -> CountsGuard {
+        self.memory.counts(namespace)
     }
 
     /// Enters the gate, unless numbers that are taken now would surely be wasted.
@@ -301,18 +304,24 @@ impl Term {
     /// Checks the fence for numbers that were `held` for the answers of `answers` keys. If it fails, they
     /// are discarded and counted.
     pub(super) async fn pass_fence(
-        &self, namespace: &Namespace, held: Held<&Metrics>, answers: u64, deadline: Instant,
+        &self, namespace: &Namespace, held: Held<&NamespaceCounts>, answers: u64, deadline: Instant,
     ) -> Result<(), NextError> {
-        let metrics = self.memory.metrics();
         if self.fence.check(deadline).await {
-            metrics.numbers.inc_by(held.release());
-            metrics.answers.inc_by(answers);
+            held.answer(answers);
             Ok(())
         } else {
-            metrics.fence_failures.inc();
+            self.memory.metrics().fence_failures.inc();
             self.memory.lose(namespace, LostBy::Fence, held.release());
             Err(NextError::NotLeading)
         }
+    }
+
+    /// As [`Term::pass_fence`], of a call that took nothing.
+    pub(super) async fn pass_fence_with_nothing(
+        &self, namespace: &Namespace, deadline: Instant,
+    ) -> Result<(), NextError> {
+        let counts = self.counts(namespace);
+        self.pass_fence(namespace, Held::new(&*counts, 0), 0, deadline).await
     }
 }
 

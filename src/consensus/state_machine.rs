@@ -3,7 +3,7 @@
 //! Invariants: the index of the applied entries grows one by one, and their terms never go back. A
 //! proposal is answered only after its outcome is written.
 
-use std::{io, sync::Arc};
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use futures::{FutureExt, Stream, StreamExt};
 use openraft::{
@@ -15,11 +15,11 @@ use openraft::{
 use crate::{
     metrics::{Metrics, SkipCause},
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, Outcome, SetId, apply},
+    sequence::{Bumped, Command, NamespaceId, Outcome, PartTaken, SetId, Table, Taken, apply},
     storage::{
         AppliedTable, AppliedView, ArrivedSnapshot, BeforeApply, BlockingExecutor, Entry,
         IncomingSnapshot, LogId, OutgoingSnapshot, Snapshot, SnapshotData, SnapshotMeta, Store,
-        StoreError, StoredMembership, Types,
+        StoreError, StoredMembership, TableChange, Types,
     },
 };
 
@@ -75,6 +75,23 @@ impl StateMachine {
         Ok(done?)
     }
 
+    /// Counts what an entry tells of its namespaces.
+    fn count(&self, applied: &Applied) {
+        let namespaces = self.view.namespaces();
+        // Every node books them. The one that proposed the entry counts them, although its leadership may be over.
+        if self.view.recent_records().leads_last(applied.term) || is_planted(Bug::SkipsCountedByAll)
+        {
+            for (namespace, numbers) in &applied.skipped {
+                let counts = namespaces.counts_of(*namespace, &self.metrics);
+                counts.skip(SkipCause::leader_change, *numbers);
+            }
+        }
+        for Ceiling { namespace, ceiling, is_floor, now_ms } in &applied.ceilings {
+            let counts = namespaces.counts_of(*namespace, &self.metrics);
+            counts.note_ceiling(*now_ms, *ceiling, *is_floor);
+        }
+    }
+
     /// A snapshot of the table as it is now.
     async fn snapshot(&self) -> Result<Snapshot, io::Error> {
         let snapshot = self.table()?.snapshot().await?;
@@ -99,8 +116,67 @@ fn gone() -> io::Error {
 struct Applied {
     term: u64,
     outcome: Outcome,
-    /// How many numbers it has booked as skipped by leaders that ended.
-    skipped: u64,
+    /// How many numbers it has booked as skipped by leaders that ended, by namespace.
+    skipped: Vec<(NamespaceId, u64)>,
+    /// What it tells of the greatest ceilings of namespaces.
+    ceilings: Vec<Ceiling>,
+}
+
+/// The greatest ceiling of a namespace after an entry that raised some.
+struct Ceiling {
+    namespace: NamespaceId,
+    ceiling: u64,
+    /// It lies there because a floor was raised.
+    is_floor: bool,
+    now_ms: u64,
+}
+
+/// The greatest ceilings of the namespaces of which an entry raised some. Those of ids count for nothing: most of their numbers
+/// stand for times at which nobody asked.
+///
+/// # Errors
+/// [`StoreError`] if the totals of a namespace cannot be read.
+fn ceilings_after(
+    table: &mut TableChange, command: &Command, outcome: &Outcome,
+) -> Result<Vec<Ceiling>, StoreError> {
+    // The greatest that the entry came to in each namespace, and whether for a floor.
+    let mut raised: BTreeMap<NamespaceId, (u64, bool)> = BTreeMap::new();
+    let mut note = |namespace, ceiling, is_floor| {
+        let greatest = raised.entry(namespace).or_default();
+        *greatest = (*greatest).max((ceiling, is_floor));
+    };
+    let now_ms = match (command, outcome) {
+        (Command::Bump { bumps, now_ms, .. }, Outcome::Bumped(answers)) => {
+            for (bump, answer) in bumps.iter().zip(answers) {
+                if let Bumped::Chunk(chunk) = answer {
+                    note(bump.section.namespace, chunk.new, bump.raise.up_to > 0);
+                }
+            }
+            *now_ms
+        }
+        (Command::Take { parts, now_ms, .. }, Outcome::Took(answers)) => {
+            for (part, answer) in parts.iter().zip(answers) {
+                let PartTaken::Taken(taken) = answer else { continue };
+                let lasts = taken.iter().filter_map(|taken| match taken {
+                    Taken::Range(range) => Some(range.last),
+                    _ => None,
+                });
+                lasts.for_each(|last| note(part.namespace, last, false));
+            }
+            *now_ms
+        }
+        _ => return Ok(Vec::new()),
+    };
+    let mut ceilings = Vec::with_capacity(raised.len());
+    for (namespace, (greatest, is_floor)) in raised {
+        if table.namespace(namespace).is_none_or(|known| known.config.format.is_some()) {
+            continue;
+        }
+        let ceiling = table.totals(namespace)?.ceiling_max;
+        let is_floor = is_floor && greatest == ceiling;
+        ceilings.push(Ceiling { namespace, ceiling, is_floor, now_ms });
+    }
+    Ok(ceilings)
 }
 
 /// Applies `entries` to the table in one write. Returns what became of each.
@@ -124,21 +200,23 @@ fn apply_entries(
             );
         }
         let term = log_id.committed_leader_id().term;
-        let outcome = match entry.payload {
-            EntryPayload::Blank => Outcome::None,
+        let (outcome, ceilings) = match entry.payload {
+            EntryPayload::Blank => (Outcome::None, Vec::new()),
             EntryPayload::Normal(command) => {
                 if let Command::Bump { bumps, .. } = &command {
                     change.read_ahead(bumps.iter().map(|bump| &bump.section))?;
                 }
-                apply(&mut change, term, &command)?
+                let outcome = apply(&mut change, term, &command)?;
+                let ceilings = ceilings_after(&mut change, &command, &outcome)?;
+                (outcome, ceilings)
             }
             EntryPayload::Membership(membership) => {
                 meta.membership = StoredMembership::new(Some(log_id), membership);
-                Outcome::None
+                (Outcome::None, Vec::new())
             }
         };
         meta.last_applied = Some(log_id);
-        outcomes.push(Applied { term, outcome, skipped: change.take_skipped() });
+        outcomes.push(Applied { term, outcome, skipped: change.take_skipped(), ceilings });
     }
     table.write(change, meta)?;
     Ok(outcomes)
@@ -176,12 +254,7 @@ impl RaftStateMachine<Types> for StateMachine {
                 )));
             }
             for (responder, applied) in responders.into_iter().zip(outcomes) {
-                // Every node books them. The one that proposed the entry counts them, although its leadership may be over.
-                if self.view.recent_records().leads_last(applied.term)
-                    || is_planted(Bug::SkipsCountedByAll)
-                {
-                    self.metrics.skip(SkipCause::leader_change, applied.skipped);
-                }
+                self.count(&applied);
                 if let Some(responder) = responder {
                     responder.send(applied.outcome);
                 }
@@ -280,7 +353,52 @@ mod tests {
         view.recent_records().leading(3);
         machine.apply_now(3, [Command::Lift, settle()]).await;
         assert_eq!(counted(), 10);
+        let text = store.metrics().text();
+        let sample = "ratchet_namespace_skipped_numbers_total{namespace=\"book\",cause=\"leader_change\"} 10";
+        assert!(text.lines().any(|line| line == sample), "{sample} is not in:\n{text}");
         machine.apply_now(4, [Command::Lift, settle()]).await;
         assert_eq!(counted(), 10);
+    }
+
+    #[tokio::test]
+    async fn every_node_notes_the_greatest_ceilings_of_namespaces_and_what_raised_them_there() {
+        const DAY_MS: u64 = 86_400_000;
+        let dir = tempfile::TempDir::new().expect("a directory");
+        let options = StoreOptions::new(Arc::new(BootClock));
+        let store = Store::open(dir.path(), "test", 1, options).expect("a store");
+        let mut machine = StateMachine::open(&store, 1).expect("a table");
+        let view = machine.view();
+        let create = |name| Command::create_namespace(NamespaceConfig::new(name));
+        machine.apply_now(1, [create("book"), create("order"), Command::Lift]).await;
+        let bump = |name: &str, key, up_to, now_ms| {
+            let namespaces = view.namespaces();
+            let namespace = namespaces.by_name(name).expect("a namespace");
+            let section = namespace.section_of(Key::Id(key));
+            let raise = Raise { numbers: 100, unused_max: 100, step: 100, up_to };
+            Command::Bump { bumps: vec![Bump { section, raise }], lost: vec![], now_ms }
+        };
+        // How many days it takes until a number is reached.
+        let days = |limit: u64, now_ms| {
+            store.metrics().namespaces().measure(now_ms, |_| Some(limit));
+            let text = store.metrics().text();
+            let days = |name: &str| {
+                let sample =
+                    format!("ratchet_namespace_days_left{{namespace=\"{name}\",limit=\"max\"}} ");
+                let days = text.lines().find_map(|line| line.strip_prefix(&sample))?;
+                Some(days.parse::<f64>().expect("days"))
+            };
+            ["book", "order"].map(days)
+        };
+        let first = [bump("book", 1, 0, 0), bump("order", 1, 0, 0), bump("book", 1, 0, DAY_MS)];
+        machine.apply_now(1, first).await;
+        // It came from 100 to 200 in a day. The other did not rise.
+        assert_eq!(days(1_200, DAY_MS), [Some(10.0), None]);
+        // Another key is not the fullest, and says nothing.
+        machine.apply_now(1, [bump("book", 2, 0, DAY_MS)]).await;
+        assert_eq!(days(1_200, DAY_MS), [Some(10.0), None]);
+        // A floor brings the limit nearer, and is no rate.
+        let floors = [bump("book", 3, 1_000, DAY_MS), bump("order", 1, 1_000, DAY_MS)];
+        machine.apply_now(1, floors).await;
+        assert_eq!(days(1_200, DAY_MS), [Some(2.0), None]);
     }
 }

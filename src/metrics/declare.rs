@@ -21,12 +21,19 @@ use prometheus_client::{
 
 /// Declares a struct of metrics with a registry. The field's name is the metric's name. If it ends in
 /// `_seconds` or `_bytes`, that is the unit. In the output the name of a counter ends in `_total`. The
-/// field's doc comment is the help text.
+/// field's doc comment is the help text. A metric begins as its type's default, or with the value that is given; that
+/// may use the metrics above it.
 macro_rules! metrics {
+    (@begin $kind:ty) => {
+        <$kind>::default()
+    };
+    (@begin $kind:ty = $value:expr) => {
+        $value
+    };
     (
         $(#[doc = $about:literal])+
         $metrics:ident in $prefix:literal {
-            $($(#[doc = $help:literal])+ $name:ident: $kind:ty,)*
+            $($(#[doc = $help:literal])+ $name:ident: $kind:ty $(= $value:expr)?,)*
         }
     ) => {
         $(#[doc = $about])+
@@ -40,7 +47,7 @@ macro_rules! metrics {
             fn default() -> Self {
                 let mut registry = prometheus_client::registry::Registry::with_prefix($prefix);
                 $(
-                    let $name = <$kind>::default();
+                    let $name: $kind = metrics!(@begin $kind $(= $value)?);
                     let help = concat!($($help),+);
                     $crate::metrics::declare::register(
                         &mut registry,

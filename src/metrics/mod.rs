@@ -1,12 +1,16 @@
 //! The node's metrics for Prometheus. docs/metrics.md lists them for operators.
 //!
-//! Invariant: counting never blocks and never fails; a counter costs one atomic add. Gauges that must be
-//! read (disk, process) are read for a scrape, on threads for blocking work.
+//! Invariant: counting never blocks and never fails; a counter costs one atomic add, and one more where a namespace has it
+//! to itself. (Only the first count of a namespace waits for those of others.) Gauges that must be read (disk, process) are
+//! read for a scrape, on threads for blocking work.
 
 #[macro_use]
 mod declare;
+mod consumption;
 mod histogram;
+mod namespaces;
 mod process;
+mod skip_cause;
 
 use std::sync::Arc;
 
@@ -21,10 +25,13 @@ use tonic::Code;
 
 use crate::version;
 use declare::{Gauge, Seconds};
+use namespaces::{Figure, OfNamespaces};
 
 pub use declare::{By, Counters, Label, PairCounters, PeerGauges, SecondsBy, whole};
 pub use histogram::{Histogram, Reading};
+pub use namespaces::{CountsGuard, NamespaceCounts, NamespaceMetrics};
 pub use process::PROCESS;
+pub use skip_cause::SkipCause;
 
 label! {
     /// The interface through which a client came.
@@ -45,28 +52,6 @@ label! {
         clients,
         /// The other nodes.
         peers,
-    }
-}
-
-label! {
-    /// Why numbers were skipped: they will never be handed out.
-    SkipCause as "cause" {
-        /// The last leader ended without giving its chunks back. Per section that skips at most one step
-        /// and what waiting calls had asked for beyond it. Counted when an entry writes the section again, as an upper
-        /// bound: nobody knows how much of a chunk was used that no entry tells of.
-        leader_change,
-        /// The fence failed after the numbers were taken, or a call for several keys ended early for another reason.
-        fence,
-        /// The caller asked for several keys at once, and its deadline passed while some of them waited.
-        deadline,
-        /// The numbers were taken, and the caller was gone before it got them.
-        cancelled,
-        /// A key was raised to the greatest number of the section that it shares: in a graceful handover whose successor
-        /// could not take the memory, or because nobody asked for the section and it was evicted.
-        shared_section,
-        /// A key's floor was raised above them (`ratchet raise`, `ratchet import`). Where a whole section was raised, its
-        /// numbers are counted once, not for each id: as many as an id without a number in this term passed over.
-        floor,
     }
 }
 
@@ -161,6 +146,20 @@ metrics! {
         errors: PairCounters<Interface, Code>,
         /// Time from a client's request's arrival to its answer, by interface.
         request_seconds: By<Interface, Histogram>,
+
+        /// Numbers of a namespace handed out by this node as leader.
+        namespace_numbers: OfNamespaces = NamespaceMetrics::new(&numbers, &answers, &numbers_skipped).show(Figure::Numbers),
+        /// Calls of clients for a namespace's numbers, ids, last numbers and floors that were answered or refused, at the node
+        /// that they asked. Each message of a stream counts as one.
+        namespace_calls: OfNamespaces = namespace_numbers.places().show(Figure::Calls),
+        /// Such calls that were refused, by the reason that their callers were told; and each key of a call for many that got
+        /// nothing, while the others did. A reason is shown once there was one.
+        namespace_refusals: OfNamespaces = namespace_numbers.places().show(Figure::Refusals),
+        /// Numbers of a namespace skipped, by cause, as ratchet_numbers_skipped counts them.
+        namespace_skipped_numbers: OfNamespaces = namespace_numbers.places().show(Figure::SkippedNumbers),
+        /// Days until the key of a namespace with the greatest ceiling comes to a limit, if it goes on as in the last day: the
+        /// namespace's max, 2^53 and 2^31. Absent while no rate is known, and for limits above max.
+        namespace_days_left: OfNamespaces = namespace_numbers.places().show(Figure::DaysLeft),
 
         /// Ceilings raised by this node as leader.
         bumps: Counter,
@@ -327,9 +326,10 @@ impl Metrics {
         Arc::default()
     }
 
-    /// Counts `numbers` skipped numbers.
-    pub fn skip(&self, cause: SkipCause, numbers: u64) {
-        self.numbers_skipped.add(cause, numbers);
+    /// What is counted for each namespace. Numbers that are handed out or skipped are counted through it alone, so that
+    /// the namespaces together have all of them.
+    pub fn namespaces(&self) -> &NamespaceMetrics {
+        self.namespace_numbers.places()
     }
 
     /// How many numbers were skipped for `cause`.
@@ -370,8 +370,9 @@ mod tests {
     #[test]
     fn the_text_shows_help_unit_and_every_cause_of_skipped_numbers() {
         let metrics = Metrics::new();
-        metrics.skip(SkipCause::fence, 3);
-        metrics.numbers.inc_by(7);
+        let counts = metrics.namespaces().of(1, "book");
+        counts.skip(SkipCause::fence, 3);
+        counts.hand_out(7, 1);
         let text = metrics.text();
         for line in [
             "# HELP ratchet_numbers Numbers handed out by this node as leader.",

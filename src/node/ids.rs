@@ -83,6 +83,15 @@ impl Ids {
     pub async fn next(
         self: &Arc<Self>, request: &NextIdsRequest, by: &Principal, deadline: Instant,
     ) -> Result<(MadeIds, Reservation), Failure> {
+        let made = self.make_granted(request, by, deadline).await;
+        self.leader.count(&request.namespace, None, &made, |_| Vec::new());
+        made
+    }
+
+    /// As [`Ids::next`]. The call is not counted.
+    async fn make_granted(
+        self: &Arc<Self>, request: &NextIdsRequest, by: &Principal, deadline: Instant,
+    ) -> Result<(MadeIds, Reservation), Failure> {
         // Before anything waits.
         check(request)?;
         self.leader.admit(by, request.wanted(), deadline).await?;

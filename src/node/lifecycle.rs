@@ -62,6 +62,7 @@ impl Node {
         config.check()?;
         let (dir, cluster, id) = (config.data_dir.clone(), config.cluster.clone(), config.node_id);
         let metrics = Metrics::new();
+        metrics.namespaces().set_places_max(config.metrics_namespaces_max as usize);
         let tasks = Tasks::default();
         let options = StoreOptions {
             block_cache_bytes: (config.block_cache_mb << 20) as usize,

@@ -6,6 +6,7 @@
 //! Invariant: the term is loaded before the namespaces. So no term that began after a namespace was deleted is asked
 //! for its id.
 
+mod counted;
 mod floors;
 pub(super) mod forward;
 pub(super) mod keys;
@@ -46,6 +47,22 @@ impl Leader {
     pub async fn serve<Q: SequenceRequest>(
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
     ) -> Result<Q::Answer, Failure> {
+        let is_asked_here = matches!(origin, Origin::Client);
+        let served = self.serve_checked(asked, origin, deadline).await;
+        // Otherwise the node that its caller asked counts it.
+        if is_asked_here {
+            let namespace = served.as_ref().ok().and_then(|given| given.namespace);
+            self.count(asked.namespace(), namespace, &served, |given| {
+                Q::refused_keys(&given.answer)
+            });
+        }
+        served.map(|given| given.answer)
+    }
+
+    /// As [`Leader::serve`]. The call is not counted.
+    async fn serve_checked<Q: SequenceRequest>(
+        &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
+    ) -> Result<Given<Q::Answer>, Failure> {
         let (by, message) = (&asked.by, &asked.message);
         self.admit(by, message.wanted(), deadline).await?;
         match self.access.begin_taking(by, message.wanted())? {
@@ -57,7 +74,7 @@ impl Leader {
     /// Answers a request whose caller may have it, and whose call is counted.
     async fn serve_admitted<Q: SequenceRequest>(
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
-    ) -> Result<Q::Answer, Failure> {
+    ) -> Result<Given<Q::Answer>, Failure> {
         let message = &asked.message;
         message.check_counts(count_max(asked.id.is_some(), &self.config))?;
         // What is taken under an id is not asked for again once the id may be forgotten.
@@ -116,9 +133,11 @@ impl Leader {
             Origin::Peer { .. } => None,
         };
         match rest {
-            None => Ok(given.answer),
+            None => Ok(given),
             Some(rest) => {
-                Ok(Box::pin(self.complete(message, (given.answer, rest), deadline)).await)
+                let Given { answer, namespace } = given;
+                let answer = Box::pin(self.complete(message, (answer, rest), deadline)).await;
+                Ok(Given { answer, namespace })
             }
         }
     }
@@ -132,7 +151,8 @@ impl Leader {
                 return answer;
             };
             // If the caller leaves meanwhile, nobody gets what it was given.
-            let held = Held::new(&*self.metrics, message.numbers_in(&answer));
+            let counts = self.counts_of(message.namespace());
+            let held = Held::new(&*counts, message.numbers_in(&answer));
             let more = self.route_to_leader(&rest, Origin::Client, false, deadline).await;
             held.release();
             let mut more = match more {
@@ -267,8 +287,9 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let counted = here.access.lost_numbers(&self.by, self.message.namespace());
+        let lost = (counted, here.counts_of(self.message.namespace()).shared());
         let by = (self.by.told(), self.by.to_wire());
-        let sent = forwarded(&self.message, assumed.namespace, by, counted);
+        let sent = forwarded(&self.message, assumed.namespace, by, lost);
         // It can be asked again, and what was done may show.
         let is_found_again = self.trace() != Trace::None;
         match here.forwarder.forward(leader, member, sent, deadline).await {

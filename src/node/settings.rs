@@ -186,6 +186,9 @@ macro_rules! for_each_setting {
             /// bytes for a message of one key, and 30 for each further key; more is refused [default: 1024]
             "RATCHET_REQUEST_IDS_MAX_MB" [] =>
                 request_ids_max_mb: u64 as u64 = 1024, 1..=1 << 20;
+            /// How many namespaces have metrics of their own; further ones are counted together [default: 100]
+            "RATCHET_METRICS_NAMESPACES_MAX" [] =>
+                metrics_namespaces_max: u64 as u64 = 100, 0..=10_000;
             /// The tags that clients of Leaf ask for, and the key of each: "tag=namespace:key,..."; a row {tag} is for
             /// every tag without one, and {tag} after "=" is the tag itself; without any row, they are not served
             "RATCHET_LEAF_TAGS" [] =>

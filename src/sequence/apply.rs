@@ -147,7 +147,7 @@ fn book<T: Table>(table: &mut T, day: u32, booked: Booked) -> Result<(), T::Erro
         };
         // Those of ids count for nothing: most of them stand for times at which nobody asked.
         if known.config.format.is_none() {
-            table.note_skipped(more.leader_change);
+            table.note_skipped(namespace, more.leader_change);
         }
         let known = table.day_books(namespace, day)?;
         if known.is_none() {

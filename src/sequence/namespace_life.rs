@@ -106,8 +106,9 @@ pub trait Table {
     fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Self::Error>;
     /// Removes the books of a namespace and a day.
     fn remove_day_books(&mut self, id: NamespaceId, day: u32);
-    /// Notes how many numbers the entry has booked as skipped by leaders that ended without leaving them to anybody.
-    fn note_skipped(&mut self, numbers: u64);
+    /// Notes how many numbers of a namespace the entry has booked as skipped by leaders that ended without leaving them to
+    /// anybody.
+    fn note_skipped(&mut self, namespace: NamespaceId, numbers: u64);
 
     /// The book of request ids, or the default if nothing was written to it.
     ///

@@ -62,7 +62,8 @@ pub use snapshot::{
 };
 pub use store::{DiskUsage, Store};
 pub use table::{
-    AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill, founded_principals,
+    AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill, TableChange,
+    founded_principals,
     listing::{CEILINGS_HELD, Ceilings, CeilingsPart},
     read_days, read_page, read_workers,
 };

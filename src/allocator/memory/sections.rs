@@ -191,7 +191,7 @@ impl Memory {
     pub fn released(&self, sections: &[Trim]) -> Vec<Place> {
         let hasher = self.shards.hasher();
         let wanted = sections.iter().filter_map(|Trim { section, lost, .. }| {
-            self.metrics.skip(SkipCause::shared_section, *lost);
+            self.counts_of(section.namespace).skip(SkipCause::shared_section, *lost);
             let number = shard_of(hasher.section_id(section));
             let place = self.shards.lock(number).end_leaving(section)?;
             Some(Place { shard: number, section: place })

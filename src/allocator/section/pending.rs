@@ -14,7 +14,7 @@ use crate::{
         answer::{Floor, FloorOf, Raised},
         held::{Delivery, Shortage, Taken},
     },
-    metrics::Metrics,
+    metrics::NamespaceCounts,
     sequence::OwnedKey,
     storage::LowDisk,
 };
@@ -154,11 +154,11 @@ impl Served {
         }
     }
 
-    /// Sends the caller what it gets.
-    pub fn tell(self, metrics: &Arc<Metrics>) {
+    /// Sends the caller what it gets. The counts are the namespace's.
+    pub fn tell(self, counts: &Arc<NamespaceCounts>) {
         match self {
             Served::Numbers { count, taken, reply } => {
-                let delivery = Delivery::new(taken, count, metrics.clone());
+                let delivery = Delivery::new(taken, count, counts.clone());
                 // If the caller has gone, the delivery comes back and counts its numbers as skipped.
                 drop(reply.send(delivery));
             }

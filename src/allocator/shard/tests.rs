@@ -126,8 +126,8 @@ impl World {
     fn serve(&mut self, place: SectionPlace) -> String {
         let mut served = Vec::new();
         let again = self.shard.serve(&self.hasher, place, &self.namespace, &mut served);
-        let metrics = Metrics::new();
-        served.into_iter().for_each(|one| one.tell(&metrics));
+        let counts = Metrics::new().namespaces().others().shared();
+        served.into_iter().for_each(|one| one.tell(&counts));
         let mut told = Vec::new();
         self.calls.retain(|call, later| match later.try_recv() {
             Ok(delivery) => {

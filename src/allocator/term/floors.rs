@@ -102,8 +102,7 @@ impl Term {
     async fn fenced(
         &self, namespace: &Namespace, raised: Raised, deadline: Instant,
     ) -> Result<Raised, NotRaised> {
-        let nothing = Held::new(self.memory.metrics(), 0);
-        let passed = self.pass_fence(namespace, nothing, 0, deadline).await;
+        let passed = self.pass_fence_with_nothing(namespace, deadline).await;
         passed.map_err(|why| NotRaised { why, may_be: 1 })?;
         Ok(within_numbers(raised, namespace))
     }
@@ -183,8 +182,7 @@ impl Term {
             return Err(full.into());
         }
         // Not earlier, as in `next`.
-        let nothing = Held::new(self.memory.metrics(), 0);
-        self.pass_fence(namespace, nothing, 0, deadline).await?;
+        self.pass_fence_with_nothing(namespace, deadline).await?;
         Ok(floors)
     }
 
@@ -270,7 +268,8 @@ impl Term {
                 Answer::Done(taken) => taken,
                 Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
             };
-            let held = Held::new(self.memory.metrics(), taken.map_or(0, |_| count));
+            let counts = self.counts(namespace);
+            let held = Held::new(&*counts, taken.map_or(0, |_| count));
             // Not earlier, as in `next`.
             self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
             let range = taken?;

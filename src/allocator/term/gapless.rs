@@ -34,7 +34,7 @@ use crate::{
     },
     clock::{Clock, Instant},
     consensus::{Group, ProposeError, TermLease},
-    metrics::Metrics,
+    metrics::{Metrics, NamespaceCounts},
     planted_bugs::{Bug, is_planted},
     sequence::{
         Command, Key, MessagePart, NoRoom, Outcome, PartTaken, Remembering, SectionId, SectionKey,
@@ -281,11 +281,15 @@ impl Taker {
 
     /// What a call is given for its part of a message.
     fn give(&self, part: &MessagePart, taken: PartTaken) -> Given {
+        let counts = self.memory.counts_of(part.namespace).shared();
         let taken = match taken {
             PartTaken::Taken(taken) => taken,
             PartTaken::Repeated(taken) => {
                 self.metrics.requests_repeated.inc();
-                return Ok(taken.into_iter().map(|taken| self.delivery(taken, 0)).collect());
+                return Ok(taken
+                    .into_iter()
+                    .map(|taken| self.delivery(taken, 0, &counts))
+                    .collect());
             }
             // Whoever asks again is told that it does not exist.
             PartTaken::NoNamespace => return Err(NextError::NotLeading),
@@ -308,14 +312,14 @@ impl Taker {
             // Numbers that were taken under a request id are handed out, whether or not this caller is still there:
             // whoever asks again gets them.
             let is_kept = part.id.is_some() && matches!(taken, Taken::Range(_));
-            self.metrics.numbers.inc_by(if is_kept { take.count } else { 0 });
-            self.delivery(taken, if is_kept { 0 } else { take.count })
+            counts.hand_out(if is_kept { take.count } else { 0 }, 0);
+            self.delivery(taken, if is_kept { 0 } else { take.count }, &counts)
         });
         Ok(given.collect())
     }
 
     /// The answer to a take, of which `count` numbers count as skipped if nobody accepts them.
-    fn delivery(&self, taken: Taken, count: u64) -> Delivery {
+    fn delivery(&self, taken: Taken, count: u64, counts: &Arc<NamespaceCounts>) -> Delivery {
         let taken = match taken {
             Taken::Range(range) => Ok(range),
             Taken::Exhausted { left } => Err(Shortage::Exhausted { left }),
@@ -329,7 +333,7 @@ impl Taker {
             Taken::TooLarge { count_max } => Err(Shortage::TooLarge { count_max }),
             Taken::LeftOut => Err(Shortage::LeftOut),
         };
-        Delivery::new(taken, count, self.metrics.clone())
+        Delivery::new(taken, count, counts.clone())
     }
 
     /// A planted bug: answers what the entry will come to if nothing goes wrong.
@@ -338,6 +342,7 @@ impl Taker {
         let namespaces = self.group.view.namespaces();
         let mut guess = |part: &MessagePart| {
             let namespace = namespaces.by_id(part.namespace).ok_or(NextError::NotLeading)?;
+            let counts = self.memory.counts(namespace).shared();
             let progression = namespace.config.progression();
             let taken = part.takes.iter().map(|take| {
                 let section = SectionId { namespace: part.namespace, key: take.section.clone() };
@@ -350,7 +355,7 @@ impl Taker {
                     }
                     Err(left) => Taken::Exhausted { left },
                 };
-                self.delivery(taken, take.count)
+                self.delivery(taken, take.count, &counts)
             });
             Ok(taken.collect())
         };

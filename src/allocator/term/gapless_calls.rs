@@ -44,8 +44,7 @@ impl Term {
         let given = given.pop().ok_or(NextError::Unknown)?;
         let (taken, numbers) = given.accept_counted();
         let range = taken.map_err(NextError::from)?;
-        self.metrics().numbers.inc_by(numbers);
-        self.metrics().answers.inc();
+        self.counts(namespace).hand_out(numbers, 1);
         self.hot_keys().note(namespace, key, count);
         Ok(range)
     }
@@ -66,7 +65,8 @@ impl Term {
         let _inside = self.enter()?;
         let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
         // If a later part fails, or the caller leaves, nobody gets these.
-        let mut held = Held::new(self.metrics(), 0);
+        let counts = self.counts(namespace);
+        let mut held = Held::new(&*counts, 0);
         let has_parts = id.is_some() && keys > PART_TAKES_MAX;
         let whole = has_parts.then(|| checksum((0..keys).map(&ask)));
         for (number, place) in (0..keys).step_by(PART_TAKES_MAX).enumerate() {
@@ -96,8 +96,7 @@ impl Term {
             }
         }
         let answered = keys - answer.refused();
-        self.metrics().numbers.inc_by(held.release());
-        self.metrics().answers.inc_by(answered as u64);
+        held.answer(answered as u64);
         let taken = |place| (answer.firsts[place] > 0).then(|| ask(place));
         self.hot_keys().note_many(namespace, keys, taken);
         Ok(answer)

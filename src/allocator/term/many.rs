@@ -12,7 +12,7 @@ use crate::{
         memory::{Asked, KEYS_AT_ONCE},
         section::pending::Answer,
     },
-    metrics::Metrics,
+    metrics::NamespaceCounts,
     sequence::{Key, LostBy, Namespace, SectionId},
 };
 
@@ -46,7 +46,8 @@ impl Term {
         // took must be answered, or known to be lost, before a handover tells what was used.
         let _inside = self.enter()?;
         let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
-        let mut held = Held::new(self.memory.metrics(), 0);
+        let counts = self.counts(namespace);
+        let mut held = Held::new(&*counts, 0);
         let mut waiting = Vec::new();
         let asked = Asked { namespace, ask };
         // What may come between two slices, and why the answer stays right:
@@ -115,7 +116,7 @@ impl Term {
     /// As [`Term::in_time`]. What the others were given is held all the same.
     #[cold]
     async fn wait_for_all(
-        &self, waiting: Vec<Waits>, answer: &mut NextMany, held: &mut Held<&Metrics>,
+        &self, waiting: Vec<Waits>, answer: &mut NextMany, held: &mut Held<&NamespaceCounts>,
         deadline: Instant,
     ) -> Result<(), NextError> {
         let mut left = waiting.into_iter();
@@ -235,8 +236,7 @@ impl Term {
         if !unknown.is_empty() && (gate.is_closed() || is_gone()) {
             return Err(NextError::NotLeading);
         }
-        let nothing = Held::new(self.memory.metrics(), 0);
-        self.pass_fence(namespace, nothing, 0, deadline).await?;
+        self.pass_fence_with_nothing(namespace, deadline).await?;
         // A ceiling may lie above all numbers that could be handed out.
         let greatest = namespace.greatest_number();
         last.iter_mut().for_each(|last| *last = (*last).min(greatest));

@@ -404,19 +404,19 @@ mod tests {
     async fn what_a_call_loses_is_counted_whether_it_returns_or_is_dropped() {
         let counted = LostNumbers::of_somebody();
         let lost = || counted.clone();
-        let metrics = Metrics::new();
+        let counts = Metrics::new().namespaces().others().shared();
         let told = lost().counted(async {
             tokio::task::yield_now().await;
-            drop(Held::new(&*metrics, 3));
-            Held::new(&*metrics, 100).release()
+            drop(Held::new(&*counts, 3));
+            Held::new(&*counts, 100).release()
         });
         assert_eq!(told.await, 100);
         let dropped = lost().counted(async {
-            let _held = Held::new(&*metrics, 4);
+            let _held = Held::new(&*counts, 4);
             std::future::pending::<()>().await;
         });
         assert!(futures::FutureExt::now_or_never(dropped).is_none());
-        drop(Held::new(&*metrics, 1_000));
+        drop(Held::new(&*counts, 1_000));
         assert_eq!(counted.total(), 7);
     }
 

@@ -100,8 +100,10 @@ impl Handovers {
                 tracing::warn!(why, "some ceilings could not be given back");
                 return false;
             }
+            let namespaces = self.group.view.namespaces();
             for trim in entry {
-                self.led.metrics.skip(SkipCause::shared_section, trim.lost);
+                let counts = namespaces.counts_of(trim.section.namespace, &self.led.metrics);
+                counts.skip(SkipCause::shared_section, trim.lost);
             }
         }
         // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched, or their records

@@ -25,7 +25,7 @@ use crate::{
     allocator::Held,
     clock::whole_ms,
     consensus::{Destination, Sender, Transport},
-    metrics::Metrics,
+    metrics::{Metrics, NamespaceCounts},
     node::access::LostNumbers,
     proto::{
         Code, Refusal,
@@ -71,6 +71,8 @@ pub struct Lost {
     pub numbers_of: fn(&Bytes, &[u64]) -> u64,
     /// Counts them against the caller's quotas.
     pub counted: Option<LostNumbers>,
+    /// What is counted for the namespace.
+    pub namespace: Arc<NamespaceCounts>,
 }
 
 struct Pending {
@@ -83,15 +85,14 @@ struct Pending {
 struct ReplyTo {
     caller: oneshot::Sender<HeldReply>,
     lost: Lost,
-    metrics: Arc<Metrics>,
 }
 
 impl ReplyTo {
     /// Passes a reply on. `None`: nothing was done.
     fn send(self, reply: Option<Reply>) {
-        let ReplyTo { caller, lost, metrics } = self;
+        let ReplyTo { caller, lost } = self;
         // If the caller gave up, this drops what is held for it. Nobody is served here, so it is counted here.
-        if let Err(unheard) = caller.send(HeldReply { reply, lost, metrics })
+        if let Err(unheard) = caller.send(HeldReply { reply, lost })
             && let Some(counted) = &unheard.lost.counted
         {
             counted.add(unheard.numbers());
@@ -103,7 +104,6 @@ impl ReplyTo {
 struct HeldReply {
     reply: Option<Reply>,
     lost: Lost,
-    metrics: Arc<Metrics>,
 }
 
 impl HeldReply {
@@ -122,7 +122,7 @@ impl HeldReply {
 
 impl Drop for HeldReply {
     fn drop(&mut self) {
-        drop(Held::new(&*self.metrics, self.numbers()));
+        drop(Held::new(&*self.lost.namespace, self.numbers()));
     }
 }
 
@@ -155,7 +155,7 @@ impl Forwarder {
         let started = std::time::Instant::now();
         let (caller, answer) = oneshot::channel();
         let (request, lost) = sent;
-        let to = ReplyTo { caller, lost, metrics: self.metrics.clone() };
+        let to = ReplyTo { caller, lost };
         let pending = Pending { request, deadline, to };
         let exchange = async {
             let link = self.link(leader, member);
@@ -343,8 +343,9 @@ mod tests {
         let (metrics, counted) = (Metrics::new(), LostNumbers::of_somebody());
         let deliver = |gives_up_before: bool| {
             let (caller, mut answer) = oneshot::channel();
-            let (_, lost) = forwarded(request, None, (None, None), Some(counted.clone()));
-            let to = ReplyTo { caller, lost, metrics: metrics.clone() };
+            let lost = (Some(counted.clone()), metrics.namespaces().of(1, "book").shared());
+            let (_, lost) = forwarded(request, None, (None, None), lost);
+            let to = ReplyTo { caller, lost };
             if gives_up_before {
                 answer.close();
             }

@@ -1,6 +1,8 @@
 //! What a request of a sequence must tell of itself; and `Next`, `NextMany` and `Current`. `floors.rs` has the others. A
 //! request is a message of the public API, and so is its answer.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use prost::Message;
 use tokio::time::Instant;
@@ -16,6 +18,7 @@ use super::{
 };
 use crate::{
     allocator::{NextError, Term, WAITING_KEY_BYTES},
+    metrics::NamespaceCounts,
     node::{
         Config,
         access::{Guarded, LostNumbers},
@@ -28,8 +31,8 @@ use crate::{
         peer::{Asker, ForwardRequest},
         refusal, refuse,
         v1::{
-            CurrentRequest, CurrentResponse, NextManyRequest, NextManyResponse, NextRequest,
-            NextResponse, Route,
+            CurrentRequest, CurrentResponse, Failure, NextManyRequest, NextManyResponse,
+            NextRequest, NextResponse, Reason, Route,
         },
     },
     sequence::{MessageId, Namespace, NamespaceId},
@@ -112,6 +115,11 @@ pub trait SequenceRequest: Operation + Guarded {
 
     /// Completes an answer with that to its rest, or with why there is none.
     fn add_rest(&self, _answer: &mut Self::Answer, _rest: Result<Self::Answer, Refusal>) {}
+
+    /// How many keys an answer refuses while it answers others, by the reason.
+    fn refused_keys(_answer: &Self::Answer) -> Vec<(Reason, u64)> {
+        Vec::new()
+    }
 
     /// How many numbers an answer that leaves a rest gives.
     fn numbers_in(&self, _answer: &Self::Answer) -> u64 {
@@ -326,6 +334,16 @@ impl SequenceRequest for NextManyRequest {
         add_late(answer, rest);
     }
 
+    fn refused_keys(answer: &NextManyResponse) -> Vec<(Reason, u64)> {
+        let exhausted = answer.exhausted.iter().map(|one| (&one.failure, &one.places));
+        let refused = answer.refused.iter().map(|one| (&one.failure, &one.places));
+        let keys = exhausted.chain(refused).map(|(failure, places)| {
+            let reason = failure.as_ref().map_or(Reason::Unspecified, Failure::reason);
+            (reason, places.len() as u64)
+        });
+        keys.collect()
+    }
+
     fn numbers_in(&self, answer: &NextManyResponse) -> u64 {
         numbers_of(&answer.firsts, &self.counts)
     }
@@ -340,10 +358,10 @@ impl SequenceRequest for NextManyRequest {
 }
 
 /// A request as it is forwarded to the leader, which is to compare the `namespace` with its own; and what is lost with the
-/// reply. `caller` names the address of a client, and `by` says who asks. What is lost is `counted`.
+/// reply. `caller` names the address of a client, and `by` says who asks. What is lost is `counted`, and in `counts`.
 pub(super) fn forwarded<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
-    counted: Option<LostNumbers>,
+    (counted, counts): (Option<LostNumbers>, Arc<NamespaceCounts>),
 ) -> (ForwardRequest, Lost) {
     let forwarded = ForwardRequest {
         method: Bytes::from_static(Q::METHOD.as_bytes()),
@@ -353,8 +371,13 @@ pub(super) fn forwarded<Q: SequenceRequest>(
         by,
         ..ForwardRequest::default()
     };
-    let counts = request.counts_to_lose();
-    (forwarded, Lost { counts, numbers_of: numbers_of_answer::<Q>, counted })
+    let lost = Lost {
+        counts: request.counts_to_lose(),
+        numbers_of: numbers_of_answer::<Q>,
+        counted,
+        namespace: counts,
+    };
+    (forwarded, lost)
 }
 
 fn numbers_of_answer<Q: SequenceRequest>(answer: &Bytes, counts: &[u64]) -> u64 {

@@ -9,6 +9,7 @@ use crate::{
     allocator::{Footprint, HotKey},
     metrics::{Interface, PROCESS, Reading, whole},
     node::services::Status,
+    sequence::NamespaceId,
     storage::{LowDisk, StoreError},
 };
 
@@ -25,6 +26,7 @@ impl Status {
     pub async fn metrics_text(self: &Arc<Self>) -> String {
         self.measure_lease();
         self.measure_group();
+        self.measure_namespaces();
         let read = async {
             let alone = self.scrape_lock.clone().lock_owned().await;
             let status = self.clone();
@@ -95,6 +97,13 @@ impl Status {
             Some((node.id, ahead_ms as f64 / 1e3))
         });
         metrics.peer_clock_ahead_seconds.set(ahead);
+    }
+
+    /// Works out how long numbers last, and frees the places of namespaces that are deleted.
+    fn measure_namespaces(&self) {
+        let namespaces = self.group.view.namespaces();
+        let max_of = |id| Some(namespaces.by_id(NamespaceId(id))?.config.max);
+        self.metrics.namespaces().measure(self.led.clock.wall_ms(), max_of);
     }
 
     /// How much the memory of this node as leader holds; nothing if it does not lead. May block, as

@@ -90,7 +90,7 @@ impl Table for MemoryTable {
     fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Infallible> {
         Ok(self.days.get(&(id, day)).copied())
     }
-    fn note_skipped(&mut self, numbers: u64) {
+    fn note_skipped(&mut self, _: NamespaceId, numbers: u64) {
         self.skipped += numbers;
     }
     fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks) {

@@ -69,8 +69,8 @@ pub struct TableChange {
     recent_records: Option<Arc<RecentRecords>>,
     /// What is removed with namespaces, and records that cannot change again before the change is written.
     batch: WriteBatch,
-    /// How many numbers were noted as skipped since [`TableChange::take_skipped`] was called.
-    skipped: u64,
+    /// How many numbers of namespaces were noted as skipped since [`TableChange::take_skipped`] was called.
+    skipped: Vec<(NamespaceId, u64)>,
 }
 
 impl TableChange {
@@ -104,12 +104,12 @@ impl TableChange {
             removes_sections: false,
             recent_records,
             batch: WriteBatch::default(),
-            skipped: 0,
+            skipped: Vec::new(),
         }
     }
 
-    /// How many numbers the entries since the last call have booked as skipped by leaders that ended.
-    pub(crate) fn take_skipped(&mut self) -> u64 {
+    /// How many numbers the entries since the last call have booked as skipped by leaders that ended, by namespace.
+    pub(crate) fn take_skipped(&mut self) -> Vec<(NamespaceId, u64)> {
         std::mem::take(&mut self.skipped)
     }
 
@@ -281,8 +281,10 @@ impl Table for TableChange {
         self.days.put(day_key(&self.prefix, id, day), None);
     }
 
-    fn note_skipped(&mut self, numbers: u64) {
-        self.skipped += numbers;
+    fn note_skipped(&mut self, namespace: NamespaceId, numbers: u64) {
+        if numbers > 0 {
+            self.skipped.push((namespace, numbers));
+        }
     }
 
     fn namespace(&self, id: NamespaceId) -> Option<&Namespace> {

@@ -7,6 +7,7 @@ use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    metrics::{CountsGuard, Metrics},
     sequence::{
         ClusterId, Ledger, Namespace, NamespaceId, PrincipalKey, PrincipalRecord, Principals, SetId,
     },
@@ -198,6 +199,15 @@ impl Namespaces {
         let (hash, part) = self.find(name);
         let namespace = self.by_name[part].find(hash, |known| known.config.name == name)?;
         Some(namespace)
+    }
+
+    /// What `metrics` count for the namespace with this id. Of one that is deleted it is what all without a place have
+    /// together.
+    pub fn counts_of(&self, id: NamespaceId, metrics: &Metrics) -> CountsGuard {
+        match self.by_id(id) {
+            Some(known) => metrics.namespaces().of(id.0, &known.config.name),
+            None => metrics.namespaces().others(),
+        }
     }
 
     /// All namespaces, in the order of their creation.

@@ -250,8 +250,8 @@ impl Cluster {
             if self.world.shard.serve(&self.world.hasher, place, &namespace, &mut served) {
                 self.to_bump.push(place);
             }
-            let metrics = Metrics::new();
-            served.into_iter().for_each(|one| one.tell(&metrics));
+            let counts = Metrics::new().namespaces().others().shared();
+            served.into_iter().for_each(|one| one.tell(&counts));
         }
         for (id, at_least, mut later) in std::mem::take(&mut self.raising) {
             match later.try_recv() {

@@ -33,7 +33,7 @@ fn bytes_of_resident_memory_for_each_key() {
         let hash = hasher.key(namespace.id, Key::Id(id));
         (hash, (hash >> 32) as usize % SHARDS)
     };
-    let metrics = Metrics::new();
+    let counts = Metrics::new().namespaces().others().shared();
     let mut shards: Vec<Shard> = (0..SHARDS).map(|_| Shard::default()).collect();
     let before = resident();
     let mut longest = Duration::ZERO;
@@ -60,7 +60,7 @@ fn bytes_of_resident_memory_for_each_key() {
             let change = shard.grant(place, chunk, &namespace.config, now, bump_time);
             assert!(change.is_none());
             assert!(!shard.serve(&hasher, place, &namespace, &mut served));
-            served.drain(..).for_each(|one| one.tell(&metrics));
+            served.drain(..).for_each(|one| one.tell(&counts));
         }
     }
     let resident = resident() - before;

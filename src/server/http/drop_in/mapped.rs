@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::parameters::{Asking, By, NoNumber, Parameters, Said};
 use crate::{
+    metrics::SkipCause,
     node::{
         Asked, KeysOf, MappedNames, NodeContext, ROUTE_UNWANTED, RowPart, asked_by, id_format,
         row_fields, to_key,
@@ -106,6 +107,11 @@ impl<'a> Mapped<'a> {
     ) -> Result<Range, Refusal> {
         self.admit(context, due).await?;
         self.take(context, count, due).await.map_err(|why| self.told(why))
+    }
+
+    /// Counts numbers of the key as skipped that nobody gets.
+    pub fn skip(&self, context: &NodeContext, numbers: u64) {
+        context.leader.counts_of(self.namespace).skip(SkipCause::cancelled, numbers);
     }
 
     /// Lets the caller in, before anything is told of the namespace.

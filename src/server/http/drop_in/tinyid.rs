@@ -17,7 +17,6 @@ use serde::Serialize;
 
 use super::{mapped::Mapped, parameters::Parameters};
 use crate::{
-    metrics::SkipCause,
     node::{Config, NodeContext, row_of},
     proto::{Code, Refusal, refusal},
     sequence::{Range, Wanted},
@@ -103,7 +102,7 @@ async fn segment(
     }
     let range = mapped.next(context, count, &due).await?;
     Ok(Segment::of(range).map_err(|why| {
-        context.metrics.skip(SkipCause::cancelled, count);
+        mapped.skip(context, count);
         unfit(why)
     })?)
 }

@@ -1,0 +1,41 @@
+//! Counts calls, and those that are refused, for the namespace that they are about: at the node that the caller asked.
+
+use super::leader_search::Failure;
+use crate::{
+    metrics::CountsGuard, node::services::Leader, proto::v1::Reason, sequence::NamespaceId,
+};
+
+impl Leader {
+    /// What is counted for the namespace of this name. Of names that this node does not know it is what all without a place
+    /// have together: a caller may name anything.
+    pub fn counts_of(&self, name: &str) -> CountsGuard {
+        let namespaces = self.group.view.namespaces();
+        match namespaces.by_name(name) {
+            Some(known) => self.metrics.namespaces().of(known.id.0, name),
+            None => self.metrics.namespaces().others(),
+        }
+    }
+
+    /// Counts a call that is about a namespace, which has this id if it is known, and whether it is refused, or some keys of
+    /// it: `refused_keys` says how many of an answer, by the reason.
+    #[inline]
+    pub(in crate::node) fn count<A>(
+        &self, namespace: &str, id: Option<NamespaceId>, answered: &Result<A, Failure>,
+        refused_keys: impl FnOnce(&A) -> Vec<(Reason, u64)>,
+    ) {
+        let counts = match id {
+            Some(id) => self.metrics.namespaces().of(id.0, namespace),
+            None => self.counts_of(namespace),
+        };
+        counts.call();
+        let refused = match answered {
+            Ok(answer) => refused_keys(answer),
+            Err(Failure::Refused(why)) => vec![(why.reason(), 1)],
+            // A client is never told so.
+            Err(Failure::NotLeader(_)) => Vec::new(),
+        };
+        for (reason, times) in refused {
+            counts.refuse(reason, times);
+        }
+    }
+}
