@@ -129,18 +129,15 @@ impl Drop for Call {
     }
 }
 
-/// The answer to `call`, whose body keeps the call in progress.
-pub async fn answered(
-    call: Call, answering: impl Future<Output = Result<Response<Body>, Infallible>>,
-) -> Result<Response<CallBody<Body>>, Infallible> {
-    let mut response = answering.await?;
+/// The `response` to `call`, whose body keeps the call in progress.
+pub fn answered(call: Call, mut response: Response<Body>) -> Response<CallBody<Body>> {
     let held = response.extensions_mut().remove::<Held>();
-    Ok(response.map(|body| {
+    response.map(|body| {
         let body = CallBody::new(body, call, held);
         // Calls over HTTP/1 are given up with their connection, and have no task of their own.
         let _ = ANSWER.try_with(|answer| answer.set(body.unsent.clone()));
         body
-    }))
+    })
 }
 
 /// The body of an answer. It keeps its call in progress until it is sent or dropped.
