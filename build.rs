@@ -228,27 +228,34 @@ fn over_http(api: &DescriptorPool, served: &[Operation]) -> Result<String, Box<d
             let path = path.as_str().ok_or("a path is no text")?;
             let by = served.iter().find(|one| one.method == method).map(|one| one.served);
             // The function of `server/http/endpoints.rs` that answers it.
+            let is_key = |field: &FieldDescriptor| {
+                field.kind().as_message().is_some_and(|of| of.name() == "Key")
+            };
+            let (rpc, asked, answer) = (method.name(), method.input(), method.output());
+            let has_key = asked.fields().any(|field| is_key(&field));
             let answered_by = match by {
                 Some("sequence") if method.is_client_streaming() => "one_of_stream",
+                Some("sequence") if has_key => "sequence_of_key",
                 Some("sequence") => "sequence",
                 Some(_) => "operation",
                 None => "ids",
             };
-            let (rpc, asked, answer) = (method.name(), method.input(), method.output());
+            // The function of `server/http/request.rs` that finds out which kind its keys are of.
+            let kind_by = match answered_by {
+                "sequence_of_key" => "of_known_kind",
+                _ => "of_kind",
+            };
             let service = method.parent_service();
             let named = |name: &str| fields(&asked, |field| field.name() == name);
             let in_path = in_path(&asked, path)?;
             // `ids` checks a message before it waits for the kind of its key.
-            let keys = fields(&asked, |field| {
-                answered_by != "ids"
-                    && field.kind().as_message().is_some_and(|of| of.name() == "Key")
-            });
+            let keys = fields(&asked, |field| answered_by != "ids" && is_key(field));
             // The router cannot tell apart what follows the last field.
             let (route, action) =
                 path.split_at(path.find("}:").map_or(path.len(), |place| place + 1));
             rows += &format!(
                 "    {verb} {path:?} {route:?} {action:?} {has_body} {answered_by} {} {rpc} {} {{ \
-                 in_path: {in_path}; keys: {keys}; request_id: {}; route_version: {} }} {};\n",
+                 in_path: {in_path}; {kind_by}: {keys}; request_id: {}; route_version: {} }} {};\n",
                 service.name(),
                 asked.name(),
                 named("request_id"),

@@ -139,23 +139,23 @@ pub trait InPath: Sized {
     ///
     /// # Errors
     /// What is wrong with it.
-    fn in_path(text: String) -> Result<Self, String>;
+    fn in_path(text: Cow<'_, str>) -> Result<Self, String>;
 }
 
 impl InPath for String {
-    fn in_path(text: String) -> Result<String, String> {
-        Ok(text)
+    fn in_path(text: Cow<'_, str>) -> Result<String, String> {
+        Ok(text.into_owned())
     }
 }
 
 impl InPath for u64 {
-    fn in_path(text: String) -> Result<u64, String> {
+    fn in_path(text: Cow<'_, str>) -> Result<u64, String> {
         digits(&text)
     }
 }
 
 impl InPath for Option<Key> {
-    fn in_path(text: String) -> Result<Option<Key>, String> {
+    fn in_path(text: Cow<'_, str>) -> Result<Option<Key>, String> {
         Ok(Some(Key { kind: Some(written(text)) }))
     }
 }
@@ -202,7 +202,7 @@ impl<'de> Deserialize<'de> for Key {
         let kind = match deserializer.deserialize_any(Written)? {
             Said::Number(id) => Kind::Id(id),
             Said::Bytes(name) => Kind::Name(name.into()),
-            Said::Text(text) => written(text.into_owned()),
+            Said::Text(text) => written(text),
         };
         Ok(Key { kind: Some(kind) })
     }
@@ -210,11 +210,11 @@ impl<'de> Deserialize<'de> for Key {
 
 /// The key that is written so. What is written as an id is written is an id. It may be meant as a name: the namespace's kind
 /// decides.
-fn written(text: String) -> Kind {
+fn written(text: Cow<'_, str>) -> Kind {
     let is_usual = text == "0" || !text.starts_with(['0', '+']);
     match text.parse() {
         Ok(id) if is_usual => Kind::Id(id),
-        Ok(_) | Err(_) => Kind::Name(text.into()),
+        Ok(_) | Err(_) => Kind::Name(text.into_owned().into()),
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
     /// What a text is in a path, and what it is as a string in JSON.
     fn both<T: InPath + for<'de> Deserialize<'de>>(text: &str) -> [Option<T>; 2] {
         let in_json = serde_json::from_value(text.into());
-        [T::in_path(text.to_owned()).ok(), in_json.ok()]
+        [T::in_path(text.into()).ok(), in_json.ok()]
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
             assert_eq!(in_path, in_json, "{text}");
             let [in_path, in_json] = both::<String>(text);
             assert_eq!(in_path, in_json, "{text}");
-            let in_path = u64::in_path(text.to_owned());
+            let in_path = u64::in_path(text.into());
             let in_json = serde_json::from_value::<Number<u64>>(text.into());
             let in_json = in_json.map(|Number(number)| number).map_err(|error| error.to_string());
             assert_eq!(in_path, in_json, "{text}");

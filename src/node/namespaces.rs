@@ -65,6 +65,12 @@ impl Leader {
         Ok(KeysOf { kind, keys_max, start, redis_strings })
     }
 
+    /// The kind of a namespace's keys, if this node knows it. Nobody was let in for it: so nobody may be told it.
+    pub fn known_kind(&self, namespace: &str) -> Option<KeyKind> {
+        let namespaces = self.group.view.namespaces();
+        namespaces.by_name(namespace).map(|known| known.config.key_kind)
+    }
+
     /// The kind of a namespace's keys.
     ///
     /// # Errors

@@ -1,7 +1,9 @@
 //! The sockets of a node and the connections of its ports for HTTP: idle ones are closed, the others end gracefully
 //! when the node stops.
 
+pub(super) mod aside;
 pub(super) mod calls;
+mod last_token;
 pub(super) mod local_socket;
 pub(super) mod opening;
 pub(super) mod owner;
@@ -10,7 +12,9 @@ pub(super) mod places;
 pub(super) mod stream;
 pub(super) mod unfinished;
 
-use std::{future::pending, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible, future::pending, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration,
+};
 
 use bytes::Bytes;
 use hyper::{Request, body::Incoming, server::conn::http2::Builder, service::service_fn};
@@ -25,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use self::{
+    aside::aside,
     calls::{Answering, SHUTDOWN_TIME_MAX, answered},
     opening::{GREETING_TIME_MAX, Opening},
     patient_socket::{ReadInTime, Times},
@@ -174,24 +179,31 @@ async fn serve_http2<S: Answering>(
             .map(|guest| guest.begin_call(is_probe, of_connection.calls().in_progress()));
         let begun = of_guest.transpose();
         call.of_guest = begun.as_ref().ok().cloned().flatten();
-        answered(call, async {
-            match begun {
+        async move {
+            let answer = match begun {
                 Ok(of_guest) => {
                     // Here begins what the task of the call does.
                     of_guest.iter().for_each(Guest::is_serving);
-                    answering.await
+                    answering.await?
                 }
-                Err(refusal) => Ok(Status::from(refusal).into_http()),
-            }
-        })
+                Err(refusal) => Status::from(refusal).into_http(),
+            };
+            Ok::<_, Infallible>(answered(call, answer))
+        }
     });
     let mut connection = pin!(http2.serve_connection(TokioIo::new(stream), service));
+    let ends = aside(async {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = calls.idle_for(idle) => {}
+            () = until(too_old_at) => too_old.0.cancel(),
+            () = place.is_strangers_for_too_long() => too_old.0.cancel(),
+        }
+    });
     tokio::select! {
         biased;
-        () = stop.cancelled() => {}
-        () = calls.idle_for(idle) => {}
-        () = until(too_old_at) => too_old.0.cancel(),
-        () = place.is_strangers_for_too_long() => too_old.0.cancel(),
+        () = ends => {}
         // Last: a caller that never pauses would leave no turn to a timer after it.
         ended = &mut connection => return ended.map_err(|error| error.to_string()),
     }

@@ -29,7 +29,7 @@ use axum::{
     BoxError, Router,
     body::{Body, Bytes, HttpBody},
     extract::{Request, State},
-    http::{HeaderName, HeaderValue, request::Parts},
+    http::{HeaderValue, request::Parts},
     middleware::map_response,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -37,6 +37,7 @@ use axum::{
 use tower::{Service, ServiceExt, service_fn};
 
 use super::{
+    connections::owner::Owner,
     metadata::{CLUSTER_ID, check},
     metrics,
 };
@@ -45,75 +46,105 @@ use drop_in::yuewen;
 use endpoints::{Route, count, timed};
 use page::login;
 use problem::{Problem, nothing_here, other_method, takes_only};
-use request::{Due, Node, uncacheable};
+use request::{Answer, Due, Node, uncacheable};
 
 pub use page::Live;
 
-/// Answers the requests of the port. `live` is what the status page shows.
-pub fn requests<B>(
-    context: Arc<NodeContext>, live: Live,
-) -> impl Service<Request<B>, Response = Response, Error = Infallible, Future: Send> + Clone
-where
-    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let pages = pages(context.clone(), live);
-    let port = Arc::new(Port { context, pages, cluster_id: OnceLock::new() });
-    service_fn(move |request: Request<B>| {
-        let port = port.clone();
-        async move { Ok(port.answer(request.map(Body::new)).await) }
-    })
-}
-
-/// The header that says which cluster answers.
-const ANSWERS: HeaderName = HeaderName::from_static(CLUSTER_ID);
-
-struct Port {
+/// Answers the requests of the port.
+#[derive(Clone)]
+pub struct HttpPort {
     context: Arc<NodeContext>,
     /// What `proto` does not describe.
     pages: Router,
+}
+
+impl HttpPort {
+    /// Answers them as the node of `context`. `live` is what the status page shows.
+    pub fn new(context: Arc<NodeContext>, live: Live) -> HttpPort {
+        let pages = pages(context.clone(), live);
+        HttpPort { context, pages }
+    }
+
+    /// Answers the requests that come over a connection which `owner` has opened.
+    pub fn requests_of<B>(
+        &self, owner: Owner,
+    ) -> impl Service<Request<B>, Response = Answer, Error = Infallible, Future: Send> + Clone + use<B>
+    where
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let cluster_id = OnceLock::new();
+        let connection = Arc::new(Connection { port: self.clone(), owner, cluster_id });
+        service_fn(move |request: Request<B>| {
+            let connection = connection.clone();
+            let (head, body) = request.into_parts();
+            let body = match body.is_end_stream() {
+                // It needs no box.
+                true => Body::empty(),
+                false => Body::new(body),
+            };
+            async move { Ok(connection.answer((head, body)).await) }
+        })
+    }
+}
+
+/// What the requests over one connection need. Threads that serve others count nothing in it, so that a request waits for none
+/// of them.
+struct Connection {
+    port: HttpPort,
+    owner: Owner,
     /// The id of the cluster, once this node knows it. It never changes.
     cluster_id: OnceLock<HeaderValue>,
 }
 
-impl Port {
+impl Connection {
     /// Answers a request, counts the problem that the answer tells, if it tells one, and says which cluster answers.
-    async fn answer(&self, request: Request) -> Response {
-        let mut answer = match self.check(&request) {
-            Err(refusal) => Problem::from(refusal).into_response(),
-            Ok(()) => match Route::to(request.uri().path()) {
-                Some(route) => route.answer(&self.context, request).await,
+    async fn answer(&self, (mut head, body): (Parts, Body)) -> Answer {
+        let HttpPort { context, pages } = &self.port;
+        let mut answer = match self.check(&head) {
+            Err(refusal) => sent(Problem::from(refusal).into_response()),
+            Ok(()) => match Route::to(head.uri.path()) {
+                Some(route) => route.answer(context, &self.owner, (&head, body)).await,
                 None => {
-                    let Ok(answer) = self.pages.clone().oneshot(request).await;
-                    answer
+                    head.extensions.insert(self.owner.clone());
+                    // In a box, as is every way that is seldom gone.
+                    let answering =
+                        Box::pin(pages.clone().oneshot(Request::from_parts(head, body)));
+                    let Ok(answer) = answering.await;
+                    sent(answer)
                 }
             },
         };
-        count(&self.context, &answer);
+        count(context, &answer);
         if let Some(id) = self.cluster_id() {
-            answer.headers_mut().insert(ANSWERS, id.clone());
+            answer.headers_mut().insert(CLUSTER_ID, id.clone());
         }
         answer
     }
 
     /// Sees that a request is meant for this cluster, and that no page of another site sent it. Probes ask the node, whatever
     /// its cluster.
-    fn check(&self, request: &Request) -> Result<(), Refusal> {
-        if foreign_page::PROBES.contains(&request.uri().path()) {
+    fn check(&self, head: &Parts) -> Result<(), Refusal> {
+        if foreign_page::PROBES.contains(&head.uri.path()) {
             return Ok(());
         }
-        check(&self.context, request.headers())?;
-        foreign_page::check(&self.context, request.headers(), request.uri())
+        let context = &self.port.context;
+        check(context, &head.headers)?;
+        foreign_page::check(context, &head.headers, &head.uri)
     }
 
     fn cluster_id(&self) -> Option<&HeaderValue> {
         if self.cluster_id.get().is_none() {
-            let id = self.context.services.members.cluster_id()?;
+            let id = self.port.context.services.members.cluster_id()?;
             // Digits and hyphens are a header's value.
             let id = HeaderValue::try_from(id.to_string()).ok()?;
             return Some(self.cluster_id.get_or_init(|| id));
         }
         self.cluster_id.get()
     }
+}
+
+fn sent(answer: Response) -> Answer {
+    answer.map(tonic::body::Body::new)
 }
 
 /// The routes of what `proto` does not describe.

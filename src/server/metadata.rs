@@ -12,7 +12,11 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Either, ready},
 };
-use hyper::{HeaderMap, Request, Response, body::Incoming};
+use hyper::{
+    HeaderMap, Request, Response,
+    body::Incoming,
+    header::{HeaderName, HeaderValue},
+};
 use prost::Message;
 use tokio::time::Instant;
 use tonic::{
@@ -42,11 +46,11 @@ use crate::{
 // Invariant: a call that says none of this costs three looks into its headers.
 
 /// The cluster that a call is meant for; in a refusal, and over HTTP in every answer, the one that answers.
-pub const CLUSTER_ID: &str = "ratchet-cluster-id";
+pub const CLUSTER_ID: HeaderName = HeaderName::from_static("ratchet-cluster-id");
 /// How a call's messages may be compressed.
-const ENCODING: &str = "grpc-encoding";
+const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// The version of the members that the caller knows; 0 for none. Absent: it does not want to be told.
-const MEMBERS_VERSION: &str = "ratchet-members-version";
+const MEMBERS_VERSION: HeaderName = HeaderName::from_static("ratchet-members-version");
 /// What the paths of the reflection service begin with. It has no code of ours that could look who asks.
 const REFLECTION: &str = "/grpc.reflection.";
 /// The route, with an answer.
@@ -143,11 +147,11 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
             Err(refusal) => {
                 let is_another = refusal.reason() == Reason::ClusterMismatch;
                 let own = self.context.services.members.cluster_id().filter(|_| is_another);
-                let mut status = Status::from(refusal);
-                if let Some(Ok(own)) = own.map(|own| MetadataValue::try_from(own.to_string())) {
-                    status.metadata_mut().insert(CLUSTER_ID, own);
+                let mut answer = Status::from(refusal).into_http();
+                if let Some(Ok(own)) = own.map(|own| HeaderValue::try_from(own.to_string())) {
+                    answer.headers_mut().insert(CLUSTER_ID, own);
                 }
-                return Either::Right(ready(Ok(status.into_http())).boxed());
+                return Either::Right(ready(Ok(answer)).boxed());
             }
         };
         if call.uri().path().starts_with(REFLECTION)
@@ -251,8 +255,7 @@ mod tests {
     #[test]
     fn compressed_messages_are_refused_by_that_name() {
         let encoded = |encoding: &'static str| {
-            let headers =
-                HeaderMap::from_iter([(ENCODING.parse().unwrap(), encoding.parse().unwrap())]);
+            let headers = HeaderMap::from_iter([(ENCODING, encoding.parse().unwrap())]);
             check_encoding(&headers)
         };
         assert_eq!(check_encoding(&HeaderMap::new()), Ok(()));

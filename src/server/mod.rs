@@ -33,15 +33,12 @@ pub(crate) mod written;
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use hyper::{Request, body::Incoming};
+use hyper::body::Incoming;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
-use tonic::{
-    body::Body,
-    service::{LayerExt, Routes},
-};
+use tonic::service::{LayerExt, Routes};
 use tonic_health::pb::health_server::HealthServer;
-use tower::{Layer, ServiceExt};
+use tower::Layer;
 
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
@@ -219,18 +216,13 @@ impl Services {
     async fn serve_http(self, listener: TcpListener, opening: Opening) {
         let limits = self.client_limits("http", Interface::http);
         let live = http::Live::new(self.stop.clone());
-        let requests = http::requests(self.context.clone(), live.clone());
-        let requests = requests.map_response(|answer| answer.map(Body::new));
+        let port = http::HttpPort::new(self.context.clone(), live.clone());
         let rendering = live.run(self.context.clone());
         let access = self.context.services.access.clone();
         let answer = move |_: &_, stream: &Stream| {
             let owner = Owner::of(stream, Interface::http);
             owner.begins(&access);
-            let owned = move |mut request: Request<Incoming>| {
-                request.extensions_mut().insert(owner.clone());
-                request
-            };
-            requests.clone().map_request(owned)
+            port.requests_of::<Incoming>(owner)
         };
         let serving = serve(listener, opening, answer, Protocol::Http1, limits, self.stop);
         tokio::select! {
@@ -358,6 +350,8 @@ pub mod fuzzing {
     /// The routes of the port for HTTP.
     pub fn http_routes(context: Arc<NodeContext>) -> axum::Router {
         let live = super::http::Live::new(CancellationToken::new());
-        axum::Router::new().fallback_service(super::http::requests(context, live))
+        let port = super::http::HttpPort::new(context, live);
+        let nobody = super::connections::owner::Owner::nobody();
+        axum::Router::new().fallback_service(port.requests_of(nobody))
     }
 }

@@ -161,3 +161,33 @@ async fn a_request_with_two_tokens_is_refused_whatever_they_are() {
         assert_eq!(page.status, 200, "{}", page.body);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_ask_for_a_key_is_told_so_whatever_is_wrong_with_the_request() {
+    let closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    next(&closed.at(leader, ADMIN), "book").await.expect("a number");
+    let long = format!("Idempotency-Key: {}\r\n", "7".repeat(65));
+    for node in [leader, other_than(leader)] {
+        let address = closed.cluster.nodes[&node].addresses().http.expect("a port");
+        for (what, headers, wrong) in [
+            ("POST /v1/namespaces/book/keys/a-name:next", "", 400),
+            ("POST /v1/namespaces/book/keys/1:next", long.as_str(), 400),
+            ("POST /v1/namespaces/book/keys/:next", "", 400),
+            ("POST /v1/namespaces/nowhere/keys/1:next", "", 404),
+            ("GET /v1/namespaces/book/keys/a-name", "", 400),
+            ("POST /v1/namespaces/book/keys/a-name:raise?atLeast=5", "", 400),
+        ] {
+            let ask = async |token: &str| {
+                told(address, what, &[shown(token).as_str(), headers].concat()).await
+            };
+            for (token, status) in [("it is not known", 401), (ADMIN, wrong)] {
+                let page = ask(token).await;
+                assert_eq!(page.status, status, "{what} at node {node}: {}", page.body);
+            }
+            let other = closed.token("namespaces");
+            let page = ask(other).await;
+            assert_eq!(page.status, 403, "{what} at node {node}: {}", page.body);
+        }
+    }
+}

@@ -144,14 +144,11 @@ impl Drop for Call {
     }
 }
 
-/// The answer to `call`, whose body keeps the call in progress.
-pub async fn answered(
-    call: Call, answering: impl Future<Output = Result<Response<Body>, Infallible>>,
-) -> Result<Response<CallBody<Body>>, Infallible> {
-    let mut response = answering.await?;
+/// The `response` to `call`, whose body keeps the call in progress.
+pub fn answered(call: Call, mut response: Response<Body>) -> Response<CallBody<Body>> {
     let held = response.extensions_mut().remove::<Held>();
     let end = response.extensions_mut().remove::<EndsEarly>().map(|EndsEarly(end)| end);
-    Ok(response.map(|body| {
+    response.map(|body| {
         let body = CallBody::new(body, call, held, end);
         // Calls over HTTP/1 are given up with their connection, and have no task of their own.
         let has_task = ANSWER.try_with(|answer| answer.set(body.unsent.clone())).is_ok();
@@ -159,7 +156,7 @@ pub async fn answered(
             body.unsent.call.calls.answers_until(body.unsent.end.clone());
         }
         body
-    }))
+    })
 }
 
 /// The body of an answer. It keeps its call in progress until it is sent or dropped.

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use hyper::{HeaderMap, header::AUTHORIZATION, http::Extensions};
 
-use super::stream::Stream;
+use super::{last_token::LastToken, stream::Stream};
 use crate::{
     metrics::Interface,
     node::{Access, Entrance, Principal, SeveralTokens},
@@ -25,7 +25,19 @@ pub struct Owner {
     is_tls: bool,
     /// Whether the connection is one of the local socket.
     is_local: bool,
+    /// `None` where no tokens are looked at, or there is no connection.
+    last_token: Option<Arc<LastToken>>,
 }
+
+/// Nobody is known, and no address.
+static NOBODY: Owner = Owner {
+    certificate: None,
+    network: NO_NETWORK,
+    entrance: None,
+    is_tls: false,
+    is_local: false,
+    last_token: None,
+};
 
 impl Owner {
     /// Who is at the other end of `stream`, which is one of `interface`.
@@ -35,7 +47,8 @@ impl Owner {
         let entrance = Some(Entrance { interface, address: Some(address), is_admin_port: false });
         let network = network_of(address);
         let (certificate, is_tls) = (stream.client(), stream.is_tls());
-        Owner { certificate, network, entrance, is_tls, is_local: false }
+        let last_token = Some(Arc::default());
+        Owner { certificate, network, entrance, is_tls, is_local: false, last_token }
     }
 
     /// The same one, who has come to the port for administrators.
@@ -53,18 +66,12 @@ impl Owner {
 
     /// Nobody is known, and no address: there is no connection.
     pub fn nobody() -> Owner {
-        Owner {
-            certificate: None,
-            network: NO_NETWORK,
-            entrance: None,
-            is_tls: false,
-            is_local: false,
-        }
+        NOBODY.clone()
     }
 
     /// Who has opened the connection over which a request came that has these extensions. The fuzzer has no connection.
-    pub fn in_extensions(extensions: &Extensions) -> Owner {
-        extensions.get().cloned().unwrap_or_else(Owner::nobody)
+    pub fn in_extensions(extensions: &Extensions) -> &Owner {
+        extensions.get().unwrap_or(&NOBODY)
     }
 
     /// Whether the connection speaks TLS.
@@ -123,7 +130,10 @@ impl Owner {
         });
         match (tokens.next(), tokens.next()) {
             (None, _) => Ok(self.principal()),
-            (Some(token), None) => Ok(self.with_token(token)),
+            (Some(token), None) => Ok(match &self.last_token {
+                Some(last) => self.with_hash(last.hash_of(token)),
+                None => self.with_token(token),
+            }),
             (Some(_), Some(_)) => Err(SeveralTokens),
         }
     }

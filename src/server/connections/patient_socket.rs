@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures::TryFutureExt;
 use hyper::{
     header::{CONNECTION, HeaderValue},
     rt::Executor,
@@ -19,11 +20,12 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, Sleep, sleep, sleep_until, timeout},
+    time::{Instant, Sleep, sleep, timeout},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{
+    aside::aside,
     calls::{ANSWER, Answering, Calls, SHUTDOWN_TIME_MAX, Unsent, answered},
     opening::GREETING_TIME_MAX,
     places::Place,
@@ -85,8 +87,7 @@ pub struct PatientSocket {
 struct Head {
     /// How many calls had begun before.
     after: u64,
-    until: Instant,
-    /// `None` until the rest of it is waited for.
+    /// `None` until the rest of it is waited for: what has arrived is looked at at once, and is mostly all of it.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -171,13 +172,12 @@ impl PatientSocket {
         }
         // Otherwise they are the body's of a call that is under way.
         if brought_bytes && self.head.is_none() && self.calls.are_none() {
-            let until = Instant::now() + self.times.head;
-            self.head = Some(Head { after: begun, until, timer: None });
+            self.head = Some(Head { after: begun, timer: None });
         }
         match &mut self.head {
             Some(head) if read.is_pending() => {
-                let until = head.until;
-                let timer = head.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
+                let patience = self.times.head;
+                let timer = head.timer.get_or_insert_with(|| Box::pin(sleep(patience)));
                 ready!(timer.as_mut().poll(cx));
                 late("the head of a request does not end")
             }
@@ -289,12 +289,11 @@ async fn serve_until_rest<S: Answering>(
     let Times { idle, rest_after, .. } = times;
     let (calls, of_connection) = (place.calls(), place.clone());
     let service = service_fn(move |request| {
-        let answering = answered(of_connection.begin_call(), service.clone().call(request));
-        Box::pin(async move {
-            let mut answer = answering.await;
-            if times.are_over()
-                && let Ok(answer) = &mut answer
-            {
+        let call = of_connection.begin_call();
+        // In a box before anything else: it would be copied into whatever waits for it.
+        Box::pin(service.clone().call(request)).map_ok(move |answer| {
+            let mut answer = answered(call, answer);
+            if times.are_over() {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             answer
@@ -304,21 +303,28 @@ async fn serve_until_rest<S: Answering>(
     builder.max_buf_size(HEAD_BYTES_MAX).header_read_timeout(None);
     let stream = PatientSocket::new(stream, times, calls.clone(), stop.clone());
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
+    let ends = aside(async {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => true,
+            () = calls.idle_for(rest_after) => false,
+        }
+    });
+    let node_stops = tokio::select! {
         biased;
         ended = &mut connection => {
             return ended.map(|()| None).map_err(|error| error.to_string());
         }
-        () = stop.cancelled() => {
-            // Tells the other end to begin no further calls. Those in progress are answered.
-            connection.as_mut().graceful_shutdown();
-            return tokio::select! {
-                biased;
-                ended = &mut connection => ended.map(|()| None).map_err(|error| error.to_string()),
-                () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(None),
-            };
-        }
-        () = calls.idle_for(rest_after) => {}
+        node_stops = ends => node_stops,
+    };
+    if node_stops {
+        // Tells the other end to begin no further calls. Those in progress are answered.
+        connection.as_mut().graceful_shutdown();
+        return tokio::select! {
+            biased;
+            ended = &mut connection => ended.map(|()| None).map_err(|error| error.to_string()),
+            () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(None),
+        };
     }
     // No call is in progress: this ends the protocol without a word to the other end, once all answers are sent. If a part
     // of the first request has arrived, the rest is waited for, and that request is the last one: its answer says so.

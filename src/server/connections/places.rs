@@ -21,7 +21,10 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::calls::{Call, Calls, SHUTDOWN_TIME_MAX};
+use super::{
+    aside::aside,
+    calls::{Call, Calls, SHUTDOWN_TIME_MAX},
+};
 use crate::{
     clock::whole_ms,
     node::{Callers, Guest, KNOWN_WITHIN, Port},
@@ -312,13 +315,19 @@ async fn in_place(
         let _ = timeout(KNOWN_WITHIN, place.calls().idle_for(SHUTDOWN_TIME_MAX)).await;
         place.is_strangers_for_too_long().await;
     };
+    let ends = aside(async {
+        tokio::select! {
+            biased;
+            () = place.is_needed() => "it made room for another connection".to_owned(),
+            () = is_strangers_for_too_long => format!(
+                "it brought neither a token nor a certificate that is known within {} s",
+                KNOWN_WITHIN.as_secs()
+            ),
+        }
+    });
     tokio::select! {
         biased;
-        () = place.is_needed() => Err("it made room for another connection".to_owned()),
-        () = is_strangers_for_too_long => Err(format!(
-            "it brought neither a token nor a certificate that is known within {} s",
-            KNOWN_WITHIN.as_secs()
-        )),
+        why = ends => Err(why),
         served = served => served,
     }
 }

@@ -1,16 +1,19 @@
 //! The operations that `proto` describes for HTTP (`google.api.http`): their routes, and how they are answered.
 
 use std::{
+    borrow::Cow,
+    cmp::Reverse,
     collections::BTreeSet,
     mem,
     sync::{Arc, LazyLock},
 };
 
 use axum::{
+    body::Body,
     extract::{Request, State},
-    http::{HeaderValue, Method, StatusCode},
+    http::{HeaderValue, Method, StatusCode, request::Parts},
     middleware::Next,
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use futures::{FutureExt, future::BoxFuture};
 use serde::Serialize;
@@ -19,7 +22,8 @@ use tokio::time::Instant;
 use super::{
     problem::Problem,
     request::{
-        self, Due, Node, Received, decoded, of_kind, said_once, take_request_id, uncacheable,
+        self, Answer, Due, Node, Received, decoded, forbid_caching, of_kind, of_known_kind,
+        said_once, take_request_id,
     },
 };
 use crate::{
@@ -33,6 +37,7 @@ use crate::{
         v1::{self, NextIdsRequest, NextIdsResponse, NextManyRequest, NextManyResponse},
     },
     server::{
+        connections::owner::Owner,
         grpc::{count_response_errors, ids},
         written::shown,
     },
@@ -69,8 +74,10 @@ pub struct Endpoint {
     /// Whether the time until the answer counts among those of requests.
     is_timed: bool,
     /// Carries it out.
-    serve: fn(Received) -> BoxFuture<'static, Result<Response, Problem>>,
+    serve: Serve,
 }
+
+type Serve = for<'a> fn(Received<'a>) -> BoxFuture<'a, Result<Answer, Problem>>;
 
 /// The HTTP status of the answer to a method.
 pub fn status(rpc: &str) -> StatusCode {
@@ -94,7 +101,7 @@ impl Endpoint {
 
 macro_rules! endpoints {
     ($($verb:ident $path:literal $route:literal $action:literal $has_body:literal $answered_by:ident $service:ident $rpc:ident $request:ident {
-        in_path: $($in_path:ident)*; keys: $($key:ident)*; request_id: $($id:ident)?; route_version: $($version:ident)?
+        in_path: $($in_path:ident)*; $of_kind:ident: $($key:ident)*; request_id: $($id:ident)?; route_version: $($version:ident)?
     } $answer:ident;)*) => {
         /// All of them.
         pub const ENDPOINTS: &[Endpoint] = &[$(Endpoint {
@@ -111,7 +118,7 @@ macro_rules! endpoints {
             is_timed: !matches!(stringify!($answered_by).as_bytes(), b"operation"),
             #[allow(unused_mut, unused_variables)] // Not all messages have all of these fields.
             serve: |mut received| Box::pin(async move {
-                let (context, due) = (received.context.clone(), received.due.clone());
+                let (context, due) = (received.context, received.due);
                 let id = received.request_id()?;
                 let mut message = match $has_body {
                     true => v1::$request::default(),
@@ -133,8 +140,8 @@ macro_rules! endpoints {
                     message.$version = ROUTE_UNWANTED;
                 })?
                 $(let written = message.$key.take();
-                message.$key = of_kind(&context, message.wanted(), written, &due).await?;)*
-                let answer = $answered_by(&context, message, &due).await?;
+                message.$key = $of_kind(context, message.wanted(), written, due).await?;)*
+                let answer = $answered_by(context, message, due).await?;
                 answered(stringify!($rpc), answer)
             }),
         }),*];
@@ -143,56 +150,92 @@ macro_rules! endpoints {
 
 include!(concat!(env!("OUT_DIR"), "/http.rs"));
 
+/// The most parts that a path has between its slashes.
+const PARTS_MAX: usize = 8;
+
 /// The endpoints of one path, but for its action.
 pub struct Route {
-    /// The parts of the path between its slashes. A field stands in braces.
-    parts: Vec<&'static str>,
+    parts: Vec<Part>,
     endpoints: Vec<&'static Endpoint>,
+    /// Their actions, the longest one first: of those with which a path ends, that one counts.
+    actions: Vec<&'static str>,
+}
+
+/// What stands between two slashes of a path.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    /// This.
+    Text(&'static str),
+    /// The value of the field of this name.
+    Field(&'static str),
+}
+
+impl Part {
+    fn of(path: &'static str) -> Part {
+        let field = path.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        field.map_or(Part::Text(path), Part::Field)
+    }
+
+    fn fits(&self, part: &str) -> bool {
+        match self {
+            Part::Text(text) => *text == part,
+            Part::Field(_) => true,
+        }
+    }
 }
 
 static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     let paths: BTreeSet<&str> = ENDPOINTS.iter().map(|one| one.route).collect();
-    let route = |path: &'static str| Route {
-        parts: path.split('/').collect(),
-        endpoints: ENDPOINTS.iter().filter(|one| one.route == path).collect(),
+    let route = |path: &'static str| {
+        let endpoints: Vec<_> = ENDPOINTS.iter().filter(|one| one.route == path).collect();
+        let mut actions: Vec<_> = endpoints.iter().map(|one| one.action).collect();
+        actions.sort_by_key(|action| Reverse(action.len()));
+        Route { parts: path.split('/').map(Part::of).collect(), endpoints, actions }
     };
     paths.into_iter().map(route).collect()
 });
 
-/// The name of the field that stands in a part of a path.
-fn field_in(part: &'static str) -> Option<&'static str> {
-    part.strip_prefix('{')?.strip_suffix('}')
-}
-
 impl Route {
     /// The one that leads to `path`.
     pub fn to(path: &str) -> Option<&'static Route> {
-        let parts: Vec<&str> = path.split('/').collect();
+        let (mut parts, mut many) = ([""; PARTS_MAX], 0);
+        for part in path.split('/') {
+            *parts.get_mut(many)? = part;
+            many += 1;
+        }
+        let parts = &parts[..many];
+        // The last one is empty.
+        if path.ends_with('/') {
+            return None;
+        }
         ROUTES.iter().find(|route| {
-            let fits = |(own, part): (&&'static str, &&str)| field_in(own).is_some() || own == part;
-            !path.ends_with('/')
-                && route.parts.len() == parts.len()
-                && route.parts.iter().zip(&parts).all(fits)
+            route.parts.len() == parts.len()
+                && route.parts.iter().zip(parts).all(|(own, part)| own.fits(part))
         })
     }
 
-    /// Answers a request whose path it leads to.
-    pub async fn answer(&self, context: &Arc<NodeContext>, request: Request) -> Response {
-        // Nobody may give the answer again: the next one is another.
-        uncacheable(self.answered(context, request).await)
+    /// Answers a request whose path it leads to. It came over a connection which `owner` has opened.
+    pub async fn answer(
+        &self, context: &Arc<NodeContext>, owner: &Owner, request: (&Parts, Body),
+    ) -> Answer {
+        let answer = self.answered(context, owner, request).await;
+        let mut answer =
+            answer.unwrap_or_else(|problem| problem.into_response().map(tonic::body::Body::new));
+        // Nobody may give it again: the next one is another.
+        forbid_caching(answer.headers_mut());
+        answer
     }
 
     async fn answered(
-        &self, context: &Arc<NodeContext>, request: Request,
-    ) -> Result<Response, Problem> {
-        let due = Due::said_in(request.headers(), request.extensions(), context)?;
-        let (endpoint, values) = self.named(request.method(), request.uri().path())?;
-        let received = Received::new(context.clone(), due, values, request);
-        let answering = (endpoint.serve)(received);
-        match endpoint.is_timed {
-            true => timed(context, answering).await,
-            false => answering.await,
+        &self, context: &Arc<NodeContext>, owner: &Owner, (head, body): (&Parts, Body),
+    ) -> Result<Answer, Problem> {
+        let due = Due::said_in(&head.headers, owner, context)?;
+        let (endpoint, values) = self.named(&head.method, head.uri.path())?;
+        let answer = (endpoint.serve)(Received::new(context, &due, values, (head, body))).await;
+        if endpoint.is_timed {
+            observe(context, due.arrived);
         }
+        answer
     }
 
     /// The endpoint that a method and a path name, and the values of the path's fields. A colon that is escaped belongs to a
@@ -200,11 +243,10 @@ impl Route {
     ///
     /// # Errors
     /// UNIMPLEMENTED if they name none, INVALID_ARGUMENT if a value is no text.
-    fn named(
-        &self, method: &Method, path: &str,
-    ) -> Result<(&'static Endpoint, Vec<String>), Problem> {
-        let actions = self.endpoints.iter().map(|one| one.action);
-        let action = actions.filter(|action| path.ends_with(action)).max_by_key(|a| a.len());
+    fn named<'a>(
+        &self, method: &Method, path: &'a str,
+    ) -> Result<(&'static Endpoint, Vec<Cow<'a, str>>), Problem> {
+        let action = self.actions.iter().copied().find(|action| path.ends_with(action));
         let of_action = || self.endpoints.iter().filter(|one| Some(one.action) == action);
         let Some(endpoint) = of_action().find(|one| one.takes(method)) else {
             let taken: BTreeSet<&str> = of_action().flat_map(|one| one.verbs()).collect();
@@ -216,10 +258,14 @@ impl Route {
     }
 
     /// The values of the fields in a path without its action.
-    fn values(&self, path: &str) -> Result<Vec<String>, Refusal> {
-        let parts = self.parts.iter().zip(path.split('/'));
-        let fields = parts.filter_map(|(own, part)| Some((field_in(own)?, part)));
-        fields.map(|(field, part)| decoded(field, part)).collect()
+    fn values<'a>(&self, path: &'a str) -> Result<Vec<Cow<'a, str>>, Refusal> {
+        let mut values = Vec::with_capacity(self.parts.len());
+        for (own, part) in self.parts.iter().zip(path.split('/')) {
+            if let Part::Field(field) = own {
+                values.push(decoded(field, part)?);
+            }
+        }
+        Ok(values)
     }
 
     /// Why a path that ends with `action`, and takes the methods `taken`, does not take this one.
@@ -228,7 +274,9 @@ impl Route {
     ) -> Result<Refusal, Refusal> {
         if let Some(action) = action.filter(|action| !action.is_empty()) {
             let of_name = match self.parts.last() {
-                Some(&"{key}") => "; where that is the end of a name, write its colon as %3A",
+                Some(Part::Field("key")) => {
+                    "; where that is the end of a name, write its colon as %3A"
+                }
                 _ => "",
             };
             return Ok(refusal!(
@@ -254,7 +302,7 @@ impl Route {
 /// The answer to a method.
 fn answered(
     rpc: &str, (answer, reserved): (impl Serialize, Option<Reservation>),
-) -> Result<Response, Problem> {
+) -> Result<Answer, Problem> {
     let mut response = request::reserved_json(&answer, reserved)?;
     *response.status_mut() = status(rpc);
     Ok(response)
@@ -315,6 +363,20 @@ pub async fn sequence<Q: SequenceRequest>(
     Ok((serve(context, asked, due).await?, reserved))
 }
 
+/// Answers a message about one key. Who is not let in is told so, whatever is wrong with the message.
+///
+/// # Errors
+/// As [`sequence`].
+pub async fn sequence_of_key<Q: SequenceRequest>(
+    context: &Arc<NodeContext>, message: Q, due: &Due,
+) -> Answered<Q::Answer> {
+    if let Err(wrong) = message.check() {
+        context.leader.admit(&due.by, message.wanted(), due.deadline).await?;
+        return Err(wrong);
+    }
+    sequence(context, message, due).await
+}
+
 /// Answers a message that others send on a stream. An error of a key is counted, as it is there.
 ///
 /// # Errors
@@ -351,8 +413,13 @@ pub async fn ids(
 pub async fn timed<A>(context: &NodeContext, answering: impl Future<Output = A>) -> A {
     let arrived = Instant::now();
     let answer = answering.await;
-    context.metrics.request_seconds.of(Interface::http).observe(arrived.elapsed(), 1);
+    observe(context, arrived);
     answer
+}
+
+/// Records how long an answer took.
+fn observe(context: &NodeContext, arrived: Instant) {
+    context.metrics.request_seconds.of(Interface::http).observe(arrived.elapsed(), 1);
 }
 
 /// Answers a request of a path whose answers are [`timed`].
@@ -361,7 +428,7 @@ pub async fn time(State(context): Node, request: Request, next: Next) -> Respons
 }
 
 /// Counts the problem that an answer tells, if it tells one.
-pub fn count(context: &NodeContext, answer: &Response) {
+pub fn count(context: &NodeContext, answer: &Answer) {
     if let Some(code) = answer.extensions().get::<Code>() {
         context.metrics.errors.of(Interface::http).add(*code, 1);
     }
@@ -375,7 +442,8 @@ mod tests {
     fn named(method: &str, path: &str) -> Result<(&'static str, Vec<String>), Problem> {
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
         let route = Route::to(path).expect("a route");
-        route.named(&method, path).map(|(endpoint, values)| (endpoint.rpc, values))
+        let (endpoint, values) = route.named(&method, path)?;
+        Ok((endpoint.rpc, values.into_iter().map(Cow::into_owned).collect()))
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! the like that names this node as it is called can use up numbers where a GET takes some, for clients of other id
 //! generators. Nothing tells it from what the user asks for.
 
-use axum::http::{HeaderMap, Uri, header, uri::Authority};
+use axum::http::{HeaderMap, HeaderName, Uri, header, uri::Authority};
 
 use crate::{
     node::NodeContext,
@@ -18,6 +18,9 @@ use crate::{
 
 /// What anybody may ask: whether the node lives, and whether it is ready.
 pub const PROBES: [&str; 2] = ["/livez", "/readyz"];
+/// From which site a browser says that a request comes, and whether a link led to the page.
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// The pages that a link elsewhere may lead to.
 const PAGES: [&str; 2] = ["/", "/openapi.json"];
 
@@ -39,13 +42,12 @@ pub fn check(context: &NodeContext, headers: &HeaderMap, uri: &Uri) -> Result<()
 /// Whether a browser may have sent this. What browsers send names a language, and a program that calls itself Mozilla; a page
 /// can leave out neither. A mode without a site is a program's: browsers send both or neither.
 fn may_be_a_browsers(headers: &HeaderMap) -> bool {
-    let has = |name: &str| headers.contains_key(name);
-    if has("origin") || has("sec-fetch-site") {
+    if headers.contains_key(header::ORIGIN) || headers.contains_key(SITE) {
         return true;
     }
     let program = headers.get(header::USER_AGENT).map(|value| value.as_bytes());
     let is_mozilla = program.is_some_and(|program| program.starts_with(b"Mozilla/"));
-    (has("accept-language") || is_mozilla) && !has("sec-fetch-mode")
+    (headers.contains_key(header::ACCEPT_LANGUAGE) || is_mozilla) && !headers.contains_key(MODE)
 }
 
 /// True for the address of a page: showing it changes nothing. With a query `/` may be another generator's.
@@ -60,10 +62,10 @@ fn foreign(
     if !may_be_a_browsers(headers) {
         return None;
     }
-    let text = |name: &str| headers.get(name).map(|value| value.as_bytes());
-    let origin = text(header::ORIGIN.as_str());
-    let site = text("sec-fetch-site");
-    let host = text(header::HOST.as_str())
+    let text = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
+    let origin = text(header::ORIGIN);
+    let site = text(SITE);
+    let host = text(header::HOST)
         .and_then(|host| std::str::from_utf8(host).ok())
         .or(uri.authority().map(Authority::as_str))
         .unwrap_or_default();
@@ -73,10 +75,10 @@ fn foreign(
             "the page of another site ({from}) may not ask this node; let that site's server ask it"
         )
     };
-    let is_link = || text("sec-fetch-mode") == Some(b"navigate") && is_page();
+    let is_link = || text(MODE) == Some(b"navigate") && is_page();
     // A browser asks the node first whether another site's page may send this, and the node does not say so. Its own page
     // may send it.
-    let token = text(header::AUTHORIZATION.as_str()).and_then(|value| value.get(..7));
+    let token = text(header::AUTHORIZATION).and_then(|value| value.get(..7));
     let has_token = token.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Bearer "));
     match (site, origin) {
         // A GET to an address without TLS.

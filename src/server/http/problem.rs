@@ -100,7 +100,7 @@ pub fn describe_answer() -> Value {
 /// The headers of every answer, for the description of the API.
 pub fn describe_headers() -> Value {
     let uuid = json!({"type": "string", "format": "uuid"});
-    json!({CLUSTER_ID: {"description": "The cluster that answers.", "schema": uuid}})
+    json!({CLUSTER_ID.as_str(): {"description": "The cluster that answers.", "schema": uuid}})
 }
 
 impl Problem {

@@ -4,8 +4,8 @@ use std::{borrow::Cow, fmt::Display, sync::Arc, time::Duration, vec};
 
 use axum::{
     body::Body,
-    extract::{FromRequestParts, Path, Request, State, rejection::PathRejection},
-    http::{Extensions, HeaderMap, HeaderName, HeaderValue, Uri, header, request::Parts},
+    extract::{FromRequestParts, Path, State, rejection::PathRejection},
+    http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use futures::StreamExt;
@@ -47,7 +47,7 @@ pub fn describe_timeout() -> Value {
 /// What every request may say of the cluster, for the description of the API.
 pub fn describe_cluster() -> Value {
     json!({
-        "name": CLUSTER_ID,
+        "name": CLUSTER_ID.as_str(),
         "in": "header",
         "description": "The cluster that the request is meant for. Every other one refuses it.",
         "schema": {"type": "string", "format": "uuid"},
@@ -63,6 +63,8 @@ pub type PagePath<T> = Result<Path<T>, PathRejection>;
 /// When a request is to be answered, and to whom.
 #[derive(Debug, Clone)]
 pub struct Due {
+    /// When it has arrived.
+    pub arrived: Instant,
     /// When it is to be answered.
     pub deadline: Instant,
     /// Who asks.
@@ -70,13 +72,13 @@ pub struct Due {
 }
 
 impl Due {
-    /// As a request that has just arrived says, by its headers and its connection.
+    /// As a request that has just arrived says, by its headers and by the owner of its connection.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if they say no time, or two; UNAUTHENTICATED if they have several tokens; RESOURCE_EXHAUSTED if the principal
     /// has as many connections as it may have.
     pub fn said_in(
-        headers: &HeaderMap, extensions: &Extensions, context: &NodeContext,
+        headers: &HeaderMap, owner: &Owner, context: &NodeContext,
     ) -> Result<Due, Refusal> {
         let arrived = Instant::now();
         let mut patience = None;
@@ -90,10 +92,10 @@ impl Due {
             patience = millis.map(Duration::from_millis);
         }
         let access = &context.services.access;
-        let by = Owner::in_extensions(extensions).asks_with(headers, access)?;
+        let by = owner.asks_with(headers, access)?;
         // Before anything of the body is held.
         access.connection_is_used_by(&by)?;
-        Ok(Due { deadline: arrived + budget(patience, &context.config), by })
+        Ok(Due { arrived, deadline: arrived + budget(patience, &context.config), by })
     }
 }
 
@@ -103,7 +105,7 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
     async fn from_request_parts(
         parts: &mut Parts, context: &Arc<NodeContext>,
     ) -> Result<Self, Problem> {
-        Ok(Due::said_in(&parts.headers, &parts.extensions, context)?)
+        Ok(Due::said_in(&parts.headers, Owner::in_extensions(&parts.extensions), context)?)
     }
 }
 
@@ -120,11 +122,9 @@ pub fn in_path<T>(path: PagePath<T>) -> Result<T, Refusal> {
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is no text. The words are those of [`in_path`].
-pub fn decoded(field: &str, part: &str) -> Result<String, Refusal> {
+pub fn decoded<'a>(field: &str, part: &'a str) -> Result<Cow<'a, str>, Refusal> {
     let text = percent_decode_str(part).decode_utf8();
-    let text =
-        text.map_err(|_| refusal!(InvalidRequest, "Invalid URL: Invalid UTF-8 in `{field}`"));
-    text.map(Cow::into_owned)
+    text.map_err(|_| refusal!(InvalidRequest, "Invalid URL: Invalid UTF-8 in `{field}`"))
 }
 
 // Bodies. That of a request is read within limits of its size, of the time, and of the memory of all requests. That
@@ -133,9 +133,17 @@ pub fn decoded(field: &str, part: &str) -> Result<String, Refusal> {
 /// The answer, marked for caches as one that they may not keep and give again: the next one is another.
 pub fn uncacheable(answer: impl IntoResponse) -> Response {
     let mut answer = answer.into_response();
-    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    forbid_caching(answer.headers_mut());
     answer
 }
+
+/// Marks an answer with these headers for caches as one that they may not keep and give again.
+pub fn forbid_caching(headers: &mut HeaderMap) {
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+}
+
+/// An answer as it is sent.
+pub type Answer = axum::http::Response<tonic::body::Body>;
 
 /// An answer in JSON. The memory that is reserved for it is given back once its bytes are sent, or dropped.
 ///
@@ -143,14 +151,14 @@ pub fn uncacheable(answer: impl IntoResponse) -> Response {
 /// INTERNAL if it cannot be written as JSON.
 pub fn reserved_json(
     answer: &impl Serialize, reservation: impl Into<Option<Reservation>>,
-) -> Result<Response, Problem> {
-    let written = serde_json::to_vec(answer);
+) -> Result<Answer, Problem> {
+    let written = serde_json::to_string(answer);
     let written = written.map_err(|error| refusal!(Internal, "{error}"))?;
     let mut reservation = reservation.into();
     if let Some(reservation) = &mut reservation {
         reservation.resize(written.len());
     }
-    let mut response = Response::new(Body::from(written));
+    let mut response = Answer::new(tonic::body::Body::new(written));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     until_sent(response.extensions_mut(), reservation);
@@ -237,24 +245,24 @@ const NO_BODY: &str = "the path, or what follows the question mark,";
 
 /// A request as it arrives. What it asks for is read field by field of the path, and the rest by [`Received::in_query`] or
 /// [`Received::in_body`].
-pub struct Received {
+pub struct Received<'a> {
     /// The node that is asked.
-    pub context: Arc<NodeContext>,
+    pub context: &'a Arc<NodeContext>,
     /// When it is to be answered, and to whom.
-    pub due: Due,
+    pub due: &'a Due,
     /// The values of the fields that the path names, in its order.
-    path: vec::IntoIter<String>,
-    uri: Uri,
-    headers: HeaderMap,
+    path: vec::IntoIter<Cow<'a, str>>,
+    head: &'a Parts,
     body: Body,
 }
 
-impl Received {
-    /// What asks for the values in `path`.
-    pub fn new(context: Arc<NodeContext>, due: Due, path: Vec<String>, request: Request) -> Self {
-        let (head, body) = request.into_parts();
-        let path = path.into_iter();
-        Received { context, due, path, uri: head.uri, headers: head.headers, body }
+impl<'a> Received<'a> {
+    /// What asks for the values in `path`, with this head and body.
+    pub fn new(
+        context: &'a Arc<NodeContext>, due: &'a Due, path: Vec<Cow<'a, str>>,
+        (head, body): (&'a Parts, Body),
+    ) -> Self {
+        Received { context, due, path: path.into_iter(), head, body }
     }
 
     /// What the caller calls it, without the quotes that may stand around that.
@@ -262,7 +270,7 @@ impl Received {
     /// # Errors
     /// INVALID_ARGUMENT if it is said twice, or the quotes do not end.
     pub fn request_id(&self) -> Result<Option<Bytes>, Refusal> {
-        let mut said = self.headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
+        let mut said = self.head.headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
         let Some(written) = said.next() else {
             return Ok(None);
         };
@@ -279,7 +287,7 @@ impl Received {
     }
 
     fn query(&self) -> &str {
-        self.uri.query().unwrap_or_default()
+        self.head.uri.query().unwrap_or_default()
     }
 
     /// What follows the question mark, without the fields of the path.
@@ -309,7 +317,8 @@ impl Received {
     /// # Errors
     /// INVALID_ARGUMENT if it cannot be read, or is said again.
     pub fn in_path<T: InPath>(&mut self, field: &str, is_alone: bool) -> Result<T, Refusal> {
-        let mut said = form_urlencoded::parse(self.query().as_bytes());
+        let query = self.query();
+        let mut said = form_urlencoded::parse(query.as_bytes());
         if !is_alone && said.any(|(name, _)| name == field) {
             return Err(unreadable(NO_BODY, format_args!("duplicate field `{field}`")));
         }
@@ -330,7 +339,7 @@ impl Received {
                 shown(query.as_bytes())
             );
         }
-        if let Some(encoding) = self.headers.get(header::CONTENT_ENCODING) {
+        if let Some(encoding) = self.head.headers.get(header::CONTENT_ENCODING) {
             refuse!(
                 InvalidRequest,
                 "the body is compressed ({}: {}), and no node reads such; send it as it is",
@@ -338,7 +347,7 @@ impl Received {
                 shown(encoding.as_bytes())
             );
         }
-        json(&self.context, self.body, &self.due).await
+        json(self.context, self.body, self.due).await
     }
 
     /// Sees that there is no body. Returns the memory that is reserved for it.
@@ -346,7 +355,7 @@ impl Received {
     /// # Errors
     /// INVALID_ARGUMENT if there is one; and those of [`bytes`].
     pub async fn without_body(self) -> Result<Option<Reservation>, Refusal> {
-        let (body, reserved) = bytes(&self.context, self.body, &self.due).await?;
+        let (body, reserved) = bytes(self.context, self.body, self.due).await?;
         if !body.is_empty() {
             let why = "the request has a body; leave it out: what is asked for stands in the path, or after the question mark";
             refuse!(InvalidRequest, "{why}");
@@ -393,6 +402,27 @@ pub async fn of_kind(
         return Ok(None);
     };
     let kind = context.leader.key_kind(wanted, &due.by, due.deadline).await?;
+    made_of(kind, wanted, written)
+}
+
+/// As [`of_kind`]. Who asks need not be let in if this node knows the kind, and nothing is wrong with the key: the key is told to
+/// nobody, and what answers the message lets in who asks.
+///
+/// # Errors
+/// As [`of_kind`].
+pub async fn of_known_kind(
+    context: &Arc<NodeContext>, wanted: Wanted<'_>, written: Option<v1::Key>, due: &Due,
+) -> Result<Option<v1::Key>, Refusal> {
+    let known = wanted.namespace().and_then(|namespace| context.leader.known_kind(namespace));
+    if let (Some(kind), Some(v1::Key { kind: Some(key) })) = (known, &written)
+        && let Ok(key) = made_of(kind, wanted, key.clone())
+    {
+        return Ok(key);
+    }
+    of_kind(context, wanted, written, due).await
+}
+
+fn made_of(kind: KeyKind, wanted: Wanted<'_>, written: Kind) -> Result<Option<v1::Key>, Refusal> {
     let written = match (kind, written) {
         (KeyKind::Id, written @ Kind::Id(_)) => return Ok(Some(v1::Key { kind: Some(written) })),
         (_, Kind::Id(id)) => id.to_string().into(),

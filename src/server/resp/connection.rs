@@ -23,7 +23,9 @@ use crate::{
     node::{NodeContext, Reservation},
     proto::refusal,
     server::{
-        connections::{opening::GREETING_TIME_MAX, owner::Owner, places::Place, stream::Stream},
+        connections::{
+            aside::aside, opening::GREETING_TIME_MAX, owner::Owner, places::Place, stream::Stream,
+        },
         metadata::budget,
     },
 };
@@ -81,7 +83,7 @@ pub async fn serve(
 
 impl Connection<'_> {
     async fn serve(&mut self, place: &Place) -> io::Result<()> {
-        let mut stopped = pin!(self.stop.clone().cancelled_owned());
+        let mut stopped = pin!(aside(self.stop.clone().cancelled_owned()));
         let greeted = place.greeted(self.stream.has_more(), GREETING_TIME_MAX, self.idle);
         let greeted = tokio::select! {
             biased;

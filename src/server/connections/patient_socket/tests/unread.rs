@@ -24,8 +24,8 @@ async fn a_call_is_given_up_once_nothing_of_its_answer_is_read_for_too_long() {
     // As a connection whose caller opens no window.
     let call = async move {
         let body = tonic::body::Body::new("x".repeat(100));
-        let answer = answered(begun, async { Ok(Response::new(body)) }).await;
-        let mut body = pin!(answer.expect("an answer").into_body());
+        let answer = answered(begun, Response::new(body));
+        let mut body = pin!(answer.into_body());
         let first = poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
         let part = first.expect("a part").expect("no error").into_data();
         connection.send(part.ok().expect("data")).expect("it is waited for");
@@ -83,8 +83,8 @@ async fn a_call_that_has_nothing_to_say_is_not_given_up() {
     let body = tonic::body::Body::new(axum::body::Body::from_stream(stream));
     let begun = Arc::new(Calls::default()).begin();
     let call = async move {
-        let answer = answered(begun, async { Ok(Response::new(body)) }).await;
-        let mut body = pin!(answer.expect("an answer").into_body());
+        let answer = answered(begun, Response::new(body));
+        let mut body = pin!(answer.into_body());
         while poll_fn(|cx| body.as_mut().poll_frame(cx)).await.is_some() {}
     };
     let task = tokio::spawn(read_in_time(call, place(), SECOND));
