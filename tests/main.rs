@@ -44,6 +44,7 @@ mod pages;
 mod panics;
 mod peers;
 mod power_cut;
+mod prometheus;
 mod quotas;
 mod raft_store;
 mod readers;

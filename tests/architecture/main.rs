@@ -2,12 +2,15 @@
 //!
 //! Each check has a test beside it that shows that it finds a violation.
 
+mod alerts;
 mod circles;
+mod dashboards;
 mod files;
 mod layers;
 mod lists;
 mod pages;
 mod purity;
+mod queries;
 mod rocksdb;
 mod rust;
 mod scripts;

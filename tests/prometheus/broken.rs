@@ -1,0 +1,334 @@
+//! Each alert fires in a cluster that is really broken, and is quiet once it is mended. The rules have shorter times here, so
+//! that this takes seconds ([`hasty`](super::server::hasty)).
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use super::server::Prometheus;
+use crate::common::{
+    certificates::Certificates,
+    cluster::Cluster,
+    disk::{Disk, Fsync},
+    eventually, http, http2, id, others,
+    processes::{Processes, run},
+    rust_client::{client_of, create_with_format},
+    until, with_http, with_metrics,
+    wrong_clock::restart_with_clock,
+};
+use futures::future::join_all;
+use ratchet::{node::Config, proto::v1::NextManyRequest};
+use tempfile::TempDir;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Where the nodes of a cluster tell their metrics.
+fn metrics(cluster: &Cluster) -> Vec<SocketAddr> {
+    let nodes = cluster.nodes.values();
+    nodes.map(|node| node.addresses().metrics.expect("a metrics port")).collect()
+}
+
+/// `n` nodes, each with a disk of its own, of which a gigabyte should stay free.
+async fn on_disks(n: u64, change: impl Fn(&mut Config)) -> (Cluster, BTreeMap<u64, Disk>) {
+    let mut cluster = Cluster::configured(n, |config| {
+        with_metrics(config);
+        config.disk_reserve_mb = 1_000;
+        change(config);
+    });
+    let mut disks = BTreeMap::new();
+    for id in 1..=n {
+        let disk = Disk::default();
+        let mut seams = cluster.seams(id);
+        seams.storage = disk.under(&seams.storage);
+        cluster.start_node_with(id, seams).await;
+        disks.insert(id, disk);
+    }
+    cluster.all_answer().await;
+    (cluster, disks)
+}
+
+/// Asks this node for numbers all the time, until the answer is dropped. No call waits for longer than some tenths of a second.
+fn callers(at: SocketAddr) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            let next = "POST /v1/namespaces/book/keys/1:next";
+            http(at, next, "ratchet-timeout-ms: 300\r\n", "").await;
+            // The machine has other things to do.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }))
+}
+
+/// Takes numbers of keys that nobody asked for before, so that each needs a log entry, until the answer is dropped.
+fn new_keys(cluster: &Cluster, node: u64) -> AbortOnDropHandle<()> {
+    let mut client = cluster.client(node);
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        for key in 1_000_000.. {
+            client.next(key).await.expect("a number");
+        }
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_killed_and_a_leader_that_is_stopped_are_told_until_all_run_again() {
+    let one_is_gone = ["RatchetNodeDown", "RatchetMemberSilent", "RatchetMajorityAtRisk"];
+    let nobody_leads = ["RatchetNoLeader", "RatchetNoNumbers", "RatchetCallsFail"];
+    let mut cluster = Processes::start(3, &[]).await;
+    let nodes: Vec<_> = cluster.places.values().map(|place| place.metrics_listen).collect();
+    let prometheus = Prometheus::start(nodes).await;
+    prometheus.are_quiet(&one_is_gone).await;
+    prometheus.are_quiet(&nobody_leads).await;
+
+    let killed = others(cluster.leader().await)[0];
+    cluster.kill(killed);
+    prometheus.fire(&one_is_gone).await;
+
+    let leader = cluster.leader().await;
+    let asked = others(leader).into_iter().find(|node| *node != killed).expect("the third node");
+    let asking = callers(cluster.places[&asked].http_listen);
+    cluster.pause(leader);
+    prometheus.fire(&nobody_leads).await;
+
+    cluster.resume(leader);
+    prometheus.are_quiet(&nobody_leads).await;
+    drop(asking);
+    cluster.spawn(killed);
+    prometheus.are_quiet(&one_is_gone).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leadership_that_goes_from_node_to_node_is_told_until_it_stays() {
+    let cluster = Processes::start(3, &[]).await;
+    let nodes: Vec<_> = cluster.places.values().map(|place| place.metrics_listen).collect();
+    let prometheus = Prometheus::start(nodes).await;
+    prometheus.are_quiet(&["RatchetLeaderFlaps"]).await;
+    let transfer = async || {
+        let moved = cluster.client(cluster.leader().await).transfer(None).await;
+        moved.expect("another node leads");
+    };
+    prometheus.fires_while("RatchetLeaderFlaps", transfer).await;
+    prometheus.are_quiet(&["RatchetLeaderFlaps"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_is_slow_and_one_that_hangs_are_told_until_they_are_quick() {
+    // In memory: the disk of a busy machine is slow by itself.
+    let memory = TempDir::new_in("/dev/shm").expect("a directory in memory");
+    let in_memory = |config: &mut Config| {
+        config.data_dir = memory.path().join(config.node_id.to_string());
+    };
+    let (cluster, disks) = on_disks(3, in_memory).await;
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    prometheus.are_quiet(&["RatchetSlowDisk", "RatchetMemberFallsBehind"]).await;
+    let leader = cluster.leader().await;
+    let [slow, hung] = others(leader);
+    let _load = new_keys(&cluster, leader);
+
+    let slow_down = async || {
+        let hanging = disks[&slow].hang_then(Fsync::Succeeds);
+        // So long an fsync takes.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        drop(hanging);
+        until("the fsync ends", || disks[&slow].hanging() == 0).await;
+    };
+    prometheus.fires_while("RatchetSlowDisk", slow_down).await;
+    prometheus.are_quiet(&["RatchetSlowDisk"]).await;
+
+    let hanging = disks[&hung].hang_then(Fsync::Succeeds);
+    prometheus.fire(&["RatchetMemberFallsBehind"]).await;
+    drop(hanging);
+    prometheus.are_quiet(&["RatchetMemberFallsBehind"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_fills_up_is_told_until_it_has_room() {
+    let full = ["RatchetDiskNearlyFull", "RatchetNewKeysRefused", "RatchetLogOutgrowsDisk"];
+    let (cluster, disks) = on_disks(1, |_| {}).await;
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    prometheus.are_quiet(&full).await;
+    // Twice as much should be free.
+    disks[&1].set_free_mb(1_500);
+    prometheus.fire(&full[..1]).await;
+    disks[&1].set_free_mb(0);
+    prometheus.fire(&full).await;
+    disks[&1].set_free_mb(1 << 20);
+    prometheus.are_quiet(&full).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clocks_that_differ_are_told_until_they_agree() {
+    let wrong_clocks = ["RatchetClockDoubted", "RatchetClocksDiffer"];
+    let mut cluster = Cluster::start(3, with_metrics).await;
+    let nodes = others(cluster.leader().await).map(|node| (node, Arc::new(AtomicI64::new(0))));
+    for (node, off) in &nodes {
+        restart_with_clock(&mut cluster, *node, off).await;
+        cluster.all_answer().await;
+    }
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    prometheus.are_quiet(&wrong_clocks).await;
+    // All three show other times: nobody is believed.
+    let [(wrong, off), (_, other_off)] = &nodes;
+    off.store(86_400_000, Ordering::SeqCst);
+    other_off.store(3_600_000, Ordering::SeqCst);
+    cluster.lead(*wrong).await;
+    prometheus.fire(&wrong_clocks).await;
+    off.store(0, Ordering::SeqCst);
+    other_off.store(0, Ordering::SeqCst);
+    prometheus.are_quiet(&wrong_clocks).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_ends_soon_is_told_until_it_is_renewed() {
+    let certificates = Certificates::new();
+    let mut cluster = Processes::configured(1, &[]);
+    let host = cluster.places[&1].listen.ip().to_string();
+    certificates.node(1, &host, &["--days", "1"]);
+    cluster.own_flags.insert(1, certificates.client_flags(1, "accept"));
+    cluster.spawn(1);
+    let mut client = cluster.client(1);
+    eventually("the cluster is founded", async || client.found().await.ok()).await;
+    let prometheus = Prometheus::start([cluster.places[&1].metrics_listen]).await;
+    prometheus.fire(&["RatchetCertificateEndsSoon"]).await;
+
+    certificates.node(1, &host, &["--replace"]);
+    let socket = cluster.dir.path().join("1/admin.sock");
+    let reloaded = run(&["reload", "--server", &format!("unix:{}", socket.display())]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    prometheus.are_quiet(&["RatchetCertificateEndsSoon"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_that_are_refused_are_told_until_they_are_not() {
+    let cluster = Cluster::start(1, |config| {
+        with_metrics(config);
+        with_http(config);
+        (config.memory_max_mb, config.client_connections_max) = (1, 64);
+    })
+    .await;
+    let refused = [
+        "RatchetCallsRefused",
+        "RatchetConnectionsRefused",
+        "RatchetLoginsRefused",
+        "RatchetWorkerIdsRunOut",
+        "RatchetKeyMemoryFull",
+    ];
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    prometheus.are_quiet(&refused).await;
+
+    let mut client = cluster.client(1);
+    let ask_for_nothing = async || {
+        client.try_next("none", id(1), 1).await.expect_err("there is no such namespace");
+    };
+    prometheus.fires_while("RatchetCallsRefused", ask_for_nothing).await;
+
+    let address = cluster.address(1);
+    let connect_often =
+        async || drop(join_all((0..64).map(|_| http2::connect_from_elsewhere(address))).await);
+    prometheus.fires_while("RatchetConnectionsRefused", connect_often).await;
+
+    let at = cluster.nodes[&1].addresses().http.expect("a port");
+    let show_a_token = async || {
+        let answer = http(at, "GET /v1/namespaces", "Authorization: Bearer none\r\n", "").await;
+        assert_eq!(answer.status, 401, "{}", answer.body);
+    };
+    prometheus.fires_while("RatchetLoginsRefused", show_a_token).await;
+
+    let orders = client_of(&cluster, &[1]);
+    create_with_format(&orders, "orders", "bits zero:1=0 time-ms:48 worker:1 sequence:12").await;
+    for holder in ["a", "b"] {
+        orders.lease_worker("orders", holder).await.expect("a worker id");
+    }
+    let lease_a_third = async || {
+        orders.lease_worker("orders", "c").await.expect_err("there are two");
+    };
+    prometheus.fires_while("RatchetWorkerIdsRunOut", lease_a_third).await;
+
+    let mut client = cluster.client(1);
+    let mut first = 0;
+    let fill_the_memory = async || {
+        // It may be refused as well.
+        let _ = client.next_of_each((first..first + 10_000).collect()).await;
+        first += 10_000;
+    };
+    prometheus.fires_while("RatchetKeyMemoryFull", fill_the_memory).await;
+
+    prometheus.are_quiet(&refused).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_without_memory_to_wait_in_are_told_until_there_is_some() {
+    // Two of three founding nodes are missing: what is asked for waits.
+    let mut cluster = Cluster::configured(3, |config| {
+        with_metrics(config);
+        config.memory_requests_max_mb = 16;
+    });
+    cluster.start_node(2).await;
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    prometheus.are_quiet(&["RatchetRequestMemoryFull"]).await;
+    let sequencer = cluster.client(2).sequencer;
+    let ask_for_much = async || {
+        let asked = (0..48).map(async |_| {
+            let request = NextManyRequest {
+                namespace: "book".into(),
+                ids: (0..1 << 16).collect(),
+                timeout_ms: 500,
+                ..NextManyRequest::default()
+            };
+            let answers = sequencer.clone().next_many(tokio_stream::once(request)).await;
+            let answer = answers.expect("a stream").into_inner().message().await.expect("no error");
+            answer.expect("an answer").failure.expect("nobody leads");
+        });
+        join_all(asked).await;
+    };
+    prometheus.fires_while("RatchetRequestMemoryFull", ask_for_much).await;
+    prometheus.are_quiet(&["RatchetRequestMemoryFull"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_are_skipped_without_a_crash_are_told_until_none_is() {
+    let (cluster, disks) = on_disks(1, |_| {}).await;
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    prometheus.are_quiet(&["RatchetNumbersSkipped"]).await;
+    let mut client = cluster.client(1).patient(Duration::from_millis(300));
+    cluster.client(1).next(1).await.expect("a number");
+    let mut new = 2..;
+    let give_up_half_way = async || {
+        let _hanging = disks[&1].hang_then(Fsync::Succeeds);
+        // Key 1 has numbers; a new key needs the disk.
+        let key = new.next().expect("a key");
+        let answer = client.next_of_each(vec![1, key]).await;
+        answer.expect_err("the deadline comes first");
+    };
+    prometheus.fires_while("RatchetNumbersSkipped", give_up_half_way).await;
+    prometheus.are_quiet(&["RatchetNumbersSkipped"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshots_that_do_not_arrive_are_told_until_they_do() {
+    let short_log = |config: &mut Config| {
+        with_metrics(config);
+        config.log_keep_bytes = 1_000;
+    };
+    let mut cluster = Cluster::start(1, short_log).await;
+    let mut client = cluster.client(1);
+    for key in 0..200 {
+        client.next(key).await.expect("a number");
+    }
+    let group = cluster.nodes[&1].context().group.clone();
+    until("the log is purged", || group.purged_index() > Some(100)).await;
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
+
+    cluster.links.damage_snapshots(u32::MAX);
+    let peer_address = cluster.start_joining(2, short_log).await;
+    let adding = tokio::spawn(async move { client.add_node(2, peer_address).await });
+    prometheus.fire(&["RatchetSnapshotFails"]).await;
+    cluster.links.damage_snapshots(0);
+    adding.await.expect("no panic").expect("the node is added");
+    prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
+}
