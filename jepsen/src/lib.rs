@@ -27,6 +27,7 @@ pub mod gaps;
 pub mod history;
 pub mod ids;
 pub mod isolate;
+pub mod manifest;
 pub mod max_wins;
 pub mod monitor;
 pub mod namespaces;
