@@ -34,6 +34,7 @@ pub mod namespaces;
 pub mod nemesis;
 pub mod network;
 pub mod nodes;
+pub mod probing;
 pub mod proto;
 pub mod record;
 pub mod report;
