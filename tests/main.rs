@@ -32,6 +32,7 @@ mod import;
 mod key_id_refusals;
 mod key_ids;
 mod keys;
+mod kubernetes;
 mod local_socket;
 mod membership;
 mod metrics;

@@ -3,6 +3,7 @@
 use std::{
     env, io,
     os::unix::process::CommandExt,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -54,4 +55,16 @@ pub fn mount_run() -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::other(format!("mount of /run: {mounted}")))
+}
+
+/// Puts a file into the place of another one, for this process and those that it starts.
+///
+/// # Errors
+/// `mount` is missing or fails.
+pub fn mount_file(file: &Path, place: &Path) -> io::Result<()> {
+    let mounted = Command::new("mount").arg("--bind").args([file, place]).status()?;
+    if mounted.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("mount of {}: {mounted}", place.display())))
 }

@@ -65,6 +65,8 @@ pub struct PacketCounts {
 
 struct Switch {
     ports: BTreeMap<Port, SyncDevice>,
+    /// Whose further addresses are, by their last part.
+    further: Mutex<BTreeMap<u8, Port>>,
     links: Mutex<BTreeMap<(Port, Port), Link>>,
     /// What each link did, from the one port to the other.
     counts: Mutex<BTreeMap<(Port, Port), PacketCounts>>,
@@ -119,6 +121,11 @@ fn device(port: Port) -> io::Result<SyncDevice> {
     Ok(device)
 }
 
+fn change_address(change: &str, port: Port, host: u8) -> io::Result<()> {
+    let namespace = namespace(port);
+    ip(&format!("-n {namespace} addr {change} {}/24 dev rj{port}", address(host)))
+}
+
 impl Network {
     /// Makes the namespaces of nodes 1 to `nodes`, and the switch between them. This process must
     /// already be in network and mount namespaces of its own.
@@ -131,6 +138,7 @@ impl Network {
         let ports = ports.map(|port| Ok((port, device(port)?)));
         let wire = Arc::new(Switch {
             ports: ports.collect::<io::Result<_>>()?,
+            further: Mutex::default(),
             links: Mutex::default(),
             counts: Mutex::default(),
             delayed: Mutex::default(),
@@ -146,6 +154,25 @@ impl Network {
             .name("delayed-packets".to_owned())
             .spawn(move || delayed.deliver_delayed())?;
         Ok(Network(wire))
+    }
+
+    /// Gives a node a further address. Links treat what is sent there as what is sent to the node's own address.
+    ///
+    /// # Errors
+    /// `ip` fails.
+    pub fn add_address(&self, port: Port, host: u8) -> io::Result<()> {
+        change_address("add", port, host)?;
+        self.0.further.lock().insert(host, port);
+        Ok(())
+    }
+
+    /// Takes a further address from a node. It leads nowhere then.
+    ///
+    /// # Errors
+    /// `ip` fails.
+    pub fn remove_address(&self, port: Port, host: u8) -> io::Result<()> {
+        self.0.further.lock().remove(&host);
+        change_address("del", port, host)
     }
 
     /// Sets how the link from one port to another treats packets.
@@ -201,7 +228,7 @@ impl Switch {
         if !is_v4 || packet[16..19] != address(0).octets()[..3] {
             return;
         }
-        let to = packet[19];
+        let to = self.further.lock().get(&packet[19]).copied().unwrap_or(packet[19]);
         let link = self.links.lock().get(&(from, to)).copied();
         let Some(link) = link else {
             return self.deliver(to, packet);

@@ -311,6 +311,11 @@ fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec
             missing.push(format!("{nemesis:?} never took effect"));
         }
     }
+    // Each of them is another one.
+    let events = faults.iter().filter(|fault| fault.nemesis == Nemesis::Pods);
+    for event in events.filter(|event| !event.took_effect) {
+        missing.push(format!("without effect: {}", event.description));
+    }
     for (interface, answered) in history.answered_through() {
         if answered == 0 {
             let name = interface.name();

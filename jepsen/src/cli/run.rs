@@ -7,6 +7,7 @@ use ratchet_jepsen::{
     cluster::{ClusterConfig, Fence, Product},
     disk::Disk,
     isolate,
+    manifest::Manifest,
     nemesis::Nemesis,
     result::Options,
     run,
@@ -63,6 +64,9 @@ pub struct Arguments {
     /// All connections are over TLS, and callers show a certificate and a token.
     #[arg(long)]
     pub secure: bool,
+    /// The objects of a StatefulSet whose pods the nodes are, as JSON. It is for the nemesis pods; jepsen/kubernetes renders it.
+    #[arg(long)]
+    pub manifest: Option<PathBuf>,
     /// How many operations must be answered; with fewer the verdict is unknown.
     #[arg(long, default_value_t = 1_000)]
     pub ops_min: u64,
@@ -135,6 +139,13 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
         let why = "--secure is for the product ratchet: max-wins has no TLS; leave it out";
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
     }
+    let manifest = arguments.manifest.as_deref().map(Manifest::read).transpose()?;
+    if manifest.is_some() != (arguments.nemesis == Nemesis::Pods)
+        || (manifest.is_some() && (arguments.secure || !isolated))
+    {
+        let why = "--manifest goes with --nemesis pods, which needs it, and network namespaces; it does not go with --secure";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+    }
     let seed = arguments.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let own = env::current_exe()?;
     let binary = match (arguments.product, arguments.binary) {
@@ -171,6 +182,7 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
             key_idle_ms: arguments.key_idle_ms,
             memory_max_mb: arguments.memory_max_mb,
             secure: arguments.secure,
+            manifest,
             isolated,
             faulty_disks,
             seed,

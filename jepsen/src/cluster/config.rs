@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::{history::Interface, network::Port};
+use crate::{history::Interface, manifest::Manifest, network::Port};
 
 /// What is under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -64,6 +64,8 @@ pub struct ClusterConfig {
     pub memory_max_mb: Option<u64>,
     /// Whether all connections are over TLS, and callers need a token.
     pub secure: bool,
+    /// What the nodes are pods of. It says where they listen and how they find each other, which the harness says otherwise.
+    pub manifest: Option<Manifest>,
     /// Whether each process runs in network and mount namespaces of its own, so that links can fail.
     pub isolated: bool,
     /// Whether nodes keep their data on disks that can fail.

@@ -2,11 +2,13 @@
 //! allows.
 
 mod config;
+mod pods;
 mod ports;
 mod process;
 mod processes;
 mod secrets;
 
 pub use config::{ClusterConfig, Fence, Product};
+pub use pods::Pods;
 pub use ports::{HTTP_PORT, METRICS_PORT, RESP_PORT};
 pub use processes::Cluster;

@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     config::{ClusterConfig, Fence, Product},
+    pods::Pods,
     ports::{CLIENT_PORT, HTTP_PORT, METRICS_PORT, PEER_PORT, RESP_PORT},
     process::Process,
     secrets::{CLUSTER, Secrets},
@@ -44,6 +45,8 @@ pub struct Cluster {
     pub config: ClusterConfig,
     /// Its network; `None` on loopback addresses, where links cannot fail.
     pub network: Option<Network>,
+    /// The pods that nodes run in; `None` without a manifest.
+    pub pods: Option<Pods>,
     nodes: BTreeMap<Port, Node>,
     /// How often each node was started.
     pub starts: Starts,
@@ -66,6 +69,7 @@ impl Cluster {
             .ok();
         let mut cluster = Cluster {
             network,
+            pods: None,
             nodes: BTreeMap::new(),
             starts: Starts::default(),
             dir: dir.to_owned(),
@@ -74,6 +78,7 @@ impl Cluster {
             config,
         };
         cluster.secrets = cluster.make_secrets()?;
+        cluster.pods = cluster.first_pods()?;
         for id in 1..=cluster.config.room() {
             let node = cluster.create_node(id)?;
             cluster.nodes.insert(id, node);
@@ -82,6 +87,23 @@ impl Cluster {
             cluster.spawn(id)?;
         }
         Ok(cluster)
+    }
+
+    /// Each founder runs in the pod whose number it has.
+    fn first_pods(&self) -> io::Result<Option<Pods>> {
+        let Some(manifest) = &self.config.manifest else {
+            return Ok(None);
+        };
+        let numbers = manifest.numbers()?;
+        let mut pods = Pods::start(manifest.clone(), &self.dir)?;
+        if numbers != (1..u64::from(self.config.nodes) + 1) {
+            let why = format!("the manifest has pods {numbers:?}, and {} nodes", self.config.nodes);
+            return Err(io::Error::other(why));
+        }
+        for id in 1..=self.config.nodes {
+            pods.assign(id, id.into());
+        }
+        Ok(Some(pods))
     }
 
     fn make_secrets(&self) -> io::Result<Option<Secrets>> {
@@ -137,6 +159,44 @@ impl Cluster {
         (self.host(id), PEER_PORT).into()
     }
 
+    /// Where its peers reach a node, as they are told.
+    ///
+    /// # Errors
+    /// The node shall run in a pod, and has none.
+    pub fn peer_name(&self, id: Port) -> io::Result<String> {
+        match &self.pods {
+            Some(pods) => pods.peer_address(id, PEER_PORT),
+            None => Ok(self.peer_address(id).to_string()),
+        }
+    }
+
+    /// Removes the pod of a node that does not run. It gets another one at its next start.
+    ///
+    /// # Errors
+    /// The network cannot be changed.
+    pub fn remove_pod(&mut self, id: Port) -> io::Result<Option<u8>> {
+        match (&mut self.pods, &self.network) {
+            (Some(pods), Some(network)) => pods.remove(id, network),
+            _ => Ok(None),
+        }
+    }
+
+    /// Makes the pod of a node with this address.
+    ///
+    /// # Errors
+    /// The network cannot be changed.
+    pub fn make_pod_at(&mut self, id: Port, host: u8) -> io::Result<()> {
+        match (&mut self.pods, &self.network) {
+            (Some(pods), Some(network)) => pods.make_at(id, host, network),
+            _ => Ok(()),
+        }
+    }
+
+    /// A node's address at this port, as callers reach it.
+    pub fn at(&self, id: Port, port: u16) -> SocketAddr {
+        (self.host(id), port).into()
+    }
+
     /// A connection to a node.
     pub fn client(&self, id: Port) -> Client {
         Client::new(self.address(id))
@@ -176,32 +236,39 @@ impl Cluster {
         ]
     }
 
-    fn ratchet_arguments(&self, id: Port) -> Vec<String> {
-        let node = &self.nodes[&id];
-        let at = |port| SocketAddr::from((self.host(id), port));
-        let fence = match self.config.fence {
-            Fence::Lease => "lease",
-            Fence::Quorum => "quorum",
-        };
-        let peers = node.is_founder.then(|| format!("--peers={}", self.founders()));
+    /// What says where a node listens, and how it finds the others.
+    fn place_arguments(&self, id: Port) -> Vec<String> {
+        let peers = self.nodes[&id].is_founder.then(|| format!("--peers={}", self.founders()));
         let mut arguments = vec![
             "start".to_owned(),
             format!("--cluster={CLUSTER}"),
             format!("--node-id={id}"),
             format!("--listen={}", self.client_address(id)),
             format!("--peer-listen={}", self.peer_address(id)),
-            format!("--metrics-listen={}", at(METRICS_PORT)),
-            format!("--http-listen={}", at(HTTP_PORT)),
-            format!("--resp-listen={}", at(RESP_PORT)),
-            format!("--data-dir={}", node.data_dir.display()),
-            format!("--fence={fence}"),
+            format!("--metrics-listen={}", self.at(id, METRICS_PORT)),
+            format!("--http-listen={}", self.at(id, HTTP_PORT)),
+            format!("--resp-listen={}", self.at(id, RESP_PORT)),
             // In a network namespace the addresses are none of loopback, and nobody else is there.
             "--insecure".to_owned(),
+        ];
+        arguments.extend(peers);
+        arguments
+    }
+
+    fn ratchet_arguments(&self, id: Port, placed: Vec<String>) -> Vec<String> {
+        let node = &self.nodes[&id];
+        let fence = match self.config.fence {
+            Fence::Lease => "lease",
+            Fence::Quorum => "quorum",
+        };
+        let mut arguments = placed;
+        arguments.extend([
+            format!("--data-dir={}", node.data_dir.display()),
+            format!("--fence={fence}"),
             format!("--log-keep-bytes={}", self.config.log_keep_bytes),
             // Wall clocks that are hours apart are believed, so that ids are made under them.
             "--clock-apart-max-ms=86400000".to_owned(),
-        ];
-        arguments.extend(peers);
+        ]);
         arguments.extend(self.secrets.iter().flat_map(|secrets| secrets.of_node(id)));
         let limits = [
             ("key-idle-ms", self.config.key_idle_ms),
@@ -213,7 +280,10 @@ impl Cluster {
     }
 
     /// A node's whole command line: its network namespace, its environment, the program, its arguments.
-    fn command_line(&self, id: Port) -> Vec<String> {
+    ///
+    /// # Errors
+    /// The manifest does not say what it is.
+    fn command_line(&self, id: Port) -> io::Result<Vec<String>> {
         let mut words: Vec<String> = Vec::new();
         if self.network.is_some() {
             words.extend(["ip", "netns", "exec"].map(str::to_owned));
@@ -227,12 +297,20 @@ impl Cluster {
         if let Some(bug) = &self.config.bug {
             words.push(format!("RATCHET_PLANTED_BUG={bug}"));
         }
+        let placed = match &self.pods {
+            None => self.place_arguments(id),
+            Some(pods) => {
+                let (variables, arguments) = pods.start_with(id)?;
+                words.extend(variables);
+                arguments
+            }
+        };
         words.push(self.config.binary.display().to_string());
         words.extend(match self.config.product {
             Product::MaxWins => self.max_wins_arguments(id),
-            Product::Ratchet => self.ratchet_arguments(id),
+            Product::Ratchet => self.ratchet_arguments(id, placed),
         });
-        words
+        Ok(words)
     }
 
     /// Starts a node's process, unless it is alive.
@@ -244,7 +322,10 @@ impl Cluster {
             return Ok(());
         }
         let log = File::options().create(true).append(true).open(self.log(id))?;
-        let words = self.command_line(id);
+        if let (Some(pods), Some(network)) = (&mut self.pods, &self.network) {
+            pods.make(id, network)?;
+        }
+        let words = self.command_line(id)?;
         self.starts.note(id.into());
         let child = Command::new(&words[0])
             .args(&words[1..])

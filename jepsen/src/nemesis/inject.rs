@@ -21,6 +21,7 @@ impl Injector {
         match nemesis {
             Nemesis::Composed => return self.inject_two().await,
             Nemesis::SlowReader => return self.inject_slow_readers().await,
+            Nemesis::Pods => return self.play_pods().await,
             _ => {}
         }
         let whole = match nemesis.stops_at_once() && self.cluster.config.product == Product::Ratchet
@@ -115,7 +116,9 @@ impl Injector {
     /// Begins one fault.
     async fn begin(&mut self, nemesis: Nemesis) -> io::Result<ActiveFault> {
         Ok(match nemesis {
-            Nemesis::None | Nemesis::Composed => ActiveFault::new("nothing", Repair::Nothing, true),
+            Nemesis::None | Nemesis::Composed | Nemesis::Pods => {
+                ActiveFault::new("nothing", Repair::Nothing, true)
+            }
             Nemesis::KillOne => self.kill_one(),
             Nemesis::KillLeader => self.kill_leader(),
             Nemesis::KillAll => self.kill_all(),

@@ -84,6 +84,9 @@ pub enum Nemesis {
     /// On every node, callers send on streams and do not read the answers while the leadership is handed
     /// over; the other callers must not notice.
     SlowReader,
+    /// What Kubernetes does to the pods of a manifest: starts, updates, a drain, a lost volume, other addresses, 3 -> 5 -> 3. It
+    /// needs --manifest.
+    Pods,
     /// Two faults at a time, drawn at random.
     Composed,
 }
@@ -151,6 +154,7 @@ impl Nemesis {
             WalTruncate | WalFlip | DirWiped | DirOld | Membership => {
                 Profile { uses_up_nodes: true, ..PLAIN }
             }
+            Pods => Profile { leaves_majority: false, uses_up_nodes: true, ..CHANGES_LEADER },
             SnapshotStorm => SHORT_LOG,
             DiskNames => Profile { leaves_majority: false, ..SHORT_LOG },
         }

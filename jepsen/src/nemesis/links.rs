@@ -8,7 +8,10 @@ use super::{
     fault::{ActiveFault, Repair},
     injector::Injector,
 };
-use crate::network::{CLIENTS, Link, PacketCounts, Port};
+use crate::{
+    cluster::Cluster,
+    network::{CLIENTS, Link, PacketCounts, Port},
+};
 
 /// Heartbeats alone make sure that every link has carried something by then.
 pub(super) const UNTIL_USED: Duration = Duration::from_millis(300);
@@ -142,9 +145,14 @@ impl Injector {
     }
 }
 
-fn cut_off(one: Port, others: Vec<Port>) -> Vec<(Port, Port, Link)> {
+pub(super) fn cut_off(one: Port, others: Vec<Port>) -> Vec<(Port, Port, Link)> {
     let others = others.into_iter();
     others.flat_map(|other| Link::cut_both_ways(one, other)).collect()
+}
+
+/// How many packets the links have lost so far.
+pub(super) fn packets_dropped(cluster: &Cluster) -> u64 {
+    cluster.network.as_ref().map_or(0, |network| network.counts().dropped)
 }
 
 pub(super) fn no_faulty_links() -> ActiveFault {

@@ -51,23 +51,50 @@ impl Injector {
     }
 
     async fn change_members(&mut self, victim: Port, new: Port) -> Result<(), String> {
-        let others = self.members_except(victim);
+        let next_client = self.clients_but(victim);
+        self.add_through(&next_client, new).await?;
+        let removed = RemoveNodeRequest { id: u64::from(victim), force: false };
+        retry("removing the old node", || remove(next_client(), removed)).await
+    }
+
+    /// Adds a node that runs, as a voter.
+    ///
+    /// # Errors
+    /// That is not possible, although a majority lives.
+    pub(super) async fn add_member(&mut self, new: Port) -> Result<(), String> {
+        let next_client = self.clients_but(new);
+        self.add_through(&next_client, new).await
+    }
+
+    /// Removes a member, whether it runs or not.
+    ///
+    /// # Errors
+    /// That is not possible, although a majority lives.
+    pub(super) async fn remove_node(&mut self, victim: Port) -> Result<(), String> {
+        let next_client = self.clients_but(victim);
+        let removed = RemoveNodeRequest { id: u64::from(victim), force: false };
+        retry("removing a node", || remove(next_client(), removed)).await
+    }
+
+    /// Clients of all members but this one, by turns: one that does not answer is not asked twice in a row.
+    fn clients_but(&mut self, excluded: Port) -> impl Fn() -> Client + use<> {
+        let others = self.members_except(excluded);
         let clients: Vec<Client> = others.iter().map(|id| self.cluster.client(*id)).collect();
-        // Each try asks another node: one that does not answer is not asked twice in a row.
         let turn = Cell::new(self.rng.random_range(0..clients.len()));
-        let next_client = || {
+        move || {
             turn.set((turn.get() + 1) % clients.len());
             clients[turn.get()].clone()
-        };
+        }
+    }
+
+    async fn add_through(&self, next_client: impl Fn() -> Client, new: Port) -> Result<(), String> {
         let added = AddNodeRequest {
             id: u64::from(new),
-            peer_address: self.cluster.peer_address(new).to_string(),
+            peer_address: self.cluster.peer_name(new).map_err(|error| error.to_string())?,
         };
         retry("adding the new node", || add(next_client(), added.clone())).await?;
         let promoted = PromoteNodeRequest { id: u64::from(new), force: false };
-        let removed = RemoveNodeRequest { id: u64::from(victim), force: false };
-        retry("promoting the new node", || promote(next_client(), promoted)).await?;
-        retry("removing the old node", || remove(next_client(), removed)).await
+        retry("promoting the new node", || promote(next_client(), promoted)).await
     }
 }
 

@@ -19,6 +19,7 @@ mod kind;
 mod lease_expiry;
 mod links;
 mod members;
+mod pods;
 mod power;
 mod processes;
 mod recovery;

@@ -83,6 +83,25 @@ fn a_run_in_which_too_little_happened_is_unknown() {
 }
 
 #[test]
+fn a_run_in_which_one_of_the_events_of_kubernetes_had_no_effect_is_unknown() {
+    let ops = vec![next("own/1", 1, 5, 0, Outcome::Ok)];
+    let event = |took_effect, what: &str| Fault {
+        nemesis: Nemesis::Pods,
+        description: what.to_owned(),
+        ..fault(took_effect, None)
+    };
+    let events = [event(true, "Update: all"), event(false, "Scale: none")];
+    check(
+        ops,
+        &events,
+        &[],
+        expect![[r#"
+            unknown
+            - without effect: Scale: none"#]],
+    );
+}
+
+#[test]
 fn gaps_final_reads_and_faults_that_break_the_promise_are_violations() {
     let ops = vec![next("own/1", 1, 5, 0, Outcome::Ok), next("own/1", 30, 30, 20, Outcome::Ok)];
     let mut low = next("own/1", 7, 7, 40, Outcome::Ok);

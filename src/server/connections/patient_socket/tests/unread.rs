@@ -55,8 +55,8 @@ async fn a_call_ends_a_moment_after_its_caller_may_not_read_on_however_much_of_i
     let call = async move {
         let mut response = Response::new(tonic::body::Body::new("x".repeat(100)));
         response.extensions_mut().insert(ends);
-        let answer = answered(begun, async { Ok(response) }).await;
-        let mut body = pin!(answer.expect("an answer").into_body());
+        let answer = answered(begun, response);
+        let mut body = pin!(answer.into_body());
         let first = poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
         let part = first.expect("a part").expect("no error").into_data();
         connection.send(part.ok().expect("data")).expect("it is waited for");

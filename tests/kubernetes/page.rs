@@ -1,0 +1,139 @@
+//! The commands of docs/kubernetes.md, as far as they can be tried without a cluster of Kubernetes: `ratchet` takes what it is
+//! given, what is applied can be rendered, and secrets and volumes have the names and files that the pods ask for.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::rendered::{Objects, chart, file, kustomized};
+use crate::common::processes::ratchet;
+
+const OVERLAYS: &str = "dist/kubernetes/overlays/";
+const FILES: &str = "dist/kubernetes/";
+
+/// The commands in the page's blocks of code.
+fn commands() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/kubernetes.md");
+    let page = fs::read_to_string(path).unwrap();
+    let lines = page.lines().filter(|line| line.starts_with("    "));
+    let programs = ["kubectl ", "helm ", "ratchet ", "("];
+    let is_command = |line: &&str| programs.iter().any(|program| line.starts_with(program));
+    lines.map(str::trim_start).filter(is_command).map(str::to_owned).collect()
+}
+
+/// `ratchet` takes these arguments: with a flag too many, or one too few, it would end with 2 in the place of its help.
+fn takes(arguments: &[&str]) {
+    let (last, others) = arguments.split_last().expect("arguments");
+    let unquoted = |word: &&str| word.trim_matches('\'').to_owned();
+    let mut command = ratchet();
+    command.args(others.iter().map(unquoted)).arg(unquoted(last)).arg("--help");
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "ratchet {arguments:?}: {ran:?}");
+}
+
+/// What a page does with secrets: a directory with the files that were made, and the names that are used.
+struct Secrets {
+    dir: TempDir,
+    made: BTreeSet<String>,
+}
+
+impl Secrets {
+    fn run(&self, line: &str) {
+        let program = PathBuf::from(ratchet().get_program());
+        let bin = program.parent().expect("a directory").display().to_string();
+        let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
+        let mut bash = Command::new("bash");
+        bash.args(["-c", line]).current_dir(self.dir.path()).env("PATH", path);
+        let ran = bash.stdin(Stdio::null()).output().unwrap();
+        assert!(ran.status.success(), "{line}: {ran:?}");
+    }
+
+    /// Each file is there, and all that pods of `template` read of the secret are among them.
+    fn make(&mut self, name: &str, flags: &[&str], templates: &[Value]) {
+        let files = flags.iter().map(|flag| flag.strip_prefix("--from-file=").expect(flag));
+        let mut keys = BTreeSet::new();
+        for file in files {
+            let path = self.dir.path().join(file);
+            assert!(path.is_file(), "{file} was not made before");
+            keys.insert(path.file_name().unwrap().to_str().unwrap().to_owned());
+        }
+        let mut is_used = false;
+        for template in templates {
+            let text = template.to_string();
+            is_used |= text.contains(&format!("\"secretName\":\"{name}\""));
+        }
+        assert!(is_used, "no pod mounts the secret {name}");
+        let needed: &[&str] = match name {
+            "ratchet-tls" => &["ca.crt", "node-1.crt", "node-1.key", "node-3.crt", "node-3.key"],
+            _ => &["ca.crt", "client-admin.crt", "client-admin.key", "admin.token"],
+        };
+        for key in needed {
+            assert!(keys.contains(*key), "the secret {name} has no {key}");
+        }
+        assert!(self.made.insert(name.to_owned()), "{name} is made twice");
+    }
+}
+
+#[test]
+fn the_commands_of_the_page_can_be_run_as_they_stand_there() {
+    let mut secrets = Secrets { dir: TempDir::new().unwrap(), made: BTreeSet::new() };
+    let tls = kustomized("three-tls");
+    let template = |objects: &Objects| objects.0[0]["spec"]["template"].clone();
+    let templates =
+        [tls.stateful_set()["spec"]["template"].clone(), template(&file("found-tls.yaml"))];
+    let claim = &tls.stateful_set()["spec"]["volumeClaimTemplates"][0]["metadata"]["name"];
+    let claim = claim.as_str().unwrap();
+    let mut played = 0;
+    for line in commands() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_pod =
+            |name: &str| name.strip_prefix("ratchet-").is_some_and(|n| n.parse::<u64>().is_ok());
+        match &words[..] {
+            ["ratchet", "cert", ..] | ["(umask", ..] => secrets.run(&line),
+            ["kubectl", "exec", pod, "--", "ratchet", arguments @ ..] => {
+                assert!(is_pod(pod), "{line}");
+                takes(arguments);
+            }
+            ["kubectl", "apply" | "delete", "-k", path] => {
+                let overlay = path.strip_prefix(OVERLAYS).expect(path);
+                assert!(!kustomized(overlay).0.is_empty());
+            }
+            ["kubectl", "create", "-f", path] => {
+                assert_eq!(file(path.strip_prefix(FILES).expect(path)).0.len(), 1);
+            }
+            ["kubectl", "create", "secret", "generic", name, flags @ ..] => {
+                secrets.make(name, flags, &templates);
+            }
+            ["kubectl", "delete", "secret", name] => {
+                assert!(secrets.made.contains(*name), "{line}")
+            }
+            ["kubectl", "delete", "pvc", claims @ ..] => {
+                for name in claims.iter().filter(|word| !word.starts_with("--")) {
+                    let pod = name.strip_prefix(&format!("{claim}-"));
+                    assert!(pod.is_some_and(is_pod), "{line}");
+                }
+            }
+            ["kubectl", "delete", "pod", pod] => assert!(is_pod(pod), "{line}"),
+            ["kubectl", "create", "namespace", _] | ["kubectl", "config", "set-context", ..] => {}
+            ["kubectl", "wait", "--for=condition=complete", "job", "--all", _] => {}
+            ["kubectl", "rollout", "status", name] => assert_eq!(*name, "statefulset/ratchet"),
+            ["helm", "install", release, "dist/helm/ratchet", flags @ ..] => {
+                let values = flags.chunks(2).map(|pair| {
+                    assert_eq!(pair[0], "--set", "{line}");
+                    pair[1]
+                });
+                assert!(!chart(release, &values.collect::<Vec<_>>()).0.is_empty());
+            }
+            _ => panic!("nobody tries {line:?}"),
+        }
+        played += 1;
+    }
+    assert!(played > 30, "only {played} commands were found");
+    assert_eq!(secrets.made.len(), 2);
+}

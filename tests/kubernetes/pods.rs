@@ -1,0 +1,312 @@
+//! Pods of what is rendered, as processes on this machine: each has its container's arguments and variables, the files that are
+//! mounted, and an address of loopback in the place of its names.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use ratchet_jepsen::manifest::{Container, Manifest};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::rendered::{Objects, chart, file, kustomized};
+use crate::common::{
+    certificates::Certificates,
+    eventually, http_get, own_ip,
+    processes::{Process, ratchet},
+};
+
+/// The namespace of Kubernetes.
+const NAMESPACE: &str = "orders";
+
+/// What a Job's container is started with, or a pod's of `objects`.
+fn container(template: &Value, pod: &str, objects: &Objects) -> Container {
+    let data_of = |map: &str| Some(&objects.one("ConfigMap", map)["data"]);
+    Container::of(template, pod, NAMESPACE, data_of).expect("a container")
+}
+
+/// The pods of what is rendered.
+struct Pods {
+    objects: Objects,
+    dir: TempDir,
+    /// Their addresses, by name.
+    ips: BTreeMap<String, IpAddr>,
+    /// What secrets hold.
+    secrets: BTreeMap<String, PathBuf>,
+    running: Vec<Process>,
+}
+
+impl Pods {
+    fn of(objects: Objects) -> Pods {
+        let manifest = Manifest::new(objects.0.clone());
+        let pods = manifest.numbers().expect("numbers").map(|number| manifest.pod(number));
+        let ips = pods.map(|pod| (pod.expect("a name"), own_ip())).collect();
+        let dir = TempDir::new().expect("a directory");
+        Pods { objects, dir, ips, secrets: BTreeMap::new(), running: Vec::new() }
+    }
+
+    /// A secret with files.
+    fn with_secret(mut self, name: &str, files: &[(&str, Vec<u8>)]) -> Pods {
+        let dir = self.dir.path().join(format!("secret-{name}"));
+        fs::create_dir(&dir).expect("a directory");
+        for (file, content) in files {
+            fs::write(dir.join(file), content).expect("written");
+        }
+        self.secrets.insert(name.to_owned(), dir);
+        self
+    }
+
+    /// A text with what stands for names and paths here.
+    fn here(&self, text: &str, pod: &str, mounted: &[(String, PathBuf)]) -> String {
+        let mut text = text.to_owned();
+        let headless = self.objects.stateful_set()["spec"]["serviceName"].as_str().expect("a name");
+        for (other, ip) in &self.ips {
+            let short = format!("{other}.{headless}");
+            text = text.replace(&format!("{short}.{NAMESPACE}.svc"), &ip.to_string());
+            text = text.replace(&short, &ip.to_string());
+        }
+        // In a pod that is all of its addresses.
+        if let Some(ip) = self.ips.get(pod) {
+            text = text.replace("0.0.0.0:", &format!("{ip}:"));
+        }
+        for (path, dir) in mounted {
+            text = text.replace(&format!("{path}/"), &format!("{}/", dir.display()));
+        }
+        text
+    }
+
+    /// The program with what a container of this pod has.
+    fn command(&self, container: &Container, pod: &str) -> Command {
+        let data = self.dir.path().join(format!("data-{pod}"));
+        let mut mounted = vec![("/data".to_owned(), data.clone())];
+        for (source, path) in &container.mounts {
+            let dir = match self.secrets.get(source) {
+                Some(dir) => dir.clone(),
+                None => self.dir.path().join(format!("{source}-{pod}")),
+            };
+            mounted.push((path.clone(), dir));
+        }
+        for (source, path) in &container.mounts {
+            if self.secrets.contains_key(source) {
+                continue;
+            }
+            let dir = &mounted.iter().find(|(other, _)| other == path).expect("a mount").1;
+            fs::create_dir_all(dir).expect("a directory");
+            let map = self.objects.one("ConfigMap", source);
+            for (name, content) in map["data"].as_object().expect("data") {
+                let content = self.here(content.as_str().expect("a text"), pod, &mounted);
+                fs::write(dir.join(name), content).expect("written");
+            }
+        }
+        let mut command = ratchet();
+        command.env("RATCHET_DATA_DIR", &data);
+        command.args(container.args.iter().map(|arg| self.here(arg, pod, &mounted)));
+        for (name, value) in &container.env {
+            command.env(name, self.here(value, pod, &mounted));
+        }
+        command
+    }
+
+    fn container_of(&self, pod: &str) -> Container {
+        container(&self.objects.stateful_set()["spec"]["template"], pod, &self.objects)
+    }
+
+    /// Starts all pods, side by side.
+    fn start(mut self) -> Pods {
+        for pod in self.ips.keys() {
+            let mut command = self.command(&self.container_of(pod), pod);
+            let log = fs::File::create(self.dir.path().join(format!("{pod}.log"))).expect("a log");
+            let started = command.stdout(Stdio::null()).stderr(log).spawn();
+            self.running.push(Process(started.expect("the node starts")));
+        }
+        self
+    }
+
+    /// The status with which this pod answers a probe.
+    async fn probe(&self, probe: &str, pod: &str) -> u16 {
+        http_get(self.probed(probe, pod), &self.manifest().probe(probe).expect("a probe").path)
+            .await
+            .status
+    }
+
+    /// Where a probe asks.
+    fn probed(&self, probe: &str, pod: &str) -> SocketAddr {
+        let port = self.manifest().probe(probe).expect("a probe").port;
+        SocketAddr::new(self.ips[pod], port)
+    }
+
+    fn manifest(&self) -> Manifest {
+        Manifest::new(self.objects.0.clone())
+    }
+
+    /// Waits until a probe of each pod succeeds.
+    async fn all_succeed(&self, probe: &str) {
+        for pod in self.ips.keys() {
+            let log = self.dir.path().join(format!("{pod}.log"));
+            let what = format!("{probe} of {pod}, whose log is {}", log.display());
+            eventually(&what, async || {
+                // Nobody listens at first.
+                tokio::net::TcpStream::connect(self.probed(probe, pod)).await.ok()?;
+                (self.probe(probe, pod).await == 200).then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// Runs a Job to its end.
+    async fn run_job(&self, name: &str) -> Output {
+        let job = &file(name).0[0];
+        let container = container(&job["spec"]["template"], "found", &self.objects);
+        let mut command = self.command(&container, "found");
+        let ran = tokio::task::spawn_blocking(move || command.output());
+        ran.await.expect("no panic").expect("the command runs")
+    }
+
+    /// Runs a command in a pod, as `kubectl exec` does.
+    async fn exec(&self, pod: &str, words: &[&str]) -> Output {
+        let container = Container { args: Vec::new(), ..self.container_of(pod) };
+        let mut command = self.command(&container, pod);
+        command.args(words);
+        let ran = tokio::task::spawn_blocking(move || command.output());
+        ran.await.expect("no panic").expect("the command runs")
+    }
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat()
+}
+
+/// Starts what is rendered, and waits until its nodes are alive. They hold no data, and so none is ready.
+async fn waiting(pods: Pods) -> Pods {
+    let pods = pods.start();
+    pods.all_succeed("startupProbe").await;
+    pods.all_succeed("livenessProbe").await;
+    for pod in pods.ips.keys() {
+        assert_eq!(pods.probe("readinessProbe", pod).await, 503, "{pod} waits");
+    }
+    pods
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_the_manifests_wait_alive_and_are_ready_once_they_are_founded() {
+    for overlay in ["one", "three"] {
+        let pods = waiting(Pods::of(kustomized(overlay))).await;
+        let founded = pods.run_job("found.yaml").await;
+        assert!(founded.status.success(), "{overlay}: {}", said(&founded));
+        pods.all_succeed("readinessProbe").await;
+        for (pod, expected) in pods.ips.keys().zip(1..) {
+            let taken = pods.exec(pod, &["next", "book", "42"]).await;
+            assert_eq!(said(&taken), format!("{expected}\n"), "{overlay}: {pod}");
+        }
+        let again = pods.run_job("found.yaml").await;
+        assert!(
+            again.status.success() && said(&again).contains("was founded before"),
+            "{}",
+            said(&again)
+        );
+    }
+}
+
+/// The names of pods and services are others then.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_a_release_of_any_name_run_with_further_settings() {
+    let values = ["insecure=true", "settings.fence=quorum"];
+    let pods = waiting(Pods::of(chart("numbers", &values))).await;
+    let founded = pods.exec("numbers-1", &["found"]).await;
+    assert!(founded.status.success(), "{}", said(&founded));
+    pods.all_succeed("readinessProbe").await;
+    assert_eq!(said(&pods.exec("numbers-3", &["next", "book", "42"]).await), "1\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_setting_that_no_node_knows_keeps_its_nodes_from_starting() {
+    let pods = Pods::of(chart("ratchet", &["insecure=true", "settings.fenc=quorum"]));
+    let mut command = pods.command(&pods.container_of("ratchet-1"), "ratchet-1");
+    let log = pods.dir.path().join("log");
+    let started = command.stderr(fs::File::create(&log).expect("a log")).spawn();
+    let status = Process(started.expect("the node starts")).ended().await;
+    let log = fs::read_to_string(log).expect("a log");
+    assert_eq!(status.code(), Some(78), "{log}");
+    assert!(log.contains("fenc"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_with_tls_are_founded_with_a_token_without_which_nobody_may_do_anything() {
+    let certificates = Certificates::new();
+    let pods = Pods::of(kustomized("three-tls"));
+    let mut tls = vec![("ca.crt".to_owned(), certificates.read("ca.crt"))];
+    for (id, ip) in (1..).zip(pods.ips.values()) {
+        let (id, ip) = (format!("{id}"), ip.to_string());
+        certificates.make(&["node", "--cluster", "ratchet", "--node-id", &id, "--host", &ip]);
+        for end in ["crt", "key"] {
+            let file = format!("node-{id}.{end}");
+            tls.push((file.clone(), certificates.read(&file)));
+        }
+    }
+    certificates.make(&["client", "--cluster", "ratchet", "--name", "admin"]);
+    let of_client = ["ca.crt", "client-admin.crt", "client-admin.key"];
+    let token = b"ratchet_0123456789abcdef0123456789abcdef\n".to_vec();
+    let mut founding: Vec<(&str, Vec<u8>)> =
+        of_client.map(|file| (file, certificates.read(file))).to_vec();
+    founding.push(("admin.token", token));
+    let tls: Vec<(&str, Vec<u8>)> =
+        tls.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
+    let pods = pods.with_secret("ratchet-tls", &tls).with_secret("ratchet-founding", &founding);
+    let pods = waiting(pods).await;
+    let server = format!("{}:7600", pods.ips["ratchet-2"]);
+    let stranger = ["found", "--server", &server, "--timeout-ms", "3000"];
+    let open = pods.exec("ratchet-2", &stranger).await;
+    assert!(!open.status.success(), "a stranger founds the cluster: {}", said(&open));
+    let founded = pods.run_job("found-tls.yaml").await;
+    assert!(founded.status.success(), "{}", said(&founded));
+    pods.all_succeed("readinessProbe").await;
+    let mut stranger = vec!["next", "book", "42", "--server", &server];
+    let paths = of_client.map(|file| certificates.path(file));
+    for (flag, path) in ["--tls-ca", "--tls-cert", "--tls-key"].iter().zip(&paths) {
+        stranger.extend([*flag, path]);
+    }
+    let refused = pods.exec("ratchet-1", &stranger).await;
+    assert_eq!(refused.status.code(), Some(8), "{}", said(&refused));
+    let token = pods.secrets["ratchet-founding"].join("admin.token");
+    let token = token.to_str().expect("UTF-8");
+    let taken = pods.exec("ratchet-1", &[&stranger[..], &["--token-file", token]].concat()).await;
+    assert_eq!(said(&taken), "1\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_overlay_to_try_things_founds_itself() {
+    let pods = Pods::of(kustomized("try")).start();
+    pods.all_succeed("readinessProbe").await;
+    assert_eq!(said(&pods.exec("ratchet-1", &["next", "book", "42"]).await), "1\n");
+}
+
+/// A variable whose name is misspelt is ignored by the node: nothing else would tell.
+#[test]
+fn every_variable_in_what_is_rendered_is_one_that_the_program_reads() {
+    let mut read = BTreeSet::new();
+    for command in ["start", "found"] {
+        let help = ratchet().args([command, "--help"]).output().expect("the command runs");
+        let help = String::from_utf8(help.stdout).expect("UTF-8");
+        let is_of_name = |c: char| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit();
+        let words = help.split(|c| !is_of_name(c)).filter(|word| word.starts_with("RATCHET_"));
+        read.extend(words.map(str::to_owned));
+    }
+    assert!(read.contains("RATCHET_PEERS"), "{read:?}");
+    let mut used = BTreeSet::new();
+    for overlay in super::overlays() {
+        let pods = Pods::of(kustomized(&overlay));
+        used.extend(pods.container_of("ratchet-1").env.into_keys());
+    }
+    for name in ["found.yaml", "found-tls.yaml"] {
+        let job = container(&file(name).0[0]["spec"]["template"], "found", &Objects(Vec::new()));
+        used.extend(job.env.into_keys());
+    }
+    used.retain(|name| name.starts_with("RATCHET_"));
+    assert!(used.len() > 10, "{used:?}");
+    let unknown: Vec<&String> = used.difference(&read).collect();
+    assert!(unknown.is_empty(), "the program reads none of {unknown:?}");
+}
