@@ -23,7 +23,10 @@ use crate::common::{
     wrong_clock::restart_with_clock,
 };
 use futures::future::join_all;
-use ratchet::{node::Config, proto::v1::NextManyRequest};
+use ratchet::{
+    node::Config,
+    proto::v1::{CreateNamespaceRequest, NextManyRequest, UpdateNamespaceRequest},
+};
 use tempfile::TempDir;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -331,4 +334,30 @@ async fn snapshots_that_do_not_arrive_are_told_until_they_do() {
     cluster.links.damage_snapshots(0);
     adding.await.expect("no panic").expect("the node is added");
     prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_are_used_up_soon_are_told_until_there_are_more() {
+    let cluster = Cluster::start(1, with_metrics).await;
+    let prometheus = Prometheus::start(metrics(&cluster)).await;
+    let mut client = cluster.client(1);
+    let few = CreateNamespaceRequest {
+        name: "few".into(),
+        max: Some(1_000_000_000),
+        ..CreateNamespaceRequest::default()
+    };
+    client.admin.create_namespace(few).await.expect("created");
+    prometheus.are_quiet(&["RatchetNumbersRunOut"]).await;
+    let mut taking = cluster.client(1);
+    let take_many = async || {
+        taking.try_next("few", id(1), 10_000).await.expect("numbers");
+    };
+    prometheus.fires_while("RatchetNumbersRunOut", take_many).await;
+    let more = UpdateNamespaceRequest {
+        namespace: "few".into(),
+        max: Some(i64::MAX as u64),
+        ..UpdateNamespaceRequest::default()
+    };
+    client.admin.update_namespace(more).await.expect("updated");
+    prometheus.are_quiet(&["RatchetNumbersRunOut"]).await;
 }
