@@ -45,8 +45,8 @@ deny *CHECKS="bans licenses sources":
     cargo deny --locked check {{ CHECKS }}
 
 # Prove the promise: planted bugs are found, and every fault is withstood (some fifteen minutes)
-prove:
-    jepsen/ci
+prove *PART:
+    jepsen/ci {{ PART }}
 
 # Send what a fuzzer makes to all that parses
 fuzz *ARGS:

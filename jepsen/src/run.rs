@@ -215,8 +215,11 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
     let caught_after_s = inject_faults(options, injector, &mut faults, &seen).await?;
     injector.heal()?;
     let healed = injector.recorder.now();
-    // If numbers do not flow again, the final reads show it.
-    let _ = tokio::time::timeout(RECOVERY_MAX, injector.recorder.all_answered_since(healed)).await;
+    if caught_after_s.is_none() {
+        // If numbers do not flow again, the final reads show it. After a violation there are none.
+        let flowing = injector.recorder.all_answered_since(healed);
+        let _ = tokio::time::timeout(RECOVERY_MAX, flowing).await;
+    }
     callers.stop().await;
     if let Some(id_callers) = id_callers {
         id_callers.stop().await;

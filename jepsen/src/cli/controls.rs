@@ -3,13 +3,15 @@
 use std::{collections::BTreeSet, io, path::PathBuf, process::ExitCode, time::Instant};
 
 use clap::Args;
-use ratchet_jepsen::{finding::Finding, verdict::VerdictKind};
+use ratchet_jepsen::{finding::Finding, nemesis::Nemesis, verdict::VerdictKind};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     child::{output, run},
     exit::failed,
+    names::value,
+    side_by_side::{Part, SideBySide, do_each},
 };
 
 /// A run for every planted bug.
@@ -29,6 +31,8 @@ pub struct Controls {
     /// How often each control is tried at most, each time with another seed.
     #[arg(long, default_value_t = 6)]
     tries: u64,
+    #[command(flatten)]
+    side_by_side: SideBySide,
     /// Where the reports go, one directory for each control.
     #[arg(long, default_value = "jepsen-report/controls")]
     out: PathBuf,
@@ -37,190 +41,235 @@ pub struct Controls {
 /// Holes and books are judged when a run is over.
 const SHOWS_AT_THE_END: &str = "--seconds=10";
 
-/// A planted bug, the arguments of the run that catches it, and what must be found then. A violation of another kind may have
-/// another cause.
+/// A planted bug, the run that catches it, and what must be found then. A violation of another kind may have another cause.
 struct Control {
     bug: &'static str,
     finds: Finding,
+    nemesis: Nemesis,
+    /// The other arguments of the run.
     arguments: &'static [&'static str],
 }
 
+/// Those that take long come first: beside the last one that runs there is nothing left to run.
 const CONTROLS: &[Control] = &[
-    Control {
-        bug: "no-fence",
-        finds: Finding::Order,
-        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
-    },
-    Control {
-        bug: "fence-before-taking",
-        finds: Finding::Order,
-        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
-    },
-    Control {
-        bug: "lease-not-shortened",
-        finds: Finding::Order,
-        arguments: &["--nemesis=cut-in-steps", "--workload=hot-key"],
-    },
-    Control {
-        bug: "no-vote-refusal",
-        finds: Finding::Order,
-        // It shows only if the restarted voter elects somebody within the rest of the lease: after one fault in ten, and
-        // hardly ever under the load of the usual workload.
-        arguments: &["--nemesis=restart-in-lease", "--workload=reads", "--seconds=60"],
-    },
-    Control {
-        bug: "chunk-from-local-read",
-        finds: Finding::Order,
-        arguments: &["--nemesis=kill-leader", "--workload=hot-key"],
-    },
-    Control {
-        bug: "lift-not-counted",
-        finds: Finding::Order,
-        arguments: &["--nemesis=kill-leader", "--workload=many-keys", "--keys=2000"],
-    },
-    Control {
-        bug: "lease-from-pipelined-acknowledgements",
-        finds: Finding::Order,
-        arguments: &["--nemesis=late-answers", "--workload=hot-key"],
-    },
-    Control {
-        bug: "open-during-transfer",
-        finds: Finding::Order,
-        arguments: &["--nemesis=transfer-slow", "--workload=hot-key"],
-    },
-    Control {
-        bug: "bequest-before-empty",
-        finds: Finding::Order,
-        arguments: &["--nemesis=transfer", "--workload=hot-key"],
-    },
-    Control {
-        bug: "stranger-inherits",
-        finds: Finding::Order,
-        arguments: &["--nemesis=transfer", "--workload=reads"],
-    },
-    Control {
-        bug: "page-changes-not-sent",
-        finds: Finding::Order,
-        arguments: &["--nemesis=transfer", "--workload=sections"],
-    },
-    Control {
-        bug: "name-changes-not-sent",
-        finds: Finding::Order,
-        arguments: &["--nemesis=transfer", "--workload=names"],
-    },
-    Control {
-        bug: "current-of-page-at-floor",
-        finds: Finding::Order,
-        arguments: &["--nemesis=none", "--workload=reads"],
-    },
-    Control {
-        bug: "ceiling-missing-from-snapshot",
-        finds: Finding::Order,
-        arguments: &["--nemesis=snapshot-storm"],
-    },
-    Control {
-        bug: "raise-before-commit",
-        finds: Finding::Order,
-        arguments: &["--nemesis=kill-leader", "--workload=floors"],
-    },
-    Control { bug: "write-not-synced", finds: Finding::Order, arguments: &["--nemesis=power-cut"] },
-    Control { bug: "names-not-synced", finds: Finding::Node, arguments: &["--nemesis=disk-names"] },
-    Control {
-        bug: "gapless-answered-before-commit",
-        finds: Finding::Gapless,
-        arguments: &["--nemesis=pause-leader", "--workload=hot-key"],
-    },
-    Control {
-        bug: "request-id-forgotten",
-        finds: Finding::Gapless,
-        arguments: &["--nemesis=none", "--workload=hot-key"],
-    },
-    Control {
-        bug: "retry-window-ignored",
-        finds: Finding::Gapless,
-        arguments: &["--nemesis=kill-leader", "--workload=hot-key", SHOWS_AT_THE_END],
-    },
-    Control {
-        bug: "late-copy-taken",
-        finds: Finding::Gapless,
-        arguments: &["--nemesis=partition-leader", "--workload=hot-key", SHOWS_AT_THE_END],
-    },
-    Control {
-        bug: "lost-call-asked-again",
-        finds: Finding::Gapless,
-        arguments: &["--nemesis=kill-leader", "--workload=hot-key", SHOWS_AT_THE_END],
-    },
-    Control {
-        bug: "gapless-tombstone-forgets",
-        finds: Finding::Gapless,
-        arguments: &["--nemesis=none", "--workload=hot-key", SHOWS_AT_THE_END],
-    },
-    Control {
-        bug: "step-in-memory-stays",
-        finds: Finding::Order,
-        arguments: &["--nemesis=kill-leader", "--workload=hot-key"],
-    },
-    Control {
-        bug: "release-skips-rest",
-        finds: Finding::Gap,
-        arguments: &[
-            "--nemesis=none",
-            "--workload=many-keys",
-            "--key-idle-ms=100",
-            SHOWS_AT_THE_END,
-        ],
-    },
-    Control {
-        bug: "export-tells-floor",
-        finds: Finding::Export,
-        arguments: &["--nemesis=none", "--workload=hot-key", SHOWS_AT_THE_END],
-    },
-    Control {
-        bug: "skips-not-booked",
-        finds: Finding::Books,
-        arguments: &["--nemesis=kill-leader", "--workload=hot-key", SHOWS_AT_THE_END],
-    },
-    Control {
-        bug: "term-opens-late",
-        finds: Finding::Silence,
-        arguments: &["--nemesis=kill-leader", "--workload=hot-key"],
-    },
-    Control {
-        bug: "worker-reused-before-ceiling",
-        finds: Finding::Ids,
-        arguments: &["--nemesis=none", "--workload=ids"],
-    },
-    Control {
-        bug: "ceiling-not-waited-for",
-        finds: Finding::Ids,
-        arguments: &["--nemesis=none", "--workload=ids"],
-    },
-    Control {
-        bug: "worker-changed-within-its-time",
-        finds: Finding::Ids,
-        arguments: &["--nemesis=none", "--workload=ids"],
-    },
-    Control {
-        bug: "counter-laps",
-        finds: Finding::Ids,
-        arguments: &["--nemesis=none", "--workload=ids"],
-    },
     Control {
         bug: "slow-disk-ends-term",
         finds: Finding::Leadership,
-        arguments: &["--nemesis=disks-slow"],
+        nemesis: Nemesis::DisksSlow,
+        arguments: &[],
     },
     Control {
-        bug: "heartbeats-wait-for-disk",
-        finds: Finding::Silence,
-        arguments: &["--nemesis=disks-slow"],
+        bug: "names-not-synced",
+        finds: Finding::Node,
+        nemesis: Nemesis::DiskNames,
+        arguments: &[],
     },
     Control {
         bug: "hung-disk-keeps-term",
         finds: Finding::Leadership,
-        arguments: &["--nemesis=disk-hangs"],
+        nemesis: Nemesis::DiskHangs,
+        arguments: &[],
+    },
+    Control {
+        bug: "heartbeats-wait-for-disk",
+        finds: Finding::Silence,
+        nemesis: Nemesis::DisksSlow,
+        arguments: &[],
+    },
+    Control {
+        bug: "no-fence",
+        finds: Finding::Order,
+        nemesis: Nemesis::PauseLeader,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "fence-before-taking",
+        finds: Finding::Order,
+        nemesis: Nemesis::PauseLeader,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "lease-not-shortened",
+        finds: Finding::Order,
+        nemesis: Nemesis::CutInSteps,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "no-vote-refusal",
+        finds: Finding::Order,
+        nemesis: Nemesis::RestartInLease,
+        arguments: &["--workload=reads"],
+    },
+    Control {
+        bug: "chunk-from-local-read",
+        finds: Finding::Order,
+        nemesis: Nemesis::KillLeader,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "lift-not-counted",
+        finds: Finding::Order,
+        nemesis: Nemesis::KillLeader,
+        arguments: &["--workload=many-keys", "--keys=2000"],
+    },
+    Control {
+        bug: "lease-from-pipelined-acknowledgements",
+        finds: Finding::Order,
+        nemesis: Nemesis::LateAnswers,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "open-during-transfer",
+        finds: Finding::Order,
+        nemesis: Nemesis::TransferSlow,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "bequest-before-empty",
+        finds: Finding::Order,
+        nemesis: Nemesis::Transfer,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "stranger-inherits",
+        finds: Finding::Order,
+        nemesis: Nemesis::Transfer,
+        arguments: &["--workload=reads"],
+    },
+    Control {
+        bug: "page-changes-not-sent",
+        finds: Finding::Order,
+        nemesis: Nemesis::Transfer,
+        arguments: &["--workload=sections"],
+    },
+    Control {
+        bug: "name-changes-not-sent",
+        finds: Finding::Order,
+        nemesis: Nemesis::Transfer,
+        arguments: &["--workload=names"],
+    },
+    Control {
+        bug: "current-of-page-at-floor",
+        finds: Finding::Order,
+        nemesis: Nemesis::None,
+        arguments: &["--workload=reads"],
+    },
+    Control {
+        bug: "ceiling-missing-from-snapshot",
+        finds: Finding::Order,
+        nemesis: Nemesis::SnapshotStorm,
+        arguments: &[],
+    },
+    Control {
+        bug: "raise-before-commit",
+        finds: Finding::Order,
+        nemesis: Nemesis::KillLeader,
+        arguments: &["--workload=floors"],
+    },
+    Control {
+        bug: "write-not-synced",
+        finds: Finding::Order,
+        nemesis: Nemesis::PowerCut,
+        arguments: &[],
+    },
+    Control {
+        bug: "gapless-answered-before-commit",
+        finds: Finding::Gapless,
+        nemesis: Nemesis::PauseLeader,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "request-id-forgotten",
+        finds: Finding::Gapless,
+        nemesis: Nemesis::None,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "retry-window-ignored",
+        finds: Finding::Gapless,
+        nemesis: Nemesis::KillLeader,
+        arguments: &["--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "late-copy-taken",
+        finds: Finding::Gapless,
+        nemesis: Nemesis::PartitionLeader,
+        arguments: &["--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "lost-call-asked-again",
+        finds: Finding::Gapless,
+        nemesis: Nemesis::KillLeader,
+        arguments: &["--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "gapless-tombstone-forgets",
+        finds: Finding::Gapless,
+        nemesis: Nemesis::None,
+        arguments: &["--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "step-in-memory-stays",
+        finds: Finding::Order,
+        nemesis: Nemesis::KillLeader,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "release-skips-rest",
+        finds: Finding::Gap,
+        nemesis: Nemesis::None,
+        arguments: &["--workload=many-keys", "--key-idle-ms=100", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "export-tells-floor",
+        finds: Finding::Export,
+        nemesis: Nemesis::None,
+        arguments: &["--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "skips-not-booked",
+        finds: Finding::Books,
+        nemesis: Nemesis::KillLeader,
+        arguments: &["--workload=hot-key", SHOWS_AT_THE_END],
+    },
+    Control {
+        bug: "term-opens-late",
+        finds: Finding::Silence,
+        nemesis: Nemesis::KillLeader,
+        arguments: &["--workload=hot-key"],
+    },
+    Control {
+        bug: "worker-reused-before-ceiling",
+        finds: Finding::Ids,
+        nemesis: Nemesis::None,
+        arguments: &["--workload=ids"],
+    },
+    Control {
+        bug: "ceiling-not-waited-for",
+        finds: Finding::Ids,
+        nemesis: Nemesis::None,
+        arguments: &["--workload=ids"],
+    },
+    Control {
+        bug: "worker-changed-within-its-time",
+        finds: Finding::Ids,
+        nemesis: Nemesis::None,
+        arguments: &["--workload=ids"],
+    },
+    Control {
+        bug: "counter-laps",
+        finds: Finding::Ids,
+        nemesis: Nemesis::None,
+        arguments: &["--workload=ids"],
     },
 ];
+
+impl Control {
+    /// Whether nothing else may run beside it. Silence is also what a busy machine causes.
+    fn needs_machine(&self) -> bool {
+        self.nemesis.needs_machine() || self.finds == Finding::Silence
+    }
+}
 
 impl Controls {
     /// Runs all controls.
@@ -237,14 +286,19 @@ impl Controls {
         println!("| control | run | caught after, s | all, s |");
         println!("| --- | --- | --- | --- |");
         let binary = self.binary.as_ref().map(|binary| format!("--binary={}", binary.display()));
-        let mut all = true;
-        for control in CONTROLS {
+        let caught = do_each(CONTROLS, self.side_by_side, Control::needs_machine, |control| {
             let bug = format!("--bug={}", control.bug);
             let secure = self.secure.then(|| "--secure".to_owned());
             let program: Vec<String> =
                 [bug].into_iter().chain(binary.clone()).chain(secure).collect();
-            let row = (control.bug, control.finds);
-            all &= self.run_row(row, &program, control.arguments)?;
+            let nemesis = format!("--nemesis={}", value(control.nemesis));
+            let arguments: Vec<&str> =
+                [nemesis.as_str()].into_iter().chain(control.arguments.iter().copied()).collect();
+            self.run_row((control.bug, control.finds), &program, &arguments)
+        })?;
+        let mut all = caught.into_iter().all(|caught| caught);
+        if self.side_by_side.part == Part::Alone {
+            return Ok(all);
         }
         let ancestor = ["--nemesis=none", "--workload=hot-key"];
         let product = ["--product=max-wins".to_owned()];

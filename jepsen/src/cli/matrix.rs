@@ -13,6 +13,8 @@ use serde_json::Value;
 use super::{
     child::{output, run},
     exit::failed,
+    names::value,
+    side_by_side::{SideBySide, do_each},
 };
 
 /// How many keys the runs with many keys have.
@@ -50,6 +52,8 @@ pub struct Matrix {
     /// All connections are over TLS, and callers show a certificate and a token.
     #[arg(long)]
     secure: bool,
+    #[command(flatten)]
+    side_by_side: SideBySide,
     /// The program under test; by default the one beside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -83,6 +87,21 @@ impl Row {
         }
     }
 
+    /// Whether nothing else may run beside it. With very many keys a run uses all of the processor, and numbers must flow again
+    /// within a second all the same.
+    fn needs_machine(&self) -> bool {
+        self.nemesis.needs_machine() || self.keys() == Some(MANY_KEYS)
+    }
+
+    /// How many keys it has, unless as many as usual.
+    fn keys(&self) -> Option<u64> {
+        match self.workload {
+            None | Some(Workload::Ids) => None,
+            Some(_) if self.limit.is_some() => Some(LIMITED_KEYS),
+            Some(_) => Some(MANY_KEYS),
+        }
+    }
+
     fn dir(&self) -> String {
         let dir = format!("{}-{}", value(self.nemesis), value(self.fence));
         let dir = self.limit.map_or(dir.clone(), |limit| format!("{dir}-{limit}"));
@@ -104,11 +123,8 @@ impl Row {
         }
         if let Some(workload) = self.workload {
             arguments.push(format!("--workload={}", value(workload)));
-            if workload != Workload::Ids {
-                let keys = if self.limit.is_some() { LIMITED_KEYS } else { MANY_KEYS };
-                arguments.push(format!("--keys={keys}"));
-            }
         }
+        arguments.extend(self.keys().map(|keys| format!("--keys={keys}")));
         arguments.extend(self.limit.map(|limit| format!("--{limit}")));
         arguments.extend(binary.map(|binary| format!("--binary={}", binary.display())));
         arguments
@@ -130,11 +146,9 @@ impl Matrix {
              verdict |"
         );
         println!("| --- | --- | --- | --- | --- | --- | --- |");
-        let mut worst = VerdictKind::Pass;
-        for row in self.rows() {
-            worst = worst.max(self.run(&row)?);
-        }
-        Ok(worst)
+        let rows = self.rows();
+        let verdicts = do_each(&rows, self.side_by_side, Row::needs_machine, |row| self.run(row))?;
+        Ok(verdicts.into_iter().max().unwrap_or(VerdictKind::Pass))
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -166,6 +180,8 @@ impl Matrix {
             }
             rows.extend(limited(nemesis));
         }
+        // The longest comes first: beside the last one that runs there is nothing left to run.
+        rows.sort_by_key(|row| row.nemesis != Nemesis::Composed);
         rows
     }
 
@@ -229,10 +245,4 @@ fn cell(summary: &Value, field: &str) -> String {
         Value::Null => "-".to_owned(),
         value => value.to_string(),
     }
-}
-
-/// A variant's name on the command line.
-fn value(variant: impl ValueEnum) -> String {
-    let possible = variant.to_possible_value();
-    possible.map_or_else(String::new, |possible| possible.get_name().to_owned())
 }

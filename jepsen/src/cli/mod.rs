@@ -5,7 +5,9 @@ mod child;
 mod controls;
 mod exit;
 mod matrix;
+mod names;
 mod run;
+mod side_by_side;
 
 use std::{
     net::SocketAddr,

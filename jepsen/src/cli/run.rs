@@ -179,6 +179,7 @@ fn options(arguments: Arguments, isolated: bool) -> std::io::Result<Options> {
             fence: arguments.fence,
             bug: arguments.bug,
             log_keep_bytes: nemesis.log_keep_bytes(),
+            timings: nemesis.timings(),
             key_idle_ms: arguments.key_idle_ms,
             memory_max_mb: arguments.memory_max_mb,
             secure: arguments.secure,

@@ -41,6 +41,15 @@ pub enum Fence {
     Quorum,
 }
 
+/// How long leases and promises last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timings {
+    /// How long a leader's lease lasts, by its own clock.
+    pub lease_ms: u64,
+    /// For how long a follower that heard the leader votes for nobody else, by its own clock.
+    pub election_timeout_ms: u64,
+}
+
 /// What a cluster consists of.
 #[derive(Debug, Clone)]
 pub struct ClusterConfig {
@@ -58,6 +67,8 @@ pub struct ClusterConfig {
     pub bug: Option<String>,
     /// How many bytes of the applied log are kept.
     pub log_keep_bytes: u64,
+    /// How long leases and promises last; `None`: as usual.
+    pub timings: Option<Timings>,
     /// After how many milliseconds a key that nobody asks for is evicted from the leader's memory; `None`: as usual.
     pub key_idle_ms: Option<u64>,
     /// How many megabytes of keys the leader's memory holds; `None`: as usual.

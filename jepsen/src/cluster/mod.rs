@@ -8,7 +8,7 @@ mod process;
 mod processes;
 mod secrets;
 
-pub use config::{ClusterConfig, Fence, Product};
+pub use config::{ClusterConfig, Fence, Product, Timings};
 pub use pods::Pods;
 pub use ports::{HTTP_PORT, METRICS_PORT, RESP_PORT};
 pub use processes::Cluster;

@@ -269,6 +269,10 @@ impl Cluster {
             // Wall clocks that are hours apart are believed, so that ids are made under them.
             "--clock-apart-max-ms=86400000".to_owned(),
         ]);
+        if let Some(timings) = self.config.timings {
+            arguments.push(format!("--lease-ms={}", timings.lease_ms));
+            arguments.push(format!("--election-timeout-ms={}", timings.election_timeout_ms));
+        }
         arguments.extend(self.secrets.iter().flat_map(|secrets| secrets.of_node(id)));
         let limits = [
             ("key-idle-ms", self.config.key_idle_ms),

@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 
+use crate::cluster::Timings;
+
 /// The faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub enum Nemesis {
@@ -29,12 +31,12 @@ pub enum Nemesis {
     PartitionOneWay,
     /// The leader is cut off from its peers; clients still reach it.
     PeersCut,
-    /// The leader's clock is slow, and it is cut off from one follower, then from the other. A candidate
+    /// Leases are long. The leader's clock is slow, and it is cut off from one follower, then from the other. A candidate
     /// keeps asking the second follower for its vote, and gets it the moment that follower's promise ends.
     CutInSteps,
     /// Like cut-in-steps, but the second follower is killed and started again within the lease.
     RestartInLease,
-    /// Like cut-in-steps, but the second follower's answers take longer than a lease, and still arrive
+    /// Like cut-in-steps with a usual lease, but the second follower's answers take longer than it, and still arrive
     /// when the leader's messages to it no longer do.
     LateAnswers,
     /// Some links are slow.
@@ -111,6 +113,7 @@ struct Profile {
     leaves_majority: bool,
     uses_up_nodes: bool,
     log_keep_bytes: u64,
+    timings: Option<Timings>,
 }
 
 const STEP_SMALL: u64 = 200;
@@ -122,8 +125,12 @@ const PLAIN: Profile = Profile {
     leaves_majority: true,
     uses_up_nodes: false,
     log_keep_bytes: 50_000,
+    timings: None,
 };
 const CHANGES_LEADER: Profile = Profile { changes_leader: true, ..PLAIN };
+/// Timings with the usual ratio, and longer. A node takes longer to start again than a usual lease lasts, and a busy machine
+/// misses the few milliseconds between the end of a usual lease and that of the promises.
+pub(super) const LONG_LEASE: Timings = Timings { lease_ms: 500, election_timeout_ms: 750 };
 /// The applied log is kept short: a node that was away needs a snapshot.
 const SHORT_LOG: Profile = Profile { log_keep_bytes: 1_500, ..PLAIN };
 
@@ -140,9 +147,11 @@ impl Nemesis {
             PauseLeader | PartitionLeader | PeersCut | TransferSlow => {
                 Profile { step: Step::Large, ..CHANGES_LEADER }
             }
-            CutInSteps | RestartInLease | LateAnswers => {
-                Profile { step: Step::Large, leaves_majority: false, ..CHANGES_LEADER }
+            CutInSteps | RestartInLease => {
+                let timings = Some(LONG_LEASE);
+                Profile { step: Step::Large, leaves_majority: false, timings, ..CHANGES_LEADER }
             }
+            LateAnswers => Profile { step: Step::Large, leaves_majority: false, ..CHANGES_LEADER },
             PauseOne | PartitionHalves | ClockRate | DiskHangs => {
                 Profile { step: Step::Large, ..PLAIN }
             }
@@ -180,6 +189,18 @@ impl Nemesis {
     /// How many bytes of the applied log the nodes keep. A node that lags further behind gets a snapshot.
     pub fn log_keep_bytes(self) -> u64 {
         self.profile().log_keep_bytes
+    }
+
+    /// How long leases and promises last; `None`: as usual.
+    pub fn timings(self) -> Option<Timings> {
+        self.profile().timings
+    }
+
+    /// Whether a busy machine hides what its faults show, or fails by itself what they are judged by: moments at the end of a
+    /// lease, or callers that may wait for no more than a second while no process ends.
+    pub fn needs_machine(self) -> bool {
+        use Nemesis::*;
+        matches!(self, CutInSteps | RestartInLease | LateAnswers | ClockRate | SlowReader)
     }
 
     /// The step of the namespaces under which it shows most.

@@ -1,6 +1,6 @@
 //! Faults aimed at the last moments of a lease.
 
-use std::{io, time::Duration};
+use std::{io, ops::Range, time::Duration};
 
 use rand::RngExt;
 
@@ -15,6 +15,10 @@ use crate::network::{Link, PacketCounts, Port};
 /// A delay longer than a lease.
 const LATE: Link =
     Link { loss: 0.0, duplicates: 0.0, delay: Duration::from_millis(280), jitter: Duration::ZERO };
+/// After this time, in milliseconds, a follower that does not hear the leader asks for votes.
+const CAMPAIGNING_MS: Range<u64> = 500..900;
+/// The same where leases are long.
+const CAMPAIGNING_LONG_MS: Range<u64> = 900..1_400;
 
 /// A leader whose lease rests on one follower's promise alone.
 struct Isolated {
@@ -57,7 +61,7 @@ impl Between {
 impl Injector {
     /// The leader loses its last follower, too.
     pub(super) async fn cut_in_steps(&mut self) -> io::Result<ActiveFault> {
-        let Some(isolated) = self.leave_one_follower().await? else {
+        let Some(isolated) = self.leave_one_follower(CAMPAIGNING_LONG_MS).await? else {
             return Ok(no_faulty_links());
         };
         let before = self.between(&isolated);
@@ -69,7 +73,7 @@ impl Injector {
 
     /// The leader loses its last follower, which is killed and started again at once.
     pub(super) async fn restart_in_lease(&mut self) -> io::Result<ActiveFault> {
-        let Some(isolated) = self.leave_one_follower().await? else {
+        let Some(isolated) = self.leave_one_follower(CAMPAIGNING_LONG_MS).await? else {
             return Ok(no_faulty_links());
         };
         self.cut(isolated.leader, isolated.last_follower);
@@ -80,7 +84,7 @@ impl Injector {
 
     /// The last follower hears no more of the leader; its earlier answers still arrive, too late.
     pub(super) async fn delay_last_answers(&mut self) -> io::Result<ActiveFault> {
-        let Some(isolated) = self.leave_one_follower().await? else {
+        let Some(isolated) = self.leave_one_follower(CAMPAIGNING_MS).await? else {
             return Ok(no_faulty_links());
         };
         let before = self.between(&isolated);
@@ -94,7 +98,9 @@ impl Injector {
 
     /// Cuts the leader off from all followers but one. The others then keep asking that one for its vote.
     /// `None` where links cannot fail.
-    async fn leave_one_follower(&mut self) -> io::Result<Option<Isolated>> {
+    async fn leave_one_follower(
+        &mut self, campaigning_ms: Range<u64>,
+    ) -> io::Result<Option<Isolated>> {
         let leader = self.leader();
         let last_follower = self.random_follower();
         if self.cluster.network.is_none() || last_follower == leader {
@@ -108,7 +114,7 @@ impl Injector {
                 self.cut(leader, candidate);
             }
         }
-        let campaigning_ms = self.rng.random_range(500..900);
+        let campaigning_ms = self.rng.random_range(campaigning_ms);
         tokio::time::sleep(Duration::from_millis(campaigning_ms)).await;
         let led = self.term_led_by(leader).await.is_some();
         Ok(Some(Isolated {
@@ -140,6 +146,15 @@ impl Injector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{cluster::Timings, nemesis::kind::LONG_LEASE};
+
+    #[test]
+    fn the_slowest_long_lease_ends_before_the_promises_and_votes_are_asked_for_after_them() {
+        let Timings { lease_ms, election_timeout_ms } = LONG_LEASE;
+        let slowest_ms = lease_ms as f64 / LEASE_RATES.0;
+        assert!(slowest_ms < election_timeout_ms as f64, "{slowest_ms}");
+        assert!(CAMPAIGNING_LONG_MS.start > election_timeout_ms);
+    }
 
     #[test]
     fn a_fault_took_effect_if_the_links_show_it_and_the_leader_led() {
