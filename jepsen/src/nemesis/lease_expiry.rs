@@ -3,12 +3,14 @@
 use std::{io, ops::Range, time::Duration};
 
 use rand::RngExt;
+use tokio::time::Instant;
 
 use super::{
     clocks::LEASE_RATES,
     fault::{ActiveFault, Repair},
     injector::Injector,
     links::{UNTIL_USED, no_faulty_links},
+    recovery::{LOOK_EVERY, RECOVERY_MAX},
 };
 use crate::network::{Link, PacketCounts, Port};
 
@@ -77,8 +79,10 @@ impl Injector {
             return Ok(no_faulty_links());
         };
         self.cut(isolated.leader, isolated.last_follower);
+        let changes = self.monitor.changes();
         let killed = self.cluster.kill(isolated.last_follower);
         self.cluster.spawn(isolated.last_follower)?;
+        self.wait_for_change(changes).await;
         Ok(isolated.fault("that, killed and started again at once", killed))
     }
 
@@ -94,6 +98,16 @@ impl Injector {
         tokio::time::sleep(UNTIL_USED).await;
         let is_late = self.between(&isolated).is_late_since(&before);
         Ok(isolated.fault("that, whose late answers still arrive", is_late))
+    }
+
+    /// Waits until a leader of another term is seen, beyond those that were seen before: without it the fault shows nothing. A
+    /// follower that was started again votes for nobody until every promise that it may have made is over. If no leader comes,
+    /// the run has too few changes.
+    async fn wait_for_change(&self, changes: u64) {
+        let end = Instant::now() + RECOVERY_MAX;
+        while self.monitor.changes() <= changes && Instant::now() < end {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Cuts the leader off from all followers but one. The others then keep asking that one for its vote.

@@ -19,6 +19,8 @@ use crate::{
 const PROMISED: Duration = Duration::from_secs(1);
 /// How long numbers may fail to flow after a fault is over during which no majority lived, or links failed.
 pub const RECOVERY_MAX: Duration = Duration::from_secs(10);
+/// How often it is asked who leads.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// A follower that lacks fewer entries has caught up.
 const LAG_MAX: u64 = 100;

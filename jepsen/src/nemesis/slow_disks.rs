@@ -13,6 +13,7 @@ use super::{
     disks::no_faulty_disks,
     fault::{ActiveFault, Repair},
     injector::Injector,
+    recovery::LOOK_EVERY,
 };
 use crate::{
     disk::{DiskFaults, Pace},
@@ -41,8 +42,6 @@ const HANDOVER_SILENCE_MAX: Duration = Duration::from_secs(3);
 /// election, and the first entry of a leader, need several writes one after the other.
 const CRASH_MAX: Duration = Duration::from_secs(30);
 const CRASH_TERMS_MAX: u64 = 4;
-/// How often it is asked who leads.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 impl Injector {
     /// All disks are slow. Nobody is better off with another leader, so there is none until the leader is killed.
