@@ -212,13 +212,12 @@ impl Secrets {
     /// another one.
     fn of(closed: &Closed, certificates: &Certificates, asked: u64) -> Secrets {
         let mut everywhere = vec![
-            HIDDEN.to_owned(),
             HIDDEN_KEY.to_owned(),
             HIDDEN_TOKEN.to_owned(),
             ADMIN.to_owned(),
             certificates.path("").trim_end_matches('/').to_owned(),
         ];
-        let mut but_in_metrics = vec![env!("CARGO_PKG_VERSION").to_owned()];
+        let mut but_in_metrics = vec![HIDDEN.to_owned(), env!("CARGO_PKG_VERSION").to_owned()];
         for (id, config) in &closed.cluster.configs {
             everywhere.push(config.data_dir.display().to_string());
             everywhere.push(format!(

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     allocator::Term,
     clock::whole_ms,
-    consensus::NodeState,
+    consensus::{Leadership, NodeState},
     ordered_watch,
     proto::{Refusal, v1},
     sequence::NodeId,
@@ -259,25 +259,31 @@ impl Readiness {
     /// Tells those who watch whether this node is ready, whenever that changes.
     pub async fn follow(self: Arc<Self>) {
         loop {
-            self.note();
-            self.may_change().await;
+            let leadership = self.led.group.leadership();
+            let ready = self.note();
+            self.may_change(leadership, ready).await;
         }
     }
 
-    fn note(&self) {
+    /// Keeps whether this node is ready, and returns for how long at least, unless something happens.
+    fn note(&self) -> Option<Duration> {
+        let mut ready = None;
         self.last.send_if_modified(|is_ready| {
-            let now = self.check().is_ok();
+            ready = self.ready_for().ok();
+            let now = ready.is_some();
             std::mem::replace(is_ready, now) != now
         });
+        ready
     }
 
     /// Waits until the readiness may have changed. A lease that expires and a leader that falls silent are not events: a node
     /// that is ready looks when that would be. That a leader, or a majority, is heard again is no event either: a node that is not
     /// ready looks once in each heartbeat interval.
-    async fn may_change(&self) {
-        let mut leadership = self.led.group.leadership();
+    async fn may_change(
+        &self, mut leadership: ordered_watch::Receiver<Leadership>, ready: Option<Duration>,
+    ) {
         let beat = Duration::from_millis(self.led.config.heartbeat_ms);
-        let pause = self.ready_for().map_or(beat, |ready| ready + Duration::from_millis(1));
+        let pause = ready.map_or(beat, |ready| ready + Duration::from_millis(1));
         tokio::select! {
             biased;
             Ok(()) = leadership.changed() => {}

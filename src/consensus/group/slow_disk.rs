@@ -92,7 +92,9 @@ impl Group {
             let moves = self.until(|seen| seen.last_applied != applied);
             let stays = tokio::time::timeout(patience, moves).await.is_err();
             let is_slow = || self.flush_takes() > Some(self.config.slow_flush());
-            if stays && is_slow() && self.others_can_log() {
+            // It may have caught up before it stayed as it was.
+            let still_lags = lags(&self.metrics());
+            if stays && still_lags && is_slow() && self.others_can_log() {
                 return;
             }
         }

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::node::{
     services::Handovers,
@@ -20,6 +20,8 @@ impl Handovers {
     /// is none, the term goes on, and `time` refuses.
     pub(in crate::node) async fn leave_doubted_terms(self: Arc<Self>, time: IdsTime) {
         let mut checks = tokio::time::interval(CHECK_EVERY);
+        // A follower waits for a term below for as long as it follows: no look is made up for.
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             checks.tick().await;
             let term = self.led.until_serving().await.term();

@@ -144,7 +144,9 @@ async fn type_of<'a>(
         context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
         return Ok((of_type, due.clone()));
     }
-    context.services.access.check_shows_no_token(&due.by)?;
+    if !token.is_empty() {
+        context.services.access.check_shows_no_token(&due.by)?;
+    }
     // Whatever else is wrong with it, Tinyid's own answer tells it.
     let with_token = due.by.with_token(token.as_bytes());
     match context.leader.admit(&with_token, Wanted::Anything, due.deadline).await {
