@@ -48,6 +48,10 @@ deny *CHECKS="bans licenses sources":
 prove *PART:
     jepsen/ci {{ PART }}
 
+# Play what Kubernetes does to the pods of its manifest (some five minutes)
+kubernetes *ARGS:
+    jepsen/kubernetes {{ ARGS }}
+
 # Send what a fuzzer makes to all that parses
 fuzz *ARGS:
     fuzz/run {{ ARGS }}

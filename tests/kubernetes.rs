@@ -99,6 +99,19 @@ fn the_chart_and_the_manifests_say_the_same() {
     }
 }
 
+#[test]
+fn a_service_monitor_has_the_labels_by_which_an_operator_chooses() {
+    let values = [
+        "insecure=true",
+        "serviceMonitor.enabled=true",
+        "serviceMonitor.labels.release=prometheus",
+    ];
+    let made = chart("ratchet", &values);
+    let labels = &made.one("ServiceMonitor", "ratchet")["metadata"]["labels"];
+    assert_eq!(labels["release"], "prometheus");
+    assert_eq!(labels["app.kubernetes.io/name"], "ratchet");
+}
+
 /// The objects by kind and name, without what must differ: labels and sums of the one tool, and the sum of its content that
 /// kustomize puts into the name of a map. The manifests have files for more nodes.
 fn comparable(objects: &Objects, nodes: u64) -> BTreeMap<String, Value> {

@@ -80,6 +80,12 @@ impl Secrets {
     }
 }
 
+/// Whether an object has a label, as NAME=VALUE.
+fn has_label(object: &Value, label: &str) -> bool {
+    let (name, value) = label.split_once('=').expect(label);
+    object["metadata"]["labels"][name] == value
+}
+
 #[test]
 fn the_commands_of_the_page_can_be_run_as_they_stand_there() {
     let mut secrets = Secrets { dir: TempDir::new().unwrap(), made: BTreeSet::new() };
@@ -119,10 +125,21 @@ fn the_commands_of_the_page_can_be_run_as_they_stand_there() {
                     assert!(pod.is_some_and(is_pod), "{line}");
                 }
             }
+            ["kubectl", "delete", "pod", "-l", label] => {
+                let pods = &tls.stateful_set()["spec"]["template"];
+                assert!(has_label(pods, label), "{line}");
+            }
             ["kubectl", "delete", "pod", pod] => assert!(is_pod(pod), "{line}"),
             ["kubectl", "create", "namespace", _] | ["kubectl", "config", "set-context", ..] => {}
-            ["kubectl", "wait", "--for=condition=complete", "job", "--all", _] => {}
-            ["kubectl", "rollout", "status", name] => assert_eq!(*name, "statefulset/ratchet"),
+            ["kubectl", "wait", "--for=condition=complete", "job", "-l", label, _]
+            | ["kubectl", "delete", "job", "-l", label] => {
+                for name in ["found.yaml", "found-tls.yaml"] {
+                    assert!(has_label(&file(name).0[0], label), "{line}: {name}");
+                }
+            }
+            ["kubectl", "rollout", "status" | "restart", name] => {
+                assert_eq!(*name, "statefulset/ratchet");
+            }
             ["helm", "install", release, "dist/helm/ratchet", flags @ ..] => {
                 let values = flags.chunks(2).map(|pair| {
                     assert_eq!(pair[0], "--set", "{line}");

@@ -172,17 +172,25 @@ async fn clocks_that_differ_are_told_until_they_agree() {
         restart_with_clock(&mut cluster, *node, off).await;
         cluster.all_answer().await;
     }
+    let orders = client_of(&cluster, &[1, 2, 3]);
+    create_with_format(&orders, "orders", "bits zero:1=0 time-ms:48 worker:1 sequence:12").await;
     let prometheus = Prometheus::start(metrics(&cluster)).await;
     prometheus.are_quiet(&wrong_clocks).await;
+    prometheus.are_quiet(&["RatchetIdsRefused"]).await;
     // All three show other times: nobody is believed.
     let [(wrong, off), (_, other_off)] = &nodes;
     off.store(86_400_000, Ordering::SeqCst);
     other_off.store(3_600_000, Ordering::SeqCst);
     cluster.lead(*wrong).await;
     prometheus.fire(&wrong_clocks).await;
+    let ask_for_a_worker_id = async || {
+        orders.lease_worker("orders", "a").await.expect_err("no time is believed");
+    };
+    prometheus.fires_while("RatchetIdsRefused", ask_for_a_worker_id).await;
     off.store(0, Ordering::SeqCst);
     other_off.store(0, Ordering::SeqCst);
     prometheus.are_quiet(&wrong_clocks).await;
+    prometheus.are_quiet(&["RatchetIdsRefused"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
