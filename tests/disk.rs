@@ -9,7 +9,7 @@ use std::{
 use crate::common::{
     Client, PATIENCE,
     cluster::Cluster,
-    disk::{Disk, Fsync},
+    disk::{Disk, Fsync, on_disks},
     history::Load,
     id, in_time, is_late, other_than,
     power::copy_all,
@@ -19,27 +19,12 @@ use ratchet::{
     allocator::{FenceKind, GaplessLimits, MemoryLimits, NextError, Term, TermOptions},
     clock::BootClock,
     metrics::{HandoverEnd, Metrics},
-    node::Config,
     sequence::Key,
 };
 
 /// Three nodes, each with a disk of its own.
 async fn cluster() -> (Cluster, BTreeMap<u64, Disk>) {
-    cluster_with(|_| {}).await
-}
-
-async fn cluster_with(change: impl Fn(&mut Config)) -> (Cluster, BTreeMap<u64, Disk>) {
-    let mut cluster = Cluster::configured(3, change);
-    let mut disks = BTreeMap::new();
-    for id in 1..=3 {
-        let disk = Disk::default();
-        let mut seams = cluster.seams(id);
-        seams.storage = disk.under(&seams.storage);
-        cluster.start_node_with(id, seams).await;
-        disks.insert(id, disk);
-    }
-    cluster.all_answer().await;
-    (cluster, disks)
+    on_disks(3, |_| {}).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +52,7 @@ async fn a_leader_whose_fsync_fails_stops_and_the_others_go_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn disks_that_hang_everywhere_hold_up_no_key_that_has_numbers_and_end_no_term() {
     // Longer than a busy machine holds a heartbeat up.
-    let (cluster, disks) = cluster_with(|config| {
+    let (cluster, disks) = on_disks(3, |config| {
         config.election_timeout_ms = 1_500;
         config.lease_ms = 1_200;
     })

@@ -101,8 +101,7 @@ async fn who_adds_a_node_is_told_the_same_of_every_address_where_no_node_of_the_
             cluster.own_flags.insert(1, certificates.peer_flags(1, "require"));
         }
         cluster.spawn(1);
-        let socket = format!("unix:{}", cluster.dir.path().join("1/admin.sock").display());
-        let socket = Endpoint::from_shared(socket).expect("an address").connect_lazy();
+        let socket = Endpoint::from_shared(cluster.socket(1)).expect("an address").connect_lazy();
         let mut founder = AdminClient::new(socket);
         let found = async || founder.found(FoundRequest::default()).await.ok();
         eventually("the cluster is founded", found).await;

@@ -381,11 +381,6 @@ fn start() -> (Processes, Shell) {
     (cluster, Shell { servers: admin.to_string(), tokens, certificates })
 }
 
-/// The address of a node's local socket, as clients are given it.
-fn socket_of(cluster: &Processes, id: u64) -> String {
-    format!("unix:{}", cluster.dir.path().join(id.to_string()).join("admin.sock").display())
-}
-
 /// All private keys in the directory of the certificates, as PEM.
 fn keys(certificates: &Certificates) -> Vec<String> {
     let dir = PathBuf::from(certificates.path("."));
@@ -409,7 +404,7 @@ async fn with_broken_files(cluster: &Processes, shell: &Shell, seen: &mut Seen) 
         ("node-1.crt", text.clone()),
         ("node-1.crt", format!("-----BEGIN {}{}\n", lines[1], lines[2])),
     ];
-    let server = socket_of(cluster, 1);
+    let server = cluster.socket(1);
     let dir = shell.tokens.path().join("data").display().to_string();
     for (file, content) in broken {
         fs::write(certificates.path(file), content).expect("written");
@@ -454,7 +449,7 @@ async fn no_secret_is_printed_logged_or_stored() {
     make_certificates(&shell, &mut seen).await;
 
     // Nobody founds it over the network but who shows a certificate.
-    let found = format!("found --admin-token-file @admin --server {}", socket_of(&cluster, 1));
+    let found = format!("found --admin-token-file @admin --server {}", cluster.socket(1));
     eventually("the cluster is founded", async || {
         shell.run(&found, &mut seen).await.status.success().then_some(())
     })
@@ -499,7 +494,7 @@ async fn no_secret_is_printed_logged_or_stored() {
         }
         over_redis(place, &[&ci, over_grpc_made, &wrong[2]], &mut seen).await;
         sessions.push(in_browser(place, &ci, &wrong[1], &mut seen).await);
-        over_socket(&socket_of(&cluster, *id), &[&admin, &ci, &wrong[0]], &mut seen).await;
+        over_socket(&cluster.socket(*id), &[&admin, &ci, &wrong[0]], &mut seen).await;
         for token in [&ci, &wrong[0]] {
             over_tls(&shell.certificates, place, token, &mut seen).await;
         }
@@ -519,7 +514,7 @@ async fn no_secret_is_printed_logged_or_stored() {
 
     fs::write(shell.file("wrong"), &wrong[3]).expect("a file");
     fs::write(shell.file("two-lines"), format!("{0}\n{0}\n", wrong[3])).expect("a file");
-    let socket = socket_of(&cluster, 2);
+    let socket = cluster.socket(2);
     let shows = "--tls-ca %ca.crt --tls-cert %client-billing.crt --tls-key %client-billing.key";
     for line in [
         "next book 42 --token-file @ci",

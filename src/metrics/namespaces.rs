@@ -149,8 +149,12 @@ impl NamespaceMetrics {
                             let counts = NamespaceCounts::new(name, &self.0.totals);
                             table.places[place] = Arc::new(counts);
                         }
-                        // It goes on with the counters of a deleted namespace, and not with its ceilings.
-                        true => *table.places[place].consumption.lock() = None,
+                        // It goes on with the counters of a deleted namespace, and not with its ceilings. A late call of
+                        // the deleted one changes nothing.
+                        true if !table.by_id.values().any(|taken| *taken == place) => {
+                            *table.places[place].consumption.lock() = None;
+                        }
+                        true => {}
                     }
                     table.by_id.insert(id, place);
                     self.0.table.store(Arc::new(table));

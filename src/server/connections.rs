@@ -3,7 +3,6 @@
 
 pub(super) mod aside;
 pub(super) mod calls;
-mod last_token;
 pub(super) mod local_socket;
 pub(super) mod opening;
 pub(super) mod owner;

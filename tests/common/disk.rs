@@ -1,6 +1,7 @@
 //! A disk under a real node, whose fsyncs fail or hang on demand, whose reads hang on demand, and which fills up on demand.
 
 use std::{
+    collections::BTreeMap,
     future::ready,
     sync::{
         Arc, Condvar, Mutex,
@@ -8,7 +9,12 @@ use std::{
     },
 };
 
-use ratchet::storage::{DiskSpace, StoreOptions};
+use ratchet::{
+    node::Config,
+    storage::{DiskSpace, StoreOptions},
+};
+
+use super::cluster::Cluster;
 
 /// The size of a disk, and how much of it is free at first.
 const SIZE_BYTES: u64 = 1 << 40;
@@ -39,6 +45,21 @@ impl Default for Disk {
             free_bytes: Arc::new(SIZE_BYTES.into()),
         }
     }
+}
+
+/// A cluster of `n` nodes with this change of their configuration, each with a disk of its own. All of them answer.
+pub async fn on_disks(n: u64, change: impl Fn(&mut Config)) -> (Cluster, BTreeMap<u64, Disk>) {
+    let mut cluster = Cluster::configured(n, change);
+    let mut disks = BTreeMap::new();
+    for id in 1..=n {
+        let disk = Disk::default();
+        let mut seams = cluster.seams(id);
+        seams.storage = disk.under(&seams.storage);
+        cluster.start_node_with(id, seams).await;
+        disks.insert(id, disk);
+    }
+    cluster.all_answer().await;
+    (cluster, disks)
 }
 
 impl Disk {

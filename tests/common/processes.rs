@@ -96,6 +96,22 @@ impl Processes {
         cluster
     }
 
+    /// The address of a node's local socket, as clients are given it.
+    pub fn socket(&self, id: u64) -> String {
+        format!("unix:{}", self.dir.path().join(format!("{id}/admin.sock")).display())
+    }
+
+    /// Founds the cluster through the local socket of node 1, with the command.
+    pub async fn found_at_socket(&self) {
+        eventually("the cluster is founded", async || {
+            let mut found = ratchet();
+            found.args(["found", "--server", &self.socket(1)]);
+            let running = tokio::task::spawn_blocking(move || found.output().expect("it runs"));
+            running.await.expect("no panic").status.success().then_some(())
+        })
+        .await;
+    }
+
     /// `n` founding nodes, each with `flags` as well, configured and not started.
     pub fn configured(n: u64, flags: &[&str]) -> Processes {
         let places = (1..=n)

@@ -15,7 +15,7 @@ use super::server::Prometheus;
 use crate::common::{
     certificates::Certificates,
     cluster::Cluster,
-    disk::{Disk, Fsync},
+    disk::{Disk, Fsync, on_disks},
     eventually, http, http2, id, others,
     processes::{Processes, run},
     rust_client::{client_of, create_with_format},
@@ -37,22 +37,13 @@ fn metrics(cluster: &Cluster) -> Vec<SocketAddr> {
 }
 
 /// `n` nodes, each with a disk of its own, of which a gigabyte should stay free.
-async fn on_disks(n: u64, change: impl Fn(&mut Config)) -> (Cluster, BTreeMap<u64, Disk>) {
-    let mut cluster = Cluster::configured(n, |config| {
+async fn with_room(n: u64, change: impl Fn(&mut Config)) -> (Cluster, BTreeMap<u64, Disk>) {
+    on_disks(n, |config| {
         with_metrics(config);
         config.disk_reserve_mb = 1_000;
         change(config);
-    });
-    let mut disks = BTreeMap::new();
-    for id in 1..=n {
-        let disk = Disk::default();
-        let mut seams = cluster.seams(id);
-        seams.storage = disk.under(&seams.storage);
-        cluster.start_node_with(id, seams).await;
-        disks.insert(id, disk);
-    }
-    cluster.all_answer().await;
-    (cluster, disks)
+    })
+    .await
 }
 
 /// Asks this node for numbers all the time, until the answer is dropped. No call waits for longer than some tenths of a second.
@@ -125,7 +116,7 @@ async fn a_disk_that_is_slow_and_one_that_hangs_are_told_until_they_are_quick() 
     let in_memory = |config: &mut Config| {
         config.data_dir = memory.path().join(config.node_id.to_string());
     };
-    let (cluster, disks) = on_disks(3, in_memory).await;
+    let (cluster, disks) = with_room(3, in_memory).await;
     let prometheus = Prometheus::start(metrics(&cluster)).await;
     prometheus.are_quiet(&["RatchetSlowDisk", "RatchetMemberFallsBehind"]).await;
     let leader = cluster.leader().await;
@@ -151,7 +142,7 @@ async fn a_disk_that_is_slow_and_one_that_hangs_are_told_until_they_are_quick() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_fills_up_is_told_until_it_has_room() {
     let full = ["RatchetDiskNearlyFull", "RatchetNewKeysRefused", "RatchetLogOutgrowsDisk"];
-    let (cluster, disks) = on_disks(1, |_| {}).await;
+    let (cluster, disks) = with_room(1, |_| {}).await;
     let prometheus = Prometheus::start(metrics(&cluster)).await;
     prometheus.are_quiet(&full).await;
     // Twice as much should be free.
@@ -207,8 +198,7 @@ async fn a_certificate_that_ends_soon_is_told_until_it_is_renewed() {
     prometheus.fire(&["RatchetCertificateEndsSoon"]).await;
 
     certificates.node(1, &host, &["--replace"]);
-    let socket = cluster.dir.path().join("1/admin.sock");
-    let reloaded = run(&["reload", "--server", &format!("unix:{}", socket.display())]);
+    let reloaded = run(&["reload", "--server", &cluster.socket(1)]);
     assert!(reloaded.status.success(), "{reloaded:?}");
     prometheus.are_quiet(&["RatchetCertificateEndsSoon"]).await;
 }
@@ -302,7 +292,7 @@ async fn requests_without_memory_to_wait_in_are_told_until_there_is_some() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_that_are_skipped_without_a_crash_are_told_until_none_is() {
-    let (cluster, disks) = on_disks(1, |_| {}).await;
+    let (cluster, disks) = with_room(1, |_| {}).await;
     let prometheus = Prometheus::start(metrics(&cluster)).await;
     prometheus.are_quiet(&["RatchetNumbersSkipped"]).await;
     let mut client = cluster.client(1).patient(Duration::from_millis(300));

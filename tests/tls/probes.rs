@@ -17,8 +17,8 @@ use tonic::{Code, Status};
 
 use crate::common::{
     certificates::{Certificates, Pair},
-    eventually, free_ports, in_time, own_ip,
-    processes::{Processes, ratchet},
+    free_ports, in_time, own_ip,
+    processes::Processes,
 };
 
 /// The node that is to be added.
@@ -124,14 +124,7 @@ async fn cluster_of_one(certificates: &Certificates) -> Processes {
     certificates.node(1, &host, &[]);
     cluster.own_flags.insert(1, certificates.peer_flags(1, "require"));
     cluster.spawn(1);
-    let socket = format!("unix:{}", cluster.dir.path().join("1/admin.sock").display());
-    eventually("the cluster is founded", async || {
-        let mut found = ratchet();
-        found.args(["found", "--server", &socket]);
-        let running = tokio::task::spawn_blocking(move || found.output().expect("it runs"));
-        running.await.expect("no panic").status.success().then_some(())
-    })
-    .await;
+    cluster.found_at_socket().await;
     cluster.client(1).next_at_last(1).await;
     cluster
 }

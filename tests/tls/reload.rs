@@ -19,7 +19,6 @@ use tokio_rustls::rustls::{ALL_VERSIONS, ClientConfig, HandshakeKind};
 use super::{next, of_book};
 use crate::common::{
     certificates::{Certificates, connect_with},
-    eventually,
     processes::{Processes, ratchet},
     until,
 };
@@ -103,9 +102,8 @@ async fn over_own_connection(
 /// What every node is told.
 async fn reload(cluster: &Processes) {
     for id in 1..=NODES {
-        let socket = cluster.dir.path().join(id.to_string()).join("admin.sock");
         let mut command = ratchet();
-        command.args(["reload", "--server", &format!("unix:{}", socket.display())]);
+        command.args(["reload", "--server", &cluster.socket(id)]);
         let running = tokio::task::spawn_blocking(move || command.output().expect("it runs"));
         let done = running.await.expect("no panic");
         assert!(done.status.success(), "node {id}: {done:?}");
@@ -161,15 +159,7 @@ async fn no_call_fails_while_certificates_are_read_again_and_the_ca_is_changed()
         cluster.own_flags.insert(id, flags.concat());
         cluster.spawn(id);
     }
-    let socket = cluster.dir.path().join("1/admin.sock");
-    let socket = format!("unix:{}", socket.display());
-    eventually("the cluster is founded", async || {
-        let mut found = ratchet();
-        found.args(["found", "--server", &socket]);
-        let running = tokio::task::spawn_blocking(move || found.output().expect("it runs"));
-        running.await.expect("no panic").status.success().then_some(())
-    })
-    .await;
+    cluster.found_at_socket().await;
     for place in cluster.places.values() {
         next(&certificates.channel(place.listen, Some("client-billing"))).await;
     }

@@ -9,7 +9,7 @@ pub async fn aside<F: Future>(future: F) -> F::Output {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{
         cell::{Cell, RefCell},
         future::poll_fn,
@@ -23,8 +23,9 @@ mod tests {
 
     use super::*;
 
+    /// How often a task was woken.
     #[derive(Default)]
-    struct Woken(AtomicU64);
+    pub struct Woken(pub AtomicU64);
 
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {

@@ -359,8 +359,8 @@ pub fn holding(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use std::task::{Wake, Waker};
+    use super::{super::aside::tests::Woken, *};
+    use std::task::Waker;
 
     use bytes::Bytes;
     use hyper::body::Body as _;
@@ -378,15 +378,6 @@ mod tests {
             let left = self.0.checked_sub(1);
             self.0 = left.unwrap_or(0);
             Poll::Ready(left.map(|_| Ok(Frame::data(Bytes::from(vec![7; 40_000])))))
-        }
-    }
-
-    #[derive(Default)]
-    struct Woken(AtomicU64);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Relaxed);
         }
     }
 

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use hyper::{HeaderMap, header::AUTHORIZATION, http::Extensions};
 
-use super::{last_token::LastToken, stream::Stream};
+use super::stream::Stream;
 use crate::{
     metrics::Interface,
     node::{Access, Entrance, Principal, SeveralTokens},
@@ -25,8 +25,6 @@ pub struct Owner {
     is_tls: bool,
     /// Whether the connection is one of the local socket.
     is_local: bool,
-    /// `None` where no tokens are looked at, or there is no connection.
-    last_token: Option<Arc<LastToken>>,
 }
 
 /// Nobody is known, and no address.
@@ -36,7 +34,6 @@ static NOBODY: Owner = Owner {
     entrance: None,
     is_tls: false,
     is_local: false,
-    last_token: None,
 };
 
 impl Owner {
@@ -47,8 +44,7 @@ impl Owner {
         let entrance = Some(Entrance { interface, address: Some(address), is_admin_port: false });
         let network = network_of(address);
         let (certificate, is_tls) = (stream.client(), stream.is_tls());
-        let last_token = Some(Arc::default());
-        Owner { certificate, network, entrance, is_tls, is_local: false, last_token }
+        Owner { certificate, network, entrance, is_tls, is_local: false }
     }
 
     /// The same one, who has come to the port for administrators.
@@ -130,10 +126,7 @@ impl Owner {
         });
         match (tokens.next(), tokens.next()) {
             (None, _) => Ok(self.principal()),
-            (Some(token), None) => Ok(match &self.last_token {
-                Some(last) => self.with_hash(last.hash_of(token)),
-                None => self.with_token(token),
-            }),
+            (Some(token), None) => Ok(self.with_token(token)),
             (Some(_), Some(_)) => Err(SeveralTokens),
         }
     }

@@ -190,7 +190,13 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         let endpoints: Vec<_> = ENDPOINTS.iter().filter(|one| one.route == path).collect();
         let mut actions: Vec<_> = endpoints.iter().map(|one| one.action).collect();
         actions.sort_by_key(|action| Reverse(action.len()));
-        Route { parts: path.split('/').map(Part::of).collect(), endpoints, actions }
+        let parts: Vec<Part> = path.split('/').map(Part::of).collect();
+        assert!(
+            parts.len() <= PARTS_MAX,
+            "{path} has {} parts: no request would find it",
+            parts.len()
+        );
+        Route { parts, endpoints, actions }
     };
     paths.into_iter().map(route).collect()
 });

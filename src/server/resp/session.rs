@@ -390,20 +390,10 @@ impl Session {
             match option.to_ascii_lowercase().as_slice() {
                 b"auth" => match (words.next(), words.next()) {
                     (Some(name), Some(token)) => login = Some((name, token)),
-                    _ => {
-                        let option = shown(option);
-                        return Err(Refused::invalid(format!(
-                            "Syntax error in HELLO option '{option}'"
-                        )));
-                    }
+                    _ => return Err(wrong_option(option)),
                 },
                 b"setname" => named = Some(name_of(words.next().unwrap_or_default())?),
-                _ => {
-                    return Err(Refused::invalid(format!(
-                        "Syntax error in HELLO option '{}'",
-                        shown(option)
-                    )));
-                }
+                _ => return Err(wrong_option(option)),
             }
         }
         if let Some((name, token)) = login {
@@ -475,6 +465,10 @@ impl Session {
         }
         Ok(())
     }
+}
+
+fn wrong_option(option: &[u8]) -> Refused {
+    Refused::invalid(format!("Syntax error in HELLO option '{}'", shown(option)))
 }
 
 /// What Redis says to HELLO of whoever is nobody.
