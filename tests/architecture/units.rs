@@ -13,7 +13,8 @@ use crate::files::{assert_none, root};
 /// The script whose build is the largest: it compiles all tests.
 const LARGEST: &str = "cluster/test";
 /// Those that build. Lints and documentation, in `.ci/run`, are units of other kinds.
-const SCRIPTS: [&str; 4] = [LARGEST, "cluster/local", "jepsen/ci", "fuzz/build"];
+const SCRIPTS: [&str; 5] =
+    [LARGEST, "cluster/local", "jepsen/ci", "jepsen/kubernetes", "fuzz/build"];
 
 /// What cargo compiles, by package and target: all that makes one unit another than the next.
 type Units = BTreeMap<String, BTreeSet<String>>;
