@@ -62,6 +62,7 @@ mod scanner;
 mod secrets;
 mod shares;
 mod skips;
+mod slow_calls;
 mod slow_reads;
 mod small_disk;
 mod snapshot;

@@ -146,6 +146,8 @@ metrics! {
         errors: PairCounters<Interface, Code>,
         /// Time from a client's request's arrival to its answer, by interface.
         request_seconds: By<Interface, Histogram>,
+        /// Calls of clients, and of peers that forwarded them, that took slow_call_ms or longer at this node.
+        slow_calls: Counter,
 
         /// Numbers of a namespace handed out by this node as leader.
         namespace_numbers: OfNamespaces = NamespaceMetrics::new(&numbers, &answers, &numbers_skipped).show(Figure::Numbers),

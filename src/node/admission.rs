@@ -8,6 +8,7 @@ use super::{
     access::Principal, callers::RETRY_AFTER_MS, numbers::leader_search::Failure, services::Leader,
 };
 use crate::{
+    laps::{self, Phase},
     proto::{Code, Refusal, peer, refusal},
     sequence::{Credential, PrincipalKey, Wanted},
 };
@@ -42,7 +43,11 @@ impl Leader {
             // Of other refusals, nothing changes if the token is known to the leader.
             Err(refusal) if refusal.code() != Code::Unauthenticated => Err(refusal),
             Err(refusal) if self.access.knows(by) => Err(refusal),
-            Err(refusal) => Box::pin(self.learn_token(by, wanted, refusal, deadline)).await,
+            Err(refusal) => {
+                let learnt = Box::pin(self.learn_token(by, wanted, refusal, deadline)).await;
+                laps::lap(Phase::Queue);
+                learnt
+            }
         }
     }
 

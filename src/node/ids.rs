@@ -8,7 +8,7 @@ mod numbers;
 pub(super) mod request;
 pub(super) mod sources;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use ratchet_client::NotTaken;
@@ -25,9 +25,11 @@ use super::{
     numbers::{keys::key_of, leader_search::Failure, refused::no_namespace},
     request_memory::Reservation,
     services::Ids,
+    slow_calls::About,
 };
 use crate::{
     clock::whole_ms,
+    laps::{self, Phase},
     planted_bugs::{Bug, is_planted},
     proto::{
         Code, Operation, Refusal, refusal, refuse,
@@ -36,6 +38,8 @@ use crate::{
     sequence::Namespace,
 };
 
+/// Service and method by which ids are asked for.
+const METHOD: &str = "ratchet.v1.Ids/Next";
 /// How long the leader's answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// An answer that took longer does not say what the leader's time is by now.
@@ -83,7 +87,14 @@ impl Ids {
     pub async fn next(
         self: &Arc<Self>, request: &NextIdsRequest, by: &Principal, deadline: Instant,
     ) -> Result<(MadeIds, Reservation), Failure> {
-        let made = self.make_granted(request, by, deadline).await;
+        let about = || About {
+            method: METHOD,
+            namespace: Some(&request.namespace),
+            keys: request.key.is_some().into(),
+            forwarded_here: false,
+        };
+        let making = pin!(self.make_granted(request, by, deadline));
+        let made = self.leader.slow_calls.watch(about, making).await;
         self.leader.count(&request.namespace, None, &made, |_| Vec::new());
         made
     }
@@ -122,7 +133,9 @@ impl Ids {
                     // Each id has an order number.
                     None => check_count(request, ORDERS_MAX)?,
                 }
-                return Box::pin(self.key_ids(request, format, deadline)).await;
+                let made = Box::pin(self.key_ids(request, format, deadline)).await;
+                laps::lap(Phase::Queue);
+                return made;
             }
             MadeBy::Node(source) => source,
         };
@@ -163,7 +176,9 @@ impl Ids {
                         Wait::Ended => false,
                     };
                     self.metrics.id_waits.inc_by(waits.into());
-                    source.ids.take(fixed, left, deadline).await?
+                    let taken = source.ids.take(fixed, left, deadline).await;
+                    laps::lap(Phase::Queue);
+                    taken?
                 }
             };
             left -= run.count();

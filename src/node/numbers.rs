@@ -25,7 +25,10 @@ use self::{
     refused::{check_namespace, no_namespace, outcome_unknown},
     sequence_request::{SequenceRequest, count_max, forwarded},
 };
-use super::{access::Principal, callers::Caller, ids::formats::hands_out_ids, services::Leader};
+use super::{
+    access::Principal, callers::Caller, ids::formats::hands_out_ids, services::Leader,
+    slow_calls::About,
+};
 use crate::{
     allocator::Held,
     planted_bugs::{Bug, is_planted},
@@ -48,7 +51,14 @@ impl Leader {
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
     ) -> Result<Q::Answer, Failure> {
         let is_asked_here = matches!(origin, Origin::Client);
-        let served = self.serve_checked(asked, origin, deadline).await;
+        let about = || About {
+            method: Q::METHOD,
+            namespace: Some(asked.namespace()),
+            keys: asked.keys(),
+            forwarded_here: !is_asked_here,
+        };
+        let serving = pin!(self.serve_checked(asked, origin, deadline));
+        let served = self.slow_calls.watch(about, serving).await;
         // Otherwise the node that its caller asked counts it.
         if is_asked_here {
             let namespace = served.as_ref().ok().and_then(|given| given.namespace);

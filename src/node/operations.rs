@@ -4,7 +4,7 @@
 //! A message keeps its bytes on the way to the leader, so that what a newer client sends is not lost. `proto` says what each
 //! operation is; who carries it out implements [`ByLeader`] or [`ByAskedNode`] for its request.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
@@ -19,6 +19,7 @@ use super::{
     services::{
         Founding, Handovers, Leader, LeaderIds, Members, Namespaces, OperationServices, Status,
     },
+    slow_calls::About,
 };
 use crate::{
     allocator::Term,
@@ -329,6 +330,21 @@ impl Leader {
     /// [`Failure`]: those of [`Leader::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
     /// hold the memory; or, for a peer's request, who leads instead.
     pub async fn call(
+        &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
+        deadline: Instant,
+    ) -> Result<(Bytes, Option<Reservation>), Failure> {
+        let forwarded_here = origin != Origin::Client;
+        let about = || About { method: operation.method, namespace: None, keys: 0, forwarded_here };
+        let calling = pin!(self.call_unwatched(operation, (message, by), origin, deadline));
+        match by.is_node() {
+            false => self.slow_calls.watch(about, calling).await,
+            // What a node asks for itself is part of a call, or nobody waits for it.
+            true => calling.await,
+        }
+    }
+
+    /// As [`Leader::call`]. The log does not tell if it is slow.
+    async fn call_unwatched(
         &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
         deadline: Instant,
     ) -> Result<(Bytes, Option<Reservation>), Failure> {

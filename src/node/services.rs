@@ -20,6 +20,7 @@ use super::{
     members::introductions::{Advertised, FoundingClaim, Introductions},
     request_memory::RequestMemory,
     seams::{Addresses, Reload, Seams},
+    slow_calls::SlowCalls,
     status::recent_activity::Activity,
     workers::{desk::WorkerDesk, ids_time::IdsTime},
 };
@@ -167,6 +168,7 @@ pub struct Leader {
     pub(super) metrics: Arc<Metrics>,
     pub(super) request_memory: Arc<RequestMemory>,
     pub(super) forwarder: Forwarder,
+    pub(super) slow_calls: SlowCalls,
     pub(super) access: Arc<Access>,
     pub(super) led: Arc<LedTerms>,
     pub(super) services: Arc<OperationServices>,
@@ -326,6 +328,7 @@ impl NodeContext {
             request_memory: request_memory.clone(),
             access,
             forwarder: Forwarder::new(sender, seams.transport, metrics.clone()),
+            slow_calls: SlowCalls::new(&config, metrics.clone()),
             led: led.clone(),
             services: services.clone(),
         });

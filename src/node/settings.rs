@@ -189,6 +189,9 @@ macro_rules! for_each_setting {
             /// How many namespaces have metrics of their own; further ones are counted together [default: 100]
             "RATCHET_METRICS_NAMESPACES_MAX" [] =>
                 metrics_namespaces_max: u64 as u64 = 100, 0..=10_000;
+            /// From how long on a call is logged as slow, with where its time went, in milliseconds; 0: none is
+            /// [default: 500]
+            "RATCHET_SLOW_CALL_MS" [] => slow_call_ms: u64 as u64 = 500, 0..=3_600_000;
             /// The tags that clients of Leaf ask for, and the key of each: "tag=namespace:key,..."; a row {tag} is for
             /// every tag without one, and {tag} after "=" is the tag itself; without any row, they are not served
             "RATCHET_LEAF_TAGS" [] =>

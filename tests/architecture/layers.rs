@@ -9,8 +9,17 @@ use crate::{
 const HOUSE: [&str; 7] = ["cli", "server", "node", "allocator", "consensus", "storage", "sequence"];
 
 /// Every module may use these.
-const ALL_MAY_USE: [&str; 8] =
-    ["clock", "metrics", "planted_bugs", "proto", "random", "tasks", "version", "ordered_watch"];
+const ALL_MAY_USE: [&str; 9] = [
+    "clock",
+    "laps",
+    "metrics",
+    "planted_bugs",
+    "proto",
+    "random",
+    "tasks",
+    "version",
+    "ordered_watch",
+];
 
 /// Where messages and statuses of gRPC may be used.
 const WIRE: [&str; 7] =

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use crate::{
     consensus::Leadership,
-    node::services::Leader,
+    laps::{self, Phase},
+    node::{services::Leader, slow_calls::Outcome},
     ordered_watch,
     proto::{Code, Refusal, refusal, v1::Reason},
     sequence::{NamespaceId, NodeId},
@@ -139,6 +140,15 @@ impl From<Failure> for Refusal {
     }
 }
 
+impl From<&Failure> for Outcome {
+    fn from(failure: &Failure) -> Self {
+        match failure {
+            Failure::Refused(refusal) => Outcome::Refused(refusal.reason(), refusal.code()),
+            Failure::NotLeader(_) => Outcome::NotLeader,
+        }
+    }
+}
+
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         Failure::Refused(refusal)
@@ -225,9 +235,11 @@ impl Leader {
                     remote = request.serve_remotely(
                         self, (leader, &member), assumed, may_be_done, deadline
                     ) => {
+                        laps::lap(Phase::Forward);
                         attempt = remote;
                     }
                     () = deposed(&mut changes), if assumed.may_be_asked_again => {
+                        laps::lap(Phase::Forward);
                         may_be_done |= request.trace() != Trace::None;
                         continue;
                     }
@@ -256,7 +268,9 @@ impl Leader {
                 return Ok(answer);
             }
             let resting = self.next_attempt(&mut changes, [rest_until, deadline], is_alone);
-            let refusal = match resting.await {
+            let rested = resting.await;
+            laps::lap(Phase::Leader);
+            let refusal = match rested {
                 Ok(()) => continue,
                 Err(NoAttempt::Stopped(now)) if origin != Origin::Client => {
                     return Err(not_led(now, may_be_done, request.trace()));
