@@ -33,7 +33,33 @@ pub enum Phase {
 }
 
 /// How many phases there are.
-const PHASES: usize = Phase::Fence as usize + 1;
+pub const PHASES: usize = Phase::ALL.len();
+
+impl Phase {
+    /// All of them, in the order in which [`Laps::all`] has them.
+    pub const ALL: [Phase; 7] = [
+        Phase::Queue,
+        Phase::Leader,
+        Phase::Forward,
+        Phase::Read,
+        Phase::Bump,
+        Phase::Write,
+        Phase::Fence,
+    ];
+
+    /// How it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Queue => "queue",
+            Phase::Leader => "leader",
+            Phase::Forward => "forward",
+            Phase::Read => "read",
+            Phase::Bump => "bump",
+            Phase::Write => "write",
+            Phase::Fence => "fence",
+        }
+    }
+}
 
 /// The stopwatch of one call.
 #[derive(Debug)]
@@ -77,7 +103,12 @@ impl Laps {
 
     /// How long the call waited for this, as far as that was told.
     pub fn spent(&self, phase: Phase) -> Duration {
-        self.0.lock().spent[phase as usize]
+        self.all()[phase as usize]
+    }
+
+    /// The same of all phases.
+    pub fn all(&self) -> [Duration; PHASES] {
+        self.0.lock().spent
     }
 }
 
@@ -144,6 +175,13 @@ mod tests {
         assert_eq!(parts(entry(20, 90, 10)), [ms(100), ms(0), ms(0)], "it had ended before");
         // The next one may be begun before the call is woken.
         assert_eq!(parts(entry(150, 210, 0)), [ms(50), ms(50), ms(0)]);
+    }
+
+    #[test]
+    fn all_phases_stand_in_their_order() {
+        for (place, phase) in Phase::ALL.into_iter().enumerate() {
+            assert_eq!(phase as usize, place, "{}", phase.name());
+        }
     }
 
     #[tokio::test(start_paused = true)]

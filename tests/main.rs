@@ -75,6 +75,7 @@ mod stored_bytes;
 mod stream;
 mod supervisor;
 mod tls;
+mod traces;
 mod version;
 mod votes;
 mod warm_handover;

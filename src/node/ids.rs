@@ -25,7 +25,8 @@ use super::{
     numbers::{keys::key_of, leader_search::Failure, refused::no_namespace},
     request_memory::Reservation,
     services::Ids,
-    slow_calls::About,
+    told_call::About,
+    traces::Span,
 };
 use crate::{
     clock::whole_ms,
@@ -39,7 +40,7 @@ use crate::{
 };
 
 /// Service and method by which ids are asked for.
-const METHOD: &str = "ratchet.v1.Ids/Next";
+pub const NEXT_IDS: &str = "ratchet.v1.Ids/Next";
 /// How long the leader's answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// An answer that took longer does not say what the leader's time is by now.
@@ -75,8 +76,8 @@ impl MadeIds {
 }
 
 impl Ids {
-    /// Makes ids before `deadline`. The memory that is reserved for the request and its ids comes with them: it is to be
-    /// dropped when they are sent.
+    /// Makes ids before `deadline`. `span` is that of the call, if it is traced. The memory that is reserved for the request and its
+    /// ids comes with them: it is to be dropped when they are sent.
     ///
     /// # Errors
     /// Those of [`Leader::admit`](super::services::Leader::admit); NOT_FOUND if there is no such namespace;
@@ -85,16 +86,17 @@ impl Ids {
     /// left; RESOURCE_EXHAUSTED, with a time after which to ask again, if every worker id is held until the deadline, the
     /// ids until then are used up, or other requests hold the memory; UNAVAILABLE if no leader leases a worker id in time.
     pub async fn next(
-        self: &Arc<Self>, request: &NextIdsRequest, by: &Principal, deadline: Instant,
+        self: &Arc<Self>, request: &NextIdsRequest, (by, span): (&Principal, Option<&Span>),
+        deadline: Instant,
     ) -> Result<(MadeIds, Reservation), Failure> {
         let about = || About {
-            method: METHOD,
+            method: NEXT_IDS,
             namespace: Some(&request.namespace),
             keys: request.key.is_some().into(),
             forwarded_here: false,
         };
         let making = pin!(self.make_granted(request, by, deadline));
-        let made = self.leader.slow_calls.watch(about, making).await;
+        let made = self.leader.slow_calls.watch(about, span, making).await;
         self.leader.count(&request.namespace, None, &made, |_| Vec::new());
         made
     }

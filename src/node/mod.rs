@@ -29,13 +29,15 @@ pub mod settings;
 mod slow_calls;
 mod status;
 pub mod text_table;
+mod told_call;
+mod traces;
 mod workers;
 
 pub use access::{AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralTokens, hash_of};
 pub use callers::{Caller, Callers, Counted, Guest, GuestCall, KNOWN_WITHIN, Kind, Port, Silence};
 pub use config::Config;
 pub use ids::{
-    MadeIds,
+    MadeIds, NEXT_IDS,
     formats::id_format,
     request::{IdList, check as check_ids},
 };
@@ -62,3 +64,5 @@ pub use status::{
     NotReady,
     recent_activity::{SECONDS_KEPT, Second},
 };
+pub use told_call::CallEnd;
+pub use traces::{EndedSpan, Kind as SpanKind, TraceContext, Traces};

@@ -19,14 +19,15 @@ use super::{
     services::{
         Founding, Handovers, Leader, LeaderIds, Members, Namespaces, OperationServices, Status,
     },
-    slow_calls::About,
+    told_call::{About, CallEnd},
+    traces::Span,
 };
 use crate::{
     allocator::Term,
     clock::whole_ms,
     proto::{
         Code, Operation, Refusal,
-        peer::{AdministerRequest, administer_reply::Reply},
+        peer::{AdministerReply, AdministerRequest, administer_reply::Reply},
         refusal,
     },
     sequence::{NodeId, Verb},
@@ -330,14 +331,14 @@ impl Leader {
     /// [`Failure`]: those of [`Leader::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
     /// hold the memory; or, for a peer's request, who leads instead.
     pub async fn call(
-        &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
-        deadline: Instant,
+        &self, operation: &'static Served, (message, by): (Bytes, &Principal),
+        (origin, span): (Origin, Option<&Span>), deadline: Instant,
     ) -> Result<(Bytes, Option<Reservation>), Failure> {
         let forwarded_here = origin != Origin::Client;
         let about = || About { method: operation.method, namespace: None, keys: 0, forwarded_here };
-        let calling = pin!(self.call_unwatched(operation, (message, by), origin, deadline));
+        let calling = pin!(self.call_unwatched(operation, (message, by), (origin, span), deadline));
         match by.is_node() {
-            false => self.slow_calls.watch(about, calling).await,
+            false => self.slow_calls.watch(about, span, calling).await,
             // What a node asks for itself is part of a call, or nobody waits for it.
             true => calling.await,
         }
@@ -345,13 +346,13 @@ impl Leader {
 
     /// As [`Leader::call`]. The log does not tell if it is slow.
     async fn call_unwatched(
-        &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
-        deadline: Instant,
+        &self, operation: &'static Served, (message, by): (Bytes, &Principal),
+        from: (Origin, Option<&Span>), deadline: Instant,
     ) -> Result<(Bytes, Option<Reservation>), Failure> {
         let admitted = (operation.admit)(self, by, message.clone(), deadline).await;
         let (is_let_in, note) = (admitted.is_ok(), operation.note(&self.access, (&message, by)));
         let called = match admitted {
-            Ok(()) => self.carry_out(operation, (message.clone(), by), origin, deadline).await,
+            Ok(()) => self.carry_out(operation, (message.clone(), by), from, deadline).await,
             Err(refusal) => Err(refusal.into()),
         };
         operation.tell(&self.access, note, (&message, by), &called, is_let_in);
@@ -360,15 +361,15 @@ impl Leader {
 
     /// Has an operation carried out for a caller that may have that.
     async fn carry_out(
-        &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
-        deadline: Instant,
+        &self, operation: &'static Served, (message, by): (Bytes, &Principal),
+        (origin, span): (Origin, Option<&Span>), deadline: Instant,
     ) -> Result<(Bytes, Option<Reservation>), Failure> {
         let expected = (operation.bytes)(&self.services, &message)?;
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match &operation.by {
             By::Leader(led) => {
-                let call =
-                    Call { method: operation.method, check: operation.check, led, message, by };
+                let (method, check) = (operation.method, operation.check);
+                let call = Call { method, check, led, message, by, span };
                 self.route_to_leader(&call, origin, false, deadline).await?
             }
             By::AskedNode(carry_out) => carry_out(&self.services, message, deadline).await?,
@@ -376,15 +377,25 @@ impl Leader {
         Ok((answer, reserved))
     }
 
-    /// As [`Leader::call`], with messages.
+    /// As [`Leader::call`], with messages, and without a trace.
     ///
     /// # Errors
     /// As [`Leader::call`].
     pub async fn ask<Q: Operation>(
         &self, request: &Q, by: &Principal, deadline: Instant,
     ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
+        self.ask_in(None, request, by, deadline).await
+    }
+
+    /// As [`Leader::call`], with messages.
+    ///
+    /// # Errors
+    /// As [`Leader::call`].
+    pub async fn ask_in<Q: Operation>(
+        &self, span: Option<&Span>, request: &Q, by: &Principal, deadline: Instant,
+    ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
         let asked = (encoded(request), by);
-        let calling = self.call(Served::of::<Q>(), asked, Origin::Client, deadline);
+        let calling = self.call(Served::of::<Q>(), asked, (Origin::Client, span), deadline);
         let (answer, reserved) = calling.await?;
         let unreadable = |error| refusal!(Internal, "the answer of {}: {error}", Q::METHOD);
         Ok((Q::Answer::decode(answer).map_err(unreadable)?, reserved))
@@ -398,6 +409,7 @@ struct Call<'a> {
     led: &'static Led,
     message: Bytes,
     by: &'a Principal,
+    span: Option<&'a Span>,
 }
 
 impl ForLeader for Call<'_> {
@@ -439,7 +451,9 @@ impl ForLeader for Call<'_> {
         deadline: Instant,
     ) -> Attempt<Bytes> {
         let left = deadline.saturating_duration_since(Instant::now()).min(self.led.patience);
+        let span = self.span.map(Span::asking_leader);
         let message = AdministerRequest {
+            trace_parent: span.as_ref().map(Span::to_wire),
             budget_ms: whole_ms(left),
             caller: self.by.told(),
             by: self.by.to_wire(),
@@ -448,7 +462,11 @@ impl ForLeader for Call<'_> {
             message: self.message.clone(),
             ..AdministerRequest::default()
         };
-        match here.forwarder.administer(leader, member, message, left).await {
+        let replied = here.forwarder.administer(leader, member, message, left).await;
+        if let Some(span) = span {
+            span.tell_end(end_of(&replied));
+        }
+        match replied {
             Ok(answer) => match answer.reply {
                 Some(Reply::Answer(answer)) => Ok(answer),
                 Some(Reply::Error(error)) => Err(NoAnswer::Refused(error.into())),
@@ -460,6 +478,18 @@ impl ForLeader for Call<'_> {
 
     fn serve_without_leader(&self, here: &Leader) -> Option<Bytes> {
         (self.led.without_leader)(&here.services)
+    }
+}
+
+/// How the leader's part of a call has ended, as its reply says.
+fn end_of(replied: &Result<AdministerReply, Refusal>) -> CallEnd {
+    match replied.as_ref().map(|replied| &replied.reply) {
+        Ok(Some(Reply::Answer(_))) => CallEnd::Answered,
+        Ok(Some(Reply::Error(failure))) => {
+            CallEnd::Refused(failure.reason(), Code::from_i32(failure.code))
+        }
+        Ok(Some(Reply::NotLeader(_)) | None) => CallEnd::NotLeader,
+        Err(_) => CallEnd::Lost,
     }
 }
 

@@ -22,6 +22,7 @@ use super::{
     seams::{Addresses, Reload, Seams},
     slow_calls::SlowCalls,
     status::recent_activity::Activity,
+    traces::Traces,
     workers::{desk::WorkerDesk, ids_time::IdsTime},
 };
 use crate::{
@@ -200,6 +201,8 @@ pub struct NodeContext {
     pub metrics: Arc<Metrics>,
     /// The memory of waiting requests and unsent answers.
     pub request_memory: Arc<RequestMemory>,
+    /// Which calls are traced.
+    pub traces: Traces,
     /// What the callers of each address hold.
     pub callers: Arc<Callers>,
     /// Who answers requests for numbers, and operations.
@@ -344,6 +347,7 @@ impl NodeContext {
             queues: KeyQueues::default(),
         });
         NodeContext {
+            traces: Traces::new(&config, metrics.clone()),
             callers: Callers::new(&config, &metrics, {
                 let group = group.clone();
                 move |network| group.view.principals().are_closed_to(network)

@@ -1,4 +1,5 @@
-//! What the log tells of calls that took long: a line for each, with where the time went.
+//! What the log tells of calls that took long: a line for each, with where the time went. The span of a call that is traced is
+//! told the same.
 //!
 //! Only a call that has to wait is measured. The node that was asked tells of it, and the leader that it forwarded the call to
 //! tells of its own part.
@@ -10,19 +11,21 @@ use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Config, line_rate::LineRate};
+use super::{
+    Config,
+    line_rate::LineRate,
+    told_call::{About, CallEnd},
+    traces::Span,
+};
 use crate::{
     clock::whole_ms,
     laps::{Laps, Phase, is_measured},
-    metrics::{Label, Metrics},
-    proto::{Code, name_of_reason, v1::Reason},
+    metrics::Metrics,
     sequence::NodeId,
 };
 
 /// How many lines a second tell of slow calls.
 const LINES_PER_SECOND: u64 = 5;
-/// How many characters of a namespace's name a line has: more has none that exists.
-const NAME_CHARS_MAX: usize = 64;
 
 /// Tells of slow calls.
 pub struct SlowCalls {
@@ -31,32 +34,6 @@ pub struct SlowCalls {
     from: Option<Duration>,
     metrics: Arc<Metrics>,
     rate: Mutex<LineRate>,
-}
-
-/// What a line tells of a call beside its times.
-#[derive(Debug, Clone, Copy)]
-pub struct About<'a> {
-    /// Service and method.
-    pub method: &'static str,
-    /// The name of the namespace that it is about, if it is about one.
-    pub namespace: Option<&'a str>,
-    /// How many keys it has.
-    pub keys: usize,
-    /// Whether a peer has forwarded it.
-    pub forwarded_here: bool,
-}
-
-/// How a call has ended.
-#[derive(Debug, Clone, Copy)]
-pub enum Outcome {
-    /// Its caller did not wait for it.
-    Left,
-    /// It was answered.
-    Answered,
-    /// It was refused.
-    Refused(Reason, Code),
-    /// A peer was told that another node leads.
-    NotLeader,
 }
 
 impl SlowCalls {
@@ -70,20 +47,29 @@ impl SlowCalls {
         }
     }
 
-    /// Has a call answered. If it has to wait, it is measured from then on.
+    /// Has a call answered. If it has to wait, it is measured from then on. A call that is traced has a span, which is told of it.
     #[inline]
     pub async fn watch<'a, A, E, F>(
-        &self, about: impl FnOnce() -> About<'a>, mut call: Pin<&mut F>,
+        &self, about: impl Fn() -> About<'a>, span: Option<&Span>, mut call: Pin<&mut F>,
     ) -> F::Output
     where
         F: Future<Output = Result<A, E>>,
-        Outcome: for<'e> From<&'e E>,
+        CallEnd: for<'e> From<&'e E>,
     {
-        match futures::poll!(&mut call) {
-            Poll::Ready(called) => called,
-            Poll::Pending if self.are_told() => Box::pin(self.measure(about(), call)).await,
-            Poll::Pending => call.await,
+        if let Some(span) = span {
+            span.tell_about(about());
         }
+        let called = match futures::poll!(&mut call) {
+            Poll::Ready(called) => called,
+            Poll::Pending if span.is_some() || self.are_told() => {
+                Box::pin(self.measure(about(), span, call)).await
+            }
+            Poll::Pending => call.await,
+        };
+        if let Some(span) = span {
+            span.tell_end(end_of(&called));
+        }
+        called
     }
 
     /// Whether a call that has to wait is to be measured here. One within a call that is measured belongs to that.
@@ -92,36 +78,30 @@ impl SlowCalls {
     }
 
     /// Measures a call that has to wait, until it has ended or its caller leaves.
-    async fn measure<A, E, F>(&self, about: About<'_>, call: Pin<&mut F>) -> F::Output
+    async fn measure<A, E, F>(
+        &self, about: About<'_>, span: Option<&Span>, call: Pin<&mut F>,
+    ) -> F::Output
     where
         F: Future<Output = Result<A, E>>,
-        Outcome: for<'e> From<&'e E>,
+        CallEnd: for<'e> From<&'e E>,
     {
         let laps = Laps::start();
-        let mut measured = Measured { calls: self, about, laps, outcome: Outcome::Left };
+        let mut measured = Measured { calls: self, about, span, laps, end: CallEnd::Left };
         let called = measured.laps.clone().scope(call).await;
-        measured.outcome = called.as_ref().map_or_else(Outcome::from, |_| Outcome::Answered);
+        measured.end = end_of(&called);
         called
     }
 
-    fn tell(&self, about: About<'_>, took: Duration, laps: &Laps, outcome: Outcome) {
+    fn tell(&self, measured: &Measured<'_>, took: Duration) {
+        let Measured { about, span, laps, end, .. } = measured;
         self.metrics.slow_calls.inc();
         let Some(left_out) = self.rate.lock().take(Instant::now()) else {
             return;
         };
-        let name = |name: &str| name.chars().take(NAME_CHARS_MAX).collect::<String>();
-        let outcome = match outcome {
-            Outcome::Left => "CALLER_LEFT (CANCELLED)".to_owned(),
-            Outcome::Answered => "ok".to_owned(),
-            Outcome::Refused(reason, code) => {
-                format!("{} ({})", name_of_reason(reason), Code::VALUES[code.place()])
-            }
-            Outcome::NotLeader => "another node leads".to_owned(),
-        };
         let ms = |phase| whole_ms(laps.spent(phase));
         tracing::warn!(
             method = about.method,
-            namespace = about.namespace.map(name),
+            namespace = about.namespace(),
             keys = about.keys,
             forwarded_here = about.forwarded_here,
             took_ms = whole_ms(took),
@@ -132,7 +112,8 @@ impl SlowCalls {
             bump_ms = ms(Phase::Bump),
             write_ms = ms(Phase::Write),
             fence_ms = ms(Phase::Fence),
-            outcome,
+            outcome = end.to_string(),
+            trace = span.map(Span::trace_id),
             node = self.node,
             left_out,
             "slow call"
@@ -140,19 +121,30 @@ impl SlowCalls {
     }
 }
 
+fn end_of<A, E>(called: &Result<A, E>) -> CallEnd
+where
+    CallEnd: for<'e> From<&'e E>,
+{
+    called.as_ref().map_or_else(CallEnd::from, |_| CallEnd::Answered)
+}
+
 /// A call that is measured.
 struct Measured<'a> {
     calls: &'a SlowCalls,
     about: About<'a>,
+    span: Option<&'a Span>,
     laps: Arc<Laps>,
-    outcome: Outcome,
+    end: CallEnd,
 }
 
 impl Drop for Measured<'_> {
     fn drop(&mut self) {
         let took = self.laps.elapsed();
+        if let Some(span) = self.span {
+            span.tell_waits(&self.laps);
+        }
         if self.calls.from.is_some_and(|from| took >= from) {
-            self.calls.tell(self.about, took, &self.laps, self.outcome);
+            self.calls.tell(self, took);
         }
     }
 }
@@ -171,6 +163,10 @@ mod tests {
         forwarded_here: false,
     };
 
+    const fn about() -> About<'static> {
+        ABOUT
+    }
+
     fn calls(slow_call_ms: u64) -> SlowCalls {
         SlowCalls::new(&Config { slow_call_ms, ..Config::default() }, Metrics::new())
     }
@@ -184,13 +180,13 @@ mod tests {
     async fn a_call_is_told_from_the_time_on_that_the_setting_says_also_if_its_caller_leaves() {
         let calls = calls(20);
         let told = || calls.metrics.slow_calls.get();
-        assert!(calls.measure(ABOUT, pin!(takes_ms(19))).await.is_err());
+        assert!(calls.watch(about, None, pin!(takes_ms(19))).await.is_err());
         assert_eq!(told(), 0);
-        assert!(calls.measure(ABOUT, pin!(takes_ms(20))).await.is_err());
+        assert!(calls.watch(about, None, pin!(takes_ms(20))).await.is_err());
         assert_eq!(told(), 1);
         for (patience, expected) in [(10, 1), (30, 2)] {
             let waiting = pin!(pending::<Result<(), Failure>>());
-            let measuring = calls.measure(ABOUT, waiting);
+            let measuring = calls.watch(about, None, waiting);
             let left = tokio::time::timeout(Duration::from_millis(patience), measuring).await;
             assert!(left.is_err());
             assert_eq!(told(), expected);
@@ -201,8 +197,8 @@ mod tests {
     async fn an_overload_writes_few_lines_and_counts_all_calls() {
         let calls = calls(1);
         for _ in 0..LINES_PER_SECOND + 7 {
-            // Time is paused, and does not go on by itself.
-            assert!(calls.measure(ABOUT, pin!(takes_ms(1))).await.is_err());
+            // Time is paused, and goes on with the calls alone: all of them come in one second.
+            assert!(calls.watch(about, None, pin!(takes_ms(1))).await.is_err());
         }
         assert_eq!(calls.rate.lock().written(), LINES_PER_SECOND);
         assert_eq!(calls.metrics.slow_calls.get(), LINES_PER_SECOND + 7);

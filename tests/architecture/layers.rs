@@ -26,9 +26,10 @@ const WIRE: [&str; 7] =
     ["metrics", "cli/flags", "server", "node", "consensus/network", "consensus/rpc", "proto"];
 
 /// What may be used in some modules alone, and those modules: directories, or files without `.rs`.
-const KEPT_IN_MODULES: [(&str, &[&str]); 7] = [
+const KEPT_IN_MODULES: [(&str, &[&str]); 8] = [
     ("openraft", &["consensus", "storage"]),
     ("rocksdb", &["storage"]),
+    ("opentelemetry_proto", &["server/otlp"]),
     // The node makes ids as a client does. The client's package has the messages of the public API.
     ("ratchet_client", &["cli", "node/ids", "proto"]),
     ("crate::proto", &WIRE),

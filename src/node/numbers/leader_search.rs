@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::{
     consensus::Leadership,
     laps::{self, Phase},
-    node::{services::Leader, slow_calls::Outcome},
+    node::{services::Leader, told_call::CallEnd},
     ordered_watch,
     proto::{Code, Refusal, refusal, v1::Reason},
     sequence::{NamespaceId, NodeId},
@@ -140,11 +140,11 @@ impl From<Failure> for Refusal {
     }
 }
 
-impl From<&Failure> for Outcome {
+impl From<&Failure> for CallEnd {
     fn from(failure: &Failure) -> Self {
         match failure {
-            Failure::Refused(refusal) => Outcome::Refused(refusal.reason(), refusal.code()),
-            Failure::NotLeader(_) => Outcome::NotLeader,
+            Failure::Refused(refusal) => refusal.into(),
+            Failure::NotLeader(_) => CallEnd::NotLeader,
         }
     }
 }
