@@ -13,6 +13,7 @@ pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const PING: u8 = 6;
+pub const WINDOW_UPDATE: u8 = 8;
 /// The flag of settings, and of pings, that acknowledge the other end's.
 pub const ACK: u8 = 1;
 /// The flag of the last frame of a call, or of its answer.
