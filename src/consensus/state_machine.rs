@@ -211,6 +211,8 @@ fn apply_entries(
                 (outcome, ceilings)
             }
             EntryPayload::Membership(membership) => {
+                let before = meta.membership.membership().nodes().map(|(id, _)| *id);
+                change.remove_members(before.filter(|id| membership.get_node(id).is_none()));
                 meta.membership = StoredMembership::new(Some(log_id), membership);
                 (Outcome::None, Vec::new())
             }

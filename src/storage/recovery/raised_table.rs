@@ -59,7 +59,7 @@ pub fn raise(
     })
 }
 
-/// Begins the raised table with its namespaces, its tombstones, its principals and its ledger.
+/// Begins the raised table with its namespaces, its tombstones, its principals, its ledger, and the nodes that are members no more.
 fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreError> {
     // A run that was cut short may have left records, perhaps of another margin.
     survivor.next_generation().remove()?;
@@ -81,6 +81,7 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreErr
         change.put_principal(key.clone(), Some(record.clone()));
     }
     change.put_principals_version(survivor.principals.version());
+    change.remove_members(survivor.other_members.iter().copied());
     change.put_ledger(survivor.ledger);
     change.write().map(drop)
 }
