@@ -36,7 +36,7 @@ struct Builder;
 impl StoreBuilder<Types, LogStore, StateMachine, TempDir> for Builder {
     async fn build(&self) -> Result<(TempDir, LogStore, StateMachine), StorageError<Types>> {
         let dir = TempDir::new().unwrap();
-        let store = open(dir.path()).unwrap();
+        let store = open(dir.path()).await.unwrap();
         let log = LogStore::open(&store, 1).unwrap();
         let machine = StateMachine::open(&store, 1).unwrap();
         Ok((dir, log, machine))
@@ -142,7 +142,7 @@ async fn an_fsync_that_fails_is_reported_with_what_to_do_and_is_never_retried() 
 async fn a_restarted_store_still_holds_vote_log_and_table() {
     let dir = TempDir::new().unwrap();
     {
-        let store = open(dir.path()).unwrap();
+        let store = open(dir.path()).await.unwrap();
         assert!(!store.has_raft_state().unwrap());
         let mut log = LogStore::open(&store, 1).unwrap();
         log.save_vote(&Vote::new(3, 1)).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_restarted_store_still_holds_vote_log_and_table() {
         let mut machine = StateMachine::open(&store, 1).unwrap();
         apply(&mut machine, [lift(0), create(1, "book"), bump(2, 15)]).await;
     }
-    let store = open(dir.path()).unwrap();
+    let store = open(dir.path()).await.unwrap();
     assert!(store.has_raft_state().unwrap());
     let mut log = LogStore::open(&store, 1).unwrap();
     let mut reader = log.get_log_reader().await;
@@ -203,7 +203,7 @@ async fn who_was_removed_is_known_after_a_restart_and_to_a_node_that_takes_a_sna
 async fn a_table_takes_ten_thousand_namespaces_and_refuses_the_next() {
     const LIMIT: u64 = 10_000;
     let dir = TempDir::new().unwrap();
-    let store = open(dir.path()).unwrap();
+    let store = open(dir.path()).await.unwrap();
     let mut machine = StateMachine::open(&store, 1).unwrap();
     let create = |at| create(at, &format!("namespace-{at}"));
     let started = std::time::Instant::now();
@@ -221,7 +221,7 @@ async fn a_table_takes_ten_thousand_namespaces_and_refuses_the_next() {
     };
     check(&machine);
     drop((machine, store));
-    check(&StateMachine::open(&open(dir.path()).unwrap(), 1).unwrap());
+    check(&StateMachine::open(&open(dir.path()).await.unwrap(), 1).unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

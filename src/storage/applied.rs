@@ -99,7 +99,10 @@ impl AppliedTable {
     /// # Errors
     /// [`StoreError`] if a record is too large or the database fails.
     pub fn write(&mut self, mut change: TableChange, meta: AppliedMeta) -> Result<(), StoreError> {
-        debug_assert_eq!(meta.generation, self.meta.generation);
+        assert_eq!(
+            meta.generation, self.meta.generation,
+            "a change is of the table that it is written to"
+        );
         assert!(
             meta.last_applied > self.meta.last_applied,
             "the applied index grows: {:?} after {:?}",

@@ -227,7 +227,7 @@ impl Unsent {
 
     fn sent(&self, bytes: usize) {
         let before = self.bytes.fetch_sub(bytes, AcqRel);
-        debug_assert!(before >= bytes, "{bytes} of {before} bytes are sent");
+        assert!(before >= bytes, "{bytes} of {before} bytes are sent");
         let after = before - bytes;
         if [UNSENT_BYTES_MAX, UNSENT_END_BYTES_MAX].iter().any(|max| before > *max && after <= *max)
         {

@@ -273,8 +273,11 @@ pub fn switch(survivor: &Survivor<'_>, recovery: Recovery) -> Result<Pending, St
         last_applied: Some(log_id),
         membership: StoredMembership::new(Some(log_id), membership),
     };
-    debug_assert!(Some(log_id) > survivor.table.last_applied && log_id > survivor.last);
-    debug_assert_ne!(incarnation, survivor.identity.incarnation);
+    assert!(
+        Some(log_id) > survivor.table.last_applied && log_id > survivor.last,
+        "{log_id} is not above what was written"
+    );
+    assert_ne!(incarnation, survivor.identity.incarnation, "others would take it for the old node");
     let pending =
         Pending { identity: Identity { incarnation, ..survivor.identity.clone() }, recovery };
     let (applied, log, hard_state) = (

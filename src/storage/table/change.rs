@@ -263,7 +263,8 @@ impl Table for TableChange {
                 None => self.read_section(id),
             };
         };
-        // Every replica must come to the same record, whatever it has in memory.
+        // Every replica must come to the same record, whatever it has in memory. To compare them costs the read that the memory
+        // saves: a release build does not.
         debug_assert_eq!(
             SectionRecord {
                 floor: recent.floor,

@@ -178,7 +178,11 @@ impl AppliedView {
     pub(in crate::storage) fn show_cluster_id(&self, id: Option<ClusterId>) {
         // An id never changes: one that is there already is the same.
         let shown = id.map(|id| self.cluster_id.set(id));
-        debug_assert!(shown.is_none_or(|shown| shown.is_ok()) || self.cluster_id() == id);
+        assert!(
+            shown.is_none_or(|shown| shown.is_ok()) || self.cluster_id() == id,
+            "the table names two clusters: {:?} and {id:?}",
+            self.cluster_id()
+        );
     }
 
     /// The id of the cluster; `None` if this node does not know it yet.
@@ -210,7 +214,7 @@ impl AppliedView {
         &self, generation: &Generation, namespaces: Namespaces, principals: Principals,
         former_members: BTreeSet<NodeId>,
     ) {
-        debug_assert_ne!(
+        assert_ne!(
             generation.number,
             self.generation.load(Ordering::Relaxed),
             "a generation becomes the table once"
