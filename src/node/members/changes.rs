@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use tokio::time::Instant;
 
-use super::greeting::Purpose;
+use super::{Members, greeting::Purpose};
 use crate::{
     allocator::Term,
     clock,
@@ -12,10 +12,9 @@ use crate::{
     node::{
         access::{Guarded, Principal, Subject},
         config::host_of,
-        numbers::leader_search::Attempt,
-        operations::{ANSWER_MARGIN, ByLeader},
+        requests::operation::{ANSWER_MARGIN, ByLeader},
         seams::proposal_failed,
-        services::Members,
+        way::search::Attempt,
     },
     proto::{
         Refusal, refusal, refuse,

@@ -153,7 +153,7 @@ async fn answer_bytes(
     let deadline = Instant::now() + budget_of(&call, &context.config);
     let by = Services::asker(&call);
     let asked = (call.into_inner(), &by);
-    let calling = context.leader.call(operation, asked, Origin::Client, deadline);
+    let calling = context.operations.call(operation, asked, Origin::Client, deadline);
     let (answer, mut reserved) = calling.await?;
     if let Some(reserved) = &mut reserved {
         // With the copy that is sent.

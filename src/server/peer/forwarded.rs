@@ -84,7 +84,7 @@ pub async fn administer(
     let origin = Origin::Peer { namespace: None, again: message.again };
     let by = Principal::from_wire(message.by, message.caller)?;
     let caller = context.caller_of(&by, message.caller);
-    let calling = context.leader.call(operation, (message.message, &by), origin, deadline);
+    let calling = context.operations.call(operation, (message.message, &by), origin, deadline);
     let (reply, mut reserved) = match Caller::scope(caller, calling).await {
         Ok((answer, reserved)) => (Reply::Answer(answer), reserved),
         Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),

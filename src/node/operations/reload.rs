@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     node::{
-        operations::{ANSWER_MARGIN, ByAskedNode},
+        requests::operation::{ANSWER_MARGIN, ByAskedNode},
         seams::{FileRead, Reload},
     },
     proto::{Refusal, refusal, v1},

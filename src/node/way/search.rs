@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Way;
 use crate::{
     consensus::Leadership,
-    node::services::Leader,
     ordered_watch,
     proto::{Code, Refusal, refusal, v1::Reason},
     sequence::{NamespaceId, NodeId},
@@ -153,27 +153,30 @@ impl From<NotLed> for Failure {
 
 /// A request that the leader answers, whichever node it was sent to.
 pub trait ForLeader: Sync {
+    /// The part of the node that answers it here.
+    type Here: Sync;
+
     /// What it is answered with.
     type Answer: Send;
 
     /// What this node (`here`) assumes when it sends the request. `trusts_itself` is false once the leader has said that the
     /// assumption was wrong.
-    fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed;
+    fn assume(&self, here: &Self::Here, trusts_itself: bool) -> Assumed;
 
     /// Sees that its caller may still have it: that may have changed while the leader was looked for.
     ///
     /// # Errors
     /// Those of `Access::check`.
-    fn check_asker(&self, here: &Leader) -> Result<(), Refusal>;
+    fn check_asker(&self, here: &Self::Here) -> Result<(), Refusal>;
 
     /// Answers it if this node leads. It came from an origin, and an attempt before may have carried it out, if so.
     fn serve_locally(
-        &self, here: &Leader, from: (Origin, bool), deadline: Instant,
+        &self, here: &Self::Here, from: (Origin, bool), deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// Has the `leader` answer it. An attempt before may have carried it out if `may_be_done`.
     fn serve_remotely(
-        &self, here: &Leader, leader: (NodeId, &Member), assumed: Assumed, may_be_done: bool,
+        &self, here: &Self::Here, leader: (NodeId, &Member), assumed: Assumed, may_be_done: bool,
         deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
@@ -181,13 +184,13 @@ pub trait ForLeader: Sync {
     fn trace(&self) -> Trace;
 
     /// The answer while no leader answers; `None` if only a leader has one.
-    fn serve_without_leader(&self, _here: &Leader) -> Option<Self::Answer> {
+    fn serve_without_leader(&self, _here: &Self::Here) -> Option<Self::Answer> {
         None
     }
 }
 
-impl Leader {
-    /// Has the leader answer a request, and looks for it until `deadline`. `may_be_done` says that an attempt before may
+impl Way {
+    /// Has the leader answer a request, here or there, and looks for it until `deadline`. `may_be_done` says that an attempt before may
     /// have carried it out.
     ///
     /// # Errors
@@ -195,16 +198,17 @@ impl Leader {
     /// [`Failure::Refused`] with the leader's refusal, if it refuses the request; UNAVAILABLE if no leader answers in time, or this
     /// node stops and knows of none; UNKNOWN if one that was asked may have carried the request out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
-    pub(in crate::node) async fn route_to_leader<R: ForLeader>(
-        &self, request: &R, origin: Origin, mut may_be_done: bool, deadline: Instant,
+    pub(in crate::node) async fn to_leader<R: ForLeader>(
+        &self, here: &R::Here, request: &R, (origin, mut may_be_done): (Origin, bool),
+        deadline: Instant,
     ) -> Result<R::Answer, Failure> {
-        let mut changes = self.led.changes.subscribe();
+        let mut changes = self.led.changes();
         let mut trusts_itself = true;
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
             changes.borrow_and_update();
-            let mut attempt = match request.check_asker(self) {
-                Ok(()) => request.serve_locally(self, (origin, may_be_done), deadline).await,
+            let mut attempt = match request.check_asker(here) {
+                Ok(()) => request.serve_locally(here, (origin, may_be_done), deadline).await,
                 Err(refusal) => Err(refusal.into()),
             };
             may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
@@ -219,11 +223,11 @@ impl Leader {
                     return Err(not_led(now, may_be_done, request.trace()));
                 }
                 // Once for each attempt: the leader compares what decides here whether there may be another one.
-                let assumed = request.assume(self, trusts_itself);
+                let assumed = request.assume(here, trusts_itself);
                 tokio::select! {
                     biased;
                     remote = request.serve_remotely(
-                        self, (leader, &member), assumed, may_be_done, deadline
+                        here, (leader, &member), assumed, may_be_done, deadline
                     ) => {
                         attempt = remote;
                     }
@@ -252,7 +256,7 @@ impl Leader {
                 // Of a client's request nothing is assumed any more, so `Mistaken` is no answer.
                 Err(NoAnswer::Unanswered | NoAnswer::Unknown | NoAnswer::Mistaken) => {}
             }
-            if let Some(answer) = request.serve_without_leader(self) {
+            if let Some(answer) = request.serve_without_leader(here) {
                 return Ok(answer);
             }
             let resting = self.next_attempt(&mut changes, [rest_until, deadline], is_alone);
@@ -284,7 +288,7 @@ impl Leader {
         tokio::select! {
             biased;
             _ = changes.changed() => Ok(()),
-            () = self.led.stopped.cancelled(), if is_alone => {
+            () = self.led.stopped().cancelled(), if is_alone => {
                 // It may have heard of one just before. It hears of no other.
                 let now = self.group.leadership().borrow().clone();
                 match leader_of(&now).is_some_and(|leader| leader != self.config.node_id) {
@@ -300,22 +304,22 @@ impl Leader {
     }
 
     /// What a peer is told that takes a namespace for another one.
-    pub(super) fn mistaken(&self) -> NotLed {
+    pub(in crate::node) fn mistaken(&self) -> NotLed {
         NotLed { now: self.group.leadership().borrow().clone(), other_namespace: true }
     }
 
     /// Waits before the next attempt, until `latest` at most.
     async fn rest(&self, latest: Instant) {
-        let Some(term) = self.led.serving() else {
+        let Some(lease) = self.led.serving_lease() else {
             return tokio::time::sleep_until(latest).await;
         };
-        if term.lease().is_valid(self.led.clock.now()) {
+        if lease.is_valid(self.clock.now()) {
             // The lease is valid, but the confirmation round failed. Each attempt burns its numbers, so pause.
             return tokio::time::sleep_until(latest.min(Instant::now() + FENCE_RETRY)).await;
         }
         // We lead, and have not heard of a majority for a lease.
-        let valid_or_void = (term.lease())
-            .wait_until(|lease| lease.is_void() || lease.is_valid(self.led.clock.now()));
+        let valid_or_void =
+            lease.wait_until(|lease| lease.is_void() || lease.is_valid(self.clock.now()));
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(latest) => {}
