@@ -1,6 +1,6 @@
 //! Lets callers in: by what this node knows, and, of tokens that it has not heard of yet, by what the leader knows.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
@@ -15,6 +15,7 @@ use super::{
     way::{
         Way,
         operation::Facts,
+        patience::{FOR_TOKEN, within},
         search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
     },
 };
@@ -24,9 +25,6 @@ use crate::{
     sequence::{Credential, NodeId, PrincipalKey, Wanted},
     storage::Member,
 };
-
-/// How long the leader is asked whether it knows a token. The caller's message is held meanwhile, and counted nowhere.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Lets callers in.
 pub struct Admission {
@@ -99,7 +97,7 @@ impl Admission {
             )
             .retry_after(RETRY_AFTER_MS)
         };
-        let deadline = deadline.min(Instant::now() + PATIENCE);
+        let deadline = within(FOR_TOKEN, deadline);
         let Some(_place) = self.access.wait_for_turn(deadline).await else {
             return Err(not_heard());
         };

@@ -24,8 +24,11 @@ use self::{
 };
 use super::{
     access::{Guarded, Principal, Subject},
-    requests::operation::{ANSWER_MARGIN, ByLeader},
-    way::search::{Attempt, leader_of},
+    requests::operation::ByLeader,
+    way::{
+        patience::time_to_tell,
+        search::{Attempt, leader_of},
+    },
 };
 use crate::{
     allocator::Term,
@@ -180,7 +183,7 @@ impl Handovers {
             let only_silent = successor.is_err_and(|none| none.silent);
             lease.is_void() || !only_silent
         });
-        let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let in_time = time_to_tell(deadline);
         let limit = in_time.min(Instant::now() + self.config.silence_patience());
         // Too late is no failure here: `choose_successor` says why there is none.
         let _ = tokio::time::timeout_at(limit, decided).await;

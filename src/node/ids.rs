@@ -30,7 +30,7 @@ use super::{
     request_memory::{RequestMemory, Reservation},
     requests::{counted::CallCounts, keys::key_of, refused::no_namespace},
     terms::LedTerms,
-    way::search::Failure,
+    way::{patience::FOR_LEASE, search::Failure},
 };
 use crate::{
     clock::{Clock, whole_ms},
@@ -44,8 +44,6 @@ use crate::{
     sequence::Namespace,
 };
 
-/// How long the leader's answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// An answer that took longer does not say what the leader's time is by now.
 const LATE_MIN: Duration = Duration::from_millis(500);
 /// How long a node that stops waits until its worker ids are given back.
@@ -279,7 +277,7 @@ impl Ids {
             let asking = async move {
                 let ids = ids.ok_or_else(|| refusal!(NodeStopping, "the node stops"))?;
                 let asked_at = Instant::now();
-                let (node, until) = (ids.as_node(), asked_at + PATIENCE);
+                let (node, until) = (ids.as_node(), asked_at + FOR_LEASE);
                 let (answer, _) = ids.operations.ask(&request, &node, until).await?;
                 hear(&ids, &answer, asked_at);
                 Ok(answer)

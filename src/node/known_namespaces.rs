@@ -45,11 +45,13 @@ impl KnownNamespaces {
     }
 
     /// What is to be known of the keys of the namespace on which something is wanted, for a caller that may have that. Of a
-    /// namespace that this node does not know the leader is asked, which may know more. The kind changes only if the namespace is deleted and created again, or before its first number; for a
-    /// moment this node may then know the old one, and the leader refuses such a key.
+    /// namespace that this node does not know the leader is asked, which may know more. The kind changes only if the namespace is
+    /// deleted and created again, or before its first number; for a moment this node may then know the old one, and the leader
+    /// refuses such a key.
     ///
     /// # Errors
-    /// Those of [`Admission::admit`]; NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of [`Operations::ask`].
+    /// Those of [`Admission::admit`]; NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name,
+    /// and those of [`Operations::ask`].
     pub async fn keys_of(
         &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
     ) -> Result<KeysOf, Failure> {

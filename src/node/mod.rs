@@ -66,5 +66,6 @@ pub use status::{
 };
 pub use way::{
     forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
+    patience::{budget, deadline_in},
     search::{Attempt, Failure, ForLeader, NoAnswer, NotLed, Origin, leader_of},
 };

@@ -7,9 +7,10 @@
 //! for its id.
 
 mod floors;
+mod lost;
 pub(super) mod sequence_request;
 
-use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use prost::Message;
 use tokio::time::Instant;
@@ -23,7 +24,7 @@ use super::{
     common::Common,
     formats::hands_out_ids,
     members::Members,
-    request_memory::RequestMemory,
+    request_memory::{RequestMemory, Reservation},
     requests::{
         counted::CallCounts,
         keys::replaced,
@@ -32,7 +33,8 @@ use super::{
     terms::LedTerms,
     way::{
         Way,
-        search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
+        patience::within,
+        search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace, Waits},
     },
 };
 use crate::{
@@ -123,51 +125,10 @@ impl Numbers {
             None => deadline,
             Some(id) => {
                 let remembered_ms = id.lifetime.ms(self.config.request_id_keep_ms);
-                deadline.min(Instant::now() + Duration::from_millis(remembered_ms))
+                within(Duration::from_millis(remembered_ms), deadline)
             }
         };
-        let (attempt, reserved) = {
-            let mut here = pin!(asked.serve_locally(self, (origin, false), deadline));
-            match futures::poll!(&mut here) {
-                Poll::Ready(attempt) => (attempt, None),
-                // It waits: from here on it counts.
-                Poll::Pending => {
-                    let reserved = self.request_memory.reserve(message.bytes());
-                    let reserved = reserved.map_err(|refusal| match () {
-                        // An entry that takes its numbers may be under way.
-                        () if self.may_be_gapless(message) => {
-                            outcome_unknown(&refusal.message(), message.namespace())
-                        }
-                        // Floors may be raised by now.
-                        () if message.raises() => refusal.may_be_done(),
-                        () => refusal,
-                    })?;
-                    (here.await, Some(reserved))
-                }
-            }
-        };
-        let given = match attempt {
-            Ok(given) => given,
-            Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
-            Err(NoAnswer::Mistaken) => return Err(self.way.mistaken().into()),
-            Err(lost @ (NoAnswer::Unanswered | NoAnswer::Unknown)) => {
-                let may_be_done = matches!(lost, NoAnswer::Unknown);
-                let _reserved = match reserved {
-                    Some(reserved) => reserved,
-                    None => {
-                        let reserved = self.request_memory.reserve(message.bytes());
-                        reserved.map_err(|refusal| match may_be_done {
-                            true => asked.trace().told_after(refusal),
-                            false => refusal,
-                        })?
-                    }
-                };
-                // Before anything waits. Whether the namespace exists, only the leader knows.
-                check_namespace(message.namespace())?;
-                // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
-                Box::pin(self.way.to_leader(self, asked, (origin, may_be_done), deadline)).await?
-            }
-        };
+        let given = self.way.answer(self, asked, origin, deadline).await?;
         let rest = match origin {
             Origin::Client => asked.rest(&given.answer, given.namespace),
             // It asks the next leader for that itself.
@@ -266,6 +227,23 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             // Nor do numbers that nobody got show, unless they are gapless: then nobody else is asked.
             () => Trace::None,
         }
+    }
+
+    fn begin_to_wait(&self, here: &Numbers, waits: Waits) -> Result<Option<Reservation>, Refusal> {
+        let message = &self.message;
+        let reserved = here.request_memory.reserve(message.bytes());
+        let reserved = reserved.map_err(|refusal| match waits {
+            // An entry that takes its numbers may be under way.
+            Waits::Here if here.may_be_gapless(message) => {
+                outcome_unknown(&refusal.message(), message.namespace())
+            }
+            // Floors may be raised by now.
+            Waits::Here if message.raises() => refusal.may_be_done(),
+            Waits::Here | Waits::ForLeader => refusal,
+        })?;
+        // Whether the namespace exists, only the leader knows.
+        check_namespace(message.namespace())?;
+        Ok(Some(reserved))
     }
 
     async fn serve_locally(

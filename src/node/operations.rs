@@ -285,7 +285,7 @@ impl Operations {
         let answer = match &operation.by {
             By::Leader(led) => {
                 let call = Call { check: operation.check, led, message, by };
-                self.way.to_leader(self, &call, (origin, false), deadline).await?
+                self.way.answer(self, &call, origin, deadline).await?
             }
             By::AskedNode(carry_out) => carry_out(&self.services, message, deadline).await?,
         };

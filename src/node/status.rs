@@ -17,7 +17,10 @@ use super::{
     members::Members,
     requests::operation::{ByAskedNode, ByLeader},
     terms::LedTerms,
-    way::search::{Attempt, leader_of},
+    way::{
+        patience::FOR_STATUS,
+        search::{Attempt, leader_of},
+    },
 };
 use crate::{
     allocator::Term,
@@ -37,7 +40,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 impl ByLeader for v1::StatusRequest {
     type Service = Arc<Status>;
 
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const PATIENCE: Duration = FOR_STATUS;
 
     async fn carry_out(
         self, status: &Arc<Status>, _: (&Term, &Principal), _: Instant,

@@ -5,6 +5,7 @@
 
 pub(super) mod forward;
 pub(super) mod operation;
+pub(super) mod patience;
 pub(super) mod search;
 
 use std::sync::Arc;

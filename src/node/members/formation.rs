@@ -27,7 +27,8 @@ use crate::{
         Config,
         access::{check_peers, read_hash},
         common::Common,
-        requests::operation::{ANSWER_MARGIN, ByAskedNode},
+        requests::operation::ByAskedNode,
+        way::patience::time_to_tell,
     },
     proto::{Code, Refusal, refusal, refuse, v1},
     sequence::{NodeId, PrincipalKey, TokenHash},
@@ -50,7 +51,7 @@ impl ByAskedNode for v1::FoundRequest {
     async fn carry_out(
         self, founding: &Arc<Founding>, deadline: Instant,
     ) -> Result<v1::FoundResponse, Refusal> {
-        let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let latest = time_to_tell(deadline);
         let admin = match self.admin_token_sha256.is_empty() {
             true => None,
             false => Some(read_hash(&self.admin_token_sha256)?),

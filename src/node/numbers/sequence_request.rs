@@ -7,6 +7,7 @@ use bytes::Bytes;
 use prost::Message;
 use tokio::time::Instant;
 
+use super::lost::LostAnswer;
 use crate::{
     allocator::{NextError, Term, WAITING_KEY_BYTES},
     metrics::NamespaceCounts,
@@ -24,7 +25,7 @@ use crate::{
         },
         settings::COUNT_MAX_MAX,
         way::{
-            forward::Lost,
+            forward::LostWithReply,
             search::{Attempt, NoAnswer},
         },
     },
@@ -106,8 +107,8 @@ pub trait SequenceRequest: Operation + Guarded {
     /// term's memory.
     fn bytes(&self) -> usize;
 
-    /// Answers it from a term's memory, within the limits of this node, which leads. `id` is what its caller calls it. What many keys
-    /// hold that have to wait is reserved.
+    /// Answers it from a term's memory, within the limits of this node, which leads. `id` is what its caller calls it. What many
+    /// keys hold that have to wait is reserved.
     ///
     /// # Errors
     /// What the request comes to otherwise.
@@ -373,7 +374,7 @@ impl SequenceRequest for NextManyRequest {
 pub(in crate::node) fn forwarded<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
     (counted, counts): (Option<LostNumbers>, Arc<NamespaceCounts>),
-) -> (ForwardRequest, Lost) {
+) -> (ForwardRequest, Box<dyn LostWithReply>) {
     let forwarded = ForwardRequest {
         method: Bytes::from_static(Q::METHOD.as_bytes()),
         message: request.encode_to_vec().into(),
@@ -382,13 +383,13 @@ pub(in crate::node) fn forwarded<Q: SequenceRequest>(
         by,
         ..ForwardRequest::default()
     };
-    let lost = Lost {
+    let lost = LostAnswer {
         counts: request.counts_to_lose(),
         numbers_of: numbers_of_answer::<Q>,
         counted,
         namespace: counts,
     };
-    (forwarded, lost)
+    (forwarded, Box::new(lost))
 }
 
 fn numbers_of_answer<Q: SequenceRequest>(answer: &Bytes, counts: &[u64]) -> u64 {

@@ -13,9 +13,6 @@ use crate::{
     proto::{Operation, Refusal},
 };
 
-/// How long before the deadline an answer leaves at the latest.
-pub(in crate::node) const ANSWER_MARGIN: Duration = Duration::from_millis(100);
-
 /// How many bytes the numbers of what is listed, a key or a namespace, have at most, encoded.
 pub(in crate::node) const NUMBERS_BYTES: usize = 96;
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     forward::Forwarder,
+    patience::left,
     search::{Attempt, NoAnswer, Trace},
 };
 use crate::{
@@ -53,7 +54,7 @@ impl Facts {
         &self, forwarder: &Forwarder, (leader, member): (NodeId, &Member),
         (message, by): (&Bytes, &Principal), may_be_done: bool, deadline: Instant,
     ) -> Attempt<Bytes> {
-        let left = deadline.saturating_duration_since(Instant::now()).min(self.patience);
+        let left = left(deadline, self.patience);
         let message = AdministerRequest {
             budget_ms: whole_ms(left),
             caller: by.told(),

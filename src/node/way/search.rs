@@ -1,28 +1,24 @@
-//! The search for the leader: a request that this node cannot answer goes to the leader, as often as need
-//! be, until its deadline.
+//! The loop that has a request answered: here if this node leads, and otherwise by the leader, as often as need be, until its
+//! deadline.
 //!
 //! Invariant: a request that came from a peer is never forwarded again.
 
-use std::time::Duration;
+use std::{pin::pin, task::Poll};
 
 use tokio::time::Instant;
 
-use super::Way;
+use super::{
+    Way,
+    patience::{FENCE_RETRY, LAST_WORDS, RETRY, within},
+};
 use crate::{
     consensus::Leadership,
+    node::request_memory::Reservation,
     ordered_watch,
     proto::{Code, Refusal, refusal, v1::Reason},
     sequence::{NamespaceId, NodeId},
     storage::Member,
 };
-
-/// How soon numbers are taken again after the fence failed under a valid lease.
-const FENCE_RETRY: Duration = Duration::from_millis(50);
-/// How soon a leader that did not answer, or says that it does not lead, is asked again.
-const RETRY: Duration = Duration::from_millis(20);
-
-/// How long the answer of a deposed leader is still waited for: its numbers passed the fence before.
-const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,6 +147,15 @@ impl From<NotLed> for Failure {
     }
 }
 
+/// What a request waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// For its answer from here, which is under way.
+    Here,
+    /// For a leader: this node has no answer.
+    ForLeader,
+}
+
 /// A request that the leader answers, whichever node it was sent to.
 pub trait ForLeader: Sync {
     /// The part of the node that answers it here.
@@ -183,6 +188,17 @@ pub trait ForLeader: Sync {
     /// What is left of it if it was carried out.
     fn trace(&self) -> Trace;
 
+    /// Reserves what it holds while it waits: for an answer from here that is under way, or for another leader. It is called before
+    /// that, and for a leader only if nothing was reserved before.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if others hold the memory. For what is under way here, it says whether that may be done.
+    fn begin_to_wait(
+        &self, _here: &Self::Here, _waits: Waits,
+    ) -> Result<Option<Reservation>, Refusal> {
+        Ok(None)
+    }
+
     /// The answer while no leader answers; `None` if only a leader has one.
     fn serve_without_leader(&self, _here: &Self::Here) -> Option<Self::Answer> {
         None
@@ -190,8 +206,47 @@ pub trait ForLeader: Sync {
 }
 
 impl Way {
-    /// Has the leader answer a request, here or there, and looks for it until `deadline`. `may_be_done` says that an attempt before may
-    /// have carried it out.
+    /// Has the leader answer a request, here or there, before `deadline`. What this node answers at once costs nothing but its
+    /// answer; what has to wait is reserved from then on.
+    ///
+    /// # Errors
+    /// As [`Way::to_leader`], and those of [`ForLeader::begin_to_wait`].
+    pub(in crate::node) async fn answer<R: ForLeader>(
+        &self, here: &R::Here, request: &R, origin: Origin, deadline: Instant,
+    ) -> Result<R::Answer, Failure> {
+        let (attempt, reserved) = {
+            let mut answering = pin!(request.serve_locally(here, (origin, false), deadline));
+            match futures::poll!(&mut answering) {
+                Poll::Ready(attempt) => (attempt, None),
+                Poll::Pending => {
+                    let reserved = request.begin_to_wait(here, Waits::Here)?;
+                    (answering.await, reserved)
+                }
+            }
+        };
+        let may_be_done = match attempt {
+            Ok(answer) => return Ok(answer),
+            Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
+            Err(NoAnswer::Mistaken) => return Err(self.mistaken().into()),
+            Err(NoAnswer::Unanswered) => false,
+            Err(NoAnswer::Unknown) => true,
+        };
+        let _reserved = match reserved {
+            Some(reserved) => Some(reserved),
+            None => {
+                let reserved = request.begin_to_wait(here, Waits::ForLeader);
+                reserved.map_err(|refusal| match may_be_done {
+                    true => request.trace().told_after(refusal),
+                    false => refusal,
+                })?
+            }
+        };
+        // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
+        Box::pin(self.to_leader(here, request, (origin, may_be_done), deadline)).await
+    }
+
+    /// As [`Way::answer`], of a request for which all is reserved. `may_be_done` says that an attempt before may have carried it
+    /// out.
     ///
     /// # Errors
     /// [`Failure::NotLeader`] for a peer's request if another node leads, or the peer takes the namespace for another one.
@@ -242,7 +297,7 @@ impl Way {
                 }
                 may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
                 // This leader did not answer, or leads no more, and no other is known: try again soon.
-                rest_until = deadline.min(Instant::now() + RETRY);
+                rest_until = within(RETRY, deadline);
             }
             match attempt {
                 Ok(answer) => return Ok(answer),
@@ -304,7 +359,7 @@ impl Way {
     }
 
     /// What a peer is told that takes a namespace for another one.
-    pub(in crate::node) fn mistaken(&self) -> NotLed {
+    fn mistaken(&self) -> NotLed {
         NotLed { now: self.group.leadership().borrow().clone(), other_namespace: true }
     }
 
@@ -315,7 +370,7 @@ impl Way {
         };
         if lease.is_valid(self.clock.now()) {
             // The lease is valid, but the confirmation round failed. Each attempt burns its numbers, so pause.
-            return tokio::time::sleep_until(latest.min(Instant::now() + FENCE_RETRY)).await;
+            return tokio::time::sleep_until(within(FENCE_RETRY, latest)).await;
         }
         // We lead, and have not heard of a majority for a lease.
         let valid_or_void =

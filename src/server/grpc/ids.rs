@@ -25,6 +25,7 @@ use crate::{
     metrics::Interface,
     node::{
         Caller, IdList, MadeIds, NodeContext, OPERATIONS, Origin, Principal, Reservation, Served,
+        budget,
     },
     proto::{
         Refusal, refusal,
@@ -32,7 +33,7 @@ use crate::{
     },
     server::{
         connections::{calls::response, unfinished::CLIENT_MESSAGE_BYTES_MAX},
-        metadata::{budget, budget_of},
+        metadata::budget_of,
     },
 };
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::problem::Problem;
 use crate::{
-    node::{NodeContext, Principal, Reservation, to_key},
+    node::{NodeContext, Principal, Reservation, budget, to_key},
     proto::{
         Refusal, refusal, refuse,
         v1::{self, InPath, key::Kind},
@@ -25,7 +25,7 @@ use crate::{
     sequence::{KeyKind, OwnedKey, Wanted},
     server::{
         connections::{calls::until_sent, owner::Owner, unfinished::CLIENT_MESSAGE_BYTES_MAX},
-        metadata::{CLUSTER_ID, budget},
+        metadata::CLUSTER_ID,
         written::{integer, key, shown},
     },
 };

@@ -22,7 +22,7 @@ use crate::{
     allocator::KEYS_AT_ONCE,
     node::{
         Asked, Caller, Failure, MERGED_BYTES_MAX, NodeContext, NotLed, Origin, Principal,
-        Reservation, SequenceRequest, Served, leader_of,
+        Reservation, SequenceRequest, Served, deadline_in, leader_of,
     },
     proto::{
         peer::{
@@ -32,7 +32,7 @@ use crate::{
         refusal,
     },
     sequence::NamespaceId,
-    server::{grpc::answer, metadata::deadline_in},
+    server::grpc::answer,
 };
 
 /// A reply, and the memory reserved for it until it is sent.
