@@ -36,7 +36,7 @@ struct Builder;
 impl StoreBuilder<Types, LogStore, StateMachine, TempDir> for Builder {
     async fn build(&self) -> Result<(TempDir, LogStore, StateMachine), StorageError<Types>> {
         let dir = TempDir::new().unwrap();
-        let store = open(dir.path()).await.unwrap();
+        let store = Store::open(dir.path(), "test", 1, options()).unwrap();
         let log = LogStore::open(&store, 1).unwrap();
         let machine = StateMachine::open(&store, 1).unwrap();
         Ok((dir, log, machine))
