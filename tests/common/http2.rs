@@ -14,6 +14,8 @@ pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 /// The flag of settings that acknowledge the other end's.
 const ACK: u8 = 1;
+/// The flag of headers that nothing follows.
+const END_STREAM: u8 = 1;
 
 /// A frame that has arrived.
 #[derive(Debug)]
@@ -32,6 +34,19 @@ pub async fn read(stream: &mut TcpStream) -> std::io::Result<Frame> {
     let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
     stream.read_exact(&mut payload).await?;
     Ok(Frame { kind, flags, stream: u32::from_be_bytes(of), payload })
+}
+
+/// Reads until the answer to a call has ended.
+///
+/// # Panics
+/// If the connection ends before.
+pub async fn end_of_answer(stream: &mut TcpStream) {
+    loop {
+        let frame = read(stream).await.expect("a frame");
+        if frame.kind == HEADERS && frame.flags & END_STREAM != 0 {
+            return;
+        }
+    }
 }
 
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
