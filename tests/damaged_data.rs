@@ -102,16 +102,16 @@ async fn a_record_of_a_newer_release_is_refused_with_that_release_and_not_as_dam
         value[0] += 1;
         db.put_cf(log, key, value).unwrap();
     }
-    let why = || {
+    let why = async || {
         let store = open(dir.path()).await.unwrap();
         LogStore::open(&store, 1).err().expect("unreadable").to_string()
     };
-    let damaged = why();
+    let damaged = why().await;
     assert!(damaged.contains("is damaged"), "nobody newer was here: {damaged}");
     newer_release_was_here(dir.path());
-    assert_newer(&why());
+    assert_newer(&why().await);
     // That this release opened the directory since does not lower the release in the marker.
-    assert_newer(&why());
+    assert_newer(&why().await);
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ pub async fn answer<Q: SequenceRequest>(
     // A number for each key.
     let reserved = context.request_memory.reserve_if_many(size_of::<u64>() * asked.keys());
     let reserved = reserved.inspect_err(|refusal| asked.refused(refusal))?;
-    let answer = context.leader.serve(asked, origin, deadline).await?;
+    let answer = context.numbers.serve(asked, origin, deadline).await?;
     Ok((answer, reserved))
 }
 

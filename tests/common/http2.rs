@@ -38,6 +38,19 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Fram
     Ok(Frame { kind, flags, stream: u32::from_be_bytes(of), payload })
 }
 
+/// Reads until the answer to a call has ended.
+///
+/// # Panics
+/// If the connection ends before.
+pub async fn end_of_answer(stream: &mut TcpStream) {
+    loop {
+        let frame = read(stream).await.expect("a frame");
+        if frame.kind == HEADERS && frame.flags & END != 0 {
+            return;
+        }
+    }
+}
+
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// A connection from another address than the tests' clients have.

@@ -14,18 +14,20 @@ use ratchet::{
         Refusal,
         peer::{
             AdministerRequest, Asker, ForwardRequest, ForwardRequests, Header, HelloRequest,
-            MemoryPart, RaftMessage, SnapshotPart, administer_reply, asker::Shown, forward_reply,
-            peer_client::PeerClient,
+            MemoryPart, RaftMessage, RaftReply, SnapshotPart, administer_reply, asker::Shown,
+            forward_reply, peer_client::PeerClient,
         },
         v1::{CreateNamespaceRequest, NextRequest},
     },
     storage::{LogId, Types, Vote, codec},
 };
-use tonic::{Code, Status, transport::Channel};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::common::{
-    PATIENCE, certificates::Certificates, cluster::Cluster, eventually, id, in_time, other_than,
-    others, until,
+    PATIENCE, append, certificates::Certificates, cluster::Cluster, eventually, id, in_time,
+    other_than, others, until,
 };
 
 /// The node that is removed.
@@ -55,8 +57,13 @@ impl Speaker {
 
     /// Entries of the leader of a later term.
     fn append(&self) -> RaftMessage {
+        self.append_of(self.term + 1)
+    }
+
+    /// Entries of the leader of a term.
+    fn append_of(&self, term: u64) -> RaftMessage {
         self.raft(&AppendEntriesRequest::<Types> {
-            vote: Vote::new_committed(self.term + 1, self.header.from),
+            vote: Vote::new_committed(term, self.header.from),
             prev_log_id: None,
             entries: Vec::new(),
             leader_commit: None,
@@ -103,9 +110,9 @@ impl Speaker {
         let requests =
             ForwardRequests { header: Some(self.header.clone()), requests: vec![request] };
         // What asks stays open until the answer is there.
-        let (messages, asks) = tokio::sync::mpsc::channel(1);
+        let (messages, asks) = mpsc::channel(1);
         messages.send(requests).await.expect("sent");
-        let asks = tokio_stream::wrappers::ReceiverStream::new(asks);
+        let asks = ReceiverStream::new(asks);
         let mut replies = self.peer.forward(asks).await?.into_inner();
         let replies = replies.message().await?.expect("a reply").replies;
         match replies[0].reply.clone().expect("a reply") {
@@ -135,10 +142,10 @@ impl Speaker {
 
     /// Says everything that a node can say. Returns what was answered, by the method's name.
     async fn say_all(&mut self, name: &str) -> Vec<(&'static str, Result<(), Status>)> {
-        let (append, candidacy) = (self.append(), self.candidacy());
+        let (entries, candidacy) = (self.append(), self.candidacy());
         vec![
             ("Hello", self.hello().await),
-            ("Append", self.peer.append(append).await.map(drop)),
+            ("Append", append(&mut self.peer, entries).await.map(drop)),
             ("Vote", self.peer.vote(candidacy.clone()).await.map(drop)),
             ("PreVote", self.peer.pre_vote(candidacy).await.map(drop)),
             ("TransferLeader", self.transfer_leader().await),
@@ -147,6 +154,36 @@ impl Speaker {
             ("Forward", self.forward().await),
             ("Administer", self.administer(name).await),
         ]
+    }
+}
+
+/// Appends over one stream.
+struct Appends {
+    of: Speaker,
+    sent: mpsc::Sender<RaftMessage>,
+    /// Until the stream is opened, with its first append.
+    unsent: Option<mpsc::Receiver<RaftMessage>>,
+    answers: Option<Streaming<RaftReply>>,
+}
+
+impl Appends {
+    fn over_one_stream(of: Speaker) -> Appends {
+        let (sent, unsent) = mpsc::channel(1);
+        Appends { of, sent, unsent: Some(unsent), answers: None }
+    }
+
+    /// What is answered to an append; `None` once the stream has ended.
+    async fn answer(&mut self, append: RaftMessage) -> Result<Option<RaftReply>, Status> {
+        // What takes it is gone once the stream has ended.
+        let _ = self.sent.send(append).await;
+        let answering = async {
+            if let Some(unsent) = self.unsent.take() {
+                let opened = self.of.peer.append(ReceiverStream::new(unsent)).await?;
+                self.answers = Some(opened.into_inner());
+            }
+            self.answers.as_mut().expect("it is open").message().await
+        };
+        in_time("an answer", answering).await
     }
 }
 
@@ -245,9 +282,28 @@ async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_els
     let candidacy = at_leader.candidacy();
     at_leader.peer.pre_vote(candidacy).await.expect("an answer");
 
+    let mut living = [leader, follower].map(speaker).map(Appends::over_one_stream);
+    for appends in &mut living {
+        // No harm is done by entries of a term that is over.
+        appends.answer(appends.of.append_of(0)).await.expect("it has led that term").expect("so");
+    }
+    // Over its connection, but in the name of another node.
+    let mut forged = Appends::over_one_stream(speaker(follower));
+    forged.answer(forged.of.append_of(0)).await.expect("an answer").expect("an answer");
+    forged.of.header.from = leader;
+    let refused = forged.answer(forged.of.append_of(0)).await.expect_err("it is not that node");
+    assert!(refused.message().contains("whose certificate is node 4's"), "{refused}");
+
     cluster.client(leader).remove_node(REMOVED).await.expect("it is removed");
     cluster.crash(REMOVED).await;
     has_applied_the_removal(&cluster, follower).await;
+    for appends in &mut living {
+        let refused = appends.answer(appends.of.append_of(0)).await.expect_err("it is removed");
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        assert!(refused.message().contains("is not a member"), "{refused}");
+        let over = appends.answer(appends.of.append_of(0)).await;
+        assert!(matches!(over, Ok(None)), "the stream has ended: {over:?}");
+    }
     for speaker in &mut speakers {
         may_say_hello_alone(speaker, "once-it-is-removed").await;
     }

@@ -25,7 +25,7 @@ use crate::{
     metrics::Interface,
     node::{
         Caller, IdList, MadeIds, NEXT_IDS, NodeContext, OPERATIONS, Origin, Principal, Reservation,
-        Served, TraceContext,
+        Served, TraceContext, budget,
     },
     proto::{
         Refusal, refusal,
@@ -33,7 +33,7 @@ use crate::{
     },
     server::{
         connections::{calls::response, unfinished::CLIENT_MESSAGE_BYTES_MAX},
-        metadata::{budget, budget_of},
+        metadata::budget_of,
         trace_headers::trace_in,
     },
 };
@@ -161,7 +161,7 @@ async fn answer_bytes(
     let trace = trace_in(&context, call.metadata().as_ref());
     let span = context.traces.of_caller(operation.method, trace);
     let (asked, from) = ((call.into_inner(), &by), (Origin::Client, span.as_deref()));
-    let calling = context.leader.call(operation, asked, from, deadline);
+    let calling = context.operations.call(operation, asked, from, deadline);
     let (answer, mut reserved) = calling.await?;
     if let Some(reserved) = &mut reserved {
         // With the copy that is sent.
