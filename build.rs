@@ -81,6 +81,8 @@ fn generate() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .bytes(".")
         .btree_map(".ratchet.peer.v1")
+        // Few calls are traced, and requests stand in a list.
+        .boxed(".ratchet.peer.v1.ForwardRequest.trace_parent")
         // The client's package has the messages of the public API.
         .extern_path(".ratchet.v1", "::ratchet_client::api")
         // Replies stand in a list until they are sent, and most of them are the large ones.

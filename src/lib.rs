@@ -17,6 +17,7 @@ pub mod storage;
 pub mod sequence;
 
 pub mod clock;
+pub mod laps;
 pub mod metrics;
 pub mod ordered_watch;
 pub mod planted_bugs;

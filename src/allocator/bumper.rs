@@ -119,7 +119,7 @@ async fn bump(
     if bumps.is_empty() && lost.is_empty() {
         return Ok(Vec::new());
     }
-    let started = memory.now();
+    let (started, entry) = (memory.now(), memory.begin_entry());
     let (told, now_ms) = (lost.clone(), memory.wall_ms());
     let command = Command::Bump { bumps: bumps.clone(), lost: told, now_ms };
     let outcome = match group.propose(memory.term(), command).await {
@@ -147,6 +147,8 @@ async fn bump(
     };
     let took = memory.now().since(started);
     memory.bump_took(took);
+    // Before anybody is woken who waits for it.
+    memory.entry_ended(entry);
     let metrics = memory.metrics();
     metrics.bump_seconds.observe(took, 1);
     metrics.bump_entries.inc();

@@ -20,6 +20,7 @@ use tokio::{
 use crate::{
     clock::Clock,
     consensus::{Group, TermLease},
+    laps::{self, Phase},
     planted_bugs::{Bug, is_planted},
 };
 
@@ -121,8 +122,9 @@ impl Fence {
         if rounds.send(answer).is_err() {
             return false;
         }
-        let confirmed = Box::pin(tokio::time::timeout_at(deadline, confirmed));
-        matches!(confirmed.await, Ok(Ok(true)))
+        let confirmed = Box::pin(tokio::time::timeout_at(deadline, confirmed)).await;
+        laps::lap(Phase::Fence);
+        matches!(confirmed, Ok(Ok(true)))
     }
 }
 

@@ -4,6 +4,7 @@
 //! chunk comes from its record, which was read after this term's lift or inheritance was applied, or from a bump; or
 //! it was inherited.
 
+mod last_entry;
 pub(super) mod part;
 pub(super) mod room;
 mod sections;
@@ -27,7 +28,11 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use self::{room::Round, shards::Shards};
+use self::{
+    last_entry::{LastEntry, UnderWay},
+    room::Round,
+    shards::Shards,
+};
 use super::{
     fence::Gate,
     held::Untold,
@@ -41,6 +46,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Instant},
+    laps::EntryTimes,
     metrics::{CountsGuard, Metrics, SkipCause},
     sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceId, SectionId, Trim},
     storage::{AppliedView, BlockingExecutor, Namespaces},
@@ -92,6 +98,8 @@ pub struct Memory {
     background_entry: tokio::sync::Mutex<()>,
     /// Numbers that nobody got, of which no entry has told yet.
     untold: Untold,
+    /// The entry with numbers for calls that ended last.
+    last_entry: LastEntry,
     /// Whether there is room for more keys.
     room: Arc<Room>,
     /// The round of the hand of [`Memory::evict`].
@@ -113,6 +121,7 @@ impl Memory {
             to_settle: Arc::default(),
             background_entry: tokio::sync::Mutex::default(),
             untold: Untold::default(),
+            last_entry: LastEntry::default(),
             room: Arc::new(Room::of(bytes_max)),
             round: Mutex::default(),
             shards,
@@ -329,6 +338,21 @@ impl Memory {
         // The bumper alone writes it, so load and store need not be one step.
         let average = if old == 0 { new } else { (old * 7 + new) / 8 };
         self.bump_nanos.store(average, Relaxed);
+    }
+
+    /// An entry with numbers for calls is proposed now.
+    pub fn begin_entry(&self) -> UnderWay {
+        UnderWay::begin(&self.metrics)
+    }
+
+    /// Its outcome is known.
+    pub fn entry_ended(&self, entry: UnderWay) {
+        self.last_entry.ended(entry, &self.metrics);
+    }
+
+    /// When the entry was under way that ended last.
+    pub fn last_entry(&self) -> Option<EntryTimes> {
+        self.last_entry.get()
     }
 
     /// Closes the gate and drops everything, because the term is lost. Calls that wait get an error. The term's lease

@@ -40,6 +40,7 @@ use super::{
 use crate::{
     clock::Clock,
     consensus::{Group, TermLease},
+    laps,
     metrics::{CountsGuard, Metrics, NamespaceCounts},
     sequence::{Key, LostBy, Namespace, Range, Trim},
 };
@@ -290,7 +291,7 @@ impl Term {
     async fn in_time<T>(
         &self, later: oneshot::Receiver<T>, deadline: Instant,
     ) -> Result<T, NextError> {
-        tokio::select! {
+        let brought = tokio::select! {
             biased;
             brought = later => brought.map_err(|_dropped| NextError::NotLeading),
             () = self.memory.gate().closed_for(STAY_MAX) => Err(NextError::NotLeading),
@@ -298,7 +299,9 @@ impl Term {
                 true => NextError::DeadlineExceeded,
                 false => NextError::NotLeading,
             }),
-        }
+        };
+        laps::lap_of_entry(|| self.memory.last_entry());
+        brought
     }
 
     /// Checks the fence for numbers that were `held` for the answers of `answers` keys. If it fails, they

@@ -48,6 +48,11 @@ impl Histogram {
         self.0.nanos.fetch_add(nanos.saturating_mul(times), Relaxed);
     }
 
+    /// All durations together.
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.0.nanos.load(Relaxed))
+    }
+
     /// How many durations were added.
     pub fn count(&self) -> u64 {
         self.0.buckets.iter().map(|count| count.load(Relaxed)).sum()

@@ -146,6 +146,12 @@ metrics! {
         errors: PairCounters<Interface, Code>,
         /// Time from a client's request's arrival to its answer, by interface.
         request_seconds: By<Interface, Histogram>,
+        /// Calls of clients, and of peers that forwarded them, that took slow_call_ms or longer at this node.
+        slow_calls: Counter,
+        /// Spans of traced calls that the collector took (otlp_endpoint).
+        trace_spans: Counter,
+        /// Spans of traced calls that were dropped: the collector is away, slow, or refused them.
+        trace_spans_dropped: Counter,
 
         /// Numbers of a namespace handed out by this node as leader.
         namespace_numbers: OfNamespaces = NamespaceMetrics::new(&numbers, &answers, &numbers_skipped).show(Figure::Numbers),

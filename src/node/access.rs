@@ -121,6 +121,11 @@ impl Principal {
         self.entrance.is_some()
     }
 
+    /// Whether it is a node that asks for itself.
+    pub(super) fn is_node(&self) -> bool {
+        matches!(self.who, Who::Node(_))
+    }
+
     /// Whether it is told at which addresses clients reach the leader and the members. Whoever asks at the port for administrators
     /// is not: a client that goes there would be refused.
     pub fn is_told_route(&self) -> bool {

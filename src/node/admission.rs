@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     consensus::Group,
+    laps::{self, Phase},
     proto::{Code, Refusal, peer, refusal},
     sequence::{Credential, NodeId, PrincipalKey, Wanted},
     storage::Member,
@@ -75,7 +76,11 @@ impl Admission {
             // Of other refusals, nothing changes if the token is known to the leader.
             Err(refusal) if refusal.code() != Code::Unauthenticated => Err(refusal),
             Err(refusal) if self.access.knows(by) => Err(refusal),
-            Err(refusal) => Box::pin(self.learn_token(by, wanted, refusal, deadline)).await,
+            Err(refusal) => {
+                let learnt = Box::pin(self.learn_token(by, wanted, refusal, deadline)).await;
+                laps::lap(Phase::Queue);
+                learnt
+            }
         }
     }
 
@@ -164,7 +169,7 @@ impl ForLeader for WhetherKnown<'_> {
         &self, here: &Admission, leader: (NodeId, &Member), _: Assumed, may_be_done: bool,
         deadline: Instant,
     ) -> Attempt<bool> {
-        let (forwarder, asked) = (here.way.forwarder(), (&self.message, &self.node));
+        let (forwarder, asked) = (here.way.forwarder(), (&self.message, &self.node, None));
         let answer = FACTS.send(forwarder, leader, asked, may_be_done, deadline).await?;
         let unreadable = |error| refusal!(Internal, "the answer of {}: {error}", FACTS.method);
         Ok(peer::KnowsTokenResponse::decode(answer).map_err(unreadable)?.known)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Config, callers::Callers, request_memory::RequestMemory};
+use super::{Config, callers::Callers, request_memory::RequestMemory, slow_calls::SlowCalls};
 use crate::{clock::Clock, consensus::Group, metrics::Metrics};
 
 /// What most services of a node are made of.
@@ -17,6 +17,8 @@ pub struct Common {
     pub metrics: Arc<Metrics>,
     /// The memory of waiting requests and unsent answers.
     pub request_memory: Arc<RequestMemory>,
+    /// What tells of slow calls.
+    pub slow_calls: Arc<SlowCalls>,
     /// What the callers of each address hold.
     pub callers: Arc<Callers>,
 }

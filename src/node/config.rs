@@ -11,7 +11,7 @@ use std::{
 pub use crate::allocator::FenceKind;
 
 use super::settings::{
-    COUNT_MAX_MAX, ClientTls, PeerTls, Segments, TIME_MS_MAX, for_each_setting,
+    COUNT_MAX_MAX, ClientTls, PeerTls, Sample, Segments, TIME_MS_MAX, for_each_setting,
     mapped_names::{MappedNames, TINYID_PARAMETER, check_segments, check_tokens},
 };
 use crate::{
@@ -105,6 +105,7 @@ impl Config {
         self.check_addresses()?;
         self.check_tls()?;
         self.check_peers()?;
+        self.check_collector()?;
         self.check_drop_ins()
     }
 
@@ -254,6 +255,28 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Checks where spans are sent. What may be a password is not shown.
+    fn check_collector(&self) -> Result<(), ConfigError> {
+        let Some(endpoint) = &self.otlp_endpoint else {
+            return Ok(());
+        };
+        let wrong = |why: &str| {
+            ConfigError(format!(
+                "otlp_endpoint {why}; it takes http://host:port, as in http://127.0.0.1:4317"
+            ))
+        };
+        let Some(at) = endpoint.strip_prefix("http://") else {
+            return Err(match endpoint.starts_with("https://") {
+                true => wrong("begins with https, and a node speaks no TLS with a collector"),
+                false => wrong("does not begin with http://"),
+            });
+        };
+        if at.contains(['@', '/', '?', '#']) {
+            return Err(wrong("has more than an address: leave out a user, a path and a query"));
+        }
+        check_address("otlp_endpoint", at).map_err(|_| wrong(&format!("is {endpoint:?}")))
     }
 
     /// Refuses a setting whose clients ask over HTTP, if this node does not serve that.
@@ -441,6 +464,23 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(config.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_collector_has_an_address_and_a_password_is_not_shown() {
+        for (endpoint, why) in [
+            ("https://collector:4317", "speaks no TLS"),
+            ("collector:4317", "does not begin with http://"),
+            ("http://collector", "is \"http://collector\""),
+            ("http://collector:4317/v1/traces", "leave out a user, a path"),
+            ("http://me:secret@collector:4317", "leave out a user"),
+        ] {
+            let told = refused(|c| c.otlp_endpoint = Some(endpoint.to_owned()));
+            assert!(told.contains(why) && told.contains("http://host:port"), "{told}");
+            assert!(!told.contains("secret"), "{told}");
+        }
+        let otlp_endpoint = Some("http://[::1]:4317".to_owned());
+        assert_eq!(Config { otlp_endpoint, ..Config::default() }.check(), Ok(()));
     }
 
     #[test]

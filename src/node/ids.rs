@@ -6,7 +6,7 @@ pub(super) mod key_queues;
 pub(super) mod request;
 pub(super) mod sources;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use ratchet_client::NotTaken;
@@ -29,12 +29,16 @@ use super::{
     operations::Operations,
     request_memory::{RequestMemory, Reservation},
     requests::{counted::CallCounts, keys::key_of, refused::no_namespace},
+    slow_calls::SlowCalls,
     terms::LedTerms,
+    told_call::About,
+    traces::Span,
     way::{patience::FOR_LEASE, search::Failure},
 };
 use crate::{
     clock::{Clock, whole_ms},
     consensus::Group,
+    laps::{self, Phase},
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     proto::{
@@ -44,6 +48,8 @@ use crate::{
     sequence::Namespace,
 };
 
+/// Service and method by which ids are asked for.
+pub const NEXT_IDS: &str = "ratchet.v1.Ids/Next";
 /// An answer that took longer does not say what the leader's time is by now.
 const LATE_MIN: Duration = Duration::from_millis(500);
 /// How long a node that stops waits until its worker ids are given back.
@@ -83,6 +89,7 @@ pub struct Ids {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     request_memory: Arc<RequestMemory>,
+    slow_calls: Arc<SlowCalls>,
     led: Arc<LedTerms>,
     admission: Arc<Admission>,
     operations: Arc<Operations>,
@@ -109,6 +116,7 @@ impl Ids {
             clock: common.clock.clone(),
             metrics: common.metrics.clone(),
             request_memory: common.request_memory.clone(),
+            slow_calls: common.slow_calls.clone(),
             led,
             admission,
             operations,
@@ -120,8 +128,8 @@ impl Ids {
         }
     }
 
-    /// Makes ids before `deadline`. The memory that is reserved for the request and its ids comes with them: it is to be
-    /// dropped when they are sent.
+    /// Makes ids before `deadline`. `span` is that of the call, if it is traced. The memory that is reserved for the request and its
+    /// ids comes with them: it is to be dropped when they are sent.
     ///
     /// # Errors
     /// Those of [`Admission::admit`]; NOT_FOUND if there is no such namespace;
@@ -130,9 +138,17 @@ impl Ids {
     /// left; RESOURCE_EXHAUSTED, with a time after which to ask again, if every worker id is held until the deadline, the
     /// ids until then are used up, or other requests hold the memory; UNAVAILABLE if no leader leases a worker id in time.
     pub async fn next(
-        self: &Arc<Self>, request: &NextIdsRequest, by: &Principal, deadline: Instant,
+        self: &Arc<Self>, request: &NextIdsRequest, (by, span): (&Principal, Option<&Span>),
+        deadline: Instant,
     ) -> Result<(MadeIds, Reservation), Failure> {
-        let made = self.make_granted(request, by, deadline).await;
+        let about = || About {
+            method: NEXT_IDS,
+            namespace: Some(&request.namespace),
+            keys: request.key.is_some().into(),
+            forwarded_here: false,
+        };
+        let making = pin!(self.make_granted(request, by, deadline));
+        let made = self.slow_calls.watch(about, span, making).await;
         self.counts.count(&request.namespace, None, &made, |_| Vec::new());
         made
     }
@@ -171,7 +187,9 @@ impl Ids {
                     // Each id has an order number.
                     None => check_count(request, ORDERS_MAX)?,
                 }
-                return Box::pin(self.key_ids(request, format, deadline)).await;
+                let made = Box::pin(self.key_ids(request, format, deadline)).await;
+                laps::lap(Phase::Queue);
+                return made;
             }
             MadeBy::Node(source) => source,
         };
@@ -212,7 +230,9 @@ impl Ids {
                         Wait::Ended => false,
                     };
                     self.metrics.id_waits.inc_by(waits.into());
-                    source.ids.take(fixed, left, deadline).await?
+                    let taken = source.ids.take(fixed, left, deadline).await;
+                    laps::lap(Phase::Queue);
+                    taken?
                 }
             };
             left -= run.count();

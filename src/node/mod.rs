@@ -24,6 +24,7 @@ mod ids;
 mod known_namespaces;
 mod leases;
 mod lifecycle;
+mod line_rate;
 mod members;
 mod namespaces;
 mod numbers;
@@ -32,9 +33,12 @@ mod request_memory;
 mod requests;
 mod seams;
 pub mod settings;
+mod slow_calls;
 mod status;
 mod terms;
 pub mod text_table;
+mod told_call;
+mod traces;
 mod way;
 
 pub use access::{AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralTokens, hash_of};
@@ -42,7 +46,7 @@ pub use callers::{Caller, Callers, Counted, Guest, GuestCall, KNOWN_WITHIN, Kind
 pub use config::Config;
 pub use formats::id_format;
 pub use ids::{
-    MadeIds,
+    MadeIds, NEXT_IDS,
     request::{IdList, check as check_ids},
 };
 pub use known_namespaces::KeysOf;
@@ -64,6 +68,8 @@ pub use status::{
     readiness::NotReady,
     recent_activity::{SECONDS_KEPT, Second},
 };
+pub use told_call::CallEnd;
+pub use traces::{EndedSpan, Kind as SpanKind, TraceContext, Traces};
 pub use way::{
     forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
     patience::{budget, deadline_in},

@@ -10,7 +10,7 @@ mod floors;
 mod lost;
 pub(super) mod sequence_request;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use prost::Message;
 use tokio::time::Instant;
@@ -30,9 +30,13 @@ use super::{
         keys::replaced,
         refused::{check_namespace, no_namespace, outcome_unknown},
     },
+    slow_calls::SlowCalls,
     terms::LedTerms,
+    told_call::{About, CallEnd},
+    traces::{Span, TraceContext, Traces},
     way::{
         Way,
+        forward::NoReply,
         patience::within,
         search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace, Waits},
     },
@@ -42,8 +46,8 @@ use crate::{
     consensus::Group,
     planted_bugs::{Bug, is_planted},
     proto::{
-        Refusal,
-        peer::{NotLeader, forward_reply::Reply},
+        Code, Refusal,
+        peer::{NotLeader, TraceParent, forward_reply::Reply},
         refusal,
         v1::{Outcome, Reason},
     },
@@ -56,6 +60,7 @@ pub struct Numbers {
     config: Arc<Config>,
     group: Arc<Group>,
     request_memory: Arc<RequestMemory>,
+    slow_calls: Arc<SlowCalls>,
     admission: Arc<Admission>,
     access: Arc<Access>,
     led: Arc<LedTerms>,
@@ -74,6 +79,7 @@ impl Numbers {
             config: common.config.clone(),
             group: common.group.clone(),
             request_memory: common.request_memory.clone(),
+            slow_calls: common.slow_calls.clone(),
             access: admission.access().clone(),
             admission,
             led,
@@ -91,7 +97,9 @@ impl Numbers {
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
     ) -> Result<Q::Answer, Failure> {
         let is_asked_here = matches!(origin, Origin::Client);
-        let served = self.serve_checked(asked, origin, deadline).await;
+        let about = || asked.about(!is_asked_here);
+        let serving = pin!(self.serve_checked(asked, origin, deadline));
+        let served = self.slow_calls.watch(about, asked.span.as_deref(), serving).await;
         // Otherwise the node that its caller asked counts it.
         if is_asked_here {
             let namespace = served.as_ref().ok().and_then(|given| given.namespace);
@@ -315,10 +323,17 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         let counted = here.access.lost_numbers(&self.by, self.message.namespace());
         let lost = (counted, here.counts.of(self.message.namespace()).shared());
         let by = (self.by.told(), self.by.to_wire());
-        let sent = forwarded(&self.message, assumed.namespace, by, lost);
+        let (mut request, lost) = forwarded(&self.message, assumed.namespace, by, lost);
+        let span = self.span.as_ref().map(|span| span.asking_leader());
+        request.trace_parent = span.as_ref().map(|span| Box::new(span.to_wire()));
         // It can be asked again, and what was done may show.
         let is_found_again = self.trace() != Trace::None;
-        match here.way.forwarder().forward(leader, member, sent, deadline).await {
+        let sent = (request, lost);
+        let replied = here.way.forwarder().forward(leader, member, sent, deadline).await;
+        if let Some(span) = span {
+            span.tell_end(end_of(&replied));
+        }
+        match replied {
             Ok(Reply::Error(failure))
                 if is_found_again && failure.reason() == Reason::OutcomeUnknown =>
             {
@@ -347,6 +362,18 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
     }
 }
 
+/// How the leader's part of a call has ended, as its reply says.
+fn end_of(replied: &Result<Reply, NoReply>) -> CallEnd {
+    match replied {
+        Ok(Reply::Answer(_)) => CallEnd::Answered,
+        Ok(Reply::Error(failure)) => {
+            CallEnd::Refused(failure.reason(), Code::from_i32(failure.code))
+        }
+        Ok(Reply::NotLeader(_)) => CallEnd::NotLeader,
+        Err(_) => CallEnd::Lost,
+    }
+}
+
 // A checked message that asks for something of a sequence, and what only nodes know of it: its parsed request id, and
 // the namespace that is meant. The leader checks a message again that was forwarded.
 
@@ -360,6 +387,8 @@ pub struct Asked<Q> {
     pub(super) id: Option<MessageId>,
     /// Set for the rest of a message: the namespace that answered the first part. It alone may answer the rest.
     pub(super) meant: Option<NamespaceId>,
+    /// The span of the call, if it is traced.
+    pub(super) span: Option<Arc<Span>>,
 }
 
 impl<Q: SequenceRequest> Asked<Q> {
@@ -367,12 +396,41 @@ impl<Q: SequenceRequest> Asked<Q> {
     ///
     /// # Errors
     /// INVALID_ARGUMENT for keys, counts, floors or a request id outside of their limits.
-    pub fn new(mut message: Q, by: Principal) -> Result<Self, Refusal> {
+    pub fn new(message: Q, by: Principal) -> Result<Self, Refusal> {
+        Asked::in_span(message, by, || None)
+    }
+
+    /// As [`Asked::new`], of a call that is traced if its caller says so, or by chance.
+    ///
+    /// # Errors
+    /// As [`Asked::new`].
+    #[inline]
+    pub fn of_caller(
+        message: Q, by: Principal, traces: &Traces, said: Option<TraceContext>,
+    ) -> Result<Self, Refusal> {
+        Asked::in_span(message, by, || traces.of_caller(Q::METHOD, said))
+    }
+
+    /// As [`Asked::new`], of a call that is traced if the peer says so that has forwarded it.
+    ///
+    /// # Errors
+    /// As [`Asked::new`].
+    pub fn of_peer(
+        message: Q, by: Principal, traces: &Traces, said: Option<Box<TraceParent>>,
+    ) -> Result<Self, Refusal> {
+        Asked::in_span(message, by, || traces.of_peer(Q::METHOD, said.map(|said| *said)))
+    }
+
+    #[inline]
+    fn in_span(
+        mut message: Q, by: Principal, span: impl FnOnce() -> Option<Arc<Span>>,
+    ) -> Result<Self, Refusal> {
         let id = message.check()?;
         if !by.is_told_route() {
             message.leave_route_out();
         }
-        Ok(Asked { message, by, id, meant: None })
+        // A malformed message has none.
+        Ok(Asked { message, by, id, meant: None, span: span() })
     }
 
     /// The namespace's name.
@@ -390,12 +448,31 @@ impl<Q: SequenceRequest> Asked<Q> {
         self.message.keys()
     }
 
+    /// It is refused before the node is asked: what traces tell of it.
+    pub fn refused(&self, why: &Refusal) {
+        if let Some(span) = &self.span {
+            span.tell_about(self.about(false));
+            span.tell_end(why.into());
+        }
+    }
+
+    /// What is told of it.
+    fn about(&self, forwarded_here: bool) -> About<'_> {
+        About {
+            method: Q::METHOD,
+            namespace: Some(self.namespace()),
+            keys: self.keys(),
+            forwarded_here,
+        }
+    }
+
     /// What of it the leader has left to the next one, as `answer` says, which is of the namespace `of`. Nothing was done of
     /// that. `None` also if it is not known which namespace has answered: all numbers of a message are of one.
     #[inline]
     pub(super) fn rest(&self, answer: &Q::Answer, of: Option<NamespaceId>) -> Option<Self> {
         let message = self.message.rest(answer)?;
-        Some(Asked { message, by: self.by.clone(), id: None, meant: Some(of?) })
+        let (by, span) = (self.by.clone(), self.span.clone());
+        Some(Asked { message, by, id: None, meant: Some(of?), span })
     }
 }
 

@@ -7,7 +7,7 @@
 mod reload;
 pub(super) mod services;
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
@@ -21,7 +21,10 @@ use super::{
     common::Common,
     request_memory::{RequestMemory, Reservation},
     requests::operation::{ByAskedNode, ByLeader, facts_of},
+    slow_calls::SlowCalls,
     terms::LedTerms,
+    told_call::About,
+    traces::Span,
     way::{
         Way,
         operation::Facts,
@@ -232,6 +235,7 @@ impl Served {
 /// Has operations carried out, by this node or by the leader.
 pub struct Operations {
     request_memory: Arc<RequestMemory>,
+    slow_calls: Arc<SlowCalls>,
     admission: Arc<Admission>,
     access: Arc<Access>,
     led: Arc<LedTerms>,
@@ -246,6 +250,7 @@ impl Operations {
     ) -> Self {
         Operations {
             request_memory: common.request_memory.clone(),
+            slow_calls: common.slow_calls.clone(),
             admission,
             access: services.access.clone(),
             led: services.of_group.led.clone(),
@@ -262,13 +267,28 @@ impl Operations {
     /// [`Failure`]: those of [`Admission::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
     /// hold the memory; or, for a peer's request, who leads instead.
     pub async fn call(
-        &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
-        deadline: Instant,
+        &self, operation: &'static Served, (message, by): (Bytes, &Principal),
+        (origin, span): (Origin, Option<&Span>), deadline: Instant,
+    ) -> Result<(Bytes, Option<Reservation>), Failure> {
+        let forwarded_here = origin != Origin::Client;
+        let about = || About { method: operation.method, namespace: None, keys: 0, forwarded_here };
+        let calling = pin!(self.call_unwatched(operation, (message, by), (origin, span), deadline));
+        match by.is_node() {
+            false => self.slow_calls.watch(about, span, calling).await,
+            // What a node asks for itself is part of a call, or nobody waits for it.
+            true => calling.await,
+        }
+    }
+
+    /// As [`Operations::call`]. The log does not tell if it is slow.
+    async fn call_unwatched(
+        &self, operation: &'static Served, (message, by): (Bytes, &Principal),
+        from: (Origin, Option<&Span>), deadline: Instant,
     ) -> Result<(Bytes, Option<Reservation>), Failure> {
         let admitted = (operation.admit)(&self.admission, by, message.clone(), deadline).await;
         let (is_let_in, note) = (admitted.is_ok(), operation.note(&self.access, (&message, by)));
         let called = match admitted {
-            Ok(()) => self.carry_out(operation, (message.clone(), by), origin, deadline).await,
+            Ok(()) => self.carry_out(operation, (message.clone(), by), from, deadline).await,
             Err(refusal) => Err(refusal.into()),
         };
         operation.tell(&self.access, note, (&message, by), &called, is_let_in);
@@ -277,14 +297,14 @@ impl Operations {
 
     /// Has an operation carried out for a caller that may have that.
     async fn carry_out(
-        &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
-        deadline: Instant,
+        &self, operation: &'static Served, (message, by): (Bytes, &Principal),
+        (origin, span): (Origin, Option<&Span>), deadline: Instant,
     ) -> Result<(Bytes, Option<Reservation>), Failure> {
         let expected = (operation.bytes)(&self.services, &message)?;
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match &operation.by {
             By::Leader(led) => {
-                let call = Call { check: operation.check, led, message, by };
+                let call = Call { check: operation.check, led, message, by, span };
                 self.way.answer(self, &call, origin, deadline).await?
             }
             By::AskedNode(carry_out) => carry_out(&self.services, message, deadline).await?,
@@ -292,15 +312,25 @@ impl Operations {
         Ok((answer, reserved))
     }
 
-    /// As [`Operations::call`], with messages.
+    /// As [`Operations::call`], with messages, and without a trace.
     ///
     /// # Errors
     /// As [`Operations::call`].
     pub async fn ask<Q: Operation>(
         &self, request: &Q, by: &Principal, deadline: Instant,
     ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
+        self.ask_in(None, request, by, deadline).await
+    }
+
+    /// As [`Operations::call`], with messages.
+    ///
+    /// # Errors
+    /// As [`Operations::call`].
+    pub async fn ask_in<Q: Operation>(
+        &self, span: Option<&Span>, request: &Q, by: &Principal, deadline: Instant,
+    ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
         let asked = (encoded(request), by);
-        let calling = self.call(Served::of::<Q>(), asked, Origin::Client, deadline);
+        let calling = self.call(Served::of::<Q>(), asked, (Origin::Client, span), deadline);
         let (answer, reserved) = calling.await?;
         let unreadable = |error| refusal!(Internal, "the answer of {}: {error}", Q::METHOD);
         Ok((Q::Answer::decode(answer).map_err(unreadable)?, reserved))
@@ -313,6 +343,7 @@ struct Call<'a> {
     led: &'static Led,
     message: Bytes,
     by: &'a Principal,
+    span: Option<&'a Span>,
 }
 
 impl ForLeader for Call<'_> {
@@ -350,7 +381,7 @@ impl ForLeader for Call<'_> {
         &self, here: &Operations, leader: (NodeId, &Member), _: Assumed, may_be_done: bool,
         deadline: Instant,
     ) -> Attempt<Bytes> {
-        let asked = (&self.message, self.by);
+        let asked = (&self.message, self.by, self.span);
         self.led.facts.send(here.way.forwarder(), leader, asked, may_be_done, deadline).await
     }
 

@@ -4,6 +4,7 @@
 //! To add a setting, add it here, and a section to docs/settings.md.
 
 pub mod mapped_names;
+mod sample;
 mod tls;
 
 use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};
@@ -14,6 +15,7 @@ use self::mapped_names::{TINYID_PARAMETER, in_braces};
 use super::text_table::TextTable;
 use crate::sequence::NodeId;
 
+pub use sample::Sample;
 pub use tls::{ClientTls, PeerTls};
 
 /// The longest time that a timing setting takes, in milliseconds.
@@ -188,6 +190,14 @@ macro_rules! for_each_setting {
             /// How many namespaces have metrics of their own; further ones are counted together [default: 100]
             "RATCHET_METRICS_NAMESPACES_MAX" [] =>
                 metrics_namespaces_max: u64 as u64 = 100, 0..=10_000;
+            /// From how long on a call is logged as slow, with where its time went, in milliseconds; 0: none is
+            /// [default: 500]
+            "RATCHET_SLOW_CALL_MS" [] => slow_call_ms: u64 as u64 = 500, 0..=3_600_000;
+            /// Where spans of traced calls are sent, by OTLP over gRPC without TLS, as "http://host:4317"; without it, no call is
+            /// traced
+            "RATCHET_OTLP_ENDPOINT" [] => otlp_endpoint: Option<String> as String = None;
+            /// Which part of the calls is traced whose callers do not say whether they are, from 0 to 1 [default: 0.01]
+            "RATCHET_OTLP_SAMPLE" [] => otlp_sample: Sample as Sample = Sample::DEFAULT;
             /// The tags that clients of Leaf ask for, and the key of each: "tag=namespace:key,..."; a row {tag} is for
             /// every tag without one, and {tag} after "=" is the tag itself; without any row, they are not served
             "RATCHET_LEAF_TAGS" [] =>

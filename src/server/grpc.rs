@@ -109,7 +109,8 @@ pub async fn answer<Q: SequenceRequest>(
 ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
     let asked = asked.as_ref().map_err(Refusal::clone)?;
     // A number for each key.
-    let reserved = context.request_memory.reserve_if_many(size_of::<u64>() * asked.keys())?;
+    let reserved = context.request_memory.reserve_if_many(size_of::<u64>() * asked.keys());
+    let reserved = reserved.inspect_err(|refusal| asked.refused(refusal))?;
     let answer = context.numbers.serve(asked, origin, deadline).await?;
     Ok((answer, reserved))
 }

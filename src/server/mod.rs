@@ -25,10 +25,12 @@ mod grpc;
 mod http;
 mod metadata;
 mod metrics;
+mod otlp;
 mod peer;
 mod rare_warning;
 mod resp;
 mod tls;
+mod trace_headers;
 pub(crate) mod written;
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
@@ -63,6 +65,7 @@ use connections::{
 };
 pub use grpc::{Services, ids::Raw};
 use metadata::Addressed;
+use otlp::Exporter;
 use peer::body::{PeerConnection, from_peers};
 pub use peer::client::GrpcTransport;
 use tls::Tls;
@@ -102,6 +105,7 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
     // Bound first, so that an address in use is found before the data directory is created. Connections wait
     // until the ports are served below.
     let listeners = Listeners::bind(&config).await?;
+    let exporter = Exporter::new(&config)?;
     let at = listeners.addresses().map_err(|e| StartError::Internal(e.to_string()))?;
     let seams = Seams { certificates: Arc::new(tls.clone()), ..seams };
     let node = Node::start(config, seams, at).await?;
@@ -141,6 +145,10 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
     }
     if let Some(listener) = listeners.metrics {
         node.run("metrics port", server.serve_metrics(listener));
+    }
+    if let (Some(exporter), Some(ended)) = (exporter, node.context().traces.take_ended()) {
+        let metrics = node.context().metrics.clone();
+        node.run("sending spans", exporter.run(ended, metrics, node.stopping()));
     }
     node.run_until_stopped("certificates", tls.follow(node.context().metrics.clone()));
     Ok(node)

@@ -33,12 +33,16 @@ const ORDERED: [(&str, &[&str]); 1] = [(
         "access",
         "formats",
         "common",
+        "slow_calls",
+        "traces",
         "request_memory",
         "callers",
         "seams",
         "config",
         "settings",
         "text_table",
+        "told_call",
+        "line_rate",
     ],
 )];
 

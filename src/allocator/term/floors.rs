@@ -10,6 +10,7 @@ use crate::{
         memory::KEYS_AT_ONCE,
         section::pending::{AboveAnswer, Answer, RaiseAnswer, RaiseNewAnswer, RaisedLater},
     },
+    laps::{self, Phase},
     planted_bugs::{Bug, is_planted},
     sequence::{Key, Namespace, Range},
 };
@@ -160,6 +161,7 @@ impl Term {
                 }
                 told = waiting.len();
                 tokio::task::yield_now().await;
+                laps::lap(Phase::Queue);
                 // Whoever asks again raises the rest.
                 if self.memory.gate().is_closed() {
                     return Err(NextError::NotLeading);

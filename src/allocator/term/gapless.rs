@@ -233,7 +233,7 @@ impl Taker {
     async fn propose(
         &self, remembering: Remembering, parts: Vec<MessagePart>,
     ) -> Result<(Vec<MessagePart>, Outcome), ProposeError> {
-        let started = self.clock.now();
+        let (started, entry) = (self.clock.now(), self.memory.begin_entry());
         let low = self.group.view.free_space().refusal();
         let no_room = low.map(|LowDisk { free_mb, reserve_mb, .. }| NoRoom { free_mb, reserve_mb });
         let (parts_sent, now_ms) = (parts.clone(), self.clock.wall_ms());
@@ -241,6 +241,7 @@ impl Taker {
         let command = Command::Take { remembering, parts: parts_sent, no_room, count_max, now_ms };
         let outcome = self.group.propose(self.lease.term(), command).await?;
         let took = self.clock.now().since(started);
+        self.memory.entry_ended(entry);
         self.metrics.take_seconds.observe(took, 1);
         self.metrics.take_entries.inc();
         let takes = parts.iter().map(|part| part.takes.len() as u64).sum();

@@ -16,6 +16,7 @@ use crate::{
         answer::{NextError, NextMany},
         held::{Delivery, Held},
     },
+    laps::{self, Phase},
     planted_bugs::{Bug, is_planted},
     sequence::{Key, MessageId, MessagePart, Namespace, PartId, Range, Take},
 };
@@ -114,7 +115,9 @@ impl Term {
             }
             tokio::select! {
                 biased;
-                () = sleep_until(deadline.min(Instant::now() + ROOM_PAUSE)) => {}
+                () = sleep_until(deadline.min(Instant::now() + ROOM_PAUSE)) => {
+                    laps::lap(Phase::Queue);
+                }
                 () = self.memory.gate().closed() => return Err(NextError::Unknown),
             }
         }
@@ -126,7 +129,9 @@ impl Term {
     ) -> Result<Vec<Delivery>, NextError> {
         let (reply, answer) = oneshot::channel();
         self.gapless().send(Call { part, reply }).map_err(|_| NextError::NotLeading)?;
-        match tokio::time::timeout_at(deadline, answer).await {
+        let given = tokio::time::timeout_at(deadline, answer).await;
+        laps::lap_of_entry(|| self.memory.last_entry());
+        match given {
             Ok(Ok(given)) => given,
             // The task has ended without a word: what it did is not known.
             Ok(Err(_)) => Err(NextError::Unknown),

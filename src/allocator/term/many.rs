@@ -12,6 +12,7 @@ use crate::{
         memory::{Asked, KEYS_AT_ONCE},
         section::pending::Answer,
     },
+    laps::{self, Phase},
     metrics::NamespaceCounts,
     sequence::{Key, LostBy, Namespace, SectionId},
 };
@@ -66,6 +67,7 @@ impl Term {
         for from in (0..keys).step_by(KEYS_AT_ONCE) {
             if from > 0 {
                 tokio::task::yield_now().await;
+                laps::lap(Phase::Queue);
                 if self.memory.gate().is_closed() {
                     answer.late.extend(from..keys);
                     break;
@@ -210,6 +212,7 @@ impl Term {
             last.push(remembered.unwrap_or(0));
             if place % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
+                laps::lap(Phase::Queue);
                 if gate.is_closed() {
                     return Err(NextError::NotLeading);
                 }
@@ -250,6 +253,7 @@ impl Term {
         let (lift, increment) = (self.memory.lift(), namespace.config.increment);
         let read = self.group.view.read_sections(sections);
         let records = tokio::time::timeout_at(deadline, read).await;
+        laps::lap(Phase::Read);
         let records = records.map_err(|_| NextError::DeadlineExceeded)??;
         Ok((records.iter()).map(|record| record.floor_at(lift, increment)).collect())
     }

@@ -6,13 +6,14 @@
 //! Invariant: no line has a token, a header, or more of a token's hash than its id. Callers that are not let in cause few lines,
 //! and those tell how many were left out.
 
-use std::{fmt::Display, mem, net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt::Display, net::IpAddr, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
     metrics::{Interface, Label, Metrics},
+    node::line_rate::LineRate,
     proto::{Code, Refusal, name_of_reason},
     sequence::{LOCAL, NodeId, Wanted},
 };
@@ -102,9 +103,9 @@ fn words(text: impl Display) -> String {
 pub struct Audit {
     node: NodeId,
     metrics: Arc<Metrics>,
-    unknown: Mutex<Rate>,
+    unknown: Mutex<LineRate>,
     /// They have a rate of their own: strangers cannot crowd them out.
-    known: Mutex<Rate>,
+    known: Mutex<LineRate>,
 }
 
 /// What a line tells.
@@ -118,7 +119,8 @@ struct Line<'a> {
 impl Audit {
     /// The audit of a node.
     pub fn new(node: NodeId, metrics: Arc<Metrics>) -> Audit {
-        Audit { node, metrics, unknown: Mutex::default(), known: Mutex::default() }
+        let rate = || Mutex::new(LineRate::new(REFUSED_PER_SECOND));
+        Audit { node, metrics, unknown: rate(), known: rate() }
     }
 
     /// An administrative call, which has begun.
@@ -244,46 +246,10 @@ impl Drop for Note<'_> {
     }
 }
 
-/// Lets so many lines a second through, and counts the others.
-#[derive(Debug, Default)]
-struct Rate {
-    /// When the second has begun that counts.
-    since: Option<Instant>,
-    written: u64,
-    left_out: u64,
-}
-
-impl Rate {
-    /// How many lines were left out before this one. `None`: it is left out, too.
-    fn take(&mut self, now: Instant) -> Option<u64> {
-        if self.since.is_none_or(|since| now - since >= Duration::from_secs(1)) {
-            (self.since, self.written) = (Some(now), 0);
-        }
-        if self.written == REFUSED_PER_SECOND {
-            self.left_out += 1;
-            return None;
-        }
-        self.written += 1;
-        Some(mem::take(&mut self.left_out))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{proto::refusal, sequence::Verb};
-
-    #[test]
-    fn so_many_lines_a_second_are_written_and_the_next_one_tells_how_many_were_left_out() {
-        let (mut rate, began) = (Rate::default(), Instant::now());
-        for _ in 0..REFUSED_PER_SECOND {
-            assert_eq!(rate.take(began), Some(0));
-        }
-        let late = began + Duration::from_millis(999);
-        assert_eq!([rate.take(began), rate.take(late)], [None, None]);
-        let next = began + Duration::from_secs(1);
-        assert_eq!([rate.take(next), rate.take(next)], [Some(2), Some(0)]);
-    }
 
     #[test]
     fn strangers_at_the_wrong_port_take_no_lines_from_those_whom_the_node_knows() {
@@ -303,7 +269,7 @@ mod tests {
         for is_known in [false, false, true] {
             audit.turned_away(&asker(is_known), None, &subject, &refused);
         }
-        assert_eq!([&audit.unknown, &audit.known].map(|rate| rate.lock().written), [2, 1]);
+        assert_eq!([&audit.unknown, &audit.known].map(|rate| rate.lock().written()), [2, 1]);
     }
 
     #[test]

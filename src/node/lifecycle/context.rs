@@ -25,8 +25,10 @@ use crate::{
             services::{GroupServices, OperationServices},
         },
         requests::counted::CallCounts,
+        slow_calls::SlowCalls,
         status::{Status, readiness::Readiness},
         terms::LedTerms,
+        traces::Traces,
         way::Way,
     },
     tasks::Fault,
@@ -42,6 +44,8 @@ pub struct NodeContext {
     pub metrics: Arc<Metrics>,
     /// The memory of waiting requests and unsent answers.
     pub request_memory: Arc<RequestMemory>,
+    /// Which calls are traced.
+    pub traces: Traces,
     /// What the callers of each address hold.
     pub callers: Arc<Callers>,
     /// Who lets callers in.
@@ -71,6 +75,7 @@ impl NodeContext {
     ) -> NodeContext {
         let common = Common {
             request_memory: RequestMemory::new(&config, &metrics),
+            slow_calls: Arc::new(SlowCalls::new(&config, metrics.clone())),
             callers: Callers::new(&config, &metrics, {
                 let group = group.clone();
                 move |network| group.view.principals().are_closed_to(network)
@@ -134,6 +139,7 @@ impl NodeContext {
             counts.clone(),
         ));
         NodeContext {
+            traces: Traces::new(&common.config, common.metrics.clone()),
             exports: Arc::new(Exports::new(&common, admission.clone(), access, led.clone())),
             readiness: Arc::new(Readiness::new(&common, led, founding)),
             config: common.config,

@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{
     clock::whole_ms,
-    node::access::Principal,
+    node::{access::Principal, told_call::CallEnd, traces::Span},
     proto::{
         Code, Refusal,
-        peer::{AdministerRequest, administer_reply::Reply},
+        peer::{AdministerReply, AdministerRequest, administer_reply::Reply},
         refusal,
     },
     sequence::NodeId,
@@ -49,13 +49,16 @@ impl Facts {
         }
     }
 
-    /// Has the `leader` carry it out for whoever asks. An attempt before may have done so if it `may_be_done`.
+    /// Has the `leader` carry it out for whoever asks; `span` is that of the call, if it is traced. An attempt before may have done so if it `may_be_done`.
     pub async fn send(
         &self, forwarder: &Forwarder, (leader, member): (NodeId, &Member),
-        (message, by): (&Bytes, &Principal), may_be_done: bool, deadline: Instant,
+        (message, by, span): (&Bytes, &Principal, Option<&Span>), may_be_done: bool,
+        deadline: Instant,
     ) -> Attempt<Bytes> {
         let left = left(deadline, self.patience);
+        let span = span.map(Span::asking_leader);
         let message = AdministerRequest {
+            trace_parent: span.as_ref().map(Span::to_wire),
             budget_ms: whole_ms(left),
             caller: by.told(),
             by: by.to_wire(),
@@ -64,7 +67,11 @@ impl Facts {
             message: message.clone(),
             ..AdministerRequest::default()
         };
-        match forwarder.administer(leader, member, message, left).await {
+        let replied = forwarder.administer(leader, member, message, left).await;
+        if let Some(span) = span {
+            span.tell_end(end_of(&replied));
+        }
+        match replied {
             Ok(answer) => match answer.reply {
                 Some(Reply::Answer(answer)) => Ok(answer),
                 Some(Reply::Error(error)) => Err(NoAnswer::Refused(error.into())),
@@ -92,6 +99,18 @@ impl Facts {
                 if *shows { NoAnswer::Unknown } else { NoAnswer::Unanswered }
             }
         }
+    }
+}
+
+/// How the leader's part of a call has ended, as its reply says.
+fn end_of(replied: &Result<AdministerReply, Refusal>) -> CallEnd {
+    match replied.as_ref().map(|replied| &replied.reply) {
+        Ok(Some(Reply::Answer(_))) => CallEnd::Answered,
+        Ok(Some(Reply::Error(failure))) => {
+            CallEnd::Refused(failure.reason(), Code::from_i32(failure.code))
+        }
+        Ok(Some(Reply::NotLeader(_)) | None) => CallEnd::NotLeader,
+        Err(_) => CallEnd::Lost,
     }
 }
 

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{
     consensus::Leadership,
-    node::request_memory::Reservation,
+    laps::{self, Phase},
+    node::{request_memory::Reservation, told_call::CallEnd},
     ordered_watch,
     proto::{Code, Refusal, refusal, v1::Reason},
     sequence::{NamespaceId, NodeId},
@@ -131,6 +132,15 @@ impl From<Failure> for Refusal {
             Failure::Refused(refusal) => refusal,
             // Only a peer's request fails so. Others are forwarded.
             Failure::NotLeader(_) => refusal!(NoLeader, "no leader is known"),
+        }
+    }
+}
+
+impl From<&Failure> for CallEnd {
+    fn from(failure: &Failure) -> Self {
+        match failure {
+            Failure::Refused(refusal) => refusal.into(),
+            Failure::NotLeader(_) => CallEnd::NotLeader,
         }
     }
 }
@@ -284,9 +294,11 @@ impl Way {
                     remote = request.serve_remotely(
                         here, (leader, &member), assumed, may_be_done, deadline
                     ) => {
+                        laps::lap(Phase::Forward);
                         attempt = remote;
                     }
                     () = deposed(&mut changes), if assumed.may_be_asked_again => {
+                        laps::lap(Phase::Forward);
                         may_be_done |= request.trace() != Trace::None;
                         continue;
                     }
@@ -315,7 +327,9 @@ impl Way {
                 return Ok(answer);
             }
             let resting = self.next_attempt(&mut changes, [rest_until, deadline], is_alone);
-            let refusal = match resting.await {
+            let rested = resting.await;
+            laps::lap(Phase::Leader);
+            let refusal = match rested {
                 Ok(()) => continue,
                 Err(NoAttempt::Stopped(now)) if origin != Origin::Client => {
                     return Err(not_led(now, may_be_done, request.trace()));

@@ -24,8 +24,8 @@ use super::{Services, count_stream_error};
 use crate::{
     metrics::Interface,
     node::{
-        Caller, IdList, MadeIds, NodeContext, OPERATIONS, Origin, Principal, Reservation, Served,
-        budget,
+        Caller, IdList, MadeIds, NEXT_IDS, NodeContext, OPERATIONS, Origin, Principal, Reservation,
+        Served, TraceContext, budget,
     },
     proto::{
         Refusal, refusal,
@@ -34,6 +34,7 @@ use crate::{
     server::{
         connections::{calls::response, unfinished::CLIENT_MESSAGE_BYTES_MAX},
         metadata::budget_of,
+        trace_headers::trace_in,
     },
 };
 
@@ -44,7 +45,8 @@ impl Ids for Services {
     ) -> Result<Response<NextIdsResponse>, Status> {
         let deadline = Instant::now() + budget_of(&request, &self.context.config);
         let by = Services::asker(&request);
-        let making = make(&self.context, (request.into_inner(), &by), deadline);
+        let trace = trace_in(&self.context, request.metadata().as_ref());
+        let making = make(&self.context, (request.into_inner(), &by, trace), deadline);
         let (answer, reserved) = making.await?;
         Ok(response(answer, Some(reserved)))
     }
@@ -57,13 +59,14 @@ impl Ids for Services {
     ) -> Result<Response<Self::NextManyStream>, Status> {
         let (context, metrics) = (self.context.clone(), self.context.metrics.clone());
         let (end, by) = (self.end_of(&messages), Services::asker(&messages));
+        let trace = trace_in(&self.context, messages.metadata().as_ref());
         let messages = messages.into_inner().take_until(end);
         let answers = messages.then(move |message| {
-            let (context, by) = (context.clone(), by.clone());
+            let (context, by, trace) = (context.clone(), by.clone(), trace.clone());
             async move {
                 let deadline = Instant::now() + budget(None, &context.config);
                 let (message, making) = (message?, context.clone());
-                let making = async move { make(&making, (message, &by), deadline).await };
+                let making = async move { make(&making, (message, &by, trace), deadline).await };
                 let made = unheld(making).await;
                 let made = made.map(|(answer, reserved)| (answer, Some(reserved)));
                 Ok::<_, Status>(made.unwrap_or_else(|refusal| {
@@ -107,10 +110,12 @@ async fn unheld<T: Send + 'static>(
 }
 
 async fn make(
-    context: &Arc<NodeContext>, (message, by): (NextIdsRequest, &Principal), deadline: Instant,
+    context: &Arc<NodeContext>,
+    (message, by, trace): (NextIdsRequest, &Principal, Option<TraceContext>), deadline: Instant,
 ) -> Result<(NextIdsResponse, Reservation), Refusal> {
     let arrived = Instant::now();
-    let made = context.ids.next(&message, by, deadline).await;
+    let span = context.traces.of_caller(NEXT_IDS, trace);
+    let made = context.ids.next(&message, (by, span.as_deref()), deadline).await;
     let spans = context.metrics.request_seconds.of(Interface::grpc);
     spans.observe(arrived.elapsed(), 1);
     let (made, reserved) = made?;
@@ -153,8 +158,10 @@ async fn answer_bytes(
 ) -> Result<Response<Bytes>, Status> {
     let deadline = Instant::now() + budget_of(&call, &context.config);
     let by = Services::asker(&call);
-    let asked = (call.into_inner(), &by);
-    let calling = context.operations.call(operation, asked, Origin::Client, deadline);
+    let trace = trace_in(&context, call.metadata().as_ref());
+    let span = context.traces.of_caller(operation.method, trace);
+    let (asked, from) = ((call.into_inner(), &by), (Origin::Client, span.as_deref()));
+    let calling = context.operations.call(operation, asked, from, deadline);
     let (answer, mut reserved) = calling.await?;
     if let Some(reserved) = &mut reserved {
         // With the copy that is sent.

@@ -32,7 +32,9 @@ use super::{count_response_errors, count_stream_error};
 use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Interface,
-    node::{Asked, Caller, Failure, NodeContext, Origin, Principal, Reservation, budget},
+    node::{
+        Asked, Caller, Failure, NodeContext, Origin, Principal, Reservation, TraceContext, budget,
+    },
     proto::{
         Refusal,
         v1::{NextManyRequest, NextManyResponse},
@@ -67,6 +69,8 @@ struct NodeRef {
     context: Arc<NodeContext>,
     /// Who asks.
     by: Principal,
+    /// The trace that the stream belongs to, as its caller says it.
+    trace: Option<TraceContext>,
 }
 
 /// The responses to a stream of requests.
@@ -94,14 +98,15 @@ pub struct ResponseStream<R> {
 }
 
 impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R> {
-    /// Answers the `requests` of a caller until they end or `stop` does.
+    /// Answers the `requests` of a caller until they end or `stop` does. Each is a call of its own in the caller's trace.
     pub fn new(
-        context: Arc<NodeContext>, by: Principal, stop: WaitForCancellationFutureOwned, requests: R,
+        context: Arc<NodeContext>, (by, trace): (Principal, Option<TraceContext>),
+        stop: WaitForCancellationFutureOwned, requests: R,
     ) -> Self {
         context.metrics.streams.inc();
         ResponseStream {
             requests,
-            node: Arc::new(NodeRef { context, by }),
+            node: Arc::new(NodeRef { context, by, trace }),
             stop: Box::pin(stop),
             immediate_since: None,
             immediate: 0,
@@ -263,7 +268,8 @@ fn answer(
         millis => Some(Duration::from_millis(millis)),
     };
     let deadline = arrived + budget(patience, &node.context.config);
-    let asked = Asked::new(request, node.by.clone());
+    let (by, traces) = (node.by.clone(), &node.context.traces);
+    let asked = Asked::of_caller(request, by, traces, node.trace.clone());
     async move {
         let context = &node.context;
         let answered = grpc::answer(context, &asked, Origin::Client, deadline).await;

@@ -23,6 +23,7 @@ use crate::{
     server::{
         connections::calls::{EndsEarly, response},
         metadata::budget_of,
+        trace_headers::trace_in,
     },
 };
 
@@ -35,7 +36,8 @@ impl Services {
         let arrived = Instant::now();
         let deadline = arrived + budget_of(&message, &self.context.config);
         let by = Services::asker(&message);
-        let asked = Asked::new(message.into_inner(), by);
+        let trace = trace_in(&self.context, message.metadata().as_ref());
+        let asked = Asked::of_caller(message.into_inner(), by, &self.context.traces, trace);
         let answered = answer(&self.context, &asked, Origin::Client, deadline).await;
         let spans = self.context.metrics.request_seconds.of(Interface::grpc);
         spans.observe(arrived.elapsed(), 1);
@@ -56,8 +58,9 @@ impl Sequencer for Services {
         &self, requests: Request<Streaming<NextManyRequest>>,
     ) -> Result<Response<Self::NextManyStream>, Status> {
         let (end, by) = (self.end_of(&requests), Services::asker(&requests));
+        let trace = trace_in(&self.context, requests.metadata().as_ref());
         let requests = requests.into_inner();
-        let answers = ResponseStream::new(self.context.clone(), by, end, requests);
+        let answers = ResponseStream::new(self.context.clone(), (by, trace), end, requests);
         Ok(Response::new(answers))
     }
 

@@ -29,8 +29,8 @@ use super::{
 use crate::{
     metrics::Interface,
     node::{
-        Asked, Guarded, NodeContext, Origin, ROUTE_UNWANTED, Reservation, SequenceRequest,
-        check_ids,
+        Asked, Guarded, NEXT_IDS, NodeContext, Origin, ROUTE_UNWANTED, Reservation,
+        SequenceRequest, check_ids,
     },
     proto::{
         Code, Operation, Refusal, refusal, refuse,
@@ -344,7 +344,9 @@ pub async fn serve<Q: SequenceRequest>(
 pub async fn operation<Q: Operation>(
     context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
-    Ok(context.operations.ask(&message, &due.by, due.deadline).await?)
+    let span = context.traces.of_caller(Q::METHOD, due.trace.clone());
+    let asking = context.operations.ask_in(span.as_deref(), &message, &due.by, due.deadline);
+    Ok(asking.await?)
 }
 
 /// Answers a message out of the sequences of a namespace.
@@ -355,17 +357,25 @@ pub async fn operation<Q: Operation>(
 pub async fn sequence<Q: SequenceRequest>(
     context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
-    let asked = Asked::new(message, due.by.clone())?;
+    let (by, trace) = (due.by.clone(), due.trace.clone());
+    let asked = Asked::of_caller(message, by, &context.traces, trace)?;
     let keys = asked.keys();
     if keys > KEYS_MAX {
-        refuse!(InvalidRequest, "the message has {keys} keys; over HTTP give at most {KEYS_MAX}");
+        let why = refusal!(
+            InvalidRequest,
+            "the message has {keys} keys; over HTTP give at most {KEYS_MAX}"
+        );
+        asked.refused(&why);
+        return Err(why);
     }
     let reserved = context.request_memory.reserve_if_many(keys * KEY_BYTES);
     let reserved = reserved.map_err(|busy| {
         // What nobody could answer is told so, however many others wait.
         let known =
             context.namespaces.key_kind(asked.wanted(), &due.by, due.deadline).now_or_never();
-        known.and_then(Result::err).map_or(busy, Refusal::from)
+        let why = known.and_then(Result::err).map_or(busy, Refusal::from);
+        asked.refused(&why);
+        why
     })?;
     Ok((serve(context, asked, due).await?, reserved))
 }
@@ -412,7 +422,9 @@ pub async fn ids(
     check_ids(&message)?;
     let written = message.key.take();
     message.key = of_kind(context, message.wanted(), written, due).await?;
-    let (made, reserved) = context.ids.next(&message, &due.by, due.deadline).await?;
+    let span = context.traces.of_caller(NEXT_IDS, due.trace.clone());
+    let by = (&due.by, span.as_deref());
+    let (made, reserved) = context.ids.next(&message, by, due.deadline).await?;
     Ok((ids::answer(made, message.as_text), Some(reserved)))
 }
 

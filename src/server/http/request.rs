@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::problem::Problem;
 use crate::{
-    node::{NodeContext, Principal, Reservation, budget, to_key},
+    node::{NodeContext, Principal, Reservation, TraceContext, budget, to_key},
     proto::{
         Refusal, refusal, refuse,
         v1::{self, InPath, key::Kind},
@@ -26,6 +26,7 @@ use crate::{
     server::{
         connections::{calls::until_sent, owner::Owner, unfinished::CLIENT_MESSAGE_BYTES_MAX},
         metadata::CLUSTER_ID,
+        trace_headers::trace_in,
         written::{integer, key, shown},
     },
 };
@@ -69,6 +70,8 @@ pub struct Due {
     pub deadline: Instant,
     /// Who asks.
     pub by: Principal,
+    /// The trace that the call belongs to, as its caller says it.
+    pub trace: Option<TraceContext>,
 }
 
 impl Due {
@@ -95,7 +98,8 @@ impl Due {
         let by = owner.asks_with(headers, access)?;
         // Before anything of the body is held.
         access.connection_is_used_by(&by)?;
-        Ok(Due { arrived, deadline: arrived + budget(patience, &context.config), by })
+        let deadline = arrived + budget(patience, &context.config);
+        Ok(Due { arrived, deadline, by, trace: trace_in(context, headers) })
     }
 }
 

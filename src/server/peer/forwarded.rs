@@ -84,7 +84,9 @@ pub async fn administer(
     let origin = Origin::Peer { namespace: None, again: message.again };
     let by = Principal::from_wire(message.by, message.caller)?;
     let caller = context.caller_of(&by, message.caller);
-    let calling = context.operations.call(operation, (message.message, &by), origin, deadline);
+    let span = context.traces.of_peer(operation.method, message.trace_parent);
+    let (asked, from) = ((message.message, &by), (origin, span.as_deref()));
+    let calling = context.operations.call(operation, asked, from, deadline);
     let (reply, mut reserved) = match Caller::scope(caller, calling).await {
         Ok((answer, reserved)) => (Reply::Answer(answer), reserved),
         Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),
@@ -250,7 +252,8 @@ async fn answer_request<Q: SequenceRequest>(
     let answered = match message {
         Ok(message) => {
             let by = Principal::from_wire(request.by, request.caller);
-            let asked = by.and_then(|by| Asked::new(message, by));
+            let (traces, said) = (&context.traces, request.trace_parent);
+            let asked = by.and_then(|by| Asked::of_peer(message, by, traces, said));
             answer(&context, &asked, origin, deadline).await
         }
         Err(error) => Err(refusal!(InvalidRequest, "{}: {error}", Q::METHOD).into()),

@@ -13,7 +13,8 @@ use super::{
 use crate::{
     metrics::Interface,
     node::{
-        Asked, NodeContext, Origin, Principal, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at, to_key,
+        Asked, NEXT_IDS, NodeContext, Origin, Principal, REQUEST_KEYS_MAX, ROUTE_UNWANTED,
+        refused_at, to_key,
     },
     proto::{
         refusal,
@@ -81,7 +82,7 @@ pub async fn last_numbers(
             route_version: ROUTE_UNWANTED,
             members_version: None,
         };
-        requests.push(Asked::new(message, by.clone())?);
+        requests.push(Asked::of_caller(message, by.clone(), &context.traces, None)?);
     }
     let answers = stream::iter(requests).map(|request| async move {
         let answered = context.numbers.serve(&request, Origin::Client, deadline).await;
@@ -153,7 +154,7 @@ pub async fn raise(
         // A new key stands at 0.
         only_if_new: only_if_new || at_least == 0,
     };
-    let asked = Asked::new(message, by.clone())?;
+    let asked = Asked::of_caller(message, by.clone(), &context.traces, None)?;
     let raised = context.numbers.serve(&asked, Origin::Client, deadline).await?;
     // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
     // is no reason to refuse the second.
@@ -220,7 +221,8 @@ pub async fn next(
     };
     let request =
         NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
-    let (made, _reserved) = context.ids.next(&request, by, deadline).await?;
+    let span = context.traces.of_caller(NEXT_IDS, None);
+    let (made, _reserved) = context.ids.next(&request, (by, span.as_deref()), deadline).await?;
     let keys = context.namespaces.keys_of(wanted, by, deadline).await.map_err(Refused::from)?;
     for text in made.texts() {
         match text.parse::<u64>() {
@@ -350,7 +352,8 @@ impl Run {
             route_version: ROUTE_UNWANTED,
             ..NextManyRequest::default()
         };
-        let request = Asked::new(message, by.clone())?;
+        let traces = &self.context.traces;
+        let request = Asked::of_caller(message, by.clone(), traces, None)?;
         let ranges = self.context.numbers.serve(&request, Origin::Client, deadline).await?;
         match ranges.firsts.len() == asked {
             true => Ok(ranges),

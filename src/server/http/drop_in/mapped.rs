@@ -10,8 +10,8 @@ use super::parameters::{Asking, By, NoNumber, Parameters, Said};
 use crate::{
     metrics::SkipCause,
     node::{
-        Asked, KeysOf, MappedNames, NodeContext, ROUTE_UNWANTED, RowPart, asked_by, id_format,
-        row_fields, to_key,
+        Asked, KeysOf, MappedNames, NEXT_IDS, NodeContext, ROUTE_UNWANTED, RowPart, asked_by,
+        id_format, row_fields, to_key,
     },
     proto::{
         Code, Refusal, refusal,
@@ -143,7 +143,9 @@ impl<'a> Mapped<'a> {
             route_version: ROUTE_UNWANTED,
             ..NextRequest::default()
         };
-        let asked = Asked::new(message, due.by.clone()).map_err(|refusal| said.failed(refusal))?;
+        let (by, trace) = (due.by.clone(), due.trace.clone());
+        let asked = Asked::of_caller(message, by, &context.traces, trace);
+        let asked = asked.map_err(|refusal| said.failed(refusal))?;
         let taken = serve(context, asked, due).await.map_err(|refusal| said.failed(refusal))?;
         if taken.first == keys.start && said.by != By::Parameter {
             self.tell_first(taken.first, &said.text);
@@ -361,7 +363,8 @@ pub async fn one_id(
         parameters,
         ..NextIdsRequest::default()
     };
-    let made = context.ids.next(&request, &due.by, due.deadline).await;
+    let span = context.traces.of_caller(NEXT_IDS, due.trace.clone());
+    let made = context.ids.next(&request, (&due.by, span.as_deref()), due.deadline).await;
     let (made, _reserved) = made?;
     let id = made.ids.iter().next().unwrap_or_default();
     u64::try_from(id).map_err(|_| too_long())

@@ -1,0 +1,81 @@
+//! What the log of a node tells of slow calls: where their time went, and no key.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::{eventually, other_than, others, processes::Processes};
+
+/// No other figure in a log looks so.
+const KEYS_FROM: u64 = 918_273_645_546_000_000;
+
+const PARTS: [&str; 7] =
+    ["queue_ms", "leader_ms", "forward_ms", "read_ms", "bump_ms", "write_ms", "fence_ms"];
+
+/// The lines of a node about slow calls for numbers.
+fn lines(cluster: &Processes, node: u64) -> Vec<Value> {
+    let log = fs::read_to_string(cluster.log(node)).expect("a log");
+    let lines = log.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let fields = lines.map(|line: Value| line["fields"].clone());
+    let is_slow = |fields: &Value| fields["message"] == "slow call";
+    fields.filter(|fields| is_slow(fields) && fields["namespace"] == "book").collect()
+}
+
+fn ms(line: &Value, field: &str) -> u64 {
+    line[field].as_u64().unwrap_or_else(|| panic!("{field} of {line}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_call_is_told_with_where_its_time_went_by_each_node_that_had_it_and_without_its_key()
+{
+    let flags = ["--log-format", "json", "--slow-call-ms", "1"];
+    let mut cluster = Processes::start(3, &flags).await;
+    let leader = cluster.leader().await;
+    let follower = other_than(leader);
+    let mut client = cluster.client(follower);
+    let mut key = KEYS_FROM;
+    // A disk may be so fast that no part of a call takes a millisecond.
+    let told = eventually("a call that is slow at both nodes", async || {
+        // A new key needs a log entry.
+        client.next(key).await.expect("a number");
+        key += 1;
+        let asked = lines(&cluster, follower).into_iter();
+        let asked = asked.last().filter(|line| ms(line, "forward_ms") > 0);
+        let led = lines(&cluster, leader).into_iter().rev().find(|line| {
+            line["forwarded_here"] == true && ms(line, "bump_ms") + ms(line, "write_ms") > 0
+        });
+        asked.zip(led)
+    })
+    .await;
+    assert_eq!((&told.0["forwarded_here"], &told.0["node"]), (&false.into(), &follower.into()));
+    assert_eq!(told.1["node"], leader);
+    for line in [&told.0, &told.1] {
+        assert_eq!(line["method"], "ratchet.v1.Sequencer/Next");
+        assert_eq!((&line["keys"], &line["outcome"]), (&1.into(), &"ok".into()));
+        let _told = ms(line, "left_out");
+    }
+    // Nobody leads now: the call waits until somebody does.
+    cluster.kill(leader);
+    client.next_at_last(key).await;
+    let found = eventually("a call that waited for a leader", async || {
+        let all = others(leader).into_iter().flat_map(|node| lines(&cluster, node));
+        all.max_by_key(|line| ms(line, "took_ms")).filter(|line| ms(line, "leader_ms") > 0)
+    })
+    .await;
+    let parts: u64 = PARTS.iter().map(|part| ms(&found, part)).sum();
+    let took = ms(&found, "took_ms");
+    assert!(took / 2 <= parts && parts <= took, "{found}");
+    for node in 1..=3 {
+        assert_eq!(cluster.said(node, &KEYS_FROM.to_string()[..12]), 0, "node {node} tells a key");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_0_no_call_is_slow() {
+    let cluster = Processes::start(1, &["--log-format", "json", "--slow-call-ms", "0"]).await;
+    let mut client = cluster.client(1);
+    for key in KEYS_FROM..KEYS_FROM + 20 {
+        client.next(key).await.expect("a number");
+    }
+    assert_eq!(lines(&cluster, 1), [Value::Null; 0]);
+}
