@@ -1,7 +1,7 @@
 //! Who asks, and whether it may have what it asks for.
 //!
 //! A request says what its caller needs ([`Guarded`]), as `proto` has it. Every way into the node checks that before anything
-//! else: numbers and operations in `Leader`, ids in `Ids`, exports, and what is watched. A follower checks by its own table,
+//! else: numbers, operations, ids and exports through `Admission`, and what is watched. A follower checks by its own table,
 //! and tells the leader who asks; the leader checks again, by its own.
 //!
 //! Invariant: nothing is carried out, or told, for a caller that was not let in.

@@ -26,7 +26,7 @@ use crate::{
     sequence::{
         Command, DAYS_KEPT, DayBooks, InvalidNamespace, KeyKind, Namespace, NamespaceChange,
         NamespaceConfig, NamespaceRefused, Outcome, Verb, Wanted, check_description, check_limits,
-        check_section_size, check_steps,
+        check_section_size, check_steps, is_as_created,
     },
 };
 
@@ -102,7 +102,7 @@ impl ByLeader for v1::CreateNamespaceRequest {
             None => 0,
         };
         let asked = namespace_config(self.clone(), now_ms).ok()?;
-        known.is_as_created(&asked).then(|| to_wire(&known))
+        is_as_created(&known, &asked).then(|| to_wire(&known))
     }
 }
 

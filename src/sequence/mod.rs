@@ -43,7 +43,7 @@ pub use namespace::{
     InvalidNamespace, InvalidWrittenKey, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig,
     WrittenKey, check_name,
 };
-pub use namespace_life::Table;
+pub use namespace_life::{Table, is_as_created};
 pub use namespace_limits::{
     NamespaceChange, STEP_MAX, check_description, check_format, check_limits, check_section_size,
     check_steps,

@@ -9,7 +9,7 @@ use super::{
     ids::{ClusterId, NamespaceId, SectionId},
     ledger::Ledger,
     namespace::{Namespace, NamespaceConfig},
-    namespace_limits::NamespaceChange,
+    namespace_limits::{NamespaceChange, why_fixed},
     request_book::{IdHolder, Place, QueuedId, Remembered, RequestBook},
     request_id::PartId,
     section::SectionRecord,
@@ -201,12 +201,10 @@ pub fn create<T: Table>(
     }
 }
 
-impl Namespace {
-    /// Whether it is what `create` makes of `config`, above what a deleted namespace of the name handed out.
-    pub fn is_as_created(&self, config: &NamespaceConfig) -> bool {
-        let created = above(config.clone(), self.floor).map(NamespaceConfig::with_fitting_steps);
-        created.is_ok_and(|config| config == self.config)
-    }
+/// Whether a namespace is what `create` makes of `config`, above what a deleted namespace of the name handed out.
+pub fn is_as_created(namespace: &Namespace, config: &NamespaceConfig) -> bool {
+    let created = above(config.clone(), namespace.floor).map(NamespaceConfig::with_fitting_steps);
+    created.is_ok_and(|config| config == namespace.config)
 }
 
 /// Changes a namespace. What would disorder numbers is changed only while nothing was handed out, and then by a
@@ -223,7 +221,7 @@ pub fn update<T: Table>(
     if let Err(invalid) = checked.and_then(|()| change.check_keys_of(&old.config)) {
         return Ok(Err(invalid.into()));
     }
-    let Some(reasons) = old.config.why_fixed(&config) else {
+    let Some(reasons) = why_fixed(&old.config, &config) else {
         let max_ever = old.max_ever.max(config.max);
         let namespace = Namespace { config: config.with_fitting_steps(), max_ever, ..old };
         table.put_namespace(namespace.clone());

@@ -167,32 +167,29 @@ impl NamespaceChange {
     }
 }
 
-impl NamespaceConfig {
-    /// Why the configuration cannot become `new` once keys have numbers: a reason for each field. `None` if it can.
-    pub fn why_fixed(&self, new: &NamespaceConfig) -> Option<String> {
-        let fields = [
-            (
-                self.increment != new.increment,
-                "increment (ceilings are counted in it: later numbers of a key could lie below earlier ones)",
-            ),
-            (
-                self.start != new.start,
-                "start (it says which numbers there are: keys would go on between the numbers that they had)",
-            ),
-            (
-                self.section_size != new.section_size,
-                "section_size (keys would move to other sections, with lower ceilings)",
-            ),
-            (
-                self.key_kind != new.key_kind,
-                "key_kind (the keys that have numbers would be keys no more)",
-            ),
-        ];
-        let reasons: Vec<&str> = (fields.into_iter())
-            .filter_map(|(differs, reason)| differs.then_some(reason))
-            .collect();
-        (!reasons.is_empty()).then(|| reasons.join(", "))
-    }
+/// Why the configuration `old` cannot become `new` once keys have numbers: a reason for each field. `None` if it can.
+pub fn why_fixed(old: &NamespaceConfig, new: &NamespaceConfig) -> Option<String> {
+    let fields = [
+        (
+            old.increment != new.increment,
+            "increment (ceilings are counted in it: later numbers of a key could lie below earlier ones)",
+        ),
+        (
+            old.start != new.start,
+            "start (it says which numbers there are: keys would go on between the numbers that they had)",
+        ),
+        (
+            old.section_size != new.section_size,
+            "section_size (keys would move to other sections, with lower ceilings)",
+        ),
+        (
+            old.key_kind != new.key_kind,
+            "key_kind (the keys that have numbers would be keys no more)",
+        ),
+    ];
+    let reasons: Vec<&str> =
+        (fields.into_iter()).filter_map(|(differs, reason)| differs.then_some(reason)).collect();
+    (!reasons.is_empty()).then(|| reasons.join(", "))
 }
 
 fn none_for_0(new: Option<u64>, old: Option<u64>) -> Option<u64> {

@@ -1,12 +1,11 @@
-//! Taking numbers of gapless keys, and the book of the request ids under which they were taken.
+//! The book of the request ids under which numbers of gapless keys were taken.
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     ids::{NamespaceId, SectionKey},
-    progression::{Progression, Range},
+    progression::Range,
     request_id::{LIFETIMES, Lifetime, PartId},
-    section::SectionRecord,
 };
 use crate::planted_bugs::{Bug, is_planted};
 
@@ -337,69 +336,4 @@ pub enum Taken {
     },
     /// An earlier try of the message took nothing of its part, why ever, and neither does any later one.
     LeftOut,
-}
-
-impl SectionRecord {
-    /// Takes the next `count` numbers.
-    ///
-    /// # Errors
-    /// How many numbers are left, if those are too few.
-    pub fn take(
-        self, progression: Progression, lift: u64, count: u64,
-    ) -> Result<(Self, Range), u64> {
-        let last = self.ceiling_at(lift, progression.increment);
-        let left = progression.count_between(last, progression.max);
-        let range = progression.range_above(last, count.max(1)).ok_or(left)?;
-        let record = SectionRecord {
-            max_seq: range.last,
-            floor: range.last,
-            lift,
-            step: 0,
-            unused_max: 0,
-            skipped: self.skipped_at(progression, lift),
-            written_ms: self.written_ms,
-        };
-        Ok((record, range))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sequence::NUMBER_MAX;
-
-    fn progression(max: u64) -> Progression {
-        Progression { start: 100, increment: 10, max }
-    }
-
-    #[test]
-    fn takes_follow_one_another_without_a_gap_whatever_lifts_come_between() {
-        let mut record = SectionRecord::default();
-        let mut expected = 100;
-        for (lift, count) in [(1, 1), (1, 3), (2, 1), (9, 2), (9, 1)] {
-            let (after, range) = record.take(progression(NUMBER_MAX), lift, count).unwrap();
-            assert_eq!(range.first, expected);
-            assert_eq!(range.last, expected + (count - 1) * 10);
-            expected = range.last + 10;
-            record = after;
-        }
-        // A lift gives nothing, there is nothing to settle, and a trim takes nothing back.
-        assert_eq!(record.lifted(progression(NUMBER_MAX), 10), None);
-        assert_eq!(record.settle(progression(NUMBER_MAX), 10), None);
-        assert_eq!(record.trim(progression(NUMBER_MAX), 9, 0).unwrap().max_seq, record.max_seq);
-        assert_eq!(record.ceiling_at(99, 10), record.max_seq);
-        assert_eq!(record.floor_at(99, 10), record.max_seq);
-    }
-
-    #[test]
-    fn a_take_beyond_the_max_takes_nothing_and_says_what_is_left() {
-        let (record, _) = SectionRecord::default().take(progression(139), 1, 2).unwrap();
-        assert_eq!(record.take(progression(139), 1, 3), Err(2));
-        let (record, range) = record.take(progression(139), 1, 2).unwrap();
-        assert_eq!((range.first, range.last), (120, 130));
-        assert_eq!(record.take(progression(139), 1, 1), Err(0));
-        let wide = Progression { start: NUMBER_MAX, increment: NUMBER_MAX, max: NUMBER_MAX };
-        let (record, _) = SectionRecord::default().take(wide, 1, 1).unwrap();
-        assert_eq!(record.take(wide, 1, u64::MAX), Err(0));
-    }
 }

@@ -36,7 +36,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use super::progression::{NUMBER_MAX, Progression};
+use super::progression::{NUMBER_MAX, Progression, Range};
 use crate::planted_bugs::{Bug, is_planted};
 
 /// A section is live, and a lift gives a chunk of it, for so many lifts after its record was written. With few of them,
@@ -312,6 +312,28 @@ impl SectionRecord {
         let floor = self.floor_at(lift, progression.increment);
         let since = numbers(progression, self.max_seq, floor);
         self.skipped.saturating_add(self.unused_max).saturating_add(since)
+    }
+
+    /// Takes the next `count` numbers of a gapless key.
+    ///
+    /// # Errors
+    /// How many numbers are left, if those are too few.
+    pub fn take(
+        self, progression: Progression, lift: u64, count: u64,
+    ) -> Result<(Self, Range), u64> {
+        let last = self.ceiling_at(lift, progression.increment);
+        let left = progression.count_between(last, progression.max);
+        let range = progression.range_above(last, count.max(1)).ok_or(left)?;
+        let record = SectionRecord {
+            max_seq: range.last,
+            floor: range.last,
+            lift,
+            step: 0,
+            unused_max: 0,
+            skipped: self.skipped_at(progression, lift),
+            written_ms: self.written_ms,
+        };
+        Ok((record, range))
     }
 
     /// How many lifts there were since the record was written. 0 also for a leader whose lift is older than the

@@ -47,14 +47,7 @@ const ORDERED: [(&str, &[&str]); 1] = [(
 )];
 
 /// Types with methods outside of their folders, and the folders where these are. They are to go.
-const METHODS_ELSEWHERE: &[(&str, &str)] = &[
-    ("ShardChanges", "allocator/shard"),
-    ("Namespace", "sequence/namespace_life"),
-    ("NamespaceConfig", "sequence/namespace_limits"),
-    ("SectionRecord", "sequence/request_book"),
-    ("Services", "server"),
-    ("Services", "server/peer"),
-];
+const METHODS_ELSEWHERE: &[(&str, &str)] = &[("Services", "server"), ("Services", "server/peer")];
 
 /// The folder of a file in `src`: the module and the first name in it, or the module alone for its own file.
 fn folder(path: &str) -> Option<String> {

@@ -52,6 +52,18 @@ pub struct ShardChanges {
     pub unsettled: Vec<SectionPlace>,
 }
 
+impl ShardChanges {
+    /// How many changes there are.
+    pub fn len(&self) -> usize {
+        self.sections.len()
+            + self.ids.len()
+            + self.names.len()
+            + self.shared_keys.len()
+            + self.pages.iter().map(PageChange::len).sum::<usize>()
+            + self.unsettled.len()
+    }
+}
+
 /// A key with a section of its own, or a vacant slot, of which only the number counts.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OwnKeyChange<K> {

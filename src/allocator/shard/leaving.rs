@@ -202,15 +202,3 @@ impl Shard {
         self.shared.has_sections(needed)
     }
 }
-
-impl ShardChanges {
-    /// How many changes there are.
-    pub fn len(&self) -> usize {
-        self.sections.len()
-            + self.ids.len()
-            + self.names.len()
-            + self.shared_keys.len()
-            + self.pages.iter().map(PageChange::len).sum::<usize>()
-            + self.unsettled.len()
-    }
-}

@@ -1,6 +1,7 @@
 //! What bumps, lifts, settles and trims do to a section's record.
 
 mod books;
+mod takes;
 mod uses;
 
 use super::*;
