@@ -11,7 +11,7 @@ use std::{
 
 use openraft::{Raft, RaftMetrics, metrics::RaftServerMetrics};
 use parking_lot::Mutex;
-use tokio::time::MissedTickBehavior;
+use tokio::{sync::RwLock, time::MissedTickBehavior};
 
 use super::{
     config::GroupConfig,
@@ -43,7 +43,7 @@ impl Group {
         config: GroupConfig, store: Arc<Store>, transport: Arc<dyn Transport>,
         clock: Arc<dyn Clock>, metrics: Arc<Metrics>, tasks: Tasks,
     ) -> Result<Arc<Group>, StoreError> {
-        debug_assert!(
+        assert!(
             config.lease_ms < config.election_timeout_ms || is_planted(Bug::LeaseNotShortened),
             "the lease ({} ms) must end before the followers' promises ({} ms)",
             config.lease_ms,
@@ -97,7 +97,7 @@ impl Group {
             taken_for_another: ordered_watch::Sender::default(),
             snapshots_begun: AtomicU64::new(0),
             canvassed_term: AtomicU64::new(0),
-            incarnation_kept: Arc::default(),
+            incarnation_is_known: Arc::new(RwLock::new(true)),
         });
         let watching = watch(group.clone());
         group.tasks.spawn("the watch over raft", watching);
