@@ -1,10 +1,9 @@
 //! Which requests, and which keys of a request, get no numbers, and what their callers are told.
 
-use super::leader_search::NoAnswer;
 use crate::{
     allocator::{NextError, NextMany as Taken, Shortage, Term, UsedId},
     consensus::Group,
-    node::{Caller, Config},
+    node::{Caller, Config, way::search::NoAnswer},
     proto::{
         Refusal, refusal,
         v1::{Exhausted, Failure, NextManyResponse, Reason, RefusedKeys},
@@ -148,7 +147,7 @@ pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal
 ///
 /// # Errors
 /// FAILED_PRECONDITION, with what to do.
-pub(super) fn check_id(namespace: &Namespace, has_id: bool) -> Result<(), Refusal> {
+pub(in crate::node) fn check_id(namespace: &Namespace, has_id: bool) -> Result<(), Refusal> {
     let config = &namespace.config;
     let name = &config.name;
     match (config.gapless, has_id) {
