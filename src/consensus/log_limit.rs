@@ -39,18 +39,16 @@ pub async fn watch(group: Arc<Group>) {
     let (keep_bytes, _) = bounds(&group.config, group.store.free_space());
     let mut sizes = LogSizes::new(keep_bytes);
     let mut stopped = group.stopped();
-    let mut applies = group.raft.watch_apply_progress();
-    let mut pause = CHECK_EVERY;
+    let (mut pause, mut looked_at) = (CHECK_EVERY, None);
     loop {
         let due = async {
             tokio::time::sleep(pause).await;
-            // Either the next entry is applied, or it is time.
-            drop(tokio::time::timeout(CHECK_AT_REST_EVERY, applies.changed()).await);
+            group.more_is_applied(looked_at, CHECK_AT_REST_EVERY).await
         };
         tokio::select! {
             biased;
             _ = stopped.wait_for(Option::is_some) => return,
-            () = due => {}
+            _ = due => {}
         }
         pause = CHECK_EVERY;
         let seen = group.metrics();
@@ -60,6 +58,7 @@ pub async fn watch(group: Arc<Group>) {
         let Some(applied) = seen.last_applied else {
             continue;
         };
+        looked_at = Some(applied.index);
         if sizes.next <= applied.index {
             match count_up_to(sizes, applied.index, &reader, group.store.blocking()).await {
                 Ok((counted, read)) => {

@@ -274,6 +274,15 @@ impl Group {
         self.metrics().purged.map(|log_id| log_id.index)
     }
 
+    /// Waits until an entry after `before` is applied on this node, or for `at_most`; not at all if Raft has stopped. Returns up
+    /// to where entries are applied then.
+    pub async fn more_is_applied(&self, before: Option<u64>, at_most: Duration) -> Option<u64> {
+        let mut progress = self.raft.watch_apply_progress();
+        let more = progress.wait_until(|applied| applied.as_ref().map(|id| id.index) > before);
+        drop(tokio::time::timeout(at_most, more).await);
+        progress.get().map(|id| id.index)
+    }
+
     /// Raft's own view of the group.
     pub(in crate::consensus) fn metrics(&self) -> RaftMetrics<Types> {
         self.raft.metrics().borrow_watched().clone()

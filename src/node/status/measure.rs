@@ -200,8 +200,10 @@ impl Status {
 //
 // Invariant: whoever asks is told what the last measurement said, at once.
 
-/// How often the disk is measured. New sections at full speed take some 30 MB in this time.
+/// How often the disk is measured while entries are applied. New sections at full speed take some 30 MB in this time.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// How often it is measured while none is: others may fill it. The next entry has it measured again at once.
+const CHECK_AT_REST_EVERY: Duration = Duration::from_secs(2);
 
 impl Status {
     /// Measures the disk again and again, keeps the spare, and looks at what peers say of their disks.
@@ -217,12 +219,14 @@ impl Status {
         if let Some(kept) = disk.log_bytes_max().filter(|kept| *kept < configured) {
             tracing::warn!("{}", short_log(configured, kept, disk.reserve_bytes()));
         }
+        let mut applied = None;
         loop {
             let measured = self.measure_disk().await;
             disk.note_low_follower(self.group.low_voter());
             self.show_reserve();
             seen.note(measured, self.group.refuses_new_keys());
             tokio::time::sleep(CHECK_EVERY).await;
+            applied = self.group.more_is_applied(applied, CHECK_AT_REST_EVERY).await;
         }
     }
 

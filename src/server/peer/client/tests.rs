@@ -236,13 +236,15 @@ async fn an_answer_with_another_number_is_no_answer_and_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn an_append_does_not_wait_for_another_one_to_the_same_peer() {
-    let release = Arc::new(Notify::new());
-    let released = release.clone();
+async fn an_append_does_not_wait_for_another_one_to_the_same_peer_and_both_streams_are_used_again()
+{
+    let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (arrives, released) = (arrived.clone(), release.clone());
     let peer = Appending::to(usize::MAX, move |_, append| {
-        let released = released.clone();
+        let (arrives, released) = (arrives.clone(), released.clone());
         async move {
             if append.payload == "entries" {
+                arrives.notify_one();
                 released.notified().await;
             }
             answer_to(append)
@@ -250,17 +252,16 @@ async fn an_append_does_not_wait_for_another_one_to_the_same_peer() {
         .boxed()
     })
     .await;
-    let entries = tokio::spawn(peer.append("entries", PATIENCE));
-    while peer.streams() == 0 {
-        tokio::task::yield_now().await;
+    for _ in 0..3 {
+        let entries = tokio::spawn(peer.append("entries", PATIENCE));
+        arrived.notified().await;
+        for _ in 0..3 {
+            peer.is_answered("heartbeat").await;
+        }
+        release.notify_one();
+        assert_eq!(entries.await.expect("no panic").expect("an answer"), "entries");
     }
-    for _ in 0..10 {
-        peer.is_answered("heartbeat").await;
-    }
-    release.notify_one();
-    assert_eq!(entries.await.expect("no panic").expect("an answer"), "entries");
-    peer.is_answered("heartbeat").await;
-    assert_eq!(peer.streams(), 2, "both are used again");
+    assert_eq!(peer.streams(), 2);
 }
 
 #[tokio::test]
