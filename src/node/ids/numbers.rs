@@ -19,7 +19,7 @@ use super::{
     request::IDS_MAX,
 };
 use crate::{
-    allocator::{Above, Floor, NextError, Shortage, Term},
+    allocator::{Above, Floor, Term, Why},
     node::{
         access::Principal,
         numbers::{
@@ -122,7 +122,7 @@ impl LeaderIds {
                 Ok(Above::Numbers(range)) => return Ok(Taken::Numbers(range)),
                 Ok(Above::None { last }) => last,
                 // A recovery moves keys beyond the end of a format that ends soon.
-                Err(NextError::Short(Shortage::Exhausted { .. } | Shortage::AboveMax)) => {
+                Err(Why::Exhausted { .. } | Why::AboveMax { .. }) => {
                     return Ok(Taken::Never(after_the_end(of.format)));
                 }
                 Err(error) => return Err(failed(error, of.namespace, of.term, left)),
@@ -171,9 +171,7 @@ impl LeaderIds {
                 add(&mut numbers, range);
                 Ok(numbers)
             }
-            Err(NextError::Short(Shortage::Exhausted { left })) => {
-                Err(too_few_orders(of, left).into())
-            }
+            Err(Why::Exhausted { left }) => Err(too_few_orders(of, left).into()),
             Err(error) => Err(failed(error, of.namespace, of.term, count)),
         }
     }

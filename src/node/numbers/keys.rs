@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::leader_search::NoAnswer;
+use super::{leader_search::NoAnswer, refused::partly_raised};
 use crate::{
-    allocator::{NextError, WAITING_KEY_BYTES},
+    allocator::{Unserved, WAITING_KEY_BYTES},
     node::request_memory::{RequestMemory, Reservation},
     proto::{
         Refusal, refusal, refuse,
@@ -299,13 +299,14 @@ impl<'a> WaitingKeys<'a> {
         self.reserved.insert(self.memory.reserve(self.bytes)).is_ok()
     }
 
-    /// What an error of the term means for the request. `failed` says it, unless keys may not wait.
+    /// What it comes to that the term did not serve the request. `failed` says it, unless keys may not wait.
     pub fn no_answer(
-        self, error: NextError, failed: impl FnOnce(NextError) -> NoAnswer,
+        self, unserved: impl Into<Unserved>, failed: impl FnOnce(Unserved) -> NoAnswer,
     ) -> NoAnswer {
+        let unserved = unserved.into();
         match self.reserved {
-            Some(Err(refusal)) => refusal.into(),
-            Some(Ok(_)) | None => failed(error),
+            Some(Err(refusal)) => partly_raised(refusal, unserved.may_be_done).into(),
+            Some(Ok(_)) | None => failed(unserved),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::leader_search::NoAnswer;
 use crate::{
-    allocator::{NextError, NextMany as Taken, Shortage, Term, UsedId},
+    allocator::{ManyNumbers, RefusedPlaces, Term, Unserved, UsedId, Why},
     consensus::Group,
     node::{Caller, Config},
     proto::{
@@ -10,7 +10,8 @@ use crate::{
         v1::{Exhausted, Failure, NextManyResponse, Reason, RefusedKeys},
     },
     sequence::{
-        IdsFull, Key, KeyKind, NUMBER_MAX, Namespace, NamespaceConfig, NamespaceRefused, check_name,
+        IdsFull, Key, KeyKind, MessageId, NUMBER_MAX, Namespace, NamespaceConfig, NamespaceRefused,
+        check_name,
     },
     storage::LowDisk,
 };
@@ -40,77 +41,150 @@ pub(in crate::node) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result
     ))
 }
 
-/// Why a term did not answer a request for `count` numbers, or that another node is to be asked.
+/// What it comes to that a term did not serve a request for `count` numbers, 0 if it asks for none: another node is to be
+/// asked, or the request is refused.
 pub(in crate::node) fn failed(
-    error: NextError, namespace: &Namespace, term: &Term, count: u64,
+    failed: impl Into<Unserved>, namespace: &Namespace, term: &Term, count: u64,
 ) -> NoAnswer {
-    use NextError::*;
-    use Shortage::*;
-    NoAnswer::Refused(match error {
-        // Why keys may not wait, whoever asked the term knows.
-        NotLeading | MayNotWait => return NoAnswer::Unanswered,
-        Short(Exhausted { left }) => refusal!(
+    let Unserved { why, may_be_done } = failed.into();
+    // Why keys may not wait, whoever asked the term knows.
+    let is_elsewhere = matches!(why, Why::NotLeading | Why::MayNotWait);
+    let told = Told { namespace, term: term.term(), count: Some(count) };
+    match may_be_done {
+        0 if is_elsewhere => NoAnswer::Unanswered,
+        0 => refusal_of(&why, told).into(),
+        // Gapless numbers: nobody may be asked again.
+        _ if count > 0 => match is_elsewhere {
+            true => unknown_of(&"whether the numbers were taken is not known", namespace),
+            false => unknown_of(&why, namespace),
+        },
+        _ if is_elsewhere => NoAnswer::Unknown,
+        _ => partly_raised(refusal_of(&why, told), may_be_done).into(),
+    }
+}
+
+/// As [`failed`], of numbers that were asked for under a request `id`, or under none: with one, the next leader knows whether
+/// they were taken.
+pub(super) fn failed_under(
+    id: Option<&MessageId>, failed: Unserved, namespace: &Namespace, term: &Term, count: u64,
+) -> NoAnswer {
+    match failed {
+        Unserved { why: Why::NotLeading, may_be_done: 1.. } if id.is_some() => NoAnswer::Unknown,
+        other => self::failed(other, namespace, term, count),
+    }
+}
+
+fn unknown_of(why: &impl std::fmt::Display, namespace: &Namespace) -> NoAnswer {
+    outcome_unknown(why, &namespace.config.name).into()
+}
+
+/// What is told of floors that are refused, the first `may_be` of which may be raised all the same.
+pub(super) fn partly_raised(why: Refusal, may_be: usize) -> Refusal {
+    if may_be == 0 {
+        return why;
+    }
+    let text = format!(
+        "{why}; the first {may_be} floors of the request may be raised, and no others: it is safe to ask again"
+    );
+    why.may_be_done().retold(text)
+}
+
+/// Of what callers are told why it got nothing.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    namespace: &'a Namespace,
+    /// The term that was asked.
+    term: u64,
+    /// How many numbers a whole request asked for. `None`: what is told is told of keys of a message whose other keys may have
+    /// numbers.
+    count: Option<u64>,
+}
+
+/// What a caller is told whose request, or keys of it, got nothing.
+fn refusal_of(why: &Why, Told { namespace, term, count }: Told<'_>) -> Refusal {
+    let name = &namespace.config.name;
+    match why {
+        Why::NotLeading | Why::MayNotWait => too_late(),
+        Why::DeadlineExceeded => refusal!(
+            DeadlineExceeded,
+            "namespace {name:?}: the deadline passed while the ceiling was being raised, or read, in term {term}"
+        ),
+        Why::Exhausted { left } => match count {
+            Some(count) => refusal!(
+                NumbersExhausted,
+                "count is {count}: only {left} numbers are left below {}",
+                end_of(namespace)
+            ),
+            None => refusal!(
+                NumbersExhausted,
+                "fewer numbers than were asked for are left below {}",
+                end_of(namespace)
+            ),
+        },
+        Why::OverQuota { keys_max } => refusal!(
+            KeysMaxReached,
+            "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new \
+             one gets none; raise it with: ratchet namespace update {name} --keys-max N"
+        ),
+        Why::MemoryFull { max_mb } => refusal!(
+            MemoryFull,
+            "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \
+             are in use go on; try again in {MEMORY_RETRY_AFTER_MS} ms, and if this lasts, raise memory_max_mb on all nodes"
+        )
+        .retry_after(MEMORY_RETRY_AFTER_MS),
+        Why::LowDisk(low) => low_disk(*low),
+        // It was checked before, so `max` was lowered meanwhile.
+        Why::AboveMax { max } => refusal!(
             NumbersExhausted,
-            "count is {count}: only {left} numbers are left below {}",
-            end_of(namespace)
+            "a floor is above max {max} of namespace {name:?}, which was lowered meanwhile; raise it with: ratchet \
+             namespace update {name} --max N"
         ),
-        Unknown => outcome_unknown(&error, &namespace.config.name),
-        DeadlineExceeded if namespace.config.gapless && count > 0 => {
-            outcome_unknown(&error, &namespace.config.name)
-        }
-        Reused(None) => refusal!(
+        Why::TooLarge { count_max } => match count {
+            Some(count) => too_large(namespace, count, *count_max),
+            // By now it is allowed.
+            None => refusal!(
+                CountTooLarge,
+                "the try that took the numbers left the key out, because its count was above count_max then; ask for this \
+                 key with another request id"
+            ),
+        },
+        Why::LeftOut => refusal!(
+            WrongState,
+            "an earlier try of the message gave no numbers to this key, nor to others of its part; ask for this key with \
+             another request id"
+        ),
+        Why::Reused(None) => refusal!(
             RequestIdReused,
-            "the request id was used for another message of namespace {:?}, whose first keys got no numbers; give another \
-             request another id",
-            namespace.config.name
+            "the request id was used for another message of namespace {name:?}, whose first keys got no numbers; give \
+             another request another id"
         ),
-        Reused(Some(UsedId { keys, key, count: used })) => {
+        Why::Reused(Some(used)) => {
+            let UsedId { keys, key, count: used } = &**used;
             let others = match keys.saturating_sub(1) {
                 0 => String::new(),
                 others => format!(", and for {others} other keys"),
             };
             refusal!(
                 RequestIdReused,
-                "the request id was used for {used} numbers of key {} of namespace {:?}{others}; give another request \
+                "the request id was used for {used} numbers of key {} of namespace {name:?}{others}; give another request \
                  another id",
-                key.as_key(),
-                namespace.config.name
+                key.as_key()
             )
         }
-        IdsFull(full) => ids_full(full, namespace),
-        IdExpired { made_ms, clock_ms } => refusal!(
+        Why::IdsFull(full) => ids_full(full, namespace),
+        Why::IdExpired { made_ms, clock_ms } => refusal!(
             RequestIdExpired,
             "made_ms is {made_ms}, and the clock of request ids shows {clock_ms}: the message was made later than now, or so \
              long ago that its request id may be forgotten. It took nothing. If it was not sent before, send it with made_ms \
              {clock_ms}; otherwise an earlier copy may have taken its numbers: look before you ask again"
         )
-        .at_request_clock(clock_ms),
-        Short(OverQuota { .. }) => over_quota(namespace),
-        Short(TooLarge { count_max }) => too_large(namespace, count, count_max),
-        Short(LeftOut) => of_left_out_part(),
-        Short(MemoryFull { max_mb }) => memory_full(max_mb),
-        Short(LowDisk(low)) => low_disk(low),
-        // It was checked before, so `max` was lowered meanwhile.
-        Short(AboveMax) => refusal!(
-            NumbersExhausted,
-            "a floor is above max {} of namespace {:?}, which was lowered meanwhile; raise it with: ratchet namespace \
-             update {} --max N",
-            namespace.config.max,
-            namespace.config.name,
-            namespace.config.name
-        ),
-        DeadlineExceeded => refusal!(
-            DeadlineExceeded,
-            "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",
-            namespace.config.name,
-            term.term()
-        ),
-        Store(error) => refusal!(Internal, "{error}"),
-    })
+        .at_request_clock(*clock_ms),
+        Why::Unreadable(text) => refusal!(Internal, "{text}"),
+    }
 }
 
 /// Why a message takes nothing whose request id could not be remembered.
-fn ids_full(full: IdsFull, namespace: &Namespace) -> Refusal {
+fn ids_full(full: &IdsFull, namespace: &Namespace) -> Refusal {
     let whose = match (full.of_caller, Caller::current()) {
         (true, Some(caller)) if caller.is_principal() => "your principal".to_owned(),
         (true, _) => "callers of your address".to_owned(),
@@ -124,15 +198,6 @@ fn ids_full(full: IdsFull, namespace: &Namespace) -> Refusal {
         full.bytes_max >> 20
     )
     .retry_after(IDS_RETRY_AFTER_MS)
-}
-
-/// Why a key gets nothing of which an earlier try of the message took nothing, although it could by now.
-fn of_left_out_part() -> Refusal {
-    refusal!(
-        WrongState,
-        "an earlier try of the message gave no numbers to this key, nor to others of its part; ask for this key with \
-         another request id"
-    )
 }
 
 /// What a caller is told that may have taken numbers of a gapless key, as far as this node knows.
@@ -200,25 +265,25 @@ pub fn refused_at(answer: &NextManyResponse, place: usize) -> Option<&Failure> {
     why.or_else(|| Some(&answer.refused.iter().find(|one| refused(&one.places))?.failure))?.as_ref()
 }
 
-/// The answer to a message of `keys` keys. `at` is the place in it of each key that numbers were taken of.
+/// The answer to a message of `keys` keys, from a term. `at` is the place in it of each key that numbers were taken of.
 pub fn many_ranges(
-    namespace: &Namespace, taken: Taken, keys: usize, at: impl Fn(usize) -> usize,
+    namespace: &Namespace, term: u64, taken: ManyNumbers, keys: usize, at: impl Fn(usize) -> usize,
     mut others: Vec<RefusedKeys>,
 ) -> NextManyResponse {
-    let all = taken.exhausted.iter().map(|(place, left)| (at(*place), *left));
-    let exhausted = exhausted(namespace, &all.collect::<Vec<_>>());
-    let mut refuse = |places: &[usize], why: &dyn Fn() -> Refusal| {
-        if !places.is_empty() {
-            others.push(refused(places.iter().map(|place| at(*place)), why()));
+    let mut exhausted = None;
+    for RefusedPlaces { why, places } in taken.refused {
+        let refusal = refusal_of(&why, Told { namespace, term, count: None });
+        let at_places = places.iter().map(|(place, _)| at(*place));
+        match why {
+            Why::Exhausted { .. } => {
+                exhausted = Some(Exhausted {
+                    places: at_places.map(|place| place as u32).collect(),
+                    left: places.iter().map(|(_, left)| *left).collect(),
+                    failure: Some(refusal.into()),
+                });
+            }
+            _ => others.push(refused(at_places, refusal)),
         }
-    };
-    refuse(&taken.over_quota, &|| over_quota(namespace));
-    refuse(&taken.memory_full.places, &|| memory_full(taken.memory_full.max_mb));
-    refuse(&taken.left_out, &of_left_out_part);
-    refuse(&taken.late, &too_late);
-    if let Some((_, low)) = taken.low_disk.first() {
-        let places: Vec<usize> = taken.low_disk.iter().map(|(place, _)| *place).collect();
-        refuse(&places, &|| low_disk(*low));
     }
     let mut firsts = taken.firsts;
     if firsts.len() < keys {
@@ -280,29 +345,8 @@ fn not_within(count: u64, most: u64) -> Refusal {
     Refusal::new(reason, format!("count is {count}; it must lie between 1 and {most}"))
 }
 
-/// Why a new key gets no numbers.
-pub fn over_quota(namespace: &Namespace) -> Refusal {
-    let name = &namespace.config.name;
-    let keys_max = namespace.config.keys_max.unwrap_or_default();
-    refusal!(
-        KeysMaxReached,
-        "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new one \
-         gets none; raise it with: ratchet namespace update {name} --keys-max N"
-    )
-}
-
 /// How soon to ask again for a key that the leader's memory has no room for.
 const MEMORY_RETRY_AFTER_MS: u64 = 100;
-
-/// Why a key that is new to the leader's term gets no numbers now.
-pub fn memory_full(max_mb: u64) -> Refusal {
-    refusal!(
-        MemoryFull,
-        "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \
-         are in use go on; try again in {MEMORY_RETRY_AFTER_MS} ms, and if this lasts, raise memory_max_mb on all nodes"
-    )
-    .retry_after(MEMORY_RETRY_AFTER_MS)
-}
 
 /// How soon to ask again for keys whose turn would have come after the leader had begun to hand over.
 const NEXT_LEADER_RETRY_AFTER_MS: u64 = 100;
@@ -334,23 +378,6 @@ pub fn low_disk(low: LowDisk) -> Refusal {
         }
     )
     .retry_after(DISK_RETRY_AFTER_MS)
-}
-
-/// The places of a request whose numbers are used up, and how many numbers each has left.
-fn exhausted(namespace: &Namespace, exhausted: &[(usize, u64)]) -> Option<Exhausted> {
-    if exhausted.is_empty() {
-        return None;
-    }
-    let why = refusal!(
-        NumbersExhausted,
-        "fewer numbers than were asked for are left below {}",
-        end_of(namespace)
-    );
-    Some(Exhausted {
-        places: exhausted.iter().map(|(place, _)| *place as u32).collect(),
-        left: exhausted.iter().map(|(_, left)| *left).collect(),
-        failure: Some(why.into()),
-    })
 }
 
 /// Where a namespace's numbers end, and what to do.
