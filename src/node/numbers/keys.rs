@@ -11,7 +11,7 @@ use crate::{
     node::request_memory::{RequestMemory, Reservation},
     proto::{
         Refusal, refusal, refuse,
-        v1::{self, Exhausted, NextManyRequest, NextManyResponse, Reason, RefusedKeys, key::Kind},
+        v1::{self, Exhausted, NextManyRequest, NextManyResponse, RefusedKeys, key::Kind},
     },
     sequence::{InvalidKey, Key, Lifetime, MessageId, OwnedKey, RequestId},
 };
@@ -167,14 +167,9 @@ pub(super) fn message_id(
 // Invariant: nothing was taken of a late key, and no key has numbers at a later place of the message. All numbers of a
 // message are of one namespace.
 
-/// True if the leader handed over: nothing else refuses single keys so.
-fn are_late(refused: &RefusedKeys) -> bool {
-    refused.failure.as_ref().is_some_and(|why| why.reason() == Reason::Busy)
-}
-
 /// The places of the late keys.
 fn late_places(answer: &NextManyResponse) -> impl Iterator<Item = u32> {
-    let late = answer.refused.iter().filter(|refused| are_late(refused));
+    let late = answer.refused.iter().filter(|refused| refused.left_to_next_leader);
     late.flat_map(|refused| refused.places.iter().copied())
 }
 
@@ -214,7 +209,7 @@ fn is_of(answer: &NextManyResponse, keys: usize) -> bool {
 /// Gives the late keys of an answer what the next leader answered, or why it did not.
 pub(super) fn add_late(answer: &mut NextManyResponse, rest: Result<NextManyResponse, Refusal>) {
     let places: Vec<u32> = late_places(answer).collect();
-    answer.refused.retain(|refused| !are_late(refused));
+    answer.refused.retain(|refused| !refused.left_to_next_leader);
     let rest = match rest {
         Ok(rest) if !is_of(&rest, places.len()) => Err(refusal!(
             Internal,
@@ -225,8 +220,11 @@ pub(super) fn add_late(answer: &mut NextManyResponse, rest: Result<NextManyRespo
     let rest = match rest {
         Ok(rest) => rest,
         Err(why) => {
-            let failure = Some(why.into());
-            return answer.refused.push(RefusedKeys { places, failure });
+            return answer.refused.push(RefusedKeys {
+                places,
+                failure: Some(why.into()),
+                left_to_next_leader: false,
+            });
         }
     };
     for (place, first) in places.iter().zip(rest.firsts) {

@@ -252,7 +252,7 @@ pub fn within_count_max(
 /// What is told of the keys at `places`, which get no numbers for one reason.
 pub fn refused(places: impl IntoIterator<Item = usize>, why: Refusal) -> RefusedKeys {
     let places = places.into_iter().map(|place| place as u32).collect();
-    RefusedKeys { places, failure: Some(why.into()) }
+    RefusedKeys { places, failure: Some(why.into()), left_to_next_leader: false }
 }
 
 /// Why the key at `place` got no numbers, if the answer says that.
@@ -282,7 +282,10 @@ pub fn many_ranges(
                     failure: Some(refusal.into()),
                 });
             }
-            _ => others.push(refused(at_places, refusal)),
+            _ => others.push(RefusedKeys {
+                left_to_next_leader: why == Why::NotLeading,
+                ..refused(at_places, refusal)
+            }),
         }
     }
     let mut firsts = taken.firsts;
