@@ -7,7 +7,7 @@ use crate::common::{
 use prost::Message;
 use ratchet::{
     consensus::{MembershipChange, ProposeError},
-    node::{Failure, Origin, Principal, Served},
+    node::{Origin, Principal, Served, Unanswered},
     proto::{
         Operation, Refusal, reason_of,
         v1::{
@@ -370,8 +370,8 @@ async fn passed_on<Q: Operation>(
     let message = request.encode_to_vec().into();
     match context.leader.call(operation, (message, &Principal::node(1)), origin, deadline).await {
         Ok((answer, _)) => Ok(Q::Answer::decode(answer).expect("an answer")),
-        Err(Failure::Refused(refusal)) => Err(refusal),
-        Err(failure) => panic!("{failure:?}"),
+        Err(Unanswered::Refused(refusal)) => Err(refusal),
+        Err(unanswered) => panic!("{unanswered:?}"),
     }
 }
 

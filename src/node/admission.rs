@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{
-    access::Principal, callers::RETRY_AFTER_MS, numbers::leader_search::Failure, services::Leader,
-};
+use super::{access::Principal, callers::RETRY_AFTER_MS, services::Leader};
 use crate::{
     proto::{Code, Refusal, peer, refusal},
     sequence::{Credential, PrincipalKey, Wanted},
@@ -77,7 +75,7 @@ impl Leader {
         let asked = peer::KnowsTokenRequest { sha256: hash.0.to_vec().into() };
         let node = Principal::node(self.config.node_id);
         let known = self.ask(&asked, &node, deadline).await;
-        let (known, _) = known.map_err(|_: Failure| not_heard())?;
+        let (known, _) = known.map_err(|_| not_heard())?;
         if !known.known {
             return Err(refusal);
         }

@@ -22,7 +22,7 @@ use self::{
 };
 use super::{
     access::{Guarded, Principal},
-    numbers::{keys::key_of, leader_search::Failure, refused::no_namespace},
+    numbers::{keys::key_of, refused::no_namespace},
     request_memory::Reservation,
     services::Ids,
 };
@@ -82,16 +82,17 @@ impl Ids {
     /// ids until then are used up, or other requests hold the memory; UNAVAILABLE if no leader leases a worker id in time.
     pub async fn next(
         self: &Arc<Self>, request: &NextIdsRequest, by: &Principal, deadline: Instant,
-    ) -> Result<(MadeIds, Reservation), Failure> {
+    ) -> Result<(MadeIds, Reservation), Refusal> {
         let made = self.make_granted(request, by, deadline).await;
-        self.leader.count(&request.namespace, None, &made, |_| Vec::new());
+        let refused = made.as_ref().err().map(|why| (why.reason(), 1));
+        self.leader.count(&request.namespace, None, refused);
         made
     }
 
     /// As [`Ids::next`]. The call is not counted.
     async fn make_granted(
         self: &Arc<Self>, request: &NextIdsRequest, by: &Principal, deadline: Instant,
-    ) -> Result<(MadeIds, Reservation), Failure> {
+    ) -> Result<(MadeIds, Reservation), Refusal> {
         // Before anything waits.
         check(request)?;
         self.leader.admit(by, request.wanted(), deadline).await?;
@@ -106,7 +107,7 @@ impl Ids {
 
     async fn checked_ids(
         self: &Arc<Self>, request: &NextIdsRequest, deadline: Instant,
-    ) -> Result<MadeIds, Failure> {
+    ) -> Result<MadeIds, Refusal> {
         let made_by = match self.known_maker(request) {
             Some(made_by) => made_by?,
             None => {
@@ -251,15 +252,13 @@ impl Ids {
     }
 
     /// Waits until this node knows a namespace that the leader knows.
-    async fn learn_namespace(&self, name: &str, deadline: Instant) -> Result<(), Failure> {
+    async fn learn_namespace(&self, name: &str, deadline: Instant) -> Result<(), Refusal> {
         let view = &self.group.view;
         let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
         match Box::pin(self.leader.ask(&get, &self.as_node(), deadline)).await {
             Ok(_) => {}
-            Err(Failure::Refused(refusal)) if refusal.code() == Code::NotFound => {
-                return Err(not_found(name).into());
-            }
-            Err(failure) => return Err(failure),
+            Err(refusal) if refusal.code() == Code::NotFound => return Err(not_found(name)),
+            Err(refusal) => return Err(refusal),
         }
         let learnt = view.until_namespaces(|known| known.by_name(name).is_some());
         let learnt = tokio::time::timeout_at(deadline, learnt).await;
@@ -269,7 +268,6 @@ impl Ids {
                 "node {} has not heard of namespace {name:?} yet, which the leader knows; ask again",
                 self.config.node_id
             )
-            .into()
         })
     }
 

@@ -47,7 +47,7 @@ pub use numbers::{
     Asked,
     forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
     keys::{REQUEST_KEYS_MAX, invalid_key, to_key},
-    leader_search::{Attempt, Failure, ForLeader, NoAnswer, NotLed, Origin, leader_of},
+    leader_search::{Attempt, ForLeader, Origin, Unanswered, leader_of},
     refused::refused_at,
     sequence_request::SequenceRequest,
 };

@@ -8,7 +8,7 @@ use super::{
     access::Principal,
     ids::formats::{SequenceWish, check_sequence, for_new_namespace, hands_out_ids, id_format},
     numbers::{
-        leader_search::{Attempt, Failure},
+        leader_search::Attempt,
         refused::{check_namespace, failed, low_disk, namespace_named},
     },
     operations::{ByLeader, NUMBERS_BYTES},
@@ -47,7 +47,7 @@ impl Leader {
     /// Those of [`Leader::admit`]; NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of [`Leader::ask`].
     pub async fn keys_of(
         &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
-    ) -> Result<KeysOf, Failure> {
+    ) -> Result<KeysOf, Refusal> {
         self.admit(by, wanted, deadline).await?;
         let namespace = wanted.namespace().unwrap_or_default();
         if let Some(known) = self.group.view.namespaces().by_name(namespace) {
@@ -77,7 +77,7 @@ impl Leader {
     /// As [`Leader::keys_of`].
     pub async fn key_kind(
         &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
-    ) -> Result<KeyKind, Failure> {
+    ) -> Result<KeyKind, Refusal> {
         Ok(self.keys_of(wanted, by, deadline).await?.kind)
     }
 }

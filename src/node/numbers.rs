@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use self::{
     keys::replaced,
-    leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
+    leader_search::{Attempt, ForLeader, Origin, Trace, Unanswered},
     refused::{check_namespace, no_namespace, outcome_unknown},
     sequence_request::{SequenceRequest, count_max, forwarded},
 };
@@ -43,26 +43,29 @@ impl Leader {
     /// Answers a request before `deadline`, from here or from the leader.
     ///
     /// # Errors
-    /// [`Failure`]: a refusal that says what was wrong, or, for a peer's request, who leads instead.
+    /// [`Unanswered`]: a refusal that says what was wrong, or, for a peer's request, that another node is to be asked.
     pub async fn serve<Q: SequenceRequest>(
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
-    ) -> Result<Q::Answer, Failure> {
+    ) -> Attempt<Q::Answer> {
         let is_asked_here = matches!(origin, Origin::Client);
         let served = self.serve_checked(asked, origin, deadline).await;
         // Otherwise the node that its caller asked counts it.
         if is_asked_here {
-            let namespace = served.as_ref().ok().and_then(|given| given.namespace);
-            self.count(asked.namespace(), namespace, &served, |given| {
-                Q::refused_keys(&given.answer)
-            });
+            let (namespace, refused) = match &served {
+                Ok((answer, namespace)) => (*namespace, Q::refused_keys(answer)),
+                Err(Unanswered::Refused(why)) => (None, vec![(why.reason(), 1)]),
+                // A client is never told so.
+                Err(Unanswered::Elsewhere { .. } | Unanswered::Mistaken) => (None, Vec::new()),
+            };
+            self.count(asked.namespace(), namespace, refused);
         }
-        served.map(|given| given.answer)
+        served.map(|(answer, _)| answer)
     }
 
-    /// As [`Leader::serve`]. The call is not counted.
+    /// As [`Leader::serve`], and answers which namespace the answer is of. The call is not counted.
     async fn serve_checked<Q: SequenceRequest>(
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
-    ) -> Result<Given<Q::Answer>, Failure> {
+    ) -> Attempt<OfNamespace<Q::Answer>> {
         let (by, message) = (&asked.by, &asked.message);
         self.admit(by, message.wanted(), deadline).await?;
         match self.access.begin_taking(by, message.wanted())? {
@@ -74,7 +77,7 @@ impl Leader {
     /// Answers a request whose caller may have it, and whose call is counted.
     async fn serve_admitted<Q: SequenceRequest>(
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
-    ) -> Result<Given<Q::Answer>, Failure> {
+    ) -> Attempt<OfNamespace<Q::Answer>> {
         let message = &asked.message;
         message.check_counts(count_max(asked.id.is_some(), &self.config))?;
         // What is taken under an id is not asked for again once the id may be forgotten.
@@ -105,12 +108,12 @@ impl Leader {
                 }
             }
         };
-        let given = match attempt {
-            Ok(given) => given,
-            Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
-            Err(NoAnswer::Mistaken) => return Err(self.mistaken().into()),
-            Err(lost @ (NoAnswer::Unanswered | NoAnswer::Unknown)) => {
-                let may_be_done = matches!(lost, NoAnswer::Unknown);
+        let (answer, namespace) = match attempt {
+            Ok(answered) => answered,
+            Err(unanswered @ (Unanswered::Refused(_) | Unanswered::Mistaken)) => {
+                return Err(unanswered);
+            }
+            Err(Unanswered::Elsewhere { may_be_done }) => {
                 let _reserved = match reserved {
                     Some(reserved) => reserved,
                     None => {
@@ -128,16 +131,15 @@ impl Leader {
             }
         };
         let rest = match origin {
-            Origin::Client => asked.rest(&given.answer, given.namespace),
+            Origin::Client => asked.rest(&answer, namespace),
             // It asks the next leader for that itself.
             Origin::Peer { .. } => None,
         };
         match rest {
-            None => Ok(given),
+            None => Ok((answer, namespace)),
             Some(rest) => {
-                let Given { answer, namespace } = given;
                 let answer = Box::pin(self.complete(message, (answer, rest), deadline)).await;
-                Ok(Given { answer, namespace })
+                Ok((answer, namespace))
             }
         }
     }
@@ -156,13 +158,11 @@ impl Leader {
             let more = self.route_to_leader(&rest, Origin::Client, false, deadline).await;
             held.release();
             let mut more = match more {
-                Ok(given) => given.answer,
-                Err(Failure::Refused(why)) => {
-                    message.add_rest(&mut answer, Err(why));
+                Ok((more, _)) => more,
+                Err(why) => {
+                    message.add_rest(&mut answer, Err(why.into()));
                     return answer;
                 }
-                // A client's request is never answered so.
-                Err(Failure::NotLeader(_)) => return answer,
             };
             if let Some(newer) = Q::route_in(&mut more).take() {
                 *Q::route_in(&mut answer) = Some(newer);
@@ -184,27 +184,29 @@ impl Leader {
 }
 
 /// An answer, and the namespace that it is of, if this node knows it.
-pub struct Given<A> {
-    answer: A,
-    namespace: Option<NamespaceId>,
-}
+type OfNamespace<A> = (A, Option<NamespaceId>);
 
 impl<Q: SequenceRequest> ForLeader for Asked<Q> {
-    type Answer = Given<Q::Answer>;
+    type Answer = OfNamespace<Q::Answer>;
+
+    fn taken_for(&self, here: &Leader, trusts_itself: bool) -> Option<NamespaceId> {
+        if self.is_safe_to_repeat() {
+            return None;
+        }
+        let namespaces = here.group.view.namespaces();
+        let known = namespaces.by_name(self.message.namespace()).filter(|_| trusts_itself);
+        self.meant.or(known.map(|known| known.id))
+    }
 
     /// What was taken by a node that lost its leadership is discarded: another one may be asked. Numbers of a gapless
     /// key that nobody was given are a gap, so a request for them must have an id. If this node does not know the namespace,
     /// or the leader has another one under the name, it may be gapless: the request is repeated only if both mean the same
     /// namespace, and that has gaps.
-    fn assume(&self, here: &Leader, trusts_itself: bool) -> Assumed {
-        if self.id.is_some() || self.message.numbers() == 0 {
-            return Assumed { namespace: None, may_be_asked_again: true };
-        }
+    fn may_be_asked_again(&self, here: &Leader, taken_for: Option<NamespaceId>) -> bool {
         let namespaces = here.group.view.namespaces();
-        let known = namespaces.by_name(self.message.namespace()).filter(|_| trusts_itself);
-        let namespace = self.meant.or(known.map(|known| known.id));
-        let is_sure = |known: &Namespace| !known.config.gapless && Some(known.id) == namespace;
-        Assumed { namespace, may_be_asked_again: known.is_some_and(is_sure) }
+        let known = namespaces.by_name(self.message.namespace());
+        let has_gaps = |known: &Namespace| !known.config.gapless && Some(known.id) == taken_for;
+        self.is_safe_to_repeat() || known.is_some_and(has_gaps)
     }
 
     fn check_asker(&self, here: &Leader) -> Result<(), Refusal> {
@@ -225,7 +227,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
     ) -> Attempt<Self::Answer> {
         let allocator = here.led.term.load();
         let Some(term) = &*allocator else {
-            return Err(NoAnswer::Unanswered);
+            return Err(Unanswered::ELSEWHERE);
         };
         // The hot path: this node leads and has the numbers.
         let attempt = 'attempt: {
@@ -235,7 +237,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
                 break 'attempt Err(no_namespace(message.namespace()).into());
             };
             if origin.mistakes(namespace.id) {
-                break 'attempt Err(NoAnswer::Mistaken);
+                break 'attempt Err(Unanswered::Mistaken);
             }
             if self.meant.is_some_and(|meant| meant != namespace.id) {
                 break 'attempt Err(replaced().into());
@@ -260,60 +262,60 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
                 here.led.show_first_answer();
                 *Q::route_in(&mut answer) =
                     here.services.members.newer_route(message.known(), term.term());
-                Given { answer, namespace: Some(namespace.id) }
+                (answer, Some(namespace.id))
             })
         };
         match attempt {
             // Another leader may know a newer configuration than a deposed one.
-            Err(NoAnswer::Refused(refusal))
+            Err(Unanswered::Refused(refusal))
                 if refusal.outcome() == Outcome::NotDone && !term.still_leads(deadline).await =>
             {
-                Err(NoAnswer::Unanswered)
+                Err(Unanswered::ELSEWHERE)
             }
             // The same, if some of its floors may be raised.
-            Err(NoAnswer::Refused(refusal))
+            Err(Unanswered::Refused(refusal))
                 if self.message.raises()
                     && refusal.reason() != Reason::DeadlineExceeded
                     && !term.still_leads(deadline).await =>
             {
-                Err(NoAnswer::Unknown)
+                Err(Unanswered::MAY_BE_DONE)
             }
             attempt => attempt,
         }
     }
 
     async fn serve_remotely(
-        &self, here: &Leader, (leader, member): (NodeId, &Member), assumed: Assumed, _: bool,
-        deadline: Instant,
+        &self, here: &Leader, (leader, member): (NodeId, &Member), taken_for: Option<NamespaceId>,
+        _: bool, deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let counted = here.access.lost_numbers(&self.by, self.message.namespace());
         let lost = (counted, here.counts_of(self.message.namespace()).shared());
         let by = (self.by.told(), self.by.to_wire());
-        let sent = forwarded(&self.message, assumed.namespace, by, lost);
+        let sent = forwarded(&self.message, taken_for, by, lost);
         // It can be asked again, and what was done may show.
         let is_found_again = self.trace() != Trace::None;
         match here.forwarder.forward(leader, member, sent, deadline).await {
             Ok(Reply::Error(failure))
                 if is_found_again && failure.reason() == Reason::OutcomeUnknown =>
             {
-                Err(NoAnswer::Unknown)
+                Err(Unanswered::MAY_BE_DONE)
             }
-            Ok(Reply::Error(failure)) => Err(NoAnswer::Refused(failure.into())),
+            Ok(Reply::Error(failure)) => Err(Unanswered::Refused(failure.into())),
             Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => {
-                Err(self.meant.map_or(NoAnswer::Mistaken, |_| replaced().into()))
+                Err(self.meant.map_or(Unanswered::Mistaken, |_| replaced().into()))
             }
-            Ok(Reply::NotLeader(_)) => Err(NoAnswer::Unanswered),
+            Ok(Reply::NotLeader(_)) => Err(Unanswered::ELSEWHERE),
             Ok(Reply::Answer(answer)) => {
                 let unreadable = |error| refusal!(Internal, "the answer of node {leader}: {error}");
                 let answer = Q::Answer::decode(answer).map_err(unreadable)?;
-                Ok(Given { answer, namespace: assumed.namespace })
+                Ok((answer, taken_for))
             }
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
-                Err(match assumed.may_be_asked_again {
-                    true if is_found_again => NoAnswer::Unknown,
-                    true => NoAnswer::Unanswered,
-                    false if is_planted(Bug::LostCallAskedAgain) => NoAnswer::Unanswered,
+                Err(match self.may_be_asked_again(here, taken_for) {
+                    true if is_found_again => Unanswered::MAY_BE_DONE,
+                    true => Unanswered::ELSEWHERE,
+                    false if is_planted(Bug::LostCallAskedAgain) => Unanswered::ELSEWHERE,
                     false => outcome_unknown(&lost, self.message.namespace()).into(),
                 })
             }
@@ -362,6 +364,11 @@ impl<Q: SequenceRequest> Asked<Q> {
     /// How many keys it has.
     pub fn keys(&self) -> usize {
         self.message.keys()
+    }
+
+    /// Whether it does no harm to carry it out again, whatever its namespace is.
+    fn is_safe_to_repeat(&self) -> bool {
+        self.id.is_some() || self.message.numbers() == 0
     }
 
     /// What of it the leader has left to the next one, as `answer` says, which is of the namespace `of`. Nothing was done of

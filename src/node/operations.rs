@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     access::{Access, Guarded, Note, Principal, Subject},
-    numbers::leader_search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
+    numbers::leader_search::{Attempt, ForLeader, Origin, Trace, Unanswered},
     request_memory::Reservation,
     seams::Reload,
     services::{
@@ -28,7 +28,7 @@ use crate::{
         peer::{AdministerRequest, administer_reply::Reply},
         refusal,
     },
-    sequence::{NodeId, Verb},
+    sequence::{NamespaceId, NodeId, Verb},
     storage::Member,
 };
 
@@ -198,10 +198,10 @@ where
                     let asked: Q = decoded(message.clone())?;
                     let answer =
                         match asked.carry_out(services.as_ref(), (term, by), deadline).await {
-                            Err(NoAnswer::Refused(refused)) if again => {
+                            Err(Unanswered::Refused(refused)) if again => {
                                 let asked: Q = decoded(message)?;
                                 let answer = asked.done_before(services.as_ref(), term, &refused);
-                                answer.ok_or(NoAnswer::Refused(refused))?
+                                answer.ok_or(Unanswered::Refused(refused))?
                             }
                             answer => answer?,
                         };
@@ -302,16 +302,18 @@ impl Served {
     /// Has the audit tell how a call has ended, if that is to be told.
     fn tell<T>(
         &self, access: &Access, note: Option<Note<'_>>, (message, by): (&Bytes, &Principal),
-        called: &Result<(Bytes, T), Failure>, is_let_in: bool,
+        called: &Attempt<(Bytes, T)>, is_let_in: bool,
     ) {
         match (note, called) {
             // A peer's request alone fails so, and has no note.
-            (None, Ok(_)) | (_, Err(Failure::NotLeader(_))) => {}
+            (None, Ok(_)) | (_, Err(Unanswered::Elsewhere { .. } | Unanswered::Mistaken)) => {}
             (Some(note), Ok((answer, _))) => {
                 note.end((self.subject)(message, Some(answer)), Ok(()), is_let_in);
             }
-            (Some(note), Err(Failure::Refused(refused))) => note.end(None, Err(refused), is_let_in),
-            (None, Err(Failure::Refused(refused))) => {
+            (Some(note), Err(Unanswered::Refused(refused))) => {
+                note.end(None, Err(refused), is_let_in)
+            }
+            (None, Err(Unanswered::Refused(refused))) => {
                 if let Some(subject) = (self.subject)(message, None) {
                     access.turned_away_from(by, self.method, &subject, refused);
                 }
@@ -326,12 +328,12 @@ impl Leader {
     /// anything is carried out.
     ///
     /// # Errors
-    /// [`Failure`]: those of [`Leader::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
-    /// hold the memory; or, for a peer's request, who leads instead.
+    /// [`Unanswered`]: those of [`Leader::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
+    /// hold the memory; or, for a peer's request, that another node is to be asked.
     pub async fn call(
         &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
         deadline: Instant,
-    ) -> Result<(Bytes, Option<Reservation>), Failure> {
+    ) -> Attempt<(Bytes, Option<Reservation>)> {
         let admitted = (operation.admit)(self, by, message.clone(), deadline).await;
         let (is_let_in, note) = (admitted.is_ok(), operation.note(&self.access, (&message, by)));
         let called = match admitted {
@@ -346,7 +348,7 @@ impl Leader {
     async fn carry_out(
         &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
         deadline: Instant,
-    ) -> Result<(Bytes, Option<Reservation>), Failure> {
+    ) -> Attempt<(Bytes, Option<Reservation>)> {
         let expected = (operation.bytes)(&self.services, &message)?;
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match &operation.by {
@@ -366,7 +368,7 @@ impl Leader {
     /// As [`Leader::call`].
     pub async fn ask<Q: Operation>(
         &self, request: &Q, by: &Principal, deadline: Instant,
-    ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
+    ) -> Result<(Q::Answer, Option<Reservation>), Refusal> {
         let asked = (encoded(request), by);
         let calling = self.call(Served::of::<Q>(), asked, Origin::Client, deadline);
         let (answer, reserved) = calling.await?;
@@ -388,8 +390,8 @@ impl ForLeader for Call<'_> {
     type Answer = Bytes;
 
     /// A deposed leader that still owes the answer may carry the change out yet.
-    fn assume(&self, _: &Leader, _trusts_itself: bool) -> Assumed {
-        Assumed { namespace: None, may_be_asked_again: self.led.is_idempotent }
+    fn may_be_asked_again(&self, _: &Leader, _: Option<NamespaceId>) -> bool {
+        self.led.is_idempotent
     }
 
     fn check_asker(&self, here: &Leader) -> Result<(), Refusal> {
@@ -408,10 +410,10 @@ impl ForLeader for Call<'_> {
         &self, here: &Leader, (origin, may_be_done): (Origin, bool), deadline: Instant,
     ) -> Attempt<Bytes> {
         let Some(term) = here.led.serving() else {
-            return Err(NoAnswer::Unanswered);
+            return Err(Unanswered::ELSEWHERE);
         };
         if !term.still_leads(deadline).await {
-            return Err(NoAnswer::Unanswered);
+            return Err(Unanswered::ELSEWHERE);
         }
         let again = may_be_done || matches!(origin, Origin::Peer { again: true, .. });
         let message = (self.message.clone(), again);
@@ -419,8 +421,8 @@ impl ForLeader for Call<'_> {
     }
 
     async fn serve_remotely(
-        &self, here: &Leader, (leader, member): (NodeId, &Member), _: Assumed, may_be_done: bool,
-        deadline: Instant,
+        &self, here: &Leader, (leader, member): (NodeId, &Member), _: Option<NamespaceId>,
+        may_be_done: bool, deadline: Instant,
     ) -> Attempt<Bytes> {
         let left = deadline.saturating_duration_since(Instant::now()).min(self.led.patience);
         let message = AdministerRequest {
@@ -435,8 +437,8 @@ impl ForLeader for Call<'_> {
         match here.forwarder.administer(leader, member, message, left).await {
             Ok(answer) => match answer.reply {
                 Some(Reply::Answer(answer)) => Ok(answer),
-                Some(Reply::Error(error)) => Err(NoAnswer::Refused(error.into())),
-                Some(Reply::NotLeader(_)) | None => Err(NoAnswer::Unanswered),
+                Some(Reply::Error(error)) => Err(Unanswered::Refused(error.into())),
+                Some(Reply::NotLeader(_)) | None => Err(Unanswered::ELSEWHERE),
             },
             Err(lost) => Err(self.lost(leader, &lost)),
         }
@@ -449,7 +451,7 @@ impl ForLeader for Call<'_> {
 
 impl Call<'_> {
     /// What it comes to if no answer came back from the `leader`.
-    fn lost(&self, leader: NodeId, why: &Refusal) -> NoAnswer {
+    fn lost(&self, leader: NodeId, why: &Refusal) -> Unanswered {
         let Call { method, led: Led { is_idempotent, is_asked_once, shows, .. }, .. } = self;
         match why.code() {
             // It read the message, and knows no such operation. It would not know it if it were asked again.
@@ -463,7 +465,7 @@ impl Call<'_> {
             _ if *is_asked_once => may_be_done(leader, why).into(),
             _ => {
                 tracing::debug!(leader, method, %why, "no answer");
-                if *shows { NoAnswer::Unknown } else { NoAnswer::Unanswered }
+                if *shows { Unanswered::MAY_BE_DONE } else { Unanswered::ELSEWHERE }
             }
         }
     }

@@ -11,7 +11,7 @@ use super::{
     access::Principal,
     ids::formats::{WorkerIds, leases_of, worker_ids},
     numbers::{
-        leader_search::{Attempt, NoAnswer},
+        leader_search::{Attempt, Unanswered},
         refused::namespace_named,
     },
     operations::ByLeader,
@@ -150,10 +150,10 @@ impl LeaderIds {
 }
 
 /// Why a caller did not get what it wanted.
-fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> NoAnswer {
+fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> Unanswered {
     use Served::*;
     let name = &ids.name;
-    NoAnswer::Refused(match served {
+    Unanswered::Refused(match served {
         Err(refusal) => refusal,
         Ok(NoneFree { in_ms }) => refusal!(
             WorkersHeld,
@@ -186,7 +186,7 @@ fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> N
                 | WorkerAnswer::Released,
             )
             | Unknown,
-        ) => return NoAnswer::Unanswered,
+        ) => return Unanswered::ELSEWHERE,
     })
 }
 

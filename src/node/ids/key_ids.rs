@@ -20,10 +20,7 @@ use super::{
 use crate::{
     clock::whole_ms,
     node::{
-        numbers::{
-            keys::{key_of, to_key},
-            leader_search::Failure,
-        },
+        numbers::keys::{key_of, to_key},
         services::Ids,
     },
     proto::{
@@ -45,7 +42,7 @@ impl Ids {
     /// As [`Ids::next`].
     pub(in crate::node) async fn key_ids(
         self: &Arc<Self>, request: &NextIdsRequest, format: Format, deadline: Instant,
-    ) -> Result<MadeIds, Failure> {
+    ) -> Result<MadeIds, Refusal> {
         if request.key.is_none() {
             refuse!(
                 InvalidRequest,

@@ -24,7 +24,7 @@ use crate::{
         access::Principal,
         numbers::{
             keys::key_of,
-            leader_search::{Attempt, NoAnswer},
+            leader_search::{Attempt, Unanswered},
             refused::{check_kind, failed, namespace_named},
         },
         operations::ByLeader,
@@ -220,9 +220,9 @@ impl LeaderIds {
                 Served::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
                 // The date in force lies ahead of the leader's time.
                 Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
-                Served::Refused(why) => return Err(NoAnswer::Refused(why)),
+                Served::Refused(why) => return Err(Unanswered::Refused(why)),
                 Served::Unreadable(why) => refuse!(Internal, "{why}"),
-                _ => return Err(NoAnswer::Unanswered),
+                _ => return Err(Unanswered::ELSEWHERE),
             };
             let namespaces = self.led.group.view.namespaces();
             let exists = |id: NamespaceId| namespaces.by_id(id).is_some();

@@ -1,6 +1,5 @@
 //! Counts calls, and those that are refused, for the namespace that they are about: at the node that the caller asked.
 
-use super::leader_search::Failure;
 use crate::{
     metrics::CountsGuard, node::services::Leader, proto::v1::Reason, sequence::NamespaceId,
 };
@@ -16,24 +15,18 @@ impl Leader {
         }
     }
 
-    /// Counts a call that is about a namespace, which has this id if it is known, and whether it is refused, or some keys of
-    /// it: `refused_keys` says how many of an answer, by the reason.
+    /// Counts a call that is about a namespace, which has this id if it is known, and what is `refused` of it, if anything is: the
+    /// reasons, and how many keys for each, or 1 for the whole call.
     #[inline]
-    pub(in crate::node) fn count<A>(
-        &self, namespace: &str, id: Option<NamespaceId>, answered: &Result<A, Failure>,
-        refused_keys: impl FnOnce(&A) -> Vec<(Reason, u64)>,
+    pub(in crate::node) fn count(
+        &self, namespace: &str, id: Option<NamespaceId>,
+        refused: impl IntoIterator<Item = (Reason, u64)>,
     ) {
         let counts = match id {
             Some(id) => self.metrics.namespaces().of(id.0, namespace),
             None => self.counts_of(namespace),
         };
         counts.call();
-        let refused = match answered {
-            Ok(answer) => refused_keys(answer),
-            Err(Failure::Refused(why)) => vec![(why.reason(), 1)],
-            // A client is never told so.
-            Err(Failure::NotLeader(_)) => Vec::new(),
-        };
         for (reason, times) in refused {
             counts.refuse(reason, times);
         }

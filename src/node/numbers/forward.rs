@@ -64,7 +64,7 @@ pub struct Forwarder {
 }
 
 /// What is lost with the reply to a request.
-pub struct Lost {
+pub struct LostWithReply {
     /// How many numbers of each key, or one of each if there are no counts. `None`: nothing.
     pub counts: Option<Vec<u64>>,
     /// How many numbers an answer brings of keys with such counts.
@@ -84,7 +84,7 @@ struct Pending {
 /// Where the reply to a request goes. If this is dropped, the caller learns that its reply is lost.
 struct ReplyTo {
     caller: oneshot::Sender<HeldReply>,
-    lost: Lost,
+    lost: LostWithReply,
 }
 
 impl ReplyTo {
@@ -103,7 +103,7 @@ impl ReplyTo {
 /// A reply on the way to its caller. If that has gone, the numbers that the reply brings count as skipped.
 struct HeldReply {
     reply: Option<Reply>,
-    lost: Lost,
+    lost: LostWithReply,
 }
 
 impl HeldReply {
@@ -150,7 +150,8 @@ impl Forwarder {
     /// [`NoReply`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
     #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
     pub async fn forward(
-        &self, leader: NodeId, member: &Member, sent: (ForwardRequest, Lost), deadline: Instant,
+        &self, leader: NodeId, member: &Member, sent: (ForwardRequest, LostWithReply),
+        deadline: Instant,
     ) -> Result<Reply, NoReply> {
         let started = std::time::Instant::now();
         let (caller, answer) = oneshot::channel();

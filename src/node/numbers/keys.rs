@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{leader_search::NoAnswer, refused::partly_raised};
+use super::{leader_search::Unanswered, refused::partly_raised};
 use crate::{
     allocator::{Unserved, WAITING_KEY_BYTES},
     node::request_memory::{RequestMemory, Reservation},
@@ -299,8 +299,8 @@ impl<'a> WaitingKeys<'a> {
 
     /// What it comes to that the term did not serve the request. `failed` says it, unless keys may not wait.
     pub fn no_answer(
-        self, unserved: impl Into<Unserved>, failed: impl FnOnce(Unserved) -> NoAnswer,
-    ) -> NoAnswer {
+        self, unserved: impl Into<Unserved>, failed: impl FnOnce(Unserved) -> Unanswered,
+    ) -> Unanswered {
         let unserved = unserved.into();
         match self.reserved {
             Some(Err(refusal)) => partly_raised(refusal, unserved.may_be_done).into(),

@@ -1,6 +1,6 @@
 //! Which requests, and which keys of a request, get no numbers, and what their callers are told.
 
-use super::leader_search::NoAnswer;
+use super::leader_search::Unanswered;
 use crate::{
     allocator::{ManyNumbers, RefusedPlaces, Term, Unserved, UsedId, Why},
     consensus::Group,
@@ -45,21 +45,25 @@ pub(in crate::node) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result
 /// asked, or the request is refused.
 pub(in crate::node) fn failed(
     failed: impl Into<Unserved>, namespace: &Namespace, term: &Term, count: u64,
-) -> NoAnswer {
-    let Unserved { why, may_be_done } = failed.into();
+) -> Unanswered {
+    let asked = Told { namespace, term: term.term(), count: Some(count) };
+    unanswered(failed.into(), asked)
+}
+
+fn unanswered(unserved: Unserved, asked: Told<'_>) -> Unanswered {
+    let Unserved { why, may_be_done } = unserved;
     // Why keys may not wait, whoever asked the term knows.
     let is_elsewhere = matches!(why, Why::NotLeading | Why::MayNotWait);
-    let told = Told { namespace, term: term.term(), count: Some(count) };
     match may_be_done {
-        0 if is_elsewhere => NoAnswer::Unanswered,
-        0 => refusal_of(&why, told).into(),
+        0 if is_elsewhere => Unanswered::ELSEWHERE,
+        0 => refusal_of(&why, asked).into(),
         // Gapless numbers: nobody may be asked again.
-        _ if count > 0 => match is_elsewhere {
-            true => unknown_of(&"whether the numbers were taken is not known", namespace),
-            false => unknown_of(&why, namespace),
+        _ if asked.count > Some(0) => match is_elsewhere {
+            true => unknown_of(&"whether the numbers were taken is not known", asked),
+            false => unknown_of(&why, asked),
         },
-        _ if is_elsewhere => NoAnswer::Unknown,
-        _ => partly_raised(refusal_of(&why, told), may_be_done).into(),
+        _ if is_elsewhere => Unanswered::MAY_BE_DONE,
+        _ => partly_raised(refusal_of(&why, asked), may_be_done).into(),
     }
 }
 
@@ -67,15 +71,17 @@ pub(in crate::node) fn failed(
 /// they were taken.
 pub(super) fn failed_under(
     id: Option<&MessageId>, failed: Unserved, namespace: &Namespace, term: &Term, count: u64,
-) -> NoAnswer {
+) -> Unanswered {
     match failed {
-        Unserved { why: Why::NotLeading, may_be_done: 1.. } if id.is_some() => NoAnswer::Unknown,
+        Unserved { why: Why::NotLeading, may_be_done: 1.. } if id.is_some() => {
+            Unanswered::MAY_BE_DONE
+        }
         other => self::failed(other, namespace, term, count),
     }
 }
 
-fn unknown_of(why: &impl std::fmt::Display, namespace: &Namespace) -> NoAnswer {
-    outcome_unknown(why, &namespace.config.name).into()
+fn unknown_of(why: &impl std::fmt::Display, asked: Told<'_>) -> Unanswered {
+    outcome_unknown(why, &asked.namespace.config.name).into()
 }
 
 /// What is told of floors that are refused, the first `may_be` of which may be raised all the same.
@@ -422,7 +428,76 @@ pub(in crate::node) fn namespace_named(group: &Group, name: &str) -> Result<Name
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::Code;
+    use crate::{
+        proto::{Code, v1::Outcome},
+        sequence::NamespaceId,
+    };
+
+    #[test]
+    fn what_may_be_done_in_part_is_never_told_as_if_nothing_was_done() {
+        let namespace = Namespace::new(NamespaceId(1), NamespaceConfig::new("book"));
+        let whys = || {
+            let full = IdsFull { of_caller: false, held: 1, bytes_max: 1 };
+            [
+                Why::NotLeading,
+                Why::DeadlineExceeded,
+                Why::MayNotWait,
+                Why::Exhausted { left: 1 },
+                Why::OverQuota { keys_max: 1 },
+                Why::MemoryFull { max_mb: 1 },
+                Why::AboveMax { max: 1 },
+                Why::TooLarge { count_max: 1 },
+                Why::LeftOut,
+                Why::Reused(None),
+                Why::IdsFull(Box::new(full)),
+                Why::IdExpired { made_ms: 1, clock_ms: 2 },
+            ]
+        };
+        // Floors, and gapless numbers.
+        for (count, may_be_done) in [(0, 1), (0, 7), (1, 1), (5, 3)] {
+            for why in whys() {
+                let asked = Told { namespace: &namespace, term: 1, count: Some(count) };
+                let text = format!("{why:?}, {count} numbers, {may_be_done} may be done");
+                match unanswered(Unserved { why, may_be_done }, asked) {
+                    Unanswered::Refused(refusal) => {
+                        assert_eq!(refusal.outcome(), Outcome::Unknown, "{text}");
+                    }
+                    Unanswered::Elsewhere { may_be_done } => assert!(may_be_done, "{text}"),
+                    Unanswered::Mistaken => panic!("{text}"),
+                }
+            }
+        }
+        for why in whys().into_iter().filter(|why| *why != Why::DeadlineExceeded) {
+            let asked = Told { namespace: &namespace, term: 1, count: Some(1) };
+            match unanswered(why.into(), asked) {
+                Unanswered::Refused(refusal) => assert_eq!(refusal.outcome(), Outcome::NotDone),
+                Unanswered::Elsewhere { may_be_done } => assert!(!may_be_done),
+                Unanswered::Mistaken => panic!("no peer asked"),
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_were_left_to_the_next_leader_say_so_and_each_has_its_place_in_the_message() {
+        let namespace = Namespace::new(NamespaceId(1), NamespaceConfig::new("book"));
+        let of = |why, places: &[(usize, u64)]| RefusedPlaces { why, places: places.to_vec() };
+        let taken = ManyNumbers {
+            firsts: vec![0, 5, 0, 0],
+            refused: vec![
+                of(Why::NotLeading, &[(0, 0)]),
+                of(Why::Exhausted { left: 3 }, &[(2, 3), (3, 1)]),
+            ],
+        };
+        // Place 1 of the message was refused before.
+        let at = |place: usize| if place == 0 { 0 } else { place + 1 };
+        let before = refused([1], too_large(&namespace, 9, 8));
+        let answer = many_ranges(&namespace, 1, taken, 5, at, vec![before]);
+        assert_eq!(answer.firsts, [0, 0, 5, 0, 0]);
+        let told = answer.refused.iter().map(|one| (&one.places[..], one.left_to_next_leader));
+        assert_eq!(told.collect::<Vec<_>>(), [(&[1][..], false), (&[0][..], true)]);
+        let exhausted = answer.exhausted.expect("two are used up");
+        assert_eq!((&exhausted.places[..], &exhausted.left[..]), (&[3, 4][..], &[3, 1][..]));
+    }
 
     #[test]
     fn a_name_that_no_namespace_can_have_is_malformed_and_not_repeated_if_it_is_long() {

@@ -8,7 +8,7 @@ use prost::Message;
 use tokio::time::Instant;
 
 use super::{
-    forward::Lost,
+    forward::LostWithReply,
     keys::{Keys, WaitingKeys, add_late, heap_bytes, key_of, late, message_id},
     leader_search::Attempt,
     refused::{
@@ -360,7 +360,7 @@ impl SequenceRequest for NextManyRequest {
 pub(super) fn forwarded<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
     (counted, counts): (Option<LostNumbers>, Arc<NamespaceCounts>),
-) -> (ForwardRequest, Lost) {
+) -> (ForwardRequest, LostWithReply) {
     let forwarded = ForwardRequest {
         method: Bytes::from_static(Q::METHOD.as_bytes()),
         message: request.encode_to_vec().into(),
@@ -369,7 +369,7 @@ pub(super) fn forwarded<Q: SequenceRequest>(
         by,
         ..ForwardRequest::default()
     };
-    let lost = Lost {
+    let lost = LostWithReply {
         counts: request.counts_to_lose(),
         numbers_of: numbers_of_answer::<Q>,
         counted,

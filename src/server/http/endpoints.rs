@@ -364,7 +364,7 @@ pub async fn sequence<Q: SequenceRequest>(
     let reserved = reserved.map_err(|busy| {
         // What nobody could answer is told so, however many others wait.
         let known = context.leader.key_kind(asked.wanted(), &due.by, due.deadline).now_or_never();
-        known.and_then(Result::err).map_or(busy, Refusal::from)
+        known.and_then(Result::err).unwrap_or(busy)
     })?;
     Ok((serve(context, asked, due).await?, reserved))
 }
