@@ -54,7 +54,7 @@ impl Bench {
             let group = node.context().group.clone();
             // The answer comes once the node leads and the namespaces exist.
             let deadline = Instant::now() + Duration::from_secs(30);
-            let answer = node.context().leader.serve(&book(), Origin::Client, deadline).await;
+            let answer = node.context().numbers.serve(&book(), Origin::Client, deadline).await;
             answer.expect("an answer");
             let lease = group.leadership().borrow().own.clone();
             let lease = lease.expect("it leads");

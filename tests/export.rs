@@ -299,7 +299,7 @@ async fn an_export_of_which_nothing_is_taken_ends_once_the_token_of_its_reader_i
     closed::create(&mut admin, token, "ci", vec![grant("read:*")]).await.expect("a token");
     let here = closed.cluster.nodes[&leader].context();
     let by = Principal::caller(Credential::Token(hash_of(token.as_bytes())), NO_NETWORK);
-    let export = here.export("book", &by, Instant::now() + PATIENCE).await;
+    let export = here.exports.begin("book", &by, Instant::now() + PATIENCE).await;
     let mut export = export.expect("an export");
     assert!(!export.end().is_cancelled());
     let revoke = RevokeTokenRequest { name: "ci".to_owned(), id: None };

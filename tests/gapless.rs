@@ -123,14 +123,14 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mistaken = Origin::Peer { namespace: Some(older.0), again: false };
     let leading = cluster.nodes[&leader].context();
-    let refused = leading.leader.serve(&next, mistaken, deadline).await;
+    let refused = leading.numbers.serve(&next, mistaken, deadline).await;
     assert!(matches!(refused, Err(Unanswered::Mistaken)), "{refused:?}");
     assert_eq!(client.current(INVOICE, id(7)).await.expect("an answer"), None);
 
     // The follower asks once more, and will not ask again then.
     let following = cluster.nodes[&follower].context();
     let (forwards, takes) = (following.metrics.forwards.get(), leading.metrics.takes.get());
-    let served = following.leader.serve(&next, Origin::Client, deadline).await;
+    let served = following.numbers.serve(&next, Origin::Client, deadline).await;
     assert_eq!(served.expect("a number").first, 1);
     assert_eq!(following.metrics.forwards.get() - forwards, 2);
     assert_eq!(leading.metrics.takes.get() - takes, 1);
@@ -146,7 +146,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     };
     let with_id = Asked::new(with_id, Principal::node(1)).expect("a request");
     let deadline = tokio::time::Instant::now() + Duration::from_millis(1_500);
-    let lost = following.leader.serve(&with_id, Origin::Client, deadline).await;
+    let lost = following.numbers.serve(&with_id, Origin::Client, deadline).await;
     let Err(Unanswered::Refused(lost)) = lost else {
         panic!("{lost:?}");
     };

@@ -368,7 +368,8 @@ async fn passed_on<Q: Operation>(
     let origin = Origin::Peer { namespace: None, again };
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let message = request.encode_to_vec().into();
-    match context.leader.call(operation, (message, &Principal::node(1)), origin, deadline).await {
+    match context.operations.call(operation, (message, &Principal::node(1)), origin, deadline).await
+    {
         Ok((answer, _)) => Ok(Q::Answer::decode(answer).expect("an answer")),
         Err(Unanswered::Refused(refusal)) => Err(refusal),
         Err(unanswered) => panic!("{unanswered:?}"),

@@ -233,7 +233,7 @@ async fn a_leader_that_was_deposed_refuses_nothing_by_the_namespaces_that_it_kne
     let late = Asked::new(late, Principal::node(1)).expect("a request");
     let shared = cluster.nodes[&deposed].context();
     let deadline = tokio::time::Instant::now() + PATIENCE;
-    let mut asking = pin!(shared.leader.serve(&late, Origin::Client, deadline));
+    let mut asking = pin!(shared.numbers.serve(&late, Origin::Client, deadline));
     assert!(futures::poll!(&mut asking).is_pending(), "it asks a majority first");
     cluster.mend();
     assert_eq!(asking.await.expect("a number").first, 1);

@@ -22,7 +22,7 @@ use openraft::{
 use ratchet::{
     clock::{self, BootClock, Clock},
     consensus::{RaftRpc, Transport},
-    node::{Config, Node, Seams, StartError},
+    node::{Config, Node, Seams, StartError, greeting},
     proto::{
         peer::{Acknowledged, HelloRequest, RaftMessage},
         v1::CreateNamespaceRequest,
@@ -231,7 +231,7 @@ async fn a_node_whose_log_a_later_leader_has_cut_is_not_taken_for_an_older_copy(
     let incarnation = node.group.members()[&back].0.incarnation;
     let greet = async |vote_term: u64| {
         let shorter = Acknowledged { incarnation, vote_term, ..Acknowledged::default() };
-        let greeting = HelloRequest::from_node(&cluster.configs[&back], leader);
+        let greeting = greeting(&cluster.configs[&back], leader);
         let greeting = HelloRequest { acknowledged: Some(shorter), ..greeting };
         node.services.founding.hello(&greeting).await
     };

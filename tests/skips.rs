@@ -50,13 +50,13 @@ async fn numbers_whose_caller_hangs_up_before_the_fence_has_answered_are_counted
     let deadline = Instant::now() + PATIENCE;
     {
         let next = next(7, 30);
-        let asking = std::pin::pin!(shared.leader.serve(&next, Origin::Client, deadline));
+        let asking = std::pin::pin!(shared.numbers.serve(&next, Origin::Client, deadline));
         assert!(futures::poll!(asking).is_pending());
     }
     assert_eq!(cancelled(), 30);
     {
         let many = next_many([7, 7], [2, 3]);
-        let asking = std::pin::pin!(shared.leader.serve(&many, Origin::Client, deadline));
+        let asking = std::pin::pin!(shared.numbers.serve(&many, Origin::Client, deadline));
         assert!(futures::poll!(asking).is_pending());
     }
     assert_eq!(cancelled(), 35);
@@ -71,7 +71,7 @@ async fn numbers_of_a_message_whose_caller_hangs_up_while_some_keys_wait_are_cou
     {
         let many = next_many([7, 1_000], [5, 1]);
         let deadline = Instant::now() + PATIENCE;
-        let asking = std::pin::pin!(shared.leader.serve(&many, Origin::Client, deadline));
+        let asking = std::pin::pin!(shared.numbers.serve(&many, Origin::Client, deadline));
         assert!(futures::poll!(asking).is_pending(), "the second key is cold");
     }
     assert_eq!(shared.metrics.skipped(SkipCause::cancelled), 5);
@@ -90,7 +90,7 @@ async fn the_rest_of_a_chunk_whose_caller_hung_up_is_counted_when_its_leader_is_
     let asking = tokio::spawn(async move {
         let deadline = Instant::now() + PATIENCE;
         tokio::select! {
-            answered = asked.leader.serve(&large, Origin::Client, deadline) => {
+            answered = asked.numbers.serve(&large, Origin::Client, deadline) => {
                 answered.map_or(0, |answered| answered.last)
             }
             _ = &mut dropped => 0,

@@ -301,7 +301,7 @@ async fn take_back_date(
         ceiling_ms,
         vouched: true,
     };
-    node.leader.ask(&request, &Principal::node(1), deadline).await.map(|(answer, _)| answer)
+    node.operations.ask(&request, &Principal::node(1), deadline).await.map(|(answer, _)| answer)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,8 +59,10 @@ impl Cluster {
         let context = cluster.nodes[&1].context().clone();
         cluster.run(async {
             let deadline = tokio::time::Instant::now() + PATIENCE;
-            let founded =
-                context.leader.ask(&FoundRequest::default(), &Principal::node(1), deadline).await;
+            let founded = context
+                .operations
+                .ask(&FoundRequest::default(), &Principal::node(1), deadline)
+                .await;
             founded.expect("the cluster is founded");
         });
         cluster

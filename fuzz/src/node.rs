@@ -90,7 +90,7 @@ impl FuzzedNode {
     pub fn start_closed() -> Self {
         let node = FuzzedNode::start();
         node.run(async {
-            let (leader, local) = (&node.context.leader, Principal::local());
+            let (operations, local) = (&node.context.operations, Principal::local());
             let deadline = Instant::now() + START_TIME_MAX;
             let grant = Grant { verb: Verb::Next.into(), namespaces: "book".to_owned() };
             let token = CreateTokenRequest {
@@ -99,13 +99,13 @@ impl FuzzedNode {
                 grants: vec![grant],
                 expires_ms: None,
             };
-            leader.ask(&token, &local, deadline).await.expect("a token");
+            operations.ask(&token, &local, deadline).await.expect("a token");
             let nothing = SetGrantsRequest {
                 principal: "anonymous".to_owned(),
                 addresses: None,
                 grants: Vec::new(),
             };
-            leader.ask(&nothing, &local, deadline).await.expect("granted to nobody");
+            operations.ask(&nothing, &local, deadline).await.expect("granted to nobody");
         });
         node
     }

@@ -7,7 +7,6 @@
 //! Invariant: nothing is carried out, or told, for a caller that was not let in.
 
 mod audit;
-mod changes;
 mod open;
 mod quotas;
 mod spending;
@@ -16,13 +15,14 @@ mod wire;
 pub use self::audit::{AUDIT, Entrance};
 pub(super) use self::{
     audit::{Note, Subject},
-    changes::check_peers,
     open::{
-        check_founding, check_joining, check_start, is_open_to_strangers, open_to_strangers,
-        warn_of_strangers,
+        check_founding, check_granting, check_joining, check_peers, check_start,
+        is_open_to_strangers, open_to_strangers, warn_of_strangers,
     },
     quotas::LostNumbers,
-    wire::{all_to_wire, read_hash},
+    wire::{
+        all_to_wire, in_order, invalid, read_grants, read_hash, read_key, read_quotas, to_wire,
+    },
 };
 
 use std::{
@@ -169,7 +169,8 @@ impl Principal {
         }
     }
 
-    fn check(
+    /// As `Principals::check`, of whoever this is.
+    pub(super) fn check(
         &self, principals: &Principals, wanted: Wanted<'_>, now_ms: impl FnOnce() -> u64,
     ) -> Result<(), Denied> {
         match &self.who {
@@ -180,7 +181,7 @@ impl Principal {
     }
 
     /// How it is called where people read.
-    fn name(&self, principals: &Principals) -> String {
+    pub(super) fn name(&self, principals: &Principals) -> String {
         match &self.who {
             Who::Node(node) => format!("node {node}"),
             Who::Local => LOCAL.to_owned(),

@@ -1,19 +1,54 @@
 //! Lets callers in: by what this node knows, and, of tokens that it has not heard of yet, by what the leader knows.
 
-use std::time::Duration;
+use std::sync::Arc;
 
+use bytes::Bytes;
+use prost::Message;
 use tokio::time::Instant;
 
-use super::{access::Principal, callers::RETRY_AFTER_MS, services::Leader};
+use super::{
+    access::{Access, Principal},
+    callers::RETRY_AFTER_MS,
+    common::Common,
+    requests::operation::facts_of,
+    terms::LedTerms,
+    way::{
+        Way,
+        operation::Facts,
+        patience::{FOR_TOKEN, within},
+        search::{Attempt, ForLeader, Origin, Trace, Unanswered},
+    },
+};
 use crate::{
+    consensus::Group,
     proto::{Code, Refusal, peer, refusal},
-    sequence::{Credential, PrincipalKey, Wanted},
+    sequence::{Credential, NamespaceId, NodeId, PrincipalKey, Wanted},
+    storage::Member,
 };
 
-/// How long the leader is asked whether it knows a token. The caller's message is held meanwhile, and counted nowhere.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Lets callers in.
+pub struct Admission {
+    node: NodeId,
+    group: Arc<Group>,
+    access: Arc<Access>,
+    led: Arc<LedTerms>,
+    way: Arc<Way>,
+}
 
-impl Leader {
+impl Admission {
+    /// Lets callers in whom `access` lets in, and asks for tokens on the `way` to the leader.
+    pub(super) fn new(
+        common: &Common, access: Arc<Access>, led: Arc<LedTerms>, way: Arc<Way>,
+    ) -> Self {
+        let (node, group) = (common.config.node_id, common.group.clone());
+        Admission { node, group, access, led, way }
+    }
+
+    /// By what this node lets callers in, and counts what they use.
+    pub(super) fn access(&self) -> &Arc<Access> {
+        &self.access
+    }
+
     /// Lets a caller do what it wants, or refuses it. Of a token that this node does not know the leader is asked: nobody asks
     /// again after such a refusal.
     ///
@@ -27,10 +62,10 @@ impl Leader {
         admitted.inspect_err(|refused| self.access.turned_away(by, wanted, refused))
     }
 
-    /// As [`Leader::admit`]. The audit is not told of a refusal.
+    /// As [`Admission::admit`]. The audit is not told of a refusal.
     ///
     /// # Errors
-    /// As [`Leader::admit`].
+    /// As [`Admission::admit`].
     pub(super) async fn admit_untold(
         &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<(), Refusal> {
@@ -58,11 +93,11 @@ impl Leader {
             refusal!(
                 NotHeardYet,
                 "node {} does not know the token, and could not ask the leader; ask again",
-                self.config.node_id
+                self.node
             )
             .retry_after(RETRY_AFTER_MS)
         };
-        let deadline = deadline.min(Instant::now() + PATIENCE);
+        let deadline = within(FOR_TOKEN, deadline);
         let Some(_place) = self.access.wait_for_turn(deadline).await else {
             return Err(not_heard());
         };
@@ -73,10 +108,10 @@ impl Leader {
             };
         }
         let asked = peer::KnowsTokenRequest { sha256: hash.0.to_vec().into() };
-        let node = Principal::node(self.config.node_id);
-        let known = self.ask(&asked, &node, deadline).await;
-        let (known, _) = known.map_err(|_| not_heard())?;
-        if !known.known {
+        let message = asked.encode_to_vec().into();
+        let question = WhetherKnown { shows: by, message, node: Principal::node(self.node) };
+        let answered = self.way.to_leader(self, &question, (Origin::Client, false), deadline);
+        if !answered.await.map_err(|_| not_heard())? {
             return Err(refusal);
         }
         let key = PrincipalKey::Token(*hash);
@@ -84,5 +119,54 @@ impl Leader {
         tokio::time::timeout_at(deadline, heard).await.map_err(|_| not_heard())?;
         self.access.connection_is_used_by(by)?;
         self.access.check(by, wanted)
+    }
+}
+
+/// What is known of the question whether a token is known.
+const FACTS: Facts = facts_of::<peer::KnowsTokenRequest>();
+
+/// The question of this node whether the leader knows a token.
+struct WhetherKnown<'a> {
+    /// Who shows it.
+    shows: &'a Principal,
+    message: Bytes,
+    /// This node, which asks for itself.
+    node: Principal,
+}
+
+impl ForLeader for WhetherKnown<'_> {
+    type Here = Admission;
+    type Answer = bool;
+
+    fn may_be_asked_again(&self, _: &Admission, _: Option<NamespaceId>) -> bool {
+        FACTS.is_idempotent
+    }
+
+    /// A node may ask.
+    fn check_asker(&self, _: &Admission) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn trace(&self) -> Trace {
+        FACTS.trace()
+    }
+
+    async fn serve_locally(
+        &self, here: &Admission, _: (Origin, bool), deadline: Instant,
+    ) -> Attempt<bool> {
+        match here.led.serving() {
+            Some(term) if term.still_leads(deadline).await => Ok(here.access.knows(self.shows)),
+            Some(_) | None => Err(Unanswered::ELSEWHERE),
+        }
+    }
+
+    async fn serve_remotely(
+        &self, here: &Admission, leader: (NodeId, &Member), _: Option<NamespaceId>,
+        may_be_done: bool, deadline: Instant,
+    ) -> Attempt<bool> {
+        let (forwarder, asked) = (here.way.forwarder(), (&self.message, &self.node));
+        let answer = FACTS.send(forwarder, leader, asked, may_be_done, deadline).await?;
+        let unreadable = |error| refusal!(Internal, "the answer of {}: {error}", FACTS.method);
+        Ok(peer::KnowsTokenResponse::decode(answer).map_err(unreadable)?.known)
     }
 }

@@ -8,12 +8,10 @@
 //! in that term, and has other voters lead until one does (`Group::end_term`).
 
 mod bequest;
+pub(super) mod current;
 mod doubted;
 mod give_back;
-pub(super) mod leadership;
 mod slow_disk;
-pub(super) mod state;
-mod successor;
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,13 +20,15 @@ use tokio::time::Instant;
 
 use self::{
     bequest::{MemoryFate, Persistence},
-    state::{Handover, HandoverOutcome},
+    current::{Handover, HandoverOutcome, Handovers},
 };
 use super::{
     access::{Guarded, Principal, Subject},
-    numbers::leader_search::{Attempt, leader_of},
-    operations::{ANSWER_MARGIN, ByLeader},
-    services::Handovers,
+    requests::operation::ByLeader,
+    way::{
+        patience::time_to_tell,
+        search::{Attempt, leader_of},
+    },
 };
 use crate::{
     allocator::Term,
@@ -85,7 +85,7 @@ impl Handovers {
     pub async fn hand_over(
         self: &Arc<Self>, to: Option<NodeId>, deadline: Instant,
     ) -> HandoverOutcome {
-        let Some(term) = self.led.term.load_full() else {
+        let Some(term) = self.led.current() else {
             refuse!(NoLeader, "this node does not lead");
         };
         if to == Some(self.config.node_id) {
@@ -151,12 +151,12 @@ impl Handovers {
     /// The term that this node leads, once it is open. A term that does not open in time ends: others are to lead then.
     /// `None` if this node leads none.
     async fn opened_term(&self) -> Option<Arc<Term>> {
-        let mut changes = self.led.changes.subscribe();
+        let mut changes = self.led.changes();
         let own = self.group.leadership().borrow().own.clone()?;
         let opened = async {
             loop {
                 changes.borrow_and_update();
-                let term = self.led.term.load_full();
+                let term = self.led.current();
                 let term = term.filter(|term| term.term() == own.term());
                 if term.is_some() || changes.changed().await.is_err() {
                     return term;
@@ -183,7 +183,7 @@ impl Handovers {
             let only_silent = successor.is_err_and(|none| none.silent);
             lease.is_void() || !only_silent
         });
-        let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let in_time = time_to_tell(deadline);
         let limit = in_time.min(Instant::now() + self.config.silence_patience());
         // Too late is no failure here: `choose_successor` says why there is none.
         let _ = tokio::time::timeout_at(limit, decided).await;
@@ -259,7 +259,7 @@ impl Handovers {
                     term = term.term(),
                     "the disk of this node hangs: the leadership is given up without what the term has left"
                 );
-                self.led.metrics.handovers.add(HandoverEnd::skipped, 1);
+                self.metrics.handovers.add(HandoverEnd::skipped, 1);
                 self.fit_successor(term, wanted)
             }
         }
@@ -284,11 +284,11 @@ impl Handovers {
             };
             let persistence = match self.bequeath(term, next).await {
                 MemoryFate::Left => {
-                    self.led.metrics.handovers.add(HandoverEnd::memory, 1);
+                    self.metrics.handovers.add(HandoverEnd::memory, 1);
                     return successor;
                 }
                 MemoryFate::Lost => {
-                    self.led.metrics.handovers.add(HandoverEnd::skipped, 1);
+                    self.metrics.handovers.add(HandoverEnd::skipped, 1);
                     return successor;
                 }
                 MemoryFate::Kept(persistence) => persistence,
@@ -311,7 +311,7 @@ impl Handovers {
             true => HandoverEnd::given_back,
             false => HandoverEnd::skipped,
         };
-        self.led.metrics.handovers.add(end, 1);
+        self.metrics.handovers.add(end, 1);
         successor
     }
 

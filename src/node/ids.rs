@@ -1,10 +1,8 @@
 //! Ids with a shape: any node makes them, under worker ids that it holds. No hop to the leader, and for the time of a
 //! lease no majority. Those of formats without a worker come from the leader (`key_ids.rs`).
 
-pub(super) mod formats;
 mod key_ids;
 pub(super) mod key_queues;
-mod numbers;
 pub(super) mod request;
 pub(super) mod sources;
 
@@ -12,22 +10,32 @@ use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use ratchet_client::NotTaken;
-use ratchet_ids::{EncodeError, Fixed, Format, Wait};
+use ratchet_ids::{Fixed, Format, Wait};
 use tokio::time::{Instant, interval};
 
 use self::{
-    formats::{ORDERS_MAX, id_format},
-    request::{IDS_MAX, IdList, bytes_of, check, check_count, count_of, parameters_of},
-    sources::{Asking, LeaderLessor, Source},
+    key_queues::KeyQueues,
+    request::{IdList, bytes_of, check, check_count, count_of, parameters_of},
+    sources::{Asking, IdSources, LeaderLessor, Source},
 };
 use super::{
+    Config,
     access::{Guarded, Principal},
-    numbers::{keys::key_of, refused::no_namespace},
-    request_memory::Reservation,
-    services::Ids,
+    admission::Admission,
+    common::Common,
+    formats::{IDS_MAX, ORDERS_MAX, id_format, invalid},
+    known_namespaces::KnownNamespaces,
+    leases::ids_time::IdsTime,
+    operations::Operations,
+    request_memory::{RequestMemory, Reservation},
+    requests::{counted::CallCounts, keys::key_of, refused::no_namespace},
+    terms::LedTerms,
+    way::patience::FOR_LEASE,
 };
 use crate::{
-    clock::whole_ms,
+    clock::{Clock, whole_ms},
+    consensus::Group,
+    metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     proto::{
         Code, Operation, Refusal, refusal, refuse,
@@ -36,8 +44,6 @@ use crate::{
     sequence::Namespace,
 };
 
-/// How long the leader's answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// An answer that took longer does not say what the leader's time is by now.
 const LATE_MIN: Duration = Duration::from_millis(500);
 /// How long a node that stops waits until its worker ids are given back.
@@ -70,12 +76,55 @@ impl MadeIds {
     }
 }
 
+/// The ids that this node makes, under worker ids that it holds or of numbers that the leader takes.
+pub struct Ids {
+    config: Arc<Config>,
+    group: Arc<Group>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    request_memory: Arc<RequestMemory>,
+    led: Arc<LedTerms>,
+    admission: Arc<Admission>,
+    operations: Arc<Operations>,
+    namespaces: Arc<KnownNamespaces>,
+    counts: Arc<CallCounts>,
+    /// The time by which worker ids are leased, and ids of keys are made.
+    time: IdsTime,
+    /// The worker ids that this node holds.
+    sources: IdSources,
+    /// The callers of this node that wait for ids of a key.
+    queues: KeyQueues,
+}
+
 impl Ids {
+    /// None yet. The worker ids, and the numbers, are those that `operations` bring of the leader, whose time this node tells by
+    /// `time`.
+    pub(super) fn new(
+        common: &Common, (led, time): (Arc<LedTerms>, IdsTime), admission: Arc<Admission>,
+        operations: Arc<Operations>, namespaces: Arc<KnownNamespaces>, counts: Arc<CallCounts>,
+    ) -> Self {
+        Ids {
+            config: common.config.clone(),
+            group: common.group.clone(),
+            clock: common.clock.clone(),
+            metrics: common.metrics.clone(),
+            request_memory: common.request_memory.clone(),
+            led,
+            admission,
+            operations,
+            namespaces,
+            counts,
+            time,
+            sources: IdSources::default(),
+            queues: KeyQueues::default(),
+        }
+    }
+
     /// Makes ids before `deadline`. The memory that is reserved for the request and its ids comes with them: it is to be
     /// dropped when they are sent.
     ///
     /// # Errors
-    /// Those of [`Leader::admit`](super::services::Leader::admit); NOT_FOUND if there is no such namespace;
+    /// Those of [`Admission::admit`]; NOT_FOUND if there is no such namespace;
     /// FAILED_PRECONDITION if it hands out plain numbers; INVALID_ARGUMENT for a
     /// count, a parameter or a key outside of its limits; OUT_OF_RANGE if the format has ended, or a key has no order number
     /// left; RESOURCE_EXHAUSTED, with a time after which to ask again, if every worker id is held until the deadline, the
@@ -85,7 +134,7 @@ impl Ids {
     ) -> Result<(MadeIds, Reservation), Refusal> {
         let made = self.make_granted(request, by, deadline).await;
         let refused = made.as_ref().err().map(|why| (why.reason(), 1));
-        self.leader.count(&request.namespace, None, refused);
+        self.counts.count(&request.namespace, None, refused);
         made
     }
 
@@ -95,8 +144,8 @@ impl Ids {
     ) -> Result<(MadeIds, Reservation), Refusal> {
         // Before anything waits.
         check(request)?;
-        self.leader.admit(by, request.wanted(), deadline).await?;
-        let access = &self.leader.access;
+        self.admission.admit(by, request.wanted(), deadline).await?;
+        let access = self.admission.access();
         // Only numbers of sequences are counted as lost.
         drop(access.begin_taking(by, request.wanted())?);
         access.take_numbers(by, &request.namespace, count_of(request).into())?;
@@ -208,7 +257,7 @@ impl Ids {
                 ids.hear_leader(lease.now_ms, asked_at);
             }),
             release: self.asking_the_leader(|_, _, _| {}),
-            clock: self.led.clock.clone(),
+            clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             holder: format!("node {}", self.config.node_id),
             namespace: namespace.config.name.clone(),
@@ -229,8 +278,8 @@ impl Ids {
             let asking = async move {
                 let ids = ids.ok_or_else(|| refusal!(NodeStopping, "the node stops"))?;
                 let asked_at = Instant::now();
-                let (node, until) = (ids.as_node(), asked_at + PATIENCE);
-                let (answer, _) = ids.leader.ask(&request, &node, until).await?;
+                let (node, until) = (ids.as_node(), asked_at + FOR_LEASE);
+                let (answer, _) = ids.operations.ask(&request, &node, until).await?;
                 hear(&ids, &answer, asked_at);
                 Ok(answer)
             };
@@ -251,24 +300,12 @@ impl Ids {
         }
     }
 
-    /// Waits until this node knows a namespace that the leader knows.
+    /// As [`KnownNamespaces::learn`].
     async fn learn_namespace(&self, name: &str, deadline: Instant) -> Result<(), Refusal> {
-        let view = &self.group.view;
-        let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
-        match Box::pin(self.leader.ask(&get, &self.as_node(), deadline)).await {
-            Ok(_) => {}
-            Err(refusal) if refusal.code() == Code::NotFound => return Err(not_found(name)),
-            Err(refusal) => return Err(refusal),
+        match self.namespaces.learn(name, deadline).await {
+            Err(refusal) if refusal.code() == Code::NotFound => Err(not_found(name)),
+            learnt => learnt,
         }
-        let learnt = view.until_namespaces(|known| known.by_name(name).is_some());
-        let learnt = tokio::time::timeout_at(deadline, learnt).await;
-        learnt.map_err(|_| {
-            refusal!(
-                NotHeardYet,
-                "node {} has not heard of namespace {name:?} yet, which the leader knows; ask again",
-                self.config.node_id
-            )
-        })
     }
 
     fn not_made(
@@ -339,15 +376,6 @@ fn check_rate(request: &NextIdsRequest, whose: &str, rate: u128) -> Result<(), R
         )),
         false => Ok(()),
     }
-}
-
-pub(super) fn invalid(error: &EncodeError) -> Refusal {
-    refusal!(InvalidRequest, "{error}")
-}
-
-/// Why a time or a number has no id.
-pub(super) fn ended(name: &str, error: &EncodeError) -> Refusal {
-    refusal!(FormatEnded, "namespace {name:?}: {error}")
 }
 
 fn not_found(name: &str) -> Refusal {

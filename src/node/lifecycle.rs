@@ -1,5 +1,7 @@
 //! A node's life: start, serve, drain, stop.
 
+pub(super) mod context;
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::FutureExt;
@@ -8,9 +10,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     Config, NodeContext, StartError,
     access::{all_to_wire, check_start, warn_of_strangers},
-    handover::leadership::fill_recent_records,
     members::rejoin,
     seams::{Addresses, FIRST_SET, Seams},
+    terms::leadership::fill_recent_records,
 };
 use crate::{
     consensus::{self, Group, GroupConfig},
@@ -91,7 +93,7 @@ impl Node {
         .await?;
         let context = Arc::new(NodeContext::new(config, seams, group, metrics, addresses));
         let node = Node {
-            stop: context.services.of_group.led.stopped.clone(),
+            stop: context.services.of_group.led.stopped().clone(),
             context: context.clone(),
             running: TaskTracker::new(),
             addresses,
@@ -117,9 +119,9 @@ impl Node {
         node.run_until_stopped("giving idle worker ids back", idle);
         node.run_until_stopped("following the clock", services.status.clone().follow_clock());
         let leaving = services.of_group.handovers.clone();
-        let leaving = leaving.leave_doubted_terms(services.of_group.leader_ids.time.clone());
+        let leaving = leaving.leave_doubted_terms(services.of_group.leader_ids.time().clone());
         node.run_until_stopped("leaving terms whose clock is doubted", leaving);
-        let greeting = services.members.clone().greet_members(led.changes.subscribe());
+        let greeting = services.members.clone().greet_members(led.changes());
         node.run_until_stopped("greeting the members", greeting);
         Ok(node)
     }
@@ -181,7 +183,7 @@ impl Node {
     pub async fn hand_over(&self) {
         let handovers = &self.context.services.of_group.handovers;
         // First, so that load balancers send no further requests here.
-        self.context.services.of_group.led.leaving.cancel();
+        self.context.services.of_group.led.leaving().cancel();
         self.context.group.retire();
         let deadline = tokio::time::Instant::now() + handovers.handover_max();
         self.context.ids.give_workers_back().await;
@@ -203,9 +205,7 @@ impl Node {
 
     async fn drain(self, limit: Duration) {
         self.context.group.retire();
-        self.context.services.of_group.led.leaving.cancel();
-        self.stop.cancel();
-        self.context.services.of_group.led.term.store(None);
+        self.context.services.of_group.led.stop();
         self.running.close();
         if tokio::time::timeout(limit, self.running.wait()).await.is_err() {
             tracing::warn!("some requests were cut off");
@@ -370,7 +370,7 @@ mod tests {
             ..NextRequest::default()
         };
         let asked = Asked::new(asked, Principal::node(1)).expect("a request");
-        let ask = || context.leader.serve(&asked, Origin::Client, forever);
+        let ask = || context.numbers.serve(&asked, Origin::Client, forever);
         ask().await.expect("a number");
         node.halt().await;
         let told = timeout(Duration::from_secs(300), ask()).await.expect("it waits for nobody");

@@ -3,8 +3,8 @@
 //! Invariant: a caller whose route is up to date costs two comparisons and nothing else.
 
 mod changes;
-mod formation;
-mod greeting;
+pub(super) mod formation;
+pub(super) mod greeting;
 mod hello;
 pub(super) mod introductions;
 pub(super) mod rejoin;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use futures::{Stream, stream};
 
-use self::introductions::{Introduction, this_build};
-use super::{config::host_of, numbers::leader_search::leader_of, services::Members};
+use self::introductions::{Advertised, Introduction, Introductions, this_build};
+use super::{Config, common::Common, config::host_of, seams::Addresses, way::search::leader_of};
 use crate::{
-    consensus::Voters,
+    consensus::{Group, Transport, Voters},
     proto::{
         Refusal, refusal,
         v1::{self, Route},
@@ -58,7 +58,30 @@ pub struct RespNode {
     pub port: u16,
 }
 
+/// The members of the cluster, as this node knows them, and what it tells them of itself.
+pub struct Members {
+    config: Arc<Config>,
+    group: Arc<Group>,
+    transport: Arc<dyn Transport>,
+    advertised: Advertised,
+    /// What the others told of themselves.
+    introductions: Introductions,
+}
+
 impl Members {
+    /// Those of the node's group. `addresses` are those at which this node listens.
+    pub(super) fn new(
+        common: &Common, transport: Arc<dyn Transport>, addresses: Addresses,
+    ) -> Self {
+        Members {
+            advertised: Advertised::new(&common.config, addresses),
+            config: common.config.clone(),
+            group: common.group.clone(),
+            transport,
+            introductions: Introductions::default(),
+        }
+    }
+
     /// The id of the cluster; `None` if this node belongs to none, or does not know it yet. One atomic load.
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.group.view.cluster_id()

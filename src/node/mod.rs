@@ -3,60 +3,69 @@
 //! Uses the allocator and the modules below it. The interfaces (`server`) use it. Invariant: the allocator in use belongs
 //! to the term that Raft last said this node leads, or there is none.
 //!
-//! A request for numbers comes in through `Leader::serve` (`numbers`), one for ids through `Ids::next` (`ids`), and every
-//! other one but an export through `call` or `ask` (`operations`). `serve` answers it from the term's allocator if this node
-//! leads, and otherwise hands it to `numbers/leader_search`, the loop that forwards it (`numbers/forward`) until a leader answers.
+//! A request for numbers comes in through `Numbers::serve` (`numbers`), one for ids through `Ids::next` (`ids`), and every other
+//! one but an export through `call` or `ask` (`operations`). Each is answered here if this node leads, and otherwise goes the
+//! `way` to the leader.
 //!
-//! `services` says what each service of a node owns. What it does stands in the folder of its name: `numbers`, `ids` (made
-//! here, or by the leader), `workers` (worker ids, and the time of ids), `namespaces`, `members`, `handover`, `status`.
+//! A folder uses those below it, and each service has its fields and its methods in its folder. From the top down: the node's life
+//! and what it is made of (`lifecycle`); `ids`; `known_namespaces`; `operations`, and who carries them out: `status`,
+//! `namespaces`, `numbers`, `handover`, `leases` of worker ids, `members`, `grants`; who is let in (`admission`); what requests
+//! have in common (`requests`); the `way`; the `terms` that this node leads; and what all of them are made of.
 
 mod access;
 mod admission;
 mod callers;
+mod common;
 pub mod config;
+mod formats;
+mod grants;
 mod handover;
 mod ids;
+mod known_namespaces;
+mod leases;
 mod lifecycle;
 mod members;
 mod namespaces;
 mod numbers;
 mod operations;
 mod request_memory;
+mod requests;
 mod seams;
-mod services;
 pub mod settings;
 mod status;
+mod terms;
 pub mod text_table;
-mod workers;
+mod way;
 
 pub use access::{AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralTokens, hash_of};
 pub use callers::{Caller, Callers, Counted, Guest, GuestCall, KNOWN_WITHIN, Kind, Port, Silence};
 pub use config::Config;
+pub use formats::id_format;
 pub use ids::{
     MadeIds,
-    formats::id_format,
     request::{IdList, check as check_ids},
 };
-pub use lifecycle::{Node, recover};
-pub use members::{ROUTE_UNWANTED, RespNode, introductions::Introduction, without_addresses};
-pub use namespaces::{
-    KeysOf,
-    listing::{Export, Exported},
+pub use known_namespaces::KeysOf;
+pub use lifecycle::{Node, context::NodeContext, recover};
+pub use members::{
+    ROUTE_UNWANTED, RespNode, greeting::greeting, introductions::Introduction, without_addresses,
 };
-pub use numbers::{
-    Asked,
-    forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
-    keys::{REQUEST_KEYS_MAX, invalid_key, to_key},
-    leader_search::{Attempt, ForLeader, Origin, Unanswered, leader_of},
-    refused::refused_at,
-    sequence_request::SequenceRequest,
-};
+pub use namespaces::export::{Export, Exported};
+pub use numbers::{Asked, sequence_request::SequenceRequest};
 pub use operations::{OPERATIONS, Served};
 pub use request_memory::{COUNTED_BYTES_MIN, RequestMemory, Reservation};
+pub use requests::{
+    keys::{REQUEST_KEYS_MAX, invalid_key, to_key},
+    refused::refused_at,
+};
 pub use seams::{Addresses, FileRead, Reload, Seams, StartError};
-pub use services::NodeContext;
 pub use settings::mapped_names::{MappedNames, RowPart, asked_by, row_fields, row_of};
 pub use status::{
-    NotReady,
+    readiness::NotReady,
     recent_activity::{SECONDS_KEPT, Second},
+};
+pub use way::{
+    forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
+    patience::{budget, deadline_in},
+    search::{Attempt, ForLeader, Origin, Unanswered, leader_of},
 };

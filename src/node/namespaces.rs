@@ -1,22 +1,27 @@
 //! Namespaces, as the leader makes, changes, deletes and tells them, with their books.
 
-pub(super) mod listing;
+pub(super) mod export;
+mod listing;
+
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::{
-    access::Principal,
-    ids::formats::{SequenceWish, check_sequence, for_new_namespace, hands_out_ids, id_format},
-    numbers::{
-        leader_search::Attempt,
+    access::{Access, Principal},
+    common::Common,
+    formats::{SequenceWish, check_sequence, for_new_namespace, hands_out_ids, id_format},
+    leases::ids_time::IdsTime,
+    requests::{
+        operation::{ByLeader, NUMBERS_BYTES},
         refused::{check_namespace, failed, low_disk, namespace_named},
     },
-    operations::{ByLeader, NUMBERS_BYTES},
     seams::proposal_failed,
-    services::{Leader, Namespaces},
+    way::search::Attempt,
 };
 use crate::{
     allocator::{Term, read_books},
+    consensus::Group,
     proto::{Refusal, refusal, refuse, v1},
     sequence::{
         Command, DAYS_KEPT, DayBooks, InvalidNamespace, KeyKind, Namespace, NamespaceChange,
@@ -25,64 +30,20 @@ use crate::{
     },
 };
 
-/// What a request for a key of a namespace has to know of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeysOf {
-    /// The kind of its keys.
-    pub kind: KeyKind,
-    /// How many keys it may have.
-    pub keys_max: Option<u64>,
-    /// The first number of each.
-    pub start: u64,
-    /// True if Redis clients get its numbers and ids as strings.
-    pub redis_strings: bool,
-}
-
-impl Leader {
-    /// What is to be known of the keys of the namespace on which something is wanted, for a caller that may have that. Of a
-    /// namespace that this node does not know the leader is asked, which may know more. The kind changes only if the namespace is deleted and created again, or before its first number; for a
-    /// moment this node may then know the old one, and the leader refuses such a key.
-    ///
-    /// # Errors
-    /// Those of [`Leader::admit`]; NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name, and those of [`Leader::ask`].
-    pub async fn keys_of(
-        &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
-    ) -> Result<KeysOf, Refusal> {
-        self.admit(by, wanted, deadline).await?;
-        let namespace = wanted.namespace().unwrap_or_default();
-        if let Some(known) = self.group.view.namespaces().by_name(namespace) {
-            let NamespaceConfig { key_kind: kind, keys_max, start, redis_strings, .. } =
-                known.config;
-            return Ok(KeysOf { kind, keys_max, start, redis_strings });
-        }
-        // Before anything waits.
-        check_namespace(namespace)?;
-        let get = v1::GetNamespaceRequest { namespace: namespace.to_owned() };
-        let node = Principal::node(self.config.node_id);
-        let (known, _) = Box::pin(self.ask(&get, &node, deadline)).await?;
-        let kind = kind(known.key_kind()).unwrap_or(KeyKind::Id);
-        let v1::Namespace { keys_max, start, redis_strings, .. } = known;
-        Ok(KeysOf { kind, keys_max, start, redis_strings })
-    }
-
-    /// The kind of a namespace's keys, if this node knows it. Nobody was let in for it: so nobody may be told it.
-    pub fn known_kind(&self, namespace: &str) -> Option<KeyKind> {
-        let namespaces = self.group.view.namespaces();
-        namespaces.by_name(namespace).map(|known| known.config.key_kind)
-    }
-
-    /// The kind of a namespace's keys.
-    ///
-    /// # Errors
-    /// As [`Leader::keys_of`].
-    pub async fn key_kind(
-        &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
-    ) -> Result<KeyKind, Refusal> {
-        Ok(self.keys_of(wanted, by, deadline).await?.kind)
-    }
+/// The namespaces of a Raft group.
+pub struct Namespaces {
+    group: Arc<Group>,
+    access: Arc<Access>,
+    /// The time in which the formats of new namespaces begin.
+    time: IdsTime,
 }
 
 impl Namespaces {
+    /// Those of the node's group. `time` is that of ids.
+    pub(super) fn new(common: &Common, access: Arc<Access>, time: IdsTime) -> Self {
+        Namespaces { group: common.group.clone(), access, time }
+    }
+
     /// Refuses a change that does not fit the format of a namespace's ids.
     fn check_wish(&self, name: &str, wish: SequenceWish) -> Result<(), Refusal> {
         let namespaces = self.group.view.namespaces();
@@ -252,7 +213,7 @@ impl ByLeader for v1::DeleteNamespaceRequest {
 }
 
 /// The kind of keys that a message names, if it names one.
-fn kind(named: v1::KeyKind) -> Option<KeyKind> {
+pub(super) fn kind(named: v1::KeyKind) -> Option<KeyKind> {
     match named {
         v1::KeyKind::Unspecified => None,
         v1::KeyKind::Id => Some(KeyKind::Id),

@@ -6,28 +6,40 @@
 //! Invariant: the term is loaded before the namespaces. So no term that began after a namespace was deleted is asked
 //! for its id.
 
-mod counted;
 mod floors;
-pub(super) mod forward;
-pub(super) mod keys;
-pub(super) mod leader_search;
-pub(super) mod refused;
+mod lost;
 pub(super) mod sequence_request;
 
-use std::{pin::pin, task::Poll, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use prost::Message;
 use tokio::time::Instant;
 
-use self::{
-    keys::replaced,
-    leader_search::{Attempt, ForLeader, Origin, Trace, Unanswered},
-    refused::{check_namespace, no_namespace, outcome_unknown},
-    sequence_request::{SequenceRequest, count_max, forwarded},
+use self::sequence_request::{Limits, SequenceRequest, count_max, forwarded};
+use super::{
+    Config,
+    access::{Access, Principal},
+    admission::Admission,
+    callers::Caller,
+    common::Common,
+    formats::hands_out_ids,
+    members::Members,
+    request_memory::{RequestMemory, Reservation},
+    requests::{
+        counted::CallCounts,
+        keys::replaced,
+        refused::{check_namespace, no_namespace, outcome_unknown},
+    },
+    terms::LedTerms,
+    way::{
+        Way,
+        patience::within,
+        search::{Attempt, ForLeader, Origin, Trace, Unanswered, Waits},
+    },
 };
-use super::{access::Principal, callers::Caller, ids::formats::hands_out_ids, services::Leader};
 use crate::{
     allocator::Held,
+    consensus::Group,
     planted_bugs::{Bug, is_planted},
     proto::{
         Refusal,
@@ -39,7 +51,38 @@ use crate::{
     storage::Member,
 };
 
-impl Leader {
+/// Answers requests for numbers, from here or from the leader.
+pub struct Numbers {
+    config: Arc<Config>,
+    group: Arc<Group>,
+    request_memory: Arc<RequestMemory>,
+    admission: Arc<Admission>,
+    access: Arc<Access>,
+    led: Arc<LedTerms>,
+    members: Arc<Members>,
+    way: Arc<Way>,
+    counts: Arc<CallCounts>,
+}
+
+impl Numbers {
+    /// Those of the node's group. `members` tell the route to the leader.
+    pub(super) fn new(
+        common: &Common, admission: Arc<Admission>, led: Arc<LedTerms>, members: Arc<Members>,
+        way: Arc<Way>, counts: Arc<CallCounts>,
+    ) -> Self {
+        Numbers {
+            config: common.config.clone(),
+            group: common.group.clone(),
+            request_memory: common.request_memory.clone(),
+            access: admission.access().clone(),
+            admission,
+            led,
+            members,
+            way,
+            counts,
+        }
+    }
+
     /// Answers a request before `deadline`, from here or from the leader.
     ///
     /// # Errors
@@ -57,17 +100,17 @@ impl Leader {
                 // A client is never told so.
                 Err(Unanswered::Elsewhere { .. } | Unanswered::Mistaken) => (None, Vec::new()),
             };
-            self.count(asked.namespace(), namespace, refused);
+            self.counts.count(asked.namespace(), namespace, refused);
         }
         served.map(|(answer, _)| answer)
     }
 
-    /// As [`Leader::serve`], and answers which namespace the answer is of. The call is not counted.
+    /// As [`Numbers::serve`], and answers which namespace the answer is of. The call is not counted.
     async fn serve_checked<Q: SequenceRequest>(
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
     ) -> Attempt<OfNamespace<Q::Answer>> {
         let (by, message) = (&asked.by, &asked.message);
-        self.admit(by, message.wanted(), deadline).await?;
+        self.admission.admit(by, message.wanted(), deadline).await?;
         match self.access.begin_taking(by, message.wanted())? {
             None => self.serve_admitted(asked, origin, deadline).await,
             Some(lost) => lost.counted(self.serve_admitted(asked, origin, deadline)).await,
@@ -85,51 +128,10 @@ impl Leader {
             None => deadline,
             Some(id) => {
                 let remembered_ms = id.lifetime.ms(self.config.request_id_keep_ms);
-                deadline.min(Instant::now() + Duration::from_millis(remembered_ms))
+                within(Duration::from_millis(remembered_ms), deadline)
             }
         };
-        let (attempt, reserved) = {
-            let mut here = pin!(asked.serve_locally(self, (origin, false), deadline));
-            match futures::poll!(&mut here) {
-                Poll::Ready(attempt) => (attempt, None),
-                // It waits: from here on it counts.
-                Poll::Pending => {
-                    let reserved = self.request_memory.reserve(message.bytes());
-                    let reserved = reserved.map_err(|refusal| match () {
-                        // An entry that takes its numbers may be under way.
-                        () if self.may_be_gapless(message) => {
-                            outcome_unknown(&refusal.message(), message.namespace())
-                        }
-                        // Floors may be raised by now.
-                        () if message.raises() => refusal.may_be_done(),
-                        () => refusal,
-                    })?;
-                    (here.await, Some(reserved))
-                }
-            }
-        };
-        let (answer, namespace) = match attempt {
-            Ok(answered) => answered,
-            Err(unanswered @ (Unanswered::Refused(_) | Unanswered::Mistaken)) => {
-                return Err(unanswered);
-            }
-            Err(Unanswered::Elsewhere { may_be_done }) => {
-                let _reserved = match reserved {
-                    Some(reserved) => reserved,
-                    None => {
-                        let reserved = self.request_memory.reserve(message.bytes());
-                        reserved.map_err(|refusal| match may_be_done {
-                            true => asked.trace().told_after(refusal),
-                            false => refusal,
-                        })?
-                    }
-                };
-                // Before anything waits. Whether the namespace exists, only the leader knows.
-                check_namespace(message.namespace())?;
-                // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
-                Box::pin(self.route_to_leader(asked, origin, may_be_done, deadline)).await?
-            }
-        };
+        let (answer, namespace) = self.way.answer(self, asked, origin, deadline).await?;
         let rest = match origin {
             Origin::Client => asked.rest(&answer, namespace),
             // It asks the next leader for that itself.
@@ -153,9 +155,10 @@ impl Leader {
                 return answer;
             };
             // If the caller leaves meanwhile, nobody gets what it was given.
-            let counts = self.counts_of(message.namespace());
+            let counts = self.counts.of(message.namespace());
             let held = Held::new(&*counts, message.numbers_in(&answer));
-            let more = self.route_to_leader(&rest, Origin::Client, false, deadline).await;
+            let asking = (Origin::Client, false);
+            let more = self.way.to_leader(self, &rest, asking, deadline).await;
             held.release();
             let mut more = match more {
                 Ok((more, _)) => more,
@@ -175,6 +178,11 @@ impl Leader {
         }
     }
 
+    /// What answering a request here is limited by.
+    fn limits(&self) -> Limits<'_> {
+        Limits { config: &self.config, memory: &self.request_memory }
+    }
+
     /// True if a request takes numbers, and this node does not know for sure that the namespace has gaps.
     fn may_be_gapless<Q: SequenceRequest>(&self, message: &Q) -> bool {
         let namespaces = self.group.view.namespaces();
@@ -187,9 +195,10 @@ impl Leader {
 type OfNamespace<A> = (A, Option<NamespaceId>);
 
 impl<Q: SequenceRequest> ForLeader for Asked<Q> {
+    type Here = Numbers;
     type Answer = OfNamespace<Q::Answer>;
 
-    fn taken_for(&self, here: &Leader, trusts_itself: bool) -> Option<NamespaceId> {
+    fn taken_for(&self, here: &Numbers, trusts_itself: bool) -> Option<NamespaceId> {
         if self.is_safe_to_repeat() {
             return None;
         }
@@ -202,14 +211,14 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
     /// key that nobody was given are a gap, so a request for them must have an id. If this node does not know the namespace,
     /// or the leader has another one under the name, it may be gapless: the request is repeated only if both mean the same
     /// namespace, and that has gaps.
-    fn may_be_asked_again(&self, here: &Leader, taken_for: Option<NamespaceId>) -> bool {
+    fn may_be_asked_again(&self, here: &Numbers, taken_for: Option<NamespaceId>) -> bool {
         let namespaces = here.group.view.namespaces();
         let known = namespaces.by_name(self.message.namespace());
         let has_gaps = |known: &Namespace| !known.config.gapless && Some(known.id) == taken_for;
         self.is_safe_to_repeat() || known.is_some_and(has_gaps)
     }
 
-    fn check_asker(&self, here: &Leader) -> Result<(), Refusal> {
+    fn check_asker(&self, here: &Numbers) -> Result<(), Refusal> {
         here.access.check(&self.by, self.message.wanted())
     }
 
@@ -222,10 +231,27 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
         }
     }
 
+    fn begin_to_wait(&self, here: &Numbers, waits: Waits) -> Result<Option<Reservation>, Refusal> {
+        let message = &self.message;
+        let reserved = here.request_memory.reserve(message.bytes());
+        let reserved = reserved.map_err(|refusal| match waits {
+            // An entry that takes its numbers may be under way.
+            Waits::Here if here.may_be_gapless(message) => {
+                outcome_unknown(&refusal.message(), message.namespace())
+            }
+            // Floors may be raised by now.
+            Waits::Here if message.raises() => refusal.may_be_done(),
+            Waits::Here | Waits::ForLeader => refusal,
+        })?;
+        // Whether the namespace exists, only the leader knows.
+        check_namespace(message.namespace())?;
+        Ok(Some(reserved))
+    }
+
     async fn serve_locally(
-        &self, here: &Leader, (origin, _): (Origin, bool), deadline: Instant,
+        &self, here: &Numbers, (origin, _): (Origin, bool), deadline: Instant,
     ) -> Attempt<Self::Answer> {
-        let allocator = here.led.term.load();
+        let allocator = here.led.look();
         let Some(term) = &*allocator else {
             return Err(Unanswered::ELSEWHERE);
         };
@@ -257,11 +283,11 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
                 caller: Caller::current().map(|caller| caller.id()),
                 ..id.clone()
             });
-            let answered = message.answer(id.as_ref(), term, namespace, here, deadline).await;
+            let answered =
+                message.answer(id.as_ref(), term, namespace, here.limits(), deadline).await;
             answered.map(|mut answer| {
                 here.led.show_first_answer();
-                *Q::route_in(&mut answer) =
-                    here.services.members.newer_route(message.known(), term.term());
+                *Q::route_in(&mut answer) = here.members.newer_route(message.known(), term.term());
                 (answer, Some(namespace.id))
             })
         };
@@ -285,16 +311,16 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
     }
 
     async fn serve_remotely(
-        &self, here: &Leader, (leader, member): (NodeId, &Member), taken_for: Option<NamespaceId>,
+        &self, here: &Numbers, (leader, member): (NodeId, &Member), taken_for: Option<NamespaceId>,
         _: bool, deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let counted = here.access.lost_numbers(&self.by, self.message.namespace());
-        let lost = (counted, here.counts_of(self.message.namespace()).shared());
+        let lost = (counted, here.counts.of(self.message.namespace()).shared());
         let by = (self.by.told(), self.by.to_wire());
         let sent = forwarded(&self.message, taken_for, by, lost);
         // It can be asked again, and what was done may show.
         let is_found_again = self.trace() != Trace::None;
-        match here.forwarder.forward(leader, member, sent, deadline).await {
+        match here.way.forwarder().forward(leader, member, sent, deadline).await {
             Ok(Reply::Error(failure))
                 if is_found_again && failure.reason() == Reason::OutcomeUnknown =>
             {

@@ -4,121 +4,36 @@
 //! A message keeps its bytes on the way to the leader, so that what a newer client sends is not lost. `proto` says what each
 //! operation is; who carries it out implements [`ByLeader`] or [`ByAskedNode`] for its request.
 
-use std::{sync::Arc, time::Duration};
+mod reload;
+pub(super) mod services;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use prost::Message;
 use tokio::time::Instant;
 
+use self::services::OperationServices;
 use super::{
     access::{Access, Guarded, Note, Principal, Subject},
-    numbers::leader_search::{Attempt, ForLeader, Origin, Trace, Unanswered},
-    request_memory::Reservation,
-    seams::Reload,
-    services::{
-        Founding, Handovers, Leader, LeaderIds, Members, Namespaces, OperationServices, Status,
+    admission::Admission,
+    common::Common,
+    request_memory::{RequestMemory, Reservation},
+    requests::operation::{ByAskedNode, ByLeader, facts_of},
+    terms::LedTerms,
+    way::{
+        Way,
+        operation::Facts,
+        search::{Attempt, ForLeader, Origin, Trace, Unanswered},
     },
 };
 use crate::{
     allocator::Term,
-    clock::whole_ms,
-    proto::{
-        Code, Operation, Refusal,
-        peer::{AdministerRequest, administer_reply::Reply},
-        refusal,
-    },
+    proto::{Operation, Refusal, refusal},
     sequence::{NamespaceId, NodeId, Verb},
     storage::Member,
 };
-
-/// How long before the deadline an answer leaves at the latest.
-pub(super) const ANSWER_MARGIN: Duration = Duration::from_millis(100);
-
-/// How many bytes the numbers of what is listed, a key or a namespace, have at most, encoded.
-pub(super) const NUMBERS_BYTES: usize = 96;
-
-/// An operation that the leader carries out.
-pub(super) trait ByLeader: Operation + Guarded {
-    /// It is not asked of a second leader once the answer of the first one is lost.
-    const IS_ASKED_ONCE: bool = false;
-
-    /// What was done of it shows, although nobody got its answer.
-    const SHOWS: bool = !Self::ONLY_READS;
-
-    /// How long a leader is waited for, if not until the deadline.
-    const PATIENCE: Duration = Duration::MAX;
-
-    /// The part of the node that carries it out.
-    type Service;
-
-    /// Carries it out before `deadline`, on the node that leads the term, for whoever asks and may.
-    fn carry_out(
-        self, service: &Self::Service, term_and_asker: (&Term, &Principal), deadline: Instant,
-    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
-
-    /// Its answer, if it was `refused` because an attempt before has carried it out, as far as shows: things are as it asks.
-    fn done_before(
-        &self, _service: &Self::Service, _term: &Term, _refused: &Refusal,
-    ) -> Option<Self::Answer> {
-        None
-    }
-
-    /// What the audit says that it is about, once it has the answer, and before.
-    fn subject(&self, _answer: Option<&Self::Answer>) -> Subject {
-        Subject::of(self.wanted())
-    }
-
-    /// About how many bytes the answer holds at most, as a message and encoded. 0: few.
-    fn answer_bytes(&self, _service: &Self::Service) -> usize {
-        0
-    }
-
-    /// The answer while no leader answers; `None` if only a leader has one.
-    fn without_leader(_service: &Self::Service) -> Option<Self::Answer> {
-        None
-    }
-}
-
-/// An operation that the node carries out that is asked.
-pub(super) trait ByAskedNode: Operation + Guarded {
-    /// The part of the node that carries it out.
-    type Service;
-
-    /// Carries it out before `deadline`.
-    fn carry_out(
-        self, service: &Self::Service, deadline: Instant,
-    ) -> impl Future<Output = Result<Self::Answer, Refusal>> + Send;
-}
-
-/// The services that operations name, and where they are.
-macro_rules! services {
-    ($($service:ty: $($part:ident).+,)*) => {
-        $(impl AsRef<$service> for OperationServices {
-            fn as_ref(&self) -> &$service {
-                &self.$($part).+
-            }
-        })*
-    };
-}
-
-services! {
-    Arc<Access>: access,
-    Members: members,
-    Arc<Founding>: founding,
-    Arc<Handovers>: of_group.handovers,
-    LeaderIds: of_group.leader_ids,
-    Namespaces: of_group.namespaces,
-    Arc<Status>: status,
-    Arc<dyn Reload>: certificates,
-}
-
-/// What needs no service.
-impl AsRef<()> for OperationServices {
-    fn as_ref(&self) -> &() {
-        &()
-    }
-}
 
 /// How an operation is served: what is known of it without the types of its messages.
 pub struct Served {
@@ -142,17 +57,14 @@ enum By {
 
 /// How the leader serves an operation.
 struct Led {
-    is_idempotent: bool,
-    is_asked_once: bool,
-    shows: bool,
-    patience: Duration,
+    facts: Facts,
     carry_out: CarryOut,
     without_leader: fn(&OperationServices) -> Option<Bytes>,
 }
 
 /// Lets the caller in, if it may, and counts the call.
 type Admit =
-    for<'a> fn(&'a Leader, &'a Principal, Bytes, Instant) -> BoxFuture<'a, Result<(), Refusal>>;
+    for<'a> fn(&'a Admission, &'a Principal, Bytes, Instant) -> BoxFuture<'a, Result<(), Refusal>>;
 
 /// Sees that the caller may have it, by what this node knows.
 type Check = fn(&Access, &Principal, &Bytes) -> Result<(), Refusal>;
@@ -189,10 +101,7 @@ where
             Some(asked.subject(answer.as_ref()))
         },
         by: By::Leader(Led {
-            is_idempotent: Q::IS_IDEMPOTENT,
-            is_asked_once: Q::IS_ASKED_ONCE,
-            shows: Q::SHOWS,
-            patience: Q::PATIENCE,
+            facts: facts_of::<Q>(),
             carry_out: |services, (term, by), (message, again), deadline| {
                 let carrying_out = async move {
                     let asked: Q = decoded(message.clone())?;
@@ -239,12 +148,12 @@ where
 }
 
 fn admit<'a, Q: Operation + Guarded>(
-    leader: &'a Leader, by: &'a Principal, message: Bytes, deadline: Instant,
+    admission: &'a Admission, by: &'a Principal, message: Bytes, deadline: Instant,
 ) -> BoxFuture<'a, Result<(), Refusal>> {
     let admitting = async move {
         let asked: Q = decoded(message)?;
-        leader.admit_untold(by, asked.wanted(), deadline).await?;
-        leader.access.count_call(by, asked.wanted())
+        admission.admit_untold(by, asked.wanted(), deadline).await?;
+        admission.access().count_call(by, asked.wanted())
     };
     admitting.boxed()
 }
@@ -322,19 +231,43 @@ impl Served {
     }
 }
 
-impl Leader {
+/// Has operations carried out, by this node or by the leader.
+pub struct Operations {
+    request_memory: Arc<RequestMemory>,
+    admission: Arc<Admission>,
+    access: Arc<Access>,
+    led: Arc<LedTerms>,
+    way: Arc<Way>,
+    services: Arc<OperationServices>,
+}
+
+impl Operations {
+    /// Those that `services` carry out.
+    pub(super) fn new(
+        common: &Common, admission: Arc<Admission>, way: Arc<Way>, services: Arc<OperationServices>,
+    ) -> Self {
+        Operations {
+            request_memory: common.request_memory.clone(),
+            admission,
+            access: services.access.clone(),
+            led: services.of_group.led.clone(),
+            way,
+            services,
+        }
+    }
+
     /// Has an operation carried out for a caller before `deadline`: by this node, or by the leader, whichever node that is. The
     /// memory that the answer holds comes with it, if it is much: it is to be dropped when the answer is sent. It is reserved before
     /// anything is carried out.
     ///
     /// # Errors
-    /// [`Unanswered`]: those of [`Leader::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
+    /// [`Unanswered`]: those of [`Admission::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
     /// hold the memory; or, for a peer's request, that another node is to be asked.
     pub async fn call(
         &self, operation: &'static Served, (message, by): (Bytes, &Principal), origin: Origin,
         deadline: Instant,
     ) -> Attempt<(Bytes, Option<Reservation>)> {
-        let admitted = (operation.admit)(self, by, message.clone(), deadline).await;
+        let admitted = (operation.admit)(&self.admission, by, message.clone(), deadline).await;
         let (is_let_in, note) = (admitted.is_ok(), operation.note(&self.access, (&message, by)));
         let called = match admitted {
             Ok(()) => self.carry_out(operation, (message.clone(), by), origin, deadline).await,
@@ -353,19 +286,18 @@ impl Leader {
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match &operation.by {
             By::Leader(led) => {
-                let call =
-                    Call { method: operation.method, check: operation.check, led, message, by };
-                self.route_to_leader(&call, origin, false, deadline).await?
+                let call = Call { check: operation.check, led, message, by };
+                self.way.answer(self, &call, origin, deadline).await?
             }
             By::AskedNode(carry_out) => carry_out(&self.services, message, deadline).await?,
         };
         Ok((answer, reserved))
     }
 
-    /// As [`Leader::call`], with messages.
+    /// As [`Operations::call`], with messages.
     ///
     /// # Errors
-    /// As [`Leader::call`].
+    /// As [`Operations::call`].
     pub async fn ask<Q: Operation>(
         &self, request: &Q, by: &Principal, deadline: Instant,
     ) -> Result<(Q::Answer, Option<Reservation>), Refusal> {
@@ -379,7 +311,6 @@ impl Leader {
 
 /// An operation on its way to the leader.
 struct Call<'a> {
-    method: &'static str,
     check: Check,
     led: &'static Led,
     message: Bytes,
@@ -387,27 +318,24 @@ struct Call<'a> {
 }
 
 impl ForLeader for Call<'_> {
+    type Here = Operations;
     type Answer = Bytes;
 
     /// A deposed leader that still owes the answer may carry the change out yet.
-    fn may_be_asked_again(&self, _: &Leader, _: Option<NamespaceId>) -> bool {
-        self.led.is_idempotent
+    fn may_be_asked_again(&self, _: &Operations, _: Option<NamespaceId>) -> bool {
+        self.led.facts.is_idempotent
     }
 
-    fn check_asker(&self, here: &Leader) -> Result<(), Refusal> {
+    fn check_asker(&self, here: &Operations) -> Result<(), Refusal> {
         (self.check)(&here.access, self.by, &self.message)
     }
 
     fn trace(&self) -> Trace {
-        match self.led {
-            Led { shows: false, .. } => Trace::None,
-            Led { is_idempotent: true, .. } => Trace::Harmless,
-            Led { .. } => Trace::Change,
-        }
+        self.led.facts.trace()
     }
 
     async fn serve_locally(
-        &self, here: &Leader, (origin, may_be_done): (Origin, bool), deadline: Instant,
+        &self, here: &Operations, (origin, may_be_done): (Origin, bool), deadline: Instant,
     ) -> Attempt<Bytes> {
         let Some(term) = here.led.serving() else {
             return Err(Unanswered::ELSEWHERE);
@@ -421,61 +349,14 @@ impl ForLeader for Call<'_> {
     }
 
     async fn serve_remotely(
-        &self, here: &Leader, (leader, member): (NodeId, &Member), _: Option<NamespaceId>,
+        &self, here: &Operations, leader: (NodeId, &Member), _: Option<NamespaceId>,
         may_be_done: bool, deadline: Instant,
     ) -> Attempt<Bytes> {
-        let left = deadline.saturating_duration_since(Instant::now()).min(self.led.patience);
-        let message = AdministerRequest {
-            budget_ms: whole_ms(left),
-            caller: self.by.told(),
-            by: self.by.to_wire(),
-            method: self.method.to_owned(),
-            again: may_be_done,
-            message: self.message.clone(),
-            ..AdministerRequest::default()
-        };
-        match here.forwarder.administer(leader, member, message, left).await {
-            Ok(answer) => match answer.reply {
-                Some(Reply::Answer(answer)) => Ok(answer),
-                Some(Reply::Error(error)) => Err(Unanswered::Refused(error.into())),
-                Some(Reply::NotLeader(_)) | None => Err(Unanswered::ELSEWHERE),
-            },
-            Err(lost) => Err(self.lost(leader, &lost)),
-        }
+        let asked = (&self.message, self.by);
+        self.led.facts.send(here.way.forwarder(), leader, asked, may_be_done, deadline).await
     }
 
-    fn serve_without_leader(&self, here: &Leader) -> Option<Bytes> {
+    fn serve_without_leader(&self, here: &Operations) -> Option<Bytes> {
         (self.led.without_leader)(&here.services)
     }
-}
-
-impl Call<'_> {
-    /// What it comes to if no answer came back from the `leader`.
-    fn lost(&self, leader: NodeId, why: &Refusal) -> Unanswered {
-        let Call { method, led: Led { is_idempotent, is_asked_once, shows, .. }, .. } = self;
-        match why.code() {
-            // It read the message, and knows no such operation. It would not know it if it were asked again.
-            Code::InvalidArgument | Code::Unimplemented => refusal!(
-                WrongState,
-                "node {leader} leads, and its release does not know {method}; upgrade it: {}",
-                why.message()
-            )
-            .into(),
-            Code::DeadlineExceeded if !is_idempotent => may_be_done(leader, why).into(),
-            _ if *is_asked_once => may_be_done(leader, why).into(),
-            _ => {
-                tracing::debug!(leader, method, %why, "no answer");
-                if *shows { Unanswered::MAY_BE_DONE } else { Unanswered::ELSEWHERE }
-            }
-        }
-    }
-}
-
-fn may_be_done(leader: NodeId, why: &Refusal) -> Refusal {
-    refusal!(
-        OutcomeUnknown,
-        "node {leader} leads and did not answer in time; whether the request was carried out is unknown: look before you ask \
-         again: {}",
-        why.message()
-    )
 }

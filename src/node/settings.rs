@@ -4,7 +4,6 @@
 //! To add a setting, add it here, and a section to docs/settings.md.
 
 pub mod mapped_names;
-mod reload;
 mod tls;
 
 use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};

@@ -1,24 +1,32 @@
-//! What this node knows of the cluster and tells of it: the status, its readiness, and the route.
+//! What this node knows of the cluster and tells of it: the status, and whether it is ready.
 
 mod measure;
+pub(super) mod readiness;
 pub(super) mod recent_activity;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::{sync::Mutex, time::Instant};
 
+use self::recent_activity::Activity;
 use super::{
+    Config,
     access::{Principal, open_to_strangers},
-    numbers::leader_search::{Attempt, leader_of},
-    operations::{ByAskedNode, ByLeader},
-    services::{Readiness, Status},
-    workers::ids_time::{Belief, ClockDoubt},
+    common::Common,
+    leases::ids_time::{Belief, ClockDoubt, IdsTime},
+    members::Members,
+    requests::operation::{ByAskedNode, ByLeader},
+    terms::LedTerms,
+    way::{
+        patience::FOR_STATUS,
+        search::{Attempt, leader_of},
+    },
 };
 use crate::{
     allocator::Term,
-    clock::whole_ms,
-    consensus::{Leadership, NodeState},
-    ordered_watch,
+    clock::{Clock, whole_ms},
+    consensus::{Group, NodeState},
+    metrics::Metrics,
     proto::{Refusal, v1},
     sequence::NodeId,
 };
@@ -32,7 +40,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 impl ByLeader for v1::StatusRequest {
     type Service = Arc<Status>;
 
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const PATIENCE: Duration = FOR_STATUS;
 
     async fn carry_out(
         self, status: &Arc<Status>, _: (&Term, &Principal), _: Instant,
@@ -69,7 +77,41 @@ impl ByAskedNode for v1::ListMappedKeysRequest {
     }
 }
 
+/// What a node tells of itself and of the cluster: its status, its metrics, what it did of late.
+pub struct Status {
+    config: Arc<Config>,
+    group: Arc<Group>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    led: Arc<LedTerms>,
+    members: Arc<Members>,
+    /// The time of ids: the status tells whether it is believed.
+    time: IdsTime,
+    /// What this node did in the last seconds.
+    recent: Activity,
+    /// Held while a scrape reads what may block: a disk that hangs holds one thread, however often somebody
+    /// scrapes.
+    scrape_lock: Arc<Mutex<()>>,
+}
+
 impl Status {
+    /// That of the node. `time` is that of ids.
+    pub(super) fn new(
+        common: &Common, led: Arc<LedTerms>, members: Arc<Members>, time: IdsTime,
+    ) -> Self {
+        Status {
+            config: common.config.clone(),
+            group: common.group.clone(),
+            clock: common.clock.clone(),
+            metrics: common.metrics.clone(),
+            led,
+            members,
+            time,
+            recent: Activity::default(),
+            scrape_lock: Arc::default(),
+        }
+    }
+
     /// What this node knows of the cluster.
     pub fn now(&self) -> v1::StatusResponse {
         let now = self.group.leadership().borrow().clone();
@@ -79,7 +121,7 @@ impl Status {
             .find(|node| node.id == self.config.node_id)
             .and_then(|node| node.log_index);
         let leads = leader_of(&now) == Some(self.config.node_id);
-        let serving = now.own.as_ref().is_some_and(|own| own.is_valid(self.led.clock.now()));
+        let serving = now.own.as_ref().is_some_and(|own| own.is_valid(self.clock.now()));
         let missing_after = Duration::from_millis(self.config.election_timeout_ms);
         let lag = |node: &NodeState| {
             let behind = own_log.unwrap_or(0).saturating_sub(node.log_index.unwrap_or(0));
@@ -173,7 +215,7 @@ impl Status {
         };
         let distance = doubt.and_then(|ClockDoubt { distance, .. }| distance);
         Some(v1::ClockStatus {
-            wall_ms: self.led.clock.wall_ms(),
+            wall_ms: self.clock.wall_ms(),
             believed: doubt.is_none(),
             makes_ids,
             ahead_ms: distance.map(|distance| distance.signed_ms()),
@@ -190,106 +232,6 @@ fn role(node: &NodeState, leader: Option<NodeId>) -> v1::Role {
         NodeState { stands: true, .. } => v1::Role::Candidate,
         NodeState { voter: true, .. } => v1::Role::Follower,
         NodeState { .. } => v1::Role::Learner,
-    }
-}
-
-// Readiness: whether load balancers and orchestrators should send requests to this node.
-//
-// Invariant: it is worked out from this node's clock and from what it has heard. It asks nobody. However many watch
-// it, one task works it out for them.
-
-/// Why requests should go to another node.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("node {node} is not ready: {why}")]
-pub struct NotReady {
-    node: u64,
-    why: String,
-}
-
-impl Readiness {
-    /// A node is ready if it leads under a valid lease, or has heard of the leader within the election timeout, so
-    /// that it can forward to it. A node that stops is not ready, from before it hands over.
-    ///
-    /// # Errors
-    /// [`NotReady`] with the reason, if it is not.
-    pub fn check(&self) -> Result<(), NotReady> {
-        self.ready_for().map(drop)
-    }
-
-    /// How long this node is ready from now on, unless it hears more of a leader or a majority, or stops.
-    ///
-    /// # Errors
-    /// As [`Readiness::check`].
-    fn ready_for(&self) -> Result<Duration, NotReady> {
-        let not = |why: String| Err(NotReady { node: self.led.config.node_id, why });
-        if self.led.leaving.is_cancelled() {
-            return not("it stops".to_owned());
-        }
-        let now = self.led.clock.now();
-        if let Some(term) = self.led.serving().filter(|term| term.lease().is_valid(now)) {
-            return Ok(term.lease().deadline().since(now));
-        }
-        let leadership = self.led.group.leadership().borrow().clone();
-        let limit_ms = self.led.config.election_timeout_ms;
-        let limit = Duration::from_millis(limit_ms);
-        match leadership.leader {
-            Some((leader, _)) if leader == self.led.config.node_id => {
-                not(format!("it leads term {} and holds no lease", leadership.term))
-            }
-            Some((leader, _)) => match self.led.group.leader_heard() {
-                Some(heard) if now.since(heard) < limit => Ok(limit - now.since(heard)),
-                _ => not(format!(
-                    "it has not heard of node {leader}, which leads term {}, for {limit_ms} ms",
-                    leadership.term
-                )),
-            },
-            None if self.led.group.is_formed() => {
-                not(format!("no leader is known in term {}", leadership.term))
-            }
-            None => not(self.founding.what_it_waits_for()),
-        }
-    }
-
-    /// Whether this node is ready, now and from now on, while [`Readiness::follow`] runs.
-    pub fn watch(&self) -> ordered_watch::Receiver<bool> {
-        self.note();
-        self.last.subscribe()
-    }
-
-    /// Tells those who watch whether this node is ready, whenever that changes.
-    pub async fn follow(self: Arc<Self>) {
-        loop {
-            let leadership = self.led.group.leadership();
-            let ready = self.note();
-            self.may_change(leadership, ready).await;
-        }
-    }
-
-    /// Keeps whether this node is ready, and returns for how long at least, unless something happens.
-    fn note(&self) -> Option<Duration> {
-        let mut ready = None;
-        self.last.send_if_modified(|is_ready| {
-            ready = self.ready_for().ok();
-            let now = ready.is_some();
-            std::mem::replace(is_ready, now) != now
-        });
-        ready
-    }
-
-    /// Waits until the readiness may have changed. A lease that expires and a leader that falls silent are not events: a node
-    /// that is ready looks when that would be. That a leader, or a majority, is heard again is no event either: a node that is not
-    /// ready looks once in each heartbeat interval.
-    async fn may_change(
-        &self, mut leadership: ordered_watch::Receiver<Leadership>, ready: Option<Duration>,
-    ) {
-        let beat = Duration::from_millis(self.led.config.heartbeat_ms);
-        let pause = ready.map_or(beat, |ready| ready + Duration::from_millis(1));
-        tokio::select! {
-            biased;
-            Ok(()) = leadership.changed() => {}
-            () = self.led.leaving.cancelled(), if !self.led.leaving.is_cancelled() => {}
-            () = tokio::time::sleep(pause) => {}
-        }
     }
 }
 

@@ -113,7 +113,7 @@ pub async fn answer<Q: SequenceRequest>(
     let asked = asked.as_ref().map_err(Refusal::clone)?;
     // A number for each key.
     let reserved = context.request_memory.reserve_if_many(size_of::<u64>() * asked.keys())?;
-    let answer = context.leader.serve(asked, origin, deadline).await?;
+    let answer = context.numbers.serve(asked, origin, deadline).await?;
     Ok((answer, reserved))
 }
 

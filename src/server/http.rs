@@ -180,7 +180,7 @@ fn pages(context: Arc<NodeContext>, live: Live) -> Router {
 
 /// `GET /openapi.json`.
 async fn document(State(context): Node, due: Due) -> Result<Response, Problem> {
-    context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
+    context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
     Ok(openapi::document())
 }
 

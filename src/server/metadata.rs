@@ -18,7 +18,6 @@ use hyper::{
     header::{HeaderName, HeaderValue},
 };
 use prost::Message;
-use tokio::time::Instant;
 use tonic::{
     Status,
     body::Body,
@@ -31,7 +30,7 @@ use super::{
     written::{integer, shown},
 };
 use crate::{
-    node::{Config, NodeContext, Principal, without_addresses},
+    node::{Config, NodeContext, Principal, budget, without_addresses},
     proto::{Refusal, refusal, v1::Reason},
     sequence::{ClusterId, Wanted},
 };
@@ -195,32 +194,11 @@ fn tell_route(context: &NodeContext, (known, by): (u64, &Principal), headers: &m
     }
 }
 
-// A request's deadline: from the `grpc-timeout` header or a message's `timeout_ms` of a client, or from the
-// `budget_ms` of a follower.
-
-/// The answer must be sent before the caller stops waiting. 1/`MARGIN_PART` of the caller's timeout, and at
-/// most `MARGIN_MAX`, is reserved for sending it.
-const MARGIN_PART: u32 = 10;
-const MARGIN_MAX: Duration = Duration::from_millis(100);
+// A request's deadline, from the `grpc-timeout` header.
 
 /// How long this node may work on `request`, by its `grpc-timeout` header.
 pub fn budget_of<T>(request: &tonic::Request<T>, config: &Config) -> Duration {
     budget(timeout_in(request.metadata()), config)
-}
-
-/// How long this node may work on a request whose caller waits for `patience`. Without a timeout of the
-/// caller it is `request_timeout_ms`. It is never more than `request_timeout_max_ms`.
-pub fn budget(patience: Option<Duration>, config: &Config) -> Duration {
-    let default = Duration::from_millis(config.request_timeout_ms);
-    let longest = Duration::from_millis(config.request_timeout_max_ms);
-    let patience = patience.unwrap_or(default).min(longest);
-    patience - (patience / MARGIN_PART).min(MARGIN_MAX)
-}
-
-/// The deadline of a request that a follower forwarded with `budget_ms` left. The follower has subtracted
-/// the margin already.
-pub fn deadline_in(budget_ms: u64, config: &Config) -> Instant {
-    Instant::now() + Duration::from_millis(budget_ms.min(config.request_timeout_max_ms))
 }
 
 /// Parses the `grpc-timeout` header: 1 to 8 digits and a unit. `None` if it is missing or malformed.
@@ -273,23 +251,5 @@ mod tests {
         for garbage in ["", "m", "5", "-5m", "123456789m", "5x", "5.0S"] {
             assert_eq!(parsed(garbage), None, "{garbage}");
         }
-    }
-
-    #[test]
-    fn the_budget_is_shorter_than_the_callers_timeout() {
-        let millis = |patience: Option<u64>| {
-            let patience = patience.map(Duration::from_millis);
-            budget(patience, &Config::default()).as_millis()
-        };
-        assert_eq!(millis(Some(2_000)), 1_900);
-        assert_eq!(millis(Some(100)), 90);
-        assert_eq!(millis(None), 4_900);
-    }
-
-    #[test]
-    fn the_budget_never_exceeds_the_configured_maximum() {
-        let config = Config { request_timeout_max_ms: 30_000, ..Config::default() };
-        let longest = budget(Some(Duration::MAX), &config);
-        assert_eq!(longest, Duration::from_millis(29_900));
     }
 }

@@ -11,7 +11,7 @@
 //!    gRPC library decodes the whole message and calls a method of a service: `grpc/sequencer.rs` for `Next` and `Current`,
 //!    `grpc/next_many.rs` for `NextMany`, `grpc/ids.rs`, `grpc.rs` for the health, `peer.rs`, and `peer/forwarded.rs` for
 //!    what followers forward.
-//! 3. The service reads the deadline (`metadata.rs`), has the message checked (`Asked`), and calls `Leader::serve` of
+//! 3. The service reads the deadline (`metadata.rs`), has the message checked (`Asked`), and calls `Numbers::serve` of
 //!    [`crate::node`]. The node answers, or asks the leader. The methods that `proto` calls served by the leader or the asked
 //!    node have no service: `grpc/ids.rs` passes their messages on as they are.
 //! 4. The answer is a message. A failure becomes a gRPC status and is counted (`grpc.rs`).

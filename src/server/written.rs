@@ -44,7 +44,7 @@ pub async fn key_in(
     context: &NodeContext, wanted: Wanted<'_>, (written, by): (&[u8], &Principal),
     deadline: Instant,
 ) -> Result<OwnedKey, Refusal> {
-    let kind = context.leader.key_kind(wanted, by, deadline).await?;
+    let kind = context.namespaces.key_kind(wanted, by, deadline).await?;
     key(kind, wanted.namespace().unwrap_or_default(), written).map(OwnedKey::from)
 }
 

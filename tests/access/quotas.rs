@@ -196,7 +196,7 @@ async fn numbers_that_are_lost_with_calls_are_counted_and_then_there_are_none_fo
                     ..NextManyRequest::default()
                 };
                 let many = Asked::new(many, by.clone()).expect("a request");
-                let serving = here.leader.serve(&many, Origin::Client, Instant::now() + PATIENCE);
+                let serving = here.numbers.serve(&many, Origin::Client, Instant::now() + PATIENCE);
                 let patience = Duration::from_millis(patience_ms);
                 if let Ok(Err(_)) = tokio::time::timeout(patience, serving).await {
                     break;

@@ -1,14 +1,12 @@
 //! No two files of a package use each other, directly or through others.
 //!
-//! A name that a `mod.rs` re-exports belongs to the file that defines it. So a `mod.rs` that only
-//! declares and re-exports is never part of a circle. Unit tests may use what they test. A call of a
-//! method names no file, so that the check does not see it.
+//! A `mod.rs` that only declares and re-exports is never part of a circle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{
     files::{File, assert_none, files},
-    rust::{Named, paths, tokens, without_tests},
+    uses::Package,
 };
 
 /// Where the sources of each package are, and the name of its library, if it has one.
@@ -19,139 +17,6 @@ const PACKAGES: [(&str, &str); 5] = [
     ("ids/src", "ratchet_ids"),
     ("jepsen/src", "ratchet_jepsen"),
 ];
-
-type Module<'a> = Vec<&'a str>;
-
-struct Source<'a> {
-    path: &'a str,
-    module: Module<'a>,
-    named: Vec<Named<'a>>,
-    /// What is named other than in `pub use` and `mod`.
-    names: BTreeSet<&'a str>,
-}
-
-impl Source<'_> {
-    fn new(file: &File) -> Source<'_> {
-        let (_, inside) = file.path.split_once("src/").expect("a file in src");
-        let inside = inside.strip_suffix(".rs").expect("a Rust file");
-        let mut module: Module = inside.split('/').collect();
-        if let ["lib" | "main"] | [.., "mod"] = module[..] {
-            module.pop();
-        }
-        let tokens = without_tests(&tokens(&file.text));
-        let named = paths(&tokens);
-        Source { path: &file.path, module, names: names(&tokens), named }
-    }
-}
-
-/// The words of a file, but for those in `pub use` and after `mod` and `.`.
-fn names<'a>(tokens: &[&'a str]) -> BTreeSet<&'a str> {
-    let mut names = BTreeSet::new();
-    let mut in_re_export = false;
-    let mut last = [""; 2];
-    for token in tokens {
-        let before = last[1];
-        match *token {
-            "use" if before == "pub" || (before == ")" && last[0] != "(") => in_re_export = true,
-            ";" => in_re_export = false,
-            _ if in_re_export || ["mod", "."].contains(&before) => {}
-            token => drop(names.insert(token)),
-        }
-        last = [before, token];
-    }
-    names
-}
-
-/// The files of one package.
-struct Package<'a> {
-    library: &'a str,
-    sources: Vec<Source<'a>>,
-    modules: BTreeMap<Module<'a>, usize>,
-}
-
-impl<'a> Package<'a> {
-    fn new(files: &'a [File], library: &'a str) -> Package<'a> {
-        let files = files.iter().filter(|file| !file.is_test());
-        let sources: Vec<Source> = files.map(Source::new).collect();
-        let mut modules = BTreeMap::new();
-        for (at, source) in sources.iter().enumerate() {
-            // lib.rs comes before main.rs, and is the root of both.
-            modules.entry(source.module.clone()).or_insert(at);
-        }
-        Package { library, sources, modules }
-    }
-
-    /// The file that defines what is named `segments` in the module `at`; none if it is not of this
-    /// package.
-    fn defines(&self, at: &[&'a str], segments: &[&'a str], steps: usize) -> Option<usize> {
-        let mut at = at.to_vec();
-        let mut rest = segments;
-        match *rest.first()? {
-            "crate" => at.clear(),
-            first if first == self.library => at.clear(),
-            "self" => {}
-            "super" => drop(at.pop()),
-            first => {
-                let child: Module = [&at[..], &[first]].concat();
-                self.modules.get(&child)?;
-                at = child;
-            }
-        }
-        rest = &rest[1..];
-        while let Some((next, after)) = rest.split_first() {
-            let child: Module = [&at[..], &[*next]].concat();
-            if *next == "super" {
-                at.pop();
-            } else if self.modules.contains_key(&child) {
-                at = child;
-            } else {
-                break;
-            }
-            rest = after;
-        }
-        let file = self.file_of(&at)?;
-        let Some(name) = rest.first().filter(|name| **name != "*") else {
-            return Some(file);
-        };
-        let source = &self.sources[file];
-        let imported = source
-            .named
-            .iter()
-            .find(|named| named.known_as == Some(name) && named.inside.is_empty());
-        match imported {
-            Some(imported) if steps > 0 => {
-                self.defines(&source.module, &imported.segments, steps - 1)
-            }
-            Some(_) => None,
-            None => Some(file),
-        }
-    }
-
-    /// The file that a module is in: its own, or that of the module around it.
-    fn file_of(&self, module: &[&'a str]) -> Option<usize> {
-        (0..=module.len()).rev().find_map(|length| self.modules.get(&module[..length])).copied()
-    }
-
-    /// Which file uses which others.
-    fn uses(&self) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
-        let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for source in &self.sources {
-            for named in &source.named {
-                let only_re_exports = named.re_exports
-                    && named.known_as.is_none_or(|name| !source.names.contains(name));
-                let at: Module = [&source.module[..], &named.inside[..]].concat();
-                let used = self.defines(&at, &named.segments, 8);
-                if let Some(used) = used.map(|used| self.sources[used].path)
-                    && used != source.path
-                    && !only_re_exports
-                {
-                    uses.entry(source.path).or_default().insert(used);
-                }
-            }
-        }
-        uses
-    }
-}
 
 /// The shortest way from one file to another.
 fn way<'a>(

@@ -2,7 +2,7 @@
 
 use crate::{
     files::{File, assert_none, files},
-    rust::{paths, tokens},
+    rust::{paths, tokens, without_tests},
 };
 
 /// From the top down. A module may use those that stand below it.
@@ -28,6 +28,11 @@ const KEPT_IN_MODULES: [(&str, &[&str]); 7] = [
     // A status of gRPC is made in the interfaces alone.
     ("tonic", &["metrics", "cli/flags", "server", "proto"]),
 ];
+
+/// What the files of some directories do not know, although they might use it.
+const UNKNOWN_TO: [(&str, &[&str]); 1] =
+    // What answers a request is not the way's business.
+    [("node/way", &["crate::allocator", "ratchet_client", "ratchet_ids"])];
 
 /// Uses of modules of this crate that do not stand below the file.
 fn violations_of_layers(file: &File) -> Vec<String> {
@@ -66,6 +71,28 @@ fn violations_of_kept(file: &File) -> Vec<String> {
     violations
 }
 
+fn violations_of_unknown(file: &File) -> Vec<String> {
+    let tokens = without_tests(&tokens(&file.text));
+    let paths = paths(&tokens);
+    let mut violations = Vec::new();
+    for (_, unknown) in UNKNOWN_TO.iter().filter(|(directory, _)| is_in(file, directory)) {
+        for name in *unknown {
+            let path: Vec<&str> = name.split("::").collect();
+            if paths.iter().any(|named| named.segments.starts_with(&path)) {
+                violations.push(format!("{} uses {name}", file.path));
+            }
+        }
+    }
+    violations
+}
+
+#[test]
+fn no_file_uses_what_its_directory_does_not_know() {
+    let files = files("src", "rs");
+    let violations: Vec<String> = files.iter().flat_map(violations_of_unknown).collect();
+    assert_none("files use what is not for them (see UNKNOWN_TO)", &violations);
+}
+
 #[test]
 fn no_module_uses_one_above_it() {
     let violations: Vec<String> =
@@ -83,7 +110,8 @@ fn libraries_and_wire_types_stay_in_their_modules() {
 fn every_module_that_is_named_here_exists() {
     let files = files("src", "rs");
     let kept = KEPT_IN_MODULES.iter().flat_map(|(_, modules)| *modules);
-    let gone: Vec<String> = (HOUSE.iter().chain(&ALL_MAY_USE).chain(kept))
+    let knowing = UNKNOWN_TO.iter().map(|(directory, _)| directory);
+    let gone: Vec<String> = (HOUSE.iter().chain(&ALL_MAY_USE).chain(kept).chain(knowing))
         .filter(|module| !files.iter().any(|file| is_in(file, module)))
         .map(|module| format!("src/{module}"))
         .collect();
@@ -124,4 +152,17 @@ fn a_use_of_a_library_outside_its_modules_is_a_violation() {
         found,
         ["crate::proto", "tonic"].map(|used| format!("src/consensus/networks.rs uses {used}"))
     );
+}
+
+#[test]
+fn a_use_of_what_a_directory_does_not_know_is_a_violation_but_in_its_unit_tests() {
+    let text = "
+        use crate::{allocator::Term, clock};
+        #[cfg(test)]
+        mod tests { use ratchet_ids::Format; }
+    ";
+    let found = violations_of_unknown(&File::new("src/node/way/search.rs", text));
+    assert_eq!(found, ["src/node/way/search.rs uses crate::allocator"]);
+    let found = violations_of_unknown(&File::new("src/node/ways.rs", text));
+    assert_eq!(found, [""; 0]);
 }

@@ -1,4 +1,6 @@
-//! Reads Rust source as far as the checks need it: tokens, and the paths that a file names.
+//! Reads Rust source as far as the checks need it: tokens, the paths that a file names, its types and their methods.
+
+use std::collections::BTreeSet;
 
 /// A path that a file names, such as `crate::node::Config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -236,6 +238,61 @@ fn use_tree<'a>(
     at
 }
 
+/// The names of the types and traits that are defined.
+pub fn defined_types<'a>(tokens: &[&'a str]) -> BTreeSet<&'a str> {
+    const KINDS: [&str; 5] = ["struct", "enum", "union", "trait", "type"];
+    let pairs = tokens.windows(2).filter(|pair| KINDS.contains(&pair[0]) && is_name(pair[1]));
+    pairs.map(|pair| pair[1]).collect()
+}
+
+/// The types for which there is an `impl` that is no trait's, each as it is named there, without its parameters.
+pub fn inherent_impls<'a>(tokens: &[&'a str]) -> Vec<Vec<&'a str>> {
+    let begins = |at: &usize| {
+        let before = at.checked_sub(1).map(|before| tokens[before]);
+        tokens[*at] == "impl"
+            && before.is_none_or(|token| ["}", ";", "{", "]", "unsafe"].contains(&token))
+    };
+    (0..tokens.len()).filter(begins).filter_map(|at| inherent_impl(&tokens[at + 1..])).collect()
+}
+
+/// The type of the `impl` after which `tokens` stand; `None` if it is a trait's.
+fn inherent_impl<'a>(tokens: &[&'a str]) -> Option<Vec<&'a str>> {
+    let mut at = if tokens.first() == Some(&"<") { after_parameters(tokens, 0) } else { 0 };
+    let mut name = Vec::new();
+    while let Some(token) = tokens.get(at) {
+        match *token {
+            "<" => at = after_parameters(tokens, at),
+            // A macro's parameter stands for a type of whoever uses the macro.
+            "for" | "$" => return None,
+            "{" | "where" => break,
+            word => {
+                if is_name(word) && word != "dyn" {
+                    name.push(word);
+                }
+                at += 1;
+            }
+        }
+    }
+    (!name.is_empty()).then_some(name)
+}
+
+/// Where the parameters in angle brackets end that begin at `at`.
+fn after_parameters(tokens: &[&str], at: usize) -> usize {
+    let mut depth = 0;
+    for (here, token) in tokens.iter().enumerate().skip(at) {
+        match *token {
+            "<" => depth += 1,
+            // The second half of an arrow closes nothing.
+            ">" if tokens[here - 1] != "-" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return here + 1;
+        }
+    }
+    tokens.len()
+}
+
 #[test]
 fn comments_literals_and_lifetimes_are_no_tokens() {
     let text = r##"
@@ -301,4 +358,19 @@ fn paths_are_found_in_groups_nested_groups_and_expressions() {
             path("crate::l", None, false, ""),
         ]
     );
+}
+
+#[test]
+fn an_impl_is_inherent_unless_it_is_a_traits_and_in_a_type_it_is_none() {
+    let text = "
+        pub struct A<T>(T); enum B { C } trait D {}
+        impl<T: Fn(u8) -> Option<u8>> A<T> where T: Clone { fn f() -> impl Sized {} }
+        impl<T> D for A<T> {} impl self::B {} #[cold] impl<'a> crate::e::F<'a> {} impl dyn D {}
+        fn g(_: impl D) {} unsafe impl Send for B {}
+        macro_rules! m { ($t:ident) => { impl $t {} } }
+    ";
+    let tokens = tokens(text);
+    let found: Vec<String> = inherent_impls(&tokens).iter().map(|name| name.join("::")).collect();
+    assert_eq!(found, ["A", "self::B", "crate::e::F", "D"]);
+    assert_eq!(defined_types(&tokens).into_iter().collect::<Vec<_>>(), ["A", "B", "D"]);
 }

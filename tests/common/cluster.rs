@@ -43,7 +43,7 @@ pub async fn have_it_found(
     node: &Arc<NodeContext>, deadline: Instant,
 ) -> Result<FoundResponse, Refusal> {
     let (founded, _) =
-        node.leader.ask(&FoundRequest::default(), &Principal::node(1), deadline).await?;
+        node.operations.ask(&FoundRequest::default(), &Principal::node(1), deadline).await?;
     Ok(founded)
 }
 

@@ -244,7 +244,10 @@ impl World {
     async fn found(self: Arc<Self>, id: Host, context: Arc<NodeContext>) {
         while !self.is_founded.load(Relaxed) {
             let deadline = tokio::time::Instant::now() + FOUNDING_PATIENCE;
-            match context.leader.ask(&FoundRequest::default(), &Principal::node(1), deadline).await
+            match context
+                .operations
+                .ask(&FoundRequest::default(), &Principal::node(1), deadline)
+                .await
             {
                 Ok((answer, _)) => {
                     self.is_founded.store(true, Relaxed);

@@ -281,7 +281,8 @@ pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'st
             async move {
                 let deadline = tokio::time::Instant::now() + budget;
                 let asked = Asked::new(request, Principal::node(1))?;
-                to.shared.leader.serve(&asked, Origin::Client, deadline).await.map_err(Status::from)
+                let served = to.shared.numbers.serve(&asked, Origin::Client, deadline).await;
+                served.map_err(Status::from)
             }
             .boxed()
         }
@@ -297,7 +298,7 @@ pub async fn administer<Q: Operation + Clone>(
         move |to, request| {
             async move {
                 let deadline = tokio::time::Instant::now() + patience * 9 / 10;
-                let asked = to.shared.leader.ask(&request, &Principal::node(1), deadline).await;
+                let asked = to.shared.operations.ask(&request, &Principal::node(1), deadline).await;
                 asked.map(|(answer, _)| answer).map_err(Status::from)
             }
             .boxed()

@@ -55,8 +55,35 @@ pub(super) fn is_exposed(config: &Config) -> bool {
 }
 
 /// Whether strangers reach the port for peers of the node with this configuration, and may say that they are a node.
-pub(super) fn trusts_strangers(config: &Config) -> bool {
+fn trusts_strangers(config: &Config) -> bool {
     config.peer_tls != PeerTls::Require && !config.peer_listen.ip().to_canonical().is_loopback()
+}
+
+/// Sees that nobody can tell the leader of a principal that is not there, in a cluster whose nodes are reached by their peers
+/// at `addresses`.
+///
+/// # Errors
+/// FAILED_PRECONDITION if nodes talk without TLS beyond loopback.
+pub(in crate::node) fn check_peers<'a>(
+    config: &Config, mut addresses: impl Iterator<Item = &'a String>,
+) -> Result<(), Refusal> {
+    // A name, even localhost, may lead elsewhere.
+    let is_loopback = |address: &String| {
+        address.parse().is_ok_and(|at: SocketAddr| at.ip().to_canonical().is_loopback())
+    };
+    let own = config.peer_listen;
+    let beyond = match addresses.find(|address| !is_loopback(address)) {
+        _ if config.peer_tls == PeerTls::Require => return Ok(()),
+        Some(address) => format!("a node is reached by its peers at {address}"),
+        None if !trusts_strangers(config) => return Ok(()),
+        None => format!("node {} listens for peers at {own}", config.node_id),
+    };
+    Err(refusal!(
+        WrongState,
+        "nothing is changed: {beyond}, and node {} does not have peer_tls = require, so anybody could pretend to speak for a \
+         token; set it on all nodes first, see the page about certificates",
+        config.node_id
+    ))
 }
 
 /// What is granted to strangers in words; `None` if it is nothing.
@@ -139,7 +166,7 @@ pub fn check_joining(config: &Config) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// FAILED_PRECONDITION if strangers reach the leader, and that is more than `before` has.
-pub(super) fn check_granting(
+pub(in crate::node) fn check_granting(
     config: &Config, before: &Principals, after: &Principals,
 ) -> Result<(), Refusal> {
     let is_known = |(addresses, grant): &(Option<AddressRange>, &Grant)| {

@@ -65,7 +65,7 @@ pub(in crate::node) fn read_hash(bytes: &[u8]) -> Result<TokenHash, Refusal> {
 ///
 /// # Errors
 /// INVALID_ARGUMENT if one is none, or there are too many.
-pub(super) fn read_grants(grants: &[v1::Grant]) -> Result<Vec<Grant>, Refusal> {
+pub(in crate::node) fn read_grants(grants: &[v1::Grant]) -> Result<Vec<Grant>, Refusal> {
     if grants.len() > GRANTS_MAX {
         return Err(invalid(&InvalidAccess::GrantCount(grants.len())));
     }
@@ -98,7 +98,7 @@ pub(super) fn read_grants(grants: &[v1::Grant]) -> Result<Vec<Grant>, Refusal> {
 ///
 /// # Errors
 /// INVALID_ARGUMENT if one is none, or there are too many.
-pub(super) fn read_quotas(quotas: &[v1::Quota]) -> Result<Vec<Quota>, Refusal> {
+pub(in crate::node) fn read_quotas(quotas: &[v1::Quota]) -> Result<Vec<Quota>, Refusal> {
     if quotas.len() > QUOTAS_MAX {
         return Err(invalid(&InvalidAccess::QuotaCount(quotas.len())));
     }
@@ -141,7 +141,9 @@ fn quota_to_wire(quota: &Quota) -> v1::Quota {
 ///
 /// # Errors
 /// INVALID_ARGUMENT if it is nobody of them.
-pub(super) fn read_key(name: &str, addresses: Option<&str>) -> Result<PrincipalKey, Refusal> {
+pub(in crate::node) fn read_key(
+    name: &str, addresses: Option<&str>,
+) -> Result<PrincipalKey, Refusal> {
     match (name, addresses) {
         (ANONYMOUS, None) => Ok(PrincipalKey::Anonymous(None)),
         (ANONYMOUS, Some(addresses)) => {
@@ -159,12 +161,12 @@ pub(super) fn read_key(name: &str, addresses: Option<&str>) -> Result<PrincipalK
     }
 }
 
-pub(super) fn invalid(why: &InvalidAccess) -> Refusal {
+pub(in crate::node) fn invalid(why: &InvalidAccess) -> Refusal {
     refusal!(InvalidRequest, "{why}")
 }
 
 /// All principals, in the order in which people read them. Tokens lie in that of their hashes.
-pub(super) fn in_order(principals: &Principals) -> Vec<(&PrincipalKey, &PrincipalRecord)> {
+pub(in crate::node) fn in_order(principals: &Principals) -> Vec<(&PrincipalKey, &PrincipalRecord)> {
     let mut all: Vec<_> = principals.iter().collect();
     all.sort_by_key(|(_, record)| record.token.as_ref().map(|token| token.name.clone()));
     all
@@ -176,7 +178,7 @@ pub(in crate::node) fn all_to_wire(principals: &Principals) -> Vec<v1::Principal
 }
 
 /// A principal as callers read it.
-pub(super) fn to_wire(key: &PrincipalKey, record: &PrincipalRecord) -> v1::Principal {
+pub(in crate::node) fn to_wire(key: &PrincipalKey, record: &PrincipalRecord) -> v1::Principal {
     let verb = |verb| match verb {
         Verb::Next => v1::Verb::Next,
         Verb::Read => v1::Verb::Read,

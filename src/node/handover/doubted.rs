@@ -5,10 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::node::{
-    services::Handovers,
-    workers::ids_time::{Belief, ClockDoubt, IdsTime},
-};
+use super::current::Handovers;
+use crate::node::leases::ids_time::{Belief, ClockDoubt, IdsTime};
 
 /// How often it is looked whether the clock is believed.
 const CHECK_EVERY: Duration = Duration::from_millis(500);

@@ -7,10 +7,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
+use super::current::Handovers;
 use crate::{
     allocator::Term,
     metrics::SkipCause,
-    node::{Config, services::Handovers},
+    node::Config,
     sequence::{Bequest, Command, Outcome, Trim},
 };
 
@@ -94,7 +95,7 @@ impl Handovers {
                 );
                 return false;
             }
-            let trim = Command::Trim { trims: entry.to_vec(), now_ms: self.led.clock.wall_ms() };
+            let trim = Command::Trim { trims: entry.to_vec(), now_ms: self.clock.wall_ms() };
             let all = Outcome::Written(entry.len() as u64);
             if let Err(why) = self.group.propose_for(term.term(), trim, &all).await {
                 tracing::warn!(why, "some ceilings could not be given back");
@@ -102,7 +103,7 @@ impl Handovers {
             }
             let namespaces = self.group.view.namespaces();
             for trim in entry {
-                let counts = namespaces.counts_of(trim.section.namespace, &self.led.metrics);
+                let counts = namespaces.counts_of(trim.section.namespace, &self.metrics);
                 counts.skip(SkipCause::shared_section, trim.lost);
             }
         }

@@ -2,7 +2,7 @@
 //! node is asked.
 //!
 //! Of a format with a time, a number of the sequence is a time and a counter: *unit of time x capacity + counter*. The leader
-//! takes them ([`super::numbers`]), and this node makes the ids. A unit of time whose numbers are used up is waited out
+//! takes them ([`crate::node::leases::numbers`]), and this node makes the ids. A unit of time whose numbers are used up is waited out
 //! here: in the order of the callers' arrival, and with one request under way to the leader for each such key
 //! ([`super::key_queues`]).
 
@@ -12,16 +12,16 @@ use ratchet_ids::{EncodeError, Fixed, Format, Parts};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
-    MadeIds, ended, invalid,
+    Ids, MadeIds,
     key_queues::{Batch, Line},
-    numbers::AHEAD_MAX_MS,
-    request::{IDS_MAX, IdList, count_of, parameters_of},
+    request::{IdList, count_of, parameters_of},
 };
 use crate::{
     clock::whole_ms,
     node::{
-        numbers::keys::{key_of, to_key},
-        services::Ids,
+        formats::{IDS_MAX, ended, invalid},
+        leases::numbers::AHEAD_MAX_MS,
+        requests::keys::{key_of, to_key},
     },
     proto::{
         Refusal,
@@ -126,7 +126,7 @@ impl Ids {
         loop {
             if !wait.is_zero() {
                 // Ends early if the node stops.
-                let _ = self.led.leaving.run_until_cancelled(sleep(wait)).await;
+                let _ = self.led.leaving().run_until_cancelled(sleep(wait)).await;
             }
             if !self.queues.collect(line, &mut batch) {
                 return;
@@ -140,7 +140,7 @@ impl Ids {
             batch.set_asked_at(Some(Instant::now()));
             let asked = tokio::select! {
                 biased;
-                () = self.led.leaving.cancelled() => Err(stops()),
+                () = self.led.leaving().cancelled() => Err(stops()),
                 asked = self.ask_for_numbers(line, count, batch.deadline()) => asked,
             };
             batch.set_asked_at(None);
@@ -171,7 +171,7 @@ impl Ids {
             count,
         };
         let asked_at = Instant::now();
-        let (numbers, _) = Box::pin(self.leader.ask(&take, &self.as_node(), deadline)).await?;
+        let (numbers, _) = Box::pin(self.operations.ask(&take, &self.as_node(), deadline)).await?;
         self.hear_leader(numbers.now_ms, asked_at);
         Ok(numbers)
     }

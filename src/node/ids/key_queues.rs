@@ -1,4 +1,12 @@
-//! What ids of keys wait for: a later unit of time, and what was logged of times and dates.
+//! Callers of this node that wait for a later unit of time of a key's ids, because those of the present one are used
+//! up.
+//!
+//! They wait here, in the order of their arrival, and one task for each such key asks the leader for all of them
+//! together. Otherwise each would ask for itself, time after time: the last to come might be served first, and one key
+//! in demand would keep the leader, and the way to it, busy for all others.
+//!
+//! Invariant: numbers go only to callers that had joined before the leader was asked for them. One who joined later may
+//! have been told of greater numbers by another node in between.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,20 +24,9 @@ use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
-    clock,
     proto::{Refusal, peer::IdNumbers},
-    sequence::{NamespaceId, OwnedKey},
+    sequence::OwnedKey,
 };
-
-// Callers of this node that wait for a later unit of time of a key's ids, because those of the present one are used
-// up.
-//
-// They wait here, in the order of their arrival, and one task for each such key asks the leader for all of them
-// together. Otherwise each would ask for itself, time after time: the last to come might be served first, and one key
-// in demand would keep the leader, and the way to it, busy for all others.
-//
-// Invariant: numbers go only to callers that had joined before the leader was asked for them. One who joined later may
-// have been told of greater numbers by another node in between.
 
 /// So many callers may come before those that have gone are looked for.
 const SWEEP_MIN: usize = 1_024;
@@ -246,125 +243,6 @@ impl Batch {
             waiter.demand.take_off(u32::MAX);
             // As in `share`.
             let _ = waiter.answer.send(Err(refusal.clone()));
-        }
-    }
-}
-
-// The times of namespaces whose ids of keys lie ahead of the leader's time: after a leader that crashed, and left what
-// it had not used, or after one with another clock. Such a namespace goes on from its ids at half speed, until the
-// leader's time has caught up. Other namespaces, and the leader's time itself, do not follow.
-
-/// The namespaces that are ahead. Times are in milliseconds since 1970.
-#[derive(Default)]
-pub struct KeyTimes {
-    ahead: Mutex<HashMap<NamespaceId, Ahead>>,
-}
-
-/// From where a namespace goes on.
-#[derive(Debug, Clone, Copy)]
-struct Ahead {
-    since: clock::Instant,
-    from_ms: u64,
-}
-
-impl Ahead {
-    fn at(&self, now: clock::Instant) -> u64 {
-        let elapsed = now.as_nanos().saturating_sub(self.since.as_nanos());
-        self.from_ms.saturating_add(elapsed / 2_000_000)
-    }
-}
-
-impl KeyTimes {
-    /// The time of a namespace, when the leader's time is `leader_ms`.
-    pub fn time_of(&self, namespace: NamespaceId, now: clock::Instant, leader_ms: u64) -> u64 {
-        let mut all = self.ahead.lock();
-        match all.get(&namespace).map(|ahead| ahead.at(now)) {
-            Some(ahead_ms) if ahead_ms > leader_ms => ahead_ms,
-            Some(_) => {
-                all.remove(&namespace);
-                leader_ms
-            }
-            None => leader_ms,
-        }
-    }
-
-    /// Has a namespace go on from `from_ms`; false if it is there or later. Forgets those that the leader's time has caught up
-    /// with.
-    pub fn go_on_from(
-        &self, namespace: NamespaceId, from_ms: u64, now: clock::Instant, leader_ms: u64,
-    ) -> bool {
-        let mut all = self.ahead.lock();
-        all.retain(|_, ahead| ahead.at(now) > leader_ms);
-        let before = all.get(&namespace).map_or(leader_ms, |ahead| ahead.at(now));
-        let moves = before < from_ms;
-        if moves {
-            let since = now;
-            all.insert(namespace, Ahead { since, from_ms });
-        }
-        moves
-    }
-}
-
-// The dates in ids: a date of a namespace never goes back, whatever the clocks of its leaders show.
-//
-// A date is logged before it is used, once a day: as a lease of worker 0, which namespaces whose ids have a date do
-// not use otherwise. What holds for the times of worker ids holds for it: the log's order decides, and what was
-// answered once is never undercut. A new leader asks the log before it uses a date, and takes the date that was in
-// force if that is later than its own clock's.
-//
-// A date that lies years ahead, because a leader's clock was wrong, can be taken back (`crate::node::workers`).
-//
-// Invariant: a date that is known in a term is that of an entry of this term.
-
-/// The dates of namespaces that this node knows while it leads.
-#[derive(Default)]
-pub struct Dates {
-    known: Mutex<Known>,
-    asking: Mutex<HashMap<NamespaceId, Asking>>,
-}
-
-/// Held while the log is asked for a namespace: callers that come meanwhile wait for the answer.
-type Asking = Arc<tokio::sync::Mutex<()>>;
-
-#[derive(Default)]
-struct Known {
-    term: u64,
-    /// In milliseconds since 1970.
-    by_namespace: HashMap<NamespaceId, u64>,
-}
-
-impl Dates {
-    /// The date that is known in a term, if it is `from_ms` or later.
-    pub fn known(&self, term: u64, namespace: NamespaceId, from_ms: u64) -> Option<u64> {
-        let known = self.known.lock();
-        let date = (known.term == term).then(|| known.by_namespace.get(&namespace))??;
-        (*date >= from_ms).then_some(*date)
-    }
-
-    /// What a caller holds while it asks the log.
-    pub fn asking(&self, namespace: NamespaceId) -> Asking {
-        self.asking.lock().entry(namespace).or_default().clone()
-    }
-
-    /// Forgets the date of a namespace, because it is taken back.
-    pub fn forget(&self, namespace: NamespaceId) {
-        self.known.lock().by_namespace.remove(&namespace);
-    }
-
-    /// Notes the date that an entry of a term has brought, and forgets namespaces that do not exist.
-    pub fn learn(
-        &self, term: u64, namespace: NamespaceId, date_ms: u64,
-        exists: impl Fn(NamespaceId) -> bool,
-    ) {
-        self.asking.lock().retain(|id, _| exists(*id));
-        let mut known = self.known.lock();
-        if known.term < term {
-            *known = Known { term, ..Known::default() };
-        }
-        if known.term == term {
-            let date = known.by_namespace.entry(namespace).or_default();
-            *date = date_ms.max(*date);
-            known.by_namespace.retain(|id, _| exists(*id));
         }
     }
 }

@@ -5,11 +5,12 @@ use tokio::time::Instant;
 
 use crate::{
     node::{
-        numbers::{
+        formats::IDS_MAX,
+        requests::{
             keys::{heap_bytes, key_of},
+            operation::ByAskedNode,
             refused::check_namespace,
         },
-        operations::ByAskedNode,
     },
     proto::{
         Refusal, refusal, refuse,
@@ -17,8 +18,6 @@ use crate::{
     },
 };
 
-/// The most ids in one request.
-pub const IDS_MAX: u32 = 10_000;
 /// The longest text of an id, in bytes, and some room around it.
 const ID_BYTES: usize = 80;
 /// The most parameters in one request. An id has no more bits, and each of its fields has one at least.

@@ -12,10 +12,10 @@ use ratchet_client::{IdSource, Lessor};
 use ratchet_ids::{EncodeError, Format};
 use tokio::time::Instant;
 
-use super::formats::created_again;
 use crate::{
     clock::Clock,
     metrics::Metrics,
+    node::formats::created_again,
     planted_bugs::{Bug, is_planted},
     proto::{
         Code, Operation, Refusal, refuse,

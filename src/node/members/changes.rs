@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use tokio::time::Instant;
 
-use super::greeting::Purpose;
+use super::{Members, greeting::Purpose};
 use crate::{
     allocator::Term,
     clock,
@@ -12,10 +12,9 @@ use crate::{
     node::{
         access::{Guarded, Principal, Subject},
         config::host_of,
-        numbers::leader_search::Attempt,
-        operations::{ANSWER_MARGIN, ByLeader},
+        requests::operation::ByLeader,
         seams::proposal_failed,
-        services::Members,
+        way::{patience::time_to_tell, search::Attempt},
     },
     proto::{
         Refusal, refusal, refuse,
@@ -166,7 +165,7 @@ impl Members {
                 tracing::warn!(?change, %unfit, "a membership change is forced");
                 break;
             }
-            if Instant::now() + ANSWER_MARGIN >= patience.min(deadline) {
+            if Instant::now() >= time_to_tell(patience.min(deadline)) {
                 refuse!(WrongState, "{unfit}");
             }
             tokio::time::sleep(RETRY).await;
@@ -181,7 +180,7 @@ impl Members {
         &self, term: &Term, changes: Vec<MembershipChange>, unless_unfit: Option<clock::Instant>,
         deadline: Instant,
     ) -> Attempt<v1::MembershipResponse> {
-        let in_time = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let in_time = time_to_tell(deadline);
         let changing = self.group.change(term.term(), changes, unless_unfit);
         let done = tokio::time::timeout_at(in_time, changing).await.map_err(|_| {
             refusal!(

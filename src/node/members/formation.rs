@@ -9,14 +9,26 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
 
-use super::{changes::check_reach, greeting::Purpose, introductions::Founder};
+use super::{
+    Members,
+    changes::check_reach,
+    greeting::Purpose,
+    introductions::{Founder, FoundingClaim},
+};
 use crate::{
+    consensus::Group,
     node::{
+        Config,
         access::{check_peers, read_hash},
-        operations::{ANSWER_MARGIN, ByAskedNode},
-        services::Founding,
+        common::Common,
+        requests::operation::ByAskedNode,
+        way::patience::time_to_tell,
     },
     proto::{Code, Refusal, refusal, refuse, v1},
     sequence::{NodeId, PrincipalKey, TokenHash},
@@ -39,7 +51,7 @@ impl ByAskedNode for v1::FoundRequest {
     async fn carry_out(
         self, founding: &Arc<Founding>, deadline: Instant,
     ) -> Result<v1::FoundResponse, Refusal> {
-        let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let latest = time_to_tell(deadline);
         let admin = match self.admin_token_sha256.is_empty() {
             true => None,
             false => Some(read_hash(&self.admin_token_sha256)?),
@@ -58,7 +70,42 @@ impl ByAskedNode for v1::FoundRequest {
     }
 }
 
+/// How a node without data becomes a member.
+pub struct Founding {
+    pub(super) config: Arc<Config>,
+    pub(super) group: Arc<Group>,
+    pub(super) members: Arc<Members>,
+    /// Who may make this node a member, while it holds no data.
+    pub(super) claim: Arc<Mutex<FoundingClaim>>,
+    /// From when on a cluster may be founded with this node: it has listened until then.
+    pub(super) listens_until: Instant,
+    /// Held while the cluster is founded.
+    turn: Mutex<()>,
+    /// Cancelled when the node stops.
+    leaving: CancellationToken,
+}
+
 impl Founding {
+    /// A node that listens for so long before a cluster is founded with it, unless it is for trying. `leaving` is cancelled when
+    /// the node stops.
+    pub(in crate::node) fn new(
+        common: &Common, members: Arc<Members>, listens: Duration, leaving: CancellationToken,
+    ) -> Self {
+        let listens = match common.config.dev {
+            true => Duration::ZERO,
+            false => listens,
+        };
+        Founding {
+            config: common.config.clone(),
+            group: common.group.clone(),
+            members,
+            claim: Arc::default(),
+            listens_until: Instant::now() + listens,
+            turn: Mutex::default(),
+            leaving,
+        }
+    }
+
     /// Says what a node without data waits for. A node of `ratchet start --dev` founds a cluster of one instead.
     pub(in crate::node) async fn form(self: Arc<Self>) {
         if self.group.is_formed() {

@@ -9,10 +9,13 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::future::join_all;
 
-use super::introductions::{Founder, Introduction, this_build};
+use super::{
+    Members,
+    introductions::{Founder, Introduction, this_build},
+};
 use crate::{
     consensus::{Destination, Transport},
-    node::{Config, access::is_open_to_strangers, config::check_address, services::Members},
+    node::{Config, access::is_open_to_strangers, config::check_address},
     ordered_watch,
     proto::{
         Code, Refusal,
@@ -39,17 +42,15 @@ pub enum Purpose {
     Add,
 }
 
-impl HelloRequest {
-    /// A greeting of the node with this configuration to node `to`.
-    pub fn from_node(config: &Config, to: NodeId) -> HelloRequest {
-        HelloRequest {
-            cluster: config.cluster.clone(),
-            from: config.node_id,
-            to,
-            election_timeout_ms: config.election_timeout_ms,
-            build: Some(this_build()),
-            ..HelloRequest::default()
-        }
+/// A greeting of the node with this configuration to node `to`.
+pub fn greeting(config: &Config, to: NodeId) -> HelloRequest {
+    HelloRequest {
+        cluster: config.cluster.clone(),
+        from: config.node_id,
+        to,
+        election_timeout_ms: config.election_timeout_ms,
+        build: Some(this_build()),
+        ..HelloRequest::default()
     }
 }
 
@@ -60,7 +61,7 @@ impl Members {
             resp_address: self.advertised.resp.clone(),
             http_address: self.advertised.http.clone(),
             cluster_id: id_bytes(self.cluster_id()),
-            ..HelloRequest::from_node(&self.config, to)
+            ..greeting(&self.config, to)
         }
     }
 

@@ -2,14 +2,14 @@
 
 use tokio::time::Instant;
 
-use super::introductions::{Claim, Founder, Introduction, this_build};
+use super::{
+    formation::Founding,
+    introductions::{Claim, Founder, Introduction, this_build},
+};
 use crate::{
     clock,
     consensus::Group,
-    node::{
-        access::{check_founding, check_joining, read_hash},
-        services::Founding,
-    },
+    node::access::{check_founding, check_joining, read_hash},
     proto::{
         Refusal,
         peer::{self, Acknowledged, HelloRequest, HelloResponse},

@@ -5,10 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use super::greeting::HELLO_TIMEOUT;
+use super::{
+    Members,
+    greeting::{HELLO_TIMEOUT, greeting},
+};
 use crate::{
     consensus::{Destination, Transport},
-    node::{Config, StartError, seams::FIRST_SET, services::Members},
+    node::{Config, StartError, seams::FIRST_SET},
     planted_bugs::{Bug, is_planted},
     proto::{
         Code, Refusal,
@@ -130,8 +133,7 @@ impl Asker<'_> {
     async fn ask_one(
         &self, to: NodeId, address: &str, mine: Acknowledged, until: Instant,
     ) -> Result<HelloResponse, Refusal> {
-        let request =
-            HelloRequest { acknowledged: Some(mine), ..HelloRequest::from_node(self.config, to) };
+        let request = HelloRequest { acknowledged: Some(mine), ..greeting(self.config, to) };
         let left = until.saturating_duration_since(Instant::now());
         self.transport.hello(Destination { node: to, address }, request, left).await
     }

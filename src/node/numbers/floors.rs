@@ -4,15 +4,18 @@
 
 use tokio::time::Instant;
 
-use super::{
-    keys::{Keys, WaitingKeys, heap_bytes, key_of},
-    leader_search::Attempt,
-    refused::{check_kind, failed},
-    sequence_request::{SequenceRequest, of_namespace},
-};
+use super::sequence_request::{Limits, SequenceRequest, of_namespace};
 use crate::{
     allocator::{FloorOf, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
-    node::{ids::formats::counts_orders, members::KnownRoute, services::Leader},
+    node::{
+        formats::counts_orders,
+        members::KnownRoute,
+        requests::{
+            keys::{Keys, WaitingKeys, heap_bytes, key_of},
+            refused::{check_kind, failed},
+        },
+        way::search::Attempt,
+    },
     proto::{
         Refusal, refusal, refuse,
         v1::{
@@ -114,7 +117,7 @@ impl SequenceRequest for RaiseRequest {
     }
 
     async fn answer(
-        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &Leader,
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: Limits<'_>,
         deadline: Instant,
     ) -> Attempt<RaiseResponse> {
         let key = key_of(&self.key)?;
@@ -163,7 +166,7 @@ impl Floors<'_> {
 
     /// Raises each of the keys, or of their sections, to the number at its place.
     async fn raise(
-        self, term: &Term, namespace: &Namespace, here: &Leader, deadline: Instant,
+        self, term: &Term, namespace: &Namespace, limits: Limits<'_>, deadline: Instant,
     ) -> Attempt<RaiseManyResponse> {
         // All are of one kind.
         check_kind(namespace, self.keys.at(0))?;
@@ -174,7 +177,7 @@ impl Floors<'_> {
                 .map_err(|why| refusal!(NumbersExhausted, "place {place}: {why}"))?;
         }
         let ask = |place: usize| (self.keys.at(place), self.at_least[place]);
-        let mut waiting = WaitingKeys::new(&here.request_memory, self.keys);
+        let mut waiting = WaitingKeys::new(limits.memory, self.keys);
         let (floors, may_wait) = ((self.of, self.keys.len()), |keys| waiting.add(keys));
         let raised = term.raise_many(namespace, floors, ask, may_wait, deadline).await;
         let failed = |why| failed(why, namespace, term, 0);
@@ -221,11 +224,11 @@ macro_rules! raise_many {
 
             async fn answer(
                 &$self, _: Option<&MessageId>, term: &Term, namespace: &Namespace,
-                here: &Leader, deadline: Instant,
+                limits: Limits<'_>, deadline: Instant,
             ) -> Attempt<RaiseManyResponse> {
                 let keys = Keys::of(&$self.ids, $names);
                 let floors = Floors { keys, at_least: &$self.at_least, of: FloorOf::$of };
-                floors.raise(term, namespace, here, deadline).await
+                floors.raise(term, namespace, limits, deadline).await
             }
         })*
     };
@@ -260,7 +263,7 @@ impl SequenceRequest for CurrentManyRequest {
     }
 
     async fn answer(
-        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &Leader,
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: Limits<'_>,
         deadline: Instant,
     ) -> Attempt<CurrentManyResponse> {
         let keys = Keys::of(&self.ids, &self.names);

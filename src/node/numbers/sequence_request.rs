@@ -7,15 +7,7 @@ use bytes::Bytes;
 use prost::Message;
 use tokio::time::Instant;
 
-use super::{
-    forward::LostWithReply,
-    keys::{Keys, WaitingKeys, add_late, heap_bytes, key_of, late, message_id},
-    leader_search::Attempt,
-    refused::{
-        check_count, check_count_of, check_id, check_kind, failed, failed_under, many_ranges,
-        refused, within_count_max,
-    },
-};
+use super::lost::LostAnswer;
 use crate::{
     allocator::{RefusedPlaces, Term, WAITING_KEY_BYTES, Why},
     metrics::NamespaceCounts,
@@ -23,8 +15,16 @@ use crate::{
         Config,
         access::{Guarded, LostNumbers},
         members::KnownRoute,
-        services::Leader,
+        request_memory::RequestMemory,
+        requests::{
+            keys::{Keys, WaitingKeys, add_late, heap_bytes, key_of, late, message_id},
+            refused::{
+                check_count, check_count_of, check_id, check_kind, failed, failed_under,
+                many_ranges, refused, within_count_max,
+            },
+        },
         settings::COUNT_MAX_MAX,
+        way::{forward::LostWithReply, search::Attempt},
     },
     proto::{
         Operation, Refusal,
@@ -37,6 +37,15 @@ use crate::{
     },
     sequence::{MessageId, Namespace, NamespaceId},
 };
+
+/// What answering a request is limited by at the node that leads.
+#[derive(Clone, Copy)]
+pub struct Limits<'a> {
+    /// Its settings.
+    pub config: &'a Config,
+    /// What requests hold there while they wait.
+    pub memory: &'a Arc<RequestMemory>,
+}
 
 /// A message that is answered out of the sequences of one namespace.
 pub trait SequenceRequest: Operation + Guarded {
@@ -95,13 +104,13 @@ pub trait SequenceRequest: Operation + Guarded {
     /// term's memory.
     fn bytes(&self) -> usize;
 
-    /// Answers it from a term's memory. `here` is this node, which leads. `id` is what its caller calls it. What many keys
-    /// hold that have to wait is reserved.
+    /// Answers it from a term's memory, within the limits of this node, which leads. `id` is what its caller calls it. What many
+    /// keys hold that have to wait is reserved.
     ///
     /// # Errors
     /// What the request comes to otherwise.
     fn answer(
-        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, here: &Leader,
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, limits: Limits<'_>,
         deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
@@ -192,14 +201,14 @@ impl SequenceRequest for NextRequest {
     }
 
     async fn answer(
-        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, here: &Leader,
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, limits: Limits<'_>,
         deadline: Instant,
     ) -> Attempt<NextResponse> {
         let (key, count) = (key_of(&self.key)?, count_of(self));
         check_kind(namespace, key)?;
         check_id(namespace, id.is_some())?;
         if id.is_none() {
-            check_count_of(namespace, &here.config, count)?;
+            check_count_of(namespace, limits.config, count)?;
         }
         let range = match namespace.config.gapless {
             false => (term.next(namespace, key, count, deadline).await)
@@ -242,7 +251,7 @@ impl SequenceRequest for CurrentRequest {
     }
 
     async fn answer(
-        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: &Leader,
+        &self, _: Option<&MessageId>, term: &Term, namespace: &Namespace, _: Limits<'_>,
         deadline: Instant,
     ) -> Attempt<CurrentResponse> {
         let key = key_of(&self.key)?;
@@ -297,7 +306,7 @@ impl SequenceRequest for NextManyRequest {
     }
 
     async fn answer(
-        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, here: &Leader,
+        &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, limits: Limits<'_>,
         deadline: Instant,
     ) -> Attempt<NextManyResponse> {
         let all = keys_of(self);
@@ -305,14 +314,14 @@ impl SequenceRequest for NextManyRequest {
         check_kind(namespace, all.at(0))?;
         check_id(namespace, id.is_some())?;
         if namespace.config.gapless {
-            return Box::pin(answer_gapless(self, id, term, namespace, here, deadline)).await;
+            return Box::pin(answer_gapless(self, id, term, namespace, limits, deadline)).await;
         }
         let count = |place| self.counts.get(place).copied().unwrap_or(1);
-        let (given, refused) = within_count_max(&self.counts, namespace, &here.config);
+        let (given, refused) = within_count_max(&self.counts, namespace, limits.config);
         let at = |place: usize| given.as_ref().map_or(place, |given| given[place]);
         let keys = given.as_ref().map_or(all.len(), Vec::len);
         let ask = |place| (all.at(at(place)), count(at(place)));
-        let mut waiting = WaitingKeys::new(&here.request_memory, all);
+        let mut waiting = WaitingKeys::new(limits.memory, all);
         let may_wait = |keys| waiting.add(keys);
         let taken = term.next_many(namespace, keys, ask, may_wait, deadline).await;
         let failed = |why| failed(why, namespace, term, self.numbers());
@@ -357,10 +366,10 @@ impl SequenceRequest for NextManyRequest {
 
 /// A request as it is forwarded to the leader, which is to compare the `namespace` with its own; and what is lost with the
 /// reply. `caller` names the address of a client, and `by` says who asks. What is lost is `counted`, and in `counts`.
-pub(super) fn forwarded<Q: SequenceRequest>(
+pub(in crate::node) fn forwarded<Q: SequenceRequest>(
     request: &Q, namespace: Option<NamespaceId>, (caller, by): (Option<u64>, Option<Asker>),
     (counted, counts): (Option<LostNumbers>, Arc<NamespaceCounts>),
-) -> (ForwardRequest, LostWithReply) {
+) -> (ForwardRequest, Box<dyn LostWithReply>) {
     let forwarded = ForwardRequest {
         method: Bytes::from_static(Q::METHOD.as_bytes()),
         message: request.encode_to_vec().into(),
@@ -369,13 +378,13 @@ pub(super) fn forwarded<Q: SequenceRequest>(
         by,
         ..ForwardRequest::default()
     };
-    let lost = LostWithReply {
+    let lost = LostAnswer {
         counts: request.counts_to_lose(),
         numbers_of: numbers_of_answer::<Q>,
         counted,
         namespace: counts,
     };
-    (forwarded, lost)
+    (forwarded, Box::new(lost))
 }
 
 fn numbers_of_answer<Q: SequenceRequest>(answer: &Bytes, counts: &[u64]) -> u64 {
@@ -394,11 +403,11 @@ fn numbers_of(firsts: &[u64], counts: &[u64]) -> u64 {
 /// large, unless an earlier try took them.
 async fn answer_gapless(
     message: &NextManyRequest, id: Option<&MessageId>, term: &Term, namespace: &Namespace,
-    here: &Leader, deadline: Instant,
+    limits: Limits<'_>, deadline: Instant,
 ) -> Attempt<NextManyResponse> {
     let all = keys_of(message);
     let ask = |place| (all.at(place), message.counts.get(place).copied().unwrap_or(1));
-    let too_large = |place| check_count_of(namespace, &here.config, ask(place).1).err();
+    let too_large = |place| check_count_of(namespace, limits.config, ask(place).1).err();
     let taken = term.next_many_gapless(namespace, all.len(), ask, id, deadline).await;
     let mut taken =
         taken.map_err(|why| failed_under(id, why, namespace, term, message.numbers()))?;

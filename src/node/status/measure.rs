@@ -4,11 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::recent_activity::Second;
+use super::{Status, recent_activity::Second};
 use crate::{
     allocator::{Footprint, HotKey},
     metrics::{Interface, PROCESS, Reading, whole},
-    node::services::Status,
     sequence::NamespaceId,
     storage::{LowDisk, StoreError},
 };
@@ -50,7 +49,7 @@ impl Status {
         let own = self.group.leadership().borrow().own.clone();
         let (remaining, age) = match own {
             Some(lease) => {
-                let now = self.led.clock.now().as_nanos() as f64 / 1e9;
+                let now = self.clock.now().as_nanos() as f64 / 1e9;
                 let deadline = lease.deadline();
                 if deadline == crate::clock::Instant::NEVER {
                     // A sole voter's lease never ends.
@@ -103,7 +102,7 @@ impl Status {
     fn measure_namespaces(&self) {
         let namespaces = self.group.view.namespaces();
         let max_of = |id| Some(namespaces.by_id(NamespaceId(id))?.config.max);
-        self.metrics.namespaces().measure(self.led.clock.wall_ms(), max_of);
+        self.metrics.namespaces().measure(self.clock.wall_ms(), max_of);
     }
 
     /// How much the memory of this node as leader holds; nothing if it does not lead. May block, as
@@ -111,7 +110,7 @@ impl Status {
     ///
     /// [`Term::footprint`]: crate::allocator::Term::footprint
     pub fn memory_footprint(&self) -> Footprint {
-        let term = self.led.term.load_full();
+        let term = self.led.current();
         term.map(|term| term.footprint()).unwrap_or_default()
     }
 
@@ -150,7 +149,7 @@ impl Status {
 
     /// The keys that get the most numbers; none if this node does not lead.
     pub fn hottest_keys(&self, limit: usize) -> Vec<HotKey> {
-        let term = self.led.term.load_full();
+        let term = self.led.current();
         term.map_or_else(Vec::new, |term| term.hot_keys().hottest(limit))
     }
 
@@ -177,7 +176,7 @@ impl Status {
             };
             (numbers, requests) = (numbers_now, requests_now);
             self.recent.add(second);
-            if let Some(term) = self.led.term.load_full() {
+            if let Some(term) = self.led.current() {
                 term.hot_keys().age();
             }
         }

@@ -25,6 +25,7 @@ use crate::{
     metrics::Interface,
     node::{
         Caller, IdList, MadeIds, NodeContext, OPERATIONS, Origin, Principal, Reservation, Served,
+        budget,
     },
     proto::{
         Refusal, refusal,
@@ -32,7 +33,7 @@ use crate::{
     },
     server::{
         connections::{calls::response, unfinished::CLIENT_MESSAGE_BYTES_MAX},
-        metadata::{budget, budget_of},
+        metadata::budget_of,
     },
 };
 
@@ -153,7 +154,7 @@ async fn answer_bytes(
     let deadline = Instant::now() + budget_of(&call, &context.config);
     let by = Services::asker(&call);
     let asked = (call.into_inner(), &by);
-    let calling = context.leader.call(operation, asked, Origin::Client, deadline);
+    let calling = context.operations.call(operation, asked, Origin::Client, deadline);
     let (answer, mut reserved) = calling.await?;
     if let Some(reserved) = &mut reserved {
         // With the copy that is sent.

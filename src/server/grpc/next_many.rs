@@ -32,12 +32,12 @@ use super::{count_response_errors, count_stream_error};
 use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Interface,
-    node::{Asked, Caller, NodeContext, Origin, Principal, Reservation, Unanswered},
+    node::{Asked, Caller, NodeContext, Origin, Principal, Reservation, Unanswered, budget},
     proto::{
         Refusal,
         v1::{NextManyRequest, NextManyResponse},
     },
-    server::{grpc, metadata::budget},
+    server::grpc,
 };
 
 /// How many requests of one stream may wait at a time. No further one is read either while those that wait

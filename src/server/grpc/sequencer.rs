@@ -99,7 +99,7 @@ impl Sequencer for Services {
         let deadline = Instant::now() + budget_of(&request, &self.context.config);
         let by = Services::asker(&request);
         let name = request.into_inner().namespace;
-        let export = self.context.export(&name, &by, deadline).await?;
+        let export = self.context.exports.begin(&name, &by, deadline).await?;
         let (metrics, end) = (self.context.metrics.clone(), export.end());
         let messages = messages(export).map_err(Status::from);
         let messages = messages.inspect_err(move |status| count_stream_error(&metrics, status));
@@ -115,7 +115,7 @@ impl Sequencer for Services {
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         let (by, end) = (Services::asker(&request), self.end_of(&request));
         let deadline = Instant::now() + budget_of(&request, &self.context.config);
-        self.context.leader.admit(&by, request.get_ref().wanted(), deadline).await?;
+        self.context.admission.admit(&by, request.get_ref().wanted(), deadline).await?;
         let is_told_route = by.is_told_route();
         let routes = self.context.services.members.clone().watch_route();
         let routes = routes.map(move |route| match is_told_route {

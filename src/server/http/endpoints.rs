@@ -334,7 +334,7 @@ type Answered<A> = Result<(A, Option<Reservation>), Refusal>;
 pub async fn serve<Q: SequenceRequest>(
     context: &Arc<NodeContext>, asked: Asked<Q>, due: &Due,
 ) -> Result<Q::Answer, Refusal> {
-    Ok(context.leader.serve(&asked, Origin::Client, due.deadline).await?)
+    Ok(context.numbers.serve(&asked, Origin::Client, due.deadline).await?)
 }
 
 /// Has an operation carried out.
@@ -344,7 +344,7 @@ pub async fn serve<Q: SequenceRequest>(
 pub async fn operation<Q: Operation>(
     context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
-    Ok(context.leader.ask(&message, &due.by, due.deadline).await?)
+    Ok(context.operations.ask(&message, &due.by, due.deadline).await?)
 }
 
 /// Answers a message out of the sequences of a namespace.
@@ -363,7 +363,8 @@ pub async fn sequence<Q: SequenceRequest>(
     let reserved = context.request_memory.reserve_if_many(keys * KEY_BYTES);
     let reserved = reserved.map_err(|busy| {
         // What nobody could answer is told so, however many others wait.
-        let known = context.leader.key_kind(asked.wanted(), &due.by, due.deadline).now_or_never();
+        let known =
+            context.namespaces.key_kind(asked.wanted(), &due.by, due.deadline).now_or_never();
         known.and_then(Result::err).unwrap_or(busy)
     })?;
     Ok((serve(context, asked, due).await?, reserved))
@@ -377,7 +378,7 @@ pub async fn sequence_of_key<Q: SequenceRequest>(
     context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
     if let Err(wrong) = message.check() {
-        context.leader.admit(&due.by, message.wanted(), due.deadline).await?;
+        context.admission.admit(&due.by, message.wanted(), due.deadline).await?;
         return Err(wrong);
     }
     sequence(context, message, due).await

@@ -70,7 +70,7 @@ pub async fn export(
             "over HTTP/1.0 {why}; ask with HTTP/1.1 (nginx: proxy_http_version 1.1)"
         );
     }
-    let export = context.export(&namespace, &due.by, due.deadline).await?;
+    let export = context.exports.begin(&namespace, &due.by, due.deadline).await?;
     let (head, end) = ([(header::CONTENT_TYPE, "text/csv")], export.end());
     let rows = rows(export).inspect_err(move |refusal| {
         // The head of the answer was sent before: nobody else counts it.

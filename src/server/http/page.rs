@@ -144,7 +144,7 @@ fn event(data: &str) -> Bytes {
 /// What the page shows: asks the node, which asks the leader.
 async fn gather(context: &Arc<NodeContext>) -> View {
     let node = Principal::node(context.config.node_id);
-    let asking = context.leader.ask(&v1::StatusRequest {}, &node, Instant::now() + PATIENCE);
+    let asking = context.operations.ask(&v1::StatusRequest {}, &node, Instant::now() + PATIENCE);
     let status = asking.await.map_or_else(|_| context.services.status.now(), |(status, _)| status);
     // The other nodes have the same setting, but for one while it is changed: with `accept` all of them take a plain request.
     let scheme = if context.config.tls.takes_plain() { "http" } else { "https" };

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::problem::Problem;
 use crate::{
-    node::{NodeContext, Principal, Reservation, to_key},
+    node::{NodeContext, Principal, Reservation, budget, to_key},
     proto::{
         Refusal, refusal, refuse,
         v1::{self, InPath, key::Kind},
@@ -25,7 +25,7 @@ use crate::{
     sequence::{KeyKind, OwnedKey, Wanted},
     server::{
         connections::{calls::until_sent, owner::Owner, unfinished::CLIENT_MESSAGE_BYTES_MAX},
-        metadata::{CLUSTER_ID, budget},
+        metadata::CLUSTER_ID,
         written::{integer, key, shown},
     },
 };
@@ -401,7 +401,7 @@ pub async fn of_kind(
     let Some(written) = written.and_then(|key| key.kind) else {
         return Ok(None);
     };
-    let kind = context.leader.key_kind(wanted, &due.by, due.deadline).await?;
+    let kind = context.namespaces.key_kind(wanted, &due.by, due.deadline).await?;
     made_of(kind, wanted, written)
 }
 
@@ -413,7 +413,7 @@ pub async fn of_kind(
 pub async fn of_known_kind(
     context: &Arc<NodeContext>, wanted: Wanted<'_>, written: Option<v1::Key>, due: &Due,
 ) -> Result<Option<v1::Key>, Refusal> {
-    let known = wanted.namespace().and_then(|namespace| context.leader.known_kind(namespace));
+    let known = wanted.namespace().and_then(|namespace| context.namespaces.known_kind(namespace));
     if let (Some(kind), Some(v1::Key { kind: Some(key) })) = (known, &written)
         && let Ok(key) = made_of(kind, wanted, key.clone())
     {

@@ -22,7 +22,7 @@ use crate::{
     allocator::KEYS_AT_ONCE,
     node::{
         Asked, Attempt, Caller, MERGED_BYTES_MAX, NodeContext, Origin, Principal, Reservation,
-        SequenceRequest, Served, Unanswered, leader_of,
+        SequenceRequest, Served, Unanswered, deadline_in, leader_of,
     },
     proto::{
         peer::{
@@ -33,7 +33,7 @@ use crate::{
         v1::Failure,
     },
     sequence::NamespaceId,
-    server::{grpc::answer, metadata::deadline_in},
+    server::grpc::answer,
 };
 
 /// A reply, and the memory reserved for it until it is sent.
@@ -85,7 +85,7 @@ pub async fn administer(
     let origin = Origin::Peer { namespace: None, again: message.again };
     let by = Principal::from_wire(message.by, message.caller)?;
     let caller = context.caller_of(&by, message.caller);
-    let calling = context.leader.call(operation, (message.message, &by), origin, deadline);
+    let calling = context.operations.call(operation, (message.message, &by), origin, deadline);
     let (reply, mut reserved) = match Caller::scope(caller, calling).await {
         Ok((answer, reserved)) => (Reply::Answer(answer), reserved),
         Err(unanswered) => match error_or_not_leader(context, unanswered) {

@@ -20,13 +20,10 @@ use super::{
 };
 use crate::{
     metrics::Interface,
-    node::{NodeContext, Reservation},
+    node::{NodeContext, Reservation, budget},
     proto::refusal,
-    server::{
-        connections::{
-            aside::aside, opening::GREETING_TIME_MAX, owner::Owner, places::Place, stream::Stream,
-        },
-        metadata::budget,
+    server::connections::{
+        aside::aside, opening::GREETING_TIME_MAX, owner::Owner, places::Place, stream::Stream,
     },
 };
 

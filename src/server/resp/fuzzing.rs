@@ -15,8 +15,8 @@ use super::{
     session::Session,
 };
 use crate::{
-    node::NodeContext,
-    server::{connections::owner::Owner, metadata::budget},
+    node::{NodeContext, budget},
+    server::connections::owner::Owner,
 };
 
 /// The name of a command and its arguments.

@@ -84,7 +84,7 @@ pub async fn last_numbers(
         requests.push(Asked::new(message, by.clone())?);
     }
     let answers = stream::iter(requests).map(|request| async move {
-        let answered = context.leader.serve(&request, Origin::Client, deadline).await;
+        let answered = context.numbers.serve(&request, Origin::Client, deadline).await;
         let answered = answered.map_err(Refused::from)?;
         Ok::<_, Refused>(answered.last)
     });
@@ -101,7 +101,7 @@ pub async fn last_number(
     let last = last_numbers((context, by), command.rest().take(1), deadline).await?;
     let namespace = written_key(command.at(1).unwrap_or_default())?.namespace;
     let wanted = Wanted::On(Verb::Read, namespace);
-    let keys = context.leader.keys_of(wanted, by, deadline).await.map_err(Refused::from)?;
+    let keys = context.namespaces.keys_of(wanted, by, deadline).await.map_err(Refused::from)?;
     let last = last.into_iter().flatten().next().unwrap_or(0);
     replies.number_of_key(last, keys.redis_strings);
     Ok(())
@@ -154,7 +154,7 @@ pub async fn raise(
         only_if_new: only_if_new || at_least == 0,
     };
     let asked = Asked::new(message, by.clone())?;
-    let raised = context.leader.serve(&asked, Origin::Client, deadline).await?;
+    let raised = context.numbers.serve(&asked, Origin::Client, deadline).await?;
     // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
     // is no reason to refuse the second.
     if raised.raised || (!only_if_new && raised.floor == at_least) {
@@ -221,7 +221,7 @@ pub async fn next(
     let request =
         NextIdsRequest { namespace: of.namespace.to_owned(), key, ..NextIdsRequest::default() };
     let (made, _reserved) = context.ids.next(&request, by, deadline).await?;
-    let keys = context.leader.keys_of(wanted, by, deadline).await.map_err(Refused::from)?;
+    let keys = context.namespaces.keys_of(wanted, by, deadline).await.map_err(Refused::from)?;
     for text in made.texts() {
         match text.parse::<u64>() {
             Ok(number) => replies.number_of_key(number, keys.redis_strings),
@@ -276,7 +276,7 @@ impl Run {
         if self.counts.is_empty() {
             let arrived = Instant::now();
             let wanted = Wanted::On(Verb::Next, written.namespace);
-            let keys = self.context.leader.keys_of(wanted, by, deadline).await;
+            let keys = self.context.namespaces.keys_of(wanted, by, deadline).await;
             match keys.map_err(Refused::from) {
                 Ok(keys) => (self.kind, self.redis_strings) = (keys.kind, keys.redis_strings),
                 Err(refused) => return self.refuse(&refused, arrived, replies),
@@ -351,7 +351,7 @@ impl Run {
             ..NextManyRequest::default()
         };
         let request = Asked::new(message, by.clone())?;
-        let ranges = self.context.leader.serve(&request, Origin::Client, deadline).await?;
+        let ranges = self.context.numbers.serve(&request, Origin::Client, deadline).await?;
         match ranges.firsts.len() == asked {
             true => Ok(ranges),
             // A reply to each command, or the client takes one for another.

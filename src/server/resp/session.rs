@@ -420,7 +420,7 @@ impl Session {
         &mut self, name: Option<&[u8]>, token: &[u8], deadline: Instant,
     ) -> Result<(), Refused> {
         let (by, access) = (self.owner.with_token(token), &self.context.services.access);
-        let admitted = self.context.leader.admit(&by, Wanted::Anything, deadline).await;
+        let admitted = self.context.admission.admit(&by, Wanted::Anything, deadline).await;
         let is_wrong = match &admitted {
             Ok(()) => name
                 .is_some_and(|name| name != b"default" && name != access.name_of(&by).as_bytes()),

@@ -35,7 +35,7 @@ const SNOWFLAKE: &str = "leaf_snowflake";
 /// The next number of a tag.
 pub async fn next(State(context): Node, due: Due, path: PagePath<String>) -> Response {
     let taken = async {
-        context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
+        context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
         let tag = in_path(path)?;
         let mapped = Mapped::find(context.config.leaf_names(), &tag, None)?;
         Ok(mapped.next_number(&context, &due).await?)
@@ -62,7 +62,7 @@ struct Decoded {
 /// `GET /decodeSnowflakeId?snowflakeId=N`, of the format of the namespace that is set. Leaf shows an error as 200, too.
 pub async fn decode(State(context): Node, due: Due, uri: Uri) -> Response {
     let decoding = async {
-        context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
+        context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
         let parameters = Parameters::of(&uri);
         let id = parameters.one("snowflakeId")?.unwrap_or_default();
         let format = format_of(&context)?;

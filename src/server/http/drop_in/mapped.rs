@@ -111,13 +111,13 @@ impl<'a> Mapped<'a> {
 
     /// Counts numbers of the key as skipped that nobody gets.
     pub fn skip(&self, context: &NodeContext, numbers: u64) {
-        context.leader.counts_of(self.namespace).skip(SkipCause::cancelled, numbers);
+        context.counts.of(self.namespace).skip(SkipCause::cancelled, numbers);
     }
 
     /// Lets the caller in, before anything is told of the namespace.
     async fn admit(&self, context: &Arc<NodeContext>, due: &Due) -> Result<(), Refusal> {
         let wanted = Wanted::On(Verb::Next, self.namespace);
-        context.leader.admit(&due.by, wanted, due.deadline).await
+        context.admission.admit(&due.by, wanted, due.deadline).await
     }
 
     async fn take(
@@ -156,8 +156,10 @@ impl<'a> Mapped<'a> {
         &self, context: &NodeContext, said: &Said<'_>, due: &Due,
     ) -> Result<(OwnedKey, KeysOf), NoNumber> {
         let namespace = self.namespace;
-        let keys =
-            context.leader.keys_of(Wanted::On(Verb::Next, namespace), &due.by, due.deadline).await;
+        let keys = context
+            .namespaces
+            .keys_of(Wanted::On(Verb::Next, namespace), &due.by, due.deadline)
+            .await;
         let keys = keys.map_err(|failure| self.without_namespace(failure.into()))?;
         let key = key(keys.kind, namespace, said.text.as_bytes());
         let key = key.map_err(|refusal| said.failed(refusal))?;
@@ -347,7 +349,7 @@ pub async fn one_id(
         )
     };
     let wanted = Wanted::On(Verb::Next, namespace);
-    context.leader.admit(&due.by, wanted, due.deadline).await?;
+    context.admission.admit(&due.by, wanted, due.deadline).await?;
     // Before an order number is taken, if this node knows the namespace.
     let known = context.group.view.namespaces().by_name(namespace).map(id_format);
     if known.is_some_and(|format| format.is_ok_and(|format| format.bits() > u64::BITS)) {

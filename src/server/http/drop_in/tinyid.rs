@@ -141,7 +141,7 @@ async fn type_of<'a>(
     let known = row_of(&config.tinyid_tokens, config.tinyid_names().parameter, &of_type);
     let is_known = known.is_some_and(|(known, _)| known.split_whitespace().any(|one| one == token));
     if is_known {
-        context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
+        context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
         return Ok((of_type, due.clone()));
     }
     if !token.is_empty() {
@@ -149,7 +149,7 @@ async fn type_of<'a>(
     }
     // Whatever else is wrong with it, Tinyid's own answer tells it.
     let with_token = due.by.with_token(token.as_bytes());
-    match context.leader.admit(&with_token, Wanted::Anything, due.deadline).await {
+    match context.admission.admit(&with_token, Wanted::Anything, due.deadline).await {
         Ok(()) => Ok((of_type, Due { by: with_token, ..due.clone() })),
         Err(refusal) if refusal.code() != Code::Unauthenticated => Err(refusal),
         Err(_) => Err(refusal!(

@@ -60,7 +60,7 @@ pub fn answers(context: &NodeContext, uri: &Uri) -> bool {
 /// The next number of a type.
 pub async fn next(context: &Arc<NodeContext>, due: &Due, uri: &Uri) -> Response {
     let taken = async {
-        context.leader.admit(&due.by, Wanted::Anything, due.deadline).await?;
+        context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
         let parameters = Parameters::of(uri);
         let of_type = parameters.one(TYPE)?.unwrap_or_default();
         let names = context.config.yuewen_names();

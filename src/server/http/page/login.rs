@@ -83,7 +83,7 @@ impl Visitor {
 pub async fn let_in(
     context: &Node, sessions: &Sessions, due: &Due, head: &Parts,
 ) -> Result<Visitor, Refusal> {
-    let refusal = match context.leader.admit(&due.by, PAGE, due.deadline).await {
+    let refusal = match context.admission.admit(&due.by, PAGE, due.deadline).await {
         Ok(()) => return Ok(Visitor { by: due.by.clone(), session: None }),
         Err(refusal) => refusal,
     };
@@ -149,7 +149,7 @@ async fn begin(
     };
     let owner = Owner::in_extensions(&head.extensions);
     context.services.access.check_shows_no_token(&due.by)?;
-    context.leader.admit(&owner.with_token(token.as_bytes()), PAGE, due.deadline).await?;
+    context.admission.admit(&owner.with_token(token.as_bytes()), PAGE, due.deadline).await?;
     let id = sessions.begin(hash_of(token.as_bytes()));
     let cookie = cookie(&context.config, Some(&id), owner.is_tls())?;
     // The browser forgets the session that it had.

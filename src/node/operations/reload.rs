@@ -6,8 +6,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     node::{
-        operations::{ANSWER_MARGIN, ByAskedNode},
+        requests::operation::ByAskedNode,
         seams::{FileRead, Reload},
+        way::patience::time_to_tell,
     },
     proto::{Refusal, refusal, v1},
 };
@@ -18,7 +19,7 @@ impl ByAskedNode for v1::ReloadRequest {
     async fn carry_out(
         self, certificates: &Arc<dyn Reload>, deadline: Instant,
     ) -> Result<v1::ReloadResponse, Refusal> {
-        let latest = deadline.checked_sub(ANSWER_MARGIN).unwrap_or(deadline);
+        let latest = time_to_tell(deadline);
         let read = timeout_at(latest, certificates.reload()).await.map_err(|_| {
             refusal!(
                 DeadlineExceeded,

@@ -1,10 +1,7 @@
 use super::*;
 use crate::{
     metrics::Metrics,
-    node::{
-        Config, Principal, REQUEST_KEYS_MAX,
-        numbers::{Asked, refused::refused_at},
-    },
+    node::{Config, Principal, REQUEST_KEYS_MAX, numbers::Asked, requests::refused::refused_at},
     sequence::NamespaceId,
 };
 

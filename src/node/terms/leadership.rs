@@ -3,11 +3,11 @@
 
 use std::{future, sync::Arc, time::Duration};
 
+use super::LedTerms;
 use crate::{
     allocator::{GaplessLimits, Inheritance, Term, TermOptions},
     consensus::{Group, ProposeError, TermLease},
     metrics::TermStart,
-    node::services::LedTerms,
     planted_bugs::{Bug, is_planted},
     random,
     sequence::{

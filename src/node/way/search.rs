@@ -1,28 +1,24 @@
-//! The search for the leader: a request that this node cannot answer goes to the leader, as often as need
-//! be, until its deadline.
+//! The loop that has a request answered: here if this node leads, and otherwise by the leader, as often as need be, until its
+//! deadline.
 //!
 //! Invariant: a request that came from a peer is never forwarded again.
 
-use std::time::Duration;
+use std::{pin::pin, task::Poll};
 
 use tokio::time::Instant;
 
+use super::{
+    Way,
+    patience::{FENCE_RETRY, LAST_WORDS, RETRY, within},
+};
 use crate::{
     consensus::Leadership,
-    node::services::Leader,
+    node::request_memory::Reservation,
     ordered_watch,
     proto::{Code, Refusal, refusal, v1::Reason},
     sequence::{NamespaceId, NodeId},
     storage::Member,
 };
-
-/// How soon numbers are taken again after the fence failed under a valid lease.
-const FENCE_RETRY: Duration = Duration::from_millis(50);
-/// How soon a leader that did not answer, or says that it does not lead, is asked again.
-const RETRY: Duration = Duration::from_millis(20);
-
-/// How long the answer of a deposed leader is still waited for: its numbers passed the fence before.
-const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,52 +117,111 @@ impl From<Unanswered> for Refusal {
     }
 }
 
+/// What a request waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// For its answer from here, which is under way.
+    Here,
+    /// For a leader: this node has no answer.
+    ForLeader,
+}
+
 /// A request that the leader answers, whichever node it was sent to.
 pub trait ForLeader: Sync {
+    /// The part of the node that answers it here.
+    type Here: Sync;
+
     /// What it is answered with.
     type Answer: Send;
 
     /// The namespace that this node (`here`), which may know an old configuration, takes the request's name for. If the leader's
     /// namespace of that name is another one, the leader does nothing. `None`: the leader is not to compare. `trusts_itself` is
     /// false once the leader has said that the namespace was another one.
-    fn taken_for(&self, _here: &Leader, _trusts_itself: bool) -> Option<NamespaceId> {
+    fn taken_for(&self, _here: &Self::Here, _trusts_itself: bool) -> Option<NamespaceId> {
         None
     }
 
     /// Whether another leader may be asked while one that is deposed still owes the answer, to the request for the namespace
     /// `taken_for`. A request for numbers may then also be repeated after its answer was lost; what a lost answer of another
     /// request means is up to that.
-    fn may_be_asked_again(&self, here: &Leader, taken_for: Option<NamespaceId>) -> bool;
+    fn may_be_asked_again(&self, here: &Self::Here, taken_for: Option<NamespaceId>) -> bool;
 
     /// Sees that its caller may still have it: that may have changed while the leader was looked for.
     ///
     /// # Errors
     /// Those of `Access::check`.
-    fn check_asker(&self, here: &Leader) -> Result<(), Refusal>;
+    fn check_asker(&self, here: &Self::Here) -> Result<(), Refusal>;
 
     /// Answers it if this node leads. It came from an origin, and an attempt before may have carried it out, if so.
     fn serve_locally(
-        &self, here: &Leader, from: (Origin, bool), deadline: Instant,
+        &self, here: &Self::Here, from: (Origin, bool), deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// Has the `leader` answer it. An attempt before may have carried it out if `may_be_done`.
     fn serve_remotely(
-        &self, here: &Leader, leader: (NodeId, &Member), taken_for: Option<NamespaceId>,
+        &self, here: &Self::Here, leader: (NodeId, &Member), taken_for: Option<NamespaceId>,
         may_be_done: bool, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// What is left of it if it was carried out.
     fn trace(&self) -> Trace;
 
+    /// Reserves what it holds while it waits: for an answer from here that is under way, or for another leader. It is called before
+    /// that, and for a leader only if nothing was reserved before.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if others hold the memory. For what is under way here, it says whether that may be done.
+    fn begin_to_wait(
+        &self, _here: &Self::Here, _waits: Waits,
+    ) -> Result<Option<Reservation>, Refusal> {
+        Ok(None)
+    }
+
     /// The answer while no leader answers; `None` if only a leader has one.
-    fn serve_without_leader(&self, _here: &Leader) -> Option<Self::Answer> {
+    fn serve_without_leader(&self, _here: &Self::Here) -> Option<Self::Answer> {
         None
     }
 }
 
-impl Leader {
-    /// Has the leader answer a request, and looks for it until `deadline`. `may_be_done` says that an attempt before may
-    /// have carried it out.
+impl Way {
+    /// Has the leader answer a request, here or there, before `deadline`. What this node answers at once costs nothing but its
+    /// answer; what has to wait is reserved from then on.
+    ///
+    /// # Errors
+    /// As [`Way::to_leader`], and those of [`ForLeader::begin_to_wait`].
+    pub(in crate::node) async fn answer<R: ForLeader>(
+        &self, here: &R::Here, request: &R, origin: Origin, deadline: Instant,
+    ) -> Attempt<R::Answer> {
+        let (attempt, reserved) = {
+            let mut answering = pin!(request.serve_locally(here, (origin, false), deadline));
+            match futures::poll!(&mut answering) {
+                Poll::Ready(attempt) => (attempt, None),
+                Poll::Pending => {
+                    let reserved = request.begin_to_wait(here, Waits::Here)?;
+                    (answering.await, reserved)
+                }
+            }
+        };
+        let may_be_done = match attempt {
+            Err(Unanswered::Elsewhere { may_be_done }) => may_be_done,
+            ended => return ended,
+        };
+        let _reserved = match reserved {
+            Some(reserved) => Some(reserved),
+            None => {
+                let reserved = request.begin_to_wait(here, Waits::ForLeader);
+                reserved.map_err(|refusal| match may_be_done {
+                    true => request.trace().told_after(refusal),
+                    false => refusal,
+                })?
+            }
+        };
+        // Boxed, as is every way that is seldom gone: the future of the usual way stays small.
+        Box::pin(self.to_leader(here, request, (origin, may_be_done), deadline)).await
+    }
+
+    /// As [`Way::answer`], of a request for which all is reserved. `may_be_done` says that an attempt before may have carried it
+    /// out.
     ///
     /// # Errors
     /// [`Unanswered::Elsewhere`] for a peer's request if another node leads, and [`Unanswered::Mistaken`] if the peer takes the
@@ -174,16 +229,17 @@ impl Leader {
     /// leader answers in time, or this node stops and knows of none; UNKNOWN if one that was asked may have carried the request
     /// out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
-    pub(in crate::node) async fn route_to_leader<R: ForLeader>(
-        &self, request: &R, origin: Origin, mut may_be_done: bool, deadline: Instant,
+    pub(in crate::node) async fn to_leader<R: ForLeader>(
+        &self, here: &R::Here, request: &R, (origin, mut may_be_done): (Origin, bool),
+        deadline: Instant,
     ) -> Attempt<R::Answer> {
-        let mut changes = self.led.changes.subscribe();
+        let mut changes = self.led.changes();
         let mut trusts_itself = true;
         loop {
             // Marked as seen before anything is read: what changes from here on wakes us below.
             changes.borrow_and_update();
-            let mut attempt = match request.check_asker(self) {
-                Ok(()) => request.serve_locally(self, (origin, may_be_done), deadline).await,
+            let mut attempt = match request.check_asker(here) {
+                Ok(()) => request.serve_locally(here, (origin, may_be_done), deadline).await,
                 Err(refusal) => Err(refusal.into()),
             };
             may_be_done |= matches!(attempt, Err(Unanswered::Elsewhere { may_be_done: true }));
@@ -198,12 +254,12 @@ impl Leader {
                     return Err(not_led(may_be_done, request.trace()));
                 }
                 // Once for each attempt: the leader compares what decides here whether there may be another one.
-                let taken_for = request.taken_for(self, trusts_itself);
-                let may_be_asked_again = request.may_be_asked_again(self, taken_for);
+                let taken_for = request.taken_for(here, trusts_itself);
+                let may_be_asked_again = request.may_be_asked_again(here, taken_for);
                 tokio::select! {
                     biased;
                     remote = request.serve_remotely(
-                        self, (leader, &member), taken_for, may_be_done, deadline
+                        here, (leader, &member), taken_for, may_be_done, deadline
                     ) => {
                         attempt = remote;
                     }
@@ -218,7 +274,7 @@ impl Leader {
                 }
                 may_be_done |= matches!(attempt, Err(Unanswered::Elsewhere { may_be_done: true }));
                 // This leader did not answer, or leads no more, and no other is known: try again soon.
-                rest_until = deadline.min(Instant::now() + RETRY);
+                rest_until = within(RETRY, deadline);
             }
             match attempt {
                 Ok(answer) => return Ok(answer),
@@ -232,7 +288,7 @@ impl Leader {
                 // A client's request is not taken for another namespace's any more, so `Mistaken` is no answer.
                 Err(Unanswered::Elsewhere { .. } | Unanswered::Mistaken) => {}
             }
-            if let Some(answer) = request.serve_without_leader(self) {
+            if let Some(answer) = request.serve_without_leader(here) {
                 return Ok(answer);
             }
             let resting = self.next_attempt(&mut changes, [rest_until, deadline], is_alone);
@@ -264,7 +320,7 @@ impl Leader {
         tokio::select! {
             biased;
             _ = changes.changed() => Ok(()),
-            () = self.led.stopped.cancelled(), if is_alone => {
+            () = self.led.stopped().cancelled(), if is_alone => {
                 // It may have heard of one just before. It hears of no other.
                 let leader = leader_of(&self.group.leadership().borrow());
                 match leader.is_some_and(|leader| leader != self.config.node_id) {
@@ -281,16 +337,16 @@ impl Leader {
 
     /// Waits before the next attempt, until `latest` at most.
     async fn rest(&self, latest: Instant) {
-        let Some(term) = self.led.serving() else {
+        let Some(lease) = self.led.serving_lease() else {
             return tokio::time::sleep_until(latest).await;
         };
-        if term.lease().is_valid(self.led.clock.now()) {
+        if lease.is_valid(self.clock.now()) {
             // The lease is valid, but the confirmation round failed. Each attempt burns its numbers, so pause.
-            return tokio::time::sleep_until(latest.min(Instant::now() + FENCE_RETRY)).await;
+            return tokio::time::sleep_until(within(FENCE_RETRY, latest)).await;
         }
         // We lead, and have not heard of a majority for a lease.
-        let valid_or_void = (term.lease())
-            .wait_until(|lease| lease.is_void() || lease.is_valid(self.led.clock.now()));
+        let valid_or_void =
+            lease.wait_until(|lease| lease.is_void() || lease.is_valid(self.clock.now()));
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(latest) => {}

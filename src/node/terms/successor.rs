@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, TryStreamExt};
 
+use super::LedTerms;
 use crate::{
     allocator::{Inheritance, MemoryHeader, NotInherited},
     clock::Instant,
     consensus::{Takeover, TermLease},
     metrics::TakeoverPhase,
-    node::services::LedTerms,
     proto::{
         Refusal,
         peer::{MemoryPart, MemoryReply},

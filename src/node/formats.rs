@@ -1,6 +1,6 @@
 //! Formats of ids, as namespaces keep them.
 
-use ratchet_ids::{Format, Source};
+use ratchet_ids::{EncodeError, Format, Source};
 
 use crate::{
     proto::{Refusal, refusal, refuse},
@@ -9,6 +9,9 @@ use crate::{
     },
     version,
 };
+
+/// The most ids in one request.
+pub const IDS_MAX: u32 = 10_000;
 
 /// The worker ids of a namespace.
 #[derive(Debug)]
@@ -226,4 +229,14 @@ pub fn created_again(name: &str) -> Refusal {
         NotHeardYet,
         "namespace {name:?} was created again with another format, which not every node has heard of yet; ask again"
     )
+}
+
+/// Why a caller's values make no id.
+pub fn invalid(error: &EncodeError) -> Refusal {
+    refusal!(InvalidRequest, "{error}")
+}
+
+/// Why a time or a number has no id.
+pub fn ended(name: &str, error: &EncodeError) -> Refusal {
+    refusal!(FormatEnded, "namespace {name:?}: {error}")
 }

@@ -22,11 +22,9 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
-    allocator::Held,
     clock::whole_ms,
     consensus::{Destination, Sender, Transport},
-    metrics::{Metrics, NamespaceCounts},
-    node::access::LostNumbers,
+    metrics::Metrics,
     proto::{
         Code, Refusal,
         peer::{
@@ -63,16 +61,11 @@ pub struct Forwarder {
     links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<Pending>>>,
 }
 
-/// What is lost with the reply to a request.
-pub struct LostWithReply {
-    /// How many numbers of each key, or one of each if there are no counts. `None`: nothing.
-    pub counts: Option<Vec<u64>>,
-    /// How many numbers an answer brings of keys with such counts.
-    pub numbers_of: fn(&Bytes, &[u64]) -> u64,
-    /// Counts them against the caller's quotas.
-    pub counted: Option<LostNumbers>,
-    /// What is counted for the namespace.
-    pub namespace: Arc<NamespaceCounts>,
+/// What is lost if nobody hears the reply to a request.
+pub trait LostWithReply: Send {
+    /// The reply that nobody heard brought this answer, or none. `is_served` says that the caller's call goes on, or is just given
+    /// up: what counts its losses counts this one, too.
+    fn lose(&self, answer: Option<&Bytes>, is_served: bool);
 }
 
 struct Pending {
@@ -84,45 +77,47 @@ struct Pending {
 /// Where the reply to a request goes. If this is dropped, the caller learns that its reply is lost.
 struct ReplyTo {
     caller: oneshot::Sender<HeldReply>,
-    lost: LostWithReply,
+    lost: Box<dyn LostWithReply>,
 }
 
 impl ReplyTo {
     /// Passes a reply on. `None`: nothing was done.
     fn send(self, reply: Option<Reply>) {
         let ReplyTo { caller, lost } = self;
-        // If the caller gave up, this drops what is held for it. Nobody is served here, so it is counted here.
-        if let Err(unheard) = caller.send(HeldReply { reply, lost })
-            && let Some(counted) = &unheard.lost.counted
-        {
-            counted.add(unheard.numbers());
+        if let Err(mut unheard) = caller.send(HeldReply { reply, lost: Some(lost) }) {
+            // The caller gave up before: nobody is served here.
+            unheard.lose(false);
         }
     }
 }
 
-/// A reply on the way to its caller. If that has gone, the numbers that the reply brings count as skipped.
+/// A reply on the way to its caller. If that has gone, what the reply brings is lost.
 struct HeldReply {
     reply: Option<Reply>,
-    lost: LostWithReply,
+    /// `None` once somebody has heard it, or it is lost.
+    lost: Option<Box<dyn LostWithReply>>,
 }
 
 impl HeldReply {
     fn take(mut self) -> Reply {
+        self.lost = None;
         self.reply.take().unwrap_or_else(nothing_done)
     }
 
-    /// How many numbers are lost with it.
-    fn numbers(&self) -> u64 {
-        match (&self.reply, &self.lost.counts) {
-            (Some(Reply::Answer(answer)), Some(counts)) => (self.lost.numbers_of)(answer, counts),
-            _ => 0,
+    fn lose(&mut self, is_served: bool) {
+        if let Some(lost) = self.lost.take() {
+            let answer = match &self.reply {
+                Some(Reply::Answer(answer)) => Some(answer),
+                Some(_) | None => None,
+            };
+            lost.lose(answer, is_served);
         }
     }
 }
 
 impl Drop for HeldReply {
     fn drop(&mut self) {
-        drop(Held::new(&*self.lost.namespace, self.numbers()));
+        self.lose(true);
     }
 }
 
@@ -150,7 +145,7 @@ impl Forwarder {
     /// [`NoReply`] if the stream breaks or the deadline passes. Numbers that were taken are burnt.
     #[tracing::instrument(level = "debug", name = "forward", skip_all, fields(leader))]
     pub async fn forward(
-        &self, leader: NodeId, member: &Member, sent: (ForwardRequest, LostWithReply),
+        &self, leader: NodeId, member: &Member, sent: (ForwardRequest, Box<dyn LostWithReply>),
         deadline: Instant,
     ) -> Result<Reply, NoReply> {
         let started = std::time::Instant::now();
@@ -334,7 +329,10 @@ mod tests {
     use super::*;
     use crate::{
         metrics::SkipCause,
-        node::numbers::sequence_request::{SequenceRequest, forwarded},
+        node::{
+            access::LostNumbers,
+            numbers::sequence_request::{SequenceRequest, forwarded},
+        },
         proto::v1::{NextManyRequest, NextManyResponse, NextRequest, NextResponse},
     };
 

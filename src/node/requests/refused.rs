@@ -1,10 +1,9 @@
 //! Which requests, and which keys of a request, get no numbers, and what their callers are told.
 
-use super::leader_search::Unanswered;
 use crate::{
     allocator::{ManyNumbers, RefusedPlaces, Term, Unserved, UsedId, Why},
     consensus::Group,
-    node::{Caller, Config},
+    node::{Caller, Config, way::search::Unanswered},
     proto::{
         Refusal, refusal,
         v1::{Exhausted, Failure, NextManyResponse, Reason, RefusedKeys},
@@ -69,7 +68,7 @@ fn unanswered(unserved: Unserved, asked: Told<'_>) -> Unanswered {
 
 /// As [`failed`], of numbers that were asked for under a request `id`, or under none: with one, the next leader knows whether
 /// they were taken.
-pub(super) fn failed_under(
+pub(in crate::node) fn failed_under(
     id: Option<&MessageId>, failed: Unserved, namespace: &Namespace, term: &Term, count: u64,
 ) -> Unanswered {
     match failed {
@@ -219,7 +218,7 @@ pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal
 ///
 /// # Errors
 /// FAILED_PRECONDITION, with what to do.
-pub(super) fn check_id(namespace: &Namespace, has_id: bool) -> Result<(), Refusal> {
+pub(in crate::node) fn check_id(namespace: &Namespace, has_id: bool) -> Result<(), Refusal> {
     let config = &namespace.config;
     let name = &config.name;
     match (config.gapless, has_id) {

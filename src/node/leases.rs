@@ -1,24 +1,35 @@
 //! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader; and what a wrong clock does
 //! to them.
 
+pub(super) mod dates;
 pub(super) mod desk;
 pub(super) mod ids_time;
+pub(super) mod key_times;
+pub(super) mod numbers;
+
+use std::sync::Arc;
 
 use tokio::time::{Instant, timeout_at};
 
-use self::desk::{AHEAD_MS, Served, Wanted};
+use self::{
+    dates::Dates,
+    desk::{AHEAD_MS, Served, Wanted, WorkerDesk},
+    ids_time::IdsTime,
+    key_times::KeyTimes,
+};
 use super::{
+    Config,
     access::Principal,
-    ids::formats::{WorkerIds, leases_of, worker_ids},
-    numbers::{
-        leader_search::{Attempt, Unanswered},
-        refused::namespace_named,
-    },
-    operations::ByLeader,
-    services::LeaderIds,
+    common::Common,
+    formats::{WorkerIds, leases_of, worker_ids},
+    requests::{operation::ByLeader, refused::namespace_named},
+    way::search::{Attempt, Unanswered},
 };
 use crate::{
     allocator::Term,
+    clock::Clock,
+    consensus::Group,
+    metrics::Metrics,
     proto::{Refusal, refusal, refuse, v1},
     sequence::{WORKERS_MAX, WorkerAct, WorkerAnswer, WorkerRecord},
     storage::read_workers,
@@ -52,8 +63,8 @@ impl ByLeader for v1::LeaseWorkerRequest {
         let served = leader.ask_for_worker(term, &ids, wanted, deadline).await;
         if let Ok(Served::Done(worker, WorkerAnswer::Leased(lease))) = served {
             match is_renewal {
-                true => leader.led.metrics.worker_renewals.inc(),
-                false => leader.led.metrics.worker_leases.inc(),
+                true => leader.metrics.worker_renewals.inc(),
+                false => leader.metrics.worker_leases.inc(),
             };
             return Ok(leader.granted(worker, lease, ids.format));
         }
@@ -61,7 +72,7 @@ impl ByLeader for v1::LeaseWorkerRequest {
             Served::NoneFree { .. } | Served::NoneToSpare | Served::Done(_, WorkerAnswer::Lost),
         ) = served
         {
-            leader.led.metrics.worker_leases_refused.inc();
+            leader.metrics.worker_leases_refused.inc();
         }
         Err(not_served(served, &ids, self.renew.map_or(0, |held| held.token)))
     }
@@ -96,8 +107,8 @@ impl ByLeader for v1::ListWorkersRequest {
     async fn carry_out(
         self, leader: &LeaderIds, _: (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::ListWorkersResponse> {
-        let ids = namespace_named(&leader.led.group, &self.namespace).and_then(leases_of)?;
-        let reading = timeout_at(deadline, read_workers(&leader.led.group.view, ids.namespace));
+        let ids = namespace_named(&leader.group, &self.namespace).and_then(leases_of)?;
+        let reading = timeout_at(deadline, read_workers(&leader.group.view, ids.namespace));
         let workers = reading.await.map_err(|_| {
             refusal!(DeadlineExceeded, "the worker ids were not read before the deadline")
         })?;
@@ -114,9 +125,44 @@ impl ByLeader for v1::ListWorkersRequest {
     }
 }
 
+/// What the leader of a Raft group does for ids.
+pub struct LeaderIds {
+    config: Arc<Config>,
+    group: Arc<Group>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    /// The time by which worker ids are leased, and ids of keys are made.
+    time: IdsTime,
+    /// Where worker ids are leased, and dates are logged.
+    desk: WorkerDesk,
+    /// The dates of ids, as this node knows them while it leads.
+    dates: Dates,
+    /// The times of namespaces whose ids of keys lie ahead.
+    key_times: KeyTimes,
+}
+
 impl LeaderIds {
+    /// Opens the desk. `time` is that of ids.
+    pub(super) fn new(common: &Common, time: IdsTime) -> Self {
+        LeaderIds {
+            config: common.config.clone(),
+            group: common.group.clone(),
+            clock: common.clock.clone(),
+            metrics: common.metrics.clone(),
+            desk: WorkerDesk::open(common.group.clone(), time.clone(), common.metrics.clone()),
+            dates: Dates::default(),
+            key_times: KeyTimes::default(),
+            time,
+        }
+    }
+
+    /// The time by which worker ids are leased, and ids of keys are made.
+    pub(super) fn time(&self) -> &IdsTime {
+        &self.time
+    }
+
     fn worker_ids(&self, namespace: &str) -> Result<WorkerIds, Refusal> {
-        namespace_named(&self.led.group, namespace).and_then(worker_ids)
+        namespace_named(&self.group, namespace).and_then(worker_ids)
     }
 
     /// Has the desk do what is wanted.
@@ -245,7 +291,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
     async fn carry_out(
         self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<v1::TakeWorkerBackResponse> {
-        let ids = leases_of(namespace_named(&leader.led.group, &self.namespace)?)?;
+        let ids = leases_of(namespace_named(&leader.group, &self.namespace)?)?;
         check_worker(self.worker, &ids)?;
         let to_ms = leader.end_of_lease(term, &ids, &self)?;
         let (worker, ceiling_ms) = (self.worker, self.ceiling_ms);
@@ -305,7 +351,7 @@ impl LeaderIds {
             );
         }
         let now_ms = self.time.now_ms(term.term())?;
-        let apart_ms = self.led.config.clock_apart_max_ms;
+        let apart_ms = self.config.clock_apart_max_ms;
         // Two leaders whose clocks are believed are at most so far from one another.
         let right_ms = now_ms.saturating_add(apart_ms.saturating_mul(2));
         let (to_ms, least_ms) = match &ids.date {

@@ -4,9 +4,9 @@
 //! repeat, and cannot go back, because a number cannot: the clock decides only how far a key is moved up. Where a unit of time
 //! is used up, the answer says for how long. If a key is ahead of the leader's time, as after the change from a leader that
 //! crashed, it goes on within the unit of time that it has come to. Its namespace's time goes on from there
-//! ([`super::key_queues`]).
+//! ([`super::key_times`]).
 //!
-//! Of a format with a date, a number is the order number, and the date is logged ([`super::key_queues`]).
+//! Of a format with a date, a number is the order number, and the date is logged ([`super::dates`]).
 
 use std::time::Duration;
 
@@ -14,22 +14,20 @@ use ratchet_ids::{EncodeError, Format, Source};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
-    ended,
-    formats::{REACH_STEPS, created_again, id_format},
-    request::IDS_MAX,
+    LeaderIds,
+    desk::{Served, Wanted},
 };
 use crate::{
     allocator::{Above, Floor, Term, Why},
     node::{
         access::Principal,
-        numbers::{
+        formats::{IDS_MAX, REACH_STEPS, created_again, ended, id_format},
+        requests::{
             keys::key_of,
-            leader_search::{Attempt, Unanswered},
+            operation::ByLeader,
             refused::{check_kind, failed, namespace_named},
         },
-        operations::ByLeader,
-        services::LeaderIds,
-        workers::desk::{Served, Wanted},
+        way::search::{Attempt, Unanswered},
     },
     planted_bugs::{Bug, is_planted},
     proto::{
@@ -58,7 +56,7 @@ impl ByLeader for TakeIdNumbersRequest {
     async fn carry_out(
         self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
     ) -> Attempt<IdNumbers> {
-        let namespace = namespace_named(&leader.led.group, &self.namespace)?;
+        let namespace = namespace_named(&leader.group, &self.namespace)?;
         let format = id_format(&namespace)?;
         if namespace.config.format.as_ref() != Some(&self.format) {
             return Err(created_again(&self.namespace).into());
@@ -110,7 +108,7 @@ impl LeaderIds {
     async fn take_in_unit(&self, of: &OfKey<'_>, left: u64) -> Attempt<Taken> {
         loop {
             let leader_ms = self.time.now_ms(of.term.term())?;
-            let now_ms = (self.key_times).time_of(of.namespace.id, self.led.clock.now(), leader_ms);
+            let now_ms = (self.key_times).time_of(of.namespace.id, self.clock.now(), leader_ms);
             let floor = match floor_at(of, now_ms, leader_ms) {
                 Ok(floor) => floor,
                 Err(error) => return Ok(Taken::Never(error)),
@@ -142,9 +140,9 @@ impl LeaderIds {
 
     /// Has the namespace of a key that is far ahead go on from `from_ms`.
     fn go_on_ahead(&self, of: &OfKey<'_>, from_ms: u64, ahead_ms: u64) {
-        let (now, leader_ms) = (self.led.clock.now(), self.time.shown_ms());
+        let (now, leader_ms) = (self.clock.now(), self.time.shown_ms());
         if (self.key_times).go_on_from(of.namespace.id, from_ms, now, leader_ms) {
-            self.led.metrics.id_times_ahead.inc();
+            self.metrics.id_times_ahead.inc();
             tracing::info!(
                 namespace = of.namespace.config.name,
                 ahead_ms,
@@ -224,7 +222,7 @@ impl LeaderIds {
                 Served::Unreadable(why) => refuse!(Internal, "{why}"),
                 _ => return Err(Unanswered::ELSEWHERE),
             };
-            let namespaces = self.led.group.view.namespaces();
+            let namespaces = self.group.view.namespaces();
             let exists = |id: NamespaceId| namespaces.by_id(id).is_some();
             self.dates.learn(term.term(), namespace.id, date, exists);
             Ok(date)

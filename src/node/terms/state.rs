@@ -1,73 +1,15 @@
-//! What this node knows of the last change of the leadership: the handover under way, the memory that was sent here,
-//! the first answer.
+//! What this node keeps for its next term, and of its last: the memory that was sent here, the first answer.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use futures::future::{BoxFuture, FutureExt, Shared as Joined};
 use parking_lot::Mutex;
 
 use crate::{
     allocator::Inheritance,
     clock::Instant,
     consensus::Leadership,
-    proto::{Refusal, refusal},
     sequence::{MemoryDigest, NodeId},
 };
-
-/// What a handover comes to, for all callers that wait for it.
-pub type HandoverOutcome = Result<Leadership, Refusal>;
-
-/// The handover that is under way, or was last.
-#[derive(Default)]
-pub struct CurrentHandover(Mutex<Option<Handover>>);
-
-/// One term's handover.
-#[derive(Clone)]
-pub struct Handover {
-    term: u64,
-    /// `None`: the node stops, and nobody else can lead.
-    pub successor: Option<NodeId>,
-    outcome: Joined<BoxFuture<'static, HandoverOutcome>>,
-}
-
-impl CurrentHandover {
-    /// The handover of `term`: the one under way, or a new one to the node that `choose` names, which
-    /// `begin` starts.
-    ///
-    /// # Errors
-    /// Those of `choose`, if none is under way.
-    pub fn join_or_begin<F: Future<Output = HandoverOutcome> + Send + 'static>(
-        &self, term: u64, choose: impl FnOnce() -> Result<Option<NodeId>, Refusal>,
-        begin: impl FnOnce(Option<NodeId>) -> F,
-    ) -> Result<Handover, Refusal> {
-        let mut current = self.0.lock();
-        if let Some(handover) = current.as_ref().filter(|handover| handover.term == term) {
-            return Ok(handover.clone());
-        }
-        let successor = choose()?;
-        let handover = Handover { term, successor, outcome: begin(successor).boxed().shared() };
-        *current = Some(handover.clone());
-        Ok(handover)
-    }
-}
-
-impl Handover {
-    /// Waits for it until `deadline`. It goes on after that.
-    ///
-    /// # Errors
-    /// Its own, and DEADLINE_EXCEEDED.
-    pub async fn outcome(self, deadline: tokio::time::Instant) -> HandoverOutcome {
-        let late = |_| {
-            Err(refusal!(
-                DeadlineExceeded,
-                "the handover of term {} is under way and goes on; see ratchet status",
-                self.term
-            ))
-        };
-        let outcome = tokio::time::timeout_at(deadline, self.outcome).await;
-        outcome.unwrap_or_else(late)
-    }
-}
 
 // The memory that a leader has sent to this node, its successor. At most one is kept: the last that has arrived
 // whole. It is used by the next term that this node leads. It is dropped once another node leads, and `KEEP_TIMEOUTS`
@@ -88,7 +30,7 @@ struct Holding {
 
 impl HeldInheritance {
     /// Another one begins to arrive: drops what is here. Returns its number.
-    pub(in crate::node) fn begin(&self) -> u64 {
+    pub(super) fn begin(&self) -> u64 {
         let mut holding = self.0.lock();
         holding.whole = None;
         holding.begun += 1;
@@ -121,13 +63,13 @@ impl HeldInheritance {
     }
 
     /// Takes the memory of a term before `term`, to be inherited by that term.
-    pub(in crate::node) fn take(&self, term: u64) -> Option<(Inheritance, MemoryDigest)> {
+    pub(super) fn take(&self, term: u64) -> Option<(Inheritance, MemoryDigest)> {
         let whole = self.0.lock().whole.take();
         whole.filter(|(inheritance, _)| inheritance.term() < term)
     }
 
     /// Drops the memory if a node other than `me` leads a later term.
-    pub(in crate::node) fn follow(&self, now: &Leadership, me: NodeId) {
+    pub(super) fn follow(&self, now: &Leadership, me: NodeId) {
         let mut holding = self.0.lock();
         let leads_other = (now.leader.as_ref()).is_some_and(|(leader, _)| *leader != me);
         if leads_other && holding.whole.as_ref().is_some_and(|(it, _)| it.term() < now.term) {

@@ -1,13 +1,30 @@
 //! Counts calls, and those that are refused, for the namespace that they are about: at the node that the caller asked.
 
+use std::sync::Arc;
+
 use crate::{
-    metrics::CountsGuard, node::services::Leader, proto::v1::Reason, sequence::NamespaceId,
+    consensus::Group,
+    metrics::{CountsGuard, Metrics},
+    node::common::Common,
+    proto::v1::Reason,
+    sequence::NamespaceId,
 };
 
-impl Leader {
+/// Counts calls for the namespaces of a Raft group.
+pub struct CallCounts {
+    group: Arc<Group>,
+    metrics: Arc<Metrics>,
+}
+
+impl CallCounts {
+    /// Counts in the node's metrics.
+    pub(in crate::node) fn new(common: &Common) -> Self {
+        CallCounts { group: common.group.clone(), metrics: common.metrics.clone() }
+    }
+
     /// What is counted for the namespace of this name. Of names that this node does not know it is what all without a place
     /// have together: a caller may name anything.
-    pub fn counts_of(&self, name: &str) -> CountsGuard {
+    pub fn of(&self, name: &str) -> CountsGuard {
         let namespaces = self.group.view.namespaces();
         match namespaces.by_name(name) {
             Some(known) => self.metrics.namespaces().of(known.id.0, name),
@@ -24,7 +41,7 @@ impl Leader {
     ) {
         let counts = match id {
             Some(id) => self.metrics.namespaces().of(id.0, namespace),
-            None => self.counts_of(namespace),
+            None => self.of(namespace),
         };
         counts.call();
         for (reason, times) in refused {

@@ -3,21 +3,23 @@
 //! Invariant: a change that takes something from anybody needs nodes that talk to one another over TLS, or on one machine.
 //! A follower tells the leader who asks, and over plain connections anybody could tell it.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::{
-    Access, Guarded, Principal, Subject,
-    open::{check_granting, trusts_strangers},
-    wire::{in_order, invalid, read_grants, read_hash, read_key, read_quotas, to_wire},
+    Config,
+    access::{
+        Guarded, Principal, Subject, check_granting, check_peers, in_order, invalid, read_grants,
+        read_hash, read_key, read_quotas, to_wire,
+    },
+    requests::operation::ByLeader,
+    seams::proposal_failed,
+    way::search::Attempt,
 };
 use crate::{
     allocator::Term,
-    node::{
-        Config, numbers::leader_search::Attempt, operations::ByLeader, seams::proposal_failed,
-        settings::PeerTls,
-    },
+    consensus::Group,
     proto::{Refusal, peer, refusal, refuse, v1},
     sequence::{
         AccessChange, AccessRefused, Command, Grant, InvalidAccess, Outcome, PRINCIPALS_MAX,
@@ -25,7 +27,18 @@ use crate::{
     },
 };
 
-impl Access {
+/// The grants of a Raft group: who may do what, and how much.
+pub struct Grants {
+    config: Arc<Config>,
+    group: Arc<Group>,
+}
+
+impl Grants {
+    /// Those of this group, as this node changes them while it leads.
+    pub(super) fn new(config: Arc<Config>, group: Arc<Group>) -> Self {
+        Grants { config, group }
+    }
+
     async fn change(&self, term: &Term, change: AccessChange) -> Attempt<()> {
         let command = Command::ChangeAccess(change);
         match self.group.propose(term.term(), command).await.map_err(proposal_failed)? {
@@ -58,33 +71,6 @@ impl Access {
     }
 }
 
-/// Sees that nobody can tell the leader of a principal that is not there, in a cluster whose nodes are reached by their peers
-/// at `addresses`.
-///
-/// # Errors
-/// FAILED_PRECONDITION if nodes talk without TLS beyond loopback.
-pub(in crate::node) fn check_peers<'a>(
-    config: &Config, mut addresses: impl Iterator<Item = &'a String>,
-) -> Result<(), Refusal> {
-    // A name, even localhost, may lead elsewhere.
-    let is_loopback = |address: &String| {
-        address.parse().is_ok_and(|at: SocketAddr| at.ip().to_canonical().is_loopback())
-    };
-    let own = config.peer_listen;
-    let beyond = match addresses.find(|address| !is_loopback(address)) {
-        _ if config.peer_tls == PeerTls::Require => return Ok(()),
-        Some(address) => format!("a node is reached by its peers at {address}"),
-        None if !trusts_strangers(config) => return Ok(()),
-        None => format!("node {} listens for peers at {own}", config.node_id),
-    };
-    Err(refusal!(
-        WrongState,
-        "nothing is changed: {beyond}, and node {} does not have peer_tls = require, so anybody could pretend to speak for a \
-         token; set it on all nodes first, see the page about certificates",
-        config.node_id
-    ))
-}
-
 fn told(refused: &AccessRefused) -> Refusal {
     match refused {
         AccessRefused::Exists(_) => refusal!(TokenExists, "{refused}"),
@@ -96,7 +82,7 @@ fn told(refused: &AccessRefused) -> Refusal {
 }
 
 impl ByLeader for v1::CreateTokenRequest {
-    type Service = Arc<Access>;
+    type Service = Grants;
 
     fn subject(&self, _: Option<&v1::Principal>) -> Subject {
         let id = read_hash(&self.sha256).ok().map(|hash| hash.id());
@@ -104,31 +90,31 @@ impl ByLeader for v1::CreateTokenRequest {
     }
 
     async fn carry_out(
-        self, access: &Arc<Access>, (term, by): (&Term, &Principal), _: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::Principal> {
         check_token_name(&self.name).map_err(|why| invalid(&why))?;
-        let (hash, grants) = (read_hash(&self.sha256)?, read_grants(&self.grants)?);
-        if grants.is_empty() {
+        let (hash, granted) = (read_hash(&self.sha256)?, read_grants(&self.grants)?);
+        if granted.is_empty() {
             return Err(invalid(&InvalidAccess::GrantCount(0)).into());
         }
-        let now_ms = access.group.wall_ms();
+        let now_ms = grants.group.wall_ms();
         if let Some(expires_ms) = self.expires_ms.filter(|end| *end <= now_ms) {
             refuse!(
                 InvalidRequest,
                 "expires_ms is {expires_ms}, and the leader's clock shows {now_ms}; give a time to come"
             );
         }
-        access.check_peers()?;
+        grants.check_peers()?;
         let token = TokenRecord {
             name: self.name,
             expires_ms: self.expires_ms,
-            made_by: by.name(&access.group.view.principals()),
+            made_by: by.name(&grants.group.view.principals()),
             made_ms: now_ms,
         };
-        let record = PrincipalRecord { grants, token: Some(token), quotas: Vec::new() };
+        let record = PrincipalRecord { grants: granted, token: Some(token), quotas: Vec::new() };
         let add = AccessChange::AddToken { hash, record, principals_max: PRINCIPALS_MAX };
-        access.change(term, add).await?;
-        Ok(access.told(&PrincipalKey::Token(hash)))
+        grants.change(term, add).await?;
+        Ok(grants.told(&PrincipalKey::Token(hash)))
     }
 }
 
@@ -136,7 +122,7 @@ impl ByLeader for v1::RevokeTokenRequest {
     /// Without an id the same request may mean another token the next time.
     const IS_ASKED_ONCE: bool = true;
 
-    type Service = Arc<Access>;
+    type Service = Grants;
 
     fn subject(&self, answer: Option<&v1::RevokeTokenResponse>) -> Subject {
         let id = answer.map(|answer| answer.id.clone()).or_else(|| self.id.clone());
@@ -144,16 +130,16 @@ impl ByLeader for v1::RevokeTokenRequest {
     }
 
     fn done_before(
-        &self, _: &Arc<Access>, _: &Term, refused: &Refusal,
+        &self, _: &Grants, _: &Term, refused: &Refusal,
     ) -> Option<v1::RevokeTokenResponse> {
         let id = self.id.clone().filter(|_| refused.reason() == v1::Reason::TokenNotFound)?;
         Some(v1::RevokeTokenResponse { id })
     }
 
     async fn carry_out(
-        self, access: &Arc<Access>, (term, by): (&Term, &Principal), _: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::RevokeTokenResponse> {
-        let mut meant: Vec<_> = access.group.view.principals().tokens_named(&self.name).collect();
+        let mut meant: Vec<_> = grants.group.view.principals().tokens_named(&self.name).collect();
         let ids = meant.iter().map(|hash| hash.id()).collect::<Vec<_>>().join(", ");
         if let Some(id) = &self.id {
             meant.retain(|hash| hash.id() == *id);
@@ -179,16 +165,16 @@ impl ByLeader for v1::RevokeTokenRequest {
                 ),
             }
         };
-        let mut after = Principals::clone(&access.group.view.principals());
+        let mut after = Principals::clone(&grants.group.view.principals());
         after.put(PrincipalKey::Token(hash), None);
-        if !by.is_local() && !after.has_administrator(access.group.wall_ms()) {
+        if !by.is_local() && !after.has_administrator(grants.group.wall_ms()) {
             refuse!(
                 WrongState,
                 "token {:?} is the last principal with the grant admin:*; make another one first, or revoke it over the local socket",
                 self.name
             );
         }
-        access.change(term, AccessChange::RemoveToken(hash)).await?;
+        grants.change(term, AccessChange::RemoveToken(hash)).await?;
         Ok(v1::RevokeTokenResponse { id: hash.id() })
     }
 }
@@ -203,29 +189,32 @@ fn about(wanted: Wanted<'_>, principal: &str, addresses: Option<&str>) -> Subjec
 }
 
 impl ByLeader for v1::SetGrantsRequest {
-    type Service = Arc<Access>;
+    type Service = Grants;
 
     fn subject(&self, _: Option<&v1::Principal>) -> Subject {
         about(self.wanted(), &self.principal, self.addresses.as_deref())
     }
 
     async fn carry_out(
-        self, access: &Arc<Access>, (term, by): (&Term, &Principal), _: Instant,
+        self, grants: &Grants, (term, by): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::Principal> {
         let key = read_key(&self.principal, self.addresses.as_deref())?;
-        let grants = read_grants(&self.grants)?;
-        let change =
-            AccessChange::Grant { key: key.clone(), grants, principals_max: PRINCIPALS_MAX };
-        let before = Principals::clone(&access.group.view.principals());
+        let granted = read_grants(&self.grants)?;
+        let change = AccessChange::Grant {
+            key: key.clone(),
+            grants: granted,
+            principals_max: PRINCIPALS_MAX,
+        };
+        let before = Principals::clone(&grants.group.view.principals());
         let mut after = before.clone();
         for (key, record) in change.records(&before, true).map_err(|refused| told(&refused))? {
             after.put(key, record);
         }
-        check_granting(&access.config, &before, &after)?;
+        check_granting(&grants.config, &before, &after)?;
         if !after.is_open() {
-            access.check_peers()?;
+            grants.check_peers()?;
         }
-        let now_ms = || access.group.leader_wall_ms();
+        let now_ms = || grants.group.leader_wall_ms();
         if by.check(&after, Wanted::OnAll(Verb::Admin), now_ms).is_err() {
             refuse!(
                 WrongState,
@@ -234,13 +223,13 @@ impl ByLeader for v1::SetGrantsRequest {
                 by.name(&before)
             );
         }
-        access.change(term, change).await?;
-        Ok(access.told(&key))
+        grants.change(term, change).await?;
+        Ok(grants.told(&key))
     }
 }
 
 impl ByLeader for v1::SetQuotasRequest {
-    type Service = Arc<Access>;
+    type Service = Grants;
 
     fn subject(&self, _: Option<&v1::SetQuotasResponse>) -> Subject {
         let subject = about(self.wanted(), &self.principal, self.addresses.as_deref());
@@ -248,18 +237,18 @@ impl ByLeader for v1::SetQuotasRequest {
     }
 
     async fn carry_out(
-        self, access: &Arc<Access>, (term, _): (&Term, &Principal), _: Instant,
+        self, grants: &Grants, (term, _): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::SetQuotasResponse> {
         let quotas = read_quotas(&self.quotas)?;
-        let keys = access.holders(&self)?;
+        let keys = grants.holders(&self)?;
         let everything = Grant::everything();
         let change = AccessChange::SetQuotas { keys: keys.clone(), quotas, everything };
-        access.change(term, change).await?;
-        Ok(v1::SetQuotasResponse { principals: keys.iter().map(|key| access.told(key)).collect() })
+        grants.change(term, change).await?;
+        Ok(v1::SetQuotasResponse { principals: keys.iter().map(|key| grants.told(key)).collect() })
     }
 }
 
-impl Access {
+impl Grants {
     /// Whose quotas are to be set.
     fn holders(&self, asked: &v1::SetQuotasRequest) -> Result<Vec<PrincipalKey>, Refusal> {
         let principals = self.group.view.principals();
@@ -298,19 +287,19 @@ impl Access {
 }
 
 impl ByLeader for v1::ListPrincipalsRequest {
-    type Service = Arc<Access>;
+    type Service = Grants;
 
     async fn carry_out(
-        self, access: &Arc<Access>, _: (&Term, &Principal), _: Instant,
+        self, grants: &Grants, _: (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::ListPrincipalsResponse> {
-        let principals = access.group.view.principals();
+        let principals = grants.group.view.principals();
         let principals = in_order(&principals).into_iter();
-        let principals = principals.map(|(key, record)| access.shown(key, record));
+        let principals = principals.map(|(key, record)| grants.shown(key, record));
         Ok(v1::ListPrincipalsResponse { principals: principals.collect() })
     }
 
-    fn answer_bytes(&self, access: &Arc<Access>) -> usize {
-        let principals = access.group.view.principals();
+    fn answer_bytes(&self, grants: &Grants) -> usize {
+        let principals = grants.group.view.principals();
         principals
             .iter()
             .map(|(_, record)| {
@@ -326,13 +315,13 @@ const PRINCIPAL_BYTES: usize = 1_024;
 const GRANT_BYTES: usize = 160;
 
 impl ByLeader for peer::KnowsTokenRequest {
-    type Service = Arc<Access>;
+    type Service = Grants;
 
     async fn carry_out(
-        self, access: &Arc<Access>, _: (&Term, &Principal), _: Instant,
+        self, grants: &Grants, _: (&Term, &Principal), _: Instant,
     ) -> Attempt<peer::KnowsTokenResponse> {
         let key = PrincipalKey::Token(read_hash(&self.sha256)?);
-        let known = access.group.view.principals().get(&key).is_some();
+        let known = grants.group.view.principals().get(&key).is_some();
         Ok(peer::KnowsTokenResponse { known })
     }
 }

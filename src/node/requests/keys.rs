@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{leader_search::Unanswered, refused::partly_raised};
+use super::refused::partly_raised;
 use crate::{
     allocator::{Unserved, WAITING_KEY_BYTES},
-    node::request_memory::{RequestMemory, Reservation},
+    node::{
+        request_memory::{RequestMemory, Reservation},
+        way::search::Unanswered,
+    },
     proto::{
         Refusal, refusal, refuse,
         v1::{self, Exhausted, NextManyRequest, NextManyResponse, RefusedKeys, key::Kind},
@@ -136,7 +139,7 @@ pub(in crate::node) fn heap_bytes(key: &Option<v1::Key>) -> usize {
 /// # Errors
 /// INVALID_ARGUMENT if the bytes are no id, the window is longer than [`Lifetime::WINDOW_MS_MAX`] or stands without the time,
 /// or one of them stands without an id.
-pub(super) fn message_id(
+pub(in crate::node) fn message_id(
     bytes: Option<&[u8]>, window_ms: Option<u64>, made_ms: Option<u64>,
 ) -> Result<Option<MessageId>, Refusal> {
     const WINDOW_MAX: u64 = Lifetime::WINDOW_MS_MAX;
@@ -207,7 +210,9 @@ fn is_of(answer: &NextManyResponse, keys: usize) -> bool {
 }
 
 /// Gives the late keys of an answer what the next leader answered, or why it did not.
-pub(super) fn add_late(answer: &mut NextManyResponse, rest: Result<NextManyResponse, Refusal>) {
+pub(in crate::node) fn add_late(
+    answer: &mut NextManyResponse, rest: Result<NextManyResponse, Refusal>,
+) {
     let places: Vec<u32> = late_places(answer).collect();
     answer.refused.retain(|refused| !refused.left_to_next_leader);
     let rest = match rest {
@@ -251,7 +256,7 @@ pub(super) fn add_late(answer: &mut NextManyResponse, rest: Result<NextManyRespo
 }
 
 /// Why late keys get no numbers: another namespace has the name by now.
-pub(super) fn replaced() -> Refusal {
+pub(in crate::node) fn replaced() -> Refusal {
     refusal!(
         HandoverLost,
         "the namespace was replaced while the leader handed over: ask again for this key"

@@ -1,0 +1,22 @@
+//! What most services of a node are made of. Each takes a share in what it needs of it, and none gets the whole node.
+
+use std::sync::Arc;
+
+use super::{Config, callers::Callers, request_memory::RequestMemory};
+use crate::{clock::Clock, consensus::Group, metrics::Metrics};
+
+/// What most services of a node are made of.
+pub struct Common {
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// The Raft group.
+    pub group: Arc<Group>,
+    /// The clock that leases are counted on.
+    pub clock: Arc<dyn Clock>,
+    /// The node's metrics.
+    pub metrics: Arc<Metrics>,
+    /// The memory of waiting requests and unsent answers.
+    pub request_memory: Arc<RequestMemory>,
+    /// What the callers of each address hold.
+    pub callers: Arc<Callers>,
+}

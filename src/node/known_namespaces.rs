@@ -1,0 +1,111 @@
+//! Namespaces as this node knows them: of one that it has not heard of, the leader is asked.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    access::Principal, admission::Admission, common::Common, namespaces::kind,
+    operations::Operations, requests::refused::check_namespace,
+};
+use crate::{
+    consensus::Group,
+    proto::{Refusal, refusal, v1},
+    sequence::{KeyKind, NamespaceConfig, NodeId, Wanted},
+};
+
+/// What a request for a key of a namespace has to know of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeysOf {
+    /// The kind of its keys.
+    pub kind: KeyKind,
+    /// How many keys it may have.
+    pub keys_max: Option<u64>,
+    /// The first number of each.
+    pub start: u64,
+    /// True if Redis clients get its numbers and ids as strings.
+    pub redis_strings: bool,
+}
+
+/// Tells what this node knows of namespaces, and asks the leader of others.
+pub struct KnownNamespaces {
+    node: NodeId,
+    group: Arc<Group>,
+    admission: Arc<Admission>,
+    operations: Arc<Operations>,
+}
+
+impl KnownNamespaces {
+    /// Those that the node's group has told it of.
+    pub(super) fn new(
+        common: &Common, admission: Arc<Admission>, operations: Arc<Operations>,
+    ) -> Self {
+        let (node, group) = (common.config.node_id, common.group.clone());
+        KnownNamespaces { node, group, admission, operations }
+    }
+
+    /// What is to be known of the keys of the namespace on which something is wanted, for a caller that may have that. Of a
+    /// namespace that this node does not know the leader is asked, which may know more. The kind changes only if the namespace is
+    /// deleted and created again, or before its first number; for a moment this node may then know the old one, and the leader
+    /// refuses such a key.
+    ///
+    /// # Errors
+    /// Those of [`Admission::admit`]; NOT_FOUND if there is no such namespace, INVALID_ARGUMENT if there can be none of that name,
+    /// and those of [`Operations::ask`].
+    pub async fn keys_of(
+        &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
+    ) -> Result<KeysOf, Refusal> {
+        self.admission.admit(by, wanted, deadline).await?;
+        let namespace = wanted.namespace().unwrap_or_default();
+        if let Some(known) = self.group.view.namespaces().by_name(namespace) {
+            let NamespaceConfig { key_kind: kind, keys_max, start, redis_strings, .. } =
+                known.config;
+            return Ok(KeysOf { kind, keys_max, start, redis_strings });
+        }
+        // Before anything waits.
+        check_namespace(namespace)?;
+        let get = v1::GetNamespaceRequest { namespace: namespace.to_owned() };
+        let node = Principal::node(self.node);
+        let (known, _) = Box::pin(self.operations.ask(&get, &node, deadline)).await?;
+        let kind = kind(known.key_kind()).unwrap_or(KeyKind::Id);
+        let v1::Namespace { keys_max, start, redis_strings, .. } = known;
+        Ok(KeysOf { kind, keys_max, start, redis_strings })
+    }
+
+    /// The kind of a namespace's keys, if this node knows it. Nobody was let in for it: so nobody may be told it.
+    pub fn known_kind(&self, namespace: &str) -> Option<KeyKind> {
+        let namespaces = self.group.view.namespaces();
+        namespaces.by_name(namespace).map(|known| known.config.key_kind)
+    }
+
+    /// The kind of a namespace's keys.
+    ///
+    /// # Errors
+    /// As [`KnownNamespaces::keys_of`].
+    pub async fn key_kind(
+        &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
+    ) -> Result<KeyKind, Refusal> {
+        Ok(self.keys_of(wanted, by, deadline).await?.kind)
+    }
+
+    /// Waits until this node knows a namespace that the leader knows.
+    ///
+    /// # Errors
+    /// Those of [`Operations::ask`]: NOT_FOUND if the leader knows no such namespace; UNAVAILABLE if this node has not heard of it
+    /// before the deadline.
+    pub(super) async fn learn(&self, name: &str, deadline: Instant) -> Result<(), Refusal> {
+        let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
+        let node = Principal::node(self.node);
+        Box::pin(self.operations.ask(&get, &node, deadline)).await?;
+        let view = &self.group.view;
+        let learnt = view.until_namespaces(|known| known.by_name(name).is_some());
+        let learnt = timeout_at(deadline, learnt).await;
+        learnt.map_err(|_| {
+            refusal!(
+                NotHeardYet,
+                "node {} has not heard of namespace {name:?} yet, which the leader knows; ask again",
+                self.node
+            )
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! What a node is made of: each service is made of those below it.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    consensus::Group,
+    metrics::Metrics,
+    node::{
+        Access, Addresses, Callers, Config, Principal, RequestMemory, Seams,
+        admission::Admission,
+        callers::Caller,
+        common::Common,
+        grants::Grants,
+        handover::current::Handovers,
+        ids::Ids,
+        known_namespaces::KnownNamespaces,
+        leases::{LeaderIds, ids_time::IdsTime},
+        members::{Members, formation::Founding},
+        namespaces::{Namespaces, export::Exports},
+        numbers::Numbers,
+        operations::{
+            Operations,
+            services::{GroupServices, OperationServices},
+        },
+        requests::counted::CallCounts,
+        status::{Status, readiness::Readiness},
+        terms::LedTerms,
+        way::Way,
+    },
+    tasks::Fault,
+};
+
+/// What the interfaces to callers use of a node.
+pub struct NodeContext {
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// The Raft group.
+    pub group: Arc<Group>,
+    /// The node's metrics.
+    pub metrics: Arc<Metrics>,
+    /// The memory of waiting requests and unsent answers.
+    pub request_memory: Arc<RequestMemory>,
+    /// What the callers of each address hold.
+    pub callers: Arc<Callers>,
+    /// Who lets callers in.
+    pub admission: Arc<Admission>,
+    /// What is counted for each namespace.
+    pub counts: Arc<CallCounts>,
+    /// Who answers requests for numbers.
+    pub numbers: Arc<Numbers>,
+    /// Who has operations carried out.
+    pub operations: Arc<Operations>,
+    /// The namespaces, as this node knows them.
+    pub namespaces: Arc<KnownNamespaces>,
+    /// The ids that this node makes.
+    pub ids: Arc<Ids>,
+    /// Who exports namespaces.
+    pub exports: Arc<Exports>,
+    /// Whether the node is ready.
+    pub readiness: Arc<Readiness>,
+    /// What carries operations out.
+    pub services: Arc<OperationServices>,
+}
+
+impl NodeContext {
+    pub(in crate::node) fn new(
+        config: Config, seams: Seams, group: Arc<Group>, metrics: Arc<Metrics>,
+        addresses: Addresses,
+    ) -> NodeContext {
+        let common = Common {
+            request_memory: RequestMemory::new(&config, &metrics),
+            callers: Callers::new(&config, &metrics, {
+                let group = group.clone();
+                move |network| group.view.principals().are_closed_to(network)
+            }),
+            config: Arc::new(config),
+            group,
+            clock: seams.clock,
+            metrics,
+        };
+        let Common { config, group, clock, metrics, .. } = &common;
+        let (transport, leaving) = (seams.transport, CancellationToken::new());
+        let time = IdsTime::new(
+            config.node_id,
+            clock.clone(),
+            group.clone(),
+            config.clock_apart_max_ms,
+            metrics.clone(),
+        );
+        let access = Arc::new(Access::new(config.clone(), group.clone(), metrics.clone()));
+        let led = Arc::new(LedTerms::new(&common, leaving.clone()));
+        let way = Arc::new(Way::new(&common, led.clone(), transport.clone()));
+        let admission = Arc::new(Admission::new(&common, access.clone(), led.clone(), way.clone()));
+        let members = Arc::new(Members::new(&common, transport, addresses));
+        let listens = seams.listens_before_founding;
+        let founding = Arc::new(Founding::new(&common, members.clone(), listens, leaving));
+        let of_group = GroupServices {
+            handovers: Arc::new(Handovers::new(&common, led.clone(), members.clone())),
+            leader_ids: LeaderIds::new(&common, time.clone()),
+            namespaces: Namespaces::new(&common, access.clone(), time.clone()),
+            grants: Grants::new(config.clone(), group.clone()),
+            led: led.clone(),
+        };
+        let status = Status::new(&common, led.clone(), members.clone(), time.clone());
+        let services = Arc::new(OperationServices {
+            access: access.clone(),
+            of_group,
+            status: Arc::new(status),
+            founding: founding.clone(),
+            members: members.clone(),
+            certificates: seams.certificates,
+        });
+        let counts = Arc::new(CallCounts::new(&common));
+        let numbers = Arc::new(Numbers::new(
+            &common,
+            admission.clone(),
+            led.clone(),
+            members,
+            way.clone(),
+            counts.clone(),
+        ));
+        let operations =
+            Arc::new(Operations::new(&common, admission.clone(), way, services.clone()));
+        let namespaces =
+            Arc::new(KnownNamespaces::new(&common, admission.clone(), operations.clone()));
+        let ids = Arc::new(Ids::new(
+            &common,
+            (led.clone(), time),
+            admission.clone(),
+            operations.clone(),
+            namespaces.clone(),
+            counts.clone(),
+        ));
+        NodeContext {
+            exports: Arc::new(Exports::new(&common, admission.clone(), access, led.clone())),
+            readiness: Arc::new(Readiness::new(&common, led, founding)),
+            config: common.config,
+            group: common.group,
+            metrics: common.metrics,
+            request_memory: common.request_memory,
+            callers: common.callers,
+            admission,
+            counts,
+            numbers,
+            operations,
+            namespaces,
+            ids,
+            services,
+        }
+    }
+
+    /// Whose it is what is held for a request that a peer passes on: its principal's, if this node knows that, or else of whom the
+    /// peer has `told`. `None` if it is a node's own.
+    pub fn caller_of(&self, by: &Principal, told: Option<u64>) -> Option<Arc<Caller>> {
+        let id = self.services.access.id_of(by).or(told);
+        id.map(|id| self.callers.caller(id))
+    }
+
+    /// Stops the node: it cannot go on.
+    pub fn fail(&self, reason: String) {
+        self.group.tasks.fail(Fault::CannotGoOn(reason));
+    }
+
+    /// Why the node must stop, once it must.
+    pub fn fault(&self) -> Option<Fault> {
+        self.group.tasks.failed().borrow().clone()
+    }
+}

@@ -1,0 +1,37 @@
+//! The numbers that are lost with a reply on the way from the leader, because nobody hears it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{
+    allocator::Held,
+    metrics::NamespaceCounts,
+    node::{access::LostNumbers, way::forward::LostWithReply},
+};
+
+/// What is counted for a request whose reply nobody hears.
+pub struct LostAnswer {
+    /// How many numbers of each key, or one of each if there are no counts. `None`: nothing.
+    pub counts: Option<Vec<u64>>,
+    /// How many numbers an answer brings of keys with such counts.
+    pub numbers_of: fn(&Bytes, &[u64]) -> u64,
+    /// Counts them against the caller's quotas.
+    pub counted: Option<LostNumbers>,
+    /// What is counted for the namespace.
+    pub namespace: Arc<NamespaceCounts>,
+}
+
+impl LostWithReply for LostAnswer {
+    fn lose(&self, answer: Option<&Bytes>, is_served: bool) {
+        let (Some(answer), Some(counts)) = (answer, &self.counts) else {
+            return;
+        };
+        let numbers = (self.numbers_of)(answer, counts);
+        // Who serves the caller counts what is dropped meanwhile. If nobody does, it is counted here.
+        if let Some(counted) = self.counted.as_ref().filter(|_| !is_served) {
+            counted.add(numbers);
+        }
+        drop(Held::new(&*self.namespace, numbers));
+    }
+}

@@ -1,0 +1,76 @@
+//! The services of a node that carry operations out.
+//!
+//! What an operation names as its service is found here: nobody who serves operations names one of them.
+
+use std::sync::Arc;
+
+use crate::node::{
+    Access,
+    grants::Grants,
+    handover::current::Handovers,
+    leases::LeaderIds,
+    members::{Members, formation::Founding},
+    namespaces::Namespaces,
+    seams::Reload,
+    status::Status,
+    terms::LedTerms,
+};
+
+/// What belongs to one Raft group: a node with several has several of these.
+pub struct GroupServices {
+    /// The terms that this node leads.
+    pub led: Arc<LedTerms>,
+    /// Transfers of the leadership.
+    pub handovers: Arc<Handovers>,
+    /// Worker ids, and the numbers of ids.
+    pub leader_ids: LeaderIds,
+    /// The namespaces and their keys.
+    pub namespaces: Namespaces,
+    /// Who may do what.
+    pub grants: Grants,
+}
+
+/// The services that carry operations out.
+pub struct OperationServices {
+    /// Who may do what.
+    pub access: Arc<Access>,
+    /// Those of members.
+    pub members: Arc<Members>,
+    /// The founding of the cluster.
+    pub founding: Arc<Founding>,
+    /// Those of the Raft group.
+    pub of_group: GroupServices,
+    /// The status.
+    pub status: Arc<Status>,
+    /// What reads the certificates again.
+    pub certificates: Arc<dyn Reload>,
+}
+
+/// The services that operations name, and where they are.
+macro_rules! services {
+    ($($service:ty: $($part:ident).+,)*) => {
+        $(impl AsRef<$service> for OperationServices {
+            fn as_ref(&self) -> &$service {
+                &self.$($part).+
+            }
+        })*
+    };
+}
+
+services! {
+    Members: members,
+    Arc<Founding>: founding,
+    Arc<Handovers>: of_group.handovers,
+    LeaderIds: of_group.leader_ids,
+    Namespaces: of_group.namespaces,
+    Grants: of_group.grants,
+    Arc<Status>: status,
+    Arc<dyn Reload>: certificates,
+}
+
+/// What needs no service.
+impl AsRef<()> for OperationServices {
+    fn as_ref(&self) -> &() {
+        &()
+    }
+}

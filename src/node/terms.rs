@@ -1,0 +1,114 @@
+//! The terms of a Raft group that this node leads: each begins with chunks, or with the memory that the last leader left to this
+//! node.
+//!
+//! Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is none.
+
+pub(super) mod leadership;
+mod state;
+mod successor;
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwapOption, Guard};
+use tokio_util::sync::CancellationToken;
+
+use self::state::{AwaitedAnswer, HeldInheritance};
+use super::{Config, common::Common};
+use crate::{
+    allocator::Term,
+    clock::Clock,
+    consensus::{Group, TermLease},
+    metrics::Metrics,
+    ordered_watch,
+};
+
+/// The terms of a Raft group that this node leads.
+pub struct LedTerms {
+    config: Arc<Config>,
+    group: Arc<Group>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    /// The allocator of the term that this node leads; empty if it does not lead.
+    term: ArcSwapOption<Term>,
+    /// Counts changes of leadership. A change is counted once the allocator belongs to it.
+    changes: ordered_watch::Sender<u64>,
+    awaited_answer: AwaitedAnswer,
+    /// The memory that a leader that hands over has sent to this node.
+    inheritance: HeldInheritance,
+    leaving: CancellationToken,
+    stopped: CancellationToken,
+}
+
+impl LedTerms {
+    /// None yet. `leaving` is cancelled first of all when the node stops.
+    pub(super) fn new(common: &Common, leaving: CancellationToken) -> Self {
+        LedTerms {
+            config: common.config.clone(),
+            group: common.group.clone(),
+            clock: common.clock.clone(),
+            metrics: common.metrics.clone(),
+            term: ArcSwapOption::empty(),
+            changes: ordered_watch::Sender::default(),
+            awaited_answer: AwaitedAnswer::default(),
+            inheritance: HeldInheritance::default(),
+            leaving,
+            stopped: CancellationToken::new(),
+        }
+    }
+
+    /// The term that this node leads, or led last. It may be over. One atomic load.
+    pub(super) fn look(&self) -> Guard<Option<Arc<Term>>> {
+        self.term.load()
+    }
+
+    /// As [`LedTerms::look`], to be kept.
+    pub(super) fn current(&self) -> Option<Arc<Term>> {
+        self.term.load_full()
+    }
+
+    /// The term that this node serves as leader; `None` if it leads none, or the term is over.
+    pub(super) fn serving(&self) -> Option<Arc<Term>> {
+        self.current().filter(|term| !term.is_over())
+    }
+
+    /// The lease of [`LedTerms::serving`].
+    pub(super) fn serving_lease(&self) -> Option<Arc<TermLease>> {
+        Some(self.serving()?.lease().clone())
+    }
+
+    /// Waits until this node serves a term as leader. A node that does not lead is not woken for what a leader looks after.
+    pub(super) async fn until_serving(&self) -> Arc<Term> {
+        let mut changes = self.changes();
+        loop {
+            changes.borrow_and_update();
+            if let Some(term) = self.serving() {
+                return term;
+            }
+            if changes.changed().await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// Tells of changes of the leadership: of each once the allocator belongs to it. Of none any more once the node has stopped.
+    pub(super) fn changes(&self) -> ordered_watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Cancelled first of all when the node stops.
+    pub(super) fn leaving(&self) -> &CancellationToken {
+        &self.leaving
+    }
+
+    /// Cancelled once the node hands nothing over any more, and answers what is under way: it follows the leadership no further.
+    pub(super) fn stopped(&self) -> &CancellationToken {
+        &self.stopped
+    }
+
+    /// Answers nothing more, because the node stops.
+    pub(super) fn stop(&self) {
+        self.leaving.cancel();
+        self.stopped.cancel();
+        self.term.store(None);
+    }
+}

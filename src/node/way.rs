@@ -1,0 +1,46 @@
+//! The way to the leader, whichever node that is: who leads, ask here, forward, repeat what may be repeated, until the deadline.
+//!
+//! `search` is the loop. `forward` carries requests to another node, and `operation` says what comes of operations that were sent.
+//! Who answers a request here implements [`search::ForLeader`] for it: the way knows none of them.
+
+pub(super) mod forward;
+pub(super) mod operation;
+pub(super) mod patience;
+pub(super) mod search;
+
+use std::sync::Arc;
+
+use self::forward::Forwarder;
+use super::{Config, common::Common, terms::LedTerms};
+use crate::{
+    clock::Clock,
+    consensus::{Group, Transport},
+};
+
+/// The way from this node to the leader of a Raft group.
+pub struct Way {
+    config: Arc<Config>,
+    group: Arc<Group>,
+    clock: Arc<dyn Clock>,
+    led: Arc<LedTerms>,
+    forwarder: Forwarder,
+}
+
+impl Way {
+    /// The way to the leader of the node's group, whose nodes are reached over `transport`.
+    pub(super) fn new(common: &Common, led: Arc<LedTerms>, transport: Arc<dyn Transport>) -> Self {
+        let sender = common.group.sender().clone();
+        Way {
+            config: common.config.clone(),
+            group: common.group.clone(),
+            clock: common.clock.clone(),
+            led,
+            forwarder: Forwarder::new(sender, transport, common.metrics.clone()),
+        }
+    }
+
+    /// What carries requests to other nodes.
+    pub(super) fn forwarder(&self) -> &Forwarder {
+        &self.forwarder
+    }
+}

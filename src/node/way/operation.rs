@@ -1,0 +1,105 @@
+//! An operation on its way to a leader elsewhere, and what comes of it.
+//!
+//! A message keeps its bytes on the way, so that what a newer client sends is not lost.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{
+    forward::Forwarder,
+    patience::left,
+    search::{Attempt, Trace, Unanswered},
+};
+use crate::{
+    clock::whole_ms,
+    node::access::Principal,
+    proto::{
+        Code, Refusal,
+        peer::{AdministerRequest, administer_reply::Reply},
+        refusal,
+    },
+    sequence::NodeId,
+    storage::Member,
+};
+
+/// What is known of an operation before it is carried out.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    /// Service and method, as in the path of a gRPC call.
+    pub method: &'static str,
+    /// Carrying it out again does no harm.
+    pub is_idempotent: bool,
+    /// It is not asked of a second leader once the answer of the first one is lost.
+    pub is_asked_once: bool,
+    /// What was done of it shows, although nobody got its answer.
+    pub shows: bool,
+    /// How long a leader is waited for, if not until the deadline.
+    pub patience: Duration,
+}
+
+impl Facts {
+    /// What is left of it, if it was carried out and nobody gets the answer.
+    pub fn trace(&self) -> Trace {
+        match self {
+            Facts { shows: false, .. } => Trace::None,
+            Facts { is_idempotent: true, .. } => Trace::Harmless,
+            Facts { .. } => Trace::Change,
+        }
+    }
+
+    /// Has the `leader` carry it out for whoever asks. An attempt before may have done so if it `may_be_done`.
+    pub async fn send(
+        &self, forwarder: &Forwarder, (leader, member): (NodeId, &Member),
+        (message, by): (&Bytes, &Principal), may_be_done: bool, deadline: Instant,
+    ) -> Attempt<Bytes> {
+        let left = left(deadline, self.patience);
+        let message = AdministerRequest {
+            budget_ms: whole_ms(left),
+            caller: by.told(),
+            by: by.to_wire(),
+            method: self.method.to_owned(),
+            again: may_be_done,
+            message: message.clone(),
+            ..AdministerRequest::default()
+        };
+        match forwarder.administer(leader, member, message, left).await {
+            Ok(answer) => match answer.reply {
+                Some(Reply::Answer(answer)) => Ok(answer),
+                Some(Reply::Error(error)) => Err(Unanswered::Refused(error.into())),
+                Some(Reply::NotLeader(_)) | None => Err(Unanswered::ELSEWHERE),
+            },
+            Err(lost) => Err(self.lost(leader, &lost)),
+        }
+    }
+
+    /// What it comes to if no answer came back from the `leader`.
+    fn lost(&self, leader: NodeId, why: &Refusal) -> Unanswered {
+        let Facts { method, is_idempotent, is_asked_once, shows, .. } = self;
+        match why.code() {
+            // It read the message, and knows no such operation. It would not know it if it were asked again.
+            Code::InvalidArgument | Code::Unimplemented => refusal!(
+                WrongState,
+                "node {leader} leads, and its release does not know {method}; upgrade it: {}",
+                why.message()
+            )
+            .into(),
+            Code::DeadlineExceeded if !is_idempotent => may_be_done(leader, why).into(),
+            _ if *is_asked_once => may_be_done(leader, why).into(),
+            _ => {
+                tracing::debug!(leader, method, %why, "no answer");
+                if *shows { Unanswered::MAY_BE_DONE } else { Unanswered::ELSEWHERE }
+            }
+        }
+    }
+}
+
+fn may_be_done(leader: NodeId, why: &Refusal) -> Refusal {
+    refusal!(
+        OutcomeUnknown,
+        "node {leader} leads and did not answer in time; whether the request was carried out is unknown: look before you ask \
+         again: {}",
+        why.message()
+    )
+}
