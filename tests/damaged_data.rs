@@ -14,7 +14,7 @@ use tempfile::TempDir;
 async fn a_record_with_a_flipped_byte_is_refused_and_the_error_names_the_directory() {
     let dir = TempDir::new().unwrap();
     {
-        let store = open(dir.path()).unwrap();
+        let store = open(dir.path()).await.unwrap();
         let mut log = LogStore::open(&store, 1).unwrap();
         append_durably(&mut log, bump(0, 10)).await;
     }
@@ -28,7 +28,7 @@ async fn a_record_with_a_flipped_byte_is_refused_and_the_error_names_the_directo
         value[last] ^= 1;
         db.put_cf(log, key, value).unwrap();
     }
-    let store = open(dir.path()).unwrap();
+    let store = open(dir.path()).await.unwrap();
     let error = LogStore::open(&store, 1).err().expect("noticed").to_string();
     assert!(error.contains("checksum"), "{error}");
     assert!(error.contains(path.to_str().unwrap()), "{error}");
@@ -42,7 +42,7 @@ async fn a_table_with_a_damaged_record_is_not_sent_and_the_node_goes_on() {
     for kind in [b's', b'c'] {
         let dir = TempDir::new().unwrap();
         {
-            let store = open(dir.path()).unwrap();
+            let store = open(dir.path()).await.unwrap();
             let mut machine = StateMachine::open(&store, 1).unwrap();
             apply(&mut machine, [lift(0), create(1, "book"), bumps(2, 0..100)]).await;
         }
@@ -56,7 +56,7 @@ async fn a_table_with_a_damaged_record_is_not_sent_and_the_node_goes_on() {
             value[end] ^= 1;
             db.put_cf(applied, key, value).unwrap();
         }
-        let store = open(dir.path()).unwrap();
+        let store = open(dir.path()).await.unwrap();
         let mut machine = StateMachine::open(&store, 1).unwrap();
         let snapshot = machine.get_current_snapshot().await.unwrap().unwrap();
         let damaged = parts_of(snapshot).await.unwrap_err().to_string();
@@ -90,7 +90,7 @@ fn assert_newer(error: &str) {
 async fn a_record_of_a_newer_release_is_refused_with_that_release_and_not_as_damaged() {
     let dir = TempDir::new().unwrap();
     {
-        let store = open(dir.path()).unwrap();
+        let store = open(dir.path()).await.unwrap();
         let mut log = LogStore::open(&store, 1).unwrap();
         append_durably(&mut log, bump(0, 10)).await;
     }
@@ -102,22 +102,22 @@ async fn a_record_of_a_newer_release_is_refused_with_that_release_and_not_as_dam
         value[0] += 1;
         db.put_cf(log, key, value).unwrap();
     }
-    let why = || {
-        let store = open(dir.path()).unwrap();
+    let why = async || {
+        let store = open(dir.path()).await.unwrap();
         LogStore::open(&store, 1).err().expect("unreadable").to_string()
     };
-    let damaged = why();
+    let damaged = why().await;
     assert!(damaged.contains("is damaged"), "nobody newer was here: {damaged}");
     newer_release_was_here(dir.path());
-    assert_newer(&why());
+    assert_newer(&why().await);
     // That this release opened the directory since does not lower the release in the marker.
-    assert_newer(&why());
+    assert_newer(&why().await);
 }
 
-#[test]
-fn a_directory_of_another_format_is_refused_with_the_release_that_reads_it() {
+#[tokio::test]
+async fn a_directory_of_another_format_is_refused_with_the_release_that_reads_it() {
     let dir = TempDir::new().unwrap();
-    drop(open(dir.path()).unwrap());
+    drop(open(dir.path()).await.unwrap());
     let marker = dir.path().join("NODE");
     let written = std::fs::read_to_string(&marker).unwrap();
     let mut earlier: serde_json::Value = serde_json::from_str(&written).unwrap();
@@ -128,11 +128,11 @@ fn a_directory_of_another_format_is_refused_with_the_release_that_reads_it() {
     let newer = newer.replace(&field(version), &field(version + 1));
     // A newer format may have other fields.
     std::fs::write(&marker, newer.replace("\"incarnation\"", "\"embodiment\"")).unwrap();
-    assert_newer(&open(dir.path()).err().expect("unreadable").to_string());
+    assert_newer(&open(dir.path()).await.err().expect("unreadable").to_string());
 
     earlier["format_version"] = (version - 1).into();
     earlier.as_object_mut().unwrap().remove("release");
     std::fs::write(&marker, earlier.to_string()).unwrap();
-    let error = open(dir.path()).err().expect("unreadable").to_string();
+    let error = open(dir.path()).await.err().expect("unreadable").to_string();
     assert!(error.contains("before release 0.1.0"), "{error}");
 }

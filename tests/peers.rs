@@ -223,10 +223,7 @@ async fn a_stranger_is_refused_before_its_message_is_whole() {
         let mut stream = http2::greeted(cluster.configs[&1].peer_listen).await;
         let refused = format!("the refusal of {stranger:?}");
         stream.write_all(&begun(stranger)).await.unwrap();
-        in_time(&refused, async {
-            while http2::read(&mut stream).await.expect("a frame").kind != http2::HEADERS {}
-        })
-        .await;
+        in_time(&refused, http2::end_of_answer(&mut stream)).await;
     }
     // A member's message is read to its end.
     let transport = GrpcTransport::default();
@@ -253,10 +250,7 @@ async fn who_is_no_member_and_does_not_go_on_is_refused_and_a_member_is_not() {
         stream
     };
     let answered = async |mut stream: TcpStream| {
-        let answered = async {
-            while http2::read(&mut stream).await.expect("a frame").kind != http2::HEADERS {}
-        };
-        in_time("an answer", answered).await;
+        in_time("an answer", http2::end_of_answer(&mut stream)).await;
     };
     let message = |header: &Header| {
         let payload = vec![7; 100].into();
@@ -373,6 +367,15 @@ async fn connections_of_strangers_make_room_for_members() {
     let mut client = cluster.client(to);
     client.next(1).await.unwrap();
     assert_eq!(client.status().await.unwrap().term, term);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_stops_although_its_leader_goes_on_sending() {
+    let mut cluster = Cluster::start(3, |config| config.shutdown_timeout_ms = 600_000).await;
+    let leader = cluster.leader().await;
+    let node = cluster.nodes.remove(&other_than(leader)).expect("a node");
+    in_time("the end of the node", node.stop()).await;
+    cluster.client(leader).next(1).await.expect("a number");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use crate::common::cluster::once_free;
 use crate::common::power::Names;
 use crate::common::stores::{append_durably, apply, arrive, bump, log_id, options, parts_of};
 use openraft::{
@@ -35,14 +36,17 @@ impl Machine {
         self.dir.path().join(self.cuts.to_string())
     }
 
-    fn open(&self) -> Arc<Store> {
+    async fn open(&self) -> Arc<Store> {
         let names = self.names.clone();
-        let forgetful = StoreOptions {
+        let forgetful = || StoreOptions {
             unsynced: UnsyncedWrites::InProcess,
-            directory_synced: Arc::new(move |dir| names.synced(dir)),
+            directory_synced: Arc::new({
+                let names = names.clone();
+                move |dir| names.synced(dir)
+            }),
             ..options()
         };
-        Store::open(&self.place().join("data"), "test", 1, forgetful).unwrap()
+        once_free(|| Store::open(&self.place().join("data"), "test", 1, forgetful())).await.unwrap()
     }
 
     /// The next [`Machine::open`] finds what is on the disk now.
@@ -56,14 +60,14 @@ impl Machine {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledged_vote_and_entry_are_found_after_a_power_cut() {
     let mut machine = Machine::new();
-    let store = machine.open();
+    let store = machine.open().await;
     let incarnation = store.incarnation();
     let mut log = LogStore::open(&store, 1).unwrap();
     log.save_vote(&Vote::new(3, 1)).await.unwrap();
     append_durably(&mut log, bump(0, 10)).await;
     machine.cut_power();
     drop((log, store));
-    let store = machine.open();
+    let store = machine.open().await;
     assert_eq!(store.incarnation(), incarnation, "another directory");
     let mut log = LogStore::open(&store, 1).unwrap();
     let mut reader = log.get_log_reader().await;
@@ -86,7 +90,7 @@ async fn snapshot_at_100(machine: &mut StateMachine) -> (SnapshotMeta, Vec<Vec<u
 #[tokio::test(flavor = "multi_thread")]
 async fn an_installed_snapshot_is_found_after_a_power_cut() {
     let (writer, mut reader) = (Machine::new(), Machine::new());
-    let (source, target) = (writer.open(), reader.open());
+    let (source, target) = (writer.open().await, reader.open().await);
     let mut original = StateMachine::open(&source, 1).unwrap();
     let mut replica = StateMachine::open(&target, 1).unwrap();
     let (meta, parts) = snapshot_at_100(&mut original).await;
@@ -94,7 +98,7 @@ async fn an_installed_snapshot_is_found_after_a_power_cut() {
     replica.install_snapshot(&meta, arrived).await.unwrap();
     reader.cut_power();
     drop((original, replica, source, target));
-    let store = reader.open();
+    let store = reader.open().await;
     let mut machine = StateMachine::open(&store, 1).unwrap();
     let current = machine.get_current_snapshot().await.unwrap();
     assert_eq!(current.expect("a snapshot").meta, meta);
@@ -104,8 +108,8 @@ async fn an_installed_snapshot_is_found_after_a_power_cut() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_installed_snapshot_replaces_the_log_when_a_power_cut_lost_the_purge() {
     let mut machine = Machine::new();
-    let (source, target) = (Machine::new(), machine.open());
-    let source = source.open();
+    let (source, target) = (Machine::new(), machine.open().await);
+    let source = source.open().await;
     let mut original = StateMachine::open(&source, 1).unwrap();
     let (meta, parts) = snapshot_at_100(&mut original).await;
 
@@ -123,7 +127,7 @@ async fn an_installed_snapshot_replaces_the_log_when_a_power_cut_lost_the_purge(
     machine.cut_power();
     drop((log, replica, target));
 
-    let target = machine.open();
+    let target = machine.open().await;
     let mut replica = StateMachine::open(&target, 1).unwrap();
     assert_eq!(replica.applied_state().await.unwrap().0, Some(log_id(2, 100)));
     for _ in 0..2 {

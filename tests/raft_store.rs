@@ -1,6 +1,7 @@
 //! The store as Raft's log, hard state and state machine: what it promises to Raft.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     future::ready,
     sync::{
         Arc, Condvar, Mutex,
@@ -10,19 +11,23 @@ use std::{
 
 use crate::common::{
     stores::{
-        append, append_durably, apply, bump, bumps, create, lift, log_id, open, options, section,
+        append, append_durably, apply, arrive, bump, bumps, create, lift, log_id, open, options,
+        parts_of, section,
     },
     until,
 };
 use openraft::{
-    RaftLogReader, StorageError,
+    EntryPayload, RaftLogReader, StorageError,
+    entry::RaftEntry,
     storage::{IOFlushed, RaftLogStorage, RaftStateMachine},
     testing::log::{StoreBuilder, Suite},
     type_config::TypeConfigExt,
 };
 use ratchet::{
     consensus::StateMachine,
-    storage::{LogStore, Store, StoreOptions, Types, Vote},
+    storage::{
+        Entry, LogStore, Member, Membership, SnapshotData, Store, StoreOptions, Types, Vote,
+    },
 };
 use tempfile::TempDir;
 
@@ -31,7 +36,7 @@ struct Builder;
 impl StoreBuilder<Types, LogStore, StateMachine, TempDir> for Builder {
     async fn build(&self) -> Result<(TempDir, LogStore, StateMachine), StorageError<Types>> {
         let dir = TempDir::new().unwrap();
-        let store = open(dir.path()).unwrap();
+        let store = Store::open(dir.path(), "test", 1, options()).unwrap();
         let log = LogStore::open(&store, 1).unwrap();
         let machine = StateMachine::open(&store, 1).unwrap();
         Ok((dir, log, machine))
@@ -137,7 +142,7 @@ async fn an_fsync_that_fails_is_reported_with_what_to_do_and_is_never_retried() 
 async fn a_restarted_store_still_holds_vote_log_and_table() {
     let dir = TempDir::new().unwrap();
     {
-        let store = open(dir.path()).unwrap();
+        let store = open(dir.path()).await.unwrap();
         assert!(!store.has_raft_state().unwrap());
         let mut log = LogStore::open(&store, 1).unwrap();
         log.save_vote(&Vote::new(3, 1)).await.unwrap();
@@ -147,7 +152,7 @@ async fn a_restarted_store_still_holds_vote_log_and_table() {
         let mut machine = StateMachine::open(&store, 1).unwrap();
         apply(&mut machine, [lift(0), create(1, "book"), bump(2, 15)]).await;
     }
-    let store = open(dir.path()).unwrap();
+    let store = open(dir.path()).await.unwrap();
     assert!(store.has_raft_state().unwrap());
     let mut log = LogStore::open(&store, 1).unwrap();
     let mut reader = log.get_log_reader().await;
@@ -159,11 +164,46 @@ async fn a_restarted_store_still_holds_vote_log_and_table() {
     assert!(machine.view().namespaces().by_name("book").is_some());
 }
 
+/// An entry after which the members are these.
+fn members(index: u64, ids: &[u64]) -> Entry {
+    let nodes: BTreeMap<_, _> = ids.iter().map(|id| (*id, Member::default())).collect();
+    let membership = Membership::new(vec![ids.iter().copied().collect()], nodes).unwrap();
+    Entry::new(log_id(1, index), EntryPayload::Membership(membership))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_removed_is_known_after_a_restart_and_to_a_node_that_takes_a_snapshot() {
+    let dirs = [(); 2].map(|()| TempDir::new().unwrap());
+    let [store, other] = dirs.each_ref().map(|dir| open(dir.path()).unwrap());
+    let former = |machine: &StateMachine| BTreeSet::clone(&machine.view().former_members());
+    let mut machine = StateMachine::open(&store, 1).unwrap();
+    apply(&mut machine, [members(0, &[1, 2, 3, 4]), lift(1), members(2, &[1, 2, 3])]).await;
+    assert_eq!(former(&machine), BTreeSet::from([4]));
+    // Node 4 is added again. That it was removed once stays known.
+    apply(&mut machine, [members(3, &[1, 2, 3, 4]), members(4, &[1, 3, 4])]).await;
+    assert_eq!(former(&machine), BTreeSet::from([2, 4]));
+    drop((machine, store));
+    let mut machine = StateMachine::open(&open(dirs[0].path()).unwrap(), 1).unwrap();
+    assert_eq!(former(&machine), BTreeSet::from([2, 4]));
+
+    let mut replica = StateMachine::open(&other, 1).unwrap();
+    apply(&mut replica, [members(0, &[1, 2, 3, 4])]).await;
+    let snapshot = machine.get_current_snapshot().await.unwrap().unwrap();
+    let meta = snapshot.meta.clone();
+    let parts = parts_of(snapshot).await.unwrap();
+    let arrived = SnapshotData::Arrived(arrive(&replica, &parts).unwrap());
+    replica.install_snapshot(&meta, arrived).await.unwrap();
+    assert_eq!(former(&replica), BTreeSet::from([2, 4]));
+    drop((replica, other));
+    let replica = StateMachine::open(&open(dirs[1].path()).unwrap(), 1).unwrap();
+    assert_eq!(former(&replica), BTreeSet::from([2, 4]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_takes_ten_thousand_namespaces_and_refuses_the_next() {
     const LIMIT: u64 = 10_000;
     let dir = TempDir::new().unwrap();
-    let store = open(dir.path()).unwrap();
+    let store = open(dir.path()).await.unwrap();
     let mut machine = StateMachine::open(&store, 1).unwrap();
     let create = |at| create(at, &format!("namespace-{at}"));
     let started = std::time::Instant::now();
@@ -181,7 +221,7 @@ async fn a_table_takes_ten_thousand_namespaces_and_refuses_the_next() {
     };
     check(&machine);
     drop((machine, store));
-    check(&StateMachine::open(&open(dir.path()).unwrap(), 1).unwrap());
+    check(&StateMachine::open(&open(dir.path()).await.unwrap(), 1).unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

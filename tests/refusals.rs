@@ -3,7 +3,8 @@
 use std::{io::Write, net::TcpStream, pin::pin, time::Duration};
 
 use crate::common::{
-    Client, PATIENCE, channel, cluster::Cluster, id, is_late, links::listening_at, name, other_than,
+    Client, PATIENCE, append, channel, cluster::Cluster, id, is_late, links::listening_at, name,
+    other_than,
 };
 use ratchet::{
     consensus::{RaftRpc, Transport},
@@ -199,14 +200,16 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
         (other(|h| h.set = 2), "set 2"),
         (other(|h| h.election_timeout_ms = 500), "election_timeout_ms is 500"),
     ] {
-        assert_refused(peer.append(message.clone()).await, Code::FailedPrecondition, &[says]);
+        let appended = append(&mut peer, message.clone()).await;
+        assert_refused(appended, Code::FailedPrecondition, &[says]);
         assert_refused(peer.vote(message).await, Code::FailedPrecondition, &[says]);
     }
     let headless = RaftMessage { header: None, payload: vec![].into(), ..RaftMessage::default() };
-    assert_refused(peer.append(headless).await, Code::InvalidArgument, &["header"]);
+    assert_refused(append(&mut peer, headless).await, Code::InvalidArgument, &["header"]);
     let garbage =
         RaftMessage { header: Some(mine), payload: vec![1, 2, 3].into(), ..RaftMessage::default() };
-    assert_refused(peer.append(garbage.clone()).await, Code::InvalidArgument, &["cannot be read"]);
+    let appended = append(&mut peer, garbage.clone()).await;
+    assert_refused(appended, Code::InvalidArgument, &["cannot be read"]);
     assert_refused(peer.vote(garbage).await, Code::InvalidArgument, &["cannot be read"]);
     let stranger = HelloRequest {
         cluster: "prod".into(),

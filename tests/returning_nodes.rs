@@ -13,7 +13,7 @@ use std::{
 
 use crate::common::{
     PATIENCE, cluster::Cluster, eventually, free_ports, id, in_time, links::listening_at,
-    other_than, others, own_ip, power::copy_all,
+    other_than, others, own_ip, power::copy_all, until,
 };
 use openraft::{
     raft::{VoteRequest, VoteResponse},
@@ -337,6 +337,54 @@ async fn a_node_that_was_removed_comes_back_with_empty_data_alone() {
     cluster.crash(others(leader)[1]).await;
     client.next_at_last(7).await;
     cluster.client(removed).next_at_last(7).await;
+}
+
+/// The voters refuse who comes as a removed node. One that did not hear that its id was given to a new one would refuse that, too,
+/// and might be needed to elect it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_the_id_of_a_removed_one_votes_and_leads_once_all_voters_know_of_it() {
+    let mut cluster = Cluster::start(4, |_| {}).await;
+    let leader = cluster.leader().await;
+    let [again, away, other] =
+        [1, 2, 3, 4].into_iter().filter(|id| *id != leader).collect::<Vec<_>>()[..]
+    else {
+        panic!("three followers");
+    };
+    let mut client = cluster.client(leader);
+    client.remove_node(again).await.expect("removed");
+    let knows = |cluster: &Cluster, node: u64| {
+        cluster.nodes[&node].context().group.view.former_members().contains(&again)
+    };
+    until("the voters know of the removal", || {
+        [leader, away, other].into_iter().all(|node| knows(&cluster, node))
+    })
+    .await;
+    for gone in [again, away] {
+        cluster.crash(gone).await;
+    }
+    cluster.add_learner(leader, again).await;
+    // A majority of the four is there, and has caught up.
+    let refused = client.promote_node(again).await.expect_err("one voter does not know of it");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    let says = format!("node {away} does not know yet who the members are");
+    assert!(refused.message().contains(&says), "{refused}");
+    cluster.start_node(away).await;
+    eventually("it is promoted", async || client.promote_node(again).await.ok()).await;
+
+    // It cannot be elected without the one that was away.
+    cluster.crash(other).await;
+    cluster.lead(again).await;
+    let highest = cluster.client(away).next_at_last(7).await;
+    // Neither one that was away, nor a new one that reads of the removal, keeps it from leading.
+    cluster.crash(away).await;
+    cluster.start_node(away).await;
+    cluster.start_node(other).await;
+    cluster.add_voter(again, 5).await;
+    for node in [away, other, 5] {
+        cluster.caught_up(again, node).await;
+        until("the node has read of the removal", || knows(&cluster, node)).await;
+    }
+    assert!(cluster.client(5).next_at_last(7).await > highest);
 }
 
 /// A removed node that nobody stopped keeps its data, and asks for votes under the id that another one has now.

@@ -100,6 +100,37 @@ async fn callers_of_one_address_leave_calls_to_others() {
     cluster.client(1).next(1).await.expect("room for another address");
 }
 
+/// What is not read is of calls in progress, so that the limit on these bounds what an address makes a node keep.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_call_that_is_refused_nothing_is_kept() {
+    // What the connection may send before anybody reads: what every one may, and what it is told when it begins.
+    const WINDOW: usize = 1 << 20;
+    const BEGINNING: usize = WINDOW - 65_535;
+    let cluster = start(|config| config.client_calls_max = 8).await;
+    let mut stream = hold_calls(http2::connect_from_elsewhere(cluster.address(1)).await).await;
+    // Later it is told what is not kept any more.
+    let mut window = WINDOW;
+    let part = [0; 16_000];
+    for call in (11..91).step_by(2) {
+        let opens = async {
+            while window < 2 * part.len() {
+                let frame = http2::read(&mut stream).await.expect("the connection goes on");
+                if (frame.kind, frame.stream) == (http2::WINDOW_UPDATE, 0) {
+                    let more: [u8; 4] = frame.payload.try_into().expect("four bytes");
+                    match u32::from_be_bytes(more) as usize {
+                        BEGINNING => {}
+                        more => window += more,
+                    }
+                }
+            }
+        };
+        in_time("the window of the connection", opens).await;
+        let says = [http2::call(call, NEXT), http2::data(call, &part).repeat(2)].concat();
+        stream.write_all(&says).await.expect("a call");
+        window -= 2 * part.len();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_has_all_its_calls_under_way_is_still_told_whether_the_node_is_well() {
     let cluster = start(|config| config.client_calls_max = 8).await;

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes_nothing() {
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let source = open(from.path()).unwrap();
+    let source = open(from.path()).await.unwrap();
     let mut machine = StateMachine::open(&source, 1).unwrap();
     apply(&mut machine, [lift(0), create(1, "book"), bumps(2, 0..9_000)]).await;
     let mut builder = machine.get_snapshot_builder().await;
@@ -31,7 +31,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
     let parts = parts_of(snapshot).await.unwrap();
     assert!(parts.len() > 1);
 
-    let target = open(to.path()).unwrap();
+    let target = open(to.path()).await.unwrap();
     let mut replica = StateMachine::open(&target, 1).unwrap();
     apply(&mut replica, [lift(0), create(1, "old"), bump(2, 77)]).await;
     let cut = arrive(&replica, &parts[..parts.len() - 1]).unwrap_err();
@@ -55,7 +55,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
     assert_eq!(replica.applied_state().await.unwrap().0, Some(log_id(1, 2)));
     drop((replica, target));
     assert_eq!(count_applied_records(to.path()), 9_005, "the old table was left");
-    let target = open(to.path()).unwrap();
+    let target = open(to.path()).await.unwrap();
     let mut replica = StateMachine::open(&target, 1).unwrap();
     assert_bumped(&replica, 0..9_000);
     let current = replica.get_current_snapshot().await.unwrap().expect("one");
@@ -66,7 +66,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
 #[tokio::test(flavor = "multi_thread")]
 async fn taking_a_snapshot_writes_nothing_to_the_disk() {
     let dir = TempDir::new().unwrap();
-    let store = open(dir.path()).unwrap();
+    let store = open(dir.path()).await.unwrap();
     let mut machine = StateMachine::open(&store, 1).unwrap();
     apply(&mut machine, [lift(0), create(1, "book"), bumps(2, 0..100)]).await;
     let files = || {
@@ -96,14 +96,14 @@ async fn taking_a_snapshot_writes_nothing_to_the_disk() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_was_not_installed_before_a_crash_is_gone_after_it() {
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let source = open(from.path()).unwrap();
+    let source = open(from.path()).await.unwrap();
     let mut machine = StateMachine::open(&source, 1).unwrap();
     apply(&mut machine, [lift(0), create(1, "late"), bumps(2, 0..9_000)]).await;
     let snapshot = machine.get_current_snapshot().await.unwrap().unwrap();
     let meta = snapshot.meta.clone();
     let parts = parts_of(snapshot).await.unwrap();
     {
-        let target = open(to.path()).unwrap();
+        let target = open(to.path()).await.unwrap();
         let mut replica = StateMachine::open(&target, 1).unwrap();
         apply(&mut replica, [lift(0), create(1, "book"), bumps(2, 0..50)]).await;
         let mut half = IncomingSnapshot::create(&replica.view()).unwrap();
@@ -120,13 +120,13 @@ async fn a_snapshot_that_was_not_installed_before_a_crash_is_gone_after_it() {
         count_applied_records(&crashed) > 9_000,
         "the copy holds nothing of the snapshots: the test shows nothing"
     );
-    let target = open(&crashed).unwrap();
+    let target = open(&crashed).await.unwrap();
     let mut replica = StateMachine::open(&target, 1).unwrap();
     assert_bumped(&replica, 0..50);
     let arrived = SnapshotData::Arrived(arrive(&replica, &parts).unwrap());
     replica.install_snapshot(&meta, arrived).await.unwrap();
     drop((replica, target));
-    let target = open(&crashed).unwrap();
+    let target = open(&crashed).await.unwrap();
     let replica = StateMachine::open(&target, 1).unwrap();
     assert_eq!(replica.view().section(&section(8_999)).unwrap().max_seq, 9_000);
     drop((replica, target));

@@ -249,16 +249,16 @@ fn bump_of(namespace: NamespaceId) -> Command {
     Command::Bump { bumps: vec![Bump { section, raise }], lost: vec![], now_ms: NOW_MS }
 }
 
-fn membership() -> Entry {
+/// An entry with this membership, in which the nodes up to `last` are known.
+fn membership(index: u64, voters: Vec<BTreeSet<u64>>, last: u64) -> Entry {
     let member = |id: u64| Member {
         peer_address: format!("10.0.0.{id}:7000"),
         client_address: format!("10.0.0.{id}:7001"),
         incarnation: id << 40,
     };
-    let members = BTreeMap::from([1, 2, 3].map(|id| (id, member(id))));
-    let joint = vec![BTreeSet::from([1, 2]), BTreeSet::from([1, 2, 3])];
-    let joint = Membership::new(joint, members).unwrap();
-    Entry::new(log_id(1, 1), EntryPayload::Membership(joint))
+    let members: BTreeMap<_, _> = (1..=last).map(|id| (id, member(id))).collect();
+    let membership = Membership::new(voters, members).unwrap();
+    Entry::new(log_id(1, index), EntryPayload::Membership(membership))
 }
 
 /// All records of a data directory: the column family, the key and the value. The node's identity is left out, which is
@@ -283,8 +283,12 @@ fn hex(bytes: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn log_entries_records_and_snapshots_have_the_bytes_that_they_had() {
     let dir = TempDir::new().unwrap();
-    let mut entries = vec![Entry::new(log_id(1, 0), EntryPayload::Blank), membership()];
+    let joint = vec![BTreeSet::from([1, 2]), BTreeSet::from([1, 2, 3])];
+    let mut entries = vec![Entry::new(log_id(1, 0), EntryPayload::Blank), membership(1, joint, 3)];
     entries.extend((2..).zip(commands()).map(|(index, command)| entry(index, command)));
+    // Node 3 is removed.
+    let last = entries.len() as u64;
+    entries.push(membership(last, vec![BTreeSet::from([1, 2])], 2));
     let mut snapshot = String::new();
     {
         // The space of the deleted namespace is not freed: that would happen at some time or other.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::common::{
-    HURRIED, PATIENCE,
+    HURRIED, PATIENCE, append,
     certificates::Certificates,
     closed::{asking, create, grant},
     eventually, free_ports, in_time,
@@ -124,7 +124,7 @@ async fn strangers_are_refused(cluster: &Processes, certificates: &Certificates)
         assert_eq!(code_of(&greeted), refused_as, "greeting from {from} with {shown:?}");
         let header = Header { cluster: "test".to_owned(), from, to: 1, ..Header::default() };
         let message = RaftMessage { header: Some(header), ..RaftMessage::default() };
-        let appended = in_time("an answer", peers.append(message)).await;
+        let appended = in_time("an answer", append(&mut peers, message)).await;
         // The header does not name the directory, which only members know.
         let refused_as = refused_as.or(other);
         assert_eq!(code_of(&appended), refused_as, "append from {from} with {shown:?}");

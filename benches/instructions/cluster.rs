@@ -187,13 +187,8 @@ impl Transport for Network {
     async fn raft(
         &self, to: Destination<'_>, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Refusal> {
-        let (to, request) = (self.at(to.address)?, Request::new(message));
-        match rpc {
-            RaftRpc::Append => in_time(timeout, to.append(request)).await,
-            RaftRpc::Vote => in_time(timeout, to.vote(request)).await,
-            RaftRpc::PreVote => in_time(timeout, to.pre_vote(request)).await,
-            RaftRpc::TransferLeader => in_time(timeout, to.transfer_leader(request)).await,
-        }
+        let to = self.at(to.address)?;
+        in_time(timeout, to.raft(rpc, Request::new(message))).await
     }
 
     async fn install_snapshot(

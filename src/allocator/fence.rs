@@ -212,7 +212,7 @@ impl Gate {
 
     /// Waits until no call is inside. Call it after [`Gate::close`].
     pub async fn emptied(&self) {
-        debug_assert!(self.is_closed(), "an open gate may fill again");
+        assert!(self.is_closed(), "an open gate may fill again");
         loop {
             let mut emptied = std::pin::pin!(self.emptied.notified());
             emptied.as_mut().enable();
@@ -227,7 +227,7 @@ impl Gate {
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         let before = self.0.state.fetch_sub(1, Ordering::AcqRel);
-        debug_assert!(before & !CLOSED > 0, "only a call that is inside leaves");
+        assert!(before & !CLOSED > 0, "only a call that is inside leaves");
         if before == CLOSED + 1 {
             self.0.emptied.notify_waiters();
         }

@@ -163,7 +163,7 @@ impl<S: Slot> KeyTable<S> {
 
     /// Adds the slot of a key that is not in the table and whose hash is `hash`. Returns its number.
     pub fn add(&mut self, hasher: &Hasher, hash: u64, slot: S) -> u32 {
-        debug_assert!(has_key(&slot));
+        assert!(has_key(&slot), "a slot without a key is vacant");
         let reused = match self.slots.tracks_changes() {
             true => None,
             false => self.vacant.pop(),
@@ -190,7 +190,7 @@ impl<S: Slot> KeyTable<S> {
 
     /// Removes the key of slot number `number`, which has one. The slot is vacant then.
     pub fn remove(&mut self, hasher: &Hasher, number: u32) -> Option<S> {
-        debug_assert!(!self.slots.tracks_changes(), "the receiver would keep the key");
+        assert!(!self.slots.tracks_changes(), "the receiver would keep the key");
         let hash = hash_of(hasher, self.get(number)?);
         let slots = &self.slots;
         self.index

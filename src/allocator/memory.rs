@@ -238,6 +238,7 @@ impl Memory {
             shard.with_waiters(place.section, QueuedSection::drop_waiters);
             return None;
         };
+        // In a release build such a bump brings numbers that nobody waits for. It does no harm.
         debug_assert!(!shard.is_quiet(place.section), "{section:?} has not asked for a bump");
         let raise = shard.next_bump(place.section, namespace)?;
         Some(Bump { section, raise })
@@ -360,7 +361,7 @@ impl Memory {
     /// abandoned: what was used is not known any more. Sections with numbers left come first, because a trim saves
     /// those. Sections used to their end follow: if the lift is given back, their records must say so.
     pub fn close(&self) -> Option<Vec<Trim>> {
-        debug_assert!(self.gate.is_closed(), "no call may take numbers meanwhile");
+        assert!(self.gate.is_closed(), "no call may take numbers meanwhile");
         let namespaces = self.view.namespaces();
         let progression = |id| {
             let namespace = namespaces.by_id(id)?;

@@ -138,7 +138,7 @@ impl Section {
     pub fn grant(
         &mut self, chunk: Chunk, config: &NamespaceConfig, now: Instant, bump_time: Duration,
     ) -> Granted {
-        debug_assert!(chunk.old < chunk.new, "a chunk is not empty: {chunk:?}");
+        assert!(chunk.old < chunk.new, "a chunk is not empty: {chunk:?}");
         let before = self.owned().copied();
         // Chunks of one term are adjacent. If one were not, the numbers between would be somebody
         // else's, and every key would have to go on above them.
@@ -179,7 +179,7 @@ impl Section {
 
     /// Notes that a bump found the section to be beyond the namespace's quota.
     pub fn exceed_quota(&mut self, keys_max: u64) {
-        debug_assert!(self.owned().is_none(), "a section with numbers has a record");
+        assert!(self.owned().is_none(), "a section with numbers has a record");
         self.state = State::OverQuota { keys_max };
     }
 

@@ -180,7 +180,7 @@ impl Shard {
     pub fn raise_section(
         &mut self, hasher: &Hasher, hash: u64, namespace: &Namespace, id: u64, at_least: u64,
     ) -> Option<(RaiseAnswer, Option<SectionPlace>)> {
-        debug_assert!(namespace.config.shares_sections(), "{namespace:?}");
+        assert!(namespace.config.shares_sections(), "{namespace:?}");
         let raised = (self.shared).raise_section(hasher, hash, namespace, id, at_least);
         Some(placed(raised?, SectionPlace::Shared))
     }
@@ -212,7 +212,7 @@ impl Shard {
     /// Adds the section of an id that shares it, if it was not asked for in this term. Otherwise as [`Shard::insert`].
     #[cold]
     pub fn insert_section(&mut self, namespace: &Namespace, id: u64) -> (SectionPlace, bool) {
-        debug_assert!(namespace.config.shares_sections(), "{namespace:?}");
+        assert!(namespace.config.shares_sections(), "{namespace:?}");
         let (number, has_nothing) = self.shared.insert_section(namespace, id);
         (SectionPlace::Shared(number), has_nothing)
     }

@@ -163,7 +163,7 @@ impl Term {
     pub async fn next(
         &self, namespace: &Namespace, key: Key<'_>, count: u64, deadline: Instant,
     ) -> Result<Range, Why> {
-        debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
+        assert!(!namespace.config.gapless, "a chunk would leave a gap");
         let _inside = self.enter()?;
         let taken = match self.take(namespace, key, count) {
             Answer::Done(taken) => taken,

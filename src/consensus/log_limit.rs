@@ -21,8 +21,10 @@ use crate::{
     tasks::Fault,
 };
 
-/// How often the size of the log is checked.
+/// How often the size of the log is checked while entries are applied.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
+/// How often it is checked while none is: what is kept may become less then, too.
+const CHECK_AT_REST_EVERY: Duration = Duration::from_secs(2);
 /// How long to wait after the log could not be read.
 const RETRY: Duration = Duration::from_secs(10);
 /// So many applied entries stay, however small `log_keep_bytes` is. A peer that lags by fewer gets no snapshot, which would
@@ -37,12 +39,18 @@ pub async fn watch(group: Arc<Group>) {
     let (keep_bytes, _) = bounds(&group.config, group.store.free_space());
     let mut sizes = LogSizes::new(keep_bytes);
     let mut stopped = group.stopped();
+    let mut applies = group.raft.watch_apply_progress();
     let mut pause = CHECK_EVERY;
     loop {
+        let due = async {
+            tokio::time::sleep(pause).await;
+            // Either the next entry is applied, or it is time.
+            drop(tokio::time::timeout(CHECK_AT_REST_EVERY, applies.changed()).await);
+        };
         tokio::select! {
             biased;
             _ = stopped.wait_for(Option::is_some) => return,
-            () = tokio::time::sleep(pause) => {}
+            () = due => {}
         }
         pause = CHECK_EVERY;
         let seen = group.metrics();

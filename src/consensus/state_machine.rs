@@ -194,7 +194,7 @@ fn apply_entries(
                     && (outcomes.is_empty() || log_id.index == last.index + 1),
                 "entry {log_id} is applied after entry {last}"
             );
-            debug_assert!(
+            assert!(
                 log_id.committed_leader_id().term >= last.committed_leader_id().term,
                 "entry {log_id} is of an earlier term than entry {last}"
             );
@@ -211,6 +211,8 @@ fn apply_entries(
                 (outcome, ceilings)
             }
             EntryPayload::Membership(membership) => {
+                let before = meta.membership.membership().nodes().map(|(id, _)| *id);
+                change.remove_members(before.filter(|id| membership.get_node(id).is_none()));
                 meta.membership = StoredMembership::new(Some(log_id), membership);
                 (Outcome::None, Vec::new())
             }

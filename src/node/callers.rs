@@ -386,16 +386,16 @@ mod tests {
         let [one, other] =
             ["10.0.0.1", "10.0.0.2"].map(|text| callers.connect(Port::Clients, address(text)));
         let (one, other) = (one.expect("a connection"), other.expect("a connection"));
-        let first = one.begin_call(false, 9).expect("a call");
-        let _second = one.begin_call(false, 9).expect("a call");
-        let refused = one.begin_call(false, 9).expect_err("too many of one address");
+        let first = one.begin_call(false).expect("a call");
+        let _second = one.begin_call(false).expect("a call");
+        let refused = one.begin_call(false).expect_err("too many of one address");
         assert!(refused.message().contains("your address has 2 calls"), "{refused}");
-        let _third = other.begin_call(false, 9).expect("a call");
-        let refused = other.begin_call(false, 9).expect_err("too many of all");
+        let _third = other.begin_call(false).expect("a call");
+        let refused = other.begin_call(false).expect_err("too many of all");
         assert!(refused.message().contains("callers have 3 calls"), "{refused}");
         assert_eq!(callers.refused.get(), 2);
         drop(first);
-        other.begin_call(false, 9).expect("a call");
+        other.begin_call(false).expect("a call");
     }
 
     #[test]
@@ -406,19 +406,19 @@ mod tests {
                 .map(|host| callers.connect(Port::Clients, [10, 0, 0, host].into()))
                 .map(|guest| guest.expect("a connection"))
                 .collect();
-            let _calls = [(); 2].map(|()| guests[0].begin_call(false, 9).expect("a call"));
+            let _calls = [(); 2].map(|()| guests[0].begin_call(false).expect("a call"));
             let mut probes = Vec::new();
             for guest in &guests {
                 for _ in 0..PROBES_OF_EACH {
-                    probes.push(guest.begin_call(true, 9).expect("a probe"));
+                    probes.push(guest.begin_call(true).expect("a probe"));
                 }
-                guest.begin_call(true, 9).expect_err("as many probes as there may be");
-                guest.begin_call(false, 9).expect_err("no further call");
+                guest.begin_call(true).expect_err("as many probes as there may be");
+                guest.begin_call(false).expect_err("no further call");
             }
             probes.pop();
             let last = guests.last().expect("a connection");
-            last.begin_call(true, 9).expect("a probe");
-            last.begin_call(false, 9).expect_err("no further call");
+            last.begin_call(true).expect("a probe");
+            last.begin_call(false).expect_err("no further call");
         }
     }
 

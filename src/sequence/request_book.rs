@@ -170,6 +170,7 @@ impl RequestBook {
         let (mut due, mut left) = (Vec::new(), remembering.forget_max);
         for (index, queue) in self.queues.iter_mut().enumerate() {
             let lifetime = Lifetime::at(index);
+            assert!(queue.first <= queue.next, "the table is damaged: {lifetime:?} has {queue:?}");
             let is_due = |at_ms: u64| {
                 at_ms.saturating_add(lifetime.ms(remembering.keep_ms)) <= self.clock_ms
             };

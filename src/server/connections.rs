@@ -10,6 +10,7 @@ mod patient_socket;
 pub(super) mod places;
 pub(super) mod stream;
 pub(super) mod unfinished;
+mod until_known;
 
 use std::{
     convert::Infallible, future::pending, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration,
@@ -34,6 +35,7 @@ use self::{
     patient_socket::{ReadInTime, Times},
     places::{Limits, Place, accept},
     stream::Stream,
+    until_known::UntilKnown,
 };
 use crate::node::{Addresses, Config, Guest, StartError, config::ConfigError};
 
@@ -47,7 +49,8 @@ use crate::node::{Addresses, Config, Guest, StartError, config::ConfigError};
 const CLIENT_CALLS: [u32; 2] = [1_024, 8 << 10];
 const PEER_CALLS: [u32; 2] = [256, 2 << 10];
 /// How many bytes of one call, and of one connection, may have arrived and not be read yet. A smaller one of the connection
-/// would make HTTP/2 end it after fewer small messages that were not processed: it derives the one from the other.
+/// would make HTTP/2 end it after fewer small messages that were not processed: it derives the one from the other. What is not
+/// read is of calls in progress, so the limit on these bounds it. A stranger's connection brings less (`until_known.rs`).
 const CLIENT_WINDOWS: [u32; 2] = [64 << 10, 1 << 20];
 const PEER_WINDOWS: [u32; 2] = [1 << 20, 1 << 20];
 /// How many calls of one connection the client may reset before the server accepts them. Beyond this limit
@@ -114,6 +117,7 @@ pub async fn serve<S: Answering>(
                 }
             };
             let http2 = http2(bounds, idle, &place);
+            let stream = UntilKnown::new(stream, place.guest());
             serve_http2(stream, http2, service, place, Ends { idle, too_old_at, stop }).await
         }
     };
@@ -173,9 +177,7 @@ async fn serve_http2<S: Answering>(
         let is_probe = PROBES.contains(&request.uri().path());
         // It looks at once who asks, and does nothing else before it is polled.
         let answering = service.clone().call(request);
-        let of_guest = of_connection
-            .guest()
-            .map(|guest| guest.begin_call(is_probe, of_connection.calls().in_progress()));
+        let of_guest = of_connection.guest().map(|guest| guest.begin_call(is_probe));
         let begun = of_guest.transpose();
         call.of_guest = begun.as_ref().ok().cloned().flatten();
         async move {

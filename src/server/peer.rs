@@ -3,13 +3,16 @@
 //!
 //! The simulator calls [`Services`] without a network, so its methods take any stream.
 
+mod append_stream;
 pub(super) mod body;
 pub(super) mod client;
 mod forwarded;
 mod sent;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use futures::{Stream, TryStreamExt, stream::BoxStream};
+use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use tonic::{Request, Response, Status, Streaming};
 
 use self::{
@@ -33,16 +36,45 @@ use crate::{
 
 impl Services {
     /// Has the group answer one of Raft's messages.
-    async fn raft(
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION if the connection's certificate is not the sender's, RESOURCE_EXHAUSTED if there is no memory for
+    /// the message, and the group's error if it refuses the message.
+    pub async fn raft(
         &self, rpc: RaftRpc, request: Request<RaftMessage>,
     ) -> Result<Response<RaftReply>, Status> {
         let (connection, message) = sent(request)?;
+        self.answer(rpc, connection.as_ref(), message).await.map(Response::new)
+    }
+
+    /// Has the group answer a message whose sender is the connection's.
+    async fn answer(
+        &self, rpc: RaftRpc, connection: Option<&PeerConnection>, message: RaftMessage,
+    ) -> Result<RaftReply, Status> {
         let group = &self.context.group;
-        let reserve = |connection: PeerConnection| connection.reserve(message.payload.len());
+        let reserve = |connection: &PeerConnection| connection.reserve(message.payload.len());
         let held = connection.map(reserve).transpose()?;
+        let number = message.number;
         let payload = group.handle_rpc(rpc, message, held).await?.into();
         let wall_ms = (rpc == RaftRpc::Append).then(|| group.wall_ms());
-        Ok(Response::new(RaftReply { wall_ms, ..self.reply(payload) }))
+        Ok(RaftReply { number, wall_ms, ..self.reply(payload) })
+    }
+
+    /// Answers the appends of a stream, one after the other, until one is refused, the stream ends, or this node stops.
+    ///
+    /// The connection drives this. It does not while the sender leaves answers unread, which nothing waits for: whoever sends
+    /// the next append has read the answer to the last one.
+    fn answer_appends(
+        self, connection: Option<PeerConnection>,
+        appends: impl Stream<Item = Result<RaftMessage, Status>> + Send + 'static,
+    ) -> BoxStream<'static, Result<RaftReply, Status>> {
+        let stop = self.stop.clone().cancelled_owned();
+        let by = Arc::new((self, connection));
+        let answers = appends.and_then(move |append| {
+            let by = by.clone();
+            async move { by.0.answer(RaftRpc::Append, by.1.as_ref(), append).await }
+        });
+        answers.take_until(stop).boxed()
     }
 
     /// Raft's reply, with what this node says of its disk.
@@ -52,7 +84,7 @@ impl Services {
         let low_disk =
             low_disk.map(|low| LowDisk { free_mb: low.free_mb, reserve_mb: low.reserve_mb });
         let flush_ms = group.flush_takes().map(whole_ms);
-        RaftReply { payload, low_disk, wall_ms: None, flush_ms }
+        RaftReply { payload, low_disk, flush_ms, ..RaftReply::default() }
     }
 
     /// Receives a snapshot. Returns Raft's reply to its sender.
@@ -100,6 +132,7 @@ impl Services {
 
 #[tonic::async_trait]
 impl Peer for Services {
+    type AppendStream = BoxStream<'static, Result<RaftReply, Status>>;
     type ForwardStream = BoxStream<'static, Result<ForwardReplies, Status>>;
 
     async fn hello(
@@ -118,8 +151,11 @@ impl Peer for Services {
         Ok(Response::new(self.context.services.founding.hello(&greeting).await?))
     }
 
-    async fn append(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {
-        self.raft(RaftRpc::Append, request).await
+    async fn append(
+        &self, request: Request<Streaming<RaftMessage>>,
+    ) -> Result<Response<Self::AppendStream>, Status> {
+        let connection = request.extensions().get::<PeerConnection>().cloned();
+        Ok(Response::new(self.clone().answer_appends(connection, all_sent(request))))
     }
 
     async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftReply>, Status> {

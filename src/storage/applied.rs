@@ -99,7 +99,10 @@ impl AppliedTable {
     /// # Errors
     /// [`StoreError`] if a record is too large or the database fails.
     pub fn write(&mut self, mut change: TableChange, meta: AppliedMeta) -> Result<(), StoreError> {
-        debug_assert_eq!(meta.generation, self.meta.generation);
+        assert_eq!(
+            meta.generation, self.meta.generation,
+            "a change is of the table that it is written to"
+        );
         assert!(
             meta.last_applied > self.meta.last_applied,
             "the applied index grows: {:?} after {:?}",
@@ -110,6 +113,7 @@ impl AppliedTable {
         let removes_sections = change.removes_sections();
         // Before sections are removed: a reader that finds none can tell that their namespace is gone.
         // Who may do what comes first: a namespace that it is about must not be seen without it.
+        self.view.show_removed_members(change.removed_members());
         self.view.show_principals(change.all_principals().clone());
         self.view.show_namespaces(change.namespaces().clone());
         let sections = change.write()?;
@@ -159,6 +163,7 @@ impl AppliedTable {
         let namespaces = generation.read_namespaces()?;
         let principals = generation.read_principals()?;
         let cluster_id = generation.read_cluster_id()?;
+        let former_members = generation.read_former_members()?;
         let meta = AppliedMeta {
             generation: generation.number,
             last_applied: covers.last_log_id,
@@ -173,7 +178,7 @@ impl AppliedTable {
         let old = self.generation();
         self.meta = meta;
         // Before the old records are removed, readers must be shown the new ones.
-        self.view.show(&generation, namespaces, principals);
+        self.view.show(&generation, namespaces, principals, former_members);
         self.view.show_cluster_id(cluster_id);
         old.remove()
     }

@@ -172,7 +172,7 @@ impl Directories {
     /// # Errors
     /// If the rename or the sync of `dir` fails.
     pub fn rename(&self, dir: &Path, from: &Path, to: &Path) -> io::Result<()> {
-        debug_assert_eq!((from.parent(), to.parent()), (Some(dir), Some(dir)));
+        assert_eq!((from.parent(), to.parent()), (Some(dir), Some(dir)));
         fs::rename(from, to)?;
         self.sync(dir)
     }

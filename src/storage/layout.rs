@@ -15,6 +15,7 @@
 //! | `applied` | 1, generation, `u` | id of the cluster; there is none in data of earlier releases, until a leader gives it one |
 //! | `applied` | 1, generation, `a`, `a`, `c` or `t`, addresses, URI or hash | what is known of a principal |
 //! | `applied` | 1, generation, `d`, name | tombstone of a deleted namespace |
+//! | `applied` | 1, generation, `m`, node | nothing; the node was a member once, and was removed |
 //! | `applied` | 1, generation, `n`, namespace | namespace |
 //! | `applied` | 1, generation, `q`, `b` | book of request ids |
 //! | `applied` | 1, generation, `q`, `i`, namespace, request id, part | what the part of that message took |
@@ -31,7 +32,7 @@
 //! records lie in the order of their numbers.
 
 use crate::sequence::{
-    IdHolder, NamespaceId, PartId, Place, PrincipalKey, SectionId, SectionKey, SetId,
+    IdHolder, NamespaceId, NodeId, PartId, Place, PrincipalKey, SectionId, SectionKey, SetId,
 };
 
 /// A column family.
@@ -168,6 +169,11 @@ pub fn next_namespace_key(generation: &[u8]) -> Vec<u8> {
 /// The key of the cluster's id in the generation with this prefix.
 pub fn cluster_id_key(generation: &[u8]) -> Vec<u8> {
     [generation, b"u"].concat()
+}
+
+/// The key that says that a node was removed in the generation with this prefix.
+pub fn former_member_key(generation: &[u8], node: NodeId) -> Vec<u8> {
+    [generation, b"m", &node.to_be_bytes()].concat()
 }
 
 /// The key of what is known of a principal in the generation with this prefix.

@@ -152,7 +152,7 @@ impl RaftLogStorage<Types> for LogStore {
         let mut indexes: Option<RangeInclusive<u64>> = None;
         for entry in entries {
             let index = entry.log_id().index;
-            debug_assert!(
+            assert!(
                 indexes.as_ref().is_none_or(|before| index == before.end() + 1),
                 "log indexes are consecutive: {index} after {indexes:?}"
             );

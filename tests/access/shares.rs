@@ -20,7 +20,7 @@ use tonic::{Code, Status, Streaming};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::common::{
-    closed::{ADMIN, Asking, Closed, asking, create, everything, grant, next, told},
+    closed::{ADMIN, Asking, Closed, asking, create, everything, grant, granting, next, told},
     eventually, http2, in_time, other_than,
 };
 
@@ -100,6 +100,93 @@ async fn until_refused(mut stream: TcpStream) {
         {}
     };
     in_time("the end of a stranger's connection that is used all the time", asking).await;
+}
+
+/// Calls a method of the service that tells whether a node is well, about all of it.
+async fn ask(stream: &mut TcpStream, call: u32, method: &str) -> std::io::Result<()> {
+    let path = format!("/grpc.health.v1.Health/{method}");
+    let says = [http2::call(call, &path), http2::last_data(call, &[0; 5])].concat();
+    stream.write_all(&says).await
+}
+
+/// Whether a call is refused, which its first headers tell: they are its end. `None` if the connection ends, or its first call: then
+/// the stranger's time is over.
+async fn is_refused(stream: &mut TcpStream, call: u32) -> Option<bool> {
+    loop {
+        let frame = http2::read(stream).await.ok()?;
+        let is_end = frame.flags & http2::END != 0;
+        match (frame.kind, frame.stream) {
+            (http2::HEADERS, of) if of == call => return Some(is_end),
+            (http2::HEADERS, 1) if is_end => return None,
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_has_one_call_at_a_time_over_a_connection_and_the_next_once_it_is_answered() {
+    let closed = Closed::start().await;
+    let at = closed.cluster.address(other_than(closed.cluster.leader().await));
+    // A machine that is busy may not come to the end of it in a stranger's time.
+    let watches_and_asks = async || {
+        let mut stream = http2::greeted(at).await;
+        ask(&mut stream, 1, "Watch").await.ok()?;
+        assert!(!is_refused(&mut stream, 1).await?, "it has no other call");
+        ask(&mut stream, 3, "Check").await.ok()?;
+        is_refused(&mut stream, 3).await
+    };
+    let refused = eventually("an answer in a stranger's time", watches_and_asks).await;
+    assert!(refused, "a second call is let in");
+    let asks_one_by_one = async || {
+        let mut stream = http2::greeted(at).await;
+        for call in (1..100).step_by(2) {
+            ask(&mut stream, call, "Check").await.ok()?;
+            let refused = is_refused(&mut stream, call).await?;
+            assert!(!refused, "call {call}, although all before are answered");
+            loop {
+                let frame = http2::read(&mut stream).await.ok()?;
+                if (frame.kind, frame.stream) == (http2::HEADERS, call) {
+                    break;
+                }
+            }
+        }
+        Some(())
+    };
+    eventually("all are answered in a stranger's time", asks_one_by_one).await;
+}
+
+/// How many of 10 000 pings are answered before the connection ends.
+async fn pings_answered(at: SocketAddr) -> usize {
+    const PINGS: usize = 10_000;
+    let (mut answers, mut asks) = http2::greeted(at).await.into_split();
+    // Beside the counting: the node may not read on.
+    let asking = tokio::spawn(async move {
+        let all = http2::ping().repeat(PINGS);
+        asks.write_all(&all).await.is_ok().then_some(asks)
+    });
+    let mut answered = 0;
+    let counting = async {
+        while answered < PINGS
+            && let Ok(frame) = http2::read(&mut answers).await
+        {
+            answered += usize::from((frame.kind, frame.flags) == (http2::PING, http2::ACK));
+        }
+    };
+    in_time("all answers, or the end of the connection", counting).await;
+    asking.abort();
+    answered
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strangers_connection_brings_64_kib_and_one_where_anonymous_may_ask_brings_all() {
+    let closed = Closed::start().await;
+    let answered = pings_answered(closed.cluster.address(1)).await;
+    // Each has 17 bytes.
+    assert!((1..=(64 << 10) / 17).contains(&answered), "{answered} pings are answered");
+    let mut admin = closed.admin(1);
+    admin.set_grants(granting("anonymous", None, &["next:*"])).await.expect("granted");
+    let all = async || (pings_answered(closed.cluster.address(1)).await == 10_000).then_some(());
+    eventually("the node has heard of it", all).await;
 }
 
 /// Sends this, and sees that the answer begins so.

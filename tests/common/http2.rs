@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
 };
 
@@ -12,8 +12,12 @@ const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
-/// The flag of settings that acknowledge the other end's.
-const ACK: u8 = 1;
+pub const PING: u8 = 6;
+pub const WINDOW_UPDATE: u8 = 8;
+/// The flag of settings, and of pings, that acknowledge the other end's.
+pub const ACK: u8 = 1;
+/// The flag of the last frame of a call, or of its answer.
+pub const END: u8 = 1;
 
 /// A frame that has arrived.
 #[derive(Debug)]
@@ -25,13 +29,26 @@ pub struct Frame {
 }
 
 /// The next frame.
-pub async fn read(stream: &mut TcpStream) -> std::io::Result<Frame> {
+pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Frame> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await?;
     let [a, b, c, kind, flags, of @ ..] = head;
     let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
     stream.read_exact(&mut payload).await?;
     Ok(Frame { kind, flags, stream: u32::from_be_bytes(of), payload })
+}
+
+/// Reads until the answer to a call has ended.
+///
+/// # Panics
+/// If the connection ends before.
+pub async fn end_of_answer(stream: &mut TcpStream) {
+    loop {
+        let frame = read(stream).await.expect("a frame");
+        if frame.kind == HEADERS && frame.flags & END != 0 {
+            return;
+        }
+    }
 }
 
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -90,7 +107,12 @@ pub fn data(stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The last part of the body of a call.
 pub fn last_data(stream: u32, payload: &[u8]) -> Vec<u8> {
-    frame(DATA, 1, stream, payload)
+    frame(DATA, END, stream, payload)
+}
+
+/// What the other end is to answer at once.
+pub fn ping() -> Vec<u8> {
+    frame(PING, 0, 0, &[7; 8])
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

@@ -28,6 +28,7 @@ use ratchet::{
     node::Config,
     proto::{
         Refusal,
+        peer::{RaftMessage, RaftReply, peer_client::PeerClient},
         v1::{
             AddNodeRequest, CurrentRequest, FoundRequest, FoundResponse, Key, MembershipResponse,
             NextManyRequest, NextRequest, NextResponse, PromoteNodeRequest, RemoveNodeRequest,
@@ -118,6 +119,13 @@ pub fn channel(address: SocketAddr) -> Channel {
         .expect("an address")
         .tcp_nodelay(true)
         .connect_lazy()
+}
+
+/// Sends a peer one append over a stream of its own. Returns the answer.
+pub async fn append(
+    peer: &mut PeerClient<Channel>, message: RaftMessage,
+) -> Result<Option<RaftReply>, Status> {
+    peer.append(futures::stream::iter([message])).await?.into_inner().message().await
 }
 
 /// A client of the public API at one node.

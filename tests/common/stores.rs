@@ -24,7 +24,7 @@ use ratchet::{
     },
 };
 
-use super::PATIENCE;
+use super::{PATIENCE, cluster::once_free};
 
 /// The options of a store on a real disk.
 pub fn options() -> StoreOptions {
@@ -32,8 +32,8 @@ pub fn options() -> StoreOptions {
 }
 
 /// Opens the store of node 1.
-pub fn open(dir: &Path) -> Result<Arc<Store>, StoreError> {
-    Store::open(dir, "test", 1, options())
+pub async fn open(dir: &Path) -> Result<Arc<Store>, StoreError> {
+    once_free(|| Store::open(dir, "test", 1, options())).await
 }
 
 pub fn log_id(term: u64, index: u64) -> LogId {

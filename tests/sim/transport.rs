@@ -56,19 +56,10 @@ impl Transport for SimTransport {
     ) -> Result<RaftReply, Refusal> {
         let link = (self.from, node_at(to.address)?);
         self.network
-            .call(link, Delivery::PerhapsTwice, timeout, message, {
-                move |to, message| {
-                    let answer = async move {
-                        let request = Request::new(message);
-                        match rpc {
-                            RaftRpc::Append => to.peers.append(request).await,
-                            RaftRpc::Vote => to.peers.vote(request).await,
-                            RaftRpc::PreVote => to.peers.pre_vote(request).await,
-                            RaftRpc::TransferLeader => to.peers.transfer_leader(request).await,
-                        }
-                    };
-                    answer.map(|a| a.map(Response::into_inner)).boxed()
-                }
+            .call(link, Delivery::PerhapsTwice, timeout, message, move |to, message| {
+                async move { to.peers.raft(rpc, Request::new(message)).await }
+                    .map(|a| a.map(Response::into_inner))
+                    .boxed()
             })
             .await
             .map_err(Refusal::from)

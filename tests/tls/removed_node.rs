@@ -14,21 +14,26 @@ use ratchet::{
         Refusal,
         peer::{
             AdministerRequest, Asker, ForwardRequest, ForwardRequests, Header, HelloRequest,
-            MemoryPart, RaftMessage, SnapshotPart, administer_reply, asker::Shown, forward_reply,
-            peer_client::PeerClient,
+            MemoryPart, RaftMessage, RaftReply, SnapshotPart, administer_reply, asker::Shown,
+            forward_reply, peer_client::PeerClient,
         },
         v1::{CreateNamespaceRequest, NextRequest},
     },
     storage::{LogId, Types, Vote, codec},
 };
-use tonic::{Code, Status, transport::Channel};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::common::{
-    PATIENCE, certificates::Certificates, cluster::Cluster, id, in_time, other_than, until,
+    PATIENCE, append, certificates::Certificates, cluster::Cluster, eventually, id, in_time,
+    other_than, others, until,
 };
 
 /// The node that is removed.
 const REMOVED: u64 = 4;
+/// A node that was never a member.
+const UNKNOWN: u64 = 9;
 
 /// What a node says to another one over a connection with its certificate, and in its own name.
 struct Speaker {
@@ -52,8 +57,13 @@ impl Speaker {
 
     /// Entries of the leader of a later term.
     fn append(&self) -> RaftMessage {
+        self.append_of(self.term + 1)
+    }
+
+    /// Entries of the leader of a term.
+    fn append_of(&self, term: u64) -> RaftMessage {
         self.raft(&AppendEntriesRequest::<Types> {
-            vote: Vote::new_committed(self.term + 1, self.header.from),
+            vote: Vote::new_committed(term, self.header.from),
             prev_log_id: None,
             entries: Vec::new(),
             leader_commit: None,
@@ -100,9 +110,9 @@ impl Speaker {
         let requests =
             ForwardRequests { header: Some(self.header.clone()), requests: vec![request] };
         // What asks stays open until the answer is there.
-        let (messages, asks) = tokio::sync::mpsc::channel(1);
+        let (messages, asks) = mpsc::channel(1);
         messages.send(requests).await.expect("sent");
-        let asks = tokio_stream::wrappers::ReceiverStream::new(asks);
+        let asks = ReceiverStream::new(asks);
         let mut replies = self.peer.forward(asks).await?.into_inner();
         let replies = replies.message().await?.expect("a reply").replies;
         match replies[0].reply.clone().expect("a reply") {
@@ -132,10 +142,10 @@ impl Speaker {
 
     /// Says everything that a node can say. Returns what was answered, by the method's name.
     async fn say_all(&mut self, name: &str) -> Vec<(&'static str, Result<(), Status>)> {
-        let (append, candidacy) = (self.append(), self.candidacy());
+        let (entries, candidacy) = (self.append(), self.candidacy());
         vec![
             ("Hello", self.hello().await),
-            ("Append", self.peer.append(append).await.map(drop)),
+            ("Append", append(&mut self.peer, entries).await.map(drop)),
             ("Vote", self.peer.vote(candidacy.clone()).await.map(drop)),
             ("PreVote", self.peer.pre_vote(candidacy).await.map(drop)),
             ("TransferLeader", self.transfer_leader().await),
@@ -144,6 +154,36 @@ impl Speaker {
             ("Forward", self.forward().await),
             ("Administer", self.administer(name).await),
         ]
+    }
+}
+
+/// Appends over one stream.
+struct Appends {
+    of: Speaker,
+    sent: mpsc::Sender<RaftMessage>,
+    /// Until the stream is opened, with its first append.
+    unsent: Option<mpsc::Receiver<RaftMessage>>,
+    answers: Option<Streaming<RaftReply>>,
+}
+
+impl Appends {
+    fn over_one_stream(of: Speaker) -> Appends {
+        let (sent, unsent) = mpsc::channel(1);
+        Appends { of, sent, unsent: Some(unsent), answers: None }
+    }
+
+    /// What is answered to an append; `None` once the stream has ended.
+    async fn answer(&mut self, append: RaftMessage) -> Result<Option<RaftReply>, Status> {
+        // What takes it is gone once the stream has ended.
+        let _ = self.sent.send(append).await;
+        let answering = async {
+            if let Some(unsent) = self.unsent.take() {
+                let opened = self.of.peer.append(ReceiverStream::new(unsent)).await?;
+                self.answers = Some(opened.into_inner());
+            }
+            self.answers.as_mut().expect("it is open").message().await
+        };
+        in_time("an answer", answering).await
     }
 }
 
@@ -156,10 +196,10 @@ fn methods() -> BTreeSet<String> {
     named.map(|method| method.split('(').next().expect("a name").to_owned()).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_else() {
+/// A cluster of three whose nodes speak TLS with one another, and the certificates of nodes 4 and 9. Answers the leader, too.
+async fn cluster() -> (Cluster, Certificates, u64) {
     let certificates = Certificates::new();
-    let mut cluster = Cluster::start(3, |config| {
+    let cluster = Cluster::start(3, |config| {
         let id = config.node_id;
         certificates.node(id, &config.listen.ip().to_string(), &[]);
         let path = |name: String| Some(certificates.path(&name).into());
@@ -170,25 +210,68 @@ async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_els
     })
     .await;
     certificates.node(REMOVED, "localhost", &[]);
+    certificates.node(UNKNOWN, "localhost", &[]);
     let leader = cluster.leader().await;
+    (cluster, certificates, leader)
+}
+
+/// Who speaks as node `from`, whose data directory has that incarnation, with the node `to`.
+fn speaker(
+    cluster: &Cluster, certificates: &Certificates, (from, from_incarnation): (u64, u64), to: u64,
+    term: u64,
+) -> Speaker {
+    let header = Header {
+        cluster: "test".to_owned(),
+        set: 1,
+        from,
+        to,
+        to_incarnation: incarnation(cluster, to),
+        election_timeout_ms: cluster.configs[&to].election_timeout_ms,
+        from_incarnation,
+    };
+    let address = cluster.configs[&to].peer_listen;
+    let channel = certificates.channel(address, Some(&format!("node-{from}")));
+    Speaker { peer: PeerClient::new(channel), header, term }
+}
+
+fn incarnation(cluster: &Cluster, id: u64) -> u64 {
+    cluster.nodes[&id].context().group.store.incarnation()
+}
+
+/// Waits until `node` has applied the removal.
+async fn has_applied_the_removal(cluster: &Cluster, node: u64) {
+    let view = &cluster.nodes[&node].context().group.view;
+    until("the node knows of the removal", || view.former_members().contains(&REMOVED)).await;
+}
+
+/// Fails unless all but a greeting is refused.
+async fn may_say_hello_alone(speaker: &mut Speaker, namespace: &str) {
+    let to = speaker.header.to;
+    let answers = in_time("answers", speaker.say_all(namespace)).await;
+    let said: BTreeSet<String> = answers.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(said, methods(), "a method was not tried");
+    for (method, answer) in answers {
+        match (method, answer) {
+            ("Hello", answer) => answer.expect("it is told"),
+            (_, Ok(())) => panic!("{method} is let in at node {to}"),
+            (_, Err(refused)) => {
+                assert_eq!(refused.code(), Code::FailedPrecondition, "{method}: {refused}");
+                let says = format!("node {REMOVED}");
+                assert!(refused.message().contains(&says), "{method}: {refused}");
+                assert!(refused.message().contains("member"), "{method}: {refused}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_else() {
+    let (mut cluster, certificates, leader) = cluster().await;
     let follower = other_than(leader);
     cluster.add_voter(leader, REMOVED).await;
     let term = cluster.client(leader).status().await.expect("the status").term;
-    let speaker = |to: u64| {
-        let incarnation = |id: u64| cluster.nodes[&id].context().group.store.incarnation();
-        let header = Header {
-            cluster: "test".to_owned(),
-            set: 1,
-            from: REMOVED,
-            to,
-            to_incarnation: incarnation(to),
-            election_timeout_ms: cluster.configs[&to].election_timeout_ms,
-            from_incarnation: incarnation(REMOVED),
-        };
-        let address = cluster.configs[&to].peer_listen;
-        let channel = certificates.channel(address, Some(&format!("node-{REMOVED}")));
-        Speaker { peer: PeerClient::new(channel), header, term }
-    };
+    let removed = (REMOVED, incarnation(&cluster, REMOVED));
+    let speaker = |to: u64| speaker(&cluster, &certificates, removed, to, term);
     let mut speakers = [leader, follower].map(speaker);
 
     // As a member it is listened to: what it is refused for then is another thing, or nothing.
@@ -199,27 +282,30 @@ async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_els
     let candidacy = at_leader.candidacy();
     at_leader.peer.pre_vote(candidacy).await.expect("an answer");
 
+    let mut living = [leader, follower].map(speaker).map(Appends::over_one_stream);
+    for appends in &mut living {
+        // No harm is done by entries of a term that is over.
+        appends.answer(appends.of.append_of(0)).await.expect("it has led that term").expect("so");
+    }
+    // Over its connection, but in the name of another node.
+    let mut forged = Appends::over_one_stream(speaker(follower));
+    forged.answer(forged.of.append_of(0)).await.expect("an answer").expect("an answer");
+    forged.of.header.from = leader;
+    let refused = forged.answer(forged.of.append_of(0)).await.expect_err("it is not that node");
+    assert!(refused.message().contains("whose certificate is node 4's"), "{refused}");
+
     cluster.client(leader).remove_node(REMOVED).await.expect("it is removed");
     cluster.crash(REMOVED).await;
-    let has_heard = || !cluster.nodes[&follower].context().group.members().contains_key(&REMOVED);
-    until("the follower has heard of it", has_heard).await;
+    has_applied_the_removal(&cluster, follower).await;
+    for appends in &mut living {
+        let refused = appends.answer(appends.of.append_of(0)).await.expect_err("it is removed");
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        assert!(refused.message().contains("is not a member"), "{refused}");
+        let over = appends.answer(appends.of.append_of(0)).await;
+        assert!(matches!(over, Ok(None)), "the stream has ended: {over:?}");
+    }
     for speaker in &mut speakers {
-        let to = speaker.header.to;
-        let answers = in_time("answers", speaker.say_all("once-it-is-removed")).await;
-        let said: BTreeSet<String> = answers.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(said, methods(), "a method was not tried");
-        for (method, answer) in answers {
-            match (method, answer) {
-                ("Hello", answer) => answer.expect("it is told"),
-                (_, Ok(())) => panic!("{method} is let in at node {to}"),
-                (_, Err(refused)) => {
-                    assert_eq!(refused.code(), Code::FailedPrecondition, "{method}: {refused}");
-                    let says = format!("node {REMOVED}");
-                    assert!(refused.message().contains(&says), "{method}: {refused}");
-                    assert!(refused.message().contains("member"), "{method}: {refused}");
-                }
-            }
-        }
+        may_say_hello_alone(speaker, "once-it-is-removed").await;
     }
     let status = cluster.client(leader).status().await.expect("the status");
     assert_eq!((status.term, status.leader), (term, Some(leader)), "all is as before");
@@ -230,4 +316,38 @@ async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_els
         CreateNamespaceRequest { name: "once-it-is-removed".to_owned(), ..Default::default() };
     let made = cluster.client(leader).admin.create_namespace(free).await;
     made.expect("nobody has made it");
+}
+
+/// A member that hears no leader listens to a node that it does not know, since the one that can be elected may be new to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_node_is_refused_also_where_no_leader_is_heard_and_an_unknown_one_is_not() {
+    let (mut cluster, certificates, leader) = cluster().await;
+    let [alone, other] = others(leader);
+    cluster.add_voter(leader, REMOVED).await;
+    let term = cluster.client(leader).status().await.expect("the status").term;
+    let removed = incarnation(&cluster, REMOVED);
+    cluster.client(leader).remove_node(REMOVED).await.expect("it is removed");
+    has_applied_the_removal(&cluster, alone).await;
+    for gone in [REMOVED, leader, other] {
+        cluster.crash(gone).await;
+    }
+    // Once by what it has heard, and once by what it reads when it starts.
+    for _ in 0..2 {
+        let mut unknown = speaker(&cluster, &certificates, (UNKNOWN, 7), alone, term);
+        eventually("no leader is heard", async || {
+            let candidacy = unknown.candidacy();
+            unknown.peer.pre_vote(candidacy).await.ok()
+        })
+        .await;
+        // Whichever data directory it claims to have.
+        for incarnation in [removed, removed + 1] {
+            let claimed = (REMOVED, incarnation);
+            let mut speaker = speaker(&cluster, &certificates, claimed, alone, term);
+            may_say_hello_alone(&mut speaker, "where-no-leader-is-heard").await;
+        }
+        let candidacy = unknown.candidacy();
+        unknown.peer.pre_vote(candidacy).await.expect("still no leader is heard");
+        cluster.crash(alone).await;
+        cluster.start_node(alone).await;
+    }
 }

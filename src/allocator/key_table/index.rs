@@ -82,7 +82,7 @@ impl Index {
         let number_bits = mask as u32;
         let mut hole = hash as usize & mask;
         while self.entries[hole] & number_bits != number || self.entries[hole] == EMPTY {
-            debug_assert_ne!(self.entries[hole], EMPTY, "the slot is in the index");
+            assert_ne!(self.entries[hole], EMPTY, "the slot is in the index");
             hole = (hole + 1) & mask;
         }
         self.len -= 1;

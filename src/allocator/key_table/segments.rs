@@ -311,7 +311,7 @@ impl<T: Named> Numbered<T> {
 
     /// Removes number `number`. It is vacant then.
     pub fn remove(&mut self, number: u32) -> Option<T> {
-        debug_assert!(!self.slots.tracks_changes(), "the receiver would keep the thing");
+        assert!(!self.slots.tracks_changes(), "the receiver would keep the thing");
         let removed = self.slots.get_mut(number)?.take()?;
         let hash = self.hasher.hash_one(removed.name());
         if let Ok(entry) = (self.numbers).find_entry(hash, |&other| other == number) {

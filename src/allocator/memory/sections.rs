@@ -120,7 +120,7 @@ impl Memory {
 
     /// Waits until no entry of the background is under way. Call it after the gate was closed.
     pub async fn background_ended(&self) {
-        debug_assert!(self.gate.is_closed(), "another entry may begin");
+        assert!(self.gate.is_closed(), "another entry may begin");
         self.to_settle.notify_one();
         self.room.wake_releaser();
         drop(self.background_entry.lock().await);

@@ -199,7 +199,7 @@ impl Memory {
     pub fn take_many<'k, F: Fn(usize) -> (Key<'k>, u64)>(
         &self, asked: &Asked<'_, F>, places: Range<usize>, mut note: impl FnMut(usize, u64, Answer),
     ) -> Vec<(Place, Need)> {
-        debug_assert!(places.len() <= KEYS_AT_ONCE, "{places:?}");
+        assert!(places.len() <= KEYS_AT_ONCE, "{places:?}");
         let mut needs = Vec::new();
         if places.len() < TOGETHER_MIN {
             for place in places {

@@ -56,6 +56,7 @@ impl Cursor {
     pub fn advance(&mut self, last: u64, increment: u64) -> Range {
         let first = self.next;
         assert!(first <= last, "a cursor only moves up: {first} to {last}");
+        // A division for each call is too much for a release build.
         debug_assert!((last - first).is_multiple_of(increment));
         // Both are at most 2^63 - 1.
         self.next = last + increment;
@@ -328,10 +329,12 @@ impl<K: StoredKey> OwnSlot<K> {
         self.cursor.set_fast_limit(owned.refill_at);
         self.granted_at = owned.granted_at;
         self.ceiling = NonZeroU64::new(owned.ceiling);
-        debug_assert!(self.owned(progression).is_some_and(|held| {
-            held.ceiling == owned.ceiling
-                && held.current(Some(&self.cursor), progression) == current
-        }));
+        let held = self.owned(progression);
+        assert!(
+            held.is_some_and(|held| held.ceiling == owned.ceiling
+                && held.current(Some(&self.cursor), progression) == current),
+            "the slot holds {held:?} of {owned:?}"
+        );
         true
     }
 }

@@ -273,7 +273,7 @@ impl PendingBump {
     /// Makes `waiters` wait for a further bump, which the caller must ask for.
     pub fn wait_on(&mut self, waiters: Waiters) {
         let asked = self.0.get_or_insert_default();
-        debug_assert!(asked.waiters.is_empty(), "nobody may overtake those who wait");
+        assert!(asked.waiters.is_empty(), "nobody may overtake those who wait");
         asked.waiters = waiters;
     }
 }

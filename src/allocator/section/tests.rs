@@ -345,7 +345,6 @@ fn the_end_of_the_number_space_does_not_overflow() {
 }
 
 #[test]
-#[cfg(debug_assertions)]
 #[should_panic(expected = "a chunk begins at the ceiling or above")]
 fn a_chunk_below_the_ceiling_is_a_bug() {
     let mut world = World::new(NamespaceConfig::new("book"));

@@ -49,7 +49,7 @@ impl Term {
     pub async fn raise_new(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
     ) -> Result<Raised, Unserved> {
-        debug_assert!(!namespace.config.shares_sections(), "its ceiling tells nothing of one key");
+        assert!(!namespace.config.shares_sections(), "its ceiling tells nothing of one key");
         let _inside = self.enter()?;
         let raised = loop {
             let (answer, need) = self.memory.raise_new(namespace, key, at_least);
@@ -227,7 +227,7 @@ impl Term {
         &self, namespace: &Namespace, key: Key<'_>, floor: Floor, count_of: impl Fn(u64) -> u64,
         deadline: Instant,
     ) -> Result<Above, Why> {
-        debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
+        assert!(!namespace.config.gapless, "a chunk would leave a gap");
         let _inside = self.enter()?;
         loop {
             let (answer, need) = self.memory.take_above(namespace, key, floor, &count_of);

@@ -296,7 +296,15 @@ impl Taker {
                 return Err(Why::IdExpired { made_ms, clock_ms }.into());
             }
         };
+        assert_eq!(part.takes.len(), taken.len(), "each take has an answer");
         let given = part.takes.iter().zip(taken).map(|(take, taken)| {
+            if let Taken::Range(range) = &taken {
+                assert_eq!(
+                    (range.last - range.first) / range.increment + 1,
+                    take.count,
+                    "{take:?} has an answer of another length: {range:?}"
+                );
+            }
             // Numbers that were taken under a request id are handed out, whether or not this caller is still there:
             // whoever asks again gets them.
             let is_kept = part.id.is_some() && matches!(taken, Taken::Range(_));

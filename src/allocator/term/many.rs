@@ -40,7 +40,7 @@ impl Term {
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
         mut may_wait: impl FnMut(usize) -> bool, deadline: Instant,
     ) -> Result<ManyNumbers, Why> {
-        debug_assert!(!namespace.config.gapless, "a chunk would leave a gap");
+        assert!(!namespace.config.gapless, "a chunk would leave a gap");
         // The message stays inside the gate while some of its keys wait: the numbers that its other keys
         // took must be answered, or known to be lost, before a handover tells what was used.
         let _inside = self.enter()?;

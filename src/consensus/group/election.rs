@@ -227,7 +227,7 @@ impl ElectionTurns {
         let begins = (0..).map(|round| first + all * round);
         let mut turns = begins.take_while(|begins| *begins < 2 * self.promise);
         let next = turns.find(|begins| *begins > silence)?;
-        debug_assert!(next > self.promise, "a turn within the promise: {next:?}");
+        assert!(next > self.promise, "a turn within the promise: {next:?}");
         Some(next - silence)
     }
 }

@@ -85,8 +85,9 @@ pub struct Group {
     pub(in crate::consensus) snapshots_begun: AtomicU64,
     /// The term for which this node asks for votes ahead of the election; 0 while it asks for none.
     pub(in crate::consensus) canvassed_term: AtomicU64,
-    /// Shared by the messages of members while this node belongs to no cluster; held alone by whoever claims it.
-    pub(super) incarnation_kept: Arc<RwLock<()>>,
+    /// Whether it is known which incarnation is on the disk. Shared by the messages of members while this node belongs to no
+    /// cluster; held alone by whoever claims it.
+    pub(super) incarnation_is_known: Arc<RwLock<bool>>,
 }
 
 impl Group {
@@ -225,20 +226,30 @@ impl Group {
 
     /// Keeps the incarnation of a node that belongs to no cluster as it is while the result lives: a message for it must not
     /// reach Raft under another one. `None` if it belongs to a cluster.
-    pub(in crate::consensus) async fn keep_incarnation(&self) -> Option<OwnedRwLockReadGuard<()>> {
-        match self.is_formed() {
-            true => None,
-            false => Some(self.incarnation_kept.clone().read_owned().await),
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] if the disk failed while the incarnation was written: no message is taken any more.
+    pub(in crate::consensus) async fn keep_incarnation(
+        &self,
+    ) -> Result<Option<OwnedRwLockReadGuard<bool>>, StoreError> {
+        if self.is_formed() {
+            return Ok(None);
         }
+        let is_known = self.incarnation_is_known.clone().read_owned().await;
+        check_known(*is_known)?;
+        Ok(Some(is_known))
     }
 
     /// Makes sure that this node can be claimed: no message of a cluster has reached its Raft. With `renews` it gets another
     /// incarnation then. False, and nothing is done, if one has.
     ///
     /// # Errors
-    /// [`StoreError`] if the disk fails.
+    /// [`StoreError`] if the disk fails, or has failed in an earlier call.
     pub async fn be_claimed(&self, renews: bool) -> Result<bool, StoreError> {
-        let alone = self.incarnation_kept.write().await;
+        let mut is_known = self.incarnation_is_known.write().await;
+        check_known(*is_known)?;
+        // Also if this call is dropped in the middle.
+        *is_known = false;
         let store = self.store.clone();
         let claiming = self.store.blocking().run(move || {
             let is_free = !store.has_raft_state()?;
@@ -249,10 +260,7 @@ impl Group {
         });
         let claimed =
             claiming.await.unwrap_or_else(|error| Err(StoreError::invalid(error.to_string())));
-        if claimed.is_err() {
-            // Which incarnation is on the disk is not known: no message is taken any more.
-            std::mem::forget(alone);
-        }
+        *is_known = claimed.is_ok();
         claimed
     }
 
@@ -419,4 +427,14 @@ pub fn replicated_index(metrics: &RaftMetrics<Types>, id: NodeId) -> Option<u64>
 /// True if the receiver refused an append because it knows a later leader or candidate.
 pub fn is_higher_vote(answer: &AppendEntriesResponse<Types>) -> bool {
     matches!(answer, AppendEntriesResponse::HigherVote(_))
+}
+
+/// Fails if it is not known which incarnation is on the disk.
+fn check_known(is_known: bool) -> Result<(), StoreError> {
+    match is_known {
+        true => Ok(()),
+        false => Err(StoreError::invalid(
+            "the disk failed while the node's incarnation was written: which one it has is not known, and the node stops",
+        )),
+    }
 }

@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-use openraft::{Raft, RaftMetrics};
+use openraft::{Raft, RaftMetrics, metrics::RaftServerMetrics};
 use parking_lot::Mutex;
-use tokio::time::MissedTickBehavior;
+use tokio::{sync::RwLock, time::MissedTickBehavior};
 
 use super::{
     config::GroupConfig,
@@ -43,7 +43,7 @@ impl Group {
         config: GroupConfig, store: Arc<Store>, transport: Arc<dyn Transport>,
         clock: Arc<dyn Clock>, metrics: Arc<Metrics>, tasks: Tasks,
     ) -> Result<Arc<Group>, StoreError> {
-        debug_assert!(
+        assert!(
             config.lease_ms < config.election_timeout_ms || is_planted(Bug::LeaseNotShortened),
             "the lease ({} ms) must end before the followers' promises ({} ms)",
             config.lease_ms,
@@ -97,7 +97,7 @@ impl Group {
             taken_for_another: ordered_watch::Sender::default(),
             snapshots_begun: AtomicU64::new(0),
             canvassed_term: AtomicU64::new(0),
-            incarnation_kept: Arc::default(),
+            incarnation_is_known: Arc::new(RwLock::new(true)),
         });
         let watching = watch(group.clone());
         group.tasks.spawn("the watch over raft", watching);
@@ -119,19 +119,23 @@ fn not_started(error: impl std::fmt::Display) -> StoreError {
 
 /// Watches until Raft stops, and has it send heartbeats while this node leads.
 pub async fn watch(group: Arc<Group>) {
-    let mut metrics = group.raft.metrics();
+    let (mut metrics, mut server) = (group.raft.metrics(), group.raft.server_metrics());
+    let mut is_gone = false;
     let mut beats = tokio::time::interval(Duration::from_millis(group.config.heartbeat_ms));
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ended = None;
     loop {
+        let told = server.borrow_and_update().clone();
         let seen = metrics.borrow_and_update().clone();
-        if let Err(reason) = &seen.running_state {
-            group.stop_because(Fault::CannotGoOn(reason.to_string()));
+        let why = seen.running_state.as_ref().err().map(ToString::to_string);
+        if let Some(why) = why.or(is_gone.then(|| "its core is gone".to_owned())) {
+            group.stop_because(Fault::CannotGoOn(why));
             group.leadership.send_replace(Leadership::default());
             return;
         }
         group.voters.follow(&seen);
         let (lease, is_given_up) = follow_leadership(&group, &seen);
+        let is_settled = is_settled(&group, &seen, &told);
         if let Some(lease) = lease.as_ref().filter(|_| is_given_up) {
             stop_if_stuck(&group, lease, &seen).await;
             if ended.replace(lease.term()) != Some(lease.term()) {
@@ -152,22 +156,38 @@ pub async fn watch(group: Arc<Group>) {
         loop {
             tokio::select! {
                 biased;
-                // First: under load the metrics change all the time.
+                // First: under load an entry of this term may be long in coming, and the metrics change all the time.
                 _ = beats.tick(), if beats_now => {
                     // If Raft has stopped, the metrics say so.
                     let _ = group.raft.trigger().heartbeat().await;
                 }
-                changed = metrics.changed() => {
-                    if changed.is_err() {
-                        group.stop_because(Fault::CannotGoOn("its core is gone".to_owned()));
-                        return;
-                    }
+                changed = server.changed() => {
+                    is_gone = changed.is_err();
+                    break;
+                }
+                changed = metrics.changed(), if !is_settled => {
+                    is_gone = changed.is_err();
                     break;
                 }
                 () = &mut given_up => break,
             }
         }
     }
+}
+
+/// Whether nothing is followed but what `told` tells. Raft writes its metrics anew after each message, and so whoever waits for
+/// them is woken by each heartbeat. Vote, state, leader and members it tells of only when they change, and then just before it
+/// writes the metrics: `seen` may lag behind `told`, or the other way round.
+fn is_settled(group: &Group, seen: &RaftMetrics<Types>, told: &RaftServerMetrics<Types>) -> bool {
+    let is_in_step = seen.vote == told.vote
+        && seen.state == told.state
+        && seen.current_leader == told.current_leader
+        && seen.membership_config == told.membership_config;
+    // What else is followed is that entries are applied: the membership's, and the first one of a term that is led.
+    let membership = seen.membership_config.log_id().as_ref().map(|id| id.index);
+    let is_applied = |index| seen.last_applied.as_ref().map(|id| id.index) >= index;
+    let has_own = || group.leadership.borrow().own.is_some();
+    is_in_step && is_applied(membership) && (!seen.state.is_leader() || has_own())
 }
 
 /// Begins or voids the lease, and publishes who leads. Returns the lease of the term that this node leads,

@@ -86,6 +86,23 @@ impl Group {
     }
 }
 
+/// Which of the `voters` after a change must know all changes of the members before it, because one of them has the id of a
+/// `former` member: all of them, if it is the one that is promoted; otherwise the promoted one, since the others knew it when
+/// that one was.
+fn must_know_members(
+    change: &MembershipChange, voters: &BTreeSet<NodeId>, former: &BTreeSet<NodeId>,
+) -> BTreeSet<NodeId> {
+    match change {
+        MembershipChange::Promote(id) if former.contains(id) => voters.clone(),
+        MembershipChange::Promote(id) if !voters.is_disjoint(former) => BTreeSet::from([*id]),
+        MembershipChange::Promote(_)
+        | MembershipChange::Add(..)
+        | MembershipChange::Remove(_)
+        | MembershipChange::RemoveLearner(..)
+        | MembershipChange::Move(..) => BTreeSet::new(),
+    }
+}
+
 fn members_of(metrics: &RaftMetrics<Types>) -> BTreeMap<NodeId, (Member, bool)> {
     let membership = metrics.membership_config.membership();
     let voters: BTreeSet<NodeId> = membership.voter_ids().collect();
@@ -112,7 +129,8 @@ impl fmt::Display for Unfit {
         write!(
             f,
             "after the change a majority of the voters, and the promoted node, must answer and be at \
-             most {LAG_ENTRIES_MAX} log entries behind, but {}. Bring them back, wait until they have \
+             most {LAG_ENTRIES_MAX} log entries behind, and all must know of a promoted node that has the id \
+             of a removed one, but {}. Bring them back, wait until they have \
              caught up, or remove them first; see ratchet status. --force changes the membership \
              all the same: if they do not come back then, the cluster hands out no more numbers until \
              ratchet recover makes a new cluster of what is left",
@@ -126,8 +144,13 @@ impl Group {
     /// still be committed, and nothing after it. A voter is there if it has answered a message that was
     /// sent at `asked` (by the clock of [`Group::now`]) or later, and has caught up.
     ///
+    /// A voter that knows that a node was removed, and not that its id was given to another one, listens to neither
+    /// (`Group::check_sender`). So a node with such an id votes only once all voters know of it; and where one votes, a further
+    /// voter has to know of it, too.
+    ///
     /// # Errors
-    /// If a majority of the voters after the change is not there, or if the promoted node is not.
+    /// If a majority of the voters after the change is not there, or if the promoted node is not. If a voter does not know of a
+    /// node that has the id of a removed one, and must.
     pub fn check_voters_after(
         &self, term: u64, change: &MembershipChange, asked: Instant,
     ) -> Result<(), Unfit> {
@@ -135,7 +158,19 @@ impl Group {
         let voters = change.voters_after(metrics.membership_config.membership());
         let mut fit = BTreeSet::new();
         let mut unfit = Unfit { why: Vec::new(), silent: false };
+        let members_at = metrics.membership_config.log_id().as_ref().map(|log_id| log_id.index);
+        let must_know = must_know_members(change, &voters, &self.view.former_members());
+        let mut all_know = true;
         for &id in &voters {
+            // What is replicated to a node is on its disk.
+            if must_know.contains(&id)
+                && id != self.node()
+                && replicated_index(&metrics, id) < members_at
+            {
+                all_know = false;
+                let why = "does not know yet who the members are, of which one has the id of a removed node";
+                unfit.why.push(format!("node {id} {why}"));
+            }
             match self.check_voter(&metrics, term, id, asked) {
                 Ok(()) => {
                     fit.insert(id);
@@ -153,7 +188,10 @@ impl Group {
             | MembershipChange::RemoveLearner(..)
             | MembershipChange::Move(..) => true,
         };
-        if promoted_is_fit && (voters.is_empty() || Quorums::new(0, [voters]).agree(&fit)) {
+        if all_know
+            && promoted_is_fit
+            && (voters.is_empty() || Quorums::new(0, [voters]).agree(&fit))
+        {
             return Ok(());
         }
         Err(unfit)
@@ -182,5 +220,31 @@ impl Group {
             return Err((false, format!("node {id} is {behind} log entries behind")));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_an_id_comes_again_all_voters_must_know_it_before_it_votes_and_later_ones_before_they_do()
+     {
+        use MembershipChange::{Add, Promote, Remove};
+        let set = |ids: &[NodeId]| ids.iter().copied().collect::<BTreeSet<_>>();
+        let member = Member::default();
+        for (change, voters, former, must_know) in [
+            (Promote(4), [1, 2, 4].as_slice(), [4].as_slice(), [1, 2, 4].as_slice()),
+            (Promote(4), &[1, 2, 4], &[4, 5], &[1, 2, 4]),
+            (Promote(3), &[1, 3, 4], &[4], &[3]),
+            (Promote(4), &[1, 2, 4], &[3], &[]),
+            (Promote(4), &[1, 2, 4], &[], &[]),
+            // These give nobody a vote.
+            (Remove(4), &[1, 2], &[2, 4], &[]),
+            (Add(4, member), &[1, 2], &[2, 4], &[]),
+        ] {
+            let found = must_know_members(&change, &set(voters), &set(former));
+            assert_eq!(found, set(must_know), "{change:?} to {voters:?}, {former:?} were removed");
+        }
     }
 }

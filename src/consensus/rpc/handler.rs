@@ -46,11 +46,11 @@ impl Group {
     /// # Errors
     /// INVALID_ARGUMENT if it cannot be read, or carries a vote that is not the sender's.
     /// FAILED_PRECONDITION if it is not meant for this node, not from a member, or of an absurd term.
-    /// UNAVAILABLE if Raft has stopped.
+    /// UNAVAILABLE if Raft has stopped. INTERNAL if this node does not know its incarnation.
     pub async fn handle_rpc(
         self: &Arc<Self>, rpc: RaftRpc, message: RaftMessage, held: impl Send + 'static,
     ) -> Result<Vec<u8>, Refusal> {
-        let kept = self.keep_incarnation().await;
+        let kept = self.keep_incarnation().await.map_err(|error| refusal!(Internal, "{error}"))?;
         // The leader waits for the answer to a transfer no longer than Raft lets it. With slow disks it takes longer.
         if kept.is_none() && rpc != RaftRpc::TransferLeader {
             return self.answer_rpc(rpc, &message).await;

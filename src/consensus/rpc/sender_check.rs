@@ -84,6 +84,12 @@ impl Group {
     /// this node's incarnation, which only members know. (A leader that lost its majority is heard at
     /// intervals longer than this memory: it cannot keep a stranger out for ever.)
     ///
+    /// A node that was removed is no such stranger. A voter that has applied its removal refuses it, whoever is heard: with the
+    /// key of its certificate anybody could speak as that node, and it knows the incarnations. That keeps no majority from
+    /// electing: where a former member's id comes again, it votes only once all voters know so (`Group::check_voters_after`). A
+    /// learner refuses nobody more for it. It may be on its way through the log, behind an entry that added a node again; and its
+    /// vote does not count.
+    ///
     /// # Errors
     /// FAILED_PRECONDITION, with the list of members.
     pub(super) fn check_sender(&self, header: &Header, must_vote: bool) -> Result<(), Refusal> {
@@ -96,8 +102,15 @@ impl Group {
         if is_accepted || is_fresh {
             return Ok(());
         }
-        if self.leader_heard_of_late().is_none_or(|leader| leader == header.from) {
-            return Ok(());
+        let votes_here = || membership.voter_ids().any(|voter| voter == self.node());
+        let was_removed = || {
+            let former = self.view.former_members().contains(&header.from);
+            former && !is_sent_by_one_of(membership, header) && votes_here()
+        };
+        match self.leader_heard_of_late() {
+            Some(leader) if leader == header.from => return Ok(()),
+            None if !was_removed() => return Ok(()),
+            Some(_) | None => {}
         }
         let ids: Vec<_> = membership.nodes().map(|(id, _)| id).collect();
         let what = match must_vote && membership.get_node(&header.from).is_some() {

@@ -144,7 +144,7 @@ impl Group {
                 snapshot.meta().last_log_id
             );
         }
-        let _kept = self.keep_incarnation().await;
+        let _kept = self.keep_incarnation().await.map_err(|error| refusal!(Internal, "{error}"))?;
         if to_incarnation != self.store.incarnation() {
             refuse!(
                 WrongState,

@@ -4,15 +4,20 @@
 //! one of that principal, wherever it was opened. A proxy may bring several principals: the connection is the first one's, and each
 //! call counts for whoever asks in it.
 //!
-//! Where anonymous may do nothing, it is a stranger's until then: it has one call at a time ([`STRANGERS_CALLS_MAX`]), and
-//! [`KNOWN_WITHIN`].
+//! Where anonymous may do nothing, it is a stranger's until then: it has one call at a time, and [`KNOWN_WITHIN`].
 //!
 //! Invariant: strangers keep nobody out who is known. If there is no room for a connection, the one ends that was opened first by a
 //! stranger. What strangers hold otherwise is one share, of all of them together.
 
 use std::{
     net::IpAddr,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{AcqRel, Relaxed},
+        },
+    },
     time::Duration,
 };
 
@@ -27,9 +32,6 @@ use crate::proto::{Refusal, refusal};
 
 /// How soon something must come over a connection by which its principal is known, where anonymous may do nothing.
 pub const KNOWN_WITHIN: Duration = Duration::from_secs(5);
-/// How many calls it may have in progress until then: one, and one that has just been answered. Whoever reads the answer may ask
-/// again before the node has let go of the call.
-const STRANGERS_CALLS_MAX: u64 = 2;
 
 /// What a caller has too many of, where it is told so.
 const CALLS: &str =
@@ -54,9 +56,25 @@ pub struct Guest {
 pub struct GuestCall {
     guest: Arc<Guest>,
     place: Counted,
+    /// Whether it has its turn over a stranger's connection.
+    has_turn: AtomicBool,
+}
+
+impl Drop for GuestCall {
+    fn drop(&mut self) {
+        self.is_answered();
+    }
 }
 
 impl GuestCall {
+    /// Its connection is given the end of its answer next: whoever reads that may ask again, before the node has let go of the
+    /// call.
+    pub fn is_answered(&self) {
+        if self.has_turn.load(Relaxed) && self.has_turn.swap(false, AcqRel) {
+            self.guest.standing.end_turn();
+        }
+    }
+
     /// Whose it is.
     pub(super) fn caller(&self) -> Arc<Caller> {
         self.place.caller()
@@ -142,6 +160,11 @@ impl Guest {
         !self.standing.is_known() && self.asks.load().callers.are_closed_to(self.standing.network)
     }
 
+    /// Returns once it is known whose it is.
+    pub async fn becomes_known(&self) {
+        self.standing.becomes_known().await;
+    }
+
     /// Returns if nobody knows whose it is although the time for that is over.
     pub async fn is_strangers_for_too_long(&self) {
         sleep_until(self.opened + KNOWN_WITHIN).await;
@@ -163,18 +186,16 @@ impl Guest {
             || caller.held[at].load(Relaxed) > share.of_each / 2
     }
 
-    /// A further call by gRPC over it, which makes `calls` in progress over it. One that is refused is counted as an error: no service
-    /// sees it; a stream that is silent makes room for the next one. There is room for some probes when there is none for other
-    /// calls.
+    /// A further call by gRPC over it. One that is refused is counted as an error: no service sees it; a stream that is silent makes
+    /// room for the next one. There is room for some probes when there is none for other calls.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many calls in progress as they may have; or if the connection is
-    /// a stranger's and has others.
-    pub fn begin_call(
-        self: &Arc<Self>, is_probe: bool, calls: u64,
-    ) -> Result<Arc<GuestCall>, Refusal> {
+    /// a stranger's and has one that is not answered.
+    pub fn begin_call(self: &Arc<Self>, is_probe: bool) -> Result<Arc<GuestCall>, Refusal> {
         let caller = self.caller();
-        if calls > STRANGERS_CALLS_MAX && self.is_strangers() {
+        let by_turns = caller.id() == STRANGERS && !self.standing.is_known();
+        if by_turns && !self.standing.begin_turn() {
             caller.callers.refused.inc();
             return Err(refusal!(
                 Busy,
@@ -189,6 +210,9 @@ impl Guest {
             probe.and_then(Result::ok).ok_or(full)
         });
         let place = begun.map_err(|full| {
+            if by_turns {
+                self.standing.end_turn();
+            }
             caller.callers.refused.inc();
             match full {
                 Full::OfOne(..) => caller.silent.end_one(),
@@ -196,7 +220,8 @@ impl Guest {
             }
             full.refused(CALLS, RETRY_AFTER_MS)
         })?;
-        Ok(Arc::new(GuestCall { guest: self.clone(), place }))
+        let has_turn = AtomicBool::new(by_turns);
+        Ok(Arc::new(GuestCall { guest: self.clone(), place, has_turn }))
     }
 }
 
@@ -289,12 +314,12 @@ mod tests {
         let callers = callers();
         let guest = from(&callers, 1).expect("a connection");
         asks(&guest, "ci").expect("its share");
-        let calls = [(); 75].map(|()| guest.begin_call(false, 9).expect("its share"));
-        let refused = guest.begin_call(false, 9).expect_err("its share is used up");
+        let calls = [(); 75].map(|()| guest.begin_call(false).expect("its share"));
+        let refused = guest.begin_call(false).expect_err("its share is used up");
         assert!(refused.message().starts_with("your principal has 75 calls"), "{refused}");
         guest.caller().hold(1 << 20);
         asks(&guest, "app").expect("another one of a proxy");
-        guest.begin_call(false, 9).expect("it has none");
+        guest.begin_call(false).expect("it has none");
         assert_eq!(guest.caller().hold(0), 0);
         drop(calls);
         // A stranger, over the same connection: for all strangers together, wherever they are.
@@ -305,13 +330,13 @@ mod tests {
         let elsewhere = from(&callers, 2).expect("a connection");
         assert_eq!(elsewhere.caller().hold(0), 7);
         // They have used up their share of calls: a probe of each address has room all the same.
-        let _calls = [(); 75].map(|()| elsewhere.begin_call(false, 1).expect("their share"));
-        let refused = elsewhere.begin_call(false, 1).expect_err("it is used up");
+        let _calls = [(); 75].map(|()| elsewhere.begin_call(false).expect("their share"));
+        let refused = elsewhere.begin_call(false).expect_err("it is used up");
         assert!(refused.message().starts_with("everybody without a known token"), "{refused}");
-        let _probes = [(); 16].map(|()| elsewhere.begin_call(true, 1).expect("a probe"));
-        elsewhere.begin_call(true, 1).expect_err("as many probes as an address may have");
+        let _probes = [(); 16].map(|()| elsewhere.begin_call(true).expect("a probe"));
+        elsewhere.begin_call(true).expect_err("as many probes as an address may have");
         let another = from(&callers, 3).expect("a connection");
-        another.begin_call(true, 1).expect("a probe of another address");
+        another.begin_call(true).expect("a probe of another address");
         let open = from(&callers, 9).expect("a connection");
         assert_eq!(open.caller().id(), network_of([10, 0, 0, 9].into()));
     }
@@ -324,7 +349,7 @@ mod tests {
             let admin = callers.connect(Port::Administrators, [10, 0, 0, 1].into());
             let admin = admin.expect("a connection");
             asks(&admin, "admin").expect("its share");
-            let _calls = [(); 200].map(|()| admin.begin_call(false, 9).expect("a call"));
+            let _calls = [(); 200].map(|()| admin.begin_call(false).expect("a call"));
         }
     }
 
@@ -332,17 +357,27 @@ mod tests {
     fn a_strangers_connection_has_one_call_at_a_time_until_its_principal_is_known() {
         let callers = callers();
         let guest = from(&callers, 1).expect("a connection");
-        let call = guest.begin_call(false, 1).expect("one call");
-        drop(guest.begin_call(false, 2).expect("one that is answered may be in progress"));
-        for is_probe in [false, true] {
-            let refused = guest.begin_call(is_probe, 3).expect_err("a third one");
-            assert!(refused.message().contains("one call at a time"), "{refused}");
-        }
+        let first = guest.begin_call(false).expect("one call");
+        let others_are_refused = || {
+            for is_probe in [false, true] {
+                let refused = guest.begin_call(is_probe).expect_err("another one has its turn");
+                assert!(refused.message().contains("one call at a time"), "{refused}");
+            }
+        };
+        others_are_refused();
+        // Who has read the answer asks again before the call is let go.
+        first.is_answered();
+        let second = guest.begin_call(false).expect("the first one is answered");
+        others_are_refused();
+        drop(first);
+        others_are_refused();
+        drop(second);
+        let _third = guest.begin_call(false).expect("the second one was given up");
+        others_are_refused();
         asks(&guest, "ci").expect("its share");
-        guest.begin_call(false, 9).expect("it is known");
-        drop(call);
+        let _calls = [(); 2].map(|()| guest.begin_call(false).expect("it is known"));
         let open = from(&callers, 9).expect("a connection");
-        let _calls = [(); 2].map(|()| open.begin_call(false, 9).expect("anonymous may ask there"));
+        let _calls = [(); 2].map(|()| open.begin_call(false).expect("anonymous may ask there"));
     }
 
     #[tokio::test]
@@ -354,7 +389,7 @@ mod tests {
             caller.held[Kind::Call as usize].load(Relaxed)
         };
         let ci = principal_id("ci");
-        let call = guest.begin_call(false, 1).expect("a call");
+        let call = guest.begin_call(false).expect("a call");
         assert_eq!([calls(STRANGERS), calls(ci)], [1, 0]);
         let serving = guest.clone().scope_call(async {
             Guest::is_serving(&call);

@@ -3,24 +3,29 @@
 use std::{
     collections::VecDeque,
     fmt,
+    pin::pin,
     sync::{
         Arc, Weak,
         atomic::{
             AtomicBool,
-            Ordering::{Acquire, Release},
+            Ordering::{AcqRel, Acquire, Release},
         },
     },
 };
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Whether it is known whose a connection is, and whether it is to end for another one.
+/// Whether it is known whose a connection is, whether it has a call until then, and whether it is to end for another one.
 #[derive(Debug)]
 pub struct Standing {
     /// What names the address from which it was opened.
     pub network: u64,
     is_known: AtomicBool,
+    became_known: Notify,
+    /// Whether a call has its turn: there is one at a time.
+    has_call: AtomicBool,
     /// Cancelled when another connection needs its place.
     needed: CancellationToken,
 }
@@ -28,8 +33,13 @@ pub struct Standing {
 impl Standing {
     /// That of a new connection.
     pub fn unknown(network: u64) -> Arc<Standing> {
-        let (is_known, needed) = (AtomicBool::new(false), CancellationToken::new());
-        Arc::new(Standing { network, is_known, needed })
+        Arc::new(Standing {
+            network,
+            is_known: AtomicBool::new(false),
+            became_known: Notify::new(),
+            has_call: AtomicBool::new(false),
+            needed: CancellationToken::new(),
+        })
     }
 
     /// Whether it is known whose it is.
@@ -40,6 +50,27 @@ impl Standing {
     /// It is known from here on.
     pub fn become_known(&self) {
         self.is_known.store(true, Release);
+        self.became_known.notify_waiters();
+    }
+
+    /// Returns once it is known whose it is.
+    pub async fn becomes_known(&self) {
+        let mut became_known = pin!(self.became_known.notified());
+        // Before the look, so that it is not missed.
+        became_known.as_mut().enable();
+        if !self.is_known() {
+            became_known.await;
+        }
+    }
+
+    /// Gives a call its turn. False if another one has it.
+    pub fn begin_turn(&self) -> bool {
+        !self.has_call.swap(true, AcqRel)
+    }
+
+    /// The call that has its turn has had it.
+    pub fn end_turn(&self) {
+        self.has_call.store(false, Release);
     }
 
     /// Returns when another connection needs its place.

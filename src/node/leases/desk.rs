@@ -194,6 +194,9 @@ impl Clerk {
             Ok(Outcome::Workers(answers)) if answers.len() == replies.len() => {
                 self.metrics.worker_entries.inc();
                 for ((reply, worker), answer) in replies.into_iter().zip(workers).zip(answers) {
+                    if let WorkerAnswer::Leased(lease) = &answer {
+                        assert!(lease.from_ms <= lease.ceiling_ms, "a lease of no time: {lease:?}");
+                    }
                     // The caller may have gone. Nobody uses its lease then.
                     let _ = reply.send(Served::Done(worker, answer));
                 }

@@ -1,6 +1,10 @@
 //! Changes of members, by the leader: each one is checked before it is proposed.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -23,6 +27,9 @@ use crate::{
     sequence::NodeId,
     storage::Member,
 };
+
+/// A node gets an id that was never used only while fewer than so many were removed: the id of each is remembered for ever.
+const FORMER_MEMBERS_MAX: usize = 1_024;
 
 /// How soon the voters after a change are checked again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -58,6 +65,9 @@ impl ByLeader for v1::AddNodeRequest {
         let known = members.group.nodes().into_iter().find(|node| node.id == id);
         if known.as_ref().is_some_and(|known| known.voter || known.log_index.is_some()) {
             return Err(is_member().into());
+        }
+        if known.is_none() {
+            check_id(id, &members.group.view.former_members())?;
         }
         let member = members.introduce(id, &peer_address, Purpose::Add).await?;
         let others = members.group.members().into_iter().map(|(id, (known, _))| (id, known));
@@ -195,6 +205,23 @@ impl Members {
     }
 }
 
+/// Refuses a new id once as many nodes were removed as are remembered. `former` are those.
+///
+/// # Errors
+/// FAILED_PRECONDITION; the text says what to do.
+fn check_id(id: NodeId, former: &BTreeSet<NodeId>) -> Result<(), Refusal> {
+    if former.len() < FORMER_MEMBERS_MAX || former.contains(&id) {
+        return Ok(());
+    }
+    refuse!(
+        WrongState,
+        "{} nodes were removed from this cluster, and so many are remembered at most: give the node the id of one of them, such as \
+         {}, and an empty data_dir",
+        former.len(),
+        former.iter().next().unwrap_or(&id)
+    )
+}
+
 // Whether the members of a cluster can reach each other at the addresses that they advertise.
 
 /// Refuses members of which some advertise an address of the loopback interface and others do not: a loopback address leads
@@ -247,6 +274,16 @@ mod tests {
             client_address: client_address.to_owned(),
             incarnation: 1,
         }
+    }
+
+    #[test]
+    fn an_id_that_was_never_used_is_refused_once_a_thousand_others_were_removed() {
+        let few = (2..=FORMER_MEMBERS_MAX as u64).collect::<BTreeSet<_>>();
+        check_id(9_999, &few).expect("there is room");
+        let many = (2..=FORMER_MEMBERS_MAX as u64 + 1).collect();
+        let refused = check_id(9_999, &many).expect_err("there is none");
+        assert!(refused.message().contains("such as 2,"), "{refused}");
+        check_id(7, &many).expect("it is remembered already");
     }
 
     #[test]

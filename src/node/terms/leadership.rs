@@ -96,6 +96,7 @@ impl LedTerms {
             self.clock.clone(),
             self.metrics.clone(),
         );
+        assert!(self.term.load().is_none(), "two terms of this node serve at once");
         tracing::info!(term = lease.term(), "leading: numbers come from here");
         self.metrics.terms_begun.add(start, 1);
         self.show_takeover(lease);

@@ -213,3 +213,16 @@ fn a_bump_for_a_floor_alone_brings_what_it_needs_and_leaves_nothing_to_a_lift() 
     let (_, chunk) = SectionRecord::default().bump(short, 1, floor(9)).unwrap();
     assert_eq!(chunk.new, 7);
 }
+
+#[test]
+fn a_record_whose_floor_lies_above_its_ceiling_is_not_read() {
+    let read = |max_seq, floor| {
+        let record = SectionRecord { max_seq, floor, ..SectionRecord::default() };
+        let stored = serde_json::to_string(&record).unwrap();
+        serde_json::from_str::<SectionRecord>(&stored).map_err(|error| error.to_string())
+    };
+    assert_eq!(read(6, 6).map(|record| record.floor), Ok(6));
+    let error = read(5, 6).unwrap_err();
+    assert!(error.contains("a floor above its ceiling"), "{error}");
+    assert!(read(NUMBER_MAX + 1, 6).is_err());
+}

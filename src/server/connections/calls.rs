@@ -138,6 +138,15 @@ pub struct Call {
     pub of_guest: Option<Arc<GuestCall>>,
 }
 
+impl Call {
+    /// The connection is given the end of its answer next.
+    fn is_answered(&self) {
+        if let Some(of_guest) = &self.of_guest {
+            of_guest.is_answered();
+        }
+    }
+}
+
 impl Drop for Call {
     fn drop(&mut self) {
         self.calls.ended.fetch_add(1, Relaxed);
@@ -150,6 +159,7 @@ pub fn answered(call: Call, mut response: Response<Body>) -> Response<CallBody<B
     let end = response.extensions_mut().remove::<EndsEarly>().map(|EndsEarly(end)| end);
     response.map(|body| {
         let body = CallBody::new(body, call, held, end);
+        body.note_end();
         // Calls over HTTP/1 are given up with their connection, and have no task of their own.
         let has_task = ANSWER.try_with(|answer| answer.set(body.unsent.clone())).is_ok();
         if !has_task {
@@ -217,7 +227,7 @@ impl Unsent {
 
     fn sent(&self, bytes: usize) {
         let before = self.bytes.fetch_sub(bytes, AcqRel);
-        debug_assert!(before >= bytes, "{bytes} of {before} bytes are sent");
+        assert!(before >= bytes, "{bytes} of {before} bytes are sent");
         let after = before - bytes;
         if [UNSENT_BYTES_MAX, UNSENT_END_BYTES_MAX].iter().any(|max| before > *max && after <= *max)
         {
@@ -241,6 +251,13 @@ impl<B: hyper::body::Body> CallBody<B> {
         };
         CallBody { body, end: None, unsent: Arc::new(unsent) }
     }
+
+    /// Notes it if the connection is given no more after this.
+    fn note_end(&self) {
+        if self.end.is_none() && self.body.is_end_stream() {
+            self.unsent.call.is_answered();
+        }
+    }
 }
 
 impl<B: hyper::body::Body + Unpin> hyper::body::Body for CallBody<B>
@@ -263,10 +280,18 @@ where
                 next.map(|frame| frame.map_data(|data| UnsentPart::new(data, unsent.clone())));
             match next {
                 Some(frame) if frame.is_trailers() => *end = Some(frame),
-                next => return Poll::Ready(next.map(Ok)),
+                Some(part) => {
+                    self.note_end();
+                    return Poll::Ready(Some(Ok(part)));
+                }
+                None => {
+                    unsent.call.is_answered();
+                    return Poll::Ready(None);
+                }
             }
         }
         ready!(unsent.poll_at_most(UNSENT_END_BYTES_MAX, cx));
+        unsent.call.is_answered();
         Poll::Ready(end.take().map(Ok))
     }
 

@@ -361,7 +361,7 @@ impl Arrival {
                 self.whole += u64::from(self.missing == 0);
             }
         }
-        debug_assert!(self.header_bytes < HEADER_BYTES, "a whole header is parsed");
+        assert!(self.header_bytes < HEADER_BYTES, "a whole header is parsed");
         // After its message a call has nothing to bring but its end.
         if self.is_stream || self.whole == 0 {
             let (whole, received) = (self.whole, self.received);

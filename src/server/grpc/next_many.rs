@@ -198,7 +198,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
                 answered
             }));
             self.waiting.push(AbortOnDropHandle::new(task));
-            debug_assert!(self.waiting.len() <= UNANSWERED_MAX);
+            assert!(self.waiting.len() <= UNANSWERED_MAX);
         }
         Pending
     }

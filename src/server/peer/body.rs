@@ -2,7 +2,8 @@
 //!
 //! The gRPC library buffers a message, of up to 64 MiB, before a service sees it, and makes room for it as soon as its length
 //! is known. The header, which says who sends it and knows which data directory this node has, is the first field of the
-//! first message of each call: it arrives first, and the library sees nothing before.
+//! first message of each call: it arrives first, and the library sees nothing before. What follows in a stream of a member is
+//! not looked at here: each message that is read is refused, or not, by whoever answers it.
 //!
 //! Invariant: calls of a connection whose headers are refused, or that have none, hold at most [`STRANGER_BYTES_MAX`] together,
 //! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. Whoever knows the directory and is no member
@@ -45,7 +46,8 @@ const HEADER_END_MAX: usize = 256;
 /// The tag of a message's first field, if that is a message or text.
 const FIRST_FIELD: u8 = 1 << 3 | 2;
 /// The calls that are streams of messages.
-const STREAMS: [&str; 3] = [
+const STREAMS: [&str; 4] = [
+    "/ratchet.peer.v1.Peer/Append",
     "/ratchet.peer.v1.Peer/InstallSnapshot",
     "/ratchet.peer.v1.Peer/TakeMemory",
     "/ratchet.peer.v1.Peer/Forward",
@@ -126,7 +128,7 @@ enum Sender {
     /// Its header has not arrived yet.
     Unknown,
     /// It knows this node's data directory.
-    Known,
+    Known(Header),
     /// It is a member.
     Member,
     /// It is refused, for this reason.
@@ -157,6 +159,12 @@ impl Inspect for LookForSender {
     /// Why the sender is refused, if it sends more than a stranger may, or announces that. RESOURCE_EXHAUSTED if there is no
     /// memory for it.
     fn look(&mut self, data: Bytes) -> Result<Bytes, Status> {
+        if let Sender::Known(header) = &self.sender
+            && self.connection.group.is_member(header)
+        {
+            // The stream of a leader may be older than what this node knows of the members.
+            self.let_in();
+        }
         if matches!(self.sender, Sender::Member) {
             return Ok(data);
         }
@@ -166,7 +174,7 @@ impl Inspect for LookForSender {
         let data = match self.sender {
             Sender::Unknown => match self.beginning.header(data) {
                 Some((header, arrived)) => {
-                    self.sender = self.sender(header);
+                    self.look_at_sender(header);
                     arrived
                 }
                 None => Bytes::new(),
@@ -178,7 +186,7 @@ impl Inspect for LookForSender {
             Sender::Refused(why) if is_too_much => Err(why.clone()),
             Sender::Unknown if held > STRANGER_BYTES_MAX => Err(nobody()),
             Sender::Refused(_) | Sender::Unknown => Ok(data),
-            Sender::Known | Sender::Member => {
+            Sender::Known(_) | Sender::Member => {
                 self.is_no_stranger();
                 // Released first: the new reservation contains the bytes of the old one.
                 self.reservation = None;
@@ -215,23 +223,27 @@ impl LookForSender {
         self.strangers.fetch_sub(mem::take(&mut self.bytes), Relaxed);
     }
 
-    fn sender(&mut self, header: Result<Header, Status>) -> Sender {
+    fn look_at_sender(&mut self, header: Result<Header, Status>) {
         let checked = header.and_then(|header| {
             self.connection.check_sender(header.from)?;
             self.connection.group.check_header(Some(&header))?;
             Ok(header)
         });
         match checked {
-            Ok(header) if self.connection.group.is_member(&header) => {
-                self.place.keep_for_member();
-                Sender::Member
-            }
-            Ok(_) => {
+            Ok(header) if self.connection.group.is_member(&header) => self.let_in(),
+            Ok(header) => {
                 self.arrival.is_stream = self.is_stream;
-                Sender::Known
+                self.sender = Sender::Known(header);
             }
-            Err(why) => Sender::Refused(why),
+            Err(why) => self.sender = Sender::Refused(why),
         }
+    }
+
+    /// A member is not bounded.
+    fn let_in(&mut self) {
+        self.place.keep_for_member();
+        self.reservation = None;
+        self.sender = Sender::Member;
     }
 }
 

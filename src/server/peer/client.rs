@@ -1,6 +1,6 @@
 //! The transport to peers in production: gRPC over TCP.
 //!
-//! Invariant: only connections to members are kept.
+//! Invariant: only connections to members are kept, and only streams to members.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,10 +14,11 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
 use parking_lot::Mutex;
 use tonic::{
-    Request, Status,
+    Request, Response, Status,
     transport::{Channel, Endpoint},
 };
 
+use super::append_stream::AppendStream;
 use crate::{
     consensus::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Transport},
     node::Seams,
@@ -62,7 +63,13 @@ impl Default for GrpcTransport {
 struct Channels {
     members: BTreeSet<(NodeId, String)>,
     kept: HashMap<((NodeId, String), ChannelClass), Channel>,
+    /// The streams to members over which the last append was answered.
+    idle: HashMap<(NodeId, String), Vec<AppendStream>>,
 }
+
+/// How many streams to a member wait for their next append. Raft has two appends under way to a peer: of entries, and of a
+/// heartbeat, which does not wait for them.
+const IDLE_STREAMS_MAX: usize = 2;
 
 /// Each class of messages has a connection of its own, because heartbeats and votes must not queue behind
 /// a snapshot.
@@ -108,6 +115,37 @@ impl GrpcTransport {
             .max_encoding_message_size(MESSAGE_BYTES_MAX))
     }
 
+    /// Sends an append over a stream that waits for one, or over a new one. If this is dropped before the answer is there, the
+    /// stream ends: no later append takes that answer for its own.
+    async fn append(
+        &self, to: Destination<'_>, message: RaftMessage,
+    ) -> Result<RaftReply, Refusal> {
+        let key = (to.node, to.address.to_owned());
+        let (stream, reply) = match self.idle_stream(&key) {
+            Some(stream) => stream.exchange(message).await?,
+            None => AppendStream::open(self.client(to, ChannelClass::Raft)?, message).await?,
+        };
+        let mut channels = self.channels.lock();
+        if let Some(stream) = stream
+            && channels.members.contains(&key)
+        {
+            let idle = channels.idle.entry(key).or_default();
+            idle.push(stream);
+            idle.truncate(IDLE_STREAMS_MAX);
+        }
+        Ok(reply)
+    }
+
+    /// A stream to the member `to` that waits for an append. Those that have ended meanwhile are dropped.
+    fn idle_stream(&self, to: &(NodeId, String)) -> Option<AppendStream> {
+        loop {
+            let stream = self.channels.lock().idle.get_mut(to)?.pop()?;
+            if let Some(stream) = stream.unless_ended() {
+                return Some(stream);
+            }
+        }
+    }
+
     /// A connection that is opened at its first use, and again after it broke.
     fn connect(&self, Destination { node, address }: Destination<'_>) -> Result<Channel, Refusal> {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|e| {
@@ -133,18 +171,21 @@ fn within<T>(timeout: Duration, message: T) -> Request<T> {
     request
 }
 
+/// The answer to a call.
 async fn bounded<T>(
-    timeout: Duration, address: &str,
-    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+    timeout: Duration, address: &str, call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, Refusal> {
-    match tokio::time::timeout(timeout, call).await {
-        Ok(answer) => Ok(answer?.into_inner()),
-        Err(_) => Err(refusal!(
-            DeadlineExceeded,
-            "peer {address} did not answer within {} ms",
-            timeout.as_millis()
-        )),
-    }
+    in_time(timeout, address, async { Ok(call.await?.into_inner()) }).await
+}
+
+async fn in_time<T>(
+    timeout: Duration, address: &str, answer: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    let late = |_| {
+        let ms = timeout.as_millis();
+        refusal!(DeadlineExceeded, "peer {address} did not answer within {ms} ms")
+    };
+    tokio::time::timeout(timeout, answer).await.map_err(late)?
 }
 
 /// A stream of messages to send. (The generated client needs a `Send` stream. The compiler cannot prove
@@ -164,14 +205,18 @@ impl Transport for GrpcTransport {
     async fn raft(
         &self, to: Destination<'_>, rpc: RaftRpc, message: RaftMessage, timeout: Duration,
     ) -> Result<RaftReply, Refusal> {
-        let mut client = self.client(to, ChannelClass::Raft)?;
-        let request = within(timeout, message);
+        let client = || self.client(to, ChannelClass::Raft);
+        let address = to.address;
         match rpc {
-            RaftRpc::Append => bounded(timeout, to.address, client.append(request)).await,
-            RaftRpc::Vote => bounded(timeout, to.address, client.vote(request)).await,
-            RaftRpc::PreVote => bounded(timeout, to.address, client.pre_vote(request)).await,
+            RaftRpc::Append => in_time(timeout, address, self.append(to, message)).await,
+            RaftRpc::Vote => {
+                bounded(timeout, address, client()?.vote(within(timeout, message))).await
+            }
+            RaftRpc::PreVote => {
+                bounded(timeout, address, client()?.pre_vote(within(timeout, message))).await
+            }
             RaftRpc::TransferLeader => {
-                bounded(timeout, to.address, client.transfer_leader(request)).await
+                bounded(timeout, address, client()?.transfer_leader(within(timeout, message))).await
             }
         }
     }
@@ -217,55 +262,10 @@ impl Transport for GrpcTransport {
     fn keep(&self, members: BTreeSet<(NodeId, String)>) {
         let mut channels = self.channels.lock();
         channels.kept.retain(|(member, _), _| members.contains(member));
+        channels.idle.retain(|member, _| members.contains(member));
         channels.members = members;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::{io::AsyncReadExt, net::TcpListener};
-
-    use super::*;
-
-    /// Asks a server that accepts connections and never answers. Returns the server's connection.
-    async fn greet_silent_server(
-        transport: &GrpcTransport, listener: &TcpListener,
-    ) -> tokio::net::TcpStream {
-        let address = listener.local_addr().unwrap().to_string();
-        let timeout = Duration::from_millis(100);
-        let to = Destination { node: 1, address: &address };
-        let asking = transport.hello(to, HelloRequest::default(), timeout);
-        let (answer, accepted) = tokio::join!(asking, listener.accept());
-        assert!(answer.is_err());
-        accepted.unwrap().0
-    }
-
-    async fn is_closed_soon(mut connection: tokio::net::TcpStream) -> bool {
-        let mut sent = Vec::new();
-        let closing = connection.read_to_end(&mut sent);
-        let patience = Duration::from_secs(300);
-        tokio::time::timeout(patience, closing).await.is_ok()
-    }
-
-    #[tokio::test]
-    async fn a_connection_to_an_address_that_is_not_a_members_is_closed_after_use() {
-        let transport = GrpcTransport::default();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let connection = greet_silent_server(&transport, &listener).await;
-        assert!(transport.channels.lock().kept.is_empty());
-        assert!(is_closed_soon(connection).await);
-    }
-
-    #[tokio::test]
-    async fn a_connection_to_a_member_is_kept_until_it_is_removed() {
-        let transport = GrpcTransport::default();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        transport.keep(BTreeSet::from([(1, address)]));
-        let connection = greet_silent_server(&transport, &listener).await;
-        assert_eq!(transport.channels.lock().kept.len(), 1);
-        transport.keep(BTreeSet::new());
-        assert!(transport.channels.lock().kept.is_empty());
-        assert!(is_closed_soon(connection).await);
-    }
-}
+mod tests;

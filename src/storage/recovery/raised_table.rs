@@ -59,7 +59,7 @@ pub fn raise(
     })
 }
 
-/// Begins the raised table with its namespaces, its tombstones, its principals and its ledger.
+/// Begins the raised table with its namespaces, its tombstones, its principals, its ledger, and the nodes that are members no more.
 fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreError> {
     // A run that was cut short may have left records, perhaps of another margin.
     survivor.next_generation().remove()?;
@@ -81,6 +81,7 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreErr
         change.put_principal(key.clone(), Some(record.clone()));
     }
     change.put_principals_version(survivor.principals.version());
+    change.remove_members(survivor.other_members.iter().copied());
     change.put_ledger(survivor.ledger);
     change.write().map(drop)
 }
@@ -272,8 +273,11 @@ pub fn switch(survivor: &Survivor<'_>, recovery: Recovery) -> Result<Pending, St
         last_applied: Some(log_id),
         membership: StoredMembership::new(Some(log_id), membership),
     };
-    debug_assert!(Some(log_id) > survivor.table.last_applied && log_id > survivor.last);
-    debug_assert_ne!(incarnation, survivor.identity.incarnation);
+    assert!(
+        Some(log_id) > survivor.table.last_applied && log_id > survivor.last,
+        "{log_id} is not above what was written"
+    );
+    assert_ne!(incarnation, survivor.identity.incarnation, "others would take it for the old node");
     let pending =
         Pending { identity: Identity { incarnation, ..survivor.identity.clone() }, recovery };
     let (applied, log, hard_state) = (

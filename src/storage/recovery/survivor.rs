@@ -1,14 +1,17 @@
 //! The surviving copy that a recovery starts from, as it was read.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use openraft::{EntryPayload, entry::RaftEntry};
 
 use super::margin::{Known, LostTimes, timed_format_of};
 use crate::{
     sequence::{
-        ClusterId, Command, Ledger, NamespaceId, NamespaceTotals, Principals, SectionRecord, SetId,
-        Table, apply,
+        ClusterId, Command, Ledger, NamespaceId, NamespaceTotals, NodeId, Principals,
+        SectionRecord, SetId, Table, apply,
     },
     storage::{
         database::Database,
@@ -49,6 +52,8 @@ pub struct Survivor<'a> {
     pub cluster_id: Option<ClusterId>,
     /// Who may do what.
     pub principals: Arc<Principals>,
+    /// All nodes but this one that are members, or were.
+    pub other_members: BTreeSet<NodeId>,
 }
 
 impl<'a> Survivor<'a> {
@@ -75,6 +80,7 @@ impl<'a> Survivor<'a> {
             next_namespace_id: None,
             cluster_id: None,
             principals: Arc::new(generation.read_principals()?),
+            other_members: generation.read_former_members()?,
             last,
             db,
             set,
@@ -95,6 +101,8 @@ impl<'a> Survivor<'a> {
         let known = (namespaces, self.principals.clone());
         let mut tail = TableChange::new(&self.generation(), known, None);
         let mut membership = None;
+        let mut members = std::mem::take(&mut self.other_members);
+        members.extend(ids_of(&self.membership));
         let mut steps = BTreeMap::new();
         let mut lost_times = std::mem::take(&mut self.known.lost_times);
         note_greatest_steps(&mut steps, tail.namespaces());
@@ -102,7 +110,10 @@ impl<'a> Survivor<'a> {
             let term = entry.log_id().committed_leader_id().term;
             match entry.payload {
                 EntryPayload::Blank => {}
-                EntryPayload::Membership(later) => membership = Some(later),
+                EntryPayload::Membership(later) => {
+                    members.extend(ids_of(&later));
+                    membership = Some(later);
+                }
                 EntryPayload::Normal(command) => {
                     // A refused command changes nothing. Sections count, too: a namespace that has some may refuse a
                     // change. Their records are raised later, in the new table.
@@ -123,6 +134,8 @@ impl<'a> Survivor<'a> {
             greatest_steps: steps,
             lost_times,
         };
+        members.remove(&self.identity.node);
+        self.other_members = members;
         if let Some(membership) = membership {
             self.membership = membership;
         }
@@ -207,6 +220,11 @@ impl<'a> Survivor<'a> {
     pub fn next_generation(&self) -> Generation {
         Generation::new(self.db, self.set, self.table.generation + 1)
     }
+}
+
+/// The nodes of a membership.
+fn ids_of(membership: &Membership) -> impl Iterator<Item = NodeId> {
+    membership.nodes().map(|(id, _)| *id)
 }
 
 /// What is known of all sections and leases of each namespace.

@@ -133,6 +133,7 @@ fn a_recovered_directory_has_raised_ceilings_and_one_member() {
     let generation = Generation::new(&store.db, SET, 1);
     let namespaces = generation.read_namespaces().unwrap();
     assert_eq!(namespaces.by_name("book").unwrap().config.start, 501);
+    assert_eq!(generation.read_former_members().unwrap(), BTreeSet::from([2, 3]));
     assert!(LogReader::of(&store.db, SET).last().unwrap().is_none());
 }
 

@@ -59,7 +59,7 @@ impl Encoder {
         if self.part.len() < PART_BYTES {
             return Ok(None);
         }
-        debug_assert!(self.part.len() <= PART_BYTES_MAX);
+        assert!(self.part.len() <= PART_BYTES_MAX, "a receiver refuses such a part");
         self.checksum.update(&self.part);
         let next = Vec::with_capacity(PART_BYTES + 4_096);
         Ok(Some(std::mem::replace(&mut self.part, next)))

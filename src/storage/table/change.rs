@@ -18,19 +18,19 @@ use super::{
 };
 use crate::{
     sequence::{
-        ClusterId, DayBooks, IdHolder, Ledger, Namespace, NamespaceId, NamespaceTotals, PartId,
-        Place, PrincipalKey, PrincipalRecord, Principals, QueuedId, Remembered, RequestBook,
-        SectionId, SectionRecord, Table, Tombstone, WorkerRecord,
+        ClusterId, DayBooks, IdHolder, Ledger, Namespace, NamespaceId, NamespaceTotals, NodeId,
+        PartId, Place, PrincipalKey, PrincipalRecord, Principals, QueuedId, Remembered,
+        RequestBook, SectionId, SectionRecord, Table, Tombstone, WorkerRecord,
     },
     storage::{
         codec,
         database::Database,
         error::StoreError,
         layout::{
-            Family, cluster_id_key, day_key, days_range_of, id_bytes_key, kind_range, ledger_key,
-            namespace_key, namespace_sections_range, next_namespace_key, principal_key,
-            principals_version_key, reclaim_key, request_book_key, request_key, request_place_key,
-            section_key, tombstone_key, totals_key, worker_key, workers_range,
+            Family, cluster_id_key, day_key, days_range_of, former_member_key, id_bytes_key,
+            kind_range, ledger_key, namespace_key, namespace_sections_range, next_namespace_key,
+            principal_key, principals_version_key, reclaim_key, request_book_key, request_key,
+            request_place_key, section_key, tombstone_key, totals_key, worker_key, workers_range,
         },
     },
 };
@@ -53,6 +53,8 @@ pub struct TableChange {
     tombstones: Records<Tombstone>,
     next_namespace_id: Records<NamespaceId>,
     cluster_id: Records<ClusterId>,
+    /// The nodes that the change removes from the members.
+    removed_members: BTreeSet<NodeId>,
     /// Who may do what, with the change.
     principals: Arc<Principals>,
     changed_principals: Records<StoredPrincipal>,
@@ -95,6 +97,7 @@ impl TableChange {
             tombstones: Records::new(db),
             next_namespace_id: Records::new(db),
             cluster_id: Records::new(db),
+            removed_members: BTreeSet::new(),
             principals,
             changed_principals: Records::new(db),
             principals_version: Records::new(db),
@@ -149,6 +152,16 @@ impl TableChange {
         &self.principals
     }
 
+    /// Removes nodes from the members: their ids are remembered as those of former ones.
+    pub(crate) fn remove_members(&mut self, nodes: impl IntoIterator<Item = NodeId>) {
+        self.removed_members.extend(nodes);
+    }
+
+    /// The nodes that this change removes from the members.
+    pub(in crate::storage) fn removed_members(&self) -> &BTreeSet<NodeId> {
+        &self.removed_members
+    }
+
     /// The tombstones with this change, by name.
     ///
     /// # Errors
@@ -196,6 +209,9 @@ impl TableChange {
             if was != now {
                 self.put(&totals_key(&self.prefix, id), &now)?;
             }
+        }
+        for node in std::mem::take(&mut self.removed_members) {
+            self.put(&former_member_key(&self.prefix, node), &())?;
         }
         self.next_namespace_id.write(&mut self.batch)?;
         self.cluster_id.write(&mut self.batch)?;
@@ -247,7 +263,8 @@ impl Table for TableChange {
                 None => self.read_section(id),
             };
         };
-        // Every replica must come to the same record, whatever it has in memory.
+        // Every replica must come to the same record, whatever it has in memory. To compare them costs the read that the memory
+        // saves: a release build does not.
         debug_assert_eq!(
             SectionRecord {
                 floor: recent.floor,

@@ -1,6 +1,10 @@
 //! One generation of a table, how far it is, and the namespaces of a set.
 
-use std::{collections::BTreeMap, hash::BuildHasher, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::BuildHasher,
+    sync::Arc,
+};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rocksdb::WriteBatch;
@@ -9,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     metrics::{CountsGuard, Metrics},
     sequence::{
-        ClusterId, Ledger, Namespace, NamespaceId, PrincipalKey, PrincipalRecord, Principals, SetId,
+        ClusterId, Ledger, Namespace, NamespaceId, NodeId, PrincipalKey, PrincipalRecord,
+        Principals, SetId,
     },
     storage::{
         database::{Database, KeyValue},
@@ -96,6 +101,23 @@ impl Generation {
         let version_key = layout::principals_version_key(&self.prefix());
         let version = self.db.get(Family::Applied, &version_key)?.unwrap_or(0);
         Ok(Principals::new(principals.collect::<Result<Vec<_>, _>>()?, version))
+    }
+
+    /// Reads which nodes were members once, and were removed.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database fails or a record is damaged.
+    pub fn read_former_members(&self) -> Result<BTreeSet<NodeId>, StoreError> {
+        let (from, to) = layout::kind_range(&self.prefix(), b'm');
+        let nodes = self.records(&from, to)?.map(|record| {
+            let (key, value) = record?;
+            self.db.decode::<()>(Family::Applied, &key, &value)?;
+            match key[from.len()..].try_into() {
+                Ok(node) => Ok(NodeId::from_be_bytes(node)),
+                Err(_) => Err(self.db.damaged(Family::Applied, &key, "it names no node")),
+            }
+        });
+        nodes.collect()
     }
 
     /// The records from one full key on, up to another one, as [`Database::records_between`] gives them.
@@ -222,6 +244,7 @@ impl Namespaces {
 
     /// Adds a namespace, or replaces the one with the same id.
     pub(in crate::storage) fn put(&mut self, namespace: Namespace) {
+        // Entries change it on every replica: in a release build none ends here.
         debug_assert!(
             self.by_id(namespace.id).is_none_or(|known| known.config.name == namespace.config.name),
             "a namespace keeps its name"

@@ -2,9 +2,12 @@
 //!
 //! Invariant: a read sees a section as it was after some entry, also while a snapshot replaces the table.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -15,7 +18,9 @@ use super::{
     recent::RecentRecords,
 };
 use crate::{
-    sequence::{ClusterId, Ledger, NamespaceId, Principals, SectionId, SectionRecord, SetId},
+    sequence::{
+        ClusterId, Ledger, NamespaceId, NodeId, Principals, SectionId, SectionRecord, SetId,
+    },
     storage::{
         database::Database,
         error::StoreError,
@@ -50,6 +55,8 @@ pub struct AppliedView {
     principals_changed: Arc<Notify>,
     /// The id of the cluster, once the table holds it.
     cluster_id: Arc<SetOnce<ClusterId>>,
+    /// The nodes that were members once, and were removed.
+    former_members: Arc<ArcSwap<BTreeSet<NodeId>>>,
     recent_records: Arc<RecentRecords>,
     blocking: BlockingExecutor,
     before_read: Arc<dyn Fn() + Send + Sync>,
@@ -73,6 +80,7 @@ impl AppliedView {
             principals: Arc::new(ArcSwap::from_pointee(generation.read_principals()?)),
             principals_changed: Arc::new(Notify::new()),
             cluster_id: Arc::new(SetOnce::new_with(generation.read_cluster_id()?)),
+            former_members: Arc::new(ArcSwap::from_pointee(generation.read_former_members()?)),
             recent_records: Arc::new(RecentRecords::new(store.options.recent_records_bytes)),
             blocking: store.blocking(),
             before_read: store.options.before_read.clone(),
@@ -170,12 +178,30 @@ impl AppliedView {
     pub(in crate::storage) fn show_cluster_id(&self, id: Option<ClusterId>) {
         // An id never changes: one that is there already is the same.
         let shown = id.map(|id| self.cluster_id.set(id));
-        debug_assert!(shown.is_none_or(|shown| shown.is_ok()) || self.cluster_id() == id);
+        assert!(
+            shown.is_none_or(|shown| shown.is_ok()) || self.cluster_id() == id,
+            "the table names two clusters: {:?} and {id:?}",
+            self.cluster_id()
+        );
     }
 
     /// The id of the cluster; `None` if this node does not know it yet.
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.cluster_id.get().copied()
+    }
+
+    /// Shows readers from now on that these nodes were removed from the members, too.
+    pub(in crate::storage) fn show_removed_members(&self, nodes: &BTreeSet<NodeId>) {
+        if !nodes.is_empty() {
+            let before = self.former_members.load();
+            self.former_members.store(Arc::new(before.union(nodes).copied().collect()));
+        }
+    }
+
+    /// The nodes that were members once, and were removed, as of the last applied batch of entries, or of the one that is being
+    /// written. One that was added again is among them.
+    pub fn former_members(&self) -> arc_swap::Guard<Arc<BTreeSet<NodeId>>> {
+        self.former_members.load()
     }
 
     /// Waits until this node knows the id of the cluster.
@@ -186,14 +212,16 @@ impl AppliedView {
     /// Shows the records of `generation` to readers from now on.
     pub(in crate::storage) fn show(
         &self, generation: &Generation, namespaces: Namespaces, principals: Principals,
+        former_members: BTreeSet<NodeId>,
     ) {
-        debug_assert_ne!(
+        assert_ne!(
             generation.number,
             self.generation.load(Ordering::Relaxed),
             "a generation becomes the table once"
         );
         self.generation.store(generation.number, Ordering::Release);
         self.recent_records.clear();
+        self.former_members.store(Arc::new(former_members));
         self.show_principals(Arc::new(principals));
         self.show_namespaces(Arc::new(namespaces));
     }
