@@ -174,7 +174,7 @@ fn members(index: u64, ids: &[u64]) -> Entry {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_removed_is_known_after_a_restart_and_to_a_node_that_takes_a_snapshot() {
     let dirs = [(); 2].map(|()| TempDir::new().unwrap());
-    let [store, other] = dirs.each_ref().map(|dir| open(dir.path()).unwrap());
+    let [store, other] = [open(dirs[0].path()).await.unwrap(), open(dirs[1].path()).await.unwrap()];
     let former = |machine: &StateMachine| BTreeSet::clone(&machine.view().former_members());
     let mut machine = StateMachine::open(&store, 1).unwrap();
     apply(&mut machine, [members(0, &[1, 2, 3, 4]), lift(1), members(2, &[1, 2, 3])]).await;
@@ -183,7 +183,7 @@ async fn who_was_removed_is_known_after_a_restart_and_to_a_node_that_takes_a_sna
     apply(&mut machine, [members(3, &[1, 2, 3, 4]), members(4, &[1, 3, 4])]).await;
     assert_eq!(former(&machine), BTreeSet::from([2, 4]));
     drop((machine, store));
-    let mut machine = StateMachine::open(&open(dirs[0].path()).unwrap(), 1).unwrap();
+    let mut machine = StateMachine::open(&open(dirs[0].path()).await.unwrap(), 1).unwrap();
     assert_eq!(former(&machine), BTreeSet::from([2, 4]));
 
     let mut replica = StateMachine::open(&other, 1).unwrap();
@@ -195,7 +195,7 @@ async fn who_was_removed_is_known_after_a_restart_and_to_a_node_that_takes_a_sna
     replica.install_snapshot(&meta, arrived).await.unwrap();
     assert_eq!(former(&replica), BTreeSet::from([2, 4]));
     drop((replica, other));
-    let replica = StateMachine::open(&open(dirs[1].path()).unwrap(), 1).unwrap();
+    let replica = StateMachine::open(&open(dirs[1].path()).await.unwrap(), 1).unwrap();
     assert_eq!(former(&replica), BTreeSet::from([2, 4]));
 }
 

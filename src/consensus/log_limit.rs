@@ -15,8 +15,8 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use super::group::{Group, GroupConfig};
 use crate::{
-    consensus::group::{Group, GroupConfig},
     storage::{BlockingExecutor, FreeSpace, LogReader, StoreError},
     tasks::Fault,
 };

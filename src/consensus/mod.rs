@@ -6,7 +6,7 @@
 //! ([`TermLease`]).
 //!
 //! The files, from the bottom up: `terms` and `lease/`; `network/` (to the peers) and [`StateMachine`];
-//! `group/`; `membership/`, `rpc/` (from the peers), and [`log_limit`].
+//! `group/`, with its `membership/` and `rpc/` (from the peers); and [`log_limit`].
 //!
 //! What openraft does not promise, and what this module does about it:
 //!
@@ -17,7 +17,7 @@
 //! * *A restarted leader can go on in its old term.* That is switched off, and so are all other features
 //!   that would end a term without the allocator's knowledge ([`GroupConfig`], `group/config.rs`).
 //! * *Openraft obeys every sender and every term.* Senders must be members, and a term may not be absurdly
-//!   high ([`Group::handle_rpc`]; `rpc/sender_check.rs`, `terms.rs`).
+//!   high ([`Group::handle_rpc`]; `group/rpc/sender_check.rs`, `terms.rs`).
 //! * *Openraft panics if a peer's log gets shorter.* Such an answer is kept from it
 //!   (`network/peer.rs`).
 //! * *A leadership transfer overrides leases, and an election can follow a vote that was granted while the
@@ -40,15 +40,14 @@
 mod group;
 mod lease;
 pub mod log_limit;
-mod membership;
 mod network;
-mod rpc;
 mod state_machine;
 mod terms;
 
-pub use group::{Group, GroupConfig, Leadership, ProposeError, Takeover, Voters};
+pub use group::{
+    ArrivingSnapshot, Group, GroupConfig, Leadership, LogState, MembershipChange, MemoryOrigin,
+    NodeState, ProposeError, Takeover, Voters,
+};
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};
-pub use membership::{LogState, MembershipChange, NodeState};
 pub use network::{ClockDistance, Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
-pub use rpc::{ArrivingSnapshot, MemoryOrigin};
 pub use state_machine::StateMachine;

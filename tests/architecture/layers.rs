@@ -14,7 +14,7 @@ const ALL_MAY_USE: [&str; 8] =
 
 /// Where messages and statuses of gRPC may be used.
 const WIRE: [&str; 7] =
-    ["metrics", "cli/flags", "server", "node", "consensus/network", "consensus/rpc", "proto"];
+    ["metrics", "cli/flags", "server", "node", "consensus/network", "consensus/group/rpc", "proto"];
 
 /// What may be used in some modules alone, and those modules: directories, or files without `.rs`.
 const KEPT_IN_MODULES: [(&str, &[&str]); 7] = [

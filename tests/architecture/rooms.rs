@@ -45,8 +45,6 @@ const ORDERED: [(&str, &[&str]); 1] = [(
 /// Types with methods outside of their folders, and the folders where these are. They are to go.
 const METHODS_ELSEWHERE: &[(&str, &str)] = &[
     ("ShardChanges", "allocator/shard"),
-    ("Group", "consensus/membership"),
-    ("Group", "consensus/rpc"),
     ("Namespace", "sequence/namespace_life"),
     ("NamespaceConfig", "sequence/namespace_limits"),
     ("SectionRecord", "sequence/request_book"),

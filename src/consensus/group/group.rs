@@ -51,7 +51,7 @@ pub struct Group {
     /// Its configuration.
     pub config: GroupConfig,
     pub(in crate::consensus) raft: Raft<Types, StateMachine>,
-    pub(in crate::consensus) lease: Arc<LeaseClock>,
+    pub(super) lease: Arc<LeaseClock>,
     pub(in crate::consensus) network: Network,
     /// The applied table, for reading.
     pub view: AppliedView,
@@ -67,24 +67,24 @@ pub struct Group {
     /// The tasks of the node.
     pub tasks: Tasks,
     /// Held while the membership changes.
-    pub(in crate::consensus) membership_change: tokio::sync::Mutex<()>,
+    pub(super) membership_change: tokio::sync::Mutex<()>,
     /// The leader that this node followed last, and when it heard from that leader.
-    pub(in crate::consensus) leader_heard: Mutex<Option<(NodeId, Instant)>>,
+    pub(super) leader_heard: Mutex<Option<(NodeId, Instant)>>,
     /// The members that this leader did not hear any more, as it told last.
-    pub(in crate::consensus) unheard: Mutex<Vec<NodeId>>,
+    pub(super) unheard: Mutex<Vec<NodeId>>,
     /// How far the wall clock of the leader was ahead of this node's when it was heard last, in milliseconds.
-    pub(in crate::consensus) leader_ahead_ms: AtomicI64,
+    pub(super) leader_ahead_ms: AtomicI64,
     /// How many changes of who may do what a leader was heard to know.
-    pub(in crate::consensus) principals_told: AtomicU64,
+    pub(super) principals_told: AtomicU64,
     /// Since when this node knows of fewer, in nanoseconds of the clock of leases.
-    pub(in crate::consensus) principals_lacked_since: AtomicU64,
+    pub(super) principals_lacked_since: AtomicU64,
     pub(super) last_takeover: LastTakeover,
     /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
-    pub(in crate::consensus) taken_for_another: ordered_watch::Sender<Option<NodeId>>,
+    pub(super) taken_for_another: ordered_watch::Sender<Option<NodeId>>,
     /// How many snapshots have begun to arrive.
-    pub(in crate::consensus) snapshots_begun: AtomicU64,
+    pub(super) snapshots_begun: AtomicU64,
     /// The term for which this node asks for votes ahead of the election; 0 while it asks for none.
-    pub(in crate::consensus) canvassed_term: AtomicU64,
+    pub(super) canvassed_term: AtomicU64,
     /// Whether it is known which incarnation is on the disk. Shared by the messages of members while this node belongs to no
     /// cluster; held alone by whoever claims it.
     pub(super) incarnation_is_known: Arc<RwLock<bool>>,

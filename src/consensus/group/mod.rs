@@ -1,4 +1,5 @@
-//! One Raft group on this node: starting it, proposing to it, who leads it, and giving the leadership up.
+//! One Raft group on this node: starting it, proposing to it, who belongs to it and who leads it, what its peers ask, and giving
+//! the leadership up.
 //!
 //! From the bottom up:
 //!
@@ -9,6 +10,8 @@
 //! * `election`: when this node stands for election.
 //! * `slow_disk`: whether another node had better lead because the disk here is slow; the end of a term whose disk hangs.
 //! * `succession`: which voter can lead next, and how it comes to that.
+//! * `membership`: who belongs to the group, and how that is changed.
+//! * `rpc`: answers the RPCs of the group's peers.
 //! * `start`: starts a group, and follows what Raft says.
 
 mod canvass;
@@ -18,6 +21,8 @@ mod election;
 pub(super) mod group;
 mod leadership;
 mod majority;
+mod membership;
+mod rpc;
 mod slow_disk;
 mod start;
 mod succession;
@@ -25,3 +30,5 @@ mod succession;
 pub use config::GroupConfig;
 pub use group::{Group, ProposeError};
 pub use leadership::{Leadership, Takeover, Voters};
+pub use membership::{LogState, MembershipChange, NodeState};
+pub use rpc::{ArrivingSnapshot, MemoryOrigin};
