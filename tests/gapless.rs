@@ -12,10 +12,12 @@ use crate::common::{
 };
 use futures::{StreamExt, stream::FuturesUnordered};
 use ratchet::{
-    allocator::{FenceKind, GaplessLimits, MemoryLimits, NextError, Term, TermOptions},
+    allocator::{
+        FenceKind, GaplessLimits, MemoryLimits, RefusedPlaces, Term, TermOptions, Unserved, Why,
+    },
     clock::BootClock,
     metrics::{Metrics, SkipCause},
-    node::{Asked, Failure, Origin, Principal},
+    node::{Asked, Origin, Principal, Unanswered},
     proto::v1::{
         CreateNamespaceRequest, DeleteNamespaceRequest, KeyKind, NextManyRequest, NextRequest,
         Outcome,
@@ -122,10 +124,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     let mistaken = Origin::Peer { namespace: Some(older.0), again: false };
     let leading = cluster.nodes[&leader].context();
     let refused = leading.numbers.serve(&next, mistaken, deadline).await;
-    let Err(Failure::NotLeader(why)) = refused else {
-        panic!("{refused:?}");
-    };
-    assert!(why.other_namespace, "{why:?}");
+    assert!(matches!(refused, Err(Unanswered::Mistaken)), "{refused:?}");
     assert_eq!(client.current(INVOICE, id(7)).await.expect("an answer"), None);
 
     // The follower asks once more, and will not ask again then.
@@ -148,7 +147,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     let with_id = Asked::new(with_id, Principal::node(1)).expect("a request");
     let deadline = tokio::time::Instant::now() + Duration::from_millis(1_500);
     let lost = following.numbers.serve(&with_id, Origin::Client, deadline).await;
-    let Err(Failure::Refused(lost)) = lost else {
+    let Err(Unanswered::Refused(lost)) = lost else {
         panic!("{lost:?}");
     };
     assert_eq!(lost.outcome(), Outcome::Unknown, "{lost}");
@@ -209,7 +208,8 @@ async fn a_term_that_is_closed_waits_for_the_entries_under_way_and_for_no_call_b
     for _ in 0..CALLS - 16 {
         let refused = in_time("an answer before the disk's", calls.next()).await;
         let refused = refused.expect("a call").expect_err("it took nothing");
-        assert!(matches!(refused, NextError::NotLeading), "{refused}");
+        let Unserved { why, may_be_done } = refused;
+        assert_eq!((why, may_be_done), (Why::NotLeading, 0));
     }
     drop(hanging);
     in_time("the term is closed", async {
@@ -239,7 +239,8 @@ async fn keys_whose_turn_comes_after_the_term_was_closed_take_nothing_and_the_ot
     assert!(futures::poll!(&mut closing).is_pending(), "the call is inside");
     drop(hanging);
     let taken = in_time("an answer", taking).await.expect("numbers of the first keys");
-    assert_eq!((taken.late, taken.firsts[KEYS - 1]), (vec![KEYS - 1], 0));
+    let late = RefusedPlaces { why: Why::NotLeading, places: vec![(KEYS - 1, 0)] };
+    assert_eq!((&taken.refused[..], taken.firsts[KEYS - 1]), (&[late][..], 0));
     assert!(taken.firsts[..KEYS - 1].iter().all(|first| *first == 1), "{:?}", taken.firsts);
     in_time("the term is closed", closing).await.expect("closed");
     assert_eq!((metrics.numbers.get(), metrics.skipped(SkipCause::cancelled)), (1_024, 0));

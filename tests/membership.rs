@@ -7,7 +7,7 @@ use crate::common::{
 use prost::Message;
 use ratchet::{
     consensus::{MembershipChange, ProposeError},
-    node::{Failure, Origin, Principal, Served},
+    node::{Origin, Principal, Served, Unanswered},
     proto::{
         Operation, Refusal, reason_of,
         v1::{
@@ -371,8 +371,8 @@ async fn passed_on<Q: Operation>(
     let asked = (message, &Principal::node(1));
     match context.operations.call(operation, asked, (origin, None), deadline).await {
         Ok((answer, _)) => Ok(Q::Answer::decode(answer).expect("an answer")),
-        Err(Failure::Refused(refusal)) => Err(refusal),
-        Err(failure) => panic!("{failure:?}"),
+        Err(Unanswered::Refused(refusal)) => Err(refusal),
+        Err(unanswered) => panic!("{unanswered:?}"),
     }
 }
 

@@ -107,7 +107,11 @@ fn make_late(replies: &mut ForwardReplies) {
                 reason: Reason::Busy.into(),
                 ..Failure::default()
             };
-            many.refused.push(RefusedKeys { places: vec![1], failure: Some(failure) });
+            many.refused.push(RefusedKeys {
+                places: vec![1],
+                failure: Some(failure),
+                left_to_next_leader: true,
+            });
             *answer = many.encode_to_vec().into();
         }
     }

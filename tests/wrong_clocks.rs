@@ -23,8 +23,11 @@ use crate::common::{
 use ratchet::{
     clock::{BootClock, Clock},
     metrics::HandoverEnd,
-    node::{Failure, NodeContext, Principal},
-    proto::v1::{ClockStatus, Reason, TakeWorkerBackRequest, TakeWorkerBackResponse},
+    node::{NodeContext, Principal},
+    proto::{
+        Refusal,
+        v1::{ClockStatus, Reason, TakeWorkerBackRequest, TakeWorkerBackResponse},
+    },
 };
 use ratchet_client::{Client, Code, Error, Key, api::HeldWorker};
 use ratchet_ids::Format;
@@ -291,7 +294,7 @@ impl WrongDate {
 /// Has a node take a date back.
 async fn take_back_date(
     node: &NodeContext, ceiling_ms: u64, deadline: Instant,
-) -> Result<TakeWorkerBackResponse, Failure> {
+) -> Result<TakeWorkerBackResponse, Refusal> {
     let request = TakeWorkerBackRequest {
         namespace: TIMES[2].0.to_owned(),
         worker: 0,
@@ -312,9 +315,7 @@ async fn a_date_is_taken_back_although_its_caller_leaves_and_others_wait_no_long
     until("the entry is on its way to the disk", || disk.hanging() > 0).await;
     let waits = take_back(Instant::now() + Duration::from_millis(100));
     let waited = in_time("an answer at the deadline", waits).await;
-    let Err(Failure::Refused(waited)) = waited else {
-        panic!("{waited:?}");
-    };
+    let waited = waited.expect_err("it waits for the disk");
     assert_eq!(waited.code(), tonic::Code::DeadlineExceeded, "{waited}");
     assert!(waited.message().contains("nothing was taken back"), "{waited}");
     drop(leaves);
@@ -335,9 +336,7 @@ async fn a_date_whose_leader_is_lost_while_it_is_taken_back_is_asked_of_no_other
     until("the entry is on its way to the disk", || disk.hanging() > 0).await;
     lease.void();
     let lost = in_time("an answer long before the deadline", taking).await;
-    let Err(Failure::Refused(lost)) = lost else {
-        panic!("{lost:?}");
-    };
+    let lost = lost.expect_err("nobody knows");
     assert_eq!(lost.reason(), Reason::OutcomeUnknown, "{lost}");
     assert!(lost.message().contains("ratchet worker list chapters"), "{lost}");
     drop(hanging);

@@ -349,7 +349,7 @@ fn refused_places(
     let status =
         |failure: Option<Failure>, unsaid: Status| failure.map_or(unsaid, Failure::into_status);
     let mut all = HashMap::new();
-    for RefusedKeys { places, failure } in refused {
+    for RefusedKeys { places, failure, .. } in refused {
         let status = status(failure, Status::unknown("the server does not say why"));
         all.extend(places.into_iter().map(|place| (place, (status.clone(), None))));
     }

@@ -5,56 +5,15 @@ use std::{cell::Cell, collections::BTreeMap, ops::Deref, sync::Arc};
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
+use super::outcome::Why;
 use crate::{
     metrics::{NamespaceCounts, SkipCause},
     sequence::{Lost, LostBy, NamespaceId, Range},
-    storage::LowDisk,
 };
 
 // Numbers that were taken and are not answered yet.
 //
 // Invariant: each number is either answered or counted as skipped, exactly once.
-
-/// Numbers, or why there are none.
-pub type Taken = Result<Range, Shortage>;
-
-/// Why a key gets no numbers, or its floor is not raised, while its term goes on. Nothing was taken of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Shortage {
-    /// Too few are left under the namespace's `max`.
-    #[error("only {left} numbers are left below the namespace's max")]
-    Exhausted {
-        /// How many are left.
-        left: u64,
-    },
-    /// The key's section is new, and the namespace has as many keys as it may have.
-    #[error("the namespace has {keys_max} keys already")]
-    OverQuota {
-        /// The namespace's `keys_max`.
-        keys_max: u64,
-    },
-    /// The key is new to the term, and the memory has no room for it, nor for one more that waits.
-    #[error("the leader's memory of {max_mb} MB is full")]
-    MemoryFull {
-        /// How large the memory may be, in megabytes (2^20 bytes).
-        max_mb: u64,
-    },
-    /// The key's section is new, and the leader's disk is low.
-    #[error("{0}")]
-    LowDisk(LowDisk),
-    /// So many numbers may not be taken at once. Gapless keys alone.
-    #[error("a call may take {count_max} numbers of a key")]
-    TooLarge {
-        /// The most that could be when they were asked for first.
-        count_max: u64,
-    },
-    /// An earlier try of the message gave none to any key of its part. Gapless keys alone.
-    #[error("an earlier try of the message left the key out")]
-    LeftOut,
-    /// The floor lies above the namespace's `max`.
-    #[error("the floor is above the namespace's max")]
-    AboveMax,
-}
 
 thread_local! {
     /// How many numbers were lost with calls on this thread.
@@ -122,24 +81,24 @@ impl<C: Deref<Target = NamespaceCounts>> Drop for Held<C> {
 /// What a call that waited gets: numbers that count as skipped if nobody accepts them.
 #[derive(Debug)]
 pub struct Delivery {
-    taken: Taken,
+    taken: Result<Range, Why>,
     held: Held<Arc<NamespaceCounts>>,
 }
 
 impl Delivery {
     /// A delivery of `taken` to a call that asked for `count` numbers.
-    pub fn new(taken: Taken, count: u64, counts: Arc<NamespaceCounts>) -> Self {
-        let numbers = taken.map_or(0, |_| count);
+    pub fn new(taken: Result<Range, Why>, count: u64, counts: Arc<NamespaceCounts>) -> Self {
+        let numbers = if taken.is_ok() { count } else { 0 };
         Delivery { taken, held: Held::new(counts, numbers) }
     }
 
     /// Takes the numbers over: the caller must hold or answer them from here on.
-    pub fn accept(self) -> Taken {
+    pub fn accept(self) -> Result<Range, Why> {
         self.accept_counted().0
     }
 
     /// As [`Delivery::accept`]. Also returns how many numbers would have counted as skipped.
-    pub fn accept_counted(self) -> (Taken, u64) {
+    pub fn accept_counted(self) -> (Result<Range, Why>, u64) {
         (self.taken, self.held.release())
     }
 }
@@ -205,7 +164,7 @@ mod tests {
         assert_eq!(metrics.skipped(SkipCause::cancelled), 0);
         drop(Held::new(&*counts, 7));
         drop(Delivery::new(Ok(range), 5, counts.clone()));
-        let few = Shortage::Exhausted { left: 5 };
+        let few = Why::Exhausted { left: 5 };
         drop(Delivery::new(Err(few), 9, counts.clone()));
         assert_eq!(metrics.skipped(SkipCause::cancelled), 12);
     }

@@ -5,7 +5,7 @@
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{answer::NextError, section::cursor::Holding, term::Term};
+use super::{outcome::Why, section::cursor::Holding, term::Term};
 use crate::{
     clock::whole_ms,
     sequence::{DayBooks, Key, Namespace, SectionKey, SectionRecord, day_of},
@@ -40,10 +40,10 @@ pub struct ListedSections {
 /// As [`Term::current`].
 pub async fn list_sections(
     term: &Term, namespace: &Namespace, asked: PageAsked, deadline: Instant,
-) -> Result<ListedSections, NextError> {
+) -> Result<ListedSections, Why> {
     let memory = term.memory();
     let page = timeout_at(deadline, read_page(memory.view(), asked)).await;
-    let page = page.map_err(|_| NextError::DeadlineExceeded)??;
+    let page = page.map_err(|_| Why::DeadlineExceeded)??;
     let sections = page.sections.into_iter().map(|(key, record)| {
         let held = match &key {
             SectionKey::Name(name) => memory.holding(namespace, Key::Name(name)),
@@ -79,13 +79,13 @@ pub struct Explained {
 /// As [`Term::current`].
 pub async fn explain(
     term: &Term, namespace: &Namespace, key: Key<'_>, deadline: Instant,
-) -> Result<Explained, NextError> {
+) -> Result<Explained, Why> {
     let memory = term.memory();
     // If the section is evicted meanwhile, the record may be older than that.
     let earlier = memory.holding(namespace, key);
     let read = memory.view().read_sections(vec![namespace.section_of(key)]);
     let records = timeout_at(deadline, read).await;
-    let mut records = records.map_err(|_| NextError::DeadlineExceeded)??;
+    let mut records = records.map_err(|_| Why::DeadlineExceeded)??;
     let held = memory.holding(namespace, key);
     let held = held.or_else(|| earlier.map(|earlier| Holding::gone(earlier.last)));
     let lasted = held.and_then(|held| held.granted_at.lasted_at(memory.now()));
@@ -105,22 +105,22 @@ pub async fn explain(
 /// As [`Term::current`].
 pub async fn read_books(
     term: &Term, namespace: &Namespace, days: u32, deadline: Instant,
-) -> Result<Vec<(u32, DayBooks)>, NextError> {
+) -> Result<Vec<(u32, DayBooks)>, Why> {
     let memory = term.memory();
     let first = match days {
         0 => 0,
         _ => day_of(memory.wall_ms()).saturating_sub(days - 1),
     };
     let read = timeout_at(deadline, read_days(memory.view(), namespace.id, first)).await;
-    let books = read.map_err(|_| NextError::DeadlineExceeded)??;
+    let books = read.map_err(|_| Why::DeadlineExceeded)??;
     pass(term, deadline).await.map(|()| books)
 }
 
 /// Checks that the term still led after its memory was read.
-async fn pass(term: &Term, deadline: Instant) -> Result<(), NextError> {
+async fn pass(term: &Term, deadline: Instant) -> Result<(), Why> {
     // A term closes its gate before it forgets: what was read of its memory may be nothing if the gate is closed now.
     if term.memory().gate().is_closed() || !term.still_leads(deadline).await {
-        return Err(NextError::NotLeading);
+        return Err(Why::NotLeading);
     }
     Ok(())
 }

@@ -22,7 +22,7 @@
 //!    chunk, and then nothing is logged (`Memory::take_first`; `record_reader.rs` reads records that are not in
 //!    memory, `settler.rs` writes such sections down later).
 //! 6. *Then* the fence is checked. If it fails, the numbers are discarded and counted (`held.rs`).
-//! 7. The numbers are answered.
+//! 7. The numbers are answered, or why there are none (`outcome.rs`).
 //!
 //! # Why the order of the steps is the safety argument
 //!
@@ -69,16 +69,17 @@
 //! - A handover looks at every key while the term serves, at most 512 under one lock; and at those that changed
 //!   meanwhile once the term is closed.
 
-mod answer;
 mod backlog;
 mod bumper;
 mod fence;
+mod floor;
 mod held;
 mod hot_keys;
 mod inheritance;
 mod key_table;
 mod listing;
 mod memory;
+mod outcome;
 mod record_reader;
 mod releaser;
 mod section;
@@ -86,9 +87,9 @@ mod settler;
 mod shard;
 mod term;
 
-pub use answer::{Floor, FloorOf, NextError, NextMany, Raised, UsedId};
 pub use fence::FenceKind;
-pub use held::{Held, Shortage, lost_on_this_thread};
+pub use floor::{Floor, FloorOf, Raised};
+pub use held::{Held, lost_on_this_thread};
 pub use hot_keys::{HotKey, HotKeys};
 pub use inheritance::{Inheritance, MemoryReader, NotInherited, NotSent};
 pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections, read_books};
@@ -97,10 +98,11 @@ pub use memory::{
     part::{MEMORY_FORMAT, MemoryHeader},
     room::WAITING_KEY_BYTES,
 };
+pub use outcome::{ManyNumbers, RefusedPlaces, Unserved, UsedId, Why};
 pub use releaser::MemoryLimits;
 pub use section::cursor::Holding;
 pub use shard::Footprint;
-pub use term::{Above, NotRaised, SECTION_COUNTS, Term, TermOptions, gapless::GaplessLimits};
+pub use term::{Above, SECTION_COUNTS, Term, TermOptions, gapless::GaplessLimits};
 
 #[cfg(test)]
 mod tests;

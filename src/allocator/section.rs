@@ -17,7 +17,7 @@ use self::{
     cursor::{Cursor, GrantTime, Owned},
     refill::BumpSize,
 };
-use super::{answer::Raised, held::Shortage};
+use super::{floor::Raised, outcome::Why};
 use crate::{
     clock::Instant,
     planted_bugs::{Bug, is_planted},
@@ -37,7 +37,7 @@ pub enum Take {
     /// Too few numbers are left; a bump may bring more.
     TooFew,
     /// A bump brings no more.
-    Refused(Shortage),
+    Refused(Why),
 }
 
 /// The result of granting a chunk.
@@ -107,10 +107,10 @@ impl Section {
         let owned = match self.owned() {
             Some(owned) if left >= count => owned,
             _ if self.is_exhausted(config.max) => {
-                return Take::Refused(Shortage::Exhausted { left });
+                return Take::Refused(Why::Exhausted { left });
             }
             _ if let Some(keys_max) = self.over_quota_of(config) => {
-                return Take::Refused(Shortage::OverQuota { keys_max });
+                return Take::Refused(Why::OverQuota { keys_max });
             }
             _ => return Take::TooFew,
         };
@@ -250,7 +250,7 @@ enum Pass<'o> {
         owned: &'o mut Owned,
     },
     /// There is nothing to pass over, or the floor is refused.
-    Ended(Result<Raised, Shortage>),
+    Ended(Result<Raised, Why>),
     /// A bump must bring them first.
     AfterBump,
 }
@@ -260,7 +260,7 @@ impl Section {
     /// `None` if a bump must bring them first.
     pub fn raise(
         &mut self, cursor: &mut Cursor, config: &NamespaceConfig, at_least: u64,
-    ) -> Option<Result<Raised, Shortage>> {
+    ) -> Option<Result<Raised, Why>> {
         self.left(cursor, config);
         let progression = config.progression();
         let before = self.owned().map(|o| o.current(Some(cursor), progression));
@@ -282,7 +282,7 @@ impl Section {
     /// of a key that was not asked for. It is also such a key's numbers that are counted as passed over.
     pub fn raise_section(
         &mut self, config: &NamespaceConfig, at_least: u64,
-    ) -> Option<Result<Raised, Shortage>> {
+    ) -> Option<Result<Raised, Why>> {
         let before = self.owned().map(|owned| owned.floor);
         let (last, owned) = match self.pass(config, at_least, before) {
             Pass::Now { last, owned } => (last, owned),
@@ -302,10 +302,10 @@ impl Section {
     /// numbers are taken.
     fn pass(&mut self, config: &NamespaceConfig, at_least: u64, before: Option<u64>) -> Pass<'_> {
         if at_least > config.max {
-            return Pass::Ended(Err(Shortage::AboveMax));
+            return Pass::Ended(Err(Why::AboveMax { max: config.max }));
         }
         if let Some(keys_max) = self.over_quota_of(config) {
-            return Pass::Ended(Err(Shortage::OverQuota { keys_max }));
+            return Pass::Ended(Err(Why::OverQuota { keys_max }));
         }
         let last = config.progression().unbounded().last_at_or_below(at_least);
         let unchanged = |floor: u64| {

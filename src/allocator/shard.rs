@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::{own_keys::OwnKeys, shared_keys::SharedKeys};
 use super::{
-    answer::Floor,
+    floor::Floor,
     key_table::{index::Hasher, segments::Tracking},
     section::{
         StepChange,

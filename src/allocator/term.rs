@@ -10,7 +10,7 @@ pub(super) mod gapless;
 mod gapless_calls;
 mod many;
 
-pub use floors::{Above, NotRaised, SECTION_COUNTS};
+pub use floors::{Above, SECTION_COUNTS};
 
 use std::{
     sync::{Arc, Weak},
@@ -24,13 +24,13 @@ use tokio::{
 
 use self::gapless::{Call, GaplessLimits, Taker};
 use super::{
-    answer::NextError,
     bumper::{self, Request},
     fence::{Fence, FenceKind, Inside},
-    held::{Delivery, Held, Taken},
+    held::{Delivery, Held},
     hot_keys::HotKeys,
     inheritance::{Inheritance, MemoryReader},
     memory::{Memory, Need, Place, shards::Shards},
+    outcome::Why,
     record_reader,
     releaser::{self, MemoryLimits, Releaser},
     section::pending::Answer,
@@ -156,13 +156,14 @@ impl Term {
     /// Hands out the next `count` (at least 1) numbers of a key.
     ///
     /// # Errors
-    /// [`NextError::NotLeading`] if the term is over, or is closed while the call waits, or the fence fails,
-    /// `Shortage::Exhausted` if too few numbers are left, `Shortage::OverQuota` for a key beyond the quota,
-    /// `Shortage::MemoryFull` for a new key without room, [`NextError::DeadlineExceeded`] if a bump took too long.
-    /// Numbers that were taken before the fence failed are lost, and counted.
+    /// [`Why::NotLeading`] if the term is over, or is closed while the call waits, or the fence fails,
+    /// [`Why::Exhausted`] if too few numbers are left, [`Why::OverQuota`] for a key beyond the quota,
+    /// [`Why::MemoryFull`] for a new key without room, [`Why::LowDisk`] for one that never had a number while disks are low,
+    /// [`Why::DeadlineExceeded`] if a bump took too long. Numbers that were taken before the fence failed are lost, and
+    /// counted.
     pub async fn next(
         &self, namespace: &Namespace, key: Key<'_>, count: u64, deadline: Instant,
-    ) -> Result<Range, NextError> {
+    ) -> Result<Range, Why> {
         assert!(!namespace.config.gapless, "a chunk would leave a gap");
         let _inside = self.enter()?;
         let taken = match self.take(namespace, key, count) {
@@ -170,13 +171,13 @@ impl Term {
             Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
         };
         let counts = self.counts(namespace);
-        let held = Held::new(&*counts, taken.map_or(0, |_| count));
+        let held = Held::new(&*counts, if taken.is_ok() { count } else { 0 });
         // Not earlier: if a successor answered before the numbers were taken, the fence fails now.
         self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
         if taken.is_ok() {
             self.hot_keys.note(namespace, key, count);
         }
-        taken.map_err(NextError::from)
+        taken
     }
 
     /// The term's memory.
@@ -209,17 +210,17 @@ impl Term {
     /// no call takes any number afterwards.
     ///
     /// # Errors
-    /// [`NextError::NotLeading`] if the term was closed already, or is lost, also meanwhile.
-    pub async fn close(&self) -> Result<(), NextError> {
-        let lost = |_| NextError::NotLeading;
+    /// [`Why::NotLeading`] if the term was closed already, or is lost, also meanwhile.
+    pub async fn close(&self) -> Result<(), Why> {
+        let lost = |_| Why::NotLeading;
         if !self.memory.gate().close() {
-            return Err(NextError::NotLeading);
+            return Err(Why::NotLeading);
         }
         self.memory.gate().emptied().await;
         // A bump under way would raise a ceiling again after it was lowered or left to a successor.
         let (done, finished) = oneshot::channel();
         let finish = self.bumper.send(Request::Finish(done));
-        finish.map_err(|_| NextError::NotLeading)?;
+        finish.map_err(|_| Why::NotLeading)?;
         finished.await.map_err(lost)?;
         // So would an entry that settles sections. One that releases sections would come too late.
         self.memory.background_ended().await;
@@ -248,11 +249,11 @@ impl Term {
     }
 
     /// Enters the gate, unless numbers that are taken now would surely be wasted.
-    pub(super) fn enter(&self) -> Result<Inside<'_>, NextError> {
+    pub(super) fn enter(&self) -> Result<Inside<'_>, Why> {
         if self.fence.surely_fails() {
-            return Err(NextError::NotLeading);
+            return Err(Why::NotLeading);
         }
-        self.memory.gate().enter().ok_or(NextError::NotLeading)
+        self.memory.gate().enter().ok_or(Why::NotLeading)
     }
 
     /// Takes numbers from memory, or queues up for them there. Asks for a bump if one is needed.
@@ -283,21 +284,19 @@ impl Term {
     #[cold]
     async fn wait(
         &self, later: oneshot::Receiver<Delivery>, deadline: Instant,
-    ) -> Result<Taken, NextError> {
+    ) -> Result<Result<Range, Why>, Why> {
         self.in_time(later, deadline).await.map(Delivery::accept)
     }
 
     /// Waits for what a bump brings; in a term that is closed only for [`STAY_MAX`].
-    async fn in_time<T>(
-        &self, later: oneshot::Receiver<T>, deadline: Instant,
-    ) -> Result<T, NextError> {
+    async fn in_time<T>(&self, later: oneshot::Receiver<T>, deadline: Instant) -> Result<T, Why> {
         let brought = tokio::select! {
             biased;
-            brought = later => brought.map_err(|_dropped| NextError::NotLeading),
-            () = self.memory.gate().closed_for(STAY_MAX) => Err(NextError::NotLeading),
+            brought = later => brought.map_err(|_dropped| Why::NotLeading),
+            () = self.memory.gate().closed_for(STAY_MAX) => Err(Why::NotLeading),
             () = tokio::time::sleep_until(deadline) => Err(match self.fence.hears_majority() {
-                true => NextError::DeadlineExceeded,
-                false => NextError::NotLeading,
+                true => Why::DeadlineExceeded,
+                false => Why::NotLeading,
             }),
         };
         laps::lap_of_entry(|| self.memory.last_entry());
@@ -308,21 +307,21 @@ impl Term {
     /// are discarded and counted.
     pub(super) async fn pass_fence(
         &self, namespace: &Namespace, held: Held<&NamespaceCounts>, answers: u64, deadline: Instant,
-    ) -> Result<(), NextError> {
+    ) -> Result<(), Why> {
         if self.fence.check(deadline).await {
             held.answer(answers);
             Ok(())
         } else {
             self.memory.metrics().fence_failures.inc();
             self.memory.lose(namespace, LostBy::Fence, held.release());
-            Err(NextError::NotLeading)
+            Err(Why::NotLeading)
         }
     }
 
     /// As [`Term::pass_fence`], of a call that took nothing.
     pub(super) async fn pass_fence_with_nothing(
         &self, namespace: &Namespace, deadline: Instant,
-    ) -> Result<(), NextError> {
+    ) -> Result<(), Why> {
         let counts = self.counts(namespace);
         self.pass_fence(namespace, Held::new(&*counts, 0), 0, deadline).await
     }

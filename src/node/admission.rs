@@ -16,14 +16,14 @@ use super::{
         Way,
         operation::Facts,
         patience::{FOR_TOKEN, within},
-        search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
+        search::{Attempt, ForLeader, Origin, Trace, Unanswered},
     },
 };
 use crate::{
     consensus::Group,
     laps::{self, Phase},
     proto::{Code, Refusal, peer, refusal},
-    sequence::{Credential, NodeId, PrincipalKey, Wanted},
+    sequence::{Credential, NamespaceId, NodeId, PrincipalKey, Wanted},
     storage::Member,
 };
 
@@ -116,7 +116,7 @@ impl Admission {
         let message = asked.encode_to_vec().into();
         let question = WhetherKnown { shows: by, message, node: Principal::node(self.node) };
         let answered = self.way.to_leader(self, &question, (Origin::Client, false), deadline);
-        if !answered.await.map_err(|_: Failure| not_heard())? {
+        if !answered.await.map_err(|_| not_heard())? {
             return Err(refusal);
         }
         let key = PrincipalKey::Token(*hash);
@@ -143,8 +143,8 @@ impl ForLeader for WhetherKnown<'_> {
     type Here = Admission;
     type Answer = bool;
 
-    fn assume(&self, _: &Admission, _trusts_itself: bool) -> Assumed {
-        Assumed { namespace: None, may_be_asked_again: FACTS.is_idempotent }
+    fn may_be_asked_again(&self, _: &Admission, _: Option<NamespaceId>) -> bool {
+        FACTS.is_idempotent
     }
 
     /// A node may ask.
@@ -161,13 +161,13 @@ impl ForLeader for WhetherKnown<'_> {
     ) -> Attempt<bool> {
         match here.led.serving() {
             Some(term) if term.still_leads(deadline).await => Ok(here.access.knows(self.shows)),
-            Some(_) | None => Err(NoAnswer::Unanswered),
+            Some(_) | None => Err(Unanswered::ELSEWHERE),
         }
     }
 
     async fn serve_remotely(
-        &self, here: &Admission, leader: (NodeId, &Member), _: Assumed, may_be_done: bool,
-        deadline: Instant,
+        &self, here: &Admission, leader: (NodeId, &Member), _: Option<NamespaceId>,
+        may_be_done: bool, deadline: Instant,
     ) -> Attempt<bool> {
         let (forwarder, asked) = (here.way.forwarder(), (&self.message, &self.node, None));
         let answer = FACTS.send(forwarder, leader, asked, may_be_done, deadline).await?;

@@ -33,7 +33,7 @@ use super::{
     terms::LedTerms,
     told_call::About,
     traces::Span,
-    way::{patience::FOR_LEASE, search::Failure},
+    way::patience::FOR_LEASE,
 };
 use crate::{
     clock::{Clock, whole_ms},
@@ -140,7 +140,7 @@ impl Ids {
     pub async fn next(
         self: &Arc<Self>, request: &NextIdsRequest, (by, span): (&Principal, Option<&Span>),
         deadline: Instant,
-    ) -> Result<(MadeIds, Reservation), Failure> {
+    ) -> Result<(MadeIds, Reservation), Refusal> {
         let about = || About {
             method: NEXT_IDS,
             namespace: Some(&request.namespace),
@@ -149,14 +149,15 @@ impl Ids {
         };
         let making = pin!(self.make_granted(request, by, deadline));
         let made = self.slow_calls.watch(about, span, making).await;
-        self.counts.count(&request.namespace, None, &made, |_| Vec::new());
+        let refused = made.as_ref().err().map(|why| (why.reason(), 1));
+        self.counts.count(&request.namespace, None, refused);
         made
     }
 
     /// As [`Ids::next`]. The call is not counted.
     async fn make_granted(
         self: &Arc<Self>, request: &NextIdsRequest, by: &Principal, deadline: Instant,
-    ) -> Result<(MadeIds, Reservation), Failure> {
+    ) -> Result<(MadeIds, Reservation), Refusal> {
         // Before anything waits.
         check(request)?;
         self.admission.admit(by, request.wanted(), deadline).await?;
@@ -171,7 +172,7 @@ impl Ids {
 
     async fn checked_ids(
         self: &Arc<Self>, request: &NextIdsRequest, deadline: Instant,
-    ) -> Result<MadeIds, Failure> {
+    ) -> Result<MadeIds, Refusal> {
         let made_by = match self.known_maker(request) {
             Some(made_by) => made_by?,
             None => {
@@ -320,11 +321,9 @@ impl Ids {
     }
 
     /// As [`KnownNamespaces::learn`].
-    async fn learn_namespace(&self, name: &str, deadline: Instant) -> Result<(), Failure> {
+    async fn learn_namespace(&self, name: &str, deadline: Instant) -> Result<(), Refusal> {
         match self.namespaces.learn(name, deadline).await {
-            Err(Failure::Refused(refusal)) if refusal.code() == Code::NotFound => {
-                Err(not_found(name).into())
-            }
+            Err(refusal) if refusal.code() == Code::NotFound => Err(not_found(name)),
             learnt => learnt,
         }
     }

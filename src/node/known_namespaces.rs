@@ -6,11 +6,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     access::Principal, admission::Admission, common::Common, namespaces::kind,
-    operations::Operations, requests::refused::check_namespace, way::search::Failure,
+    operations::Operations, requests::refused::check_namespace,
 };
 use crate::{
     consensus::Group,
-    proto::{refusal, v1},
+    proto::{Refusal, refusal, v1},
     sequence::{KeyKind, NamespaceConfig, NodeId, Wanted},
 };
 
@@ -54,7 +54,7 @@ impl KnownNamespaces {
     /// and those of [`Operations::ask`].
     pub async fn keys_of(
         &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
-    ) -> Result<KeysOf, Failure> {
+    ) -> Result<KeysOf, Refusal> {
         self.admission.admit(by, wanted, deadline).await?;
         let namespace = wanted.namespace().unwrap_or_default();
         if let Some(known) = self.group.view.namespaces().by_name(namespace) {
@@ -84,7 +84,7 @@ impl KnownNamespaces {
     /// As [`KnownNamespaces::keys_of`].
     pub async fn key_kind(
         &self, wanted: Wanted<'_>, by: &Principal, deadline: Instant,
-    ) -> Result<KeyKind, Failure> {
+    ) -> Result<KeyKind, Refusal> {
         Ok(self.keys_of(wanted, by, deadline).await?.kind)
     }
 
@@ -93,7 +93,7 @@ impl KnownNamespaces {
     /// # Errors
     /// Those of [`Operations::ask`]: NOT_FOUND if the leader knows no such namespace; UNAVAILABLE if this node has not heard of it
     /// before the deadline.
-    pub(super) async fn learn(&self, name: &str, deadline: Instant) -> Result<(), Failure> {
+    pub(super) async fn learn(&self, name: &str, deadline: Instant) -> Result<(), Refusal> {
         let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
         let node = Principal::node(self.node);
         Box::pin(self.operations.ask(&get, &node, deadline)).await?;
@@ -106,7 +106,6 @@ impl KnownNamespaces {
                 "node {} has not heard of namespace {name:?} yet, which the leader knows; ask again",
                 self.node
             )
-            .into()
         })
     }
 }

@@ -23,7 +23,7 @@ use super::{
     common::Common,
     formats::{WorkerIds, leases_of, worker_ids},
     requests::{operation::ByLeader, refused::namespace_named},
-    way::search::{Attempt, NoAnswer},
+    way::search::{Attempt, Unanswered},
 };
 use crate::{
     allocator::Term,
@@ -196,10 +196,10 @@ impl LeaderIds {
 }
 
 /// Why a caller did not get what it wanted.
-fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> NoAnswer {
+fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> Unanswered {
     use Served::*;
     let name = &ids.name;
-    NoAnswer::Refused(match served {
+    Unanswered::Refused(match served {
         Err(refusal) => refusal,
         Ok(NoneFree { in_ms }) => refusal!(
             WorkersHeld,
@@ -232,7 +232,7 @@ fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> N
                 | WorkerAnswer::Released,
             )
             | Unknown,
-        ) => return NoAnswer::Unanswered,
+        ) => return Unanswered::ELSEWHERE,
     })
 }
 

@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        node::{Asked, Failure, Origin, Principal},
+        node::{Asked, Origin, Principal, Unanswered},
         proto::v1::{self, Key, NextRequest, Reason, key},
         sequence::{
             Bump, Bumped, Chunk, Command, NamespaceId, Outcome, Raise, SectionId, SectionKey,
@@ -374,7 +374,7 @@ mod tests {
         ask().await.expect("a number");
         node.halt().await;
         let told = timeout(Duration::from_secs(300), ask()).await.expect("it waits for nobody");
-        let Err(Failure::Refused(refusal)) = told else { panic!("{told:?}") };
+        let Err(Unanswered::Refused(refusal)) = told else { panic!("{told:?}") };
         assert_eq!(
             (refusal.reason(), refusal.outcome()),
             (Reason::NodeStopping, v1::Outcome::NotDone)

@@ -73,5 +73,5 @@ pub use traces::{EndedSpan, Kind as SpanKind, TraceContext, Traces};
 pub use way::{
     forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
     patience::{budget, deadline_in},
-    search::{Attempt, Failure, ForLeader, NoAnswer, NotLed, Origin, leader_of},
+    search::{Attempt, ForLeader, Origin, Unanswered, leader_of},
 };

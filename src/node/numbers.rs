@@ -38,7 +38,7 @@ use super::{
         Way,
         forward::NoReply,
         patience::within,
-        search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace, Waits},
+        search::{Attempt, ForLeader, Origin, Trace, Unanswered, Waits},
     },
 };
 use crate::{
@@ -92,28 +92,31 @@ impl Numbers {
     /// Answers a request before `deadline`, from here or from the leader.
     ///
     /// # Errors
-    /// [`Failure`]: a refusal that says what was wrong, or, for a peer's request, who leads instead.
+    /// [`Unanswered`]: a refusal that says what was wrong, or, for a peer's request, that another node is to be asked.
     pub async fn serve<Q: SequenceRequest>(
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
-    ) -> Result<Q::Answer, Failure> {
+    ) -> Attempt<Q::Answer> {
         let is_asked_here = matches!(origin, Origin::Client);
         let about = || asked.about(!is_asked_here);
         let serving = pin!(self.serve_checked(asked, origin, deadline));
         let served = self.slow_calls.watch(about, asked.span.as_deref(), serving).await;
         // Otherwise the node that its caller asked counts it.
         if is_asked_here {
-            let namespace = served.as_ref().ok().and_then(|given| given.namespace);
-            self.counts.count(asked.namespace(), namespace, &served, |given| {
-                Q::refused_keys(&given.answer)
-            });
+            let (namespace, refused) = match &served {
+                Ok((answer, namespace)) => (*namespace, Q::refused_keys(answer)),
+                Err(Unanswered::Refused(why)) => (None, vec![(why.reason(), 1)]),
+                // A client is never told so.
+                Err(Unanswered::Elsewhere { .. } | Unanswered::Mistaken) => (None, Vec::new()),
+            };
+            self.counts.count(asked.namespace(), namespace, refused);
         }
-        served.map(|given| given.answer)
+        served.map(|(answer, _)| answer)
     }
 
-    /// As [`Numbers::serve`]. The call is not counted.
+    /// As [`Numbers::serve`], and answers which namespace the answer is of. The call is not counted.
     async fn serve_checked<Q: SequenceRequest>(
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
-    ) -> Result<Given<Q::Answer>, Failure> {
+    ) -> Attempt<OfNamespace<Q::Answer>> {
         let (by, message) = (&asked.by, &asked.message);
         self.admission.admit(by, message.wanted(), deadline).await?;
         match self.access.begin_taking(by, message.wanted())? {
@@ -125,7 +128,7 @@ impl Numbers {
     /// Answers a request whose caller may have it, and whose call is counted.
     async fn serve_admitted<Q: SequenceRequest>(
         &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
-    ) -> Result<Given<Q::Answer>, Failure> {
+    ) -> Attempt<OfNamespace<Q::Answer>> {
         let message = &asked.message;
         message.check_counts(count_max(asked.id.is_some(), &self.config))?;
         // What is taken under an id is not asked for again once the id may be forgotten.
@@ -136,18 +139,17 @@ impl Numbers {
                 within(Duration::from_millis(remembered_ms), deadline)
             }
         };
-        let given = self.way.answer(self, asked, origin, deadline).await?;
+        let (answer, namespace) = self.way.answer(self, asked, origin, deadline).await?;
         let rest = match origin {
-            Origin::Client => asked.rest(&given.answer, given.namespace),
+            Origin::Client => asked.rest(&answer, namespace),
             // It asks the next leader for that itself.
             Origin::Peer { .. } => None,
         };
         match rest {
-            None => Ok(given),
+            None => Ok((answer, namespace)),
             Some(rest) => {
-                let Given { answer, namespace } = given;
                 let answer = Box::pin(self.complete(message, (answer, rest), deadline)).await;
-                Ok(Given { answer, namespace })
+                Ok((answer, namespace))
             }
         }
     }
@@ -167,13 +169,11 @@ impl Numbers {
             let more = self.way.to_leader(self, &rest, asking, deadline).await;
             held.release();
             let mut more = match more {
-                Ok(given) => given.answer,
-                Err(Failure::Refused(why)) => {
-                    message.add_rest(&mut answer, Err(why));
+                Ok((more, _)) => more,
+                Err(why) => {
+                    message.add_rest(&mut answer, Err(why.into()));
                     return answer;
                 }
-                // A client's request is never answered so.
-                Err(Failure::NotLeader(_)) => return answer,
             };
             if let Some(newer) = Q::route_in(&mut more).take() {
                 *Q::route_in(&mut answer) = Some(newer);
@@ -200,28 +200,30 @@ impl Numbers {
 }
 
 /// An answer, and the namespace that it is of, if this node knows it.
-pub struct Given<A> {
-    answer: A,
-    namespace: Option<NamespaceId>,
-}
+type OfNamespace<A> = (A, Option<NamespaceId>);
 
 impl<Q: SequenceRequest> ForLeader for Asked<Q> {
     type Here = Numbers;
-    type Answer = Given<Q::Answer>;
+    type Answer = OfNamespace<Q::Answer>;
+
+    fn taken_for(&self, here: &Numbers, trusts_itself: bool) -> Option<NamespaceId> {
+        if self.is_safe_to_repeat() {
+            return None;
+        }
+        let namespaces = here.group.view.namespaces();
+        let known = namespaces.by_name(self.message.namespace()).filter(|_| trusts_itself);
+        self.meant.or(known.map(|known| known.id))
+    }
 
     /// What was taken by a node that lost its leadership is discarded: another one may be asked. Numbers of a gapless
     /// key that nobody was given are a gap, so a request for them must have an id. If this node does not know the namespace,
     /// or the leader has another one under the name, it may be gapless: the request is repeated only if both mean the same
     /// namespace, and that has gaps.
-    fn assume(&self, here: &Numbers, trusts_itself: bool) -> Assumed {
-        if self.id.is_some() || self.message.numbers() == 0 {
-            return Assumed { namespace: None, may_be_asked_again: true };
-        }
+    fn may_be_asked_again(&self, here: &Numbers, taken_for: Option<NamespaceId>) -> bool {
         let namespaces = here.group.view.namespaces();
-        let known = namespaces.by_name(self.message.namespace()).filter(|_| trusts_itself);
-        let namespace = self.meant.or(known.map(|known| known.id));
-        let is_sure = |known: &Namespace| !known.config.gapless && Some(known.id) == namespace;
-        Assumed { namespace, may_be_asked_again: known.is_some_and(is_sure) }
+        let known = namespaces.by_name(self.message.namespace());
+        let has_gaps = |known: &Namespace| !known.config.gapless && Some(known.id) == taken_for;
+        self.is_safe_to_repeat() || known.is_some_and(has_gaps)
     }
 
     fn check_asker(&self, here: &Numbers) -> Result<(), Refusal> {
@@ -259,7 +261,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
     ) -> Attempt<Self::Answer> {
         let allocator = here.led.look();
         let Some(term) = &*allocator else {
-            return Err(NoAnswer::Unanswered);
+            return Err(Unanswered::ELSEWHERE);
         };
         // The hot path: this node leads and has the numbers.
         let attempt = 'attempt: {
@@ -269,7 +271,7 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
                 break 'attempt Err(no_namespace(message.namespace()).into());
             };
             if origin.mistakes(namespace.id) {
-                break 'attempt Err(NoAnswer::Mistaken);
+                break 'attempt Err(Unanswered::Mistaken);
             }
             if self.meant.is_some_and(|meant| meant != namespace.id) {
                 break 'attempt Err(replaced().into());
@@ -294,36 +296,36 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             answered.map(|mut answer| {
                 here.led.show_first_answer();
                 *Q::route_in(&mut answer) = here.members.newer_route(message.known(), term.term());
-                Given { answer, namespace: Some(namespace.id) }
+                (answer, Some(namespace.id))
             })
         };
         match attempt {
             // Another leader may know a newer configuration than a deposed one.
-            Err(NoAnswer::Refused(refusal))
+            Err(Unanswered::Refused(refusal))
                 if refusal.outcome() == Outcome::NotDone && !term.still_leads(deadline).await =>
             {
-                Err(NoAnswer::Unanswered)
+                Err(Unanswered::ELSEWHERE)
             }
             // The same, if some of its floors may be raised.
-            Err(NoAnswer::Refused(refusal))
+            Err(Unanswered::Refused(refusal))
                 if self.message.raises()
                     && refusal.reason() != Reason::DeadlineExceeded
                     && !term.still_leads(deadline).await =>
             {
-                Err(NoAnswer::Unknown)
+                Err(Unanswered::MAY_BE_DONE)
             }
             attempt => attempt,
         }
     }
 
     async fn serve_remotely(
-        &self, here: &Numbers, (leader, member): (NodeId, &Member), assumed: Assumed, _: bool,
-        deadline: Instant,
+        &self, here: &Numbers, (leader, member): (NodeId, &Member), taken_for: Option<NamespaceId>,
+        _: bool, deadline: Instant,
     ) -> Attempt<Self::Answer> {
         let counted = here.access.lost_numbers(&self.by, self.message.namespace());
         let lost = (counted, here.counts.of(self.message.namespace()).shared());
         let by = (self.by.told(), self.by.to_wire());
-        let (mut request, lost) = forwarded(&self.message, assumed.namespace, by, lost);
+        let (mut request, lost) = forwarded(&self.message, taken_for, by, lost);
         let span = self.span.as_ref().map(|span| span.asking_leader());
         request.trace_parent = span.as_ref().map(|span| Box::new(span.to_wire()));
         // It can be asked again, and what was done may show.
@@ -337,24 +339,24 @@ impl<Q: SequenceRequest> ForLeader for Asked<Q> {
             Ok(Reply::Error(failure))
                 if is_found_again && failure.reason() == Reason::OutcomeUnknown =>
             {
-                Err(NoAnswer::Unknown)
+                Err(Unanswered::MAY_BE_DONE)
             }
-            Ok(Reply::Error(failure)) => Err(NoAnswer::Refused(failure.into())),
+            Ok(Reply::Error(failure)) => Err(Unanswered::Refused(failure.into())),
             Ok(Reply::NotLeader(NotLeader { other_namespace: true, .. })) => {
-                Err(self.meant.map_or(NoAnswer::Mistaken, |_| replaced().into()))
+                Err(self.meant.map_or(Unanswered::Mistaken, |_| replaced().into()))
             }
-            Ok(Reply::NotLeader(_)) => Err(NoAnswer::Unanswered),
+            Ok(Reply::NotLeader(_)) => Err(Unanswered::ELSEWHERE),
             Ok(Reply::Answer(answer)) => {
                 let unreadable = |error| refusal!(Internal, "the answer of node {leader}: {error}");
                 let answer = Q::Answer::decode(answer).map_err(unreadable)?;
-                Ok(Given { answer, namespace: assumed.namespace })
+                Ok((answer, taken_for))
             }
             Err(lost) => {
                 tracing::debug!(leader, %lost, "forwarding");
-                Err(match assumed.may_be_asked_again {
-                    true if is_found_again => NoAnswer::Unknown,
-                    true => NoAnswer::Unanswered,
-                    false if is_planted(Bug::LostCallAskedAgain) => NoAnswer::Unanswered,
+                Err(match self.may_be_asked_again(here, taken_for) {
+                    true if is_found_again => Unanswered::MAY_BE_DONE,
+                    true => Unanswered::ELSEWHERE,
+                    false if is_planted(Bug::LostCallAskedAgain) => Unanswered::ELSEWHERE,
                     false => outcome_unknown(&lost, self.message.namespace()).into(),
                 })
             }
@@ -446,6 +448,11 @@ impl<Q: SequenceRequest> Asked<Q> {
     /// How many keys it has.
     pub fn keys(&self) -> usize {
         self.message.keys()
+    }
+
+    /// Whether it does no harm to carry it out again, whatever its namespace is.
+    fn is_safe_to_repeat(&self) -> bool {
+        self.id.is_some() || self.message.numbers() == 0
     }
 
     /// It is refused before the node is asked: what traces tell of it.

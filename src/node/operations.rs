@@ -28,13 +28,13 @@ use super::{
     way::{
         Way,
         operation::Facts,
-        search::{Assumed, Attempt, Failure, ForLeader, NoAnswer, Origin, Trace},
+        search::{Attempt, ForLeader, Origin, Trace, Unanswered},
     },
 };
 use crate::{
     allocator::Term,
     proto::{Operation, Refusal, refusal},
-    sequence::{NodeId, Verb},
+    sequence::{NamespaceId, NodeId, Verb},
     storage::Member,
 };
 
@@ -110,10 +110,10 @@ where
                     let asked: Q = decoded(message.clone())?;
                     let answer =
                         match asked.carry_out(services.as_ref(), (term, by), deadline).await {
-                            Err(NoAnswer::Refused(refused)) if again => {
+                            Err(Unanswered::Refused(refused)) if again => {
                                 let asked: Q = decoded(message)?;
                                 let answer = asked.done_before(services.as_ref(), term, &refused);
-                                answer.ok_or(NoAnswer::Refused(refused))?
+                                answer.ok_or(Unanswered::Refused(refused))?
                             }
                             answer => answer?,
                         };
@@ -214,16 +214,18 @@ impl Served {
     /// Has the audit tell how a call has ended, if that is to be told.
     fn tell<T>(
         &self, access: &Access, note: Option<Note<'_>>, (message, by): (&Bytes, &Principal),
-        called: &Result<(Bytes, T), Failure>, is_let_in: bool,
+        called: &Attempt<(Bytes, T)>, is_let_in: bool,
     ) {
         match (note, called) {
             // A peer's request alone fails so, and has no note.
-            (None, Ok(_)) | (_, Err(Failure::NotLeader(_))) => {}
+            (None, Ok(_)) | (_, Err(Unanswered::Elsewhere { .. } | Unanswered::Mistaken)) => {}
             (Some(note), Ok((answer, _))) => {
                 note.end((self.subject)(message, Some(answer)), Ok(()), is_let_in);
             }
-            (Some(note), Err(Failure::Refused(refused))) => note.end(None, Err(refused), is_let_in),
-            (None, Err(Failure::Refused(refused))) => {
+            (Some(note), Err(Unanswered::Refused(refused))) => {
+                note.end(None, Err(refused), is_let_in)
+            }
+            (None, Err(Unanswered::Refused(refused))) => {
                 if let Some(subject) = (self.subject)(message, None) {
                     access.turned_away_from(by, self.method, &subject, refused);
                 }
@@ -264,12 +266,12 @@ impl Operations {
     /// anything is carried out.
     ///
     /// # Errors
-    /// [`Failure`]: those of [`Admission::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
-    /// hold the memory; or, for a peer's request, who leads instead.
+    /// [`Unanswered`]: those of [`Admission::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
+    /// hold the memory; or, for a peer's request, that another node is to be asked.
     pub async fn call(
         &self, operation: &'static Served, (message, by): (Bytes, &Principal),
         (origin, span): (Origin, Option<&Span>), deadline: Instant,
-    ) -> Result<(Bytes, Option<Reservation>), Failure> {
+    ) -> Attempt<(Bytes, Option<Reservation>)> {
         let forwarded_here = origin != Origin::Client;
         let about = || About { method: operation.method, namespace: None, keys: 0, forwarded_here };
         let calling = pin!(self.call_unwatched(operation, (message, by), (origin, span), deadline));
@@ -284,7 +286,7 @@ impl Operations {
     async fn call_unwatched(
         &self, operation: &'static Served, (message, by): (Bytes, &Principal),
         from: (Origin, Option<&Span>), deadline: Instant,
-    ) -> Result<(Bytes, Option<Reservation>), Failure> {
+    ) -> Attempt<(Bytes, Option<Reservation>)> {
         let admitted = (operation.admit)(&self.admission, by, message.clone(), deadline).await;
         let (is_let_in, note) = (admitted.is_ok(), operation.note(&self.access, (&message, by)));
         let called = match admitted {
@@ -299,7 +301,7 @@ impl Operations {
     async fn carry_out(
         &self, operation: &'static Served, (message, by): (Bytes, &Principal),
         (origin, span): (Origin, Option<&Span>), deadline: Instant,
-    ) -> Result<(Bytes, Option<Reservation>), Failure> {
+    ) -> Attempt<(Bytes, Option<Reservation>)> {
         let expected = (operation.bytes)(&self.services, &message)?;
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match &operation.by {
@@ -318,7 +320,7 @@ impl Operations {
     /// As [`Operations::call`].
     pub async fn ask<Q: Operation>(
         &self, request: &Q, by: &Principal, deadline: Instant,
-    ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
+    ) -> Result<(Q::Answer, Option<Reservation>), Refusal> {
         self.ask_in(None, request, by, deadline).await
     }
 
@@ -328,7 +330,7 @@ impl Operations {
     /// As [`Operations::call`].
     pub async fn ask_in<Q: Operation>(
         &self, span: Option<&Span>, request: &Q, by: &Principal, deadline: Instant,
-    ) -> Result<(Q::Answer, Option<Reservation>), Failure> {
+    ) -> Result<(Q::Answer, Option<Reservation>), Refusal> {
         let asked = (encoded(request), by);
         let calling = self.call(Served::of::<Q>(), asked, (Origin::Client, span), deadline);
         let (answer, reserved) = calling.await?;
@@ -351,8 +353,8 @@ impl ForLeader for Call<'_> {
     type Answer = Bytes;
 
     /// A deposed leader that still owes the answer may carry the change out yet.
-    fn assume(&self, _: &Operations, _trusts_itself: bool) -> Assumed {
-        Assumed { namespace: None, may_be_asked_again: self.led.facts.is_idempotent }
+    fn may_be_asked_again(&self, _: &Operations, _: Option<NamespaceId>) -> bool {
+        self.led.facts.is_idempotent
     }
 
     fn check_asker(&self, here: &Operations) -> Result<(), Refusal> {
@@ -367,10 +369,10 @@ impl ForLeader for Call<'_> {
         &self, here: &Operations, (origin, may_be_done): (Origin, bool), deadline: Instant,
     ) -> Attempt<Bytes> {
         let Some(term) = here.led.serving() else {
-            return Err(NoAnswer::Unanswered);
+            return Err(Unanswered::ELSEWHERE);
         };
         if !term.still_leads(deadline).await {
-            return Err(NoAnswer::Unanswered);
+            return Err(Unanswered::ELSEWHERE);
         }
         let again = may_be_done || matches!(origin, Origin::Peer { again: true, .. });
         let message = (self.message.clone(), again);
@@ -378,8 +380,8 @@ impl ForLeader for Call<'_> {
     }
 
     async fn serve_remotely(
-        &self, here: &Operations, leader: (NodeId, &Member), _: Assumed, may_be_done: bool,
-        deadline: Instant,
+        &self, here: &Operations, leader: (NodeId, &Member), _: Option<NamespaceId>,
+        may_be_done: bool, deadline: Instant,
     ) -> Attempt<Bytes> {
         let asked = (&self.message, self.by, self.span);
         self.led.facts.send(here.way.forwarder(), leader, asked, may_be_done, deadline).await

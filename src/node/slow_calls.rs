@@ -154,7 +154,7 @@ mod tests {
     use std::{future::pending, pin::pin};
 
     use super::*;
-    use crate::{node::way::search::Failure, proto::refusal};
+    use crate::{node::way::search::Unanswered, proto::refusal};
 
     const ABOUT: About<'_> = About {
         method: "ratchet.v1.Sequencer/Next",
@@ -171,7 +171,7 @@ mod tests {
         SlowCalls::new(&Config { slow_call_ms, ..Config::default() }, Metrics::new())
     }
 
-    async fn takes_ms(ms: u64) -> Result<(), Failure> {
+    async fn takes_ms(ms: u64) -> Result<(), Unanswered> {
         tokio::time::sleep(Duration::from_millis(ms)).await;
         Err(refusal!(NoLeader, "none").into())
     }
@@ -185,7 +185,7 @@ mod tests {
         assert!(calls.watch(about, None, pin!(takes_ms(20))).await.is_err());
         assert_eq!(told(), 1);
         for (patience, expected) in [(10, 1), (30, 2)] {
-            let waiting = pin!(pending::<Result<(), Failure>>());
+            let waiting = pin!(pending::<Result<(), Unanswered>>());
             let measuring = calls.watch(about, None, waiting);
             let left = tokio::time::timeout(Duration::from_millis(patience), measuring).await;
             assert!(left.is_err());

@@ -21,7 +21,10 @@ use tower::util::MapResponseLayer;
 
 use crate::{
     metrics::{Interface, Metrics},
-    node::{Asked, Caller, Failure, NodeContext, Origin, Principal, Reservation, SequenceRequest},
+    node::{
+        Asked, Attempt, Caller, NodeContext, Origin, Principal, Reservation, SequenceRequest,
+        Unanswered,
+    },
     proto::{Refusal, v1::NextManyResponse},
     sequence::Wanted,
     server::connections::{TooOld, owner::Owner},
@@ -102,11 +105,11 @@ impl Services {
 /// message: a future that is given a value holds it twice.
 ///
 /// # Errors
-/// [`Failure`]: a refusal if the message is malformed or the request fails, or who leads instead.
+/// [`Unanswered`]: a refusal if the message is malformed or the request fails, or that another node is to be asked.
 pub async fn answer<Q: SequenceRequest>(
     context: &Arc<NodeContext>, asked: &Result<Asked<Q>, Refusal>, origin: Origin,
     deadline: Instant,
-) -> Result<(Q::Answer, Option<Reservation>), Failure> {
+) -> Attempt<(Q::Answer, Option<Reservation>)> {
     let asked = asked.as_ref().map_err(Refusal::clone)?;
     // A number for each key.
     let reserved = context.request_memory.reserve_if_many(size_of::<u64>() * asked.keys());
@@ -120,9 +123,9 @@ pub async fn answer<Q: SequenceRequest>(
 // Invariant: each error is counted once, by the node that sends it to the client. A node that a request was
 // forwarded to does not count it.
 
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Self {
-        Refusal::from(failure).into()
+impl From<Unanswered> for Status {
+    fn from(unanswered: Unanswered) -> Self {
+        Refusal::from(unanswered).into()
     }
 }
 

@@ -13,9 +13,9 @@ use std::{
 use futures::FutureExt;
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
-    node::{Asked, Failure, Origin, Principal, SequenceRequest},
+    node::{Asked, Origin, Principal, SequenceRequest},
     proto::{
-        Operation, Refusal,
+        Operation,
         v1::{
             self, CreateNamespaceRequest, CurrentRequest, NextManyRequest, NextRequest,
             RaiseRequest, RaiseSectionsRequest, key::Kind,
@@ -264,10 +264,6 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).expect("a short run")
 }
 
-fn status(failure: Failure) -> Status {
-    Refusal::from(failure).into()
-}
-
 /// A key, in a message.
 pub fn key(id: u64) -> Option<v1::Key> {
     Some(v1::Key { kind: Some(Kind::Id(id)) })
@@ -285,7 +281,8 @@ pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'st
             async move {
                 let deadline = tokio::time::Instant::now() + budget;
                 let asked = Asked::new(request, Principal::node(1))?;
-                to.shared.numbers.serve(&asked, Origin::Client, deadline).await.map_err(status)
+                let served = to.shared.numbers.serve(&asked, Origin::Client, deadline).await;
+                served.map_err(Status::from)
             }
             .boxed()
         }
@@ -302,7 +299,7 @@ pub async fn administer<Q: Operation + Clone>(
             async move {
                 let deadline = tokio::time::Instant::now() + patience * 9 / 10;
                 let asked = to.shared.operations.ask(&request, &Principal::node(1), deadline).await;
-                asked.map(|(answer, _)| answer).map_err(status)
+                asked.map(|(answer, _)| answer).map_err(Status::from)
             }
             .boxed()
         }

@@ -8,9 +8,9 @@ use tokio::sync::{MutexGuard, Notify};
 use super::{Memory, Need, Place};
 use crate::{
     allocator::{
-        answer::{Floor, FloorOf, Raised},
-        held::Shortage,
+        floor::{Floor, FloorOf, Raised},
         key_table::index::{SHARDS, shard_of},
+        outcome::Why,
         section::pending::{AboveAnswer, RaiseAnswer, RaiseNewAnswer},
         shard::{SectionPlace, Shard, own_keys::Swept},
     },
@@ -246,7 +246,7 @@ impl Memory {
         let added = match added {
             Ok(added) => added,
             Err(max_mb) => {
-                let full = Shortage::MemoryFull { max_mb };
+                let full = Why::MemoryFull { max_mb };
                 return (RaiseAnswer::Done(Err(full)), None);
             }
         };

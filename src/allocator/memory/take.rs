@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::{Memory, Need, Place};
 use crate::{
     allocator::{
-        held::Shortage,
         key_table::index::SHARDS,
+        outcome::Why,
         section::pending::Answer,
         shard::{SectionPlace, Shard},
     },
@@ -70,7 +70,7 @@ impl Memory {
     ) -> (Answer, Option<(SectionPlace, Need)>) {
         let added = match self.add_key(shard, (hash, key), namespace, find) {
             Ok(added) => added,
-            Err(max_mb) => return (Answer::Done(Err(Shortage::MemoryFull { max_mb })), None),
+            Err(max_mb) => return (Answer::Done(Err(Why::MemoryFull { max_mb })), None),
         };
         let taken = shard.take(hash, namespace, key, count);
         let (answer, place) = taken.expect("the key was added just now");

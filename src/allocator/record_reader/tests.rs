@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     allocator::{
-        answer::FloorOf,
+        floor::FloorOf,
         memory::{Need, shards::Shards},
         section::pending::Answer,
     },

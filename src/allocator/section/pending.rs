@@ -11,11 +11,12 @@ use tokio::sync::oneshot;
 use super::refill::BumpSize;
 use crate::{
     allocator::{
-        answer::{Floor, FloorOf, Raised},
-        held::{Delivery, Shortage, Taken},
+        floor::{Floor, FloorOf, Raised},
+        held::Delivery,
+        outcome::Why,
     },
     metrics::NamespaceCounts,
-    sequence::OwnedKey,
+    sequence::{OwnedKey, Range},
     storage::LowDisk,
 };
 
@@ -29,10 +30,10 @@ pub enum NowOrLater<T, L> {
 }
 
 /// The answer to a call for numbers of a key.
-pub type Answer = NowOrLater<Taken, Delivery>;
+pub type Answer = NowOrLater<Result<Range, Why>, Delivery>;
 
 /// The answer to a call that raises a floor.
-pub type RaiseAnswer = NowOrLater<Result<Raised, Shortage>, Result<Raised, Shortage>>;
+pub type RaiseAnswer = NowOrLater<Result<Raised, Why>, Result<Raised, Why>>;
 
 /// The answer to a call that raises a floor if the key is new.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ pub enum AboveAnswer {
     /// The floor is raised later. Then the call is to be made again.
     Later(RaisedLater),
     /// The floor is refused.
-    Refused(Shortage),
+    Refused(Why),
     /// The floor is raised, and no number was wanted.
     None {
         /// The last number of the key that is handed out, or passed over.
@@ -65,7 +66,7 @@ pub enum AboveAnswer {
 }
 
 /// A floor that is raised later.
-pub type RaisedLater = oneshot::Receiver<Result<Raised, Shortage>>;
+pub type RaisedLater = oneshot::Receiver<Result<Raised, Why>>;
 
 /// A call that waits for a bump.
 #[derive(Debug)]
@@ -95,7 +96,7 @@ pub enum Want {
         /// How far.
         floor: Floor,
         /// Who waits until it is done.
-        reply: oneshot::Sender<Result<Raised, Shortage>>,
+        reply: oneshot::Sender<Result<Raised, Why>>,
     },
 }
 
@@ -112,11 +113,9 @@ impl Waiter {
     pub fn refuse(self, low: LowDisk) -> Served {
         match self.want {
             Want::Numbers { count, reply } => {
-                Served::Numbers { count, taken: Err(Shortage::LowDisk(low)), reply }
+                Served::Numbers { count, taken: Err(Why::LowDisk(low)), reply }
             }
-            Want::Floor { reply, .. } => {
-                Served::Floor { raised: Err(Shortage::LowDisk(low)), reply }
-            }
+            Want::Floor { reply, .. } => Served::Floor { raised: Err(Why::LowDisk(low)), reply },
         }
     }
 
@@ -132,16 +131,16 @@ pub enum Served {
         /// How many it asked for.
         count: u64,
         /// What it gets.
-        taken: Taken,
+        taken: Result<Range, Why>,
         /// Where that goes.
         reply: oneshot::Sender<Delivery>,
     },
     /// A floor.
     Floor {
         /// What came of it.
-        raised: Result<Raised, Shortage>,
+        raised: Result<Raised, Why>,
         /// Who waits for it.
-        reply: oneshot::Sender<Result<Raised, Shortage>>,
+        reply: oneshot::Sender<Result<Raised, Why>>,
     },
 }
 

@@ -12,7 +12,7 @@ use super::{
     refill::BumpSize,
 };
 use crate::{
-    allocator::answer::{Floor, FloorOf},
+    allocator::floor::{Floor, FloorOf},
     sequence::{Key, Namespace, NamespaceConfig, OwnedKey, Raise},
     storage::LowDisk,
 };
@@ -60,7 +60,7 @@ impl QueuedSection {
                 let bump = refill.is_some_and(|size| self.pending.refill(size));
                 (Answer::Done(Ok(range)), bump)
             }
-            Take::Refused(shortage) => (Answer::Done(Err(shortage)), false),
+            Take::Refused(why) => (Answer::Done(Err(why)), false),
             Take::TooFew => {
                 let (reply, later) = oneshot::channel();
                 let bump = self.wait(cursor, (hash, key), Want::Numbers { count, reply });

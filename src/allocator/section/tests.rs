@@ -6,8 +6,8 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::allocator::{
-    answer::Raised,
-    held::Shortage,
+    floor::Raised,
+    outcome::Why,
     tests::transcript::{check, number, set, show, time},
 };
 
@@ -51,8 +51,8 @@ impl World {
                 format!("{}, bump {}", show(range), size.numbers)
             }
             Take::TooFew => "too few".into(),
-            Take::Refused(Shortage::Exhausted { left }) => format!("exhausted, {left} left"),
-            Take::Refused(Shortage::OverQuota { keys_max }) => {
+            Take::Refused(Why::Exhausted { left }) => format!("exhausted, {left} left"),
+            Take::Refused(Why::OverQuota { keys_max }) => {
                 format!("beyond the quota of {keys_max}")
             }
             Take::Refused(other) => other.to_string(),
@@ -353,7 +353,7 @@ fn a_chunk_below_the_ceiling_is_a_bug() {
 }
 
 /// Raises the floor of key "a", and tells what came of it.
-fn raise(world: &mut World, at_least: u64) -> Option<Result<Raised, Shortage>> {
+fn raise(world: &mut World, at_least: u64) -> Option<Result<Raised, Why>> {
     let mut cursor = *world.cursor("a");
     let raised = world.section.raise(&mut cursor, &world.config, at_least);
     *world.cursor("a") = cursor;
@@ -373,7 +373,7 @@ fn a_raised_floor_passes_over_numbers_and_is_never_lowered() {
     assert!(world.take("b", 1).starts_with('1'), "a neighbour stays");
     assert_eq!(raise(&mut world, 101), None);
     world.config.max = 99;
-    assert_eq!(raise(&mut world, 100), Some(Err(Shortage::AboveMax)));
+    assert_eq!(raise(&mut world, 100), Some(Err(Why::AboveMax { max: 99 })));
     assert_eq!(raise(&mut world, 99), done(99, true, 48));
     world.section.exhaust(99);
     assert_eq!(raise(&mut world, 99), done(99, false, 0));
@@ -399,7 +399,7 @@ fn the_floor_of_a_whole_section_is_that_of_keys_that_were_not_asked_for() {
     assert_eq!(raise(350), Some(Ok((350, true, 3))));
     assert_eq!(raise(300), Some(Ok((300, false, 0))));
     assert_eq!(raise(1_100), None);
-    assert_eq!(raise(u64::MAX), Some(Err(Shortage::AboveMax)));
+    assert!(matches!(raise(u64::MAX), Some(Err(Why::AboveMax { .. }))));
     assert!(world.take("b", 1).starts_with("400"));
     assert!(world.take("a", 1).starts_with("700"));
 }

@@ -17,7 +17,7 @@ use hashbrown::{HashMap, hash_map::Entry};
 
 use crate::{
     allocator::{
-        answer::Floor,
+        floor::Floor,
         key_table::{KeyTable, Slot, StoredKey, index::Hasher},
         section::{
             Section, StepChange,

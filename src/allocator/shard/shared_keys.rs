@@ -17,7 +17,7 @@ use std::time::Duration;
 use self::pages::{Hand, OfNamespace, Pages, SharedSection, SharedSlot};
 use crate::{
     allocator::{
-        answer::{Floor, Raised},
+        floor::{Floor, Raised},
         key_table::{KeyTable, index::Hasher, segments::Numbered},
         section::{
             Section, StepChange,

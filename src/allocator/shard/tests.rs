@@ -14,7 +14,8 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::*;
 use crate::{
     allocator::{
-        held::{Delivery, Shortage, Taken},
+        held::Delivery,
+        outcome::Why,
         tests::transcript::{check, number, set, show},
     },
     metrics::Metrics,
@@ -214,16 +215,12 @@ fn parse_key(word: &str) -> Key<'_> {
     word.parse().map_or(Key::Name(word.as_bytes()), Key::Id)
 }
 
-fn show_taken(taken: Taken) -> String {
+fn show_taken(taken: Result<Range, Why>) -> String {
     match taken {
         Ok(range) => show(range),
-        Err(Shortage::Exhausted { left }) => format!("exhausted, {left} left"),
-        Err(Shortage::OverQuota { keys_max }) => format!("beyond the quota of {keys_max}"),
-        Err(Shortage::LowDisk(low)) => low.to_string(),
-        Err(Shortage::MemoryFull { max_mb }) => format!("no room in {max_mb} MB"),
-        Err(Shortage::TooLarge { count_max }) => format!("at most {count_max}"),
-        Err(Shortage::LeftOut) => "left out".to_owned(),
-        Err(Shortage::AboveMax) => "above max".to_owned(),
+        Err(Why::Exhausted { left }) => format!("exhausted, {left} left"),
+        Err(Why::OverQuota { keys_max }) => format!("beyond the quota of {keys_max}"),
+        Err(other) => other.to_string(),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use tokio::time::Instant;
 
-use super::{NextError, Term};
+use super::{Term, Why};
 use crate::{
     allocator::{
-        answer::{Floor, FloorOf, Raised},
-        held::{Held, Shortage},
+        floor::{Floor, FloorOf, Raised},
+        held::Held,
         memory::KEYS_AT_ONCE,
+        outcome::Unserved,
         section::pending::{AboveAnswer, Answer, RaiseAnswer, RaiseNewAnswer, RaisedLater},
     },
     laps::{self, Phase},
@@ -21,22 +22,6 @@ use crate::{
 // answer. So what holds for a range that a caller got holds for them: whoever asks after the answer gets a greater
 // number, in this term, and in every later one, because the ceiling that is committed lies at the floor or above.
 
-/// Why floors are not raised, and which may be all the same.
-#[derive(Debug)]
-pub struct NotRaised {
-    /// Why.
-    pub why: NextError,
-    /// The floors before this place may be raised all the same; from there on none is.
-    pub may_be: usize,
-}
-
-impl From<NextError> for NotRaised {
-    /// None is raised.
-    fn from(why: NextError) -> Self {
-        NotRaised { why, may_be: 0 }
-    }
-}
-
 /// To raise a section may cost a walk over all slots of its shard. It counts as so many keys: after each section others get
 /// their turn.
 pub const SECTION_COUNTS: usize = KEYS_AT_ONCE;
@@ -46,11 +31,11 @@ impl Term {
     /// out later is greater.
     ///
     /// # Errors
-    /// `Shortage::AboveMax` if `at_least` is above the namespace's `max`, `Shortage::OverQuota` if the key is new and
-    /// beyond the quota; otherwise as [`Term::next`].
+    /// [`Why::AboveMax`] if `at_least` is above the namespace's `max`, [`Why::OverQuota`] if the key is new and beyond the
+    /// quota; otherwise as [`Term::next`].
     pub async fn raise(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
-    ) -> Result<Raised, NotRaised> {
+    ) -> Result<Raised, Unserved> {
         let _inside = self.enter()?;
         let answer = self.begin_to_raise(namespace, (FloorOf::Key, key), at_least);
         let raised = self.raised_in_time(answer, deadline).await?;
@@ -64,7 +49,7 @@ impl Term {
     /// As [`Term::raise`].
     pub async fn raise_new(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64, deadline: Instant,
-    ) -> Result<Raised, NotRaised> {
+    ) -> Result<Raised, Unserved> {
         assert!(!namespace.config.shares_sections(), "its ceiling tells nothing of one key");
         let _inside = self.enter()?;
         let raised = loop {
@@ -87,24 +72,21 @@ impl Term {
     /// What a key's floor was raised to, once it is.
     async fn raised_in_time(
         &self, answer: RaiseAnswer, deadline: Instant,
-    ) -> Result<Raised, NotRaised> {
+    ) -> Result<Raised, Unserved> {
         let later = match answer {
-            RaiseAnswer::Done(raised) => return Ok(raised.map_err(NextError::from)?),
+            RaiseAnswer::Done(raised) => return Ok(raised?),
             RaiseAnswer::Later(later) => later,
         };
-        let raised = Box::pin(self.raised_later(later, deadline)).await;
-        raised.map_err(|why| match why {
-            NextError::Short(_) => why.into(),
-            why => NotRaised { why, may_be: 1 },
-        })
+        let raised = Box::pin(self.in_time(later, deadline)).await;
+        Ok(raised.map_err(|why| Unserved { why, may_be_done: 1 })??)
     }
 
     /// What a key's floor was raised to, as its caller is told it: after the check of the fence, as in `next`.
     async fn fenced(
         &self, namespace: &Namespace, raised: Raised, deadline: Instant,
-    ) -> Result<Raised, NotRaised> {
+    ) -> Result<Raised, Unserved> {
         let passed = self.pass_fence_with_nothing(namespace, deadline).await;
-        passed.map_err(|why| NotRaised { why, may_be: 1 })?;
+        passed.map_err(|why| Unserved { why, may_be_done: 1 })?;
         Ok(within_numbers(raised, namespace))
     }
 
@@ -118,15 +100,15 @@ impl Term {
     /// `may_wait` is asked as in [`Term::next_many`].
     ///
     /// # Errors
-    /// As [`Term::raise`], for all together, and [`NextError::MayNotWait`].
+    /// As [`Term::raise`], for all together, and [`Why::MayNotWait`].
     pub async fn raise_many<'k>(
         &self, namespace: &Namespace, floors: (FloorOf, usize),
         ask: impl Fn(usize) -> (Key<'k>, u64), may_wait: impl FnMut(usize) -> bool,
         deadline: Instant,
-    ) -> Result<Vec<u64>, NotRaised> {
+    ) -> Result<Vec<u64>, Unserved> {
         let mut begun = 0;
         let raised = self.raise_each(namespace, floors, ask, may_wait, deadline, &mut begun).await;
-        raised.map_err(|why| NotRaised { why, may_be: begun })
+        raised.map_err(|why| Unserved { why, may_be_done: begun })
     }
 
     /// As [`Term::raise_many`]. The first `begun` of the floors may be raised in any case.
@@ -134,7 +116,7 @@ impl Term {
         &self, namespace: &Namespace, (of, count): (FloorOf, usize),
         ask: impl Fn(usize) -> (Key<'k>, u64), mut may_wait: impl FnMut(usize) -> bool,
         deadline: Instant, begun: &mut usize,
-    ) -> Result<Vec<u64>, NextError> {
+    ) -> Result<Vec<u64>, Why> {
         let _inside = self.enter()?;
         let mut floors = vec![0; count];
         let (mut waiting, mut work, mut told) = (Vec::new(), 0, 0);
@@ -142,7 +124,7 @@ impl Term {
         for (place, floor) in floors.iter_mut().enumerate() {
             let (key, at_least) = ask(place);
             match self.begin_to_raise(namespace, (of, key), at_least) {
-                RaiseAnswer::Done(Err(error @ Shortage::MemoryFull { .. })) => {
+                RaiseAnswer::Done(Err(error @ Why::MemoryFull { .. })) => {
                     full = Some(error);
                     break;
                 }
@@ -157,31 +139,31 @@ impl Term {
             if work >= KEYS_AT_ONCE {
                 work = 0;
                 if !may_wait(waiting.len() - told) {
-                    return Err(NextError::MayNotWait);
+                    return Err(Why::MayNotWait);
                 }
                 told = waiting.len();
                 tokio::task::yield_now().await;
                 laps::lap(Phase::Queue);
                 // Whoever asks again raises the rest.
                 if self.memory.gate().is_closed() {
-                    return Err(NextError::NotLeading);
+                    return Err(Why::NotLeading);
                 }
             }
         }
         if !may_wait(waiting.len() - told) {
-            return Err(NextError::MayNotWait);
+            return Err(Why::MayNotWait);
         }
         for (place, later) in waiting {
             match Box::pin(self.raised_later(later, deadline)).await {
                 Ok(raised) => floors[place] = within_numbers(raised, namespace).floor,
                 // There is no room for these either.
-                Err(NextError::DeadlineExceeded) if full.is_some() => break,
+                Err(Why::DeadlineExceeded) if full.is_some() => break,
                 Err(error) => return Err(error),
             }
         }
         // Not before the others are raised: who asks again gets further.
         if let Some(full) = full {
-            return Err(full.into());
+            return Err(full);
         }
         // Not earlier, as in `next`.
         self.pass_fence_with_nothing(namespace, deadline).await?;
@@ -205,11 +187,8 @@ impl Term {
     }
 
     /// Waits until a floor is raised.
-    async fn raised_later(
-        &self, later: RaisedLater, deadline: Instant,
-    ) -> Result<Raised, NextError> {
-        let raised = self.in_time(later, deadline).await?;
-        raised.map_err(NextError::from)
+    async fn raised_later(&self, later: RaisedLater, deadline: Instant) -> Result<Raised, Why> {
+        self.in_time(later, deadline).await?
     }
 }
 
@@ -244,12 +223,12 @@ impl Term {
     /// to the one before, or the namespace begins further up.
     ///
     /// # Errors
-    /// As [`Term::next`], and `Shortage::AboveMax` if `floor` is above the namespace's `max`. The floor may be raised all
+    /// As [`Term::next`], and [`Why::AboveMax`] if `floor` is above the namespace's `max`. The floor may be raised all
     /// the same.
     pub async fn next_above(
         &self, namespace: &Namespace, key: Key<'_>, floor: Floor, count_of: impl Fn(u64) -> u64,
         deadline: Instant,
-    ) -> Result<Above, NextError> {
+    ) -> Result<Above, Why> {
         assert!(!namespace.config.gapless, "a chunk would leave a gap");
         let _inside = self.enter()?;
         loop {
@@ -262,7 +241,7 @@ impl Term {
                     Box::pin(self.raised_later(later, deadline)).await?;
                     continue;
                 }
-                AboveAnswer::Refused(refused) => return Err(refused.into()),
+                AboveAnswer::Refused(why) => return Err(why),
                 AboveAnswer::None { last } => return Ok(Above::None { last }),
                 AboveAnswer::Numbers { count, answer } => (count, answer),
             };
@@ -271,7 +250,7 @@ impl Term {
                 Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
             };
             let counts = self.counts(namespace);
-            let held = Held::new(&*counts, taken.map_or(0, |_| count));
+            let held = Held::new(&*counts, if taken.is_ok() { count } else { 0 });
             // Not earlier, as in `next`.
             self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
             let range = taken?;

@@ -18,8 +18,7 @@
 //! Once the gate is closed nothing more is proposed: a handover waits for the entries under way, and for no call behind
 //! them. These are told so, and ask the next leader.
 //!
-//! Invariant: each call is in one entry, and is told what it got, that it was not proposed, or that its outcome is not
-//! known.
+//! Invariant: each call is in one entry, and is told what it got, that it was not proposed, or that it may be done.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -28,9 +27,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     allocator::{
-        answer::{NextError, UsedId},
-        held::{Delivery, Shortage},
+        held::Delivery,
         memory::Memory,
+        outcome::{Unserved, UsedId, Why},
     },
     clock::{Clock, Instant},
     consensus::{Group, ProposeError, TermLease},
@@ -74,11 +73,8 @@ pub struct Call {
     pub reply: Waiting,
 }
 
-/// What a call gets for each of its takes, in order; or why it took nothing; or [`NextError::Unknown`].
-type Given = Result<Vec<Delivery>, NextError>;
-
-/// Where the answer of a call goes that waits for its entry.
-type Waiting = oneshot::Sender<Given>;
+/// Where the answer of a call goes that waits for its entry: what it gets for each of its takes, in order.
+type Waiting = oneshot::Sender<Result<Vec<Delivery>, Unserved>>;
 
 /// What the task works with.
 pub struct Taker {
@@ -168,7 +164,7 @@ impl Entry {
     fn refuse(self) {
         for call in self.calls {
             // The caller may have gone.
-            let _ = call.reply.send(Err(NextError::NotLeading));
+            let _ = call.reply.send(Err(Why::NotLeading.into()));
         }
     }
 }
@@ -178,7 +174,7 @@ fn refuse_waiting(calls: &mut mpsc::UnboundedReceiver<Call>) {
     calls.close();
     while let Ok(call) = calls.try_recv() {
         // The caller may have gone.
-        let _ = call.reply.send(Err(NextError::NotLeading));
+        let _ = call.reply.send(Err(Why::NotLeading.into()));
     }
 }
 
@@ -195,8 +191,8 @@ impl Taker {
             let _ = self.propose(remembering, parts).await;
             return Ok(());
         }
-        let proposed = self.propose(remembering, parts).await;
-        self.answer(calls, proposed)
+        let (parts, proposed) = self.propose(remembering, parts).await;
+        self.answer(calls, &parts, proposed)
     }
 
     /// If an entry failed, the term may not write: nobody can take numbers in it, and it ends, as in the bumper. True if so.
@@ -232,21 +228,24 @@ impl Taker {
     #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = self.lease.term(), parts = parts.len()))]
     async fn propose(
         &self, remembering: Remembering, parts: Vec<MessagePart>,
-    ) -> Result<(Vec<MessagePart>, Outcome), ProposeError> {
+    ) -> (Vec<MessagePart>, Result<Outcome, ProposeError>) {
         let (started, entry) = (self.clock.now(), self.memory.begin_entry());
         let low = self.group.view.free_space().refusal();
         let no_room = low.map(|LowDisk { free_mb, reserve_mb, .. }| NoRoom { free_mb, reserve_mb });
         let (parts_sent, now_ms) = (parts.clone(), self.clock.wall_ms());
         let count_max = self.limits.count_max;
         let command = Command::Take { remembering, parts: parts_sent, no_room, count_max, now_ms };
-        let outcome = self.group.propose(self.lease.term(), command).await?;
+        let proposed = self.group.propose(self.lease.term(), command).await;
+        if proposed.is_err() {
+            return (parts, proposed);
+        }
         let took = self.clock.now().since(started);
         self.memory.entry_ended(entry);
         self.metrics.take_seconds.observe(took, 1);
         self.metrics.take_entries.inc();
         let takes = parts.iter().map(|part| part.takes.len() as u64).sum();
         self.metrics.takes.inc_by(takes);
-        Ok((parts, outcome))
+        (parts, proposed)
     }
 
     /// Tells the calls of an entry what they got.
@@ -254,11 +253,11 @@ impl Taker {
     /// # Errors
     /// Why the term must end.
     fn answer(
-        &self, calls: Vec<Waiting>, proposed: Result<(Vec<MessagePart>, Outcome), ProposeError>,
+        &self, calls: Vec<Waiting>, parts: &[MessagePart], proposed: Result<Outcome, ProposeError>,
     ) -> Result<(), String> {
         let (may_be_taken, why) = match proposed {
             // Every part has an answer.
-            Ok((parts, Outcome::Took(answers))) if parts.len() == answers.len() => {
+            Ok(Outcome::Took(answers)) if parts.len() == answers.len() => {
                 for (reply, (part, taken)) in calls.into_iter().zip(parts.iter().zip(answers)) {
                     // If the caller has gone, what it was given comes back and counts as skipped.
                     drop(reply.send(self.give(part, taken)));
@@ -266,22 +265,20 @@ impl Taker {
                 return Ok(());
             }
             // The term may not write: the entry did nothing.
-            Ok((_, Outcome::Refused(refused))) => (false, refused.to_string()),
-            Ok((_, outcome)) => (true, format!("the answer was {outcome:?}")),
+            Ok(Outcome::Refused(refused)) => (false, refused.to_string()),
+            Ok(outcome) => (true, format!("the answer was {outcome:?}")),
             Err(error) => (!matches!(error, ProposeError::NotLeader(_)), error.to_string()),
         };
-        for reply in calls {
+        for (reply, part) in calls.into_iter().zip(parts) {
+            let may_be_done = if may_be_taken { part.takes.len() } else { 0 };
             // The caller may have gone.
-            let _ = reply.send(Err(match may_be_taken {
-                false => NextError::NotLeading,
-                true => NextError::Unknown,
-            }));
+            let _ = reply.send(Err(Unserved { why: Why::NotLeading, may_be_done }));
         }
         Err(why)
     }
 
     /// What a call is given for its part of a message.
-    fn give(&self, part: &MessagePart, taken: PartTaken) -> Given {
+    fn give(&self, part: &MessagePart, taken: PartTaken) -> Result<Vec<Delivery>, Unserved> {
         let counts = self.memory.counts_of(part.namespace).shared();
         let taken = match taken {
             PartTaken::Taken(taken) => taken,
@@ -293,20 +290,11 @@ impl Taker {
                     .collect());
             }
             // Whoever asks again is told that it does not exist.
-            PartTaken::NoNamespace => return Err(NextError::NotLeading),
-            PartTaken::Reused(used) => {
-                return Err(NextError::Reused(used.map(|Used { keys, first }| UsedId {
-                    keys,
-                    key: match first.section {
-                        SectionKey::Id(id) => Key::Id(id).into(),
-                        SectionKey::Name(name) => Key::Name(&name).into(),
-                    },
-                    count: first.count,
-                })));
-            }
-            PartTaken::IdsFull(full) => return Err(NextError::IdsFull(full)),
+            PartTaken::NoNamespace => return Err(Why::NotLeading.into()),
+            PartTaken::Reused(used) => return Err(Why::Reused(used.map(used_id)).into()),
+            PartTaken::IdsFull(full) => return Err(Why::IdsFull(Box::new(full)).into()),
             PartTaken::Expired { made_ms, clock_ms } => {
-                return Err(NextError::IdExpired { made_ms, clock_ms });
+                return Err(Why::IdExpired { made_ms, clock_ms }.into());
             }
         };
         assert_eq!(part.takes.len(), taken.len(), "each take has an answer");
@@ -331,16 +319,16 @@ impl Taker {
     fn delivery(&self, taken: Taken, count: u64, counts: &Arc<NamespaceCounts>) -> Delivery {
         let taken = match taken {
             Taken::Range(range) => Ok(range),
-            Taken::Exhausted { left } => Err(Shortage::Exhausted { left }),
+            Taken::Exhausted { left } => Err(Why::Exhausted { left }),
             Taken::NoRoom(NoRoom { free_mb, reserve_mb }) => {
                 // The entry says how much room there was, and not where.
                 let low = self.group.view.free_space().refusal();
                 let follower = low.and_then(|low| low.follower);
-                Err(Shortage::LowDisk(LowDisk { free_mb, reserve_mb, follower }))
+                Err(Why::LowDisk(LowDisk { free_mb, reserve_mb, follower }))
             }
-            Taken::OverQuota { keys_max } => Err(Shortage::OverQuota { keys_max }),
-            Taken::TooLarge { count_max } => Err(Shortage::TooLarge { count_max }),
-            Taken::LeftOut => Err(Shortage::LeftOut),
+            Taken::OverQuota { keys_max } => Err(Why::OverQuota { keys_max }),
+            Taken::TooLarge { count_max } => Err(Why::TooLarge { count_max }),
+            Taken::LeftOut => Err(Why::LeftOut),
         };
         Delivery::new(taken, count, counts.clone())
     }
@@ -350,7 +338,7 @@ impl Taker {
         let mut records = std::collections::BTreeMap::new();
         let namespaces = self.group.view.namespaces();
         let mut guess = |part: &MessagePart| {
-            let namespace = namespaces.by_id(part.namespace).ok_or(NextError::NotLeading)?;
+            let namespace = namespaces.by_id(part.namespace).ok_or(Why::NotLeading)?;
             let counts = self.memory.counts(namespace).shared();
             let progression = namespace.config.progression();
             let taken = part.takes.iter().map(|take| {
@@ -372,4 +360,13 @@ impl Taker {
             drop(reply.send(guess(part)));
         }
     }
+}
+
+/// What a request id was used for.
+fn used_id(Used { keys, first }: Used) -> Box<UsedId> {
+    let key = match first.section {
+        SectionKey::Id(id) => Key::Id(id).into(),
+        SectionKey::Name(name) => Key::Name(&name).into(),
+    };
+    Box::new(UsedId { keys, key, count: first.count })
 }

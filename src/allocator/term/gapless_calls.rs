@@ -13,8 +13,8 @@ use tokio::{
 use super::{Term, gapless::Call};
 use crate::{
     allocator::{
-        answer::{NextError, NextMany},
         held::{Delivery, Held},
+        outcome::{ManyNumbers, Unserved, Why},
     },
     laps::{self, Phase},
     planted_bugs::{Bug, is_planted},
@@ -31,20 +31,20 @@ impl Term {
     /// numbers of its first try.
     ///
     /// # Errors
-    /// [`NextError::NotLeading`] if nothing was taken, [`NextError::Unknown`] or [`NextError::DeadlineExceeded`] if that
-    /// is not known, `Shortage::Exhausted` if too few numbers are left, `Shortage::OverQuota` for a key beyond the
-    /// quota, [`NextError::Reused`], [`NextError::IdsFull`] and [`NextError::IdExpired`] for the request id.
+    /// [`Why::NotLeading`] if the term is over, [`Why::DeadlineExceeded`] if the entry took too long, [`Why::Exhausted`] if
+    /// too few numbers are left, [`Why::OverQuota`] for a key beyond the quota, [`Why::Reused`], [`Why::IdsFull`] and
+    /// [`Why::IdExpired`] for the request id. If it is not known whether the numbers were taken, it may be done.
     pub async fn next_gapless(
         &self, namespace: &Namespace, key: Key<'_>, count: u64, id: Option<&MessageId>,
         deadline: Instant,
-    ) -> Result<Range, NextError> {
+    ) -> Result<Range, Unserved> {
         let _inside = self.enter()?;
         let takes = vec![Take { section: namespace.section_of(key).key, count }];
         let part = message_part(namespace, id, 0, takes);
         let mut given = self.take_gapless(part, deadline).await?;
-        let given = given.pop().ok_or(NextError::Unknown)?;
+        let given = given.pop().ok_or(Unserved { why: Why::NotLeading, may_be_done: 1 })?;
         let (taken, numbers) = given.accept_counted();
-        let range = taken.map_err(NextError::from)?;
+        let range = taken?;
         self.counts(namespace).hand_out(numbers, 1);
         self.hot_keys().note(namespace, key, count);
         Ok(range)
@@ -54,17 +54,17 @@ impl Term {
     /// count. If the message has an `id`, each part of it that an earlier try took is answered as then.
     ///
     /// A handover waits for what was proposed. If the term ends meanwhile, a message without an id gets none of the keys whose
-    /// turn is still to come ([`NextMany::late`]): what the others were given would be a gap if nobody got it.
+    /// turn is still to come, with [`Why::NotLeading`]: what the others were given would be a gap if nobody got it.
     ///
     /// # Errors
-    /// As [`Term::next_gapless`], for all keys together, but for exhausted keys. [`NextError::Unknown`] also if some keys
-    /// were given numbers. Without an id, these are lost then.
+    /// As [`Term::next_gapless`], for all keys together, but for the keys that [`ManyNumbers`] names. Keys that were given
+    /// numbers may be done. Without an id, these are lost then.
     pub async fn next_many_gapless<'k>(
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
         id: Option<&MessageId>, deadline: Instant,
-    ) -> Result<NextMany, NextError> {
+    ) -> Result<ManyNumbers, Unserved> {
         let _inside = self.enter()?;
-        let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
+        let mut answer = ManyNumbers::of(keys);
         // If a later part fails, or the caller leaves, nobody gets these.
         let counts = self.counts(namespace);
         let mut held = Held::new(&*counts, 0);
@@ -79,16 +79,24 @@ impl Term {
             let part = message_part(namespace, id, number as u32, takes.collect());
             let part = MessagePart { whole, ..part };
             let given = match self.take_part(part, place > 0, deadline).await {
+                Ok(given) => given,
                 // Nothing was taken of it. With an id, the next leader answers the parts before alike, and takes the others.
-                Err(NextError::NotLeading) if place > 0 && id.is_none() => {
-                    answer.late.extend(place..keys);
+                Err(Unserved { why: Why::NotLeading, may_be_done: 0 })
+                    if place > 0 && id.is_none() =>
+                {
+                    (place..keys).for_each(|place| answer.refuse(place, Why::NotLeading));
                     break;
                 }
-                Err(NextError::DeadlineExceeded) => return Err(NextError::DeadlineExceeded),
-                // The parts before were taken. The id may also name an older message, whose first part is forgotten already:
-                // the rest will be soon.
-                Err(_) if place > 0 => return Err(NextError::Unknown),
-                given => given?,
+                Err(Unserved { why, may_be_done }) => {
+                    let why = match why {
+                        Why::DeadlineExceeded => why,
+                        // The parts before were taken. The id may also name an older message, whose first part is forgotten
+                        // already: the rest will be soon. The next leader knows.
+                        _ if place > 0 => Why::NotLeading,
+                        _ => why,
+                    };
+                    return Err(Unserved { why, may_be_done: place + may_be_done });
+                }
             };
             for (place, given) in places.zip(given) {
                 let (taken, numbers) = given.accept_counted();
@@ -107,10 +115,11 @@ impl Term {
     /// forgotten: whoever asked for the message again would have the parts before written once more.
     async fn take_part(
         &self, part: MessagePart, is_begun: bool, deadline: Instant,
-    ) -> Result<Vec<Delivery>, NextError> {
+    ) -> Result<Vec<Delivery>, Unserved> {
         loop {
             match self.take_gapless(part.clone(), deadline).await {
-                Err(NextError::IdsFull(_)) if is_begun && Instant::now() < deadline => {}
+                Err(Unserved { why: Why::IdsFull(_), .. })
+                    if is_begun && Instant::now() < deadline => {}
                 taken => return taken,
             }
             tokio::select! {
@@ -118,7 +127,7 @@ impl Term {
                 () = sleep_until(deadline.min(Instant::now() + ROOM_PAUSE)) => {
                     laps::lap(Phase::Queue);
                 }
-                () = self.memory.gate().closed() => return Err(NextError::Unknown),
+                () = self.memory.gate().closed() => return Err(Why::NotLeading.into()),
             }
         }
     }
@@ -126,16 +135,17 @@ impl Term {
     /// Has the term's task take numbers, and waits for its answers.
     async fn take_gapless(
         &self, part: MessagePart, deadline: Instant,
-    ) -> Result<Vec<Delivery>, NextError> {
+    ) -> Result<Vec<Delivery>, Unserved> {
         let (reply, answer) = oneshot::channel();
-        self.gapless().send(Call { part, reply }).map_err(|_| NextError::NotLeading)?;
+        let may_be_done = part.takes.len();
+        self.gapless().send(Call { part, reply }).map_err(|_| Why::NotLeading)?;
         let given = tokio::time::timeout_at(deadline, answer).await;
         laps::lap_of_entry(|| self.memory.last_entry());
         match given {
             Ok(Ok(given)) => given,
             // The task has ended without a word: what it did is not known.
-            Ok(Err(_)) => Err(NextError::Unknown),
-            Err(_) => Err(NextError::DeadlineExceeded),
+            Ok(Err(_)) => Err(Unserved { why: Why::NotLeading, may_be_done }),
+            Err(_) => Err(Unserved { why: Why::DeadlineExceeded, may_be_done }),
         }
     }
 }

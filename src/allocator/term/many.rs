@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{NextError, Term};
+use super::{Term, Why};
 use crate::{
     allocator::{
-        answer::NextMany,
         held::{Delivery, Held},
         memory::{Asked, KEYS_AT_ONCE},
+        outcome::{ManyNumbers, RefusedPlaces},
         section::pending::Answer,
     },
     laps::{self, Phase},
@@ -32,21 +32,20 @@ impl Term {
     /// `may_wait` is told how many of them wait, before more are taken; the call ends if it answers that they may not.
     ///
     /// If the term is closed meanwhile, the call leaves with what it has, so that a handover skips none of it: the keys whose
-    /// turn is still to come, and those that wait for too long, are [`NextMany::late`].
+    /// turn is still to come, and those that wait for too long, get none, with [`Why::NotLeading`].
     ///
     /// # Errors
-    /// As [`Term::next`], for all keys together, but for keys that are exhausted, beyond the quota, without room, or late,
-    /// which [`NextMany`] names; and [`NextError::MayNotWait`]. Numbers that were taken for some of the keys are then lost,
-    /// and counted.
+    /// As [`Term::next`], for all keys together, but for the keys that [`ManyNumbers`] names with what they are refused for;
+    /// and [`Why::MayNotWait`]. Numbers that were taken for some of the keys are then lost, and counted.
     pub async fn next_many<'k>(
         &self, namespace: &Namespace, keys: usize, ask: impl Fn(usize) -> (Key<'k>, u64),
         mut may_wait: impl FnMut(usize) -> bool, deadline: Instant,
-    ) -> Result<NextMany, NextError> {
+    ) -> Result<ManyNumbers, Why> {
         assert!(!namespace.config.gapless, "a chunk would leave a gap");
         // The message stays inside the gate while some of its keys wait: the numbers that its other keys
         // took must be answered, or known to be lost, before a handover tells what was used.
         let _inside = self.enter()?;
-        let mut answer = NextMany { firsts: vec![0; keys], ..NextMany::default() };
+        let mut answer = ManyNumbers::of(keys);
         let counts = self.counts(namespace);
         let mut held = Held::new(&*counts, 0);
         let mut waiting = Vec::new();
@@ -69,7 +68,7 @@ impl Term {
                 tokio::task::yield_now().await;
                 laps::lap(Phase::Queue);
                 if self.memory.gate().is_closed() {
-                    answer.late.extend(from..keys);
+                    (from..keys).for_each(|place| answer.refuse(place, Why::NotLeading));
                     break;
                 }
             }
@@ -83,7 +82,7 @@ impl Term {
                 self.ask_for(need);
             }
             if !may_wait(waiting.len() - before) {
-                return Err(NextError::MayNotWait);
+                return Err(Why::MayNotWait);
             }
         }
         if !waiting.is_empty()
@@ -92,17 +91,14 @@ impl Term {
             self.memory.lose(namespace, error.lost_by(), held.release());
             return Err(error);
         }
-        if !answer.late.is_empty() {
-            let dropped = held.split(drop_disordered(&mut answer, &asked.ask));
+        if let Some(late) = answer.take_out(|why| *why == Why::NotLeading) {
+            let dropped = held.split(drop_disordered(&mut answer, late, &asked.ask));
             self.memory.lose(namespace, LostBy::Fence, dropped);
             if held.is_empty() {
-                return Err(NextError::NotLeading);
+                return Err(Why::NotLeading);
             }
         }
-        answer.exhausted.sort_unstable();
-        answer.over_quota.sort_unstable();
-        answer.memory_full.places.sort_unstable();
-        answer.low_disk.sort_unstable_by_key(|(place, _)| *place);
+        answer.sort();
         // Not earlier, as in `next`.
         let answered = keys - answer.refused();
         self.pass_fence(namespace, held, answered as u64, deadline).await?;
@@ -118,9 +114,9 @@ impl Term {
     /// As [`Term::in_time`]. What the others were given is held all the same.
     #[cold]
     async fn wait_for_all(
-        &self, waiting: Vec<Waits>, answer: &mut NextMany, held: &mut Held<&NamespaceCounts>,
+        &self, waiting: Vec<Waits>, answer: &mut ManyNumbers, held: &mut Held<&NamespaceCounts>,
         deadline: Instant,
-    ) -> Result<(), NextError> {
+    ) -> Result<(), Why> {
         let mut left = waiting.into_iter();
         let mut failed = None;
         for (place, count, later) in left.by_ref() {
@@ -136,16 +132,16 @@ impl Term {
             return Ok(());
         };
         let is_handover = self.memory.gate().is_closed() && !self.lease.is_void();
-        answer.late.push(place);
+        answer.refuse(place, Why::NotLeading);
         // From behind: of two places of one key the first one was served first.
         for (place, count, mut later) in left.rev() {
             match later.try_recv() {
                 Ok(delivery) => held.add(answer.note(place, delivery.accept(), count)),
-                Err(_) => answer.late.push(place),
+                Err(_) => answer.refuse(place, Why::NotLeading),
             }
         }
         match error {
-            NextError::NotLeading if is_handover => Ok(()),
+            Why::NotLeading if is_handover => Ok(()),
             error => Err(error),
         }
     }
@@ -155,18 +151,20 @@ impl Term {
 type Waits = (usize, u64, oneshot::Receiver<Delivery>);
 
 /// Takes the numbers away that a key has behind a place where it is late: it would get greater ones there. It is late at these
-/// places, too. Returns how many numbers they are. The late places then grow.
+/// places, too. Returns how many numbers they are.
 #[cold]
-fn drop_disordered<'k>(answer: &mut NextMany, ask: impl Fn(usize) -> (Key<'k>, u64)) -> u64 {
-    let late: HashSet<usize> = answer.late.drain(..).collect();
+fn drop_disordered<'k>(
+    answer: &mut ManyNumbers, late: RefusedPlaces, ask: impl Fn(usize) -> (Key<'k>, u64),
+) -> u64 {
+    let late: HashSet<usize> = late.places.into_iter().map(|(place, _)| place).collect();
     let (mut late_keys, mut dropped) = (HashSet::new(), 0);
-    for (place, first) in answer.firsts.iter_mut().enumerate() {
+    for place in 0..answer.firsts.len() {
         let (key, count) = ask(place);
-        let has_numbers = *first > 0;
+        let has_numbers = answer.firsts[place] > 0;
         if late.contains(&place) || has_numbers && late_keys.contains(&key) {
             late_keys.insert(key);
-            answer.late.push(place);
-            *first = 0;
+            answer.refuse(place, Why::NotLeading);
+            answer.firsts[place] = 0;
             dropped += if has_numbers { count } else { 0 };
         }
     }
@@ -185,7 +183,7 @@ impl Term {
     /// As [`Term::current_many`].
     pub async fn current(
         &self, namespace: &Namespace, key: Key<'_>, deadline: Instant,
-    ) -> Result<Option<u64>, NextError> {
+    ) -> Result<Option<u64>, Why> {
         let last = self.current_many(namespace, 1, |_| key, deadline).await?;
         Ok(last.into_iter().next().filter(|last| *last > 0))
     }
@@ -194,12 +192,12 @@ impl Term {
     /// fence. `key` says which key is at a place.
     ///
     /// # Errors
-    /// [`NextError::NotLeading`] if the term is over, also meanwhile, or the fence fails, [`NextError::DeadlineExceeded`]
-    /// if reading the table took too long, [`NextError::Store`] if it cannot be read.
+    /// [`Why::NotLeading`] if the term is over, also meanwhile, or the fence fails, [`Why::DeadlineExceeded`] if reading the
+    /// table took too long, [`Why::Unreadable`] if it cannot be read.
     pub async fn current_many<'k>(
         &self, namespace: &Namespace, keys: usize, key: impl Fn(usize) -> Key<'k>,
         deadline: Instant,
-    ) -> Result<Vec<u64>, NextError> {
+    ) -> Result<Vec<u64>, Why> {
         let _inside = self.enter()?;
         let gate = self.memory.gate();
         let mut last = Vec::with_capacity(keys);
@@ -214,7 +212,7 @@ impl Term {
                 tokio::task::yield_now().await;
                 laps::lap(Phase::Queue);
                 if gate.is_closed() {
-                    return Err(NextError::NotLeading);
+                    return Err(Why::NotLeading);
                 }
             }
         }
@@ -224,7 +222,7 @@ impl Term {
             let sections = places.iter().map(|place| namespace.section_of(key(*place)));
             let floors = tokio::select! {
                 biased;
-                () = gate.closed() => return Err(NextError::NotLeading),
+                () = gate.closed() => return Err(Why::NotLeading),
                 floors = self.floors_in_table(namespace, sections.collect(), deadline) => floors?,
             };
             for (place, floor) in places.iter().zip(floors) {
@@ -237,7 +235,7 @@ impl Term {
         // before their records do.
         let is_gone = || (self.group.view.namespaces().by_id(namespace.id)).is_none();
         if !unknown.is_empty() && (gate.is_closed() || is_gone()) {
-            return Err(NextError::NotLeading);
+            return Err(Why::NotLeading);
         }
         self.pass_fence_with_nothing(namespace, deadline).await?;
         // A ceiling may lie above all numbers that could be handed out.
@@ -249,12 +247,12 @@ impl Term {
     /// Up to where earlier terms may have handed out numbers of sections, as the table says.
     async fn floors_in_table(
         &self, namespace: &Namespace, sections: Vec<SectionId>, deadline: Instant,
-    ) -> Result<Vec<u64>, NextError> {
+    ) -> Result<Vec<u64>, Why> {
         let (lift, increment) = (self.memory.lift(), namespace.config.increment);
         let read = self.group.view.read_sections(sections);
         let records = tokio::time::timeout_at(deadline, read).await;
         laps::lap(Phase::Read);
-        let records = records.map_err(|_| NextError::DeadlineExceeded)??;
+        let records = records.map_err(|_| Why::DeadlineExceeded)??;
         Ok((records.iter()).map(|record| record.floor_at(lift, increment)).collect())
     }
 }
@@ -268,13 +266,20 @@ mod tests {
         // Key 5 got its numbers at place 0, is late at place 2, and was served again at places 3 and 5.
         let asked = [(5, 1), (6, 2), (5, 4), (5, 8), (6, 16), (5, 32), (7, 64), (5, 128)];
         let ask = |place: usize| (Key::Id(asked[place].0), asked[place].1);
-        let (firsts, late) = (vec![1, 1, 0, 6, 3, 14, 0, 0], vec![6, 2]);
-        let mut answer = NextMany { firsts, late, ..NextMany::default() };
-        // Of place 7 nothing is left.
-        answer.exhausted.push((7, 3));
-        assert_eq!(drop_disordered(&mut answer, ask), 8 + 32);
+        let mut answer = ManyNumbers::of(asked.len());
+        answer.firsts = vec![1, 1, 0, 6, 3, 14, 0, 0];
+        answer.refuse(7, Why::Exhausted { left: 3 });
+        let late_at = |places: &[usize]| RefusedPlaces {
+            why: Why::NotLeading,
+            places: places.iter().map(|place| (*place, 0)).collect(),
+        };
+        assert_eq!(drop_disordered(&mut answer, late_at(&[6, 2]), ask), 8 + 32);
         assert_eq!(answer.firsts, [1, 1, 0, 0, 3, 0, 0, 0]);
-        assert_eq!((&answer.late[..], &answer.exhausted[..]), (&[2, 3, 5, 6][..], &[(7, 3)][..]));
-        assert_eq!(drop_disordered(&mut answer, ask), 0, "nothing is out of order any more");
+        let late = answer.take_out(|why| *why == Why::NotLeading).expect("late keys");
+        assert_eq!(late, late_at(&[2, 3, 5, 6]));
+        let exhausted = RefusedPlaces { why: Why::Exhausted { left: 3 }, places: vec![(7, 3)] };
+        assert_eq!(answer.refused, [exhausted]);
+        let again = drop_disordered(&mut answer, late, ask);
+        assert_eq!(again, 0, "nothing is out of order any more");
     }
 }

@@ -22,7 +22,6 @@ use crate::{
         formats::{IDS_MAX, ended, invalid},
         leases::numbers::AHEAD_MAX_MS,
         requests::keys::{key_of, to_key},
-        way::search::Failure,
     },
     proto::{
         Refusal,
@@ -43,7 +42,7 @@ impl Ids {
     /// As [`Ids::next`].
     pub(in crate::node) async fn key_ids(
         self: &Arc<Self>, request: &NextIdsRequest, format: Format, deadline: Instant,
-    ) -> Result<MadeIds, Failure> {
+    ) -> Result<MadeIds, Refusal> {
         if request.key.is_none() {
             refuse!(
                 InvalidRequest,

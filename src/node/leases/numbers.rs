@@ -18,7 +18,7 @@ use super::{
     desk::{Served, Wanted},
 };
 use crate::{
-    allocator::{Above, Floor, NextError, Shortage, Term},
+    allocator::{Above, Floor, Term, Why},
     node::{
         access::Principal,
         formats::{IDS_MAX, REACH_STEPS, created_again, ended, id_format},
@@ -27,7 +27,7 @@ use crate::{
             operation::ByLeader,
             refused::{check_kind, failed, namespace_named},
         },
-        way::search::{Attempt, NoAnswer},
+        way::search::{Attempt, Unanswered},
     },
     planted_bugs::{Bug, is_planted},
     proto::{
@@ -120,7 +120,7 @@ impl LeaderIds {
                 Ok(Above::Numbers(range)) => return Ok(Taken::Numbers(range)),
                 Ok(Above::None { last }) => last,
                 // A recovery moves keys beyond the end of a format that ends soon.
-                Err(NextError::Short(Shortage::Exhausted { .. } | Shortage::AboveMax)) => {
+                Err(Why::Exhausted { .. } | Why::AboveMax { .. }) => {
                     return Ok(Taken::Never(after_the_end(of.format)));
                 }
                 Err(error) => return Err(failed(error, of.namespace, of.term, left)),
@@ -169,9 +169,7 @@ impl LeaderIds {
                 add(&mut numbers, range);
                 Ok(numbers)
             }
-            Err(NextError::Short(Shortage::Exhausted { left })) => {
-                Err(too_few_orders(of, left).into())
-            }
+            Err(Why::Exhausted { left }) => Err(too_few_orders(of, left).into()),
             Err(error) => Err(failed(error, of.namespace, of.term, count)),
         }
     }
@@ -220,9 +218,9 @@ impl LeaderIds {
                 Served::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
                 // The date in force lies ahead of the leader's time.
                 Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
-                Served::Refused(why) => return Err(NoAnswer::Refused(why)),
+                Served::Refused(why) => return Err(Unanswered::Refused(why)),
                 Served::Unreadable(why) => refuse!(Internal, "{why}"),
-                _ => return Err(NoAnswer::Unanswered),
+                _ => return Err(Unanswered::ELSEWHERE),
             };
             let namespaces = self.group.view.namespaces();
             let exists = |id: NamespaceId| namespaces.by_id(id).is_some();

@@ -128,12 +128,11 @@ impl Members {
         let adds = purpose == Purpose::Add;
         let is_open = is_open_to_strangers(&self.group.view.principals());
         let request = HelloRequest { founding, adds, is_open, ..self.greeting_to(id) };
-        let member = match purpose {
+        let answering = match purpose {
             Purpose::Add => self.ask_who_is_named(id, address, request).await?,
             Purpose::Found(..) => ask_who(&self.transport, id, address, request).await?,
         };
-        // A member does not tell.
-        if member.incarnation == 0 {
+        if answering.is_formed {
             refuse!(
                 NodeExists,
                 "node {id} at {address} belongs to a cluster already; {}",
@@ -150,7 +149,14 @@ impl Members {
                 }
             );
         }
-        Ok(member)
+        // A fresh node tells it. 0 would stand for any directory.
+        if answering.member.incarnation == 0 {
+            refuse!(
+                NotHeardYet,
+                "node {id} at {address} does not tell which data directory it has; ask again"
+            );
+        }
+        Ok(answering.member)
     }
 
     /// Asks whether the member `id`, with the data directory that `known` names, listens at `address`. Returns the
@@ -160,7 +166,7 @@ impl Members {
     /// UNAVAILABLE if nobody answers, FAILED_PRECONDITION if it is another node or directory.
     pub async fn find(&self, id: NodeId, known: &Member, address: &str) -> Result<Member, Refusal> {
         let request = HelloRequest { to_incarnation: known.incarnation, ..self.greeting_to(id) };
-        let member = self.ask_who_is_named(id, address, request).await?;
+        let Answering { member, .. } = self.ask_who_is_named(id, address, request).await?;
         Ok(Member { incarnation: known.incarnation, ..member })
     }
 
@@ -168,7 +174,7 @@ impl Members {
     /// is told what a node says, and else always the same. The log tells the rest.
     async fn ask_who_is_named(
         &self, id: NodeId, address: &str, request: HelloRequest,
-    ) -> Result<Member, Refusal> {
+    ) -> Result<Answering, Refusal> {
         let asked = ask_who(&self.transport, id, address, request).await;
         asked.map_err(|refused| {
             if refused.reason() != Reason::NotHeardYet {
@@ -185,17 +191,28 @@ impl Members {
     }
 }
 
-/// Greets node `id` at `address`. Returns the member that it would be, with an incarnation of 0 if it is one.
+/// Who answers a greeting.
+struct Answering {
+    /// It is a member of a cluster already.
+    is_formed: bool,
+    /// The member that it is, or would be. A member tells nobody its incarnation: it is 0.
+    member: Member,
+}
+
+/// Greets node `id` at `address`.
 async fn ask_who(
     transport: &Arc<dyn Transport>, id: NodeId, address: &str, request: HelloRequest,
-) -> Result<Member, Refusal> {
+) -> Result<Answering, Refusal> {
     check_address("peer_address", address)
         .map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))?;
     match transport.hello(Destination { node: id, address }, request, HELLO_TIMEOUT).await {
-        Ok(hello) => Ok(Member {
-            peer_address: address.to_owned(),
-            client_address: hello.client_address,
-            incarnation: hello.incarnation,
+        Ok(hello) => Ok(Answering {
+            is_formed: hello.formed,
+            member: Member {
+                peer_address: address.to_owned(),
+                client_address: hello.client_address,
+                incarnation: hello.incarnation,
+            },
         }),
         Err(refused) => {
             let why = format!("node {id} at {address}: {refused}");

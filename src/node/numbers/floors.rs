@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::sequence_request::{Limits, SequenceRequest, of_namespace};
 use crate::{
-    allocator::{FloorOf, NextError, NotRaised, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
+    allocator::{FloorOf, SECTION_COUNTS, Term, WAITING_KEY_BYTES},
     node::{
         formats::counts_orders,
         members::KnownRoute,
@@ -14,7 +14,7 @@ use crate::{
             keys::{Keys, WaitingKeys, heap_bytes, key_of},
             refused::{check_kind, failed},
         },
-        way::search::{Attempt, NoAnswer},
+        way::search::Attempt,
     },
     proto::{
         Refusal, refusal, refuse,
@@ -85,21 +85,6 @@ fn check_new(namespace: &Namespace) -> Result<(), Refusal> {
     }
 }
 
-/// What it comes to that floors are not raised. `failed` says it, if none is raised all the same.
-fn not_raised(not: NotRaised, failed: impl FnOnce(NextError) -> NoAnswer) -> NoAnswer {
-    let may_be = not.may_be;
-    match failed(not.why) {
-        NoAnswer::Refused(why) if may_be > 0 => {
-            let text = format!(
-                "{why}; the first {may_be} floors of the request may be raised, and no others: it is safe to ask again"
-            );
-            NoAnswer::Refused(why.may_be_done().retold(text))
-        }
-        NoAnswer::Unanswered if may_be > 0 => NoAnswer::Unknown,
-        nothing_done => nothing_done,
-    }
-}
-
 /// Why a key's floor cannot be `at_least`, if it cannot.
 fn check_floor(namespace: &Namespace, key: Key<'_>, at_least: u64) -> Result<(), String> {
     let config = &namespace.config;
@@ -141,7 +126,7 @@ impl SequenceRequest for RaiseRequest {
             check_new(namespace)?;
             if self.at_least == 0 {
                 let last = term.current(namespace, key, deadline).await;
-                let last = last.map_err(|error| failed(error, namespace, term, 0))?;
+                let last = last.map_err(|why| failed(why, namespace, term, 0))?;
                 let (floor, raised) = (last.unwrap_or(0), last.is_none());
                 return Ok(RaiseResponse { floor, raised, route: None });
             }
@@ -153,8 +138,7 @@ impl SequenceRequest for RaiseRequest {
             false => term.raise(namespace, key, self.at_least, deadline).await,
             true => term.raise_new(namespace, key, self.at_least, deadline).await,
         };
-        let raised =
-            raised.map_err(|not| not_raised(not, |error| failed(error, namespace, term, 0)))?;
+        let raised = raised.map_err(|why| failed(why, namespace, term, 0))?;
         Ok(RaiseResponse { floor: raised.floor, raised: raised.is_higher, route: None })
     }
 }
@@ -196,9 +180,8 @@ impl Floors<'_> {
         let mut waiting = WaitingKeys::new(limits.memory, self.keys);
         let (floors, may_wait) = ((self.of, self.keys.len()), |keys| waiting.add(keys));
         let raised = term.raise_many(namespace, floors, ask, may_wait, deadline).await;
-        let failed = |error| failed(error, namespace, term, 0);
-        let floors =
-            raised.map_err(|not| not_raised(not, |error| waiting.no_answer(error, failed)))?;
+        let failed = |why| failed(why, namespace, term, 0);
+        let floors = raised.map_err(|why| waiting.no_answer(why, failed))?;
         Ok(RaiseManyResponse { floors, route: None })
     }
 }
@@ -288,7 +271,7 @@ impl SequenceRequest for CurrentManyRequest {
         check_kind(namespace, keys.at(0))?;
         let key = |place: usize| keys.at(place);
         let read = term.current_many(namespace, keys.len(), key, deadline);
-        let last = read.await.map_err(|error| failed(error, namespace, term, 0))?;
+        let last = read.await.map_err(|why| failed(why, namespace, term, 0))?;
         Ok(CurrentManyResponse { last, route: None })
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::lost::LostAnswer;
 use crate::{
-    allocator::{NextError, Term, WAITING_KEY_BYTES},
+    allocator::{RefusedPlaces, Term, WAITING_KEY_BYTES, Why},
     metrics::NamespaceCounts,
     node::{
         Config,
@@ -19,20 +19,17 @@ use crate::{
         requests::{
             keys::{Keys, WaitingKeys, add_late, heap_bytes, key_of, late, message_id},
             refused::{
-                check_count, check_count_of, check_id, check_kind, failed, many_ranges, refused,
-                within_count_max,
+                check_count, check_count_of, check_id, check_kind, failed, failed_under,
+                many_ranges, refused, within_count_max,
             },
         },
         settings::COUNT_MAX_MAX,
-        way::{
-            forward::LostWithReply,
-            search::{Attempt, NoAnswer},
-        },
+        way::{forward::LostWithReply, search::Attempt},
     },
     proto::{
         Operation, Refusal,
         peer::{Asker, ForwardRequest},
-        refusal, refuse,
+        refuse,
         v1::{
             CurrentRequest, CurrentResponse, Failure, NextManyRequest, NextManyResponse,
             NextRequest, NextResponse, Reason, Route,
@@ -213,16 +210,14 @@ impl SequenceRequest for NextRequest {
         if id.is_none() {
             check_count_of(namespace, limits.config, count)?;
         }
-        let taken = match namespace.config.gapless {
-            false => term.next(namespace, key, count, deadline).await,
+        let range = match namespace.config.gapless {
+            false => (term.next(namespace, key, count, deadline).await)
+                .map_err(|why| failed(why, namespace, term, count))?,
             // Boxed, as is every way that is seldom gone.
-            true => Box::pin(term.next_gapless(namespace, key, count, id, deadline)).await,
+            true => Box::pin(term.next_gapless(namespace, key, count, id, deadline))
+                .await
+                .map_err(|why| failed_under(id, why, namespace, term, count))?,
         };
-        let range = taken.map_err(|error| match error {
-            // The next leader knows.
-            NextError::Unknown if id.is_some() => NoAnswer::Unknown,
-            error => failed(error, namespace, term, count),
-        })?;
         let (first, last, increment) = (range.first, range.last, range.increment);
         Ok(NextResponse { first, last, increment, route: None })
     }
@@ -262,7 +257,7 @@ impl SequenceRequest for CurrentRequest {
         let key = key_of(&self.key)?;
         check_kind(namespace, key)?;
         let read = term.current(namespace, key, deadline).await;
-        let last = read.map_err(|error| failed(error, namespace, term, 0))?;
+        let last = read.map_err(|why| failed(why, namespace, term, 0))?;
         Ok(CurrentResponse { last, route: None })
     }
 }
@@ -329,9 +324,9 @@ impl SequenceRequest for NextManyRequest {
         let mut waiting = WaitingKeys::new(limits.memory, all);
         let may_wait = |keys| waiting.add(keys);
         let taken = term.next_many(namespace, keys, ask, may_wait, deadline).await;
-        let failed = |error| failed(error, namespace, term, self.numbers());
-        let taken = taken.map_err(|error| waiting.no_answer(error, failed))?;
-        Ok(many_ranges(namespace, taken, all.len(), at, refused))
+        let failed = |why| failed(why, namespace, term, self.numbers());
+        let taken = taken.map_err(|why| waiting.no_answer(why, failed))?;
+        Ok(many_ranges(namespace, term.term(), taken, all.len(), at, refused))
     }
 
     #[inline]
@@ -412,30 +407,24 @@ async fn answer_gapless(
 ) -> Attempt<NextManyResponse> {
     let all = keys_of(message);
     let ask = |place| (all.at(place), message.counts.get(place).copied().unwrap_or(1));
-    let why = |place| check_count_of(namespace, limits.config, ask(place).1).err();
-    match term.next_many_gapless(namespace, all.len(), ask, id, deadline).await {
-        Ok(taken) => {
-            let (now, before): (Vec<usize>, Vec<usize>) =
-                taken.too_large.iter().partition(|place| why(**place).is_some());
-            let mut too_large = Vec::new();
-            for places in [before, now].into_iter().filter(|places| !places.is_empty()) {
-                let why = why(places[0]).unwrap_or_else(left_out);
-                too_large.push(refused(places, why));
-            }
-            Ok(many_ranges(namespace, taken, all.len(), |place| place, too_large))
+    let too_large = |place| check_count_of(namespace, limits.config, ask(place).1).err();
+    let taken = term.next_many_gapless(namespace, all.len(), ask, id, deadline).await;
+    let mut taken =
+        taken.map_err(|why| failed_under(id, why, namespace, term, message.numbers()))?;
+    let mut refused_now = Vec::new();
+    if let Some(RefusedPlaces { why, places }) =
+        taken.take_out(|why| matches!(why, Why::TooLarge { .. }))
+    {
+        let (now, before): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|(place, _)| too_large(*place).is_some());
+        if let Some(why) = now.first().and_then(|(place, _)| too_large(*place)) {
+            refused_now.push(refused(now.iter().map(|(place, _)| *place), why));
         }
-        Err(NextError::Unknown) if id.is_some() => Err(NoAnswer::Unknown),
-        Err(error) => Err(failed(error, namespace, term, message.numbers())),
+        if !before.is_empty() {
+            taken.refused.push(RefusedPlaces { why, places: before });
+        }
     }
-}
-
-/// Why a key gets nothing although its count is allowed by now.
-fn left_out() -> Refusal {
-    refusal!(
-        CountTooLarge,
-        "the try that took the numbers left the key out, because its count was above count_max then; ask for this key with \
-         another request id"
-    )
+    Ok(many_ranges(namespace, term.term(), taken, all.len(), |place| place, refused_now))
 }
 
 /// The most numbers of a key that a request may ask this node for. What was taken under an id is answered with it whatever the

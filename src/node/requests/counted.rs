@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     consensus::Group,
     metrics::{CountsGuard, Metrics},
-    node::{common::Common, way::search::Failure},
+    node::common::Common,
     proto::v1::Reason,
     sequence::NamespaceId,
 };
@@ -32,24 +32,18 @@ impl CallCounts {
         }
     }
 
-    /// Counts a call that is about a namespace, which has this id if it is known, and whether it is refused, or some keys of
-    /// it: `refused_keys` says how many of an answer, by the reason.
+    /// Counts a call that is about a namespace, which has this id if it is known, and what is `refused` of it, if anything is: the
+    /// reasons, and how many keys for each, or 1 for the whole call.
     #[inline]
-    pub(in crate::node) fn count<A>(
-        &self, namespace: &str, id: Option<NamespaceId>, answered: &Result<A, Failure>,
-        refused_keys: impl FnOnce(&A) -> Vec<(Reason, u64)>,
+    pub(in crate::node) fn count(
+        &self, namespace: &str, id: Option<NamespaceId>,
+        refused: impl IntoIterator<Item = (Reason, u64)>,
     ) {
         let counts = match id {
             Some(id) => self.metrics.namespaces().of(id.0, namespace),
             None => self.of(namespace),
         };
         counts.call();
-        let refused = match answered {
-            Ok(answer) => refused_keys(answer),
-            Err(Failure::Refused(why)) => vec![(why.reason(), 1)],
-            // A client is never told so.
-            Err(Failure::NotLeader(_)) => Vec::new(),
-        };
         for (reason, times) in refused {
             counts.refuse(reason, times);
         }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::refused::partly_raised;
 use crate::{
-    allocator::{NextError, WAITING_KEY_BYTES},
+    allocator::{Unserved, WAITING_KEY_BYTES},
     node::{
         request_memory::{RequestMemory, Reservation},
-        way::search::NoAnswer,
+        way::search::Unanswered,
     },
     proto::{
         Refusal, refusal, refuse,
-        v1::{self, Exhausted, NextManyRequest, NextManyResponse, Reason, RefusedKeys, key::Kind},
+        v1::{self, Exhausted, NextManyRequest, NextManyResponse, RefusedKeys, key::Kind},
     },
     sequence::{InvalidKey, Key, Lifetime, MessageId, OwnedKey, RequestId},
 };
@@ -169,14 +170,9 @@ pub(in crate::node) fn message_id(
 // Invariant: nothing was taken of a late key, and no key has numbers at a later place of the message. All numbers of a
 // message are of one namespace.
 
-/// True if the leader handed over: nothing else refuses single keys so.
-fn are_late(refused: &RefusedKeys) -> bool {
-    refused.failure.as_ref().is_some_and(|why| why.reason() == Reason::Busy)
-}
-
 /// The places of the late keys.
 fn late_places(answer: &NextManyResponse) -> impl Iterator<Item = u32> {
-    let late = answer.refused.iter().filter(|refused| are_late(refused));
+    let late = answer.refused.iter().filter(|refused| refused.left_to_next_leader);
     late.flat_map(|refused| refused.places.iter().copied())
 }
 
@@ -218,7 +214,7 @@ pub(in crate::node) fn add_late(
     answer: &mut NextManyResponse, rest: Result<NextManyResponse, Refusal>,
 ) {
     let places: Vec<u32> = late_places(answer).collect();
-    answer.refused.retain(|refused| !are_late(refused));
+    answer.refused.retain(|refused| !refused.left_to_next_leader);
     let rest = match rest {
         Ok(rest) if !is_of(&rest, places.len()) => Err(refusal!(
             Internal,
@@ -229,8 +225,11 @@ pub(in crate::node) fn add_late(
     let rest = match rest {
         Ok(rest) => rest,
         Err(why) => {
-            let failure = Some(why.into());
-            return answer.refused.push(RefusedKeys { places, failure });
+            return answer.refused.push(RefusedKeys {
+                places,
+                failure: Some(why.into()),
+                left_to_next_leader: false,
+            });
         }
     };
     for (place, first) in places.iter().zip(rest.firsts) {
@@ -303,13 +302,14 @@ impl<'a> WaitingKeys<'a> {
         self.reserved.insert(self.memory.reserve(self.bytes)).is_ok()
     }
 
-    /// What an error of the term means for the request. `failed` says it, unless keys may not wait.
+    /// What it comes to that the term did not serve the request. `failed` says it, unless keys may not wait.
     pub fn no_answer(
-        self, error: NextError, failed: impl FnOnce(NextError) -> NoAnswer,
-    ) -> NoAnswer {
+        self, unserved: impl Into<Unserved>, failed: impl FnOnce(Unserved) -> Unanswered,
+    ) -> Unanswered {
+        let unserved = unserved.into();
         match self.reserved {
-            Some(Err(refusal)) => refusal.into(),
-            Some(Ok(_)) | None => failed(error),
+            Some(Err(refusal)) => partly_raised(refusal, unserved.may_be_done).into(),
+            Some(Ok(_)) | None => failed(unserved),
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Which requests, and which keys of a request, get no numbers, and what their callers are told.
 
 use crate::{
-    allocator::{NextError, NextMany as Taken, Shortage, Term, UsedId},
+    allocator::{ManyNumbers, RefusedPlaces, Term, Unserved, UsedId, Why},
     consensus::Group,
-    node::{Caller, Config, way::search::NoAnswer},
+    node::{Caller, Config, way::search::Unanswered},
     proto::{
         Refusal, refusal,
         v1::{Exhausted, Failure, NextManyResponse, Reason, RefusedKeys},
     },
     sequence::{
-        IdsFull, Key, KeyKind, NUMBER_MAX, Namespace, NamespaceConfig, NamespaceRefused, check_name,
+        IdsFull, Key, KeyKind, MessageId, NUMBER_MAX, Namespace, NamespaceConfig, NamespaceRefused,
+        check_name,
     },
     storage::LowDisk,
 };
@@ -39,77 +40,156 @@ pub(in crate::node) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result
     ))
 }
 
-/// Why a term did not answer a request for `count` numbers, or that another node is to be asked.
+/// What it comes to that a term did not serve a request for `count` numbers, 0 if it asks for none: another node is to be
+/// asked, or the request is refused.
 pub(in crate::node) fn failed(
-    error: NextError, namespace: &Namespace, term: &Term, count: u64,
-) -> NoAnswer {
-    use NextError::*;
-    use Shortage::*;
-    NoAnswer::Refused(match error {
-        // Why keys may not wait, whoever asked the term knows.
-        NotLeading | MayNotWait => return NoAnswer::Unanswered,
-        Short(Exhausted { left }) => refusal!(
-            NumbersExhausted,
-            "count is {count}: only {left} numbers are left below {}",
-            end_of(namespace)
-        ),
-        Unknown => outcome_unknown(&error, &namespace.config.name),
-        DeadlineExceeded if namespace.config.gapless && count > 0 => {
-            outcome_unknown(&error, &namespace.config.name)
+    failed: impl Into<Unserved>, namespace: &Namespace, term: &Term, count: u64,
+) -> Unanswered {
+    let asked = Told { namespace, term: term.term(), count: Some(count) };
+    unanswered(failed.into(), asked)
+}
+
+fn unanswered(unserved: Unserved, asked: Told<'_>) -> Unanswered {
+    let Unserved { why, may_be_done } = unserved;
+    // Why keys may not wait, whoever asked the term knows.
+    let is_elsewhere = matches!(why, Why::NotLeading | Why::MayNotWait);
+    match may_be_done {
+        0 if is_elsewhere => Unanswered::ELSEWHERE,
+        0 => refusal_of(&why, asked).into(),
+        // Gapless numbers: nobody may be asked again.
+        _ if asked.count > Some(0) => match is_elsewhere {
+            true => unknown_of(&"whether the numbers were taken is not known", asked),
+            false => unknown_of(&why, asked),
+        },
+        _ if is_elsewhere => Unanswered::MAY_BE_DONE,
+        _ => partly_raised(refusal_of(&why, asked), may_be_done).into(),
+    }
+}
+
+/// As [`failed`], of numbers that were asked for under a request `id`, or under none: with one, the next leader knows whether
+/// they were taken.
+pub(in crate::node) fn failed_under(
+    id: Option<&MessageId>, failed: Unserved, namespace: &Namespace, term: &Term, count: u64,
+) -> Unanswered {
+    match failed {
+        Unserved { why: Why::NotLeading, may_be_done: 1.. } if id.is_some() => {
+            Unanswered::MAY_BE_DONE
         }
-        Reused(None) => refusal!(
-            RequestIdReused,
-            "the request id was used for another message of namespace {:?}, whose first keys got no numbers; give another \
-             request another id",
-            namespace.config.name
+        other => self::failed(other, namespace, term, count),
+    }
+}
+
+fn unknown_of(why: &impl std::fmt::Display, asked: Told<'_>) -> Unanswered {
+    outcome_unknown(why, &asked.namespace.config.name).into()
+}
+
+/// What is told of floors that are refused, the first `may_be` of which may be raised all the same.
+pub(super) fn partly_raised(why: Refusal, may_be: usize) -> Refusal {
+    if may_be == 0 {
+        return why;
+    }
+    let text = format!(
+        "{why}; the first {may_be} floors of the request may be raised, and no others: it is safe to ask again"
+    );
+    why.may_be_done().retold(text)
+}
+
+/// Of what callers are told why it got nothing.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    namespace: &'a Namespace,
+    /// The term that was asked.
+    term: u64,
+    /// How many numbers a whole request asked for. `None`: what is told is told of keys of a message whose other keys may have
+    /// numbers.
+    count: Option<u64>,
+}
+
+/// What a caller is told whose request, or keys of it, got nothing.
+fn refusal_of(why: &Why, Told { namespace, term, count }: Told<'_>) -> Refusal {
+    let name = &namespace.config.name;
+    match why {
+        Why::NotLeading | Why::MayNotWait => too_late(),
+        Why::DeadlineExceeded => refusal!(
+            DeadlineExceeded,
+            "namespace {name:?}: the deadline passed while the ceiling was being raised, or read, in term {term}"
         ),
-        Reused(Some(UsedId { keys, key, count: used })) => {
+        Why::Exhausted { left } => match count {
+            Some(count) => refusal!(
+                NumbersExhausted,
+                "count is {count}: only {left} numbers are left below {}",
+                end_of(namespace)
+            ),
+            None => refusal!(
+                NumbersExhausted,
+                "fewer numbers than were asked for are left below {}",
+                end_of(namespace)
+            ),
+        },
+        Why::OverQuota { keys_max } => refusal!(
+            KeysMaxReached,
+            "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new \
+             one gets none; raise it with: ratchet namespace update {name} --keys-max N"
+        ),
+        Why::MemoryFull { max_mb } => refusal!(
+            MemoryFull,
+            "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \
+             are in use go on; try again in {MEMORY_RETRY_AFTER_MS} ms, and if this lasts, raise memory_max_mb on all nodes"
+        )
+        .retry_after(MEMORY_RETRY_AFTER_MS),
+        Why::LowDisk(low) => low_disk(*low),
+        // It was checked before, so `max` was lowered meanwhile.
+        Why::AboveMax { max } => refusal!(
+            NumbersExhausted,
+            "a floor is above max {max} of namespace {name:?}, which was lowered meanwhile; raise it with: ratchet \
+             namespace update {name} --max N"
+        ),
+        Why::TooLarge { count_max } => match count {
+            Some(count) => too_large(namespace, count, *count_max),
+            // By now it is allowed.
+            None => refusal!(
+                CountTooLarge,
+                "the try that took the numbers left the key out, because its count was above count_max then; ask for this \
+                 key with another request id"
+            ),
+        },
+        Why::LeftOut => refusal!(
+            WrongState,
+            "an earlier try of the message gave no numbers to this key, nor to others of its part; ask for this key with \
+             another request id"
+        ),
+        Why::Reused(None) => refusal!(
+            RequestIdReused,
+            "the request id was used for another message of namespace {name:?}, whose first keys got no numbers; give \
+             another request another id"
+        ),
+        Why::Reused(Some(used)) => {
+            let UsedId { keys, key, count: used } = &**used;
             let others = match keys.saturating_sub(1) {
                 0 => String::new(),
                 others => format!(", and for {others} other keys"),
             };
             refusal!(
                 RequestIdReused,
-                "the request id was used for {used} numbers of key {} of namespace {:?}{others}; give another request \
+                "the request id was used for {used} numbers of key {} of namespace {name:?}{others}; give another request \
                  another id",
-                key.as_key(),
-                namespace.config.name
+                key.as_key()
             )
         }
-        IdsFull(full) => ids_full(full, namespace),
-        IdExpired { made_ms, clock_ms } => refusal!(
+        Why::IdsFull(full) => ids_full(full, namespace),
+        Why::IdExpired { made_ms, clock_ms } => refusal!(
             RequestIdExpired,
             "made_ms is {made_ms}, and the clock of request ids shows {clock_ms}: the message was made later than now, or so \
              long ago that its request id may be forgotten. It took nothing. If it was not sent before, send it with made_ms \
              {clock_ms}; otherwise an earlier copy may have taken its numbers: look before you ask again"
         )
-        .at_request_clock(clock_ms),
-        Short(OverQuota { .. }) => over_quota(namespace),
-        Short(TooLarge { count_max }) => too_large(namespace, count, count_max),
-        Short(LeftOut) => of_left_out_part(),
-        Short(MemoryFull { max_mb }) => memory_full(max_mb),
-        Short(LowDisk(low)) => low_disk(low),
-        // It was checked before, so `max` was lowered meanwhile.
-        Short(AboveMax) => refusal!(
-            NumbersExhausted,
-            "a floor is above max {} of namespace {:?}, which was lowered meanwhile; raise it with: ratchet namespace \
-             update {} --max N",
-            namespace.config.max,
-            namespace.config.name,
-            namespace.config.name
-        ),
-        DeadlineExceeded => refusal!(
-            DeadlineExceeded,
-            "namespace {:?}: the deadline passed while the ceiling was being raised, or read, in term {}",
-            namespace.config.name,
-            term.term()
-        ),
-        Store(error) => refusal!(Internal, "{error}"),
-    })
+        .at_request_clock(*clock_ms),
+        Why::Unreadable(text) => refusal!(Internal, "{text}"),
+    }
 }
 
 /// Why a message takes nothing whose request id could not be remembered.
-fn ids_full(full: IdsFull, namespace: &Namespace) -> Refusal {
+fn ids_full(full: &IdsFull, namespace: &Namespace) -> Refusal {
     let whose = match (full.of_caller, Caller::current()) {
         (true, Some(caller)) if caller.is_principal() => "your principal".to_owned(),
         (true, _) => "callers of your address".to_owned(),
@@ -123,15 +203,6 @@ fn ids_full(full: IdsFull, namespace: &Namespace) -> Refusal {
         full.bytes_max >> 20
     )
     .retry_after(IDS_RETRY_AFTER_MS)
-}
-
-/// Why a key gets nothing of which an earlier try of the message took nothing, although it could by now.
-fn of_left_out_part() -> Refusal {
-    refusal!(
-        WrongState,
-        "an earlier try of the message gave no numbers to this key, nor to others of its part; ask for this key with \
-         another request id"
-    )
 }
 
 /// What a caller is told that may have taken numbers of a gapless key, as far as this node knows.
@@ -186,7 +257,7 @@ pub fn within_count_max(
 /// What is told of the keys at `places`, which get no numbers for one reason.
 pub fn refused(places: impl IntoIterator<Item = usize>, why: Refusal) -> RefusedKeys {
     let places = places.into_iter().map(|place| place as u32).collect();
-    RefusedKeys { places, failure: Some(why.into()) }
+    RefusedKeys { places, failure: Some(why.into()), left_to_next_leader: false }
 }
 
 /// Why the key at `place` got no numbers, if the answer says that.
@@ -199,25 +270,28 @@ pub fn refused_at(answer: &NextManyResponse, place: usize) -> Option<&Failure> {
     why.or_else(|| Some(&answer.refused.iter().find(|one| refused(&one.places))?.failure))?.as_ref()
 }
 
-/// The answer to a message of `keys` keys. `at` is the place in it of each key that numbers were taken of.
+/// The answer to a message of `keys` keys, from a term. `at` is the place in it of each key that numbers were taken of.
 pub fn many_ranges(
-    namespace: &Namespace, taken: Taken, keys: usize, at: impl Fn(usize) -> usize,
+    namespace: &Namespace, term: u64, taken: ManyNumbers, keys: usize, at: impl Fn(usize) -> usize,
     mut others: Vec<RefusedKeys>,
 ) -> NextManyResponse {
-    let all = taken.exhausted.iter().map(|(place, left)| (at(*place), *left));
-    let exhausted = exhausted(namespace, &all.collect::<Vec<_>>());
-    let mut refuse = |places: &[usize], why: &dyn Fn() -> Refusal| {
-        if !places.is_empty() {
-            others.push(refused(places.iter().map(|place| at(*place)), why()));
+    let mut exhausted = None;
+    for RefusedPlaces { why, places } in taken.refused {
+        let refusal = refusal_of(&why, Told { namespace, term, count: None });
+        let at_places = places.iter().map(|(place, _)| at(*place));
+        match why {
+            Why::Exhausted { .. } => {
+                exhausted = Some(Exhausted {
+                    places: at_places.map(|place| place as u32).collect(),
+                    left: places.iter().map(|(_, left)| *left).collect(),
+                    failure: Some(refusal.into()),
+                });
+            }
+            _ => others.push(RefusedKeys {
+                left_to_next_leader: why == Why::NotLeading,
+                ..refused(at_places, refusal)
+            }),
         }
-    };
-    refuse(&taken.over_quota, &|| over_quota(namespace));
-    refuse(&taken.memory_full.places, &|| memory_full(taken.memory_full.max_mb));
-    refuse(&taken.left_out, &of_left_out_part);
-    refuse(&taken.late, &too_late);
-    if let Some((_, low)) = taken.low_disk.first() {
-        let places: Vec<usize> = taken.low_disk.iter().map(|(place, _)| *place).collect();
-        refuse(&places, &|| low_disk(*low));
     }
     let mut firsts = taken.firsts;
     if firsts.len() < keys {
@@ -279,29 +353,8 @@ fn not_within(count: u64, most: u64) -> Refusal {
     Refusal::new(reason, format!("count is {count}; it must lie between 1 and {most}"))
 }
 
-/// Why a new key gets no numbers.
-pub fn over_quota(namespace: &Namespace) -> Refusal {
-    let name = &namespace.config.name;
-    let keys_max = namespace.config.keys_max.unwrap_or_default();
-    refusal!(
-        KeysMaxReached,
-        "namespace {name:?} has as many keys as it may have, keys_max {keys_max}: keys that have numbers go on, a new one \
-         gets none; raise it with: ratchet namespace update {name} --keys-max N"
-    )
-}
-
 /// How soon to ask again for a key that the leader's memory has no room for.
 const MEMORY_RETRY_AFTER_MS: u64 = 100;
-
-/// Why a key that is new to the leader's term gets no numbers now.
-pub fn memory_full(max_mb: u64) -> Refusal {
-    refusal!(
-        MemoryFull,
-        "the leader's memory is full (memory_max_mb is {max_mb}), and as many new keys wait for room as may: keys that \
-         are in use go on; try again in {MEMORY_RETRY_AFTER_MS} ms, and if this lasts, raise memory_max_mb on all nodes"
-    )
-    .retry_after(MEMORY_RETRY_AFTER_MS)
-}
 
 /// How soon to ask again for keys whose turn would have come after the leader had begun to hand over.
 const NEXT_LEADER_RETRY_AFTER_MS: u64 = 100;
@@ -333,23 +386,6 @@ pub fn low_disk(low: LowDisk) -> Refusal {
         }
     )
     .retry_after(DISK_RETRY_AFTER_MS)
-}
-
-/// The places of a request whose numbers are used up, and how many numbers each has left.
-fn exhausted(namespace: &Namespace, exhausted: &[(usize, u64)]) -> Option<Exhausted> {
-    if exhausted.is_empty() {
-        return None;
-    }
-    let why = refusal!(
-        NumbersExhausted,
-        "fewer numbers than were asked for are left below {}",
-        end_of(namespace)
-    );
-    Some(Exhausted {
-        places: exhausted.iter().map(|(place, _)| *place as u32).collect(),
-        left: exhausted.iter().map(|(_, left)| *left).collect(),
-        failure: Some(why.into()),
-    })
 }
 
 /// Where a namespace's numbers end, and what to do.
@@ -391,7 +427,76 @@ pub(in crate::node) fn namespace_named(group: &Group, name: &str) -> Result<Name
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::Code;
+    use crate::{
+        proto::{Code, v1::Outcome},
+        sequence::NamespaceId,
+    };
+
+    #[test]
+    fn what_may_be_done_in_part_is_never_told_as_if_nothing_was_done() {
+        let namespace = Namespace::new(NamespaceId(1), NamespaceConfig::new("book"));
+        let whys = || {
+            let full = IdsFull { of_caller: false, held: 1, bytes_max: 1 };
+            [
+                Why::NotLeading,
+                Why::DeadlineExceeded,
+                Why::MayNotWait,
+                Why::Exhausted { left: 1 },
+                Why::OverQuota { keys_max: 1 },
+                Why::MemoryFull { max_mb: 1 },
+                Why::AboveMax { max: 1 },
+                Why::TooLarge { count_max: 1 },
+                Why::LeftOut,
+                Why::Reused(None),
+                Why::IdsFull(Box::new(full)),
+                Why::IdExpired { made_ms: 1, clock_ms: 2 },
+            ]
+        };
+        // Floors, and gapless numbers.
+        for (count, may_be_done) in [(0, 1), (0, 7), (1, 1), (5, 3)] {
+            for why in whys() {
+                let asked = Told { namespace: &namespace, term: 1, count: Some(count) };
+                let text = format!("{why:?}, {count} numbers, {may_be_done} may be done");
+                match unanswered(Unserved { why, may_be_done }, asked) {
+                    Unanswered::Refused(refusal) => {
+                        assert_eq!(refusal.outcome(), Outcome::Unknown, "{text}");
+                    }
+                    Unanswered::Elsewhere { may_be_done } => assert!(may_be_done, "{text}"),
+                    Unanswered::Mistaken => panic!("{text}"),
+                }
+            }
+        }
+        for why in whys().into_iter().filter(|why| *why != Why::DeadlineExceeded) {
+            let asked = Told { namespace: &namespace, term: 1, count: Some(1) };
+            match unanswered(why.into(), asked) {
+                Unanswered::Refused(refusal) => assert_eq!(refusal.outcome(), Outcome::NotDone),
+                Unanswered::Elsewhere { may_be_done } => assert!(!may_be_done),
+                Unanswered::Mistaken => panic!("no peer asked"),
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_were_left_to_the_next_leader_say_so_and_each_has_its_place_in_the_message() {
+        let namespace = Namespace::new(NamespaceId(1), NamespaceConfig::new("book"));
+        let of = |why, places: &[(usize, u64)]| RefusedPlaces { why, places: places.to_vec() };
+        let taken = ManyNumbers {
+            firsts: vec![0, 5, 0, 0],
+            refused: vec![
+                of(Why::NotLeading, &[(0, 0)]),
+                of(Why::Exhausted { left: 3 }, &[(2, 3), (3, 1)]),
+            ],
+        };
+        // Place 1 of the message was refused before.
+        let at = |place: usize| if place == 0 { 0 } else { place + 1 };
+        let before = refused([1], too_large(&namespace, 9, 8));
+        let answer = many_ranges(&namespace, 1, taken, 5, at, vec![before]);
+        assert_eq!(answer.firsts, [0, 0, 5, 0, 0]);
+        let told = answer.refused.iter().map(|one| (&one.places[..], one.left_to_next_leader));
+        assert_eq!(told.collect::<Vec<_>>(), [(&[1][..], false), (&[0][..], true)]);
+        let exhausted = answer.exhausted.expect("two are used up");
+        assert_eq!((&exhausted.places[..], &exhausted.left[..]), (&[3, 4][..], &[3, 1][..]));
+    }
 
     #[test]
     fn a_name_that_no_namespace_can_have_is_malformed_and_not_repeated_if_it_is_long() {

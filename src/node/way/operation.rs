@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     forward::Forwarder,
     patience::left,
-    search::{Attempt, NoAnswer, Trace},
+    search::{Attempt, Trace, Unanswered},
 };
 use crate::{
     clock::whole_ms,
@@ -74,15 +74,15 @@ impl Facts {
         match replied {
             Ok(answer) => match answer.reply {
                 Some(Reply::Answer(answer)) => Ok(answer),
-                Some(Reply::Error(error)) => Err(NoAnswer::Refused(error.into())),
-                Some(Reply::NotLeader(_)) | None => Err(NoAnswer::Unanswered),
+                Some(Reply::Error(error)) => Err(Unanswered::Refused(error.into())),
+                Some(Reply::NotLeader(_)) | None => Err(Unanswered::ELSEWHERE),
             },
             Err(lost) => Err(self.lost(leader, &lost)),
         }
     }
 
     /// What it comes to if no answer came back from the `leader`.
-    fn lost(&self, leader: NodeId, why: &Refusal) -> NoAnswer {
+    fn lost(&self, leader: NodeId, why: &Refusal) -> Unanswered {
         let Facts { method, is_idempotent, is_asked_once, shows, .. } = self;
         match why.code() {
             // It read the message, and knows no such operation. It would not know it if it were asked again.
@@ -96,7 +96,7 @@ impl Facts {
             _ if *is_asked_once => may_be_done(leader, why).into(),
             _ => {
                 tracing::debug!(leader, method, %why, "no answer");
-                if *shows { NoAnswer::Unknown } else { NoAnswer::Unanswered }
+                if *shows { Unanswered::MAY_BE_DONE } else { Unanswered::ELSEWHERE }
             }
         }
     }

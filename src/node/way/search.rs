@@ -47,17 +47,6 @@ impl Origin {
     }
 }
 
-/// What a node takes for granted of a request that it sends to the leader. It may know an old configuration.
-#[derive(Debug, Clone, Copy)]
-pub struct Assumed {
-    /// The namespace that it takes the request's name for. If the leader's namespace of that name is another one, the leader
-    /// does nothing. `None`: the leader is not to compare.
-    pub namespace: Option<NamespaceId>,
-    /// Whether another leader may be asked while one that is deposed still owes the answer. A request for numbers may then
-    /// also be repeated after its answer was lost; what a lost answer of another request means is up to that.
-    pub may_be_asked_again: bool,
-}
-
 /// What is left of a request that was carried out, if nobody gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trace {
@@ -85,75 +74,56 @@ impl Trace {
     }
 }
 
-/// What one attempt to have a request answered came to, here or at another node.
-pub type Attempt<A> = Result<A, NoAnswer>;
+/// What an attempt to have a request answered came to, here or at another node.
+pub type Attempt<A> = Result<A, Unanswered>;
 
-/// Why an attempt brought no answer.
+/// Why a request has no answer. `refused.rs` makes it of what a term says; the interfaces make statuses, problems, Redis errors
+/// and replies to peers of it.
 #[derive(Debug)]
-pub enum NoAnswer {
-    /// The request is refused, by the leader, or because it may not be sent again after a lost answer.
+pub enum Unanswered {
+    /// It is refused. The refusal says why, and whether it may be done all the same.
     Refused(Refusal),
-    /// The node does not lead, or its answer is lost: ask the leader, whichever node that is by now.
-    Unanswered,
-    /// As `Unanswered`, and the request may have been carried out: from here on, no refusal that libraries repeat is passed on.
-    /// Asking another leader does no harm.
-    Unknown,
-    /// Whoever sent the request took the namespace for another one. Nothing was done.
+    /// The node does not lead, or its answer is lost: the node that leads is to be asked, whichever that is by now. Asking it
+    /// does no harm.
+    Elsewhere {
+        /// The request may have been carried out: from here on, no refusal that libraries repeat is passed on.
+        may_be_done: bool,
+    },
+    /// Who passed the request on took its namespace for another one. Nothing was done.
     Mistaken,
 }
 
-impl From<Refusal> for NoAnswer {
+impl Unanswered {
+    /// Nothing was done, and the node that leads is to be asked.
+    pub const ELSEWHERE: Unanswered = Unanswered::Elsewhere { may_be_done: false };
+    /// As [`Unanswered::ELSEWHERE`], and the request may have been carried out.
+    pub const MAY_BE_DONE: Unanswered = Unanswered::Elsewhere { may_be_done: true };
+}
+
+impl From<Refusal> for Unanswered {
     fn from(refusal: Refusal) -> Self {
-        NoAnswer::Refused(refusal)
+        Unanswered::Refused(refusal)
     }
 }
 
-/// Why a request was not answered.
-#[derive(Debug)]
-pub enum Failure {
-    /// It is refused, or was not answered in time.
-    Refused(Refusal),
-    /// It came from a peer, and nothing was done.
-    NotLeader(NotLed),
-}
-
-/// Why a peer's request was not carried out.
-#[derive(Debug)]
-pub struct NotLed {
-    /// Who leads.
-    pub now: Leadership,
-    /// The peer took the namespace for another one. Otherwise another node leads.
-    pub other_namespace: bool,
-}
-
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Refused(refusal) => refusal,
-            // Only a peer's request fails so. Others are forwarded.
-            Failure::NotLeader(_) => refusal!(NoLeader, "no leader is known"),
+impl From<Unanswered> for Refusal {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Refused(refusal) => refusal,
+            // Only a peer's request ends so. Others are forwarded.
+            Unanswered::Elsewhere { .. } | Unanswered::Mistaken => {
+                refusal!(NoLeader, "no leader is known")
+            }
         }
     }
 }
 
-impl From<&Failure> for CallEnd {
-    fn from(failure: &Failure) -> Self {
-        match failure {
-            Failure::Refused(refusal) => refusal.into(),
-            Failure::NotLeader(_) => CallEnd::NotLeader,
+impl From<&Unanswered> for CallEnd {
+    fn from(unanswered: &Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Refused(refusal) => refusal.into(),
+            Unanswered::Elsewhere { .. } | Unanswered::Mistaken => CallEnd::NotLeader,
         }
-    }
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Failure::Refused(refusal)
-    }
-}
-
-impl From<NotLed> for Failure {
-    fn from(not_led: NotLed) -> Self {
-        Failure::NotLeader(not_led)
     }
 }
 
@@ -174,9 +144,17 @@ pub trait ForLeader: Sync {
     /// What it is answered with.
     type Answer: Send;
 
-    /// What this node (`here`) assumes when it sends the request. `trusts_itself` is false once the leader has said that the
-    /// assumption was wrong.
-    fn assume(&self, here: &Self::Here, trusts_itself: bool) -> Assumed;
+    /// The namespace that this node (`here`), which may know an old configuration, takes the request's name for. If the leader's
+    /// namespace of that name is another one, the leader does nothing. `None`: the leader is not to compare. `trusts_itself` is
+    /// false once the leader has said that the namespace was another one.
+    fn taken_for(&self, _here: &Self::Here, _trusts_itself: bool) -> Option<NamespaceId> {
+        None
+    }
+
+    /// Whether another leader may be asked while one that is deposed still owes the answer, to the request for the namespace
+    /// `taken_for`. A request for numbers may then also be repeated after its answer was lost; what a lost answer of another
+    /// request means is up to that.
+    fn may_be_asked_again(&self, here: &Self::Here, taken_for: Option<NamespaceId>) -> bool;
 
     /// Sees that its caller may still have it: that may have changed while the leader was looked for.
     ///
@@ -191,8 +169,8 @@ pub trait ForLeader: Sync {
 
     /// Has the `leader` answer it. An attempt before may have carried it out if `may_be_done`.
     fn serve_remotely(
-        &self, here: &Self::Here, leader: (NodeId, &Member), assumed: Assumed, may_be_done: bool,
-        deadline: Instant,
+        &self, here: &Self::Here, leader: (NodeId, &Member), taken_for: Option<NamespaceId>,
+        may_be_done: bool, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
     /// What is left of it if it was carried out.
@@ -223,7 +201,7 @@ impl Way {
     /// As [`Way::to_leader`], and those of [`ForLeader::begin_to_wait`].
     pub(in crate::node) async fn answer<R: ForLeader>(
         &self, here: &R::Here, request: &R, origin: Origin, deadline: Instant,
-    ) -> Result<R::Answer, Failure> {
+    ) -> Attempt<R::Answer> {
         let (attempt, reserved) = {
             let mut answering = pin!(request.serve_locally(here, (origin, false), deadline));
             match futures::poll!(&mut answering) {
@@ -235,11 +213,8 @@ impl Way {
             }
         };
         let may_be_done = match attempt {
-            Ok(answer) => return Ok(answer),
-            Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
-            Err(NoAnswer::Mistaken) => return Err(self.mistaken().into()),
-            Err(NoAnswer::Unanswered) => false,
-            Err(NoAnswer::Unknown) => true,
+            Err(Unanswered::Elsewhere { may_be_done }) => may_be_done,
+            ended => return ended,
         };
         let _reserved = match reserved {
             Some(reserved) => Some(reserved),
@@ -259,14 +234,15 @@ impl Way {
     /// out.
     ///
     /// # Errors
-    /// [`Failure::NotLeader`] for a peer's request if another node leads, or the peer takes the namespace for another one.
-    /// [`Failure::Refused`] with the leader's refusal, if it refuses the request; UNAVAILABLE if no leader answers in time, or this
-    /// node stops and knows of none; UNKNOWN if one that was asked may have carried the request out.
+    /// [`Unanswered::Elsewhere`] for a peer's request if another node leads, and [`Unanswered::Mistaken`] if the peer takes the
+    /// namespace for another one. [`Unanswered::Refused`] with the leader's refusal, if it refuses the request; UNAVAILABLE if no
+    /// leader answers in time, or this node stops and knows of none; UNKNOWN if one that was asked may have carried the request
+    /// out.
     #[tracing::instrument(level = "debug", skip_all, fields(node = self.config.node_id))]
     pub(in crate::node) async fn to_leader<R: ForLeader>(
         &self, here: &R::Here, request: &R, (origin, mut may_be_done): (Origin, bool),
         deadline: Instant,
-    ) -> Result<R::Answer, Failure> {
+    ) -> Attempt<R::Answer> {
         let mut changes = self.led.changes();
         let mut trusts_itself = true;
         loop {
@@ -276,52 +252,53 @@ impl Way {
                 Ok(()) => request.serve_locally(here, (origin, may_be_done), deadline).await,
                 Err(refusal) => Err(refusal.into()),
             };
-            may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
-            let now = self.group.leadership().borrow().clone();
-            let elsewhere = (now.leader.clone()).filter(|(id, _)| *id != self.config.node_id);
+            may_be_done |= matches!(attempt, Err(Unanswered::Elsewhere { may_be_done: true }));
+            let leader = self.group.leadership().borrow().leader.clone();
+            let elsewhere = leader.filter(|(id, _)| *id != self.config.node_id);
             let is_alone = elsewhere.is_none();
             let mut rest_until = deadline;
-            if matches!(attempt, Err(NoAnswer::Unanswered | NoAnswer::Unknown))
+            if matches!(attempt, Err(Unanswered::Elsewhere { .. }))
                 && let Some((leader, member)) = elsewhere
             {
                 if origin != Origin::Client {
-                    return Err(not_led(now, may_be_done, request.trace()));
+                    return Err(not_led(may_be_done, request.trace()));
                 }
                 // Once for each attempt: the leader compares what decides here whether there may be another one.
-                let assumed = request.assume(here, trusts_itself);
+                let taken_for = request.taken_for(here, trusts_itself);
+                let may_be_asked_again = request.may_be_asked_again(here, taken_for);
                 tokio::select! {
                     biased;
                     remote = request.serve_remotely(
-                        here, (leader, &member), assumed, may_be_done, deadline
+                        here, (leader, &member), taken_for, may_be_done, deadline
                     ) => {
                         laps::lap(Phase::Forward);
                         attempt = remote;
                     }
-                    () = deposed(&mut changes), if assumed.may_be_asked_again => {
+                    () = deposed(&mut changes), if may_be_asked_again => {
                         laps::lap(Phase::Forward);
                         may_be_done |= request.trace() != Trace::None;
                         continue;
                     }
                 }
-                if matches!(attempt, Err(NoAnswer::Mistaken)) && trusts_itself {
+                if matches!(attempt, Err(Unanswered::Mistaken)) && trusts_itself {
                     trusts_itself = false;
                     continue;
                 }
-                may_be_done |= matches!(attempt, Err(NoAnswer::Unknown));
+                may_be_done |= matches!(attempt, Err(Unanswered::Elsewhere { may_be_done: true }));
                 // This leader did not answer, or leads no more, and no other is known: try again soon.
                 rest_until = within(RETRY, deadline);
             }
             match attempt {
                 Ok(answer) => return Ok(answer),
-                Err(NoAnswer::Refused(refusal)) if may_be_done => {
+                Err(Unanswered::Refused(refusal)) if may_be_done => {
                     return Err(request.trace().told_after(refusal).into());
                 }
-                Err(NoAnswer::Refused(refusal)) => return Err(refusal.into()),
-                Err(NoAnswer::Mistaken) if origin != Origin::Client => {
-                    return Err(self.mistaken().into());
+                Err(refused @ Unanswered::Refused(_)) => return Err(refused),
+                Err(Unanswered::Mistaken) if origin != Origin::Client => {
+                    return Err(Unanswered::Mistaken);
                 }
-                // Of a client's request nothing is assumed any more, so `Mistaken` is no answer.
-                Err(NoAnswer::Unanswered | NoAnswer::Unknown | NoAnswer::Mistaken) => {}
+                // A client's request is not taken for another namespace's any more, so `Mistaken` is no answer.
+                Err(Unanswered::Elsewhere { .. } | Unanswered::Mistaken) => {}
             }
             if let Some(answer) = request.serve_without_leader(here) {
                 return Ok(answer);
@@ -331,13 +308,13 @@ impl Way {
             laps::lap(Phase::Leader);
             let refusal = match rested {
                 Ok(()) => continue,
-                Err(NoAttempt::Stopped(now)) if origin != Origin::Client => {
-                    return Err(not_led(now, may_be_done, request.trace()));
+                Err(NoAttempt::Stopped) if origin != Origin::Client => {
+                    return Err(not_led(may_be_done, request.trace()));
                 }
-                Err(NoAttempt::Stopped(_)) => {
+                Err(NoAttempt::Stopped) => {
                     refusal!(NodeStopping, "node {} stops; ask another one", self.config.node_id)
                 }
-                Err(NoAttempt::Late) => self.no_leader_answered(),
+                Err(NoAttempt::DeadlinePassed) => self.no_leader_answered(),
             };
             return Err(match may_be_done {
                 true => request.trace().told_after(refusal).into(),
@@ -359,22 +336,17 @@ impl Way {
             _ = changes.changed() => Ok(()),
             () = self.led.stopped().cancelled(), if is_alone => {
                 // It may have heard of one just before. It hears of no other.
-                let now = self.group.leadership().borrow().clone();
-                match leader_of(&now).is_some_and(|leader| leader != self.config.node_id) {
+                let leader = leader_of(&self.group.leadership().borrow());
+                match leader.is_some_and(|leader| leader != self.config.node_id) {
                     true => Ok(()),
-                    false => Err(NoAttempt::Stopped(now)),
+                    false => Err(NoAttempt::Stopped),
                 }
             }
             () = self.rest(rest_until) => match Instant::now() >= deadline {
-                true => Err(NoAttempt::Late),
+                true => Err(NoAttempt::DeadlinePassed),
                 false => Ok(()),
             },
         }
-    }
-
-    /// What a peer is told that takes a namespace for another one.
-    fn mistaken(&self) -> NotLed {
-        NotLed { now: self.group.leadership().borrow().clone(), other_namespace: true }
     }
 
     /// Waits before the next attempt, until `latest` at most.
@@ -426,16 +398,16 @@ impl Way {
 /// Why the leader is not asked again.
 enum NoAttempt {
     /// The deadline has passed.
-    Late,
+    DeadlinePassed,
     /// The node stops, and knows no other leader.
-    Stopped(Leadership),
+    Stopped,
 }
 
-/// What a peer is told that is to ask who leads `now`, unless the request may be done and can show.
-fn not_led(now: Leadership, may_be_done: bool, trace: Trace) -> Failure {
+/// What a peer's request comes to while this node does not lead, unless it may be done and can show.
+fn not_led(may_be_done: bool, trace: Trace) -> Unanswered {
     match may_be_done && trace != Trace::None {
         true => outcome_unknown().into(),
-        false => NotLed { now, other_namespace: false }.into(),
+        false => Unanswered::ELSEWHERE,
     }
 }
 

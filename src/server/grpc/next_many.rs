@@ -33,7 +33,8 @@ use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Interface,
     node::{
-        Asked, Caller, Failure, NodeContext, Origin, Principal, Reservation, TraceContext, budget,
+        Asked, Caller, NodeContext, Origin, Principal, Reservation, TraceContext, Unanswered,
+        budget,
     },
     proto::{
         Refusal,
@@ -273,14 +274,15 @@ fn answer(
     async move {
         let context = &node.context;
         let answered = grpc::answer(context, &asked, Origin::Client, deadline).await;
-        let (mut answer, reservation) = answered.unwrap_or_else(|failure| (failed(failure), None));
+        let (mut answer, reservation) =
+            answered.unwrap_or_else(|unanswered| (failed(unanswered), None));
         answer.id = id;
         count_response_errors(&context.metrics, Interface::grpc, &answer);
         Reply { answer, keys, reservation }
     }
 }
 
-fn failed(failure: Failure) -> NextManyResponse {
-    let failure = Some(Refusal::from(failure).into());
+fn failed(unanswered: Unanswered) -> NextManyResponse {
+    let failure = Some(Refusal::from(unanswered).into());
     NextManyResponse { failure, ..NextManyResponse::default() }
 }

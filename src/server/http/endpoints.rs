@@ -373,7 +373,7 @@ pub async fn sequence<Q: SequenceRequest>(
         // What nobody could answer is told so, however many others wait.
         let known =
             context.namespaces.key_kind(asked.wanted(), &due.by, due.deadline).now_or_never();
-        let why = known.and_then(Result::err).map_or(busy, Refusal::from);
+        let why = known.and_then(Result::err).unwrap_or(busy);
         asked.refused(&why);
         why
     })?;

@@ -21,8 +21,8 @@ use tonic::Status;
 use crate::{
     allocator::KEYS_AT_ONCE,
     node::{
-        Asked, Caller, Failure, MERGED_BYTES_MAX, NodeContext, NotLed, Origin, Principal,
-        Reservation, SequenceRequest, Served, deadline_in, leader_of,
+        Asked, Attempt, Caller, MERGED_BYTES_MAX, NodeContext, Origin, Principal, Reservation,
+        SequenceRequest, Served, Unanswered, deadline_in, leader_of,
     },
     proto::{
         peer::{
@@ -30,6 +30,7 @@ use crate::{
             ForwardRequests, NotLeader, administer_reply, forward_reply,
         },
         refusal,
+        v1::Failure,
     },
     sequence::NamespaceId,
     server::grpc::answer,
@@ -89,8 +90,10 @@ pub async fn administer(
     let calling = context.operations.call(operation, asked, from, deadline);
     let (reply, mut reserved) = match Caller::scope(caller, calling).await {
         Ok((answer, reserved)) => (Reply::Answer(answer), reserved),
-        Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),
-        Err(Failure::NotLeader(why)) => (Reply::NotLeader(not_leader(&why)), None),
+        Err(unanswered) => match error_or_not_leader(context, unanswered) {
+            Ok(error) => (Reply::Error(error), None),
+            Err(not_leader) => (Reply::NotLeader(not_leader), None),
+        },
     };
     let reply = AdministerReply { reply: Some(reply) };
     if let Some(reserved) = &mut reserved {
@@ -234,7 +237,7 @@ fn answering(
         None => {
             let method = request.method.escape_ascii();
             let refusal = refusal!(Unsupported, "no leader of this release answers {method}");
-            let reply = reply_of(request.id, Err(refusal.into()));
+            let reply = reply_of(context, request.id, Err(refusal.into()));
             (1, future::ready(reply).boxed())
         }
     }
@@ -261,20 +264,34 @@ async fn answer_request<Q: SequenceRequest>(
     let spans = &context.metrics.forwarded_request_seconds;
     spans.observe(arrived.elapsed(), 1);
     let answered = answered.map(|(answer, reserved)| (answer.encode_to_vec().into(), reserved));
-    reply_of(request.id, answered)
+    reply_of(&context, request.id, answered)
 }
 
-fn reply_of(id: u64, answered: Result<(Bytes, Option<Reservation>), Failure>) -> MeteredReply {
+fn reply_of(
+    context: &NodeContext, id: u64, answered: Attempt<(Bytes, Option<Reservation>)>,
+) -> MeteredReply {
     use forward_reply::Reply;
     let (reply, reservation) = match answered {
         Ok((answer, reservation)) => (Reply::Answer(answer), reservation),
-        Err(Failure::Refused(refusal)) => (Reply::Error(refusal.into()), None),
-        Err(Failure::NotLeader(why)) => (Reply::NotLeader(not_leader(&why)), None),
+        Err(unanswered) => match error_or_not_leader(context, unanswered) {
+            Ok(error) => (Reply::Error(error), None),
+            Err(not_leader) => (Reply::NotLeader(not_leader), None),
+        },
     };
     MeteredReply { reply: ForwardReply { id, reply: Some(reply) }, reservation }
 }
 
-/// Tells the follower who leads, and whether it takes the namespace for another one.
-fn not_leader(NotLed { now, other_namespace }: &NotLed) -> NotLeader {
-    NotLeader { term: now.term, leader: leader_of(now), other_namespace: *other_namespace }
+/// What the follower is told instead of an answer: why the request fails, or who leads, and whether the follower takes the
+/// namespace for another one.
+fn error_or_not_leader(
+    context: &NodeContext, unanswered: Unanswered,
+) -> Result<Failure, NotLeader> {
+    let other_namespace = match unanswered {
+        Unanswered::Refused(refusal) => return Ok(refusal.into()),
+        Unanswered::Elsewhere { .. } => false,
+        Unanswered::Mistaken => true,
+    };
+    let leadership = context.group.leadership();
+    let now = leadership.borrow();
+    Err(NotLeader { term: now.term, leader: leader_of(&now), other_namespace })
 }

@@ -218,7 +218,11 @@ impl Script {
                     ..Failure::default()
                 };
                 let places = vec![place.parse().unwrap()];
-                answer.refused.push(RefusedKeys { places, failure: Some(failure) });
+                answer.refused.push(RefusedKeys {
+                    places,
+                    failure: Some(failure),
+                    ..RefusedKeys::default()
+                });
             } else {
                 answer.firsts.push(word.parse().unwrap());
             }

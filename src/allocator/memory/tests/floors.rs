@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     allocator::{
-        answer::{Floor, FloorOf},
+        floor::{Floor, FloorOf},
         section::pending::{AboveAnswer, Answer, RaiseAnswer, RaiseNewAnswer},
     },
     sequence::Chunk,

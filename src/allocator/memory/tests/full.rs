@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::allocator::{
-    answer::FloorOf, held::Shortage, key_table::index::SHARDS, section::pending::RaiseAnswer,
+    floor::FloorOf, key_table::index::SHARDS, outcome::Why, section::pending::RaiseAnswer,
 };
 
 /// Far more new keys than may wait in the smallest memory.
@@ -14,7 +14,7 @@ fn ask_and_leave(memory: &Memory, namespace: &Namespace) -> (Vec<Place>, usize) 
     for id in NEW {
         let (answer, need) = memory.take(namespace, Key::Id(id), 1);
         match answer {
-            Answer::Done(Err(Shortage::MemoryFull { max_mb: 0 })) => refused += 1,
+            Answer::Done(Err(Why::MemoryFull { max_mb: 0 })) => refused += 1,
             Answer::Done(other) => panic!("{other:?}"),
             Answer::Later(_) => places.extend(need.map(|(place, _)| place)),
         }
@@ -40,8 +40,8 @@ async fn while_the_memory_is_full_a_bounded_number_of_new_keys_wait_and_no_more_
     assert_eq!(keys(&memory), 1 + places.len(), "nothing is kept of the others");
     let refused_id = NEW.end - 1;
     let (raised, need) = memory.raise(&book, (FloorOf::Key, Key::Id(refused_id)), 5);
-    let full = Shortage::MemoryFull { max_mb: 0 };
-    assert!(matches!(raised, RaiseAnswer::Done(Err(why)) if why == full), "{raised:?}");
+    let full = Why::MemoryFull { max_mb: 0 };
+    assert!(matches!(&raised, RaiseAnswer::Done(Err(why)) if *why == full), "{raised:?}");
     assert_eq!(need, None);
     assert_eq!(first_of(&memory.take(&book, warm, 1).0), Some(102), "it is in use");
     // The reader comes by: nobody waits any more.

@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     allocator::{
-        answer::{Floor, FloorOf},
-        held::Shortage,
+        floor::{Floor, FloorOf},
+        outcome::Why,
         section::pending::{AboveAnswer, RaiseAnswer},
     },
     sequence::Chunk,
@@ -106,7 +106,7 @@ async fn a_call_that_is_refused_while_its_section_leaves_asks_for_no_bump() {
     // The max was lowered meanwhile.
     book.config.max = 500;
     let (answer, need) = memory.take_above(&book, Key::Id(7), Floor::from(1_000), |_| 1);
-    let above = AboveAnswer::Refused(Shortage::AboveMax);
+    let above = AboveAnswer::Refused(Why::AboveMax { max: 500 });
     assert_eq!((format!("{answer:?}"), need), (format!("{above:?}"), None));
     // The slot is evicted again, and another key has it.
     for _ in 0..2 {

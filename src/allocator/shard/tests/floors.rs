@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::allocator::{
-    answer::Raised, held::Shortage, key_table::segments::Tracking, section::pending::RaisedLater,
+    floor::Raised, key_table::segments::Tracking, outcome::Why, section::pending::RaisedLater,
     shard::own_keys::Swept,
 };
 
@@ -244,7 +244,7 @@ fn a_floor_above_max_or_of_a_section_beyond_the_quota_is_refused() {
     world.namespace.config.max = 500;
     world.grant(Key::Id(1), 0, 500);
     let raised = world.raise_section(1, 501).0;
-    assert!(matches!(raised, RaiseAnswer::Done(Err(Shortage::AboveMax))));
+    assert!(matches!(raised, RaiseAnswer::Done(Err(Why::AboveMax { max: 500 }))));
     assert_eq!(world.raise_now(1, 500), (500, true, 500));
     world.namespace.config.keys_max = Some(100);
     let mut later = world.raise_later(100, 7);
@@ -252,6 +252,6 @@ fn a_floor_above_max_or_of_a_section_beyond_the_quota_is_refused() {
     let config = world.namespace.config.clone();
     world.shard.with_section(place, &config, |queued| queued.section.exceed_quota(100));
     world.serve(place);
-    let refused = Err(Shortage::OverQuota { keys_max: 100 });
+    let refused = Err(Why::OverQuota { keys_max: 100 });
     assert_eq!(later.try_recv().expect("an answer"), refused);
 }

@@ -9,7 +9,7 @@ use crate::{
 const BOOK: Option<NamespaceId> = Some(NamespaceId(7));
 
 fn refused_keys(places: &[u32], why: Refusal) -> RefusedKeys {
-    RefusedKeys { places: places.to_vec(), failure: Some(why.into()) }
+    RefusedKeys { places: places.to_vec(), failure: Some(why.into()), ..RefusedKeys::default() }
 }
 
 fn used_up(places: &[u32], left: &[u64]) -> Option<Exhausted> {
@@ -32,8 +32,12 @@ fn request() -> (Asked<NextManyRequest>, NextManyResponse) {
         increment: 1,
         exhausted: used_up(&[5], &[2]),
         refused: vec![
-            refused_keys(&[3], refusal!(KeysMaxReached, "too many keys")),
-            refused_keys(&[2, 4], refusal!(Busy, "handed over").retry_after(100)),
+            // The reason does not tell late keys from others.
+            refused_keys(&[3], refusal!(Busy, "no room")),
+            RefusedKeys {
+                left_to_next_leader: true,
+                ..refused_keys(&[2, 4], refusal!(Busy, "handed over").retry_after(100))
+            },
         ],
         ..NextManyResponse::default()
     };
