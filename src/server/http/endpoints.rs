@@ -344,7 +344,7 @@ pub async fn serve<Q: SequenceRequest>(
 pub async fn operation<Q: Operation>(
     context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
-    Ok(context.operations.ask(&message, &due.by, due.deadline).await?)
+    context.operations.ask(&message, &due.by, due.deadline).await
 }
 
 /// Answers a message out of the sequences of a namespace.
