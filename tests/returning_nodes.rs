@@ -381,7 +381,6 @@ async fn a_node_with_the_id_of_a_removed_one_votes_and_leads_once_all_voters_kno
     cluster.start_node(other).await;
     cluster.add_voter(again, 5).await;
     for node in [away, other, 5] {
-        cluster.caught_up(again, node).await;
         until("the node has read of the removal", || knows(&cluster, node)).await;
     }
     assert!(cluster.client(5).next_at_last(7).await > highest);

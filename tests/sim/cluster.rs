@@ -14,7 +14,7 @@ use ratchet::{
     clock::Clock,
     metrics::{Metrics, SkipCause, TermStart},
     node::{Addresses, Config, Node, NodeContext, Principal, Seams},
-    proto::{Refusal, v1::FoundRequest},
+    proto::v1::FoundRequest,
     server::Services,
 };
 use tokio_util::sync::CancellationToken;
@@ -254,9 +254,8 @@ impl World {
                     let text = format!("node {id} says so, founded: {}", answer.founded);
                     self.trace.event(clock::now(), "founded", text);
                 }
-                Err(status) => {
-                    let text =
-                        format!("node {id}: {}", self.legible(&Refusal::from(status).into()));
+                Err(refusal) => {
+                    let text = format!("node {id}: {}", self.legible(&refusal.into()));
                     self.trace.event(clock::now(), "not founded", text);
                     tokio::time::sleep(FOUNDING_PAUSE).await;
                 }

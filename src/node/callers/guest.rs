@@ -329,12 +329,13 @@ mod tests {
         strangers.hold(7);
         let elsewhere = from(&callers, 2).expect("a connection");
         assert_eq!(elsewhere.caller().hold(0), 7);
-        // They have used up their share of calls: a probe of each address has room all the same.
-        let _calls = [(); 75].map(|()| elsewhere.begin_call(false).expect("their share"));
-        let refused = elsewhere.begin_call(false).expect_err("it is used up");
+        // They have used up their share of calls, over a connection that a proxy may have opened: a probe of each address has room all
+        // the same.
+        let _calls = [(); 75].map(|()| guest.begin_call(false).expect("their share"));
+        let refused = guest.begin_call(false).expect_err("it is used up");
         assert!(refused.message().starts_with("everybody without a known token"), "{refused}");
-        let _probes = [(); 16].map(|()| elsewhere.begin_call(true).expect("a probe"));
-        elsewhere.begin_call(true).expect_err("as many probes as an address may have");
+        let _probes = [(); 16].map(|()| guest.begin_call(true).expect("a probe"));
+        guest.begin_call(true).expect_err("as many probes as an address may have");
         let another = from(&callers, 3).expect("a connection");
         another.begin_call(true).expect("a probe of another address");
         let open = from(&callers, 9).expect("a connection");

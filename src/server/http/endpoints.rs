@@ -346,7 +346,7 @@ pub async fn operation<Q: Operation>(
 ) -> Answered<Q::Answer> {
     let span = context.traces.of_caller(Q::METHOD, due.trace.clone());
     let asking = context.operations.ask_in(span.as_deref(), &message, &due.by, due.deadline);
-    Ok(asking.await?)
+    asking.await
 }
 
 /// Answers a message out of the sequences of a namespace.

@@ -162,7 +162,7 @@ impl<'a> Mapped<'a> {
             .namespaces
             .keys_of(Wanted::On(Verb::Next, namespace), &due.by, due.deadline)
             .await;
-        let keys = keys.map_err(|failure| self.without_namespace(failure.into()))?;
+        let keys = keys.map_err(|refusal| self.without_namespace(refusal))?;
         let key = key(keys.kind, namespace, said.text.as_bytes());
         let key = key.map_err(|refusal| said.failed(refusal))?;
         // A name that is mistyped makes a key for ever.
