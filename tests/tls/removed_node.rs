@@ -96,8 +96,8 @@ impl Speaker {
         self.peer.take_memory(stream::iter([part])).await.map(drop)
     }
 
-    /// Forwards a request for a number, of a caller on the node's own machine.
-    async fn forward(&mut self) -> Result<(), Status> {
+    /// A request for a number, of a caller on the node's own machine.
+    fn forwarded(&self) -> ForwardRequests {
         let asked =
             NextRequest { namespace: "book".to_owned(), key: id(1), ..NextRequest::default() };
         let request = ForwardRequest {
@@ -107,11 +107,14 @@ impl Speaker {
             message: asked.encode_to_vec().into(),
             ..ForwardRequest::default()
         };
-        let requests =
-            ForwardRequests { header: Some(self.header.clone()), requests: vec![request] };
+        ForwardRequests { header: Some(self.header.clone()), requests: vec![request] }
+    }
+
+    /// Forwards a request for a number.
+    async fn forward(&mut self) -> Result<(), Status> {
         // What asks stays open until the answer is there.
         let (messages, asks) = mpsc::channel(1);
-        messages.send(requests).await.expect("sent");
+        messages.send(self.forwarded()).await.expect("sent");
         let asks = ReceiverStream::new(asks);
         let mut replies = self.peer.forward(asks).await?.into_inner();
         let replies = replies.message().await?.expect("a reply").replies;
@@ -287,6 +290,11 @@ async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_els
         // No harm is done by entries of a term that is over.
         appends.answer(appends.of.append_of(0)).await.expect("it has led that term").expect("so");
     }
+    let (asks, asked) = mpsc::channel(1);
+    asks.send(at_leader.forwarded()).await.expect("sent");
+    let opened = at_leader.peer.forward(ReceiverStream::new(asked)).await.expect("a stream");
+    let mut replies = opened.into_inner();
+    in_time("a reply", replies.message()).await.expect("it is a member").expect("a reply");
     // Over its connection, but in the name of another node.
     let mut forged = Appends::over_one_stream(speaker(follower));
     forged.answer(forged.of.append_of(0)).await.expect("an answer").expect("an answer");
@@ -304,6 +312,10 @@ async fn a_removed_node_that_keeps_its_certificate_may_say_hello_and_nothing_els
         let over = appends.answer(appends.of.append_of(0)).await;
         assert!(matches!(over, Ok(None)), "the stream has ended: {over:?}");
     }
+    // What takes it may be gone.
+    let _ = asks.send(at_leader.forwarded()).await;
+    let over = in_time("the end of the stream", replies.message()).await;
+    assert!(matches!(over, Ok(None)), "a removed node is served: {over:?}");
     for speaker in &mut speakers {
         may_say_hello_alone(speaker, "once-it-is-removed").await;
     }
