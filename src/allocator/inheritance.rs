@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    key_table::{index::SHARDS, segments::Tracking},
+    key_table::{hasher::SHARDS, segments::Tracking},
     memory::{
         Memory,
         part::{DamagedPart, Digest, MEMORY_FORMAT, MemoryHeader, MemoryPart},

@@ -5,13 +5,15 @@
 //! Invariant: a slot that lost its key is vacant until another key takes it. While changes are tracked, no slot loses its
 //! key and no key takes a vacant one: whoever reads the changes is told of a slot's key once.
 
-pub(super) mod index;
+pub(super) mod hasher;
+mod index;
 pub(super) mod segments;
 
 use std::hint::black_box;
 
 use self::{
-    index::{Hasher, Index},
+    hasher::Hasher,
+    index::Index,
     segments::{ChangedSlot, Segments},
 };
 use crate::sequence::{Key, NamespaceId};

@@ -7,6 +7,7 @@
 mod last_entry;
 pub(super) mod part;
 pub(super) mod room;
+pub(super) mod round;
 mod sections;
 pub(super) mod shards;
 mod take;
@@ -30,11 +31,11 @@ use tokio::sync::Notify;
 
 use self::{
     last_entry::{LastEntry, UnderWay},
-    room::Round,
+    round::Round,
     shards::Shards,
 };
 use super::{
-    fence::Gate,
+    gate::Gate,
     held::Untold,
     section::{
         StepChange,

@@ -73,6 +73,7 @@ mod backlog;
 mod bumper;
 mod fence;
 mod floor;
+mod gate;
 mod held;
 mod hot_keys;
 mod inheritance;

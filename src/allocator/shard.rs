@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use self::{own_keys::OwnKeys, shared_keys::SharedKeys};
 use super::{
     floor::Floor,
-    key_table::{index::Hasher, segments::Tracking},
+    key_table::{hasher::Hasher, segments::Tracking},
     section::{
         StepChange,
         cursor::Holding,

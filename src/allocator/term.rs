@@ -25,7 +25,8 @@ use tokio::{
 use self::gapless::{Call, GaplessLimits, Taker};
 use super::{
     bumper::{self, Request},
-    fence::{Fence, FenceKind, Inside},
+    fence::{Fence, FenceKind},
+    gate::Inside,
     held::{Delivery, Held},
     hot_keys::HotKeys,
     inheritance::{Inheritance, MemoryReader},

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{read_part, *};
 use crate::{
     allocator::{
-        key_table::{index::Hasher, segments::Tracking},
+        key_table::{hasher::Hasher, segments::Tracking},
         section::pending::{Answer, RaiseAnswer, Served},
         shard::{SectionPlace, Shard, own_keys::Swept},
     },

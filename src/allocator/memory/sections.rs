@@ -9,7 +9,7 @@ use super::{Memory, Need, Place};
 use crate::{
     allocator::{
         floor::{Floor, FloorOf, Raised},
-        key_table::index::{SHARDS, shard_of},
+        key_table::hasher::{SHARDS, shard_of},
         outcome::Why,
         section::pending::{AboveAnswer, RaiseAnswer, RaiseNewAnswer},
         shard::{SectionPlace, Shard, own_keys::Swept},

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::{
     allocator::{
         key_table::{
-            index::{Hasher, SHARDS, shard_of},
+            hasher::{Hasher, SHARDS, shard_of},
             segments::Tracking,
         },
         shard::{Footprint, Shard},

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Memory, Need, Place};
 use crate::{
     allocator::{
-        key_table::index::SHARDS,
+        key_table::hasher::SHARDS,
         outcome::Why,
         section::pending::Answer,
         shard::{SectionPlace, Shard},

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::{HandIsAt, Leaving, SectionPlace, Shard, own_keys::Swept};
 use crate::{
     allocator::{
-        key_table::{index::Hasher, segments::Tracking},
+        key_table::{hasher::Hasher, segments::Tracking},
         memory::part::{DamagedPart, PageChange, ShardChanges},
     },
     sequence::{Key, Namespace, NamespaceId, Progression, SectionId},

@@ -18,7 +18,7 @@ use self::pages::{Hand, OfNamespace, Pages, SharedSection, SharedSlot};
 use crate::{
     allocator::{
         floor::{Floor, Raised},
-        key_table::{KeyTable, index::Hasher, segments::Numbered},
+        key_table::{KeyTable, hasher::Hasher, segments::Numbered},
         section::{
             Section, StepChange,
             cursor::{Cursor, Holding},

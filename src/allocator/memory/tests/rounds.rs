@@ -1,7 +1,7 @@
 //! The hand that evicts keys, and its rounds.
 
 use super::*;
-use crate::allocator::key_table::index::SHARDS;
+use crate::allocator::key_table::hasher::SHARDS;
 
 #[tokio::test]
 async fn keys_are_evicted_from_all_shards_alike() {

@@ -10,7 +10,7 @@ use crate::{
     allocator::{
         key_table::{
             Slot, StoredKey, has_key,
-            index::{Hasher, shard_of},
+            hasher::{Hasher, shard_of},
             segments::ChangedSlot,
         },
         memory::part::{

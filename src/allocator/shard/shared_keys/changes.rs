@@ -9,7 +9,7 @@ use super::{
 use crate::allocator::{
     key_table::{
         StoredKey, has_key,
-        index::{Hasher, shard_of},
+        hasher::{Hasher, shard_of},
     },
     memory::part::{
         DamagedPart, NO_NEXT_NUMBER, OTHER_HASH, PageChange, SharedKeyChange, SharedSectionChange,

@@ -8,7 +8,7 @@ use super::{
     pages::{PAGE_KEYS, Page, PageId, Turn},
 };
 use crate::{
-    allocator::{key_table::index::Hasher, section::cursor::Owned, shard::own_keys::Swept},
+    allocator::{key_table::hasher::Hasher, section::cursor::Owned, shard::own_keys::Swept},
     sequence::{Key, Namespace, NamespaceId, Progression, Trim},
 };
 
