@@ -64,9 +64,7 @@ impl KnownNamespaces {
         }
         // Before anything waits.
         check_namespace(namespace)?;
-        let get = v1::GetNamespaceRequest { namespace: namespace.to_owned() };
-        let node = Principal::node(self.node);
-        let (known, _) = Box::pin(self.operations.ask(&get, &node, deadline)).await?;
+        let known = self.ask_leader(namespace, deadline).await?;
         let kind = kind(known.key_kind()).unwrap_or(KeyKind::Id);
         let v1::Namespace { keys_max, start, redis_strings, .. } = known;
         Ok(KeysOf { kind, keys_max, start, redis_strings })
@@ -88,15 +86,20 @@ impl KnownNamespaces {
         Ok(self.keys_of(wanted, by, deadline).await?.kind)
     }
 
+    /// Has the leader tell of a namespace.
+    async fn ask_leader(&self, name: &str, deadline: Instant) -> Result<v1::Namespace, Refusal> {
+        let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
+        let node = Principal::node(self.node);
+        Ok(Box::pin(self.operations.ask(&get, &node, deadline)).await?.0)
+    }
+
     /// Waits until this node knows a namespace that the leader knows.
     ///
     /// # Errors
     /// Those of [`Operations::ask`]: NOT_FOUND if the leader knows no such namespace; UNAVAILABLE if this node has not heard of it
     /// before the deadline.
     pub(super) async fn learn(&self, name: &str, deadline: Instant) -> Result<(), Refusal> {
-        let get = v1::GetNamespaceRequest { namespace: name.to_owned() };
-        let node = Principal::node(self.node);
-        Box::pin(self.operations.ask(&get, &node, deadline)).await?;
+        self.ask_leader(name, deadline).await?;
         let view = &self.group.view;
         let learnt = view.until_namespaces(|known| known.by_name(name).is_some());
         let learnt = timeout_at(deadline, learnt).await;

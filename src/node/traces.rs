@@ -208,7 +208,7 @@ impl Span {
 
     /// The trace, as people write it.
     pub fn trace_id(&self) -> String {
-        self.told.lock().trace.iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:032x}", u128::from_be_bytes(self.told.lock().trace))
     }
 
     /// What its call is about.
