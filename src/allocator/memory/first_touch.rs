@@ -1,0 +1,92 @@
+//! The first touch of a section: its record is read, and the section gets what the term's lift gave of it.
+
+use super::{Memory, Need, Place};
+use crate::{
+    allocator::shard::{SectionPlace, Shard},
+    metrics::FirstTouch as Source,
+    planted_bugs::{Bug, is_planted},
+    sequence::{Chunk, Namespace, NamespaceConfig, SectionId, SectionRecord},
+};
+
+impl Memory {
+    /// The identifier of the section at `place`, whose record is to be read, and, if nobody waits for the section, what its
+    /// shard counts of sections that are evicted. `None` if nobody wants the record: the memory was abandoned, or the
+    /// section is leaving.
+    ///
+    /// While calls wait for the section, it is not evicted, and they wait until the record was read: no other request of the
+    /// section is under way. So its record stays as it is read.
+    pub fn begin_read(&self, place: Place) -> Option<(SectionId, Option<u64>)> {
+        let shard = self.shards.lock(place.shard);
+        let id = shard.section_id(place.section)?;
+        let evictions = shard.is_quiet(place.section).then(|| shard.evictions());
+        (!shard.is_leaving(&id)).then_some((id, evictions))
+    }
+
+    /// Takes in the record of the section at `place`, and serves the calls that waited for it. Says what the section needs
+    /// now. If it is a new section and the disks are low, they are refused. `evictions` is what [`Memory::begin_read`]
+    /// noted: if the shard counts more, the section may have been evicted since, and
+    /// the record is read again.
+    pub fn record_read(
+        &self, place: Place, (id, evictions): &(SectionId, Option<u64>), record: SectionRecord,
+        namespace: &Namespace,
+    ) -> Option<Need> {
+        let mut read_again = false;
+        let bump = self.serve_at(place, id, namespace, |shard, served| {
+            let config = &namespace.config;
+            // As in `take_first`.
+            if shard.has_chunk(place.section, config) || self.is_abandoned() {
+                return true;
+            }
+            // Whoever evicts it asks for the bump.
+            if shard.is_leaving(id) {
+                return false;
+            }
+            read_again = evictions.is_some_and(|noted| noted != shard.evictions());
+            if read_again {
+                return false;
+            }
+            if let Some(low) = self.view.free_space().refusal().filter(|_| !record.exists()) {
+                shard.with_waiters(place.section, |queued| queued.refuse(low, served));
+                return false;
+            }
+            self.first_touch(shard, place.section, record, config, Source::disk);
+            true
+        });
+        match bump {
+            true => Some(Need::Bump),
+            false => read_again.then_some(Need::Read),
+        }
+    }
+
+    /// Gives the section at `place`, which has no chunk yet, what this term's lift gave of it. `record` is the
+    /// section's, read after the lift was applied.
+    pub(super) fn first_touch(
+        &self, shard: &mut Shard, place: SectionPlace, record: SectionRecord,
+        config: &NamespaceConfig, source: Source,
+    ) {
+        let chunk = match is_planted(Bug::ChunkFromLocalRead) || is_planted(Bug::LiftNotCounted) {
+            false => record.lifted(config.progression(), self.lift),
+            true => planted_chunk(record, config, self.lift),
+        };
+        let Some(chunk) = chunk else {
+            self.metrics.first_touches.add(Source::bump, 1);
+            return;
+        };
+        self.metrics.first_touches.add(source, 1);
+        // It is the first chunk: the step does not change.
+        let _ = shard.grant(place, chunk, config, self.now(), self.bump_time());
+        shard.note_unsettled(place);
+        self.to_settle.notify_one();
+    }
+}
+
+/// A planted bug: the chunk that a lift before may have given, or that the last bump gave.
+fn planted_chunk(record: SectionRecord, config: &NamespaceConfig, lift: u64) -> Option<Chunk> {
+    record.lifted(config.progression(), lift)?;
+    let width = record.step * config.increment;
+    let old = match is_planted(Bug::ChunkFromLocalRead) {
+        true => record.max_seq.saturating_sub(width),
+        false => record.max_seq,
+    };
+    Some(Chunk { old, new: old + width })
+}
