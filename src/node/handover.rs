@@ -25,10 +25,7 @@ use self::{
 use super::{
     access::{Guarded, Principal, Subject},
     requests::operation::ByLeader,
-    way::{
-        patience::time_to_tell,
-        search::{Attempt, leader_of},
-    },
+    way::{attempt::Attempt, patience::time_to_tell, search::leader_of},
 };
 use crate::{
     allocator::Term,

@@ -28,7 +28,7 @@ use super::{
     leases::ids_time::IdsTime,
     operations::Operations,
     request_memory::{RequestMemory, Reservation},
-    requests::{counted::CallCounts, keys::key_of, refused::no_namespace},
+    requests::{checks::no_namespace, counted::CallCounts, keys::key_of},
     slow_calls::SlowCalls,
     terms::LedTerms,
     told_call::About,

@@ -22,8 +22,8 @@ use super::{
     access::Principal,
     common::Common,
     formats::{WorkerIds, leases_of, worker_ids},
-    requests::{operation::ByLeader, refused::namespace_named},
-    way::search::{Attempt, Unanswered},
+    requests::{checks::namespace_named, operation::ByLeader},
+    way::attempt::{Attempt, Unanswered},
 };
 use crate::{
     allocator::Term,

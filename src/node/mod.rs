@@ -60,7 +60,7 @@ pub use operations::{OPERATIONS, Served};
 pub use request_memory::{COUNTED_BYTES_MIN, RequestMemory, Reservation};
 pub use requests::{
     keys::{REQUEST_KEYS_MAX, invalid_key, to_key},
-    refused::refused_at,
+    refused_keys::refused_at,
 };
 pub use seams::{Addresses, FileRead, Reload, Seams, StartError};
 pub use settings::mapped_names::{MappedNames, RowPart, asked_by, row_fields, row_of};
@@ -71,7 +71,9 @@ pub use status::{
 pub use told_call::CallEnd;
 pub use traces::{EndedSpan, Kind as SpanKind, TraceContext, Traces};
 pub use way::{
+    attempt::{Attempt, Origin, Unanswered},
+    for_leader::ForLeader,
     forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
     patience::{budget, deadline_in},
-    search::{Attempt, ForLeader, Origin, Unanswered, leader_of},
+    search::leader_of,
 };

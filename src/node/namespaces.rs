@@ -13,11 +13,12 @@ use super::{
     formats::{SequenceWish, check_sequence, for_new_namespace, hands_out_ids, id_format},
     leases::ids_time::IdsTime,
     requests::{
+        checks::{check_namespace, namespace_named},
         operation::{ByLeader, NUMBERS_BYTES},
-        refused::{check_namespace, failed, low_disk, namespace_named},
+        refused::{failed, low_disk},
     },
     seams::proposal_failed,
-    way::search::Attempt,
+    way::attempt::Attempt,
 };
 use crate::{
     allocator::{Term, read_books},

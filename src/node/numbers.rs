@@ -26,9 +26,10 @@ use super::{
     members::Members,
     request_memory::{RequestMemory, Reservation},
     requests::{
+        checks::{check_namespace, no_namespace},
         counted::CallCounts,
-        keys::replaced,
-        refused::{check_namespace, no_namespace, outcome_unknown},
+        late_keys::replaced,
+        refused::outcome_unknown,
     },
     slow_calls::SlowCalls,
     terms::LedTerms,
@@ -36,9 +37,10 @@ use super::{
     traces::{Span, TraceContext, Traces},
     way::{
         Way,
+        attempt::{Attempt, Origin, Trace, Unanswered},
+        for_leader::{ForLeader, Waits},
         forward::NoReply,
         patience::within,
-        search::{Attempt, ForLeader, Origin, Trace, Unanswered, Waits},
     },
 };
 use crate::{

@@ -27,8 +27,9 @@ use super::{
     traces::Span,
     way::{
         Way,
+        attempt::{Attempt, Origin, Trace, Unanswered},
+        for_leader::ForLeader,
         operation::Facts,
-        search::{Attempt, ForLeader, Origin, Trace, Unanswered},
     },
 };
 use crate::{

@@ -17,10 +17,7 @@ use super::{
     members::Members,
     requests::operation::{ByAskedNode, ByLeader},
     terms::LedTerms,
-    way::{
-        patience::FOR_STATUS,
-        search::{Attempt, leader_of},
-    },
+    way::{attempt::Attempt, patience::FOR_STATUS, search::leader_of},
 };
 use crate::{
     allocator::Term,

@@ -7,9 +7,9 @@ use crate::{
     node::{
         formats::IDS_MAX,
         requests::{
+            checks::check_namespace,
             keys::{heap_bytes, key_of},
             operation::ByAskedNode,
-            refused::check_namespace,
         },
     },
     proto::{
