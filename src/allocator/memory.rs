@@ -1,6 +1,6 @@
 //! One term's memory: shards behind locks, shared by the term's requests and its bumper.
 //!
-//! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `first_touch.rs` gives a section its first chunk, and
+//! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `sections.rs` gives a section its first chunk, and
 //! `settling.rs` knows which of these chunks the log does not have yet. `eviction.rs` and `round.rs` make room, and `room.rs` says
 //! whether there is some. `part.rs` is a part of a memory on its way to another node.
 //!
@@ -9,12 +9,12 @@
 //! it was inherited.
 
 mod eviction;
-mod first_touch;
 mod floors;
 mod last_entry;
 pub(super) mod part;
 pub(super) mod room;
 pub(super) mod round;
+mod sections;
 mod settling;
 pub(super) mod shards;
 mod take;
