@@ -15,9 +15,11 @@
 //! It also writes the record [`RECOVERY_KEY`], which stands until the marker is written: until then
 //! another run completes the recovery, and no node opens the directory.
 
+mod lost_times;
 mod margin;
 mod raised_table;
 mod survivor;
+mod switch;
 
 use std::{path::Path, sync::Arc};
 
@@ -96,7 +98,7 @@ pub fn recover(
     if dry_run {
         return Ok((recovery, principals));
     }
-    let pending = raised_table::switch(&survivor, recovery)?;
+    let pending = switch::switch(&survivor, recovery)?;
     finish(&db, &pending, dev)?;
     Ok((pending.recovery, principals))
 }

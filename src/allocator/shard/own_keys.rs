@@ -21,7 +21,7 @@ use hashbrown::{HashMap, hash_map::Entry};
 use crate::{
     allocator::{
         floor::Floor,
-        key_table::{KeyTable, StoredKey, hasher::Hasher},
+        key_table::{KeyTable, Slot, StoredKey, hasher::Hasher},
         section::{
             Section, StepChange,
             cursor::Cursor,
