@@ -45,17 +45,14 @@ pub use access::{AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralToke
 pub use callers::{Caller, Callers, Counted, Guest, GuestCall, KNOWN_WITHIN, Kind, Port, Silence};
 pub use config::Config;
 pub use formats::id_format;
-pub use ids::{
-    MadeIds, NEXT_IDS,
-    request::{IdList, check as check_ids},
-};
+pub use ids::{MadeIds, NEXT_IDS, id_list::IdList, request::check as check_ids};
 pub use known_namespaces::KeysOf;
 pub use lifecycle::{Node, context::NodeContext, recover};
 pub use members::{
     ROUTE_UNWANTED, RespNode, greeting::greeting, introductions::Introduction, without_addresses,
 };
 pub use namespaces::export::{Export, Exported};
-pub use numbers::{Asked, sequence_request::SequenceRequest};
+pub use numbers::{asked::Asked, sequence_request::SequenceRequest};
 pub use operations::{OPERATIONS, Served};
 pub use request_memory::{COUNTED_BYTES_MIN, RequestMemory, Reservation};
 pub use requests::{

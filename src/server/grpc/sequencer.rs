@@ -7,7 +7,7 @@ use futures::{
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Services, answer, count_stream_error, next_many::ResponseStream};
+use super::{Services, answer, errors::count_stream_error, next_many::ResponseStream};
 use crate::{
     metrics::Interface,
     node::{Asked, Export, Exported, Guarded, Origin, SequenceRequest, without_addresses},

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    node::{Principal, numbers::Asked, requests::refused_keys::refused_at},
+    node::{Principal, numbers::asked::Asked, requests::refused_keys::refused_at},
     sequence::NamespaceId,
 };
 
