@@ -242,8 +242,5 @@ impl Section {
     }
 }
 
-// Raises floors: of one key, or of all keys of a section.
-//
-
 #[cfg(test)]
 mod tests;

@@ -73,8 +73,6 @@ fn remembered(name: &str, deleted: &v1::DeleteNamespaceResponse) -> String {
     }
 }
 
-// Namespaces as `ratchet namespace` shows them.
-
 /// The step, and its bounds if they differ: "10000 (100..1000000)".
 fn steps(namespace: &v1::Namespace) -> String {
     let v1::Namespace { step, step_min, step_max, .. } = namespace;

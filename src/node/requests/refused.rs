@@ -187,8 +187,6 @@ pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal
     )
 }
 
-// Which keys of a request get no numbers while the others do, and what their callers are told.
-
 /// How soon to ask again for a key that the leader's memory has no room for.
 const MEMORY_RETRY_AFTER_MS: u64 = 100;
 
@@ -233,8 +231,6 @@ pub fn end_of(namespace: &Namespace) -> String {
     };
     format!("max {} of namespace {:?}; ask for fewer, or {advice}", config.max, config.name)
 }
-
-// What callers are told of requests that several files refuse: one text each.
 
 #[cfg(test)]
 mod tests {

@@ -129,8 +129,6 @@ impl Sequencer for Services {
     }
 }
 
-// An export as a stream of messages.
-
 /// The messages of an export. The last one tells how many keys or sections there were.
 pub fn messages(export: Export) -> impl Stream<Item = Result<ExportResponse, Refusal>> + Send {
     stream::unfold(Some((export, 0u64)), async |state| {

@@ -42,8 +42,6 @@ fn by_number<V: DeserializeOwned>(
     records.collect()
 }
 
-// Reads the worker ids of a namespace.
-
 /// Reads the last lease of each worker id of a namespace that was ever leased, in the order of worker ids, on a thread for
 /// blocking work. They are as the table was at one moment.
 ///

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use self::warnings::WARNINGS;
-use super::parameters::{Asking, By, NoNumber, Parameters, Said};
+use super::{
+    parameters::Parameters,
+    said::{Asking, By, NoNumber, Said},
+};
 use crate::{
     metrics::SkipCause,
     node::{

@@ -11,7 +11,7 @@ use crate::{
     sequence::{OwnedKey, Verb, Wanted},
     server::{
         http::{
-            drop_in::parameters::{Asking, NoNumber, Said},
+            drop_in::said::{Asking, NoNumber, Said},
             request::Due,
         },
         written::{integer, shown},
