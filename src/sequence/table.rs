@@ -1,4 +1,4 @@
-//! The replicated table, as what an entry does sees it.
+//! The replicated table as the state machine sees it while it applies one entry: a trait.
 
 use std::collections::BTreeSet;
 

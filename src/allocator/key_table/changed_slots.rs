@@ -1,4 +1,4 @@
-//! Which slots of a list were changed since they were last taken from here. Pure.
+//! Remembers which slots of a list were changed since a reader took the changes last. Pure.
 //!
 //! While a memory is sent to another node, calls go on changing it. What they change is sent again.
 

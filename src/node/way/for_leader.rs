@@ -1,4 +1,5 @@
-//! What the way to the leader must know of a request. Who answers requests of a kind here implements it.
+//! What the way to the leader must know of a request: a trait, which is implemented for each kind of request beside what answers it
+//! here.
 
 use tokio::time::Instant;
 

@@ -1,5 +1,4 @@
-//! What stands in a row of a table in the place of a key or a value: the row says it, or the caller does, as the name that is
-//! asked for or in a parameter that the row names.
+//! The key or the value that a row of a table gives: the row has it written, or names the parameter of the request that has it.
 
 use std::borrow::Cow;
 
