@@ -60,7 +60,7 @@ impl SharedKeys {
     }
 
     /// Gives memory of slots back if most of them are vacant. The slots have other numbers then.
-    fn shrink(&mut self, hasher: &Hasher) {
+    pub(super) fn shrink(&mut self, hasher: &Hasher) {
         if self.keys.shrink(hasher) && self.hand.turn != Turn::Sections {
             self.hand.next = 0;
         }
