@@ -25,7 +25,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    gapless_take::{MessagePart, Take, Taken},
+    gapless_take::{IdsFull, MessagePart, Take, Taken},
     ids::NamespaceId,
     request_id::{LIFETIMES, Lifetime, PartId},
 };

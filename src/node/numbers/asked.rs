@@ -119,3 +119,96 @@ impl<Q: SequenceRequest> Asked<Q> {
         Some(Asked { message, by, id: None, meant: Some(of?), span })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{
+        node::to_key,
+        proto::v1::{
+            CurrentManyRequest, CurrentRequest, NextManyRequest, NextRequest, RaiseManyRequest,
+            RaiseRequest, RaiseSectionsRequest,
+        },
+        sequence::{Lifetime, OwnedKey},
+    };
+
+    fn refused<Q: SequenceRequest>(message: Q) -> String {
+        let refused = Asked::new(message, Principal::node(1)).err().expect("a refusal");
+        assert_eq!(refused.code(), crate::proto::Code::InvalidArgument);
+        refused.message().to_owned()
+    }
+
+    fn many(ids: Vec<u64>, names: Vec<Bytes>, counts: Vec<u64>) -> NextManyRequest {
+        NextManyRequest { ids, names, counts, ..NextManyRequest::default() }
+    }
+
+    #[test]
+    fn a_message_whose_keys_are_none_is_refused_with_what_is_wrong() {
+        let name = || vec![Bytes::from_static(b"k")];
+        assert!(refused(many(vec![1], name(), vec![])).contains("1 ids and 1 names"));
+        assert!(refused(many(vec![], vec![], vec![])).contains("has 0 keys"));
+        assert!(refused(many(vec![0; 65_537], vec![], vec![])).contains("has 65537 keys"));
+        assert!(refused(many(vec![1, 2], vec![], vec![1])).contains("2 keys and 1 counts"));
+        let second_is_empty = vec![name().remove(0), Bytes::new()];
+        let why = refused(many(vec![], second_is_empty, vec![]));
+        assert!(why.contains("place 1: the key is empty"), "{why}");
+        assert!(refused(CurrentManyRequest::default()).contains("has 0 keys"));
+        assert!(refused(RaiseManyRequest::default()).contains("has 0 keys"));
+        assert!(refused(RaiseSectionsRequest::default()).contains("has 0 keys"));
+        assert!(refused(NextRequest::default()).contains("the key is missing"));
+        assert!(refused(CurrentRequest::default()).contains("the key is missing"));
+        let key = to_key(&OwnedKey::Name(vec![7; 257].into()));
+        assert!(refused(RaiseRequest { key, ..Default::default() }).contains("has 257 bytes"));
+        for good in [many(vec![0; 65_536], vec![], vec![]), many(vec![], name(), vec![3])] {
+            let asked = Asked::new(good, Principal::node(1)).expect("a request");
+            assert!(asked.id.is_none() && asked.meant.is_none());
+        }
+    }
+
+    #[test]
+    fn a_message_that_raises_many_needs_a_floor_for_each_key() {
+        let (ids, at_least) = (vec![1, 2], vec![5]);
+        let keys = RaiseManyRequest {
+            ids: ids.clone(),
+            at_least: at_least.clone(),
+            ..RaiseManyRequest::default()
+        };
+        assert!(refused(keys).contains("2 keys and 1 floors"));
+        let sections = RaiseSectionsRequest { ids, at_least, ..RaiseSectionsRequest::default() };
+        assert!(refused(sections).contains("2 keys and 1 floors"));
+    }
+
+    #[test]
+    fn a_message_has_the_id_that_its_caller_gives_for_as_long_as_it_says() {
+        let named = |id: &[u8], retry_window_ms, made_ms| NextRequest {
+            key: to_key(&OwnedKey::Id(1)),
+            request_id: Some(id.to_vec().into()),
+            retry_window_ms,
+            made_ms,
+            ..NextRequest::default()
+        };
+        let asked = Asked::new(named(b"order-7", Some(9_000), Some(7)), Principal::node(1))
+            .expect("a request");
+        let id = asked.id.expect("an id");
+        assert_eq!((id.id.as_bytes(), id.made_ms), (&b"order-7"[..], Some(7)));
+        assert_eq!(id.lifetime, Lifetime::of_window_ms(16_000));
+        let configured =
+            Asked::new(named(b"order-7", None, None), Principal::node(1)).expect("a request");
+        assert_eq!(configured.id.expect("an id").lifetime, Lifetime::CONFIGURED);
+        for (message, why) in [
+            (named(b"", None, None), "the request id is empty"),
+            (named(&[7; 65], None, None), "has 65 bytes"),
+            (named(b"a", Some(1), None), "made_ms is missing"),
+            (named(b"a", Some(60_001), Some(1)), "at most 60000"),
+            (NextRequest { request_id: None, ..named(b"", Some(1), None) }, "goes with"),
+            (NextRequest { request_id: None, ..named(b"", None, Some(1)) }, "goes with"),
+        ] {
+            let told = refused(message);
+            assert!(told.contains(why), "{told}");
+        }
+        let many = many(vec![1], vec![], vec![]);
+        assert!(refused(NextManyRequest { made_ms: Some(1), ..many }).contains("goes with"));
+    }
+}
