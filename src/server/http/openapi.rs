@@ -61,6 +61,9 @@ pub fn document() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], JSON.as_str()).into_response()
 }
 
+// What `proto` describes for HTTP, in OpenAPI: operations, and the messages that they carry. The comments are the
+// descriptions.
+
 /// The field that a header says instead.
 const TIMEOUT: &str = "timeout_ms";
 
