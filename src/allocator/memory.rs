@@ -2,7 +2,8 @@
 //!
 //! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `sections.rs` gives a section its first chunk, and
 //! `settling.rs` knows which of these chunks the log does not have yet. `eviction.rs` and `round.rs` make room, and `room.rs` says
-//! whether there is some. `part.rs` is a part of a memory on its way to another node.
+//! whether there is some. `part.rs` is a part of a memory on its way to another node, and `last_entry.rs` says
+//! how long the last log entry took.
 //!
 //! Invariant: it starts empty or inherited, and once it is closed no call takes a number from it. A section's first
 //! chunk comes from its record, which was read after this term's lift or inheritance was applied, or from a bump; or

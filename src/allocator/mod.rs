@@ -55,7 +55,8 @@
 //! `Current`), the domain, and metrics. A file whose first paragraph says "Pure." has no I/O and no tokio, and time is an
 //! argument (`tests/architecture` checks it).
 //!
-//! `listing.rs` reads records and the memory for people to look at.
+//! `listing.rs` reads records and the memory for people to look at, and `hot_keys.rs` knows the keys that get most numbers.
+//! `untold.rs` keeps what nobody got until an entry of the log tells of it.
 //!
 //! # Limits
 //!

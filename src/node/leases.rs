@@ -1,5 +1,8 @@
 //! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader; and what a wrong clock does
 //! to them.
+//!
+//! `desk.rs` is where leases are asked for. `ids_time.rs` is the time that they are given by, `key_times.rs` that of keys whose ids are
+//! ahead of it, and `dates.rs` that of ids with a date. `numbers.rs` takes the numbers of ids that come from a key.
 
 pub(super) mod dates;
 pub(super) mod desk;

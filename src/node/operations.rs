@@ -3,6 +3,8 @@
 //!
 //! A message keeps its bytes on the way to the leader, so that what a newer client sends is not lost. `proto` says what each
 //! operation is; who carries it out implements [`ByLeader`] or [`ByAskedNode`] for its request.
+//!
+//! `services.rs` holds the services that carry operations out; `reload.rs` is the one that reads certificates again.
 
 mod reload;
 pub(super) mod services;

@@ -1,4 +1,6 @@
 //! What this node knows of the cluster and tells of it: the status, and whether it is ready.
+//!
+//! `readiness.rs` says whether it is ready, `measure.rs` measures it, and `recent_activity.rs` keeps the last two minutes.
 
 mod measure;
 pub(super) mod readiness;

@@ -3,7 +3,7 @@
 //! Entries that the lost nodes committed after this copy ends are lost, and raised ceilings with them.
 //! Therefore all ceilings are raised by a margin. So is the `start` of each namespace, for sections that
 //! this copy does not know. Where ids of keys hold a time, numbers follow the clock: these namespaces are raised to a number
-//! above all that may be lost (`LostTimes`), and by no margin unless one is given. Leases of worker ids may be lost as
+//! above all that may be lost (`lost_times`), and by no margin unless one is given. Leases of worker ids may be lost as
 //! well. Therefore no lease goes on, and the next ones lie above what this machine's clock shows, by more than a lease ever
 //! reaches ahead. The log is emptied, this node becomes the only voter, and a new incarnation keeps messages of the lost
 //! nodes out.

@@ -2,8 +2,9 @@
 //!
 //! The table is on the disk already, so taking a snapshot writes nothing. A snapshot is read from a
 //! view of the sender's table while it is sent, and written beside the receiver's table while it
-//! arrives. Invariant: an arrived snapshot can be installed only once it is checked whole and is on
-//! the disk.
+//! arrives. `incoming.rs` and `outgoing.rs` are the two ends, and `format.rs` the bytes between them.
+//!
+//! Invariant: an arrived snapshot can be installed only once it is checked whole and is on the disk.
 
 mod format;
 pub(super) mod incoming;

@@ -1,4 +1,5 @@
-//! What a name of another generator stands for: a key and its numbers, or ids of a namespace with a format.
+//! What a name of another generator stands for: a key and its numbers, or ids of a namespace with a format
+//! (`mapped/ids.rs`). `mapped/warnings.rs` bounds what the operator is warned of.
 
 pub(super) mod ids;
 mod warnings;
