@@ -7,6 +7,7 @@ use ratchet_client::{Code, Error, api as v1};
 
 use super::{
     connection::{Ask, Connection},
+    node::list,
     output::{self, CommandError},
     token_file::Token,
 };

@@ -74,7 +74,7 @@ impl Ask for Node {
     }
 }
 
-fn list(ids: &[u64]) -> String {
+pub(super) fn list(ids: &[u64]) -> String {
     match ids {
         [] => "none".to_owned(),
         ids => ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),

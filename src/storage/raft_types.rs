@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use openraft::{AsyncRuntime, type_config::alias};
+use openraft::type_config::alias;
 use serde::{Deserialize, Serialize};
 
 use super::raft_runtime::Runtime;

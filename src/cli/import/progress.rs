@@ -1,7 +1,8 @@
 //! How far an import is: a record beside the file, written anew at once or not at all.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 

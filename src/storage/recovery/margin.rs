@@ -7,7 +7,7 @@ use std::{
 
 use ratchet_ids::{Format, Source};
 
-use super::lost_times::{LostTimes, format_of};
+use super::lost_times::{LostTimes, format_of, timed_format_of};
 use crate::{
     sequence::{
         AHEAD_MAX_MS, LeaseFloor, NUMBER_MAX, NamespaceConfig, NamespaceId, NamespaceTotals,

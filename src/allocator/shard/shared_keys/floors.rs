@@ -56,7 +56,7 @@ impl SharedKeys {
     }
 
     /// Makes each key of section number `number` ask the section.
-    fn stop_fast_paths(&mut self, hasher: &Hasher, namespace: &Namespace, number: u32) {
+    pub(super) fn stop_fast_paths(&mut self, hasher: &Hasher, namespace: &Namespace, number: u32) {
         if is_planted(Bug::SectionFloorLeavesFastPath) {
             return;
         }
@@ -86,7 +86,7 @@ impl SharedKeys {
 
     /// Makes each key of section number `number` that is in a slot ask the section. It is no change for a node that the
     /// memory is sent to: there every key asks first.
-    fn stop_paths_of_slots(&mut self, number: u32) {
+    pub(super) fn stop_paths_of_slots(&mut self, number: u32) {
         (self.keys.iter_mut_unnoted())
             .filter(|slot| slot.section == number)
             .for_each(|slot| slot.cursor.stop_fast_path());
