@@ -46,3 +46,22 @@ fn line(values: &[Option<f64>], most: f64) -> String {
     }
     path
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_value_is_at_the_right_the_greatest_at_the_top_and_a_gap_is_a_gap() {
+        let path = line(&[Some(1.0), None, Some(0.0), Some(2.0)], 2.0);
+        assert_eq!(path, "M116 20.0M118 39.0L119 1.0");
+    }
+
+    #[test]
+    fn a_chart_says_in_words_what_it_draws() {
+        let chart = chart("numbers a second", &[Some(3.0), Some(2.0)], |n| n.to_string());
+        let chart = chart.into_string();
+        let words = "numbers a second: 2 in the last second, at most 3 in the last two minutes";
+        assert!(chart.contains(words), "{chart}");
+    }
+}

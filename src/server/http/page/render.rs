@@ -333,18 +333,4 @@ mod tests {
         let spans = [0.000_096, 0.0123, 1.5, 600.0].map(span);
         assert_eq!(spans, ["96 us", "12.3 ms", "1.5 s", "10 min"]);
     }
-
-    #[test]
-    fn the_latest_value_is_at_the_right_the_greatest_at_the_top_and_a_gap_is_a_gap() {
-        let path = line(&[Some(1.0), None, Some(0.0), Some(2.0)], 2.0);
-        assert_eq!(path, "M116 20.0M118 39.0L119 1.0");
-    }
-
-    #[test]
-    fn a_chart_says_in_words_what_it_draws() {
-        let chart = chart("numbers a second", &[Some(3.0), Some(2.0)], |n| n.to_string());
-        let chart = chart.into_string();
-        let words = "numbers a second: 2 in the last second, at most 3 in the last two minutes";
-        assert!(chart.contains(words), "{chart}");
-    }
 }
