@@ -103,7 +103,8 @@ impl Services {
 /// message: a future that is given a value holds it twice.
 ///
 /// # Errors
-/// [`Unanswered`](crate::node::Unanswered): a refusal if the message is malformed or the request fails, or that another node is to be asked.
+/// [`Unanswered`](crate::node::Unanswered): a refusal if the message is malformed or the request fails, or that another node
+/// is to be asked.
 pub async fn answer<Q: SequenceRequest>(
     context: &Arc<NodeContext>, asked: &Result<Asked<Q>, Refusal>, origin: Origin,
     deadline: Instant,
