@@ -1,19 +1,14 @@
-//! Numbers that were taken and are not answered yet, and those that nobody got.
+//! Numbers that were taken and are not answered yet.
+//!
+//! Invariant: each number is either answered or counted as skipped, exactly once.
 
-use std::{cell::Cell, collections::BTreeMap, ops::Deref, sync::Arc};
-
-use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
+use std::{cell::Cell, ops::Deref, sync::Arc};
 
 use super::outcome::Why;
 use crate::{
     metrics::{NamespaceCounts, SkipCause},
-    sequence::{Lost, LostBy, NamespaceId, Range},
+    sequence::Range,
 };
-
-// Numbers that were taken and are not answered yet.
-//
-// Invariant: each number is either answered or counted as skipped, exactly once.
 
 thread_local! {
     /// How many numbers were lost with calls on this thread.
@@ -103,48 +98,6 @@ impl Delivery {
     }
 }
 
-// Numbers that were taken and that nobody got, by namespace, until an entry of the log tells of them.
-//
-// What was not told when a term is lost is missing in the books. The metrics have counted it.
-
-/// What no entry has told of yet.
-#[derive(Debug, Default)]
-pub struct Untold {
-    noted: Mutex<BTreeMap<(NamespaceId, LostBy), u64>>,
-    /// Notified when something is noted.
-    to_tell: Notify,
-}
-
-impl Untold {
-    /// Notes numbers of a namespace that nobody got.
-    pub fn note(&self, namespace: NamespaceId, by: LostBy, numbers: u64) {
-        if numbers > 0 {
-            let mut noted = self.noted.lock();
-            let sum = noted.entry((namespace, by)).or_default();
-            // Floors may be raised by nearly all numbers, again and again.
-            *sum = sum.saturating_add(numbers);
-            drop(noted);
-            self.to_tell.notify_one();
-        }
-    }
-
-    /// Waits until there is something to tell, and `earliest` is reached.
-    pub async fn wait_until(&self, earliest: Instant) {
-        while self.noted.lock().is_empty() {
-            self.to_tell.notified().await;
-        }
-        tokio::time::sleep_until(earliest).await;
-    }
-
-    /// All that was noted since the last call.
-    pub fn take(&self) -> Vec<Lost> {
-        let noted = std::mem::take(&mut *self.noted.lock());
-        let lost =
-            noted.into_iter().map(|((namespace, by), numbers)| Lost { namespace, by, numbers });
-        lost.collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,22 +120,5 @@ mod tests {
         let few = Why::Exhausted { left: 5 };
         drop(Delivery::new(Err(few), 9, counts.clone()));
         assert_eq!(metrics.skipped(SkipCause::cancelled), 12);
-    }
-
-    #[test]
-    fn what_nobody_got_is_summed_by_namespace_and_told_once() {
-        let untold = Untold::default();
-        let (book, uid) = (NamespaceId(1), NamespaceId(2));
-        untold.note(uid, LostBy::Fence, 3);
-        untold.note(book, LostBy::Deadline, 5);
-        untold.note(uid, LostBy::Fence, 4);
-        untold.note(uid, LostBy::Deadline, 0);
-        let lost = |namespace, by, numbers| Lost { namespace, by, numbers };
-        assert_eq!(untold.take(), [lost(book, LostBy::Deadline, 5), lost(uid, LostBy::Fence, 7)]);
-        assert_eq!(untold.take(), []);
-        // Two keys are raised by nearly all numbers.
-        untold.note(uid, LostBy::Floor, u64::MAX - 1);
-        untold.note(uid, LostBy::Floor, u64::MAX - 1);
-        assert_eq!(untold.take(), [lost(uid, LostBy::Floor, u64::MAX)]);
     }
 }

@@ -5,7 +5,7 @@
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{outcome::Why, section::cursor::Holding, term::Term};
+use super::{outcome::Why, section::holding::Holding, term::Term};
 use crate::{
     clock::whole_ms,
     sequence::{DayBooks, Key, Namespace, SectionKey, SectionRecord, day_of},

@@ -1,19 +1,28 @@
 //! One term's memory: shards behind locks, shared by the term's requests and its bumper.
 //!
+//! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `sections.rs` gives a section its first chunk, and
+//! `settling.rs` knows which of these chunks the log does not have yet. `eviction.rs` and `round.rs` make room, and `room.rs` says
+//! whether there is some. `part.rs` is a part of a memory on its way to another node, and `last_entry.rs` says
+//! how long the last log entry took.
+//!
 //! Invariant: it starts empty or inherited, and once it is closed no call takes a number from it. A section's first
 //! chunk comes from its record, which was read after this term's lift or inheritance was applied, or from a bump; or
 //! it was inherited.
 
+mod eviction;
+mod floors;
 mod last_entry;
 pub(super) mod part;
 pub(super) mod room;
 pub(super) mod round;
 mod sections;
+mod settling;
 pub(super) mod shards;
 mod take;
+mod take_many;
 
 pub use room::Room;
-pub use take::{Asked, KEYS_AT_ONCE};
+pub use take_many::{Asked, KEYS_AT_ONCE};
 
 use std::{
     sync::{
@@ -36,14 +45,14 @@ use self::{
 };
 use super::{
     gate::Gate,
-    held::Untold,
     section::{
         StepChange,
-        cursor::Holding,
+        holding::Holding,
         pending::{Served, Waiters},
         queued_section::QueuedSection,
     },
     shard::{SectionPlace, Shard},
+    untold::Untold,
 };
 use crate::{
     clock::{Clock, Instant},

@@ -7,12 +7,12 @@
 //! 2. `memory/take.rs` finds the key's shard, one of 64, and locks it (`memory/shards.rs`).
 //! 3. `shard.rs` finds the key's slot in a table (`key_table.rs`: a `key_table/index.rs` over
 //!    `key_table/segments.rs`). A key with a section of its own and the section share one slot
-//!    (`shard/own_keys.rs`, `section/cursor.rs`). Other keys point to their sections
+//!    (`shard/own_keys.rs`, `section/own_slot.rs`). Other keys point to their sections
 //!    (`shard/shared_keys.rs`); where they lie close together, they have 8 bytes each in a page
 //!    (`shard/shared_keys/pages.rs`). The cursor (`section/cursor.rs`) takes the numbers:
 //!    `cur_seq += increment x count`. No I/O, no allocation.
 //! 4. Once or twice in a step the cursor reaches its fast limit, and the section (`section.rs`) is asked.
-//!    It knows which numbers the term owns (`section/cursor.rs`). The refill rule (`section/refill.rs`)
+//!    It knows which numbers the term owns (`section/owned.rs`). The refill rule (`section/refill.rs`)
 //!    says when it asks for a bump of its ceiling, and by how much.
 //! 5. If too few numbers are left, the call waits at its section (`section/queued_section.rs`,
 //!    `section/pending.rs`). The bumper (`bumper.rs`) proposes one log entry for all sections that ask
@@ -40,21 +40,23 @@
 //! # Keys that nobody asks for
 //!
 //! The releaser (`releaser.rs`) evicts them: when the memory is nearly full, and when nobody asked for a key for long
-//! (`shard/own_keys.rs`, `shard/shared_keys/evict.rs`). It logs what was used of their sections. Until that is applied,
+//! (`shard/own_keys/evict.rs`, `shard/shared_keys/evict.rs`). It logs what was used of their sections. Until that is applied,
 //! a section is *leaving* (`shard/leaving.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory
 //! is full.
 //!
 //! # A handover
 //!
-//! `inheritance.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it, and
-//! builds the same tables on the other node. Tables note which slots are changed (`key_table/segments.rs`).
+//! `memory_reader.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it.
+//! `inheritance.rs` builds the same tables on the other node. Tables note which slots are changed
+//! (`key_table/changed_slots.rs`).
 //! `memory/part.rs` is what travels.
 //!
 //! This module uses consensus (to propose bumps, and for the lease), storage (to read records at a first touch, and for
 //! `Current`), the domain, and metrics. A file whose first paragraph says "Pure." has no I/O and no tokio, and time is an
 //! argument (`tests/architecture` checks it).
 //!
-//! `listing.rs` reads records and the memory for people to look at.
+//! `listing.rs` reads records and the memory for people to look at, and `hot_keys.rs` knows the keys that get most numbers.
+//! `untold.rs` keeps what nobody got until an entry of the log tells of it.
 //!
 //! # Limits
 //!
@@ -80,6 +82,7 @@ mod inheritance;
 mod key_table;
 mod listing;
 mod memory;
+mod memory_reader;
 mod outcome;
 mod record_reader;
 mod releaser;
@@ -87,21 +90,23 @@ mod section;
 mod settler;
 mod shard;
 mod term;
+mod untold;
 
 pub use fence::FenceKind;
 pub use floor::{Floor, FloorOf, Raised};
 pub use held::{Held, lost_on_this_thread};
 pub use hot_keys::{HotKey, HotKeys};
-pub use inheritance::{Inheritance, MemoryReader, NotInherited, NotSent};
+pub use inheritance::{Inheritance, NotInherited};
 pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections, read_books};
 pub use memory::{
     KEYS_AT_ONCE,
     part::{MEMORY_FORMAT, MemoryHeader},
     room::WAITING_KEY_BYTES,
 };
+pub use memory_reader::{MemoryReader, NotSent};
 pub use outcome::{ManyNumbers, RefusedPlaces, Unserved, UsedId, Why};
 pub use releaser::MemoryLimits;
-pub use section::cursor::Holding;
+pub use section::holding::Holding;
 pub use shard::Footprint;
 pub use term::{Above, SECTION_COUNTS, Term, TermOptions, gapless::GaplessLimits};
 

@@ -1,12 +1,18 @@
 //! One section in the leader's memory: which numbers this term owns, and what is left of them. Pure: no
 //! I/O, and time is an argument.
 //!
-//! When and by how much a section is bumped is the refill rule's to say (`refill.rs`); who waits for
-//! the bump is not this file's subject (`pending.rs`).
+//! `cursor.rs` is where one of its keys stands, and `owned.rs` what the term owns of it. `own_slot.rs` holds both for a key with
+//! a section of its own. `refill.rs` says when a section is bumped, and by how much. `queued_section.rs` adds the calls that wait
+//! for the bump (`pending.rs`, counted by `first_waiters.rs`). `floors.rs` raises floors. `holding.rs` is what people see.
 //!
 //! Invariant: no number is taken above the ceiling, and none at or below a number taken before.
 
 pub(super) mod cursor;
+pub(super) mod first_waiters;
+mod floors;
+pub(super) mod holding;
+pub(super) mod own_slot;
+pub(super) mod owned;
 pub(super) mod pending;
 pub(super) mod queued_section;
 pub(super) mod refill;
@@ -14,10 +20,11 @@ pub(super) mod refill;
 use std::time::Duration;
 
 use self::{
-    cursor::{Cursor, GrantTime, Owned},
+    cursor::Cursor,
+    owned::{GrantTime, Owned},
     refill::BumpSize,
 };
-use super::{floor::Raised, outcome::Why};
+use super::outcome::Why;
 use crate::{
     clock::Instant,
     planted_bugs::{Bug, is_planted},
@@ -232,113 +239,6 @@ impl Section {
         let was = self.step;
         self.step = refill::next_step(was, config.step_bounds(), lasted);
         (self.step != was).then_some(StepChange { was, step: self.step, lasted })
-    }
-}
-
-// Raises floors: of one key, or of all keys of a section.
-//
-// A key's floor is where its cursor stands. The floor of a section is that of what the term owns of it (`Owned`): no
-// key of the section takes a number at or below it, whether it was asked for before or not.
-
-/// How the numbers up to a floor can be passed over.
-enum Pass<'o> {
-    /// They are this term's, up to the last one.
-    Now {
-        /// The last one.
-        last: u64,
-        /// What the term owns.
-        owned: &'o mut Owned,
-    },
-    /// There is nothing to pass over, or the floor is refused.
-    Ended(Result<Raised, Why>),
-    /// A bump must bring them first.
-    AfterBump,
-}
-
-impl Section {
-    /// Moves the key at `cursor` above `at_least`: takes all numbers up to there, for nobody. Asks for no refill.
-    /// `None` if a bump must bring them first.
-    pub fn raise(
-        &mut self, cursor: &mut Cursor, config: &NamespaceConfig, at_least: u64,
-    ) -> Option<Result<Raised, Why>> {
-        self.left(cursor, config);
-        let progression = config.progression();
-        let before = self.owned().map(|o| o.current(Some(cursor), progression));
-        let last = match self.pass(config, at_least, before) {
-            Pass::Now { last, .. } => last,
-            Pass::Ended(raised) => return Some(raised),
-            Pass::AfterBump => return None,
-        };
-        let range = cursor.advance(last, config.increment);
-        Some(Ok(Raised {
-            floor: at_least,
-            is_higher: true,
-            passed: (range.last - range.first) / config.increment + 1,
-        }))
-    }
-
-    /// Moves all keys of the section above `at_least`, as [`Section::raise`] moves one. Each of them must ask the section
-    /// before it takes another number. Those that stand higher stay where they are, so that the floor in force is that
-    /// of a key that was not asked for. It is also such a key's numbers that are counted as passed over.
-    pub fn raise_section(
-        &mut self, config: &NamespaceConfig, at_least: u64,
-    ) -> Option<Result<Raised, Why>> {
-        let before = self.owned().map(|owned| owned.floor);
-        let (last, owned) = match self.pass(config, at_least, before) {
-            Pass::Now { last, owned } => (last, owned),
-            Pass::Ended(raised) => return Some(raised),
-            Pass::AfterBump => return None,
-        };
-        let was = std::mem::replace(&mut owned.floor, last);
-        Some(Ok(Raised {
-            floor: at_least,
-            is_higher: true,
-            passed: config.progression().unbounded().count_between(was, last),
-        }))
-    }
-
-    /// How the floor comes to `at_least`. It was at `before`, unless the term owns nothing. Forgets when the last chunk was
-    /// granted, if numbers are passed over or a bump must bring them: how long the chunk lasts does not tell then how fast
-    /// numbers are taken.
-    fn pass(&mut self, config: &NamespaceConfig, at_least: u64, before: Option<u64>) -> Pass<'_> {
-        if at_least > config.max {
-            return Pass::Ended(Err(Why::AboveMax { max: config.max }));
-        }
-        if let Some(keys_max) = self.over_quota_of(config) {
-            return Pass::Ended(Err(Why::OverQuota { keys_max }));
-        }
-        let last = config.progression().unbounded().last_at_or_below(at_least);
-        let unchanged = |floor: u64| {
-            Pass::Ended(Ok(Raised {
-                floor: floor.max(at_least),
-                is_higher: floor < at_least,
-                passed: 0,
-            }))
-        };
-        if let Some(before) = before.filter(|before| last <= *before) {
-            return unchanged(before);
-        }
-        let is_exhausted = self.is_exhausted(config.max);
-        if let Some(owned) = self.owned_mut() {
-            owned.granted_at = GrantTime::UNKNOWN;
-            if last <= owned.ceiling {
-                assert!(owned.floor < last, "{last} is above {owned:?}");
-                return Pass::Now { last, owned };
-            }
-        }
-        match is_exhausted {
-            // No number is left under `max`, so that every later one lies above it.
-            true => unchanged(config.max),
-            false => Pass::AfterBump,
-        }
-    }
-
-    fn owned_mut(&mut self) -> Option<&mut Owned> {
-        match &mut self.state {
-            State::Untouched | State::OverQuota { .. } => None,
-            State::Open(owned) => Some(owned),
-            State::Exhausted { owned, .. } => owned.as_mut(),
-        }
     }
 }
 

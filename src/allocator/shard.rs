@@ -5,12 +5,16 @@
 //! one table. The section, which knows the rest, is asked where the key's fast limit is reached: once or twice in a
 //! step.
 //!
+//! `leaving.rs` keeps the sections that were evicted until the log says what was used of them. `tracking.rs` sends a shard to
+//! another node.
+//!
 //! Invariant: a key and its section are in the same shard, and a place belongs to one section until that is evicted, or
 //! the shard is emptied for good.
 
 mod leaving;
 pub(super) mod own_keys;
 mod shared_keys;
+mod tracking;
 
 use std::time::Duration;
 
@@ -20,10 +24,10 @@ use serde::{Deserialize, Serialize};
 use self::{own_keys::OwnKeys, shared_keys::SharedKeys};
 use super::{
     floor::Floor,
-    key_table::{hasher::Hasher, segments::Tracking},
+    key_table::{changed_slots::Tracking, hasher::Hasher},
     section::{
         StepChange,
-        cursor::Holding,
+        holding::Holding,
         pending::{Answer, RaiseAnswer, Served, Waiters},
         queued_section::QueuedSection,
     },

@@ -3,14 +3,20 @@
 //! It is opened once the term's leader knows all that was committed before, and is closed for good when
 //! the leadership is handed over or lost.
 //!
+//! `many.rs` takes numbers of many keys, `current.rs` answers last numbers, `floors.rs` raises floors, and `above.rs` takes numbers
+//! above one. `gapless.rs` has numbers taken by entries of the log, for the calls in `gapless_calls.rs`.
+//!
 //! Invariant: no number leaves it unless the fence was checked after the number was taken.
 
+mod above;
+mod current;
 mod floors;
 pub(super) mod gapless;
 mod gapless_calls;
 mod many;
 
-pub use floors::{Above, SECTION_COUNTS};
+pub use above::Above;
+pub use floors::SECTION_COUNTS;
 
 use std::{
     sync::{Arc, Weak},
@@ -29,8 +35,9 @@ use super::{
     gate::Inside,
     held::{Delivery, Held},
     hot_keys::HotKeys,
-    inheritance::{Inheritance, MemoryReader},
+    inheritance::Inheritance,
     memory::{Memory, Need, Place, shards::Shards},
+    memory_reader::MemoryReader,
     outcome::Why,
     record_reader,
     releaser::{self, MemoryLimits, Releaser},

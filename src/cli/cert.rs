@@ -1,5 +1,7 @@
 //! `ratchet cert`: the certificates of a cluster, in one directory.
 //!
+//! `cert/authority.rs` makes the keys, and signs.
+//!
 //! `ca.crt` may hold several CAs, so that a CA is changed without an outage: the newest comes first, and `ca.key` is its key.
 //!
 //! Invariant: a key of a CA is never overwritten, and no key is ever printed.

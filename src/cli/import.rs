@@ -1,14 +1,16 @@
 //! `ratchet import`: raises many keys to the numbers in a file.
 //!
 //! All of the file is read and checked before anything is raised (`check.rs`), and names are compared (`alike.rs`). Then the keys are raised (`send.rs`), and
-//! how far that is stands in a file beside it (`send.rs`), so that an import that was killed goes on where it was.
+//! how far that is stands in a file beside it (`progress.rs`), so that an import that was killed goes on where it was.
 //! To raise a key twice does no harm: a record that is behind costs time alone. At last every row is read back.
 //!
-//! A row is of a key, or of the ids of whole sections (`ranges.rs`). `reader.rs` reads the rows: of CSV (`reader.rs`), or
+//! A row is of a key, or of the ids of whole sections (`ranges.rs`). `reader.rs` reads the rows: of CSV (`csv_rows.rs`), or
 //! of another generator's table (`table_rows.rs`).
 
 mod alike;
 mod check;
+mod csv_rows;
+mod progress;
 mod ranges;
 mod reader;
 mod rows;
@@ -30,8 +32,9 @@ use serde_json::json;
 use self::{
     alike::MappedKeys,
     check::{Checked, check},
+    progress::Progress,
     rows::{Expected, Format},
-    send::{Import as Sending, Progress},
+    send::Import as Sending,
 };
 use super::{
     connection::{Ask, Connection},
@@ -83,7 +86,7 @@ impl Ask for Import {
             let text = format!("{rows} rows are in order; nothing was raised");
             return output::result(connection.json, &value, &text);
         }
-        let beside = (!is_stdin).then(|| send::beside(&self.file));
+        let beside = (!is_stdin).then(|| progress::beside(&self.file));
         let cluster = client.status().await?.cluster;
         let record = Progress {
             cluster,
@@ -94,7 +97,7 @@ impl Ask for Import {
             rows_done: 0,
         };
         let done = match &beside {
-            Some(path) => send::read(path, &record)?,
+            Some(path) => progress::read(path, &record)?,
             None => 0,
         };
         let sending = Sending {
@@ -106,7 +109,7 @@ impl Ask for Import {
         let bar = progress_bar(connection, "raising", checked.rows);
         rewind(&mut file).map_err(|error| cannot_read(&shown, &error))?;
         let note = |rows_done| match &beside {
-            Some(path) => send::write(path, &Progress { rows_done, ..record.clone() }),
+            Some(path) => progress::write(path, &Progress { rows_done, ..record.clone() }),
             None => Ok(()),
         };
         sending.raise(&mut file, done, &bar, note).await?;
@@ -116,7 +119,7 @@ impl Ask for Import {
         let lower = sending.read_back(&mut file, &bar).await?;
         bar.finish_and_clear();
         // Also if keys are lower: it claims that they are raised, and the next import must not skip them.
-        let removed = beside.as_ref().map_or(Ok(()), |path| send::remove(path));
+        let removed = beside.as_ref().map_or(Ok(()), |path| progress::remove(path));
         if lower.all > 0 {
             let kept = beside.as_deref().filter(|_| removed.is_err());
             return Err(send::refused(&lower, done, kept));

@@ -62,8 +62,6 @@ impl Ask for Explain {
     }
 }
 
-// Keys and what is known of them, as text.
-
 fn key_text(key: Option<&v1::Key>) -> String {
     match key.and_then(|key| key.kind.as_ref()) {
         Some(Kind::Id(id)) => id.to_string(),

@@ -16,6 +16,8 @@ mod connection;
 mod export;
 mod files;
 mod flags;
+mod found;
+mod gaps;
 mod id;
 mod import;
 mod keys;
@@ -57,7 +59,7 @@ enum Subcommands {
     Start(Box<start::Start>),
     /// Found a cluster of running nodes that hold no data: the one that is asked, and those in its --peers. Once in a
     /// cluster's life; asked again, it changes nothing
-    Found(Asking<node::Found>),
+    Found(Asking<found::Found>),
     /// Take the next numbers of a key
     Next(Asking<numbers::Next>),
     /// Show the last number handed out for a key
@@ -75,7 +77,7 @@ enum Subcommands {
     Explain(Asking<keys::Explain>),
     /// Show how many numbers of a namespace were handed out and skipped, by cause, on each day of the last month. Days are
     /// in UTC. Numbers skipped by FENCE, DEADLINE and FLOOR are among those handed out; LEADER CHANGE is an upper bound
-    Gaps(Asking<namespace::Gaps>),
+    Gaps(Asking<gaps::Gaps>),
     /// Make ids of a namespace that has a format, take ids apart, and tell what formats are made of
     Id(id::Id),
     /// Create, show, list, change and delete namespaces

@@ -1,18 +1,16 @@
-//! `ratchet namespace`: create, show, list, change and delete namespaces. `ratchet gaps`: how many of their numbers
-//! were handed out and skipped, day by day.
+//! `ratchet namespace`: create, show, list, change and delete namespaces.
 
 use std::slice;
 
 use clap::{Args, Subcommand};
 use ratchet_client::api as v1;
-use ratchet_ids::{Date, Format};
+use ratchet_ids::Format;
 
 use super::{
     connection::{Ask, Connection},
     flags::Flags,
     output::{self, CommandError},
 };
-use crate::sequence::DAYS_KEPT;
 
 /// `ratchet namespace`.
 #[derive(Debug, Args)]
@@ -74,8 +72,6 @@ fn remembered(name: &str, deleted: &v1::DeleteNamespaceResponse) -> String {
         (None, None) => format!("deleted {name}; nothing of it is remembered\n"),
     }
 }
-
-// Namespaces as `ratchet namespace` shows them.
 
 /// The step, and its bounds if they differ: "10000 (100..1000000)".
 fn steps(namespace: &v1::Namespace) -> String {
@@ -140,68 +136,4 @@ pub fn to_table(namespaces: &[v1::Namespace]) -> String {
         ]
     }));
     output::table(&rows)
-}
-
-// `ratchet gaps`: how many numbers of a namespace were handed out and skipped, day by day.
-
-/// `ratchet gaps`.
-#[derive(Debug, Args)]
-pub struct Gaps {
-    /// The namespace, for example "book"
-    namespace: String,
-    /// How many days back, today included; all that are kept by default
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_KEPT)))]
-    days: Option<u32>,
-}
-
-impl Ask for Gaps {
-    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
-        let client = connection.client()?;
-        let gaps = client.gaps(self.namespace, self.days.unwrap_or(0)).await?;
-        output::result(connection.json, &gaps, &days_to_table(&gaps.days))
-    }
-}
-
-/// Up to when the books tell.
-const AS_OF: &str = "as of each key's last log entry: what was handed out of its last chunk since is booked with its next one";
-
-/// A row for each day, and a column for each cause.
-fn days_to_table(days: &[v1::GapsOfDay]) -> String {
-    let Some(first) = days.first() else {
-        return format!("nothing is booked, {AS_OF}");
-    };
-    let mut head = vec!["DAY".to_owned(), "HANDED OUT".to_owned()];
-    let causes = first.skipped.iter();
-    head.extend(causes.map(|skipped| skipped.cause.to_uppercase().replace('_', " ")));
-    let mut rows = vec![head];
-    rows.extend(days.iter().map(|day| {
-        let mut row = vec![Date::from_days(day.day.into()).to_string(), day.handed_out.to_string()];
-        row.extend(day.skipped.iter().map(|skipped| skipped.numbers.to_string()));
-        row
-    }));
-    format!("{}\n{AS_OF}", output::table(&rows))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_day_is_a_row_and_a_cause_a_column() {
-        let skipped = |cause: &str, numbers| v1::Skipped { cause: cause.to_owned(), numbers };
-        let days = [v1::GapsOfDay {
-            day: 20_513,
-            handed_out: 42,
-            skipped: vec![skipped("leader_change", 10_000), skipped("fence", 0)],
-        }];
-        assert_eq!(
-            days_to_table(&days).lines().collect::<Vec<_>>(),
-            [
-                "DAY         HANDED OUT  LEADER CHANGE  FENCE",
-                "2026-03-01  42          10000          0",
-                AS_OF
-            ]
-        );
-        assert_eq!(days_to_table(&[]), format!("nothing is booked, {AS_OF}"));
-    }
 }

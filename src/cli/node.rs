@@ -1,15 +1,12 @@
-//! `ratchet node`, `ratchet transfer` and `ratchet found`: the members of the cluster, and which one leads.
-
-use std::{path::PathBuf, time::Duration};
+//! `ratchet node` and `ratchet transfer`: the members of the cluster, and which one leads.
 
 use clap::{Args, Subcommand};
-use ratchet_client::{Code, Error, api as v1};
+use ratchet_client::api as v1;
 
 use super::{
     connection::{Ask, Connection},
     flags::Flags,
     output::{self, CommandError},
-    token_file::Token,
 };
 
 /// `ratchet transfer`.
@@ -77,7 +74,7 @@ impl Ask for Node {
     }
 }
 
-fn list(ids: &[u64]) -> String {
+pub(super) fn list(ids: &[u64]) -> String {
     match ids {
         [] => "none".to_owned(),
         ids => ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
@@ -86,61 +83,4 @@ fn list(ids: &[u64]) -> String {
 
 fn to_text(members: &v1::MembershipResponse) -> String {
     format!("voters: {}\nlearners: {}", list(&members.voters), list(&members.learners))
-}
-
-// `ratchet found`: founds a cluster of nodes that hold no data yet.
-
-/// `ratchet found`.
-#[derive(Debug, Args)]
-pub struct Found {
-    /// Let nobody do anything without a token, and make one that may do everything. It is written to this file, which its owner
-    /// alone can read, before the cluster is asked. If the file is there, the token in it is taken, and nothing is overwritten:
-    /// so the command can be repeated. Without this, everybody may do everything
-    #[arg(long, value_name = "FILE")]
-    admin_token_file: Option<PathBuf>,
-}
-
-impl Ask for Found {
-    async fn run(self, connection: &Connection) -> Result<(), CommandError> {
-        let Some(path) = &self.admin_token_file else {
-            let answer = connection.client()?.found().await?;
-            return output::result(connection.json, &answer, &founded_to_text(&answer));
-        };
-        // What is wrong with the other flags is told before a file is made.
-        connection.client()?;
-        let (token, _) = Token::of_file("--admin-token-file", path)?;
-        let founded = found_with(&token, connection).await;
-        let answer = founded.map_err(|error| Token::refused(path, error))?;
-        let text = founded_to_text(&answer);
-        let text = format!("{text}\nthe token that may do everything is in {}", path.display());
-        output::result(connection.json, &answer, &text)
-    }
-}
-
-/// Founds a cluster of this token.
-async fn found_with(token: &Token, connection: &Connection) -> Result<v1::FoundResponse, Error> {
-    let founded = connection.client()?.found_with_token(token.sha256()).await;
-    let code = founded.as_ref().err().and_then(Error::code);
-    match code {
-        // An earlier run has founded it: whoever asks again has to show the token.
-        Some(Code::Unauthenticated | Code::PermissionDenied) if connection.token_file.is_none() => {
-            let client =
-                connection.client_showing(Some(token), &connection.server, Duration::ZERO)?;
-            client.found_with_token(token.sha256()).await
-        }
-        _ => founded,
-    }
-}
-
-fn founded_to_text(answer: &v1::FoundResponse) -> String {
-    format!(
-        "cluster {} ({}) {}, voters: {}",
-        answer.cluster,
-        answer.cluster_id,
-        match answer.founded {
-            true => "is founded",
-            false => "was founded before: nothing is changed",
-        },
-        list(&answer.voters)
-    )
 }

@@ -117,8 +117,6 @@ fn verdict(status: &v1::StatusResponse) -> Result<(), CommandError> {
     }
 }
 
-// Formats a status as a table.
-
 /// The node's role, or that it is missing.
 fn presence(node: &v1::NodeStatus) -> String {
     match (node.missing, node.voter) {

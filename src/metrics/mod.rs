@@ -1,5 +1,9 @@
 //! The node's metrics for Prometheus. docs/metrics.md lists them for operators.
 //!
+//! `declare.rs` has the macros that declare metrics, and their types; `histogram.rs` is one of them. `namespaces.rs` bounds what is
+//! counted by namespace, `skip_cause.rs` says why numbers are skipped, `consumption.rs` how fast they are used up, and `process.rs`
+//! what the process uses.
+//!
 //! Invariant: counting never blocks and never fails; a counter costs one atomic add, and one more where a namespace has it
 //! to itself. (Only the first count of a namespace waits for those of others.) Gauges that must be read (disk, process) are
 //! read for a scrape, on threads for blocking work.

@@ -1,5 +1,8 @@
 //! Who asks, and whether it may have what it asks for.
 //!
+//! `wire.rs` reads and writes principals in messages. `quotas.rs` and `spending.rs` bound what a caller takes. `audit.rs` tells the log
+//! who did what, and `open.rs` says what strangers reach.
+//!
 //! A request says what its caller needs ([`Guarded`]), as `proto` has it. Every way into the node checks that before anything
 //! else: numbers, operations, ids and exports through `Admission`, and what is watched. A follower checks by its own table,
 //! and tells the leader who asks; the leader checks again, by its own.

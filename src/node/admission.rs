@@ -14,9 +14,10 @@ use super::{
     terms::LedTerms,
     way::{
         Way,
+        attempt::{Attempt, Origin, Trace, Unanswered},
+        for_leader::ForLeader,
         operation::Facts,
         patience::{FOR_TOKEN, within},
-        search::{Attempt, ForLeader, Origin, Trace, Unanswered},
     },
 };
 use crate::{

@@ -1,4 +1,4 @@
-//! What most services of a node are made of. Each takes a share in what it needs of it, and none gets the whole node.
+//! The parts of a node that most of its services need. A service takes shares in those that it needs, and none gets the whole node.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ use super::{
     },
     requests::operation::ByLeader,
     seams::proposal_failed,
-    way::search::Attempt,
+    way::attempt::Attempt,
 };
 use crate::{
     allocator::Term,

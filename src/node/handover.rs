@@ -1,6 +1,9 @@
 //! Graceful handover: the successor goes on with the term's memory, or, if it cannot take it, with the numbers that the
 //! term gives back.
 //!
+//! `bequest.rs` leaves the memory to the successor, and `give_back.rs` gives numbers back. `current.rs` is the handover under way.
+//! `slow_disk.rs` and `doubted.rs` hand over by themselves.
+//!
 //! A handover belongs to the node, not to its caller. There is one for each term. It goes on when its caller
 //! hangs up, and further callers wait for the same one.
 //!
@@ -25,10 +28,7 @@ use self::{
 use super::{
     access::{Guarded, Principal, Subject},
     requests::operation::ByLeader,
-    way::{
-        patience::time_to_tell,
-        search::{Attempt, leader_of},
-    },
+    way::{attempt::Attempt, patience::time_to_tell, search::leader_of},
 };
 use crate::{
     allocator::Term,

@@ -1,8 +1,13 @@
 //! Ids with a shape: any node makes them, under worker ids that it holds. No hop to the leader, and for the time of a
 //! lease no majority. Those of formats without a worker come from the leader (`key_ids.rs`).
+//!
+//! `request.rs` says what is asked, and `id_list.rs` is what is answered. `sources.rs` holds the worker ids, and `key_queues.rs` the
+//! requests for ids of one key. `known_formats.rs` tells of formats, and what is in an id.
 
+pub(super) mod id_list;
 mod key_ids;
 pub(super) mod key_queues;
+mod known_formats;
 pub(super) mod request;
 pub(super) mod sources;
 
@@ -14,8 +19,9 @@ use ratchet_ids::{Fixed, Format, Wait};
 use tokio::time::{Instant, interval};
 
 use self::{
+    id_list::IdList,
     key_queues::KeyQueues,
-    request::{IdList, bytes_of, check, check_count, count_of, parameters_of},
+    request::{bytes_of, check, check_count, count_of, parameters_of},
     sources::{Asking, IdSources, LeaderLessor, Source},
 };
 use super::{
@@ -28,7 +34,7 @@ use super::{
     leases::ids_time::IdsTime,
     operations::Operations,
     request_memory::{RequestMemory, Reservation},
-    requests::{counted::CallCounts, keys::key_of, refused::no_namespace},
+    requests::{checks::no_namespace, counted::CallCounts, keys::key_of},
     slow_calls::SlowCalls,
     terms::LedTerms,
     told_call::About,

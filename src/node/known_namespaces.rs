@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     access::Principal, admission::Admission, common::Common, namespaces::kind,
-    operations::Operations, requests::refused::check_namespace,
+    operations::Operations, requests::checks::check_namespace,
 };
 use crate::{
     consensus::Group,

@@ -1,5 +1,8 @@
 //! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader; and what a wrong clock does
 //! to them.
+//!
+//! `desk.rs` is where leases are asked for. `ids_time.rs` is the time that they are given by, `key_times.rs` that of keys whose ids are
+//! ahead of it, and `dates.rs` that of ids with a date. `numbers.rs` takes the numbers of ids that come from a key.
 
 pub(super) mod dates;
 pub(super) mod desk;
@@ -22,8 +25,8 @@ use super::{
     access::Principal,
     common::Common,
     formats::{WorkerIds, leases_of, worker_ids},
-    requests::{operation::ByLeader, refused::namespace_named},
-    way::search::{Attempt, Unanswered},
+    requests::{checks::namespace_named, operation::ByLeader},
+    way::attempt::{Attempt, Unanswered},
 };
 use crate::{
     allocator::Term,

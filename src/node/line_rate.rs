@@ -1,4 +1,4 @@
-//! How many lines a second the log has of what anybody can cause as often as it likes.
+//! Bounds how many lines a second the log gets of one kind, where anybody can cause them.
 
 use std::{mem, time::Duration};
 

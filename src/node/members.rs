@@ -1,5 +1,8 @@
 //! Who the members of the cluster are, which of them leads, and where callers reach them.
 //!
+//! `formation.rs` is how a node without data comes into a cluster, and `rejoin.rs` how one with data comes back. `greeting.rs` asks
+//! other nodes who they are, `hello.rs` answers, and `introductions.rs` keeps what they said. `changes.rs` adds and removes members.
+//!
 //! Invariant: a caller whose route is up to date costs two comparisons and nothing else.
 
 mod changes;

@@ -45,22 +45,19 @@ pub use access::{AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralToke
 pub use callers::{Caller, Callers, Counted, Guest, GuestCall, KNOWN_WITHIN, Kind, Port, Silence};
 pub use config::Config;
 pub use formats::id_format;
-pub use ids::{
-    MadeIds, NEXT_IDS,
-    request::{IdList, check as check_ids},
-};
+pub use ids::{MadeIds, NEXT_IDS, id_list::IdList, request::check as check_ids};
 pub use known_namespaces::KeysOf;
 pub use lifecycle::{Node, context::NodeContext, recover};
 pub use members::{
     ROUTE_UNWANTED, RespNode, greeting::greeting, introductions::Introduction, without_addresses,
 };
 pub use namespaces::export::{Export, Exported};
-pub use numbers::{Asked, sequence_request::SequenceRequest};
+pub use numbers::{asked::Asked, sequence_request::SequenceRequest};
 pub use operations::{OPERATIONS, Served};
 pub use request_memory::{COUNTED_BYTES_MIN, RequestMemory, Reservation};
 pub use requests::{
     keys::{REQUEST_KEYS_MAX, invalid_key, to_key},
-    refused::refused_at,
+    refused_keys::refused_at,
 };
 pub use seams::{Addresses, FileRead, Reload, Seams, StartError};
 pub use settings::mapped_names::{MappedNames, RowPart, asked_by, row_fields, row_of};
@@ -71,7 +68,9 @@ pub use status::{
 pub use told_call::CallEnd;
 pub use traces::{EndedSpan, Kind as SpanKind, TraceContext, Traces};
 pub use way::{
+    attempt::{Attempt, Origin, Unanswered},
+    for_leader::ForLeader,
     forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
     patience::{budget, deadline_in},
-    search::{Attempt, ForLeader, Origin, Unanswered, leader_of},
+    search::leader_of,
 };

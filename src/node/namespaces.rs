@@ -1,6 +1,8 @@
-//! Namespaces, as the leader makes, changes, deletes and tells them, with their books.
+//! Namespaces, as the leader makes, changes, deletes and tells them. `gaps.rs` tells what was handed out and skipped on each day,
+//! `listing.rs` which keys they have, and `export.rs` all ceilings at one moment.
 
 pub(super) mod export;
+mod gaps;
 mod listing;
 
 use std::sync::Arc;
@@ -10,22 +12,23 @@ use tokio::time::Instant;
 use super::{
     access::{Access, Principal},
     common::Common,
-    formats::{SequenceWish, check_sequence, for_new_namespace, hands_out_ids, id_format},
+    formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     leases::ids_time::IdsTime,
     requests::{
+        checks::{check_namespace, namespace_named},
         operation::{ByLeader, NUMBERS_BYTES},
-        refused::{check_namespace, failed, low_disk, namespace_named},
+        refused::low_disk,
     },
     seams::proposal_failed,
-    way::search::Attempt,
+    way::attempt::Attempt,
 };
 use crate::{
-    allocator::{Term, read_books},
+    allocator::Term,
     consensus::Group,
     proto::{Refusal, refusal, refuse, v1},
     sequence::{
-        Command, DAYS_KEPT, DayBooks, InvalidNamespace, KeyKind, Namespace, NamespaceChange,
-        NamespaceConfig, NamespaceRefused, Outcome, Verb, Wanted, check_description, check_limits,
+        Command, InvalidNamespace, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
+        NamespaceRefused, Outcome, Verb, Wanted, check_description, check_limits,
         check_section_size, check_steps, is_as_created,
     },
 };
@@ -298,54 +301,5 @@ fn to_wire(namespace: &Namespace) -> v1::Namespace {
         request_id_optional: config.request_id_optional,
         format: config.format.clone(),
         redis_strings: config.redis_strings,
-    }
-}
-
-// The books of a namespace: what was handed out and skipped on each day, told by the leader.
-
-/// About how many bytes a day's books have as a message and encoded.
-const DAY_BYTES: usize = 512;
-
-impl ByLeader for v1::GapsRequest {
-    type Service = Namespaces;
-
-    async fn carry_out(
-        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), deadline: Instant,
-    ) -> Attempt<v1::GapsResponse> {
-        let days = self.days;
-        if days > DAYS_KEPT {
-            refuse!(
-                InvalidRequest,
-                "days is {days}; the books of {DAYS_KEPT} days are kept: give at most so many, or 0 for all"
-            );
-        }
-        let namespace = namespace_named(&namespaces.group, &self.namespace)?;
-        if let Some(format) = &namespace.config.format {
-            return Err(hands_out_ids(&namespace, format).into());
-        }
-        let books = read_books(term, &namespace, days, deadline).await;
-        let books = books.map_err(|error| failed(error, &namespace, term, 0))?;
-        Ok(v1::GapsResponse { days: books.into_iter().map(of_day).collect() })
-    }
-
-    fn answer_bytes(&self, _: &Namespaces) -> usize {
-        DAYS_KEPT as usize * DAY_BYTES
-    }
-}
-
-fn of_day((day, books): (u32, DayBooks)) -> v1::GapsOfDay {
-    let skipped = [
-        ("leader_change", books.leader_change),
-        ("shared_section", books.shared_section),
-        ("fence", books.fence),
-        ("deadline", books.deadline),
-        ("floor", books.floor),
-    ];
-    v1::GapsOfDay {
-        day,
-        handed_out: books.handed_out,
-        skipped: skipped
-            .map(|(cause, numbers)| v1::Skipped { cause: cause.to_owned(), numbers })
-            .to_vec(),
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! A message keeps its bytes on the way to the leader, so that what a newer client sends is not lost. `proto` says what each
 //! operation is; who carries it out implements [`ByLeader`] or [`ByAskedNode`] for its request.
+//!
+//! `services.rs` holds the services that carry operations out; `reload.rs` is the one that reads certificates again.
 
 mod reload;
 pub(super) mod services;
@@ -27,8 +29,9 @@ use super::{
     traces::Span,
     way::{
         Way,
+        attempt::{Attempt, Origin, Trace, Unanswered},
+        for_leader::ForLeader,
         operation::Facts,
-        search::{Attempt, ForLeader, Origin, Trace, Unanswered},
     },
 };
 use crate::{

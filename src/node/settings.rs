@@ -1,6 +1,8 @@
 //! The list of settings: for each its help, environment variable, name, type, default and range. The node's
 //! [`super::Config`] and the flags, variables and file of `ratchet start` are made from it.
 //!
+//! Types of settings have files of their own: `tls.rs`, `sample.rs` for traces, and `mapped_names.rs` for other generators' clients.
+//!
 //! To add a setting, add it here, and a section to docs/settings.md.
 
 pub mod mapped_names;

@@ -154,7 +154,7 @@ mod tests {
     use std::{future::pending, pin::pin};
 
     use super::*;
-    use crate::{node::way::search::Unanswered, proto::refusal};
+    use crate::{node::way::attempt::Unanswered, proto::refusal};
 
     const ABOUT: About<'_> = About {
         method: "ratchet.v1.Sequencer/Next",

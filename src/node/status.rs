@@ -1,4 +1,6 @@
 //! What this node knows of the cluster and tells of it: the status, and whether it is ready.
+//!
+//! `readiness.rs` says whether it is ready, `measure.rs` measures it, and `recent_activity.rs` keeps the last two minutes.
 
 mod measure;
 pub(super) mod readiness;
@@ -17,10 +19,7 @@ use super::{
     members::Members,
     requests::operation::{ByAskedNode, ByLeader},
     terms::LedTerms,
-    way::{
-        patience::FOR_STATUS,
-        search::{Attempt, leader_of},
-    },
+    way::{attempt::Attempt, patience::FOR_STATUS, search::leader_of},
 };
 use crate::{
     allocator::Term,

@@ -1,6 +1,9 @@
 //! The terms of a Raft group that this node leads: each begins with chunks, or with the memory that the last leader left to this
 //! node.
 //!
+//! `leadership.rs` opens and closes an allocator for each, `successor.rs` takes in a memory that a leader sends, and `state.rs` keeps
+//! it until a term begins.
+//!
 //! Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is none.
 
 pub(super) mod leadership;

@@ -18,7 +18,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ids::{IPV4, NO_NETWORK, network_of, principal_id},
+    caller_ids::{IPV4, NO_NETWORK, network_of, principal_id},
     namespace::{NAMESPACE_NAME_CHARS_MAX, check_name},
 };
 

@@ -10,16 +10,16 @@ use super::{
     access::{AccessChange, AccessRefused},
     books::{Booked, DAYS_KEPT, DayBooks, day_of},
     command::{Bump, Bumped, Command, Outcome, Trim},
+    gapless_take::{MessagePart, NoRoom, PartTaken, Take, Taken, Used},
     ids::{NamespaceId, SectionId},
     ledger::{Ledger, LedgerRefused},
-    namespace_life::{self, Table},
+    namespace_life,
     progression::Progression,
-    request_book::{
-        IdHolder, MessagePart, NoRoom, PartTaken, Remembered, Remembering, RequestBook, Take,
-        Taken, Used,
-    },
+    request_book::{IdHolder, Remembered, Remembering, RequestBook},
     request_id::PartId,
     section::{Exhausted, SectionRecord},
+    table::Table,
+    worker_asks,
 };
 use crate::planted_bugs::{Bug, is_planted};
 
@@ -90,7 +90,7 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             })
         }
         Workers { asks, now_ms } => {
-            namespace_life::apply_asks(table, asks, *now_ms).map(Outcome::Workers)
+            worker_asks::apply_asks(table, asks, *now_ms).map(Outcome::Workers)
         }
         NameCluster(id) => namespace_life::name_cluster(table, *id).map(|()| Outcome::None),
         ChangeAccess(change) => change_access(table, change).map(Outcome::Access),

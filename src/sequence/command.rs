@@ -8,13 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     access::{AccessChange, AccessRefused},
-    books::{Lost, Tombstone},
+    books::Lost,
+    gapless_take::{MessagePart, NoRoom, PartTaken},
     ids::{ClusterId, NodeId, SectionId},
     ledger::{Bequest, LedgerRefused, MemoryDigest},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
-    namespace_limits::NamespaceChange,
-    request_book::{MessagePart, NoRoom, PartTaken, Remembering},
+    namespace_change::NamespaceChange,
+    request_book::Remembering,
     section::{Chunk, Raise},
+    totals::Tombstone,
     workers::{WorkerAnswer, WorkerAsk},
 };
 

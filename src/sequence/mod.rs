@@ -5,24 +5,32 @@
 //! tenure that raised it, which never go below what was handed out. The same holds of the ceiling of a worker id, which
 //! its holder may lower to what it used.
 //!
-//! Which file uses which: `ids` and `progression` use no other; `ledger`, `request_id`, `section` and `workers`
-//! come next, then `namespace`, `books` and `request_book`, then `access` and `namespace_limits`, `command`, `namespace_life`,
-//! and last `apply`.
+//! Which file uses which: `caller_ids`, `ids`, `key` and `progression` use no other; `ledger`, `request_id`, `section` and
+//! `workers` come next, then `namespace`, `books` and `gapless_take`, then `written_key`, `totals`, `request_book`, `access` and
+//! `namespace_limits`, `namespace_change`, `command`, `table`, `namespace_life` and `worker_asks`, and last `apply`.
 
 mod access;
 pub(super) mod apply;
 mod books;
+mod caller_ids;
 mod command;
+mod gapless_take;
 mod ids;
+mod key;
 mod ledger;
 mod namespace;
+mod namespace_change;
 mod namespace_life;
 mod namespace_limits;
 mod progression;
 mod request_book;
 mod request_id;
 mod section;
+mod table;
+mod totals;
+mod worker_asks;
 mod workers;
+mod written_key;
 
 pub use access::{
     ANONYMOUS, AccessChange, AccessRefused, AddressRange, Credential, Denied, GRANTS_MAX, Grant,
@@ -31,35 +39,33 @@ pub use access::{
     check_token_name, check_uri,
 };
 pub use apply::apply;
-pub use books::{DAYS_KEPT, DayBooks, Lost, LostBy, NamespaceTotals, Tombstone, day_of};
+pub use books::{DAYS_KEPT, DayBooks, Lost, LostBy, day_of};
+pub use caller_ids::{NO_NETWORK, is_principal, network_of, principal_id};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
-pub use ids::{
-    ClusterId, InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, NO_NETWORK, NamespaceId, NodeId,
-    OwnedKey, SectionId, SectionKey, SetId, client_uri, is_principal, network_of, node_uri,
-    principal_id,
-};
+pub use gapless_take::{IdsFull, MessagePart, NoRoom, PartTaken, Take, Taken, Used};
+pub use ids::{ClusterId, NamespaceId, NodeId, SectionId, SectionKey, SetId, client_uri, node_uri};
+pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
 pub use ledger::{Bequest, Ledger, LedgerRefused, MemoryDigest};
 pub use namespace::{
-    InvalidNamespace, InvalidWrittenKey, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig,
-    WrittenKey, check_name,
+    InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, check_name,
 };
-pub use namespace_life::{Table, is_as_created};
+pub use namespace_change::NamespaceChange;
+pub use namespace_life::is_as_created;
 pub use namespace_limits::{
-    NamespaceChange, STEP_MAX, check_description, check_format, check_limits, check_section_size,
-    check_steps,
+    STEP_MAX, check_description, check_format, check_limits, check_section_size, check_steps,
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
-pub use request_book::{
-    IdHolder, IdsFull, MessagePart, NoRoom, PartTaken, Place, QueuedId, Remembered, Remembering,
-    RequestBook, Take, Taken, Used,
-};
+pub use request_book::{IdHolder, Place, QueuedId, Remembered, Remembering, RequestBook};
 pub use request_id::{
     InvalidRequestId, Lifetime, MessageId, PartId, REQUEST_ID_BYTES_MAX, RequestId,
 };
 pub use section::{Chunk, Exhausted, LIFTS_LIVE, Raise, SectionBooks, SectionRecord};
+pub use table::Table;
+pub use totals::{NamespaceTotals, Tombstone};
 pub use workers::{
     AHEAD_MAX_MS, LeaseFloor, WORKERS_MAX, WorkerAct, WorkerAnswer, WorkerAsk, WorkerRecord,
 };
+pub use written_key::{InvalidWrittenKey, WrittenKey};
 
 #[cfg(test)]
 mod tests;

@@ -1,37 +1,35 @@
-//! The book of the request ids under which numbers of gapless keys were taken.
+//! The book of request ids: which messages a gapless namespace remembers, with what each of them took.
+//!
+//! It is part of the replicated table. Messages of many keys travel in parts, and each part is remembered by the entry
+//! that takes its numbers. Ids of one lifetime form a queue, in the order in which they came.
+//!
+//! The table's own clock says how old they are. It adds up how long terms lasted, by the leaders' clocks that no
+//! operator sets, so no clock that jumps makes it jump, and it never goes back. Time without a leader does not count:
+//! an id may be remembered for longer than is stated, never for less.
+//!
+//! A copy of a message may come after its id was forgotten: a connection that a partition cut holds it, or a paused
+//! node. So messages say when they were made, by this clock. One that is older than its id's lifetime takes nothing,
+//! and neither does one that was made later than now: if it were remembered, its id would be forgotten while a copy
+//! could still take numbers. (Liskov, Shrira and Wroclawski, "Efficient At-Most-Once Messages Based on Synchronized
+//! Clocks", 1991.) The configured lifetime may be made longer, and may differ between leaders. So each queue keeps the
+//! time up to which it has forgotten ids: whatever is not younger takes nothing, however long ids are kept by now.
+//!
+//! The bytes that may be remembered are shared. A caller (a principal, or the callers of one address) may hold as many as are
+//! still free, and a namespace twice as many. So whoever holds much leaves room for others: alone, a caller gets half of all,
+//! and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is remembered
+//! without what it asked for.
+//!
+//! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. What each holder
+//! has is the sum of the bytes of its ids.
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ids::{NamespaceId, SectionKey},
-    progression::Range,
+    gapless_take::{IdsFull, MessagePart, Take, Taken},
+    ids::NamespaceId,
     request_id::{LIFETIMES, Lifetime, PartId},
 };
 use crate::planted_bugs::{Bug, is_planted};
-
-// The book of request ids: which messages a gapless namespace remembers, with what each of them took.
-//
-// It is part of the replicated table. Messages of many keys travel in parts, and each part is remembered by the entry
-// that takes its numbers. Ids of one lifetime form a queue, in the order in which they came.
-//
-// The table's own clock says how old they are. It adds up how long terms lasted, by the leaders' clocks that no
-// operator sets, so no clock that jumps makes it jump, and it never goes back. Time without a leader does not count:
-// an id may be remembered for longer than is stated, never for less.
-//
-// A copy of a message may come after its id was forgotten: a connection that a partition cut holds it, or a paused
-// node. So messages say when they were made, by this clock. One that is older than its id's lifetime takes nothing,
-// and neither does one that was made later than now: if it were remembered, its id would be forgotten while a copy
-// could still take numbers. (Liskov, Shrira and Wroclawski, "Efficient At-Most-Once Messages Based on Synchronized
-// Clocks", 1991.) The configured lifetime may be made longer, and may differ between leaders. So each queue keeps the
-// time up to which it has forgotten ids: whatever is not younger takes nothing, however long ids are kept by now.
-//
-// The bytes that may be remembered are shared. A caller (a principal, or the callers of one address) may hold as many as are
-// still free, and a namespace twice as many. So whoever holds much leaves room for others: alone, a caller gets half of all,
-// and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is remembered
-// without what it asked for.
-//
-// Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. What each holder
-// has is the sum of the bytes of its ids.
 
 /// What a part of a message took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -227,113 +225,4 @@ impl RequestBook {
         self.bytes = self.bytes.saturating_add(bytes);
         (place, QueuedId { namespace, id, caller, at_ms, bytes })
     }
-}
-
-// Taking numbers of a gapless key: the log says which numbers were taken, not up to where they may be.
-//
-// The record of such a section has the last number taken as its ceiling and its floor, and a step of 0. So a lift
-// gives nothing of it, there is nothing to settle, to trim or to inherit, and a change of the leader skips nothing.
-
-/// What one message takes, or a part of it: one entry takes all of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MessagePart {
-    /// The namespace of the keys.
-    pub namespace: NamespaceId,
-    /// What the caller calls it. If that is known, what was taken the first time is the answer.
-    pub id: Option<PartId>,
-    /// When the message was made, by the table's clock. A copy of it that comes when its id may be forgotten takes nothing.
-    pub made_ms: Option<u64>,
-    /// The checksum of all that the message takes, if it has an id and several parts. So the first part tells whether the id
-    /// was used for another message, before anything is taken.
-    pub whole: Option<u32>,
-    /// What names its caller, a principal or an address, if that is known.
-    pub caller: Option<u64>,
-    /// What it takes, in this order.
-    pub takes: Vec<Take>,
-}
-
-/// Take the next numbers of a gapless key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Take {
-    /// The key, which has a section of its own.
-    pub section: SectionKey,
-    /// How many numbers. At least 1.
-    pub count: u64,
-}
-
-/// The answer to a part of a message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PartTaken {
-    /// An answer for each take, in order.
-    Taken(Vec<Taken>),
-    /// As before: an earlier entry took this, under the same id.
-    Repeated(Vec<Taken>),
-    /// The id was used for another message; for which one, unless that took nothing.
-    Reused(Option<Used>),
-    /// Nothing more can be remembered for the caller, or for the namespace.
-    IdsFull(IdsFull),
-    /// There is no gapless namespace with that id.
-    NoNamespace,
-    /// The message was made so long ago that its id may be forgotten, or later than now.
-    Expired {
-        /// When it was made.
-        made_ms: u64,
-        /// What the table's clock shows.
-        clock_ms: u64,
-    },
-}
-
-/// As much is remembered under request ids as may be for now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IdsFull {
-    /// For the caller, or for the namespace.
-    pub of_caller: bool,
-    /// How many bytes are remembered for them.
-    pub held: u64,
-    /// How many bytes may be remembered for all together.
-    pub bytes_max: u64,
-}
-
-/// What a request id was used for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Used {
-    /// How many keys that part of the message had.
-    pub keys: u64,
-    /// The first of them.
-    pub first: Take,
-}
-
-/// The leader's disk is low, so that keys without a record take nothing. In megabytes (2^20 bytes).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NoRoom {
-    /// How much is free.
-    pub free_mb: u32,
-    /// How much should be.
-    pub reserve_mb: u32,
-}
-
-/// The answer to one take.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Taken {
-    /// The numbers are the caller's.
-    Range(Range),
-    /// Too few numbers are left.
-    Exhausted {
-        /// How many are left.
-        left: u64,
-    },
-    /// The key is new, and there is no room for it.
-    NoRoom(NoRoom),
-    /// The key is new, and the namespace has as many keys as it may have.
-    OverQuota {
-        /// The namespace's `keys_max` when the take was applied.
-        keys_max: u64,
-    },
-    /// The count is greater than it may be.
-    TooLarge {
-        /// The most that a count could be when the take was applied.
-        count_max: u64,
-    },
-    /// An earlier try of the message took nothing of its part, why ever, and neither does any later one.
-    LeftOut,
 }

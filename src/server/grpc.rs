@@ -1,7 +1,13 @@
-//! The services of gRPC: what they share, how their failures are told, and the node's health.
+//! The services of gRPC: what they share.
+//!
+//! `sequencer.rs` and `next_many.rs` answer requests for numbers, `ids.rs` those for ids, and `operations.rs` all others. `errors.rs`
+//! says how failures are told and counted, and `health.rs` whether the node is ready.
 
+pub(super) mod errors;
+mod health;
 pub(super) mod ids;
 mod next_many;
+pub(super) mod operations;
 mod sequencer;
 
 use std::{sync::Arc, task::Poll, time::Duration};
@@ -12,20 +18,12 @@ use futures::{
 };
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::{Code, Request, Response, Status};
-use tonic_health::pb::{
-    HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
-    health_server::Health,
-};
-use tower::util::MapResponseLayer;
+use tonic::{Request, Status};
 
+use self::errors::count_stream_error;
 use crate::{
-    metrics::{Interface, Metrics},
-    node::{
-        Asked, Attempt, Caller, NodeContext, Origin, Principal, Reservation, SequenceRequest,
-        Unanswered,
-    },
-    proto::{Refusal, v1::NextManyResponse},
+    node::{Asked, Attempt, Caller, NodeContext, Origin, Principal, Reservation, SequenceRequest},
+    proto::Refusal,
     sequence::Wanted,
     server::connections::{TooOld, owner::Owner},
 };
@@ -105,7 +103,8 @@ impl Services {
 /// message: a future that is given a value holds it twice.
 ///
 /// # Errors
-/// [`Unanswered`]: a refusal if the message is malformed or the request fails, or that another node is to be asked.
+/// [`Unanswered`](crate::node::Unanswered): a refusal if the message is malformed or the request fails, or that another node
+/// is to be asked.
 pub async fn answer<Q: SequenceRequest>(
     context: &Arc<NodeContext>, asked: &Result<Asked<Q>, Refusal>, origin: Origin,
     deadline: Instant,
@@ -116,112 +115,4 @@ pub async fn answer<Q: SequenceRequest>(
     let reserved = reserved.inspect_err(|refusal| asked.refused(refusal))?;
     let answer = context.numbers.serve(asked, origin, deadline).await?;
     Ok((answer, reserved))
-}
-
-// The errors that clients get: their gRPC status, and their count.
-//
-// Invariant: each error is counted once, by the node that sends it to the client. A node that a request was
-// forwarded to does not count it.
-
-impl From<Unanswered> for Status {
-    fn from(unanswered: Unanswered) -> Self {
-        Refusal::from(unanswered).into()
-    }
-}
-
-/// A layer that counts the calls that fail before a response begins, whether a service or a layer below
-/// this one refused them.
-pub fn counting<B>(
-    metrics: Arc<Metrics>,
-) -> MapResponseLayer<impl Fn(hyper::Response<B>) -> hyper::Response<B> + Clone> {
-    MapResponseLayer::new(move |response: hyper::Response<B>| {
-        // One that is an error consists of headers alone, and the code is in them.
-        if let Some(code) = response.headers().get("grpc-status") {
-            count(&metrics, Interface::grpc, Code::from_bytes(code.as_bytes()), 1);
-        }
-        response
-    })
-}
-
-/// Counts the error that ends a stream after its headers were sent: [`counting`] does not see it.
-pub fn count_stream_error(metrics: &Metrics, status: &Status) {
-    count(metrics, Interface::grpc, status.code(), 1);
-}
-
-/// Counts the errors inside one response of a stream: that of the whole request, and one for each key that is exhausted
-/// or refused.
-pub fn count_response_errors(metrics: &Metrics, interface: Interface, answer: &NextManyResponse) {
-    if let Some(failure) = &answer.failure {
-        count(metrics, interface, Code::from_i32(failure.code), 1);
-    }
-    if let Some(exhausted) = &answer.exhausted {
-        let keys = exhausted.places.len() as u64;
-        count(metrics, interface, Code::OutOfRange, keys);
-    }
-    for refused in &answer.refused {
-        let code = refused.failure.as_ref().map_or(0, |failure| failure.code);
-        count(metrics, interface, Code::from_i32(code), refused.places.len() as u64);
-    }
-}
-
-fn count(metrics: &Metrics, interface: Interface, code: Code, n: u64) {
-    if code != Code::Ok {
-        metrics.errors.of(interface).add(code, n);
-    }
-}
-
-// `grpc.health.v1.Health`: the node's readiness over gRPC.
-
-/// The services whose health can be asked for. The empty name means the whole node. They share one state: all
-/// are ready, or none.
-const SERVICES: [&str; 4] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin", "ratchet.v1.Ids"];
-
-#[tonic::async_trait]
-impl Health for Services {
-    type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
-
-    async fn check(
-        &self, request: Request<HealthCheckRequest>,
-    ) -> Result<Response<HealthCheckResponse>, Status> {
-        check_service(&request.get_ref().service)?;
-        Ok(Response::new(serving(self.context.readiness.check().is_ok())))
-    }
-
-    async fn watch(
-        &self, request: Request<HealthCheckRequest>,
-    ) -> Result<Response<Self::WatchStream>, Status> {
-        check_service(&request.get_ref().service)?;
-        let ready = self.context.readiness.watch();
-        // Anybody may ask for the health. Who shows a token or a certificate is told for as long as that is good.
-        let by = Services::asker(&request);
-        let is_known = self.context.services.access.id_of(&by).is_some();
-        // The state is what was said last: only a change is said.
-        let said = stream::unfold((ready, None), |(mut ready, last)| async move {
-            let fits = |now: &bool| Some(*now) != last;
-            let now = ready.wait_for(fits).await.ok()?;
-            Some((serving(now), (ready, Some(now))))
-        });
-        let said = match is_known {
-            true => self.while_known(by, said).boxed(),
-            false => said.map(Ok).boxed(),
-        };
-        Ok(Response::new(self.watched(said, self.end_of(&request))))
-    }
-}
-
-fn serving(is_ready: bool) -> HealthCheckResponse {
-    let status = match is_ready {
-        true => ServingStatus::Serving,
-        false => ServingStatus::NotServing,
-    };
-    HealthCheckResponse { status: status.into() }
-}
-
-fn check_service(name: &str) -> Result<(), Status> {
-    if SERVICES.contains(&name) {
-        return Ok(());
-    }
-    Err(Status::not_found(format!(
-        "there is no service {name:?} on this port; ask for one of {SERVICES:?}"
-    )))
 }

@@ -1,5 +1,11 @@
-//! What comes with a call beside its message: which cluster it is meant for, which members its caller knows, and its
-//! deadline.
+//! What comes with a call beside its message: which cluster it is meant for, how it is compressed, which members its caller
+//! knows, and its deadline.
+//!
+//! A call that is meant for another cluster is refused before anything is done, whatever it asks for: its caller was
+//! led here by an address that was another node's before. A caller that knows older members is told the route with the
+//! answer.
+//!
+//! Invariant: a call that says none of this costs three looks into its headers.
 
 use std::{
     convert::Infallible,
@@ -34,15 +40,6 @@ use crate::{
     proto::{Refusal, refusal, v1::Reason},
     sequence::{ClusterId, Wanted},
 };
-
-// What comes with a call beside its message: which cluster it is meant for, how it is compressed, and which members its
-// caller knows.
-//
-// A call that is meant for another cluster is refused before anything is done, whatever it asks for: its caller was
-// led here by an address that was another node's before. A caller that knows older members is told the route with the
-// answer.
-//
-// Invariant: a call that says none of this costs three looks into its headers.
 
 /// The cluster that a call is meant for; in a refusal, and over HTTP in every answer, the one that answers.
 pub const CLUSTER_ID: HeaderName = HeaderName::from_static("ratchet-cluster-id");
@@ -193,8 +190,6 @@ fn tell_route(context: &NodeContext, (known, by): (u64, &Principal), headers: &m
         headers.extend(told.into_headers());
     }
 }
-
-// A request's deadline, from the `grpc-timeout` header.
 
 /// How long this node may work on `request`, by its `grpc-timeout` header.
 pub fn budget_of<T>(request: &tonic::Request<T>, config: &Config) -> Duration {

@@ -9,12 +9,12 @@
 //! 2. `metadata.rs` refuses what is meant for another cluster. `connections/unfinished.rs` limits the memory of a message
 //!    that arrives in parts, and `peer/body.rs` what strangers send to the peer port; both know when it is late. The
 //!    gRPC library decodes the whole message and calls a method of a service: `grpc/sequencer.rs` for `Next` and `Current`,
-//!    `grpc/next_many.rs` for `NextMany`, `grpc/ids.rs`, `grpc.rs` for the health, `peer.rs`, and `peer/forwarded.rs` for
-//!    what followers forward.
+//!    `grpc/next_many.rs` for `NextMany`, `grpc/ids.rs`, `grpc/health.rs`, `peer.rs`, and `peer/forwarded.rs` for what
+//!    followers forward.
 //! 3. The service reads the deadline (`metadata.rs`), has the message checked (`Asked`), and calls `Numbers::serve` of
 //!    [`crate::node`]. The node answers, or asks the leader. The methods that `proto` calls served by the leader or the asked
-//!    node have no service: `grpc/ids.rs` passes their messages on as they are.
-//! 4. The answer is a message. A failure becomes a gRPC status and is counted (`grpc.rs`).
+//!    node have no service: `grpc/operations.rs` passes their messages on as they are.
+//! 4. The answer is a message. A failure becomes a gRPC status and is counted (`grpc/errors.rs`).
 //!
 //! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages.
 //!
@@ -63,7 +63,7 @@ use connections::{
     stream::Stream,
     unfinished::{CLIENT_MESSAGE_BYTES_MAX, metered},
 };
-pub use grpc::{Services, ids::Raw};
+pub use grpc::{Services, operations::Raw};
 use metadata::Addressed;
 use otlp::Exporter;
 use peer::body::{PeerConnection, from_peers};
@@ -190,7 +190,7 @@ impl Services {
             return;
         };
         let (context, stop) = (self.context, self.stop);
-        let counting = grpc::counting(context.metrics.clone());
+        let counting = grpc::errors::counting(context.metrics.clone());
         let answer = move |_: &_, stream: &Stream| {
             let (routes, owner) = (routes.clone(), at_port(Owner::of(stream, Interface::grpc)));
             owner.begins(&context.services.access);
@@ -205,7 +205,7 @@ impl Services {
         let Some(routes) = self.metered_routes(idle) else {
             return;
         };
-        let counting = grpc::counting(self.context.metrics.clone());
+        let counting = grpc::errors::counting(self.context.metrics.clone());
         let answer = counting.layer(Addressed::new(routes, self.context, Owner::local()));
         socket.serve(answer, idle, self.stop).await;
     }
@@ -267,7 +267,7 @@ impl Services {
         .add_service(HealthServer::new(self.clone()))
         .add_service(described.named_layer(reflection().build_v1()?))
         .add_service(described.named_layer(reflection().build_v1alpha()?));
-        let operations = grpc::ids::routes(&self.context);
+        let operations = grpc::operations::routes(&self.context);
         Ok(Routes::from(routes.into_axum_router().merge(operations)))
     }
 

@@ -1,4 +1,4 @@
-//! TLS: the certificates of a node, and what it takes the certificates of others for.
+//! TLS: which certificates a node shows, and which certificates of others it accepts.
 //!
 //! `material.rs` reads the files of one side. `certificates.rs` has what is in use, and takes files that change. `peer.rs`
 //! connects to peers. `leaf.rs` reads what a certificate says. Connections that come begin in `connections/opening.rs`.

@@ -188,8 +188,6 @@ impl RaftLogStorage<Types> for LogStore {
     }
 }
 
-// Raft's log and hard state of one set, for reading.
-
 /// The largest amount of log that is read at once to be sent or applied, in bytes; one entry may be larger.
 const READ_BYTES_MAX: usize = 1 << 20;
 

@@ -9,7 +9,8 @@
 //! The files form a line: each uses only files that stand below it.
 //!
 //! - `recovery`: makes a cluster of one out of the data directory of one surviving node.
-//! - `applied`: the applied table as the state machine writes it, and the space of deleted namespaces.
+//! - `applied`: the applied table as the state machine writes it.
+//! - `reclaimer`: frees the space of deleted namespaces.
 //! - `snapshot`: a table on its way from node to node: format, sending, arriving.
 //! - `log`: Raft's log and hard state of one set, for reading and writing.
 //! - `table`: the records of a table: how far it is, generations, namespaces, reads, changes.
@@ -22,7 +23,8 @@
 //! - `free_space`: measures the disk, and keeps a reserve of it.
 //! - `data_dir`: which files a data directory may hold, the lock on it, names that outlive a power cut, and the file that
 //!   holds the space to open the database on a full disk.
-//! - `raft_types`: openraft's types as this product uses them, and the runtime of Raft.
+//! - `raft_types`: openraft's types as this product uses them.
+//! - `raft_runtime`: the runtime that Raft runs on.
 //! - `layout`: the column families and the keys in them.
 //! - `codec`: how values become bytes.
 //! - `error`: what can go wrong, and what to do about it; formats that this release does not read.
@@ -37,7 +39,9 @@ mod identity;
 mod layout;
 mod log;
 mod options;
+mod raft_runtime;
 mod raft_types;
+mod reclaimer;
 mod recovery;
 mod snapshot;
 mod store;
@@ -57,14 +61,14 @@ pub use raft_types::{
 };
 pub use recovery::{Margin, recover};
 pub use snapshot::{
-    ArrivedSnapshot, IncomingSnapshot, OutgoingSnapshot, SNAPSHOT_PART_BYTES_MAX, Snapshot,
-    SnapshotData,
+    SNAPSHOT_PART_BYTES_MAX, Snapshot, SnapshotData,
+    incoming::{ArrivedSnapshot, IncomingSnapshot},
+    outgoing::OutgoingSnapshot,
 };
 pub use store::{DiskUsage, Store};
 pub use table::{
     AppliedMeta, AppliedView, Namespaces, Page, PageAsked, RecordsFill, TableChange,
-    founded_principals,
-    listing::{CEILINGS_HELD, Ceilings, CeilingsPart},
-    read_days, read_page, read_workers,
+    ceilings::{CEILINGS_HELD, Ceilings, CeilingsPart},
+    founded_principals, read_days, read_page, read_workers,
 };
 pub use writer::DiskHealth;

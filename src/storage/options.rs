@@ -79,8 +79,6 @@ pub enum UnsyncedWrites {
     InProcess,
 }
 
-// Where blocking work runs: a seam for simulations.
-
 /// Where blocking work runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BlockingExecutor {

@@ -3,7 +3,7 @@
 //! Entries that the lost nodes committed after this copy ends are lost, and raised ceilings with them.
 //! Therefore all ceilings are raised by a margin. So is the `start` of each namespace, for sections that
 //! this copy does not know. Where ids of keys hold a time, numbers follow the clock: these namespaces are raised to a number
-//! above all that may be lost (`LostTimes`), and by no margin unless one is given. Leases of worker ids may be lost as
+//! above all that may be lost (`lost_times`), and by no margin unless one is given. Leases of worker ids may be lost as
 //! well. Therefore no lease goes on, and the next ones lie above what this machine's clock shows, by more than a lease ever
 //! reaches ahead. The log is emptied, this node becomes the only voter, and a new incarnation keeps messages of the lost
 //! nodes out.
@@ -15,9 +15,11 @@
 //! It also writes the record [`RECOVERY_KEY`], which stands until the marker is written: until then
 //! another run completes the recovery, and no node opens the directory.
 
+mod lost_times;
 mod margin;
 mod raised_table;
 mod survivor;
+mod switch;
 
 use std::{path::Path, sync::Arc};
 
@@ -96,7 +98,7 @@ pub fn recover(
     if dry_run {
         return Ok((recovery, principals));
     }
-    let pending = raised_table::switch(&survivor, recovery)?;
+    let pending = switch::switch(&survivor, recovery)?;
     finish(&db, &pending, dev)?;
     Ok((pending.recovery, principals))
 }

@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 
-use super::{read_part, *};
+use super::*;
 use crate::{
     allocator::{
-        key_table::{hasher::Hasher, segments::Tracking},
+        key_table::{changed_slots::Tracking, hasher::Hasher},
+        memory_reader::read_part,
         section::pending::{Answer, RaiseAnswer, Served},
-        shard::{SectionPlace, Shard, own_keys::Swept},
+        shard::{SectionPlace, Shard, own_keys::evict::Swept},
     },
     clock::Instant,
     sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId, Trim},

@@ -1,4 +1,5 @@
-//! When the log entry was under way that brought calls their numbers: who waited for it says so.
+//! Remembers when the last log entry was proposed, and how long the disk wrote meanwhile. A slow call that waited for the entry says
+//! so in the log.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     allocator::{
-        section::cursor::{GrantTime, Owned},
+        section::owned::{GrantTime, Owned},
         shard::SectionPlace,
     },
     sequence::{MemoryDigest, NUMBER_MAX, NamespaceId, SectionId},

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::allocator::{
     key_table::hasher::SHARDS,
-    section::{cursor::OwnSlot, pending::WAITING_CALL_BYTES, queued_section::QueuedSection},
+    section::{own_slot::OwnSlot, pending::WAITING_CALL_BYTES, queued_section::QueuedSection},
 };
 
 /// After so many new keys the memory is measured again.
@@ -109,8 +109,6 @@ impl Room {
         }
     }
 }
-
-// How much a key holds that waits for its first chunk.
 
 /// What a key that is new to its term and waits for a bump holds, in bytes, besides its request: its slot, an entry of the
 /// table of keys, its section beside the slot, the call that waits, and where the call's answer goes. A name holds its

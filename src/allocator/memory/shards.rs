@@ -9,8 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::{
     allocator::{
         key_table::{
+            changed_slots::Tracking,
             hasher::{Hasher, SHARDS, shard_of},
-            segments::Tracking,
         },
         shard::{Footprint, Shard},
     },

@@ -1,6 +1,6 @@
 //! The keys of a shard that have a section of their own.
 //!
-//! A slot holds a key and its section (`section/cursor.rs`). Some sections do not fit their slots:
+//! A slot holds a key and its section (`section/own_slot.rs`). Some sections do not fit their slots:
 //!
 //! - one whose bump is pending, with the calls that wait for it;
 //! - one that is exhausted;
@@ -8,8 +8,11 @@
 //!
 //! Such a section is *expanded*: it is in a table beside the slots. Of its slot only the key and the cursor
 //! are then in use. It goes back into the slot as soon as it fits.
+//!
+//! `own_keys/evict.rs` evicts keys that nobody asks for, and `own_keys/changes.rs` tells another node what changed.
 
 mod changes;
+pub mod evict;
 
 use std::time::Duration;
 
@@ -21,13 +24,16 @@ use crate::{
         key_table::{KeyTable, Slot, StoredKey, hasher::Hasher},
         section::{
             Section, StepChange,
-            cursor::{Cursor, Holding, OwnSlot, Owned},
+            cursor::Cursor,
+            first_waiters::FirstWaiters,
+            holding::Holding,
+            own_slot::OwnSlot,
+            owned::Owned,
             pending::{Answer, RaiseAnswer, Served, Waiters},
-            queued_section::{FirstWaiters, QueuedSection},
+            queued_section::QueuedSection,
         },
     },
     clock::Instant,
-    planted_bugs::{Bug, is_planted},
     sequence::{
         Chunk, Key, Namespace, NamespaceConfig, NamespaceId, Progression, Raise, Range, SectionId,
         SectionKey, Trim,
@@ -293,70 +299,6 @@ fn section_id<K: StoredKey>(slot: &OwnSlot<K>) -> SectionId {
             Key::Id(id) => SectionKey::Id(id),
             Key::Name(name) => SectionKey::Name(name.into()),
         },
-    }
-}
-
-// Evicts keys that nobody asked for lately: the *clock* algorithm (Corbato, A Paging Experiment with the Multics
-// System, 1968). A hand goes around the slots. It clears the reference bit of a key that is in use, and evicts a key whose
-// bit is clear.
-//
-// Invariant: the section of a key that is evicted is quiet, so that nobody waits for it, and no bump of it is under way.
-
-/// What the hand has done.
-#[derive(Debug, Default)]
-pub struct Swept {
-    /// The sections that were evicted, and the last number used of each.
-    pub released: Vec<Trim>,
-    /// How many keys were evicted. One that got no chunk in this term has nothing to release; those of a shared section are
-    /// released with it.
-    pub keys: usize,
-    /// How many sections that keys share were evicted.
-    pub shared_sections: usize,
-    /// How many slots the hand has passed.
-    pub slots: usize,
-}
-
-impl<K: StoredKey> OwnKeys<K> {
-    /// Moves the hand over `slots_max` slots at most, until `released_max` sections are evicted, or to the end of the
-    /// slots. True at the end: the next call begins at the first slot. Tells `note_gone` the keys that are evicted.
-    pub fn evict(
-        &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
-        progression_of: impl Fn(NamespaceId) -> Option<Progression>,
-        mut note_gone: impl FnMut(u32, &K::Target), swept: &mut Swept,
-    ) -> bool {
-        let mut passed = 0;
-        while passed < slots_max && swept.released.len() < released_max {
-            let number = self.hand;
-            if number >= self.table.slots() {
-                self.hand = 0;
-                return true;
-            }
-            self.hand += 1;
-            passed += 1;
-            swept.slots += 1;
-            let Some(slot) = self.table.get_mut(number) else {
-                continue;
-            };
-            if slot.cursor.take_in_use() || !self.is_quiet(number) {
-                continue;
-            }
-            let slot = self.table.get(number);
-            let trim = slot.and_then(|slot| self.trim_of(number, slot, &progression_of));
-            if let Some((mut trim, owned)) = trim {
-                if is_planted(Bug::ReleaseSkipsRest) {
-                    trim.used = owned.ceiling;
-                }
-                swept.released.push(trim);
-            }
-            if self.expanded.remove(&number).is_some() {
-                self.shrink();
-            }
-            if let Some(gone) = self.table.remove(hasher, number) {
-                note_gone(number, gone.key());
-            }
-            swept.keys += 1;
-        }
-        false
     }
 }
 

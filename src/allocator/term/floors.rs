@@ -1,26 +1,23 @@
-//! Floors of keys: raised by callers, or by the time that ids hold.
+//! Raises the floors of keys, of one or of many, or of whole sections.
+//!
+//! Every number up to the floor is taken, for nobody, as if a caller had asked for it: *then* the fence, then the
+//! answer. So what holds for a range that a caller got holds for them: whoever asks after the answer gets a greater
+//! number, in this term, and in every later one, because the ceiling that is committed lies at the floor or above.
 
 use tokio::time::Instant;
 
 use super::{Term, Why};
 use crate::{
     allocator::{
-        floor::{Floor, FloorOf, Raised},
-        held::Held,
+        floor::{FloorOf, Raised},
         memory::KEYS_AT_ONCE,
         outcome::Unserved,
-        section::pending::{AboveAnswer, Answer, RaiseAnswer, RaiseNewAnswer, RaisedLater},
+        section::pending::{RaiseAnswer, RaiseNewAnswer, RaisedLater},
     },
     laps::{self, Phase},
     planted_bugs::{Bug, is_planted},
-    sequence::{Key, Namespace, Range},
+    sequence::{Key, Namespace},
 };
-
-// Raises the floors of keys, of one or of many, or of whole sections.
-//
-// Every number up to the floor is taken, for nobody, as if a caller had asked for it: *then* the fence, then the
-// answer. So what holds for a range that a caller got holds for them: whoever asks after the answer gets a greater
-// number, in this term, and in every later one, because the ceiling that is committed lies at the floor or above.
 
 /// To raise a section may cost a walk over all slots of its shard. It counts as so many keys: after each section others get
 /// their turn.
@@ -187,7 +184,9 @@ impl Term {
     }
 
     /// Waits until a floor is raised.
-    async fn raised_later(&self, later: RaisedLater, deadline: Instant) -> Result<Raised, Why> {
+    pub(super) async fn raised_later(
+        &self, later: RaisedLater, deadline: Instant,
+    ) -> Result<Raised, Why> {
         self.in_time(later, deadline).await?
     }
 }
@@ -197,65 +196,5 @@ fn within_numbers(raised: Raised, namespace: &Namespace) -> Raised {
     Raised {
         floor: raised.floor.min(namespace.greatest_number().max(namespace.config.max)),
         ..raised
-    }
-}
-
-// Takes numbers above a floor that the caller's clock moves on: the numbers of ids that hold a time.
-
-/// What a call for numbers above a floor got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Above {
-    /// Numbers.
-    Numbers(Range),
-    /// None: `count_of` answered 0. Whether this node leads was not checked.
-    None {
-        /// The last number of the key that was handed out, or passed over.
-        last: u64,
-    },
-}
-
-impl Term {
-    /// Raises a key above `floor` (at least 1; it may reach further), and takes as many of its next numbers as `count_of`
-    /// says, given the last number before them. No other call takes numbers of the key in between. `count_of` may be asked
-    /// several times; only the numbers of the last time are taken.
-    ///
-    /// The numbers that are handed out lie further up than `count_of` was told if they come from a chunk that is not adjacent
-    /// to the one before, or the namespace begins further up.
-    ///
-    /// # Errors
-    /// As [`Term::next`], and [`Why::AboveMax`] if `floor` is above the namespace's `max`. The floor may be raised all
-    /// the same.
-    pub async fn next_above(
-        &self, namespace: &Namespace, key: Key<'_>, floor: Floor, count_of: impl Fn(u64) -> u64,
-        deadline: Instant,
-    ) -> Result<Above, Why> {
-        assert!(!namespace.config.gapless, "a chunk would leave a gap");
-        let _inside = self.enter()?;
-        loop {
-            let (answer, need) = self.memory.take_above(namespace, key, floor, &count_of);
-            if let Some(need) = need {
-                self.ask_for(need);
-            }
-            let (count, answer) = match answer {
-                AboveAnswer::Later(later) => {
-                    Box::pin(self.raised_later(later, deadline)).await?;
-                    continue;
-                }
-                AboveAnswer::Refused(why) => return Err(why),
-                AboveAnswer::None { last } => return Ok(Above::None { last }),
-                AboveAnswer::Numbers { count, answer } => (count, answer),
-            };
-            let taken = match answer {
-                Answer::Done(taken) => taken,
-                Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
-            };
-            let counts = self.counts(namespace);
-            let held = Held::new(&*counts, if taken.is_ok() { count } else { 0 });
-            // Not earlier, as in `next`.
-            self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
-            let range = taken?;
-            self.hot_keys.note(namespace, key, count);
-            return Ok(Above::Numbers(range));
-        }
     }
 }

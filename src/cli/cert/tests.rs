@@ -1,3 +1,5 @@
+//! What `ratchet cert` makes, and what it refuses.
+
 use std::{fs, os::unix::fs::PermissionsExt, sync::Arc};
 
 use clap::Parser;

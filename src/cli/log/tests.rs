@@ -1,9 +1,18 @@
+//! What is logged while nobody reads, and panics.
+
 use std::{
     process::{Command, Output},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::Instant,
 };
 
-use super::*;
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+
+use super::{queue::LINE_BYTES, *};
 
 /// Set for the process that panics.
 const PANICS: &str = "RATCHET_TEST_PANICS";

@@ -1,4 +1,4 @@
-//! What callers use counts against their quotas, and who has used them up is told so.
+//! Counts what callers use against their quotas, and refuses callers who have used them up.
 
 use super::{
     Access, LostNumbers, Principal, Who,

@@ -1,4 +1,4 @@
-//! Connections of clients: whose each is, whose its calls are, and which ones end if nobody says so.
+//! The connections of clients: whose each one is, whose its calls are, and which ones end if nobody says whose they are.
 //!
 //! A connection begins as one of its address. Once something comes over it that this node knows (a token, or a certificate), it is
 //! one of that principal, wherever it was opened. A proxy may bring several principals: the connection is the first one's, and each

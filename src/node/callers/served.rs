@@ -1,4 +1,4 @@
-//! Whose what a task serves is: the memory that it reserves, and the places that it takes, are that caller's.
+//! Notes for a task which caller it works for: the memory that it reserves and the places that it takes count as that caller's.
 
 use std::{
     sync::{Arc, OnceLock},

@@ -1,4 +1,4 @@
-//! Streams that are silent, and end when other calls are refused for want of a place.
+//! Ends streams that are silent when other calls are refused for want of a place.
 //!
 //! A stream keeps its place among the calls for as long as it is open. Clients may keep streams for hours, and say nothing. So
 //! one that was silent for as long as a connection may be idle counts as idle: it makes room as soon as a call is refused.

@@ -1,4 +1,4 @@
-//! Which connections may end for others: those of which nobody knows whose they are.
+//! Chooses which connections of unknown callers end when others need their places.
 
 use std::{
     collections::VecDeque,

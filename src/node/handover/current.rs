@@ -1,5 +1,4 @@
-//! The handovers of a group, and the one that is under way, or was last: however many ask for one in a term, they wait for the
-//! same.
+//! Remembers the handover that is under way, or was last: all who ask for one in a term wait for the same.
 
 use std::sync::Arc;
 

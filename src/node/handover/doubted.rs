@@ -1,5 +1,4 @@
-//! A leader whose wall clock is wrong makes no ids of a time, and no other node can meanwhile. So it hands over to one whose
-//! clock is right.
+//! Hands over when the wall clock of this leader is wrong: it makes no ids with a time then, and no other node can meanwhile.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,4 @@
-//! A closed term, whose memory no successor takes, gives back what it has not used: the rest of its chunks, and its
-//! lift.
+//! Gives back what a closed term has not used, when no successor takes its memory: the rest of its chunks, and its lift.
 //!
 //! Invariant: the lift is given back only if every section that the term touched is trimmed.
 

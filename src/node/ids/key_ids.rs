@@ -13,8 +13,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     Ids, MadeIds,
+    id_list::IdList,
     key_queues::{Batch, Line},
-    request::{IdList, count_of, parameters_of},
+    request::{count_of, parameters_of},
 };
 use crate::{
     clock::whole_ms,

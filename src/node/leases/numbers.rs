@@ -23,11 +23,12 @@ use crate::{
         access::Principal,
         formats::{IDS_MAX, REACH_STEPS, created_again, ended, id_format},
         requests::{
+            checks::{check_kind, namespace_named},
             keys::key_of,
             operation::ByLeader,
-            refused::{check_kind, failed, namespace_named},
+            refused::failed,
         },
-        way::search::{Attempt, Unanswered},
+        way::attempt::{Attempt, Unanswered},
     },
     planted_bugs::{Bug, is_planted},
     proto::{

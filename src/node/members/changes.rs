@@ -18,7 +18,7 @@ use crate::{
         config::host_of,
         requests::operation::ByLeader,
         seams::proposal_failed,
-        way::{patience::time_to_tell, search::Attempt},
+        way::{attempt::Attempt, patience::time_to_tell},
     },
     proto::{
         Refusal, refusal, refuse,

@@ -16,7 +16,7 @@ use crate::{
         admission::Admission,
         callers::{Callers, Kind},
         common::Common,
-        requests::refused::{namespace_named, no_namespace},
+        requests::checks::{namespace_named, no_namespace},
         terms::LedTerms,
     },
     proto::{Refusal, refusal, refuse},

@@ -11,11 +11,12 @@ use crate::{
     node::{
         Principal,
         requests::{
+            checks::{check_kind, namespace_named},
             keys::{key_of, to_key},
             operation::{ByLeader, NUMBERS_BYTES},
-            refused::{check_kind, failed, namespace_named},
+            refused::failed,
         },
-        way::search::Attempt,
+        way::attempt::Attempt,
     },
     proto::{Refusal, refusal, refuse, v1},
     sequence::{

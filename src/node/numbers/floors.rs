@@ -11,10 +11,12 @@ use crate::{
         formats::counts_orders,
         members::KnownRoute,
         requests::{
-            keys::{Keys, WaitingKeys, heap_bytes, key_of},
-            refused::{check_kind, failed},
+            checks::check_kind,
+            keys::{Keys, heap_bytes, key_of},
+            refused::failed,
+            waiting_keys::WaitingKeys,
         },
-        way::search::Attempt,
+        way::attempt::Attempt,
     },
     proto::{
         Refusal, refusal, refuse,

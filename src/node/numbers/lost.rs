@@ -1,4 +1,4 @@
-//! The numbers that are lost with a reply on the way from the leader, because nobody hears it.
+//! Counts the numbers in a reply of the leader that nobody hears any more.
 
 use std::sync::Arc;
 

@@ -17,14 +17,16 @@ use crate::{
         members::KnownRoute,
         request_memory::RequestMemory,
         requests::{
-            keys::{Keys, WaitingKeys, add_late, heap_bytes, key_of, late, message_id},
-            refused::{
-                check_count, check_count_of, check_id, check_kind, failed, failed_under,
-                many_ranges, refused, within_count_max,
-            },
+            checks::{check_count, check_count_of, check_kind},
+            keys::{Keys, heap_bytes, key_of},
+            late_keys::{add_late, late},
+            refused::{failed, failed_under},
+            refused_keys::{many_ranges, refused, within_count_max},
+            request_id::{check_id, message_id},
+            waiting_keys::WaitingKeys,
         },
         settings::COUNT_MAX_MAX,
-        way::{forward::LostWithReply, search::Attempt},
+        way::{attempt::Attempt, forward::LostWithReply},
     },
     proto::{
         Operation, Refusal,

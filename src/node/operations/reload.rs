@@ -1,4 +1,4 @@
-//! The files of certificates that settings name are read again, because somebody asks for it.
+//! Reads the files of certificates that the settings name again, when somebody asks for it.
 
 use std::sync::Arc;
 

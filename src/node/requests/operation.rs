@@ -8,7 +8,7 @@ use crate::{
     allocator::Term,
     node::{
         access::{Guarded, Principal, Subject},
-        way::{operation::Facts, search::Attempt},
+        way::{attempt::Attempt, operation::Facts},
     },
     proto::{Operation, Refusal},
 };

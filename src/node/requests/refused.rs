@@ -1,44 +1,17 @@
-//! Which requests, and which keys of a request, get no numbers, and what their callers are told.
+//! Why a request, or keys of it, got nothing, as callers are told it: a refusal is made of what a term says.
 
+use super::checks::too_large;
 use crate::{
-    allocator::{ManyNumbers, RefusedPlaces, Term, Unserved, UsedId, Why},
-    consensus::Group,
-    node::{Caller, Config, way::search::Unanswered},
-    proto::{
-        Refusal, refusal,
-        v1::{Exhausted, Failure, NextManyResponse, Reason, RefusedKeys},
-    },
-    sequence::{
-        IdsFull, Key, KeyKind, MessageId, NUMBER_MAX, Namespace, NamespaceConfig, NamespaceRefused,
-        check_name,
-    },
+    allocator::{Term, Unserved, UsedId, Why},
+    node::{Caller, way::attempt::Unanswered},
+    proto::{Refusal, refusal},
+    sequence::{IdsFull, MessageId, NUMBER_MAX, Namespace},
     storage::LowDisk,
 };
 
 /// How soon to ask again while nothing more can be remembered under request ids: ids that are old enough are forgotten all the
 /// time.
 const IDS_RETRY_AFTER_MS: u64 = 1_000;
-
-/// Refuses a key that is not of the namespace's kind.
-///
-/// # Errors
-/// INVALID_ARGUMENT, with what to give instead.
-pub(in crate::node) fn check_kind(namespace: &Namespace, key: Key<'_>) -> Result<(), Refusal> {
-    if key.kind() == namespace.config.key_kind {
-        return Ok(());
-    }
-    let give = match namespace.config.key_kind {
-        KeyKind::Id => "give an id (key.id)",
-        KeyKind::Name => "give a name (key.name, ratchet next --name)",
-    };
-    Err(refusal!(
-        KeyKindMismatch,
-        "namespace {:?} takes keys of kind {}; {key} is of kind {}: {give}",
-        namespace.config.name,
-        namespace.config.key_kind,
-        key.kind()
-    ))
-}
 
 /// What it comes to that a term did not serve a request for `count` numbers, 0 if it asks for none: another node is to be
 /// asked, or the request is refused.
@@ -94,19 +67,19 @@ pub(super) fn partly_raised(why: Refusal, may_be: usize) -> Refusal {
     why.may_be_done().retold(text)
 }
 
-/// Of what callers are told why it got nothing.
+/// The request, or the keys of one, that a refusal is about.
 #[derive(Clone, Copy)]
-struct Told<'a> {
-    namespace: &'a Namespace,
+pub(super) struct Told<'a> {
+    pub(super) namespace: &'a Namespace,
     /// The term that was asked.
-    term: u64,
+    pub(super) term: u64,
     /// How many numbers a whole request asked for. `None`: what is told is told of keys of a message whose other keys may have
     /// numbers.
-    count: Option<u64>,
+    pub(super) count: Option<u64>,
 }
 
 /// What a caller is told whose request, or keys of it, got nothing.
-fn refusal_of(why: &Why, Told { namespace, term, count }: Told<'_>) -> Refusal {
+pub(super) fn refusal_of(why: &Why, Told { namespace, term, count }: Told<'_>) -> Refusal {
     let name = &namespace.config.name;
     match why {
         Why::NotLeading | Why::MayNotWait => too_late(),
@@ -214,145 +187,6 @@ pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal
     )
 }
 
-/// Refuses a request id where none is known, and a request without one where it could leave a gap.
-///
-/// # Errors
-/// FAILED_PRECONDITION, with what to do.
-pub(in crate::node) fn check_id(namespace: &Namespace, has_id: bool) -> Result<(), Refusal> {
-    let config = &namespace.config;
-    let name = &config.name;
-    match (config.gapless, has_id) {
-        (false, true) => Err(refusal!(
-            RequestIdUnsupported,
-            "namespace {name:?} is not gapless, and knows no request ids: ask without one; a retry takes new numbers, \
-                 which costs nothing there"
-        )),
-        (true, false) if !config.request_id_optional => Err(refusal!(
-            RequestIdRequired,
-            "namespace {name:?} is gapless: give a request id (request_id, Idempotency-Key, --request-id), so that \
-                 asking again after a lost answer leaves no gap; or allow such requests with: ratchet namespace update \
-                 {name} --request-id-optional true"
-        )),
-        (false, false) | (true, _) => Ok(()),
-    }
-}
-
-// Which keys of a request get no numbers while the others do, and what their callers are told.
-
-/// The places whose counts are within the namespace's `count_max`, `None` if all are; and the others, refused. The leader
-/// alone knows `count_max`. A client may have made one message of what several callers asked for, so a count that is too
-/// large does not refuse the others.
-pub fn within_count_max(
-    counts: &[u64], namespace: &Namespace, config: &Config,
-) -> (Option<Vec<usize>>, Vec<RefusedKeys>) {
-    let too_large = |count: u64| check_count_of(namespace, config, count).err();
-    let Some(why) = counts.iter().find_map(|&count| too_large(count)) else {
-        return (None, Vec::new());
-    };
-    let (places, given): (Vec<usize>, Vec<usize>) =
-        (0..counts.len()).partition(|&place| too_large(counts[place]).is_some());
-    (Some(given), vec![refused(places, why)])
-}
-
-/// What is told of the keys at `places`, which get no numbers for one reason.
-pub fn refused(places: impl IntoIterator<Item = usize>, why: Refusal) -> RefusedKeys {
-    let places = places.into_iter().map(|place| place as u32).collect();
-    RefusedKeys { places, failure: Some(why.into()), left_to_next_leader: false }
-}
-
-/// Why the key at `place` got no numbers, if the answer says that.
-pub fn refused_at(answer: &NextManyResponse, place: usize) -> Option<&Failure> {
-    let place = u32::try_from(place).ok()?;
-    // Places grow.
-    let refused = |places: &[u32]| places.binary_search(&place).is_ok();
-    let exhausted = answer.exhausted.iter().find(|one| refused(&one.places));
-    let why = exhausted.map(|exhausted| &exhausted.failure);
-    why.or_else(|| Some(&answer.refused.iter().find(|one| refused(&one.places))?.failure))?.as_ref()
-}
-
-/// The answer to a message of `keys` keys, from a term. `at` is the place in it of each key that numbers were taken of.
-pub fn many_ranges(
-    namespace: &Namespace, term: u64, taken: ManyNumbers, keys: usize, at: impl Fn(usize) -> usize,
-    mut others: Vec<RefusedKeys>,
-) -> NextManyResponse {
-    let mut exhausted = None;
-    for RefusedPlaces { why, places } in taken.refused {
-        let refusal = refusal_of(&why, Told { namespace, term, count: None });
-        let at_places = places.iter().map(|(place, _)| at(*place));
-        match why {
-            Why::Exhausted { .. } => {
-                exhausted = Some(Exhausted {
-                    places: at_places.map(|place| place as u32).collect(),
-                    left: places.iter().map(|(_, left)| *left).collect(),
-                    failure: Some(refusal.into()),
-                });
-            }
-            _ => others.push(RefusedKeys {
-                left_to_next_leader: why == Why::NotLeading,
-                ..refused(at_places, refusal)
-            }),
-        }
-    }
-    let mut firsts = taken.firsts;
-    if firsts.len() < keys {
-        let mut all = vec![0; keys];
-        for (place, first) in firsts.into_iter().enumerate() {
-            all[at(place)] = first;
-        }
-        firsts = all;
-    }
-    let NamespaceConfig { increment, gapless, .. } = namespace.config;
-    NextManyResponse {
-        firsts,
-        increment,
-        exhausted,
-        refused: others,
-        gapless,
-        ..NextManyResponse::default()
-    }
-}
-
-/// Refuses a count of 0, or above the namespace's `count_max` or the node's.
-///
-/// # Errors
-/// INVALID_ARGUMENT.
-pub fn check_count_of(namespace: &Namespace, config: &Config, count: u64) -> Result<(), Refusal> {
-    let most = namespace.config.count_max.unwrap_or(u64::MAX).min(config.count_max);
-    match (1..=most).contains(&count) {
-        true => Ok(()),
-        false => Err(too_large(namespace, count, most)),
-    }
-}
-
-/// Why a count is refused of which the namespace's `count_max` and the node's allow `most`.
-pub fn too_large(namespace: &Namespace, count: u64, most: u64) -> Refusal {
-    match namespace.config.count_max {
-        Some(own) if own <= most && count > 0 => refusal!(
-            CountTooLarge,
-            "count is {count}; namespace {:?} gives between 1 and {most} numbers of a key in one request (its \
-             count_max)",
-            namespace.config.name
-        ),
-        _ => not_within(count, most),
-    }
-}
-
-/// Refuses a count of 0, and one above `most`.
-///
-/// # Errors
-/// INVALID_ARGUMENT.
-pub fn check_count(count: u64, most: u64) -> Result<(), Refusal> {
-    match (1..=most).contains(&count) {
-        true => Ok(()),
-        false => Err(not_within(count, most)),
-    }
-}
-
-fn not_within(count: u64, most: u64) -> Refusal {
-    let reason = if count == 0 { Reason::InvalidRequest } else { Reason::CountTooLarge };
-    Refusal::new(reason, format!("count is {count}; it must lie between 1 and {most}"))
-}
-
 /// How soon to ask again for a key that the leader's memory has no room for.
 const MEMORY_RETRY_AFTER_MS: u64 = 100;
 
@@ -360,7 +194,7 @@ const MEMORY_RETRY_AFTER_MS: u64 = 100;
 const NEXT_LEADER_RETRY_AFTER_MS: u64 = 100;
 
 /// Why keys of a message get no numbers from a leader that hands over, while the others do. The node that the caller asked
-/// gets them from the next leader (`keys.rs`).
+/// gets them from the next leader (`late_keys.rs`).
 fn too_late() -> Refusal {
     refusal!(
         Busy,
@@ -398,38 +232,12 @@ pub fn end_of(namespace: &Namespace) -> String {
     format!("max {} of namespace {:?}; ask for fewer, or {advice}", config.max, config.name)
 }
 
-// What callers are told of requests that several files refuse: one text each.
-
-/// Checks a namespace's name.
-///
-/// # Errors
-/// INVALID_ARGUMENT if no namespace can have it.
-pub(in crate::node) fn check_namespace(name: &str) -> Result<(), Refusal> {
-    check_name(name).map_err(|invalid| refusal!(InvalidRequest, "{invalid}"))
-}
-
-/// NOT_FOUND for a namespace's name; INVALID_ARGUMENT if no namespace can have it. So a text never holds a long one.
-pub(in crate::node) fn no_namespace(name: &str) -> Refusal {
-    let not_found = || NamespaceRefused::NotFound(name.to_owned()).to_string();
-    check_namespace(name)
-        .map_or_else(|refused| refused, |()| refusal!(NamespaceNotFound, "{}", not_found()))
-}
-
-/// A namespace, for a request that only reads.
-///
-/// # Errors
-/// NOT_FOUND if there is none of that name.
-pub(in crate::node) fn namespace_named(group: &Group, name: &str) -> Result<Namespace, Refusal> {
-    let namespaces = group.view.namespaces();
-    (namespaces.by_name(name).cloned()).ok_or_else(|| no_namespace(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        proto::{Code, v1::Outcome},
-        sequence::NamespaceId,
+        proto::v1::Outcome,
+        sequence::{NamespaceConfig, NamespaceId},
     };
 
     #[test]
@@ -473,38 +281,6 @@ mod tests {
                 Unanswered::Elsewhere { may_be_done } => assert!(!may_be_done),
                 Unanswered::Mistaken => panic!("no peer asked"),
             }
-        }
-    }
-
-    #[test]
-    fn keys_that_were_left_to_the_next_leader_say_so_and_each_has_its_place_in_the_message() {
-        let namespace = Namespace::new(NamespaceId(1), NamespaceConfig::new("book"));
-        let of = |why, places: &[(usize, u64)]| RefusedPlaces { why, places: places.to_vec() };
-        let taken = ManyNumbers {
-            firsts: vec![0, 5, 0, 0],
-            refused: vec![
-                of(Why::NotLeading, &[(0, 0)]),
-                of(Why::Exhausted { left: 3 }, &[(2, 3), (3, 1)]),
-            ],
-        };
-        // Place 1 of the message was refused before.
-        let at = |place: usize| if place == 0 { 0 } else { place + 1 };
-        let before = refused([1], too_large(&namespace, 9, 8));
-        let answer = many_ranges(&namespace, 1, taken, 5, at, vec![before]);
-        assert_eq!(answer.firsts, [0, 0, 5, 0, 0]);
-        let told = answer.refused.iter().map(|one| (&one.places[..], one.left_to_next_leader));
-        assert_eq!(told.collect::<Vec<_>>(), [(&[1][..], false), (&[0][..], true)]);
-        let exhausted = answer.exhausted.expect("two are used up");
-        assert_eq!((&exhausted.places[..], &exhausted.left[..]), (&[3, 4][..], &[3, 1][..]));
-    }
-
-    #[test]
-    fn a_name_that_no_namespace_can_have_is_malformed_and_not_repeated_if_it_is_long() {
-        assert_eq!(no_namespace("film").code(), Code::NotFound);
-        for name in ["", "a b", "film/1", &"x".repeat(1 << 20)] {
-            let refused = no_namespace(name);
-            assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
-            assert!(refused.message().len() < 300);
         }
     }
 }

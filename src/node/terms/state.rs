@@ -1,4 +1,4 @@
-//! What this node keeps for its next term, and of its last: the memory that was sent here, the first answer.
+//! What this node keeps between its terms: the memory that a leader has sent, and whether the last allocator has answered yet.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

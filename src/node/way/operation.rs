@@ -8,9 +8,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
+    attempt::{Attempt, Trace, Unanswered},
     forward::Forwarder,
     patience::left,
-    search::{Attempt, Trace, Unanswered},
 };
 use crate::{
     clock::whole_ms,

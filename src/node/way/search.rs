@@ -9,189 +9,17 @@ use tokio::time::Instant;
 
 use super::{
     Way,
+    attempt::{Attempt, Origin, Trace, Unanswered, outcome_unknown},
+    for_leader::{ForLeader, Waits},
     patience::{FENCE_RETRY, LAST_WORDS, RETRY, within},
 };
 use crate::{
     consensus::Leadership,
     laps::{self, Phase},
-    node::{request_memory::Reservation, told_call::CallEnd},
     ordered_watch,
-    proto::{Code, Refusal, refusal, v1::Reason},
-    sequence::{NamespaceId, NodeId},
-    storage::Member,
+    proto::{Refusal, refusal, v1::Reason},
+    sequence::NodeId,
 };
-
-/// Where a request came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// A client: it may be forwarded.
-    Client,
-    /// A peer that took this node for the leader: it may not.
-    Peer {
-        /// The namespace that it takes the name for, if the leader is to compare.
-        namespace: Option<NamespaceId>,
-        /// It has asked before, and whoever was asked may have carried the request out.
-        again: bool,
-    },
-}
-
-impl Origin {
-    /// True if a peer takes the `namespace` that this node has for another one.
-    pub fn mistakes(self, namespace: NamespaceId) -> bool {
-        match self {
-            Origin::Client => false,
-            Origin::Peer { namespace: taken_for, .. } => {
-                taken_for.is_some_and(|id| id != namespace)
-            }
-        }
-    }
-}
-
-/// What is left of a request that was carried out, if nobody gets the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trace {
-    /// Nothing that shows.
-    None,
-    /// What it was to do. It does no harm to do it again.
-    Harmless,
-    /// What is found under the id that the caller gave it, however often it is asked for.
-    UnderId,
-    /// What it was to do. To do it again is another change.
-    Change,
-}
-
-impl Trace {
-    /// What a caller is told that is refused after an attempt which may have carried the request out.
-    pub fn told_after(self, refusal: Refusal) -> Refusal {
-        // Libraries repeat some calls by themselves.
-        let is_repeated = matches!(refusal.code(), Code::Unavailable | Code::ResourceExhausted);
-        match self {
-            Trace::None => refusal,
-            Trace::Change if is_repeated => outcome_unknown(),
-            Trace::UnderId => outcome_unknown(),
-            Trace::Harmless | Trace::Change => refusal.may_be_done(),
-        }
-    }
-}
-
-/// What an attempt to have a request answered came to, here or at another node.
-pub type Attempt<A> = Result<A, Unanswered>;
-
-/// Why a request has no answer. `refused.rs` makes it of what a term says; the interfaces make statuses, problems, Redis errors
-/// and replies to peers of it.
-#[derive(Debug)]
-pub enum Unanswered {
-    /// It is refused. The refusal says why, and whether it may be done all the same.
-    Refused(Refusal),
-    /// The node does not lead, or its answer is lost: the node that leads is to be asked, whichever that is by now. Asking it
-    /// does no harm.
-    Elsewhere {
-        /// The request may have been carried out: from here on, no refusal that libraries repeat is passed on.
-        may_be_done: bool,
-    },
-    /// Who passed the request on took its namespace for another one. Nothing was done.
-    Mistaken,
-}
-
-impl Unanswered {
-    /// Nothing was done, and the node that leads is to be asked.
-    pub const ELSEWHERE: Unanswered = Unanswered::Elsewhere { may_be_done: false };
-    /// As [`Unanswered::ELSEWHERE`], and the request may have been carried out.
-    pub const MAY_BE_DONE: Unanswered = Unanswered::Elsewhere { may_be_done: true };
-}
-
-impl From<Refusal> for Unanswered {
-    fn from(refusal: Refusal) -> Self {
-        Unanswered::Refused(refusal)
-    }
-}
-
-impl From<Unanswered> for Refusal {
-    fn from(unanswered: Unanswered) -> Self {
-        match unanswered {
-            Unanswered::Refused(refusal) => refusal,
-            // Only a peer's request ends so. Others are forwarded.
-            Unanswered::Elsewhere { .. } | Unanswered::Mistaken => {
-                refusal!(NoLeader, "no leader is known")
-            }
-        }
-    }
-}
-
-impl From<&Unanswered> for CallEnd {
-    fn from(unanswered: &Unanswered) -> Self {
-        match unanswered {
-            Unanswered::Refused(refusal) => refusal.into(),
-            Unanswered::Elsewhere { .. } | Unanswered::Mistaken => CallEnd::NotLeader,
-        }
-    }
-}
-
-/// What a request waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waits {
-    /// For its answer from here, which is under way.
-    Here,
-    /// For a leader: this node has no answer.
-    ForLeader,
-}
-
-/// A request that the leader answers, whichever node it was sent to.
-pub trait ForLeader: Sync {
-    /// The part of the node that answers it here.
-    type Here: Sync;
-
-    /// What it is answered with.
-    type Answer: Send;
-
-    /// The namespace that this node (`here`), which may know an old configuration, takes the request's name for. If the leader's
-    /// namespace of that name is another one, the leader does nothing. `None`: the leader is not to compare. `trusts_itself` is
-    /// false once the leader has said that the namespace was another one.
-    fn taken_for(&self, _here: &Self::Here, _trusts_itself: bool) -> Option<NamespaceId> {
-        None
-    }
-
-    /// Whether another leader may be asked while one that is deposed still owes the answer, to the request for the namespace
-    /// `taken_for`. A request for numbers may then also be repeated after its answer was lost; what a lost answer of another
-    /// request means is up to that.
-    fn may_be_asked_again(&self, here: &Self::Here, taken_for: Option<NamespaceId>) -> bool;
-
-    /// Sees that its caller may still have it: that may have changed while the leader was looked for.
-    ///
-    /// # Errors
-    /// Those of `Access::check`.
-    fn check_asker(&self, here: &Self::Here) -> Result<(), Refusal>;
-
-    /// Answers it if this node leads. It came from an origin, and an attempt before may have carried it out, if so.
-    fn serve_locally(
-        &self, here: &Self::Here, from: (Origin, bool), deadline: Instant,
-    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
-
-    /// Has the `leader` answer it. An attempt before may have carried it out if `may_be_done`.
-    fn serve_remotely(
-        &self, here: &Self::Here, leader: (NodeId, &Member), taken_for: Option<NamespaceId>,
-        may_be_done: bool, deadline: Instant,
-    ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
-
-    /// What is left of it if it was carried out.
-    fn trace(&self) -> Trace;
-
-    /// Reserves what it holds while it waits: for an answer from here that is under way, or for another leader. It is called before
-    /// that, and for a leader only if nothing was reserved before.
-    ///
-    /// # Errors
-    /// RESOURCE_EXHAUSTED if others hold the memory. For what is under way here, it says whether that may be done.
-    fn begin_to_wait(
-        &self, _here: &Self::Here, _waits: Waits,
-    ) -> Result<Option<Reservation>, Refusal> {
-        Ok(None)
-    }
-
-    /// The answer while no leader answers; `None` if only a leader has one.
-    fn serve_without_leader(&self, _here: &Self::Here) -> Option<Self::Answer> {
-        None
-    }
-}
 
 impl Way {
     /// Has the leader answer a request, here or there, before `deadline`. What this node answers at once costs nothing but its
@@ -411,13 +239,6 @@ fn not_led(may_be_done: bool, trace: Trace) -> Unanswered {
     }
 }
 
-/// UNKNOWN for a request that may have been carried out.
-fn outcome_unknown() -> Refusal {
-    let why = "a leader that was asked may have carried the request out, and none says so: ask again with the same request \
-               id, or look before you ask again";
-    refusal!(OutcomeUnknown, "{why}")
-}
-
 /// Ends when the leadership has changed, and the deposed leader has had time to send what it had taken until
 /// then. A leader that hands over answers in that time, and no number is lost. One that is paused does not,
 /// and a newer one is asked.
@@ -430,35 +251,4 @@ async fn deposed(changes: &mut ordered_watch::Receiver<u64>) {
 /// The leader's id, if a leader is known.
 pub fn leader_of(leadership: &Leadership) -> Option<NodeId> {
     leadership.leader.as_ref().map(|(leader, _)| *leader)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proto::v1::Outcome;
-
-    #[test]
-    fn a_refusal_after_a_lost_answer_says_that_nothing_was_done_only_if_nothing_would_show() {
-        let refusals = || {
-            [refusal!(NamespaceExists, "there"), refusal!(NoLeader, "no"), refusal!(Busy, "full")]
-        };
-        let told = |trace: Trace| {
-            refusals()
-                .map(|refusal| trace.told_after(refusal))
-                .map(|told| (told.code(), told.outcome()))
-        };
-        use {Code::*, Outcome::NotDone};
-        let unknown = |code: Code| (code, Outcome::Unknown);
-        let nothing =
-            [(AlreadyExists, NotDone), (Unavailable, NotDone), (ResourceExhausted, NotDone)];
-        assert_eq!(told(Trace::None), nothing);
-        let harmless = [AlreadyExists, Unavailable, ResourceExhausted].map(unknown);
-        assert_eq!(told(Trace::Harmless), harmless);
-        // No code that libraries repeat by themselves.
-        let change = [AlreadyExists, Unknown, Unknown].map(unknown);
-        assert_eq!(told(Trace::Change), change);
-        assert_eq!(told(Trace::UnderId), [Unknown; 3].map(unknown));
-        let ongoing = refusal!(DeadlineExceeded, "it goes on").ongoing();
-        assert_eq!(Trace::Change.told_after(ongoing).outcome(), Outcome::Ongoing);
-    }
 }

@@ -1,7 +1,5 @@
 //! What a namespace may be, and which sections its keys have.
 
-mod written_key;
-
 use super::*;
 
 #[test]

@@ -1,8 +1,5 @@
 //! Namespaces are founded, changed, deleted and created again.
 
-#[cfg(test)]
-mod worker_leases;
-
 use proptest::prelude::*;
 
 use crate::sequence::{

@@ -1,4 +1,4 @@
-//! What a task waits for beside what it does: it is looked at seldom.
+//! Waits for one future beside others without polling it each time that they are woken.
 
 use futures::{StreamExt, stream::FuturesUnordered};
 

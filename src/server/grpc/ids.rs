@@ -1,41 +1,30 @@
-//! What any node answers over gRPC: ids, which it makes, and operations, whose bytes it passes on.
+//! Ids over gRPC, which any node makes.
 
 use std::{
     sync::Arc,
     task::{Poll, ready},
 };
 
-use axum::{Router, body::Body, routing::post};
-use bytes::{Buf, BufMut, Bytes};
 use futures::{
     StreamExt, TryStreamExt, poll,
     stream::{BoxStream, poll_fn},
 };
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
-use tonic::{
-    Request, Response, Status, Streaming,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
-    server::Grpc,
-};
-use tower::service_fn;
+use tonic::{Request, Response, Status, Streaming};
 
-use super::{Services, count_stream_error};
+use super::{Services, errors::count_stream_error};
 use crate::{
     metrics::Interface,
     node::{
-        Caller, IdList, MadeIds, NEXT_IDS, NodeContext, OPERATIONS, Origin, Principal, Reservation,
-        Served, TraceContext, budget,
+        Caller, IdList, MadeIds, NEXT_IDS, NodeContext, Principal, Reservation, TraceContext,
+        budget,
     },
     proto::{
         Refusal, refusal,
         v1::{NextIdsRequest, NextIdsResponse, ids_server::Ids},
     },
-    server::{
-        connections::{calls::response, unfinished::CLIENT_MESSAGE_BYTES_MAX},
-        metadata::budget_of,
-        trace_headers::trace_in,
-    },
+    server::{connections::calls::response, metadata::budget_of, trace_headers::trace_in},
 };
 
 #[tonic::async_trait]
@@ -129,81 +118,5 @@ pub fn answer(made: MadeIds, as_text: bool) -> NextIdsResponse {
             NextIdsResponse { numbers, ..NextIdsResponse::default() }
         }
         _ => NextIdsResponse { texts: made.texts().collect(), ..NextIdsResponse::default() },
-    }
-}
-
-// Operations over gRPC: the bytes of a message come, and the node answers them. Nothing here knows their fields.
-
-/// The package whose operations clients may ask for.
-const PUBLIC: &str = "ratchet.v1.";
-
-/// The routes of the operations of the public API.
-pub fn routes(context: &Arc<NodeContext>) -> Router {
-    let public = OPERATIONS.iter().filter(|operation| operation.method.starts_with(PUBLIC));
-    public.fold(Router::new(), |routes, operation| {
-        let context = context.clone();
-        let serving = move |call: axum::extract::Request<Body>| {
-            let context = context.clone();
-            let service = service_fn(move |call| answer_bytes(context.clone(), operation, call));
-            let grpc = Grpc::new(Raw);
-            let mut grpc = grpc.apply_max_message_size_config(Some(CLIENT_MESSAGE_BYTES_MAX), None);
-            async move { grpc.unary(service, call).await }
-        };
-        routes.route(&format!("/{}", operation.method), post(serving))
-    })
-}
-
-async fn answer_bytes(
-    context: Arc<NodeContext>, operation: &'static Served, call: tonic::Request<Bytes>,
-) -> Result<Response<Bytes>, Status> {
-    let deadline = Instant::now() + budget_of(&call, &context.config);
-    let by = Services::asker(&call);
-    let trace = trace_in(&context, call.metadata().as_ref());
-    let span = context.traces.of_caller(operation.method, trace);
-    let (asked, from) = ((call.into_inner(), &by), (Origin::Client, span.as_deref()));
-    let calling = context.operations.call(operation, asked, from, deadline);
-    let (answer, mut reserved) = calling.await?;
-    if let Some(reserved) = &mut reserved {
-        // With the copy that is sent.
-        reserved.resize(2 * answer.len());
-    }
-    Ok(response(answer, reserved))
-}
-
-/// The codec of a caller or a server that leaves messages as they are: bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Raw;
-    type Decoder = Raw;
-
-    fn encoder(&mut self) -> Raw {
-        Raw
-    }
-
-    fn decoder(&mut self) -> Raw {
-        Raw
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        to.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
     }
 }

@@ -28,7 +28,7 @@ use tokio_util::{
 };
 use tonic::Status;
 
-use super::{count_response_errors, count_stream_error};
+use super::errors::{count_response_errors, count_stream_error};
 use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Interface,

@@ -7,7 +7,7 @@ use futures::{
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Services, answer, count_stream_error, next_many::ResponseStream};
+use super::{Services, answer, errors::count_stream_error, next_many::ResponseStream};
 use crate::{
     metrics::Interface,
     node::{Asked, Export, Exported, Guarded, Origin, SequenceRequest, without_addresses},
@@ -128,8 +128,6 @@ impl Sequencer for Services {
         Ok(Response::new(self.watched(self.while_known(by, routes), end)))
     }
 }
-
-// An export as a stream of messages.
 
 /// The messages of an export. The last one tells how many keys or sections there were.
 pub fn messages(export: Export) -> impl Stream<Item = Result<ExportResponse, Refusal>> + Send {

@@ -3,8 +3,8 @@
 //!
 //! From a request to a number: `leaf.rs`, `tinyid.rs` and `yuewen.rs` read a request (`parameters.rs`) and write the
 //! answer: a number, many (`tinyid.rs`), or a segment (`tinyid.rs`). `mapped.rs` finds the key, which the caller may say
-//! (`parameters.rs`), takes its numbers or ids (`mapped.rs`), and warns the operator (`mapped.rs`) where the settings fit no
-//! namespace.
+//! (`said.rs`), takes its numbers or ids (`mapped/ids.rs`), and warns the operator (`mapped/warnings.rs`) where the settings fit
+//! no namespace.
 //!
 //! Invariant: no answer may be kept and given again. Each says so to proxies, and a request that takes numbers is never
 //! taken for one without effect (HEAD).
@@ -12,6 +12,7 @@
 mod leaf;
 mod mapped;
 mod parameters;
+mod said;
 mod tinyid;
 pub mod yuewen;
 

@@ -38,7 +38,7 @@ use crate::{
     },
     server::{
         connections::owner::Owner,
-        grpc::{count_response_errors, ids},
+        grpc::{errors::count_response_errors, ids},
         written::shown,
     },
 };

@@ -3,13 +3,16 @@
 //! Each second at most one rendering is made for all who watch, and one for all who load the page. A watcher that does not
 //! read gets the latest one once it reads again.
 //!
-//! `page/login.rs` says who may see it, and `page/sessions.rs` has the sessions of browsers, which cannot send a token.
+//! `page/view.rs` is what it shows, and `page/render.rs` the HTML, with charts (`page/chart.rs`). `page/login.rs` says who may see it,
+//! and `page/sessions.rs` has the sessions of browsers, which cannot send a token.
 //!
 //! Invariant: what the page shows is gathered from memory and from the leader; no disk is read for it.
 
+mod chart;
 pub mod login;
 mod render;
 mod sessions;
+mod view;
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,8 +40,8 @@ use crate::{
     server::connections::owner::Owner,
 };
 use login::{PAGE, let_in};
-use render::{NAMESPACES_MAX, View};
 use sessions::Sessions;
+use view::{NAMESPACES_MAX, View};
 
 /// How many keys are shown.
 const HOT_KEYS: usize = 10;

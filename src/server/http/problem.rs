@@ -191,8 +191,6 @@ impl IntoResponse for Problem {
     }
 }
 
-// What is answered where nothing is, and to a method that a path does not take.
-
 /// Answers a request for a path where nothing is.
 pub async fn nothing_here(uri: Uri) -> Problem {
     let path = uri.path();

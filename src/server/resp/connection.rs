@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     reader::{CommandReader, Commands},
-    replies::{Refused, Replies},
+    refused::Refused,
+    replies::Replies,
     session::Session,
 };
 use crate::{

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 pub use super::{
     key::written_key,
     reader::{ARGUMENTS_MAX, COMMAND_BYTES_MAX, Malformed},
-    replies::Refused,
+    refused::Refused,
 };
 use super::{
     reader::{Command, CommandReader, Commands},

@@ -2,12 +2,8 @@
 //!
 //! Invariant: whatever a text holds, what is written is one reply.
 
-use std::fmt;
-
-use crate::{
-    metrics::{Interface, Metrics},
-    proto::{Code, Refusal, refusal},
-};
+use super::refused::{AGAIN, ELSEWHERE, Refused};
+use crate::metrics::{Interface, Metrics};
 
 /// The version of the protocol that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,12 +35,6 @@ pub struct Replies {
     /// transaction again, of which a part is done: no error begins with a word that tells it to.
     pub within_exec: bool,
 }
-
-/// After this, clients of Redis clusters send a command again by themselves.
-const AGAIN: &str = "TRYAGAIN";
-/// After this they look at who is in the cluster before, and may ask another node. After LOADING, which would say the same,
-/// most of them give up.
-const ELSEWHERE: &str = "CLUSTERDOWN";
 
 impl Replies {
     /// What was written since the last [`Replies::clear`].
@@ -167,55 +157,5 @@ impl Replies {
         });
         self.bytes.extend(letters);
         self.bytes.extend_from_slice(b"\r\n");
-    }
-}
-
-/// What Redis says of a key that may not be used so.
-const NO_KEY: &str =
-    "NOPERM this user has no permissions to access one of the keys used as arguments:";
-
-// Why a command is refused, as Redis clients are told: a code in the first word, which tells them whether to try
-// again, and a text.
-
-/// Why a command is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// The first word of the reply. Some clients send a command again by themselves after TRYAGAIN and CLUSTERDOWN. The
-    /// numbers that nobody got are skipped then; none is given twice. Where that would be a gap, the word is ERR.
-    pub word: &'static str,
-    /// As gRPC calls it. The metrics count by it.
-    pub code: Code,
-    /// What was wrong, and what to do.
-    pub why: String,
-}
-
-impl Refused {
-    /// A command that makes no sense.
-    pub fn invalid(why: impl fmt::Display) -> Self {
-        Refused::from(refusal!(InvalidRequest, "{why}"))
-    }
-}
-
-impl<E> From<E> for Refused
-where
-    Refusal: From<E>,
-{
-    fn from(error: E) -> Self {
-        let refusal = Refusal::from(error);
-        Refused {
-            word: match refusal.code() {
-                Code::Unavailable => ELSEWHERE,
-                Code::Cancelled
-                | Code::Aborted
-                | Code::DeadlineExceeded
-                | Code::ResourceExhausted => AGAIN,
-                // What Redis says, and then what is wrong here.
-                Code::Unauthenticated => "NOAUTH Authentication required.",
-                Code::PermissionDenied => NO_KEY,
-                _ => "ERR",
-            },
-            code: refusal.code(),
-            why: refusal.message().to_owned(),
-        }
     }
 }

@@ -1,5 +1,5 @@
 //! What a connection's commands are answered. Those that take numbers of one namespace and follow one another are one
-//! request to the node (`key.rs`): it looks at the fence once for all of them.
+//! request to the node (`run.rs`): it looks at the fence once for all of them.
 //!
 //! Invariant: each command gets one reply, in the order of the commands.
 
@@ -8,10 +8,14 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    cluster,
-    key::{self, IdsOf, Raised, Run, last_numbers, timed, written_key},
+    about, cluster,
+    ids::{self, IdsOf},
+    key::{self, last_numbers, timed, written_key},
+    raise::{self, Raised},
     reader::Command,
-    replies::{Refused, Replies, Version},
+    refused::Refused,
+    replies::{Replies, Version},
+    run::Run,
     table::{self, Action, Entry},
     transaction::{PutOff, Transaction, aborted},
 };
@@ -190,7 +194,7 @@ impl Session {
             }
             Ok(Asked::Id(of)) => {
                 self.finish(deadline, replies).await;
-                let making = key::next((&self.context, &self.by), of, deadline, replies);
+                let making = ids::next((&self.context, &self.by), of, deadline, replies);
                 timed(&self.context, 1, making).await
             }
             Ok(Asked::Other(action)) => {
@@ -226,8 +230,8 @@ impl Session {
             other => return Ok(Asked::Other(other)),
         };
         let key = written_key(command.at(1).unwrap_or_default())?;
-        match key::ids_of(&self.context, key) {
-            Some(_) if count != 1 => Err(key::one_at_a_time()),
+        match ids::ids_of(&self.context, key) {
+            Some(_) if count != 1 => Err(ids::one_at_a_time()),
             Some(of) => Ok(Asked::Id(of)),
             None if count == 0 => Ok(Asked::Other(entry.action)),
             None => Ok(Asked::Numbers(key, count)),
@@ -277,7 +281,7 @@ impl Session {
             }
             Set | SetNx => {
                 let asking = (&self.context, &self.by);
-                let raising = key::raise(asking, command, action == SetNx, deadline);
+                let raising = raise::raise(asking, command, action == SetNx, deadline);
                 match (action, timed(&self.context, 1, raising).await?) {
                     (SetNx, raised) => replies.number(u8::from(raised == Raised::Done)),
                     (_, Raised::Done) => replies.simple("OK"),
@@ -308,9 +312,9 @@ impl Session {
                 }
             },
             Client => return self.client(command, replies),
-            Command => return table::commands(command, replies),
+            Command => return about::commands(command, replies),
             Cluster => cluster::answer(&self.context, command, replies),
-            Info => replies.text(&table::text(&self.context)),
+            Info => replies.text(&about::text(&self.context)),
             Quit => {
                 self.ended = true;
                 replies.simple("OK");
@@ -408,7 +412,7 @@ impl Session {
             self.name = name;
         }
         replies.version = version;
-        table::greet(self.id, replies);
+        about::greet(self.id, replies);
         Ok(())
     }
 

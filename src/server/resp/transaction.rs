@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     reader::{COMMAND_BYTES_MAX, Command, Commands, CopiedCommands},
-    replies::Refused,
+    refused::Refused,
 };
 use crate::{
     node::{RequestMemory, Reservation},

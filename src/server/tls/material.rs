@@ -1,5 +1,4 @@
-//! The files of one side: a certificate, its key, and the CAs of the other ends. What is made of them, and what they must hold
-//! for that.
+//! Reads the files of one side of a connection: a certificate, its key, and the CAs of the other ends; and checks what they hold.
 //!
 //! Invariant: what is made of files was whole, and fitted together. Where CAs are given, nobody connects without a certificate.
 

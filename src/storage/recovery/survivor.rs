@@ -7,7 +7,10 @@ use std::{
 
 use openraft::{EntryPayload, entry::RaftEntry};
 
-use super::margin::{Known, LostTimes, timed_format_of};
+use super::{
+    lost_times::{LostTimes, timed_format_of},
+    margin::Known,
+};
 use crate::{
     sequence::{
         ClusterId, Command, Ledger, NamespaceId, NamespaceTotals, NodeId, Principals,

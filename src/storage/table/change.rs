@@ -12,7 +12,8 @@ use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::{
-    generation::{Generation, Namespaces, StoredPrincipal},
+    generation::{Generation, StoredPrincipal},
+    namespaces::Namespaces,
     recent::RecentRecords,
     records::Records,
 };

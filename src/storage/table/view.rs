@@ -13,10 +13,7 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, Semaphore, SetOnce};
 
-use super::{
-    generation::{Generation, Namespaces},
-    recent::RecentRecords,
-};
+use super::{generation::Generation, namespaces::Namespaces, recent::RecentRecords};
 use crate::{
     sequence::{
         ClusterId, Ledger, NamespaceId, NodeId, Principals, SectionId, SectionRecord, SetId,

@@ -1,9 +1,5 @@
 //! A cursor by itself, without its section.
 
-#[cfg(test)]
-mod own_slot;
-mod owned;
-
 use expect_test::{Expect, expect};
 
 use super::*;

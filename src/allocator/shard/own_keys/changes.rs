@@ -9,9 +9,10 @@ use super::{OwnKeys, OwnSlot};
 use crate::{
     allocator::{
         key_table::{
-            Slot, StoredKey, has_key,
+            Slot, StoredKey,
+            changed_slots::ChangedSlot,
+            has_key,
             hasher::{Hasher, shard_of},
-            segments::ChangedSlot,
         },
         memory::part::{
             DamagedPart, NO_NEXT_NUMBER, OTHER_HASH, OwnKeyChange, OwnSection, SlotNumber,

@@ -2,10 +2,7 @@
 //!
 //! Invariant: a key that arrives goes on where it stood. Its first call asks its section.
 
-use super::{
-    SharedKeys,
-    pages::{SharedSection, SharedSlot},
-};
+use super::{SharedKeys, shared_section::SharedSection, shared_slot::SharedSlot};
 use crate::allocator::{
     key_table::{
         StoredKey, has_key,

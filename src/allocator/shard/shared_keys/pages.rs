@@ -1,27 +1,19 @@
-//! How keys that share sections are kept: in slots, or dense, in pages of neighbouring ids.
+//! Dense keys: pages of neighbouring ids of one section. A key takes 8 bytes there, for its next number.
+//!
+//! A key of a page always asks its section: it has no fast limit.
+//!
+//! Invariant: a page's keys are of one section.
 
 mod changes;
 
 use crate::{
     allocator::{
-        key_table::{
-            KeyTable, NOBODY, Slot,
-            segments::{Named, Numbered},
-        },
-        section::{
-            cursor::Cursor,
-            queued_section::{Cursors, QueuedSection},
-        },
+        key_table::numbered::{Named, Numbered},
+        section::cursor::Cursor,
     },
     planted_bugs::{Bug, is_planted},
-    sequence::{Key, Namespace, NamespaceId, SectionId},
+    sequence::{Namespace, NamespaceId},
 };
-
-// Dense keys: pages of neighbouring ids of one section. A key takes 8 bytes there, for its next number.
-//
-// A key of a page always asks its section: it has no fast limit.
-//
-// Invariant: a page's keys are of one section.
 
 /// How many neighbouring ids a page has room for.
 pub const PAGE_KEYS: usize = 256;
@@ -192,152 +184,5 @@ impl Pages {
     /// How many of these bytes are free for new pages.
     pub fn vacant_bytes(&self) -> usize {
         self.pages.vacant_bytes()
-    }
-}
-
-// The slot of a key that shares its section with others.
-
-/// A key of a shared section. What every call reads comes first; all of it is half a cache line.
-#[derive(Debug)]
-#[repr(C)]
-pub struct SharedSlot {
-    /// The id.
-    pub id: u64,
-    /// Where the key stands.
-    pub cursor: Cursor,
-    /// The namespace of the id.
-    pub namespace: NamespaceId,
-    /// The number of the key's section.
-    pub section: u32,
-}
-
-impl Slot for SharedSlot {
-    type Key = u64;
-
-    fn vacant() -> Self {
-        SharedSlot { id: 0, cursor: Cursor::new(), namespace: NOBODY, section: u32::MAX }
-    }
-
-    #[inline]
-    fn key(&self) -> &u64 {
-        &self.id
-    }
-
-    #[inline]
-    fn namespace(&self) -> NamespaceId {
-        self.namespace
-    }
-}
-
-// A section that keys share.
-
-/// A section that several keys share.
-#[derive(Debug)]
-pub struct SharedSection {
-    /// Its identifier.
-    pub id: SectionId,
-    /// The section, and the calls that wait for it.
-    pub queued: QueuedSection,
-    /// The numbers of its pages.
-    pub pages: Vec<u32>,
-    /// The section was asked, or the hand found a key of it in use, since the hand came by the section.
-    pub is_in_use: bool,
-    /// The hand found a slot of it, or one was added, since the hand came by the section.
-    pub has_slots: bool,
-    /// A key in a slot may take numbers without asking the section. The keys of pages always ask.
-    pub has_fast_paths: bool,
-}
-
-impl SharedSection {
-    /// A section that is asked for just now.
-    pub fn new(id: SectionId, queued: QueuedSection) -> Self {
-        SharedSection {
-            id,
-            queued,
-            pages: Vec::new(),
-            is_in_use: true,
-            has_slots: true,
-            has_fast_paths: false,
-        }
-    }
-
-    /// No key takes a number at or below it. `None` before the first chunk.
-    pub fn floor(&self) -> Option<u64> {
-        self.queued.section.owned().map(|owned| owned.floor)
-    }
-
-    /// True if the term has no numbers of it, and nobody waits for any.
-    pub fn has_nothing(&self) -> bool {
-        self.queued.section.owned().is_none() && self.queued.is_quiet()
-    }
-}
-
-impl Named for SharedSection {
-    type Name = SectionId;
-
-    #[inline]
-    fn name(&self) -> &SectionId {
-        &self.id
-    }
-}
-
-// The cursors of keys that share sections, wherever they are.
-
-/// The cursors of the keys of one namespace.
-pub struct OfNamespace<'a> {
-    /// Those in slots.
-    pub keys: &'a mut KeyTable<SharedSlot>,
-    /// Those in pages.
-    pub pages: &'a mut Pages,
-    /// The namespace.
-    pub namespace: &'a Namespace,
-}
-
-impl Cursors for OfNamespace<'_> {
-    fn with<R>(
-        &mut self, hash: u64, key: Key<'_>, act: impl FnOnce(&mut Cursor) -> R,
-    ) -> Option<R> {
-        let Key::Id(id) = key else {
-            return None;
-        };
-        if let Some(number) = self.keys.find(hash, self.namespace.id, &id) {
-            return (self.keys.found_mut(number)).map(|slot| act(&mut slot.cursor));
-        }
-        self.pages.with(self.namespace, id, |_, cursor| act(cursor))
-    }
-}
-
-// The state of the clock algorithm that evicts shared sections (see `shard/own_keys.rs`).
-
-/// Where the hand is that evicts sections (`evict.rs`).
-#[derive(Debug, Default)]
-pub struct Hand {
-    /// What it goes around.
-    pub turn: Turn,
-    /// The number of the slot, or of the section, that it looks at next.
-    pub next: u32,
-    /// True if it evicted a section on its way around the sections.
-    pub has_evicted: bool,
-}
-
-/// What the hand goes around.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// The slots.
-    #[default]
-    Slots,
-    /// The sections.
-    Sections,
-    /// The slots, because keys of sections that were evicted are there.
-    SlotsOfGone,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_slot_of_a_shared_key_takes_half_a_cache_line() {
-        assert_eq!(size_of::<SharedSlot>(), 32);
     }
 }

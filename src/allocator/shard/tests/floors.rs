@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::allocator::{
-    floor::Raised, key_table::segments::Tracking, outcome::Why, section::pending::RaisedLater,
-    shard::own_keys::Swept,
+    floor::Raised, key_table::changed_slots::Tracking, outcome::Why, section::pending::RaisedLater,
+    shard::own_keys::evict::Swept,
 };
 
 fn world(section_size: u64) -> World {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    allocator::{section::pending::RaisedLater, shard::own_keys::Swept},
+    allocator::{section::pending::RaisedLater, shard::own_keys::evict::Swept},
     sequence::{Raise, SectionRecord, Trim},
 };
 

@@ -1,3 +1,5 @@
+//! Callers that wait for ids of one key are served in the order of their arrival.
+
 use std::time::Duration;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Which worker id a lease gets.
+
 use super::*;
 
 fn lease(holder: &str, ceiling_ms: u64) -> WorkerRecord {

@@ -1,3 +1,5 @@
+//! Which time is believed when the clocks of voters differ.
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;

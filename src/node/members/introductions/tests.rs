@@ -1,3 +1,5 @@
+//! What other nodes say of themselves, and claims of founders.
+
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use super::*;

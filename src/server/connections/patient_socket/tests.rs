@@ -1,3 +1,5 @@
+//! Sockets whose other end is slow to read or to write.
+
 mod unread;
 
 use super::*;

@@ -13,7 +13,7 @@ use ratchet_ids::Format;
 use serde::Serialize;
 
 use super::{
-    mapped::{Mapped, one_id},
+    mapped::{Mapped, ids::one_id},
     parameters::Parameters,
 };
 use crate::{

@@ -1,47 +1,15 @@
-//! What the status page shows, and the page as HTML. What changes is marked with `data-live` and an id: such parts are sent again each second.
+//! The status page as HTML. What changes is marked with `data-live` and an id: such parts are sent again each second.
 //! The page with the form for a token looks like it.
 
 use std::time::Duration;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::{
-    allocator::HotKey,
-    node::{SECONDS_KEPT, Second},
-    proto::v1,
-    sequence::OwnedKey,
-    version,
+use super::{
+    chart::chart,
+    view::{NAMESPACES_MAX, View},
 };
-
-// What the page shows, gathered from the node.
-
-/// How many namespaces are shown.
-pub const NAMESPACES_MAX: usize = 100;
-/// What the page shows.
-pub struct View {
-    /// The node that shows it.
-    pub node: u64,
-    /// The leader's view of the cluster, or what this node last knew.
-    pub status: v1::StatusResponse,
-    /// The URLs of the members' pages, as far as they are known; in the order of the status.
-    pub pages: Vec<Option<String>>,
-    /// What this node did in the last seconds.
-    pub activity: Vec<Second>,
-    /// The keys that get the most numbers from this node.
-    pub hottest: Vec<HotKey>,
-    /// How many numbers this node knows to be skipped, by cause.
-    pub skipped: Vec<(&'static str, u64)>,
-    /// The first namespaces.
-    pub namespaces: Vec<v1::Namespace>,
-    /// How many there are.
-    pub namespaces_count: usize,
-    /// What of the node is open to strangers; empty if nothing is.
-    pub open: String,
-    /// Whether the page is shown to nobody without a token or a certificate.
-    pub is_closed: bool,
-}
-
-// The page.
+use crate::{allocator::HotKey, node::Second, proto::v1, sequence::OwnedKey, version};
 
 const SCRIPT: &str = include_str!("live.js");
 const STYLE: &str = include_str!("style.css");
@@ -350,51 +318,6 @@ fn span(seconds: f64) -> String {
     }
 }
 
-// A small chart of the last two minutes: a line, without axes.
-
-/// The height of the drawing, in its own units.
-const HEIGHT: f64 = 40.0;
-
-/// A chart of a value of each second, the latest one last; `None` where there is none. `write` writes a value.
-pub fn chart(name: &str, values: &[Option<f64>], write: impl Fn(f64) -> String) -> Markup {
-    let most = values.iter().flatten().copied().fold(0.0, f64::max);
-    let now = match values.last().copied().flatten() {
-        Some(value) => write(value),
-        None => "none".to_owned(),
-    };
-    let in_words = format!(
-        "{name}: {now} in the last second, at most {} in the last two minutes",
-        write(most)
-    );
-    html! {
-        div.chart {
-            h3 { (name) }
-            p { (now) }
-            svg viewBox={ "0 0 " (SECONDS_KEPT - 1) " " (HEIGHT) } preserveAspectRatio="none" role="img"
-                aria-label=(in_words) { path d=(line(values, most)) {} }
-        }
-    }
-}
-
-/// The line as an SVG path. A second without a value interrupts it.
-fn line(values: &[Option<f64>], most: f64) -> String {
-    let left = SECONDS_KEPT.saturating_sub(values.len());
-    let mut path = String::new();
-    let mut is_drawing = false;
-    for (place, value) in values.iter().enumerate() {
-        let Some(value) = value else {
-            is_drawing = false;
-            continue;
-        };
-        let share = if most > 0.0 { value / most } else { 0.0 };
-        let (x, y) = (left + place, (HEIGHT - 1.0) - share * (HEIGHT - 2.0));
-        let step = if is_drawing { 'L' } else { 'M' };
-        path.push_str(&format!("{step}{x} {y:.1}"));
-        is_drawing = true;
-    }
-    path
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -409,19 +332,5 @@ mod tests {
     fn a_span_has_the_unit_that_fits() {
         let spans = [0.000_096, 0.0123, 1.5, 600.0].map(span);
         assert_eq!(spans, ["96 us", "12.3 ms", "1.5 s", "10 min"]);
-    }
-
-    #[test]
-    fn the_latest_value_is_at_the_right_the_greatest_at_the_top_and_a_gap_is_a_gap() {
-        let path = line(&[Some(1.0), None, Some(0.0), Some(2.0)], 2.0);
-        assert_eq!(path, "M116 20.0M118 39.0L119 1.0");
-    }
-
-    #[test]
-    fn a_chart_says_in_words_what_it_draws() {
-        let chart = chart("numbers a second", &[Some(3.0), Some(2.0)], |n| n.to_string());
-        let chart = chart.into_string();
-        let words = "numbers a second: 2 in the last second, at most 3 in the last two minutes";
-        assert!(chart.contains(words), "{chart}");
     }
 }

@@ -88,8 +88,6 @@ fn key_of(id: &[u8]) -> SessionKey {
     SessionKey(hash_of(id))
 }
 
-// The cookie.
-
 /// The name of a node's cookie: several nodes may have one host.
 fn name_of(config: &Config) -> String {
     format!("ratchet-{}-{}", config.cluster, config.node_id)

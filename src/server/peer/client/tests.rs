@@ -1,3 +1,5 @@
+//! How messages reach a peer, and what happens when it does not answer.
+
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;

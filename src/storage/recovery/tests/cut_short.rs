@@ -54,7 +54,7 @@ fn a_recovery_that_is_cut_short_after_the_switch_is_completed_by_another_run() {
         let db = Arc::new(db);
         let survivor = Survivor::read(&db, SET, before.clone(), BootClock.wall_ms())?;
         let plan = plan(&survivor, 50)?;
-        raised_table::switch(&survivor, raised_table::raise(&survivor, &plan, false)?)
+        switch::switch(&survivor, raised_table::raise(&survivor, &plan, false)?)
     };
     let pending = switch().unwrap();
     let refused = open(dir.path()).err().expect("refused").to_string();

@@ -1,3 +1,5 @@
+//! Answers over HTTP/2 that nobody reads.
+
 use crate::server::connections::{
     calls::{Calls, EndsEarly, answered},
     patient_socket::*,

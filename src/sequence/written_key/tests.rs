@@ -1,4 +1,6 @@
-use crate::sequence::namespace::*;
+//! Which texts name a key.
+
+use super::*;
 
 #[test]
 fn the_namespace_ends_at_the_first_colon_and_has_a_valid_name() {

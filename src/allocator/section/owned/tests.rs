@@ -1,4 +1,6 @@
-use crate::allocator::section::cursor::*;
+//! How long a chunk has lasted.
+
+use super::*;
 
 #[test]
 fn a_chunk_lasts_as_long_as_the_clock_says_also_when_the_milliseconds_wrap() {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::{allocator::section::cursor::*, clock::Instant, sequence::NUMBER_MAX};
+use super::*;
+use crate::{clock::Instant, sequence::NUMBER_MAX};
 
 const ONES: Progression = Progression { start: 1, increment: 1, max: NUMBER_MAX };
 

@@ -1,7 +1,8 @@
+//! Late keys are asked for again, and get their answers at their places.
+
 use super::*;
 use crate::{
-    metrics::Metrics,
-    node::{Config, Principal, REQUEST_KEYS_MAX, numbers::Asked, requests::refused::refused_at},
+    node::{Principal, numbers::asked::Asked, requests::refused_keys::refused_at},
     sequence::NamespaceId,
 };
 
@@ -91,33 +92,4 @@ fn late_keys_of_a_message_with_an_id_are_not_asked_for_again() {
     let named =
         Asked::new(NextManyRequest { request_id, ..request.message }, Principal::node(1)).unwrap();
     assert!(named.id.is_some() && named.rest(&answer, BOOK).is_none());
-}
-
-#[test]
-fn keys_that_wait_are_reserved_until_the_request_ends() {
-    let metrics = Metrics::new();
-    let memory = RequestMemory::new(&Config::default(), &metrics);
-    let mut waiting = WaitingKeys::new(&memory, Keys::Ids(&[1; 10]));
-    assert!(waiting.add(0));
-    assert_eq!(metrics.request_bytes.get(), 0);
-    assert!(waiting.add(4) && waiting.add(6));
-    let ten = 10 * WAITING_KEY_BYTES as i64;
-    assert_eq!(metrics.request_bytes.get(), ten);
-    drop(waiting);
-    assert_eq!(metrics.request_bytes.get(), 0);
-    let names = vec![vec![b'a'; 100].into(); 10];
-    let mut waiting = WaitingKeys::new(&memory, Keys::Names(&names));
-    assert!(waiting.add(10));
-    assert!(metrics.request_bytes.get() >= ten + 2 * 1_000);
-}
-
-#[test]
-fn a_whole_message_of_new_keys_may_wait_by_default() {
-    let memory = RequestMemory::new(&Config::default(), &Metrics::new());
-    let messages = (0..8).map(|_| {
-        let mut waiting = WaitingKeys::new(&memory, Keys::Ids(&[1]));
-        waiting.add(REQUEST_KEYS_MAX).then_some(waiting)
-    });
-    let waiting: Option<Vec<_>> = messages.collect();
-    assert!(waiting.is_some(), "eight of them");
 }

@@ -1,0 +1,61 @@
+//! Which sections of a term are still to be settled, and when an entry of the background is under way: one that settles or
+//! releases sections.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use tokio::sync::{MutexGuard, Notify};
+
+use super::{Memory, Place};
+use crate::{allocator::key_table::hasher::SHARDS, sequence::SectionId};
+
+impl Memory {
+    /// Notified when the term first uses the chunk that its lift gave of a section, and when the gate closes.
+    pub fn to_settle(&self) -> &Arc<Notify> {
+        &self.to_settle
+    }
+
+    /// Waits until no entry of the background is under way, and lets none begin while the guard lives. `None` if the
+    /// gate is closed: then none begins any more.
+    pub async fn begin_background_entry(&self) -> Option<MutexGuard<'_, ()>> {
+        let guard = self.background_entry.lock().await;
+        (!self.gate.is_closed()).then_some(guard)
+    }
+
+    /// Waits until no entry of the background is under way. Call it after the gate was closed.
+    pub async fn background_ended(&self) {
+        assert!(self.gate.is_closed(), "another entry may begin");
+        self.to_settle.notify_one();
+        self.room.wake_releaser();
+        drop(self.background_entry.lock().await);
+    }
+
+    /// How many sections use what the term's lift gave and are not settled yet.
+    pub fn unsettled(&self) -> usize {
+        self.shards.each().map(|shard| shard.unsettled()).sum()
+    }
+
+    /// Some sections, at most `limit`, that use what the term's lift gave and are not settled yet, and their places. Each is
+    /// returned once.
+    pub fn take_unsettled(&self, limit: usize) -> Vec<(SectionId, Place)> {
+        let mut sections = Vec::new();
+        for _ in 0..SHARDS {
+            let shard = self.settling.fetch_add(1, Relaxed) % SHARDS;
+            let taken = self.shards.lock(shard).take_unsettled(limit - sections.len());
+            sections.extend(taken.into_iter().map(|(id, section)| (id, Place { shard, section })));
+            if sections.len() == limit {
+                break;
+            }
+        }
+        // In an order that is the same in every run.
+        sections.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        sections
+    }
+
+    /// Notes that the sections at these places are not settled. [`Memory::take_unsettled`] returned them, and no entry of the
+    /// background has begun since: so each place still has the same section.
+    pub fn put_unsettled_back(&self, places: Vec<Place>) {
+        for Place { shard, section } in places {
+            self.shards.lock(shard).note_unsettled(section);
+        }
+    }
+}

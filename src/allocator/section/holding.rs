@@ -1,0 +1,34 @@
+//! What a term has of a key's section, for people to look at. Pure.
+
+use super::{
+    cursor::Cursor,
+    owned::{GrantTime, Owned},
+};
+use crate::sequence::Progression;
+
+/// What a term has of a key's section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holding {
+    /// The ceiling.
+    pub ceiling: u64,
+    /// The last number that the term knows to be handed out for the key: 0 for none.
+    pub last: u64,
+    /// When the last chunk was granted.
+    pub granted_at: GrantTime,
+}
+
+impl Holding {
+    /// What a term that owns `owned` has for the key at `cursor`; `None` for a key that was not asked for.
+    pub fn new(owned: &Owned, cursor: Option<&Cursor>, progression: Progression) -> Self {
+        Holding {
+            ceiling: owned.ceiling,
+            last: owned.current(cursor, progression),
+            granted_at: owned.granted_at,
+        }
+    }
+
+    /// What a term has of a section that it evicted after number `last`.
+    pub fn gone(last: u64) -> Self {
+        Holding { ceiling: last, last, granted_at: GrantTime::UNKNOWN }
+    }
+}

@@ -1,0 +1,24 @@
+//! Where the hand of the clock algorithm is that evicts shared sections (see `shard/own_keys/evict.rs`).
+
+/// Where the hand is that evicts sections (`evict.rs`).
+#[derive(Debug, Default)]
+pub struct Hand {
+    /// What it goes around.
+    pub turn: Turn,
+    /// The number of the slot, or of the section, that it looks at next.
+    pub next: u32,
+    /// True if it evicted a section on its way around the sections.
+    pub has_evicted: bool,
+}
+
+/// What the hand goes around.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// The slots.
+    #[default]
+    Slots,
+    /// The sections.
+    Sections,
+    /// The slots, because keys of sections that were evicted are there.
+    SlotsOfGone,
+}

@@ -1,0 +1,70 @@
+//! Numbers that were taken and that nobody got, by namespace, until an entry of the log tells of them.
+//!
+//! What was not told when a term is lost is missing in the books. The metrics have counted it.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::sequence::{Lost, LostBy, NamespaceId};
+
+/// What no entry has told of yet.
+#[derive(Debug, Default)]
+pub struct Untold {
+    noted: Mutex<BTreeMap<(NamespaceId, LostBy), u64>>,
+    /// Notified when something is noted.
+    to_tell: Notify,
+}
+
+impl Untold {
+    /// Notes numbers of a namespace that nobody got.
+    pub fn note(&self, namespace: NamespaceId, by: LostBy, numbers: u64) {
+        if numbers > 0 {
+            let mut noted = self.noted.lock();
+            let sum = noted.entry((namespace, by)).or_default();
+            // Floors may be raised by nearly all numbers, again and again.
+            *sum = sum.saturating_add(numbers);
+            drop(noted);
+            self.to_tell.notify_one();
+        }
+    }
+
+    /// Waits until there is something to tell, and `earliest` is reached.
+    pub async fn wait_until(&self, earliest: Instant) {
+        while self.noted.lock().is_empty() {
+            self.to_tell.notified().await;
+        }
+        tokio::time::sleep_until(earliest).await;
+    }
+
+    /// All that was noted since the last call.
+    pub fn take(&self) -> Vec<Lost> {
+        let noted = std::mem::take(&mut *self.noted.lock());
+        let lost =
+            noted.into_iter().map(|((namespace, by), numbers)| Lost { namespace, by, numbers });
+        lost.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_got_is_summed_by_namespace_and_told_once() {
+        let untold = Untold::default();
+        let (book, uid) = (NamespaceId(1), NamespaceId(2));
+        untold.note(uid, LostBy::Fence, 3);
+        untold.note(book, LostBy::Deadline, 5);
+        untold.note(uid, LostBy::Fence, 4);
+        untold.note(uid, LostBy::Deadline, 0);
+        let lost = |namespace, by, numbers| Lost { namespace, by, numbers };
+        assert_eq!(untold.take(), [lost(book, LostBy::Deadline, 5), lost(uid, LostBy::Fence, 7)]);
+        assert_eq!(untold.take(), []);
+        // Two keys are raised by nearly all numbers.
+        untold.note(uid, LostBy::Floor, u64::MAX - 1);
+        untold.note(uid, LostBy::Floor, u64::MAX - 1);
+        assert_eq!(untold.take(), [lost(uid, LostBy::Floor, u64::MAX)]);
+    }
+}

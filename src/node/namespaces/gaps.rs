@@ -1,0 +1,63 @@
+//! The books of a namespace: what was handed out and skipped on each day, told by the leader.
+
+use tokio::time::Instant;
+
+use super::Namespaces;
+use crate::{
+    allocator::{Term, read_books},
+    node::{
+        access::Principal,
+        formats::hands_out_ids,
+        requests::{checks::namespace_named, operation::ByLeader, refused::failed},
+        way::attempt::Attempt,
+    },
+    proto::{refuse, v1},
+    sequence::{DAYS_KEPT, DayBooks},
+};
+
+/// About how many bytes a day's books have as a message and encoded.
+const DAY_BYTES: usize = 512;
+
+impl ByLeader for v1::GapsRequest {
+    type Service = Namespaces;
+
+    async fn carry_out(
+        self, namespaces: &Namespaces, (term, _): (&Term, &Principal), deadline: Instant,
+    ) -> Attempt<v1::GapsResponse> {
+        let days = self.days;
+        if days > DAYS_KEPT {
+            refuse!(
+                InvalidRequest,
+                "days is {days}; the books of {DAYS_KEPT} days are kept: give at most so many, or 0 for all"
+            );
+        }
+        let namespace = namespace_named(&namespaces.group, &self.namespace)?;
+        if let Some(format) = &namespace.config.format {
+            return Err(hands_out_ids(&namespace, format).into());
+        }
+        let books = read_books(term, &namespace, days, deadline).await;
+        let books = books.map_err(|error| failed(error, &namespace, term, 0))?;
+        Ok(v1::GapsResponse { days: books.into_iter().map(of_day).collect() })
+    }
+
+    fn answer_bytes(&self, _: &Namespaces) -> usize {
+        DAYS_KEPT as usize * DAY_BYTES
+    }
+}
+
+fn of_day((day, books): (u32, DayBooks)) -> v1::GapsOfDay {
+    let skipped = [
+        ("leader_change", books.leader_change),
+        ("shared_section", books.shared_section),
+        ("fence", books.fence),
+        ("deadline", books.deadline),
+        ("floor", books.floor),
+    ];
+    v1::GapsOfDay {
+        day,
+        handed_out: books.handed_out,
+        skipped: skipped
+            .map(|(cause, numbers)| v1::Skipped { cause: cause.to_owned(), numbers })
+            .to_vec(),
+    }
+}

@@ -1,0 +1,65 @@
+//! What the keys of a request hold while they wait in a term's memory.
+//!
+//! A request for many keys reserves this for those of its keys that really wait, as they begin to. Otherwise requests
+//! for keys that have numbers would use up the memory that requests may hold: they wait, too, under the `quorum` fence,
+//! at a follower, and while others get their turn.
+//!
+//! Invariant: what all keys hold that wait is reserved in `RequestMemory`.
+
+use std::sync::Arc;
+
+use super::{keys::Keys, refused::partly_raised};
+use crate::{
+    allocator::{Unserved, WAITING_KEY_BYTES},
+    node::{
+        request_memory::{RequestMemory, Reservation},
+        way::attempt::Unanswered,
+    },
+    proto::Refusal,
+};
+
+/// The keys of a request that wait.
+pub struct WaitingKeys<'a> {
+    memory: &'a Arc<RequestMemory>,
+    key_bytes: usize,
+    bytes: usize,
+    /// What is reserved for those that wait, or why they may not.
+    reserved: Option<Result<Reservation, Refusal>>,
+}
+
+impl<'a> WaitingKeys<'a> {
+    /// None of `keys` waits yet.
+    pub fn new(memory: &'a Arc<RequestMemory>, keys: Keys<'_>) -> Self {
+        // A name is held by its slot and by the call.
+        let names = match keys {
+            Keys::Ids(_) => 0,
+            Keys::Names(_) => 2 * keys.bytes() / keys.len(),
+        };
+        WaitingKeys { memory, key_bytes: WAITING_KEY_BYTES + names, bytes: 0, reserved: None }
+    }
+
+    /// So many more of them wait. False if they may not, as [`RequestMemory::reserve`] says.
+    pub fn add(&mut self, keys: usize) -> bool {
+        if keys == 0 {
+            return true;
+        }
+        self.bytes += keys * self.key_bytes;
+        // Released first: the new reservation contains the bytes of the old one.
+        self.reserved = None;
+        self.reserved.insert(self.memory.reserve(self.bytes)).is_ok()
+    }
+
+    /// What it comes to that the term did not serve the request. `failed` says it, unless keys may not wait.
+    pub fn no_answer(
+        self, unserved: impl Into<Unserved>, failed: impl FnOnce(Unserved) -> Unanswered,
+    ) -> Unanswered {
+        let unserved = unserved.into();
+        match self.reserved {
+            Some(Err(refusal)) => partly_raised(refusal, unserved.may_be_done).into(),
+            Some(Ok(_)) | None => failed(unserved),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

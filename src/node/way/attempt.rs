@@ -1,0 +1,152 @@
+//! A request on its way to the leader: where it came from, what an attempt to have it answered came to, and what a caller is told
+//! after an attempt whose outcome is not known.
+
+use crate::{
+    node::told_call::CallEnd,
+    proto::{Code, Refusal, refusal},
+    sequence::NamespaceId,
+};
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A client: it may be forwarded.
+    Client,
+    /// A peer that took this node for the leader: it may not.
+    Peer {
+        /// The namespace that it takes the name for, if the leader is to compare.
+        namespace: Option<NamespaceId>,
+        /// It has asked before, and whoever was asked may have carried the request out.
+        again: bool,
+    },
+}
+
+impl Origin {
+    /// True if a peer takes the `namespace` that this node has for another one.
+    pub fn mistakes(self, namespace: NamespaceId) -> bool {
+        match self {
+            Origin::Client => false,
+            Origin::Peer { namespace: taken_for, .. } => {
+                taken_for.is_some_and(|id| id != namespace)
+            }
+        }
+    }
+}
+
+/// What is left of a request that was carried out, if nobody gets the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trace {
+    /// Nothing that shows.
+    None,
+    /// What it was to do. It does no harm to do it again.
+    Harmless,
+    /// What is found under the id that the caller gave it, however often it is asked for.
+    UnderId,
+    /// What it was to do. To do it again is another change.
+    Change,
+}
+
+impl Trace {
+    /// What a caller is told that is refused after an attempt which may have carried the request out.
+    pub fn told_after(self, refusal: Refusal) -> Refusal {
+        // Libraries repeat some calls by themselves.
+        let is_repeated = matches!(refusal.code(), Code::Unavailable | Code::ResourceExhausted);
+        match self {
+            Trace::None => refusal,
+            Trace::Change if is_repeated => outcome_unknown(),
+            Trace::UnderId => outcome_unknown(),
+            Trace::Harmless | Trace::Change => refusal.may_be_done(),
+        }
+    }
+}
+
+/// What an attempt to have a request answered came to, here or at another node.
+pub type Attempt<A> = Result<A, Unanswered>;
+
+/// Why a request has no answer. `refused.rs` makes it of what a term says; the interfaces make statuses, problems, Redis errors
+/// and replies to peers of it.
+#[derive(Debug)]
+pub enum Unanswered {
+    /// It is refused. The refusal says why, and whether it may be done all the same.
+    Refused(Refusal),
+    /// The node does not lead, or its answer is lost: the node that leads is to be asked, whichever that is by now. Asking it
+    /// does no harm.
+    Elsewhere {
+        /// The request may have been carried out: from here on, no refusal that libraries repeat is passed on.
+        may_be_done: bool,
+    },
+    /// Who passed the request on took its namespace for another one. Nothing was done.
+    Mistaken,
+}
+
+impl Unanswered {
+    /// Nothing was done, and the node that leads is to be asked.
+    pub const ELSEWHERE: Unanswered = Unanswered::Elsewhere { may_be_done: false };
+    /// As [`Unanswered::ELSEWHERE`], and the request may have been carried out.
+    pub const MAY_BE_DONE: Unanswered = Unanswered::Elsewhere { may_be_done: true };
+}
+
+impl From<Refusal> for Unanswered {
+    fn from(refusal: Refusal) -> Self {
+        Unanswered::Refused(refusal)
+    }
+}
+
+impl From<Unanswered> for Refusal {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Refused(refusal) => refusal,
+            // Only a peer's request ends so. Others are forwarded.
+            Unanswered::Elsewhere { .. } | Unanswered::Mistaken => {
+                refusal!(NoLeader, "no leader is known")
+            }
+        }
+    }
+}
+
+impl From<&Unanswered> for CallEnd {
+    fn from(unanswered: &Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Refused(refusal) => refusal.into(),
+            Unanswered::Elsewhere { .. } | Unanswered::Mistaken => CallEnd::NotLeader,
+        }
+    }
+}
+
+/// UNKNOWN for a request that may have been carried out.
+pub(super) fn outcome_unknown() -> Refusal {
+    let why = "a leader that was asked may have carried the request out, and none says so: ask again with the same request \
+               id, or look before you ask again";
+    refusal!(OutcomeUnknown, "{why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::v1::Outcome;
+
+    #[test]
+    fn a_refusal_after_a_lost_answer_says_that_nothing_was_done_only_if_nothing_would_show() {
+        let refusals = || {
+            [refusal!(NamespaceExists, "there"), refusal!(NoLeader, "no"), refusal!(Busy, "full")]
+        };
+        let told = |trace: Trace| {
+            refusals()
+                .map(|refusal| trace.told_after(refusal))
+                .map(|told| (told.code(), told.outcome()))
+        };
+        use {Code::*, Outcome::NotDone};
+        let unknown = |code: Code| (code, Outcome::Unknown);
+        let nothing =
+            [(AlreadyExists, NotDone), (Unavailable, NotDone), (ResourceExhausted, NotDone)];
+        assert_eq!(told(Trace::None), nothing);
+        let harmless = [AlreadyExists, Unavailable, ResourceExhausted].map(unknown);
+        assert_eq!(told(Trace::Harmless), harmless);
+        // No code that libraries repeat by themselves.
+        let change = [AlreadyExists, Unknown, Unknown].map(unknown);
+        assert_eq!(told(Trace::Change), change);
+        assert_eq!(told(Trace::UnderId), [Unknown; 3].map(unknown));
+        let ongoing = refusal!(DeadlineExceeded, "it goes on").ongoing();
+        assert_eq!(Trace::Change.told_after(ongoing).outcome(), Outcome::Ongoing);
+    }
+}

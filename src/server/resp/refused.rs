@@ -1,0 +1,60 @@
+//! Why a command is refused, as Redis clients are told: a code in the first word, which tells them whether to try
+//! again, and a text.
+
+use std::fmt;
+
+use crate::proto::{Code, Refusal, refusal};
+
+/// After this, clients of Redis clusters send a command again by themselves.
+pub(super) const AGAIN: &str = "TRYAGAIN";
+
+/// After this they look at who is in the cluster before, and may ask another node. After LOADING, which would say the same,
+/// most of them give up.
+pub(super) const ELSEWHERE: &str = "CLUSTERDOWN";
+
+/// What Redis says of a key that may not be used so.
+const NO_KEY: &str =
+    "NOPERM this user has no permissions to access one of the keys used as arguments:";
+
+/// Why a command is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The first word of the reply. Some clients send a command again by themselves after TRYAGAIN and CLUSTERDOWN. The
+    /// numbers that nobody got are skipped then; none is given twice. Where that would be a gap, the word is ERR.
+    pub word: &'static str,
+    /// As gRPC calls it. The metrics count by it.
+    pub code: Code,
+    /// What was wrong, and what to do.
+    pub why: String,
+}
+
+impl Refused {
+    /// A command that makes no sense.
+    pub fn invalid(why: impl fmt::Display) -> Self {
+        Refused::from(refusal!(InvalidRequest, "{why}"))
+    }
+}
+
+impl<E> From<E> for Refused
+where
+    Refusal: From<E>,
+{
+    fn from(error: E) -> Self {
+        let refusal = Refusal::from(error);
+        Refused {
+            word: match refusal.code() {
+                Code::Unavailable => ELSEWHERE,
+                Code::Cancelled
+                | Code::Aborted
+                | Code::DeadlineExceeded
+                | Code::ResourceExhausted => AGAIN,
+                // What Redis says, and then what is wrong here.
+                Code::Unauthenticated => "NOAUTH Authentication required.",
+                Code::PermissionDenied => NO_KEY,
+                _ => "ERR",
+            },
+            code: refusal.code(),
+            why: refusal.message().to_owned(),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Commands that take numbers of one namespace and follow one another: one request to the node.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{key::observe, reader::Command, refused::Refused, replies::Replies};
+use crate::{
+    node::{Asked, NodeContext, Origin, Principal, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at},
+    proto::{
+        refusal,
+        v1::{NextManyRequest, NextManyResponse},
+    },
+    sequence::{Key, KeyKind, Verb, Wanted, WrittenKey},
+    server::written::key,
+};
+
+/// Room for so many counts is kept.
+const COUNTS_KEPT: usize = 1_024;
+
+/// Commands that were not answered yet.
+pub struct Run {
+    context: Arc<NodeContext>,
+    namespace: String,
+    /// The kind of the namespace's keys.
+    kind: KeyKind,
+    /// True if numbers are strings.
+    redis_strings: bool,
+    ids: Vec<u64>,
+    names: Vec<Bytes>,
+    /// How many numbers each wants.
+    counts: Vec<u64>,
+}
+
+impl Run {
+    /// An empty run of commands for the node.
+    pub fn new(context: Arc<NodeContext>) -> Self {
+        Run {
+            context,
+            namespace: String::new(),
+            kind: KeyKind::Id,
+            redis_strings: false,
+            ids: Vec::new(),
+            names: Vec::new(),
+            counts: Vec::new(),
+        }
+    }
+
+    /// Adds the command, which wants `count` numbers of a key. Answers those before it if it cannot be one request with
+    /// them.
+    pub async fn add(
+        &mut self, (command, by): (Command<'_>, &Principal), written: WrittenKey<'_>, count: u64,
+        deadline: Instant, replies: &mut Replies,
+    ) {
+        if self.namespace != written.namespace || self.counts.len() == REQUEST_KEYS_MAX {
+            self.finish(by, deadline, replies).await;
+        }
+        if self.counts.is_empty() {
+            let arrived = Instant::now();
+            let wanted = Wanted::On(Verb::Next, written.namespace);
+            let keys = self.context.namespaces.keys_of(wanted, by, deadline).await;
+            match keys.map_err(Refused::from) {
+                Ok(keys) => (self.kind, self.redis_strings) = (keys.kind, keys.redis_strings),
+                Err(refused) => return self.refuse(&refused, arrived, replies),
+            }
+            self.namespace.clear();
+            self.namespace.push_str(written.namespace);
+        }
+        match key(self.kind, written.namespace, written.key) {
+            Ok(Key::Id(id)) => self.ids.push(id),
+            Ok(Key::Name(name)) => self.names.push(command.share(name)),
+            Err(refused) => {
+                let arrived = Instant::now();
+                self.finish(by, deadline, replies).await;
+                return self.refuse(&refused.into(), arrived, replies);
+            }
+        }
+        self.counts.push(count);
+    }
+
+    /// Refuses a command for which the node is not asked.
+    fn refuse(&self, refused: &Refused, arrived: Instant, replies: &mut Replies) {
+        observe(&self.context, arrived, 1);
+        replies.refuse(refused, 1, &self.context.metrics);
+    }
+
+    /// Takes the numbers and answers the commands, at the latest at `deadline`. All of them are of one caller.
+    pub async fn finish(&mut self, by: &Principal, deadline: Instant, replies: &mut Replies) {
+        if self.counts.is_empty() {
+            return;
+        }
+        let arrived = Instant::now();
+        let counts = std::mem::take(&mut self.counts);
+        let taken = self.take(&counts, by, deadline).await;
+        observe(&self.context, arrived, counts.len());
+        let metrics = &self.context.metrics;
+        match taken {
+            Ok(ranges) => {
+                for (place, (first, count)) in ranges.firsts.iter().zip(&counts).enumerate() {
+                    match first {
+                        0 => {
+                            let why = refused_at(&ranges, place).cloned().map(Refused::from);
+                            replies.refuse(&why.unwrap_or_else(nothing_taken), 1, metrics);
+                        }
+                        first => {
+                            let last = first + (count - 1) * ranges.increment;
+                            replies.number_of_key(last, self.redis_strings);
+                        }
+                    }
+                }
+            }
+            Err(refused) => replies.refuse(&refused, counts.len(), metrics),
+        }
+        self.counts = counts;
+        self.counts.clear();
+        self.counts.shrink_to(COUNTS_KEPT);
+    }
+
+    async fn take(
+        &mut self, counts: &[u64], by: &Principal, deadline: Instant,
+    ) -> Result<NextManyResponse, Refused> {
+        let asked = counts.len();
+        let counts = match counts.iter().all(|count| *count == 1) {
+            true => Vec::new(),
+            false => counts.to_vec(),
+        };
+        let message = NextManyRequest {
+            namespace: self.namespace.clone(),
+            ids: std::mem::take(&mut self.ids),
+            names: std::mem::take(&mut self.names),
+            counts,
+            route_version: ROUTE_UNWANTED,
+            ..NextManyRequest::default()
+        };
+        let traces = &self.context.traces;
+        let request = Asked::of_caller(message, by.clone(), traces, None)?;
+        let ranges = self.context.numbers.serve(&request, Origin::Client, deadline).await?;
+        match ranges.firsts.len() == asked {
+            true => Ok(ranges),
+            // A reply to each command, or the client takes one for another.
+            false => Err(nothing_taken()),
+        }
+    }
+}
+
+fn nothing_taken() -> Refused {
+    Refused::from(refusal!(Internal, "the key got no number, and the node does not say why"))
+}
