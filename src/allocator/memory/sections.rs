@@ -21,7 +21,7 @@ use crate::{
 
 impl Memory {
     /// The identifier of the section at `place`, whose record is to be read, and, if nobody waits for the section, what its
-    /// shard counts of sections that are evicted. `None` if nobody wants the record: the memory was abandoned, or the
+    /// shard counts of sections that are evicted. `None` if nobody wants the record: the term has ended, or the
     /// section is leaving.
     ///
     /// While calls wait for the section, it is not evicted, and they wait until the record was read: no other request of the
@@ -45,7 +45,7 @@ impl Memory {
         let bump = self.serve_at(place, id, namespace, |shard, served| {
             let config = &namespace.config;
             // As in `take_first`.
-            if shard.has_chunk(place.section, config) || self.is_abandoned() {
+            if shard.has_chunk(place.section, config) || self.has_ended() {
                 return true;
             }
             // Whoever evicts it asks for the bump.
@@ -174,7 +174,7 @@ impl Memory {
         let mut swept = Swept::default();
         // The releaser alone moves the hand: nobody waits for this lock.
         let mut round = self.round.lock();
-        while swept.slots < slots && swept.released.len() < sections && !self.is_abandoned() {
+        while swept.slots < slots && swept.released.len() < sections && !self.has_ended() {
             let number = round.next_turn();
             let limits = (TURN_SLOTS, sections - swept.released.len());
             let mut shard = self.shards.lock(number);
