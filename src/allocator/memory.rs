@@ -27,10 +27,7 @@ pub use take_many::{Asked, KEYS_AT_ONCE};
 use std::{
     sync::{
         Arc,
-        atomic::{
-            AtomicBool, AtomicU32, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -52,10 +49,12 @@ use super::{
         queued_section::QueuedSection,
     },
     shard::{SectionPlace, Shard},
+    stage::TermStage,
     untold::Untold,
 };
 use crate::{
     clock::{Clock, Instant},
+    consensus::TermLease,
     laps::EntryTimes,
     metrics::{CountsGuard, Metrics, SkipCause},
     sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceId, SectionId, Trim},
@@ -93,8 +92,6 @@ pub struct Memory {
     view: AppliedView,
     shards: Shards,
     gate: Gate,
-    /// True once it was abandoned: a section that is not found may have been touched all the same.
-    abandoned: AtomicBool,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     work: BlockingExecutor,
@@ -136,7 +133,6 @@ impl Memory {
             round: Mutex::default(),
             shards,
             gate: Gate::default(),
-            abandoned: AtomicBool::new(false),
             clock,
             metrics,
             work,
@@ -241,7 +237,7 @@ impl Memory {
     /// who waits then is noted, and [`Memory::released`] asks.
     pub fn next_bump(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
-        if self.is_abandoned() {
+        if self.has_ended() {
             // A call that was inside the gate asks. The term has lost track of what it used: another chunk would only
             // be skipped. Without its shard, the call is told that this node leads no more.
             let shard = std::mem::take(&mut *shard);
@@ -365,14 +361,21 @@ impl Memory {
         self.last_entry.get()
     }
 
-    /// Closes the gate and drops everything, because the term is lost. Calls that wait get an error. The term's lease
-    /// must be void before, or nobody can be inside the gate.
+    /// Closes the gate and drops everything, because the term is lost, or is over. Calls that wait get an error.
     ///
     /// The time that it takes grows with the keys, so it is spent beside the caller.
-    pub fn abandon(&self) {
-        self.gate.close();
-        // Before the first shard is emptied: whoever finds an empty shard, under its lock, sees this.
-        self.abandoned.store(true, Release);
+    ///
+    /// # Panics
+    /// If the term's lease is not void, and somebody is inside the gate: numbers that are not known any more could be answered.
+    pub fn abandon(&self, lease: &TermLease) {
+        assert_eq!(lease.term(), self.term, "the lease of another term");
+        assert!(
+            lease.is_void() || self.gate.is_empty(),
+            "calls of a term go on without its memory"
+        );
+        // Before the first shard is emptied: whoever finds an empty shard, under its lock, sees that the term has ended.
+        // A term that has logged its last entry has ended before.
+        self.gate.advance(TermStage::Abandoned);
         self.to_settle.notify_one();
         self.room.give_up();
         let shards = self.shards.each().map(|mut shard| std::mem::take(&mut *shard));
@@ -386,16 +389,18 @@ impl Memory {
         });
     }
 
-    /// True if it was abandoned: what was used is not known any more.
-    pub fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Acquire)
+    /// True if the term has ended: a section that is not found may have been touched all the same, and what was used is not
+    /// known any more.
+    pub fn has_ended(&self) -> bool {
+        self.gate.stage().has_ended()
     }
 
-    /// Empties the memory and says what was used, in an order that is the same in every run. `None` if it was
-    /// abandoned: what was used is not known any more. Sections with numbers left come first, because a trim saves
+    /// Empties the memory of a closed term and says what was used, in an order that is the same in every run. `None` if the
+    /// term has ended: what was used is not known any more. Sections with numbers left come first, because a trim saves
     /// those. Sections used to their end follow: if the lift is given back, their records must say so.
     pub fn close(&self) -> Option<Vec<Trim>> {
-        assert!(self.gate.is_closed(), "no call may take numbers meanwhile");
+        let stage = self.gate.stage();
+        assert!(stage.is_past_closing(), "a term that is {stage:?} may take numbers meanwhile");
         let namespaces = self.view.namespaces();
         let progression = |id| {
             let namespace = namespaces.by_id(id)?;
@@ -403,7 +408,7 @@ impl Memory {
         };
         let shards = self.shards.each();
         let mut used: Vec<_> = shards.flat_map(|mut shard| shard.close(progression)).collect();
-        if self.is_abandoned() {
+        if self.has_ended() {
             return None;
         }
         used.sort_unstable_by(|(a_is_used_up, a), (b_is_used_up, b)| {

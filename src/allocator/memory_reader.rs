@@ -74,15 +74,15 @@ impl MemoryReader {
     /// The next part of the pass, as it is sent. `None` at the end of the pass; the next call begins another one.
     ///
     /// # Errors
-    /// [`NotSent`]. [`NotSent::Lost`] also if the memory was abandoned at any time before the end of the pass.
+    /// [`NotSent`]. [`NotSent::Lost`] also if the term has ended at any time before the end of the pass.
     pub async fn next_part(&mut self) -> Result<Option<Vec<u8>>, NotSent> {
         let (memory, tracking, from) = (self.memory.clone(), self.tracking, self.shard);
         // This goes on even if nobody waits for it any more.
         let reading = move || read_part(memory.shards(), tracking, from);
         let read = self.work.run(reading).await;
         let (part, shard, changes) = read??;
-        // Read after the part: the flag is set before the first shard is emptied.
-        if self.memory.is_abandoned() {
+        // Read after the part: a term has ended before its first shard is emptied.
+        if self.memory.has_ended() {
             return Err(NotSent::Lost);
         }
         self.changes += changes;

@@ -3,7 +3,7 @@
 //! # One `Next` in this module
 //!
 //! 1. [`Term::next`] (`term.rs`) asks the fence (`fence.rs`) whether taking numbers now would surely be
-//!    wasted, and enters the term's gate (`fence.rs`), so that a graceful handover can wait for it.
+//!    wasted, and enters the term's gate (`gate.rs`), so that a graceful handover can wait for it.
 //! 2. `memory/take.rs` finds the key's shard, one of 64, and locks it (`memory/shards.rs`).
 //! 3. `shard.rs` finds the key's slot in a table (`key_table.rs`: a `key_table/index.rs` over
 //!    `key_table/segments.rs`). A key with a section of its own and the section share one slot
@@ -35,7 +35,8 @@
 //! table, for them alone.
 //!
 //! A [`Term`] starts empty, or with the memory that the term before left to it, and is never reused. A node that loses
-//! the leadership drops it whole, so a late answer to a proposal of an old term finds nothing to write to.
+//! the leadership drops it whole, so a late answer to a proposal of an old term finds nothing to write to. `stage.rs` says
+//! through which stages it goes; its gate (`gate.rs`) knows at which it is.
 //!
 //! # Keys that nobody asks for
 //!
@@ -89,6 +90,7 @@ mod releaser;
 mod section;
 mod settler;
 mod shard;
+mod stage;
 mod term;
 mod untold;
 
@@ -108,6 +110,7 @@ pub use outcome::{ManyNumbers, RefusedPlaces, Unserved, UsedId, Why};
 pub use releaser::MemoryLimits;
 pub use section::holding::Holding;
 pub use shard::Footprint;
+pub use stage::TermStage;
 pub use term::{Above, SECTION_COUNTS, Term, TermOptions, gapless::GaplessLimits};
 
 #[cfg(test)]

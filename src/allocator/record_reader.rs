@@ -61,7 +61,7 @@ pub async fn run(
                 lease.void();
                 // Close first: a call that asks after `abandon` must notice that nobody listens.
                 requests.close();
-                memory.abandon();
+                memory.abandon(&lease);
                 return;
             }
         }

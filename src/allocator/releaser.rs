@@ -181,7 +181,7 @@ impl Releaser {
                 );
                 // What the log does not know may be taken a second time by nobody: the term must end.
                 self.lease.void();
-                memory.abandon();
+                memory.abandon(&self.lease);
                 ControlFlow::Break(())
             }
         }

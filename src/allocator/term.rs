@@ -44,13 +44,15 @@ use super::{
     section::pending::Answer,
     settler,
     shard::Footprint,
+    stage::TermStage,
 };
 use crate::{
     clock::Clock,
     consensus::{Group, TermLease},
     laps,
     metrics::{CountsGuard, Metrics, NamespaceCounts},
-    sequence::{Key, LostBy, Namespace, Range, Trim},
+    planted_bugs::{Bug, is_planted},
+    sequence::{Bequest, Command, Key, LostBy, Namespace, Outcome, Range, Trim},
 };
 
 /// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then
@@ -221,10 +223,11 @@ impl Term {
     /// [`Why::NotLeading`] if the term was closed already, or is lost, also meanwhile.
     pub async fn close(&self) -> Result<(), Why> {
         let lost = |_| Why::NotLeading;
-        if !self.memory.gate().close() {
+        let gate = self.memory.gate();
+        if !gate.advance(TermStage::Closing) {
             return Err(Why::NotLeading);
         }
-        self.memory.gate().emptied().await;
+        gate.emptied().await;
         // A bump under way would raise a ceiling again after it was lowered or left to a successor.
         let (done, finished) = oneshot::channel();
         let finish = self.bumper.send(Request::Finish(done));
@@ -232,6 +235,47 @@ impl Term {
         finished.await.map_err(lost)?;
         // So would an entry that settles sections. One that releases sections would come too late.
         self.memory.background_ended().await;
+        match gate.advance(TermStage::Closed) {
+            true => Ok(()),
+            false => Err(Why::NotLeading),
+        }
+    }
+
+    /// Lets no call in any more. It is not waited for those inside, and so the term is not closed in good order.
+    pub fn stop_serving(&self) {
+        // It may be closed already, or lost.
+        self.memory.gate().advance(TermStage::Closing);
+    }
+
+    /// How far the term is.
+    pub fn stage(&self) -> TermStage {
+        self.memory.gate().stage()
+    }
+
+    /// Logs the last entry of the term: it leaves the memory to a successor, or gives back what was not used. Call it after
+    /// [`Term::close`].
+    ///
+    /// # Errors
+    /// A text that says why it is not known to be applied.
+    ///
+    /// # Panics
+    /// If the term is not closed: numbers that are used yet would be another term's as well.
+    pub async fn log_last_entry(&self, bequest: Bequest) -> Result<(), String> {
+        let (stage, is_early) = (self.stage(), is_planted(Bug::BequestBeforeEmpty));
+        assert!(
+            stage.is_past_closing() || is_early,
+            "a term that is {stage:?} logs its last entry"
+        );
+        let end = match bequest {
+            Bequest::Memory { .. } => TermStage::Bequeathed,
+            Bequest::Lift => TermStage::GivenBack,
+        };
+        let entry = Command::Bequeath(bequest);
+        self.group.propose_for(self.term(), entry, &Outcome::Bequeathed).await?;
+        if !is_early {
+            // If the term was lost meanwhile, its memory is abandoned, and the entry counts all the same.
+            self.memory.gate().advance(end);
+        }
         Ok(())
     }
 
@@ -284,7 +328,7 @@ impl Term {
         // The task has ended, so the term is lost. `abandon` tells the calls that wait.
         if is_lost {
             self.lease.void();
-            self.memory.abandon();
+            self.memory.abandon(&self.lease);
         }
     }
 
@@ -340,12 +384,13 @@ impl Term {
 async fn abandon_when_void(lease: Arc<TermLease>, memory: Weak<Memory>) {
     lease.until_void().await;
     if let Some(memory) = memory.upgrade() {
-        memory.abandon();
+        memory.abandon(&lease);
     }
 }
 
 impl Drop for Term {
+    /// Nobody is inside the gate any more: who is, holds the term.
     fn drop(&mut self) {
-        self.memory.abandon();
+        self.memory.abandon(&self.lease);
     }
 }

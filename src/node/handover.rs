@@ -31,7 +31,7 @@ use super::{
     way::{attempt::Attempt, patience::time_to_tell, search::leader_of},
 };
 use crate::{
-    allocator::Term,
+    allocator::{Term, TermStage},
     consensus::ProposeError,
     metrics::HandoverEnd,
     planted_bugs::{Bug, is_planted},
@@ -228,6 +228,12 @@ impl Handovers {
         let Some(successor) = left else {
             return Ok(self.group.leadership().borrow().clone());
         };
+        let stays_open = is_planted(Bug::OpenDuringTransfer) || is_planted(Bug::BequestBeforeEmpty);
+        assert!(
+            term.stage() != TermStage::Serving || stays_open,
+            "term {} is handed over while it serves",
+            term.term()
+        );
         let patience = Duration::from_millis(TRANSFER_ELECTIONS * self.config.election_timeout_ms);
         let transferred = self.group.transfer(term.lease(), successor, patience).await;
         let now = self.group.leadership().borrow().clone();
@@ -255,6 +261,7 @@ impl Handovers {
             () = self.group.table_hangs() => {
                 // The outcomes of entries under way are not known here, and so neither is what the memory has to be. Numbers
                 // are skipped, as after a crash; none is repeated.
+                term.stop_serving();
                 tracing::warn!(
                     term = term.term(),
                     "the disk of this node hangs: the leadership is given up without what the term has left"
@@ -268,12 +275,11 @@ impl Handovers {
     /// Leaves what the term is entitled to: its memory to the successor, or, if there is none that takes it, the
     /// numbers that it has not used to whoever comes. Returns who is to lead next.
     async fn bequeath_or_give_back(
-        &self, term: &Arc<Term>, successor: Option<NodeId>,
+        &self, term: &Arc<Term>, mut successor: Option<NodeId>,
     ) -> Option<NodeId> {
         if is_planted(Bug::OpenDuringTransfer) {
             return successor;
         }
-        let (mut successor, mut closed) = (successor, false);
         let attempts = match self.config.handover_timeout_ms {
             0 => 0,
             _ => ATTEMPTS,
@@ -291,22 +297,18 @@ impl Handovers {
                     self.metrics.handovers.add(HandoverEnd::skipped, 1);
                     return successor;
                 }
-                MemoryFate::Kept(persistence) => persistence,
-                MemoryFate::Closed(persistence) => {
-                    closed = true;
-                    persistence
-                }
+                MemoryFate::NotSent(persistence) => persistence,
             };
             // It may have gone meanwhile, or be about to stop.
             successor = Some(match persistence {
                 Persistence::Transient => self.group.another_successor(term.term(), next),
                 Persistence::Final => self.fit_successor(term, next),
             });
-            if closed || persistence == Persistence::Final {
+            if persistence == Persistence::Final || term.stage().is_past_closing() {
                 break;
             }
         }
-        let is_closed = closed || self.close_in_time(term).await;
+        let is_closed = term.stage().is_past_closing() || self.close_in_time(term).await;
         let end = match is_closed && self.give_back(term).await {
             true => HandoverEnd::given_back,
             false => HandoverEnd::skipped,

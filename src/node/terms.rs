@@ -7,15 +7,19 @@
 //! Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is none.
 
 pub(super) mod leadership;
+mod own;
 mod state;
 mod successor;
 
 use std::sync::Arc;
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::Guard;
 use tokio_util::sync::CancellationToken;
 
-use self::state::{AwaitedAnswer, HeldInheritance};
+use self::{
+    own::OwnTerm,
+    state::{AwaitedAnswer, HeldInheritance},
+};
 use super::{Config, common::Common};
 use crate::{
     allocator::Term,
@@ -31,8 +35,8 @@ pub struct LedTerms {
     group: Arc<Group>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
-    /// The allocator of the term that this node leads; empty if it does not lead.
-    term: ArcSwapOption<Term>,
+    /// The term that this node leads, and its allocator.
+    own: OwnTerm<Term>,
     /// Counts changes of leadership. A change is counted once the allocator belongs to it.
     changes: ordered_watch::Sender<u64>,
     awaited_answer: AwaitedAnswer,
@@ -50,7 +54,7 @@ impl LedTerms {
             group: common.group.clone(),
             clock: common.clock.clone(),
             metrics: common.metrics.clone(),
-            term: ArcSwapOption::empty(),
+            own: OwnTerm::default(),
             changes: ordered_watch::Sender::default(),
             awaited_answer: AwaitedAnswer::default(),
             inheritance: HeldInheritance::default(),
@@ -61,12 +65,12 @@ impl LedTerms {
 
     /// The term that this node leads, or led last. It may be over. One atomic load.
     pub(super) fn look(&self) -> Guard<Option<Arc<Term>>> {
-        self.term.load()
+        self.own.look()
     }
 
     /// As [`LedTerms::look`], to be kept.
     pub(super) fn current(&self) -> Option<Arc<Term>> {
-        self.term.load_full()
+        self.own.opened()
     }
 
     /// The term that this node serves as leader; `None` if it leads none, or the term is over.
@@ -112,6 +116,6 @@ impl LedTerms {
     pub(super) fn stop(&self) {
         self.leaving.cancel();
         self.stopped.cancel();
-        self.term.store(None);
+        drop(self.own.stop());
     }
 }

@@ -22,7 +22,7 @@ impl Memory {
         let mut swept = Swept::default();
         // The releaser alone moves the hand: nobody waits for this lock.
         let mut round = self.round.lock();
-        while swept.slots < slots && swept.released.len() < sections && !self.is_abandoned() {
+        while swept.slots < slots && swept.released.len() < sections && !self.has_ended() {
             let number = round.next_turn();
             let limits = (TURN_SLOTS, sections - swept.released.len());
             let mut shard = self.shards.lock(number);

@@ -10,7 +10,7 @@ use crate::{
 
 impl Memory {
     /// The identifier of the section at `place`, whose record is to be read, and, if nobody waits for the section, what its
-    /// shard counts of sections that are evicted. `None` if nobody wants the record: the memory was abandoned, or the
+    /// shard counts of sections that are evicted. `None` if nobody wants the record: the term has ended, or the
     /// section is leaving.
     ///
     /// While calls wait for the section, it is not evicted, and they wait until the record was read: no other request of the
@@ -34,7 +34,7 @@ impl Memory {
         let bump = self.serve_at(place, id, namespace, |shard, served| {
             let config = &namespace.config;
             // As in `take_first`.
-            if shard.has_chunk(place.section, config) || self.is_abandoned() {
+            if shard.has_chunk(place.section, config) || self.has_ended() {
                 return true;
             }
             // Whoever evicts it asks for the bump.

@@ -115,10 +115,10 @@ impl Memory {
         namespace: &Namespace, find: impl FnOnce() -> Option<SectionRecord>,
     ) -> Added {
         self.room.note_new_key();
-        // What an abandoned memory held may have been used: its lift's chunk must not be taken again. While there is no
+        // What the memory of a term that has ended held may have been used: its lift's chunk must not be taken again. While there is no
         // room for the key, its record is read later.
         if has_nothing
-            && !self.is_abandoned()
+            && !self.has_ended()
             && !self.room.is_full()
             && !shard.is_leaving(&namespace.section_of(key))
             && let Some(record) = find()
@@ -148,7 +148,7 @@ impl Memory {
     pub(super) fn need_at(
         &self, shard: &mut Shard, place: SectionPlace, namespace: &Namespace, key: Key<'_>,
     ) -> Option<(SectionPlace, Need)> {
-        if shard.has_chunk(place, &namespace.config) || self.is_abandoned() {
+        if shard.has_chunk(place, &namespace.config) || self.has_ended() {
             return Some((place, Need::Bump));
         }
         // A call before this one may have been given up before the record was read, perhaps in the term before.

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     allocator::section::pending::Answer,
     clock::BootClock,
-    consensus::StateMachine,
+    consensus::{LeaseClock, Quorums, StateMachine},
     sequence::{Command, NamespaceConfig, Raise, SectionRecord},
     storage::{Store, StoreOptions},
 };
@@ -61,6 +61,18 @@ fn memory_of(term: u64, view: AppliedView) -> Memory {
     Memory::new((term, term), shards, view, clock, metrics, work, usize::MAX)
 }
 
+/// A lease of `term` that a sole voter holds.
+fn lease_of(term: u64) -> Arc<TermLease> {
+    let clock = LeaseClock::new(Arc::new(BootClock), 1, Duration::from_secs(60));
+    clock.begin(term, Quorums::new(0, [[1].into()]))
+}
+
+/// Closes the gate of a memory, as a handover does once nobody is inside.
+fn close_gate(memory: &Memory) {
+    assert!(memory.gate().advance(TermStage::Closing) && memory.gate().is_empty());
+    assert!(memory.gate().advance(TermStage::Closed));
+}
+
 /// A term whose lift gives (100, 200] of book 7. The term before had (0, 100].
 async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
     let (_, memory, book) = lifted_twice(dir, 1).await;
@@ -104,7 +116,7 @@ async fn a_closed_memory_says_what_was_used_also_of_chunks_that_were_used_up() {
     let (memory, book) = second_term(&dir).await;
     let (answer, _) = memory.take(&book, Key::Id(7), 100);
     assert_eq!(first_of(&answer), Some(101));
-    memory.gate().close();
+    close_gate(&memory);
     let section = book.section_of(Key::Id(7));
     let used = 200;
     assert_eq!(memory.close(), Some(vec![Trim { section, used, lost: 0 }]));
@@ -141,7 +153,10 @@ async fn an_abandoned_memory_gives_no_chunk_a_second_time_and_does_not_say_what_
     let (answer, _) = memory.take(&book, Key::Id(7), 5);
     assert_eq!(first_of(&answer), Some(101));
     // A call inside the gate goes on after the memory was abandoned.
-    memory.abandon();
+    let _inside = memory.gate().enter();
+    let lease = lease_of(memory.term());
+    lease.void();
+    memory.abandon(&lease);
     let (answer, need) = memory.take(&book, Key::Id(7), 1);
     assert_eq!(first_of(&answer), None);
     let (place, _) = need.expect("a request that nobody serves");
@@ -156,4 +171,22 @@ async fn an_abandoned_memory_gives_no_chunk_a_second_time_and_does_not_say_what_
     };
     assert!(later.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
     assert_eq!(memory.close(), None);
+}
+
+#[tokio::test]
+#[should_panic(expected = "calls of a term go on without its memory")]
+async fn no_memory_is_dropped_while_its_lease_is_held_and_a_call_is_inside() {
+    let dir = TempDir::new().expect("a directory");
+    let (memory, _) = second_term(&dir).await;
+    let _inside = memory.gate().enter();
+    memory.abandon(&lease_of(memory.term()));
+}
+
+#[tokio::test]
+#[should_panic(expected = "a term that is Closing may take numbers meanwhile")]
+async fn what_a_term_used_is_not_told_while_calls_are_waited_for() {
+    let dir = TempDir::new().expect("a directory");
+    let (memory, _) = second_term(&dir).await;
+    memory.gate().advance(TermStage::Closing);
+    let _ = memory.close();
 }

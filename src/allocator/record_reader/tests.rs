@@ -8,6 +8,7 @@ use crate::{
         floor::FloorOf,
         memory::{Need, shards::Shards},
         section::pending::Answer,
+        stage::TermStage,
     },
     clock::BootClock,
     consensus::{LeaseClock, Quorums, StateMachine},
@@ -125,7 +126,7 @@ async fn a_record_that_cannot_be_read_ends_the_term() {
     };
     assert!(unread.await.is_err(), "nobody serves it any more");
     assert!(reading.lease.is_void());
-    assert!(reading.memory.gate().is_closed());
+    assert_eq!(reading.memory.gate().stage(), TermStage::Abandoned);
     assert!(reading.reader.is_closed(), "nobody listens any more");
 }
 
@@ -137,13 +138,13 @@ async fn a_record_that_is_read_after_the_bumper_has_ended_loses_no_memory() {
     let (answer, need) = memory.raise(&reading.book, (FloorOf::Key, new), 1_000);
     let (place, _) = need.expect("its record is not in memory");
     drop(answer);
-    memory.gate().close();
+    memory.gate().advance(TermStage::Closing);
     reading.bumps.close();
     let read = read(&memory, vec![place]).await.expect("a record");
     let (bumper, ended) = mpsc::unbounded_channel();
     drop(ended);
     assert_eq!(take_in(&memory, read, &bumper), []);
-    assert!(!memory.is_abandoned(), "a handover tells what was used");
+    assert!(!memory.has_ended(), "a handover tells what was used");
 }
 
 /// The database is opened again, so that nothing is in its cache.

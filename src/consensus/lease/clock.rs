@@ -30,25 +30,40 @@ pub struct LeaseClock {
 }
 
 struct State {
-    /// The lease of the last term that this node led.
-    current: Option<Arc<TermLease>>,
+    /// The last term that this node led.
+    current: Option<CurrentTerm>,
     arithmetic: LeaseArithmetic,
     later_terms: LaterTerms,
-    /// The node that is to lead next, once the current lease is void: it alone gets appends then.
+}
+
+/// A term that this node leads, or led last.
+struct CurrentTerm {
+    lease: Arc<TermLease>,
+    /// The node that is to lead next. It alone gets appends once the lease is void, and until then there is none.
     successor: Option<NodeId>,
-    /// An entry of the current lease's term is committed.
+    /// An entry of the term is committed.
     has_committed: bool,
 }
 
 impl State {
-    /// The current lease, if it is that of `term`.
-    fn lease_of(&self, term: u64) -> Option<&TermLease> {
-        self.current.as_deref().filter(|current| current.term() == term)
+    /// The current term, if it is `term`.
+    fn current_if(&self, term: u64) -> Option<&CurrentTerm> {
+        self.current.as_ref().filter(|current| current.lease.term() == term)
+    }
+
+    /// As [`State::current_if`], to be changed.
+    fn current_if_mut(&mut self, term: u64) -> Option<&mut CurrentTerm> {
+        self.current.as_mut().filter(|current| current.lease.term() == term)
+    }
+
+    /// The current term, if its lease is held.
+    fn held(&self) -> Option<&CurrentTerm> {
+        self.current.as_ref().filter(|current| !current.lease.is_void())
     }
 
     fn update_deadline(&self) {
-        if let Some(current) = &self.current {
-            current.set_deadline(self.arithmetic.deadline(current.term()));
+        if let Some(CurrentTerm { lease, .. }) = &self.current {
+            lease.set_deadline(self.arithmetic.deadline(lease.term()));
         }
     }
 }
@@ -95,8 +110,6 @@ impl LeaseClock {
                 current: None,
                 arithmetic: LeaseArithmetic::new(me, lease),
                 later_terms: LaterTerms::default(),
-                successor: None,
-                has_committed: false,
             }),
         }
     }
@@ -115,21 +128,21 @@ impl LeaseClock {
     /// the lease of any other term, unless it began before.
     pub fn begin(&self, term: u64, in_force: Quorums) -> Arc<TermLease> {
         let mut state = self.state.lock();
-        if let Some(current) = state.current.clone() {
-            if current.term() == term {
+        if let Some(lease) = state.current.as_ref().map(|current| current.lease.clone()) {
+            if lease.term() == term {
                 state.arithmetic.follow(in_force);
                 state.update_deadline();
-                return current;
+                return lease;
             }
-            current.void();
+            lease.void();
         }
         state.arithmetic.begin_term(in_force);
-        (state.successor, state.has_committed) = (None, false);
         let lease = Arc::new(TermLease::new(term, self.now()));
         if state.later_terms.forbid(term) {
             lease.void();
         }
-        state.current = Some(lease.clone());
+        state.current =
+            Some(CurrentTerm { lease: lease.clone(), successor: None, has_committed: false });
         state.update_deadline();
         lease
     }
@@ -149,50 +162,52 @@ impl LeaseClock {
         };
         let mut state = self.state.lock();
         state.later_terms.add_pending(term);
-        if let Some(current) = &state.current
-            && current.term() < term
+        if let Some(CurrentTerm { lease, .. }) = &state.current
+            && lease.term() < term
         {
-            current.void();
+            lease.void();
         }
         PendingTerm { clock: self, term, adopted: true }
     }
 
-    /// True if this node holds a valid lease now: nobody else leads.
-    pub fn is_held(&self) -> bool {
+    /// True if the current lease is valid now: nobody else leads.
+    pub fn is_valid(&self) -> bool {
         let now = self.now();
-        let current = self.state.lock().current.clone();
-        current.is_some_and(|lease| lease.is_valid(now))
+        self.state.lock().held().is_some_and(|current| current.lease.is_valid(now))
     }
 
     /// Voids the current lease, if there is one. True if it was not void before.
     pub fn void(&self) -> bool {
         let state = self.state.lock();
-        let current = state.current.as_ref().filter(|lease| !lease.is_void());
-        current.inspect(|lease| lease.void()).is_some()
+        state.current.as_ref().is_some_and(|current| current.lease.end())
     }
 
     /// Voids the lease of `term`, which `successor` is to lead on. False if that is not the current lease, or it was void
     /// before.
     pub fn give_up_to(&self, term: u64, successor: NodeId) -> bool {
         let mut state = self.state.lock();
-        if state.lease_of(term).is_none_or(TermLease::is_void) {
+        let Some(current) = state.current_if_mut(term).filter(|current| current.lease.end()) else {
             return false;
-        }
-        state.successor = Some(successor);
-        state.lease_of(term).inspect(|lease| lease.void()).is_some()
+        };
+        current.successor = Some(successor);
+        true
     }
 
     /// Who is to lead `term` on, which is given up.
     pub fn successor(&self, term: u64) -> Option<NodeId> {
         let state = self.state.lock();
-        state.successor.filter(|_| state.lease_of(term).is_some())
+        state.current_if(term)?.successor
     }
 
-    /// Once `term` is given up: its appends go to `successor` alone, or to nobody.
+    /// The appends of `term`, which is given up, go to `successor` alone, or to nobody.
+    ///
+    /// # Panics
+    /// If the lease of `term` is held.
     pub fn append_only_to(&self, term: u64, successor: Option<NodeId>) {
         let mut state = self.state.lock();
-        if state.lease_of(term).is_some() {
-            state.successor = successor;
+        if let Some(current) = state.current_if_mut(term) {
+            assert!(current.lease.is_void(), "a term that goes on has a successor");
+            current.successor = successor;
         }
     }
 
@@ -200,14 +215,15 @@ impl LeaseClock {
     /// Raft here, from electing somebody else.
     pub fn may_append(&self, term: u64, peer: NodeId) -> bool {
         let state = self.state.lock();
-        let is_given_up = state.lease_of(term).is_some_and(TermLease::is_void);
-        !is_given_up || state.successor == Some(peer)
+        let given_up = state.current_if(term).filter(|current| current.lease.is_void());
+        given_up.is_none_or(|current| current.successor == Some(peer))
     }
 
     /// An entry of `term` is committed.
     pub fn committed(&self, term: u64) {
-        let mut state = self.state.lock();
-        state.has_committed |= state.lease_of(term).is_some();
+        if let Some(current) = self.state.lock().current_if_mut(term) {
+            current.has_committed = true;
+        }
     }
 
     /// True if this leader can log without `peer`: it has committed an entry of its term, and those that acknowledged what was
@@ -215,7 +231,7 @@ impl LeaseClock {
     pub fn can_do_without(&self, peer: NodeId, span: Duration) -> bool {
         let now = self.now();
         let state = self.state.lock();
-        let Some(lease) = state.current.as_ref().filter(|lease| !lease.is_void()) else {
+        let Some(CurrentTerm { lease, has_committed, .. }) = state.held() else {
             return false;
         };
         let is_heard = |node| {
@@ -225,7 +241,7 @@ impl LeaseClock {
                 node != peer && (is_me || heard.is_some_and(|sent| now.since(sent) < span));
             counts.then_some(())
         };
-        state.has_committed && state.arithmetic.quorums().majority_reached(is_heard).is_some()
+        *has_committed && state.arithmetic.quorums().majority_reached(is_heard).is_some()
     }
 
     /// The quorums that are needed at present.
@@ -265,7 +281,7 @@ impl LeaseClock {
     pub fn silence(&self, peer: NodeId) -> Option<Silence> {
         let now = self.now();
         let state = self.state.lock();
-        let lease = state.current.as_ref().filter(|lease| !lease.is_void())?;
+        let lease = &state.held()?.lease;
         let heard = state.arithmetic.last_ack(lease.term(), peer);
         Some(Silence { lasts: now.since(heard.unwrap_or(lease.began())), in_term: heard.is_some() })
     }
@@ -274,6 +290,36 @@ impl LeaseClock {
 // The lease of one term. Checking it takes one atomic load, so that every answer can afford it.
 //
 // Invariant: a void lease never becomes valid again.
+
+/// How far the lease of a term is. ARCHITECTURE.md has a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseStage {
+    /// Answers of the term count until the deadline, which moves as a majority acknowledges.
+    Held {
+        /// It may have passed.
+        deadline: Instant,
+    },
+    /// No answer of the term counts any more.
+    Void,
+}
+
+impl LeaseStage {
+    /// As one number. A deadline of 0, when the clock starts, has passed as well as [`EXPIRED`].
+    fn as_number(self) -> u64 {
+        match self {
+            LeaseStage::Held { deadline } => deadline.as_nanos().max(EXPIRED),
+            LeaseStage::Void => VOID,
+        }
+    }
+
+    /// The stage that a number stands for.
+    fn of_number(number: u64) -> Self {
+        match number {
+            VOID => LeaseStage::Void,
+            deadline => LeaseStage::Held { deadline: Instant::from_nanos(deadline) },
+        }
+    }
+}
 
 /// The lease is void, for good.
 const VOID: u64 = 0;
@@ -285,8 +331,9 @@ const EXPIRED: u64 = 1;
 pub struct TermLease {
     term: u64,
     began: Instant,
-    /// In nanoseconds; or `VOID`, or `EXPIRED`. One number, so that one load reads the whole state.
-    deadline: AtomicU64,
+    /// The stage, as one number, so that one load reads all of it. Each change acquires and releases, and each look
+    /// acquires: a thread that sees a deadline sees what it rests on, and one that sees a void lease sees why it is void.
+    stage: AtomicU64,
     /// Extended, or void.
     changed: Notify,
     /// Void. An idle leader's lease is extended forty times a second: who waits for its end alone is not woken for that.
@@ -304,7 +351,7 @@ impl TermLease {
     /// A lease that is not valid yet, of a term that this node found at `began` to be its own.
     pub(super) fn new(term: u64, began: Instant) -> Self {
         let (changed, ended) = (Notify::new(), Notify::new());
-        TermLease { term, began, deadline: AtomicU64::new(EXPIRED), changed, ended }
+        TermLease { term, began, stage: AtomicU64::new(EXPIRED), changed, ended }
     }
 
     /// The term that the lease belongs to.
@@ -319,29 +366,40 @@ impl TermLease {
 
     /// True if nobody else can lead at `now`. One atomic load.
     pub fn is_valid(&self, now: Instant) -> bool {
-        // Acquire pairs with the release in `set_deadline`: a thread that sees the deadline sees what it
-        // rests on. Plus one, so that `EXPIRED` has passed even at the very start of the clock.
-        now.as_nanos().saturating_add(1) < self.deadline.load(Ordering::Acquire)
+        // Plus one, so that `EXPIRED` has passed even at the very start of the clock. `VOID` has passed, too.
+        now.as_nanos().saturating_add(1) < self.stage.load(Ordering::Acquire)
+    }
+
+    /// How far the lease is.
+    pub fn stage(&self) -> LeaseStage {
+        LeaseStage::of_number(self.stage.load(Ordering::Acquire))
     }
 
     /// True if no number of this term may be answered any more.
     pub fn is_void(&self) -> bool {
-        self.deadline.load(Ordering::Acquire) == VOID
+        self.stage() == LeaseStage::Void
     }
 
     /// Until when the lease is valid; an instant that has passed if it is not.
     pub fn deadline(&self) -> Instant {
-        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+        match self.stage() {
+            LeaseStage::Held { deadline } => deadline,
+            LeaseStage::Void => Instant::from_nanos(VOID),
+        }
     }
 
     /// Ends the lease for good.
     pub fn void(&self) {
-        if self.deadline.swap(VOID, Ordering::AcqRel) != VOID {
+        self.end();
+    }
+
+    /// As [`TermLease::void`]. True if it was not void before.
+    fn end(&self) -> bool {
+        let is_ended = self.advance(LeaseStage::Void);
+        if is_ended {
             tracing::info!(term = self.term, "the lease of this term is void");
         }
-        assert!(self.is_void(), "a void lease was extended");
-        self.ended.notify_waiters();
-        self.changed.notify_waiters();
+        is_ended
     }
 
     /// Waits until the lease is void.
@@ -356,13 +414,23 @@ impl TermLease {
 
     /// Makes the lease valid until `deadline`, or not at all, unless it is void.
     fn set_deadline(&self, deadline: Option<Instant>) {
-        let deadline = deadline.map_or(EXPIRED, |at| at.as_nanos().max(EXPIRED));
-        let unless_void = |current| (current != VOID).then_some(deadline);
-        let replaced = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_void);
-        assert_ne!(replaced, Ok(VOID), "a void lease was extended");
-        if replaced.is_ok() {
-            self.changed.notify_waiters();
+        let deadline = deadline.unwrap_or(Instant::from_nanos(EXPIRED));
+        self.advance(LeaseStage::Held { deadline });
+    }
+
+    /// Takes the lease to the stage `next`, and tells those that wait. False, and nothing is done, if it is void.
+    fn advance(&self, next: LeaseStage) -> bool {
+        let unless_void = |number| (number != VOID).then_some(next.as_number());
+        let before = self.stage.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_void);
+        assert_ne!(before, Ok(VOID), "a void lease was changed");
+        if before.is_err() {
+            return false;
         }
+        if next == LeaseStage::Void {
+            self.ended.notify_waiters();
+        }
+        self.changed.notify_waiters();
+        true
     }
 }
 

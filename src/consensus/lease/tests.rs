@@ -16,7 +16,7 @@ use futures::{
     task::{ArcWake, Context, waker},
 };
 
-use super::{LeaseClock, Quorums, TermLease};
+use super::{LeaseClock, Quorums, TermLease, clock::LeaseStage};
 use crate::{
     clock::{Clock, Instant},
     sequence::NodeId,
@@ -509,9 +509,9 @@ fn appends_of_a_term_that_is_given_up_go_to_its_successor_alone() {
     let may_append = |term| [2, 3].map(|peer| clock.may_append(term, peer));
     let of_three = quorums(0, &[&[1, 2, 3]]);
     let lease = clock.begin(3, of_three.clone());
-    clock.append_only_to(3, Some(2));
     assert_eq!(may_append(3), [true, true], "the term goes on");
     lease.void();
+    clock.append_only_to(3, Some(2));
     assert_eq!(may_append(3), [true, false]);
     clock.append_only_to(3, None);
     assert_eq!(may_append(3), [false, false]);
@@ -525,6 +525,33 @@ fn appends_of_a_term_that_is_given_up_go_to_its_successor_alone() {
     assert!(clock.give_up_to(5, 3));
     assert_eq!((clock.successor(5), clock.successor(3)), (Some(3), None));
     assert_eq!(may_append(5), [false, true]);
+}
+
+#[test]
+#[should_panic(expected = "a term that goes on has a successor")]
+fn a_term_whose_lease_is_held_has_no_successor() {
+    let clock = LeaseClock::new(Arc::new(ManualClock::default()), 1, LEASE);
+    clock.begin(3, quorums(0, &[&[1, 2, 3]]));
+    clock.append_only_to(3, Some(2));
+}
+
+#[test]
+fn a_lease_is_held_until_deadlines_that_move_and_then_void_for_good() {
+    let clock = LeaseClock::new(Arc::new(ManualClock::default()), 1, LEASE);
+    let lease = clock.begin(3, quorums(0, &[&[1, 2, 3]]));
+    let held_until = |stage| match stage {
+        LeaseStage::Held { deadline } => deadline,
+        LeaseStage::Void => panic!("it is void"),
+    };
+    assert!(held_until(lease.stage()) < ms(1), "nobody has acknowledged anything");
+    assert!(!lease.is_valid(ms(0)));
+    clock.record_ack(3, 2, ms(10));
+    assert_eq!(held_until(lease.stage()), ms(10).after(LEASE));
+    assert!(clock.void());
+    clock.record_ack(3, 2, ms(20));
+    assert_eq!(lease.stage(), LeaseStage::Void);
+    assert!(!clock.void(), "it is void");
+    assert_eq!((lease.stage(), lease.is_valid(ms(0))), (LeaseStage::Void, false));
 }
 
 #[test]

@@ -25,7 +25,7 @@ use crate::{
     metrics::HandoverPhase as Phase,
     planted_bugs::{Bug, is_planted},
     proto::{Code, Refusal, refusal, refuse},
-    sequence::{Bequest, Command, MemoryDigest, NodeId, Outcome},
+    sequence::{Bequest, MemoryDigest, NodeId},
 };
 
 /// If a successor takes no part for so many election timeouts, it is given up.
@@ -41,10 +41,8 @@ pub(super) enum MemoryFate {
     Left,
     /// It is lost, or nobody knows whether it was left to the successor. The term has no further entry.
     Lost,
-    /// It was not sent, and the term serves as before.
-    Kept(Persistence),
-    /// The term is closed, and its memory was not left to anybody.
-    Closed(Persistence),
+    /// It did not arrive whole. The term serves as before, or is closed, and its memory was not left to anybody.
+    NotSent(Persistence),
 }
 
 impl Handovers {
@@ -62,7 +60,7 @@ impl Handovers {
             Ok(stream) => stream,
             Err(why) => {
                 not_sent(&why);
-                return MemoryFate::Kept(why.persistence());
+                return MemoryFate::NotSent(why.persistence());
             }
         };
         self.show_phase(Phase::send, began);
@@ -76,7 +74,7 @@ impl Handovers {
             Ok(digest) => digest,
             Err(why) => {
                 not_sent(&why);
-                return MemoryFate::Closed(why.persistence());
+                return MemoryFate::NotSent(why.persistence());
             }
         };
         self.show_phase(Phase::last_changes, closed);
@@ -121,8 +119,7 @@ impl Handovers {
         &self, term: &Term, successor: NodeId, digest: MemoryDigest,
     ) -> MemoryFate {
         let began = Instant::now();
-        let bequest = Command::Bequeath(Bequest::Memory { successor, digest });
-        let logging = self.group.propose_for(term.term(), bequest, &Outcome::Bequeathed);
+        let logging = term.log_last_entry(Bequest::Memory { successor, digest });
         let limit = self.election_timeouts(BEQUEST_TIMEOUTS);
         let logged = timeout(limit, logging).await;
         if let Err(why) = logged.unwrap_or_else(|_| Err(format!("it takes longer than {limit:?}")))

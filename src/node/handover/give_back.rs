@@ -113,8 +113,7 @@ impl Handovers {
             tracing::info!(term = term.term(), "the term is lost; its lift is not given back");
             return false;
         }
-        let give_back = Command::Bequeath(Bequest::Lift);
-        let given_back = self.group.propose_for(term.term(), give_back, &Outcome::Bequeathed).await;
+        let given_back = term.log_last_entry(Bequest::Lift).await;
         if let Err(why) = &given_back {
             tracing::warn!(why, "the lift could not be given back; sections may skip a step");
         }

@@ -33,25 +33,14 @@ impl LedTerms {
             self.metrics.leads.set(i64::from(now.own.is_some()));
             let has_leader = i64::from(now.leader.is_some());
             self.metrics.has_leader.set(has_leader);
-            let current = self.term.load().as_ref().map(|term| term.term());
             match &now.own {
-                Some(lease) if current != Some(lease.term()) => {
-                    self.term.store(None);
-                    self.changes.send_modify(|n| *n += 1);
-                    if let Some((lift, inheritance)) = self.take_chunks(lease).await {
-                        if inheritance.is_none() && is_planted(Bug::TermOpensLate) {
-                            tokio::time::sleep(Duration::from_millis(1_500)).await;
-                        }
-                        self.create_first_namespaces(lease).await;
-                        self.name_cluster(lease).await;
-                        if !lease.is_void() {
-                            self.open(lease, lift, inheritance);
-                        }
-                    }
+                Some(lease) if self.own.stage().term() != Some(lease.term()) => {
+                    self.begin(lease).await;
                 }
+                // Its allocator is open, or the term got no chunks and must end.
                 Some(_) => {}
                 None => {
-                    if let Some(term) = self.term.swap(None) {
+                    if let Some(term) = self.own.leave() {
                         tracing::info!(term = term.term(), "not leading any more");
                     }
                 }
@@ -70,6 +59,28 @@ impl LedTerms {
             if leadership.changed().await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Begins the term of `lease`: gets it its chunks, and opens its allocator.
+    async fn begin(&self, lease: &Arc<TermLease>) {
+        let Ok(before) = self.own.begin(lease.term()) else {
+            // The node stops.
+            return;
+        };
+        let is_void = |term: Arc<Term>| term.lease().is_void();
+        assert!(before.is_none_or(is_void), "two terms of this node serve at once");
+        self.changes.send_modify(|n| *n += 1);
+        let Some((lift, inheritance)) = self.take_chunks(lease).await else {
+            return;
+        };
+        if inheritance.is_none() && is_planted(Bug::TermOpensLate) {
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+        }
+        self.create_first_namespaces(lease).await;
+        self.name_cluster(lease).await;
+        if !lease.is_void() {
+            self.open(lease, lift, inheritance);
         }
     }
 
@@ -96,11 +107,12 @@ impl LedTerms {
             self.clock.clone(),
             self.metrics.clone(),
         );
-        assert!(self.term.load().is_none(), "two terms of this node serve at once");
         tracing::info!(term = lease.term(), "leading: numbers come from here");
         self.metrics.terms_begun.add(start, 1);
         self.show_takeover(lease);
-        self.term.store(Some(Arc::new(term)));
+        if self.own.open(lease.term(), Arc::new(term)).is_err() {
+            tracing::info!(term = lease.term(), "the node stops: the term is not led");
+        }
     }
 
     /// Gets the term its first chunks. Inherits what the last leader left, if it left it to this node. Otherwise a lift

@@ -111,7 +111,7 @@ async fn a_closed_memory_says_that_a_section_was_used_up_to_its_floor_though_no_
     let (mut machine, memory, uid) = lifted_twice(&dir, 100).await;
     let (answer, place) = raise(&memory, &uid, 50, 170);
     assert!(matches!(answer, RaiseAnswer::Done(Ok(_))) && place.is_none());
-    memory.gate().close();
+    close_gate(&memory);
     let section = uid.section_of(Key::Id(50));
     let trim = Trim { section: section.clone(), used: 170, lost: 0 };
     assert_eq!(memory.close(), Some(vec![trim.clone()]));

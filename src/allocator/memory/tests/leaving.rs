@@ -157,7 +157,7 @@ async fn what_is_closed_or_sent_while_a_section_leaves_has_nothing_of_it() {
     assert_eq!(changes.sections[0].section.owned, None);
     drop(shard);
     assert_eq!(memory.released(&released), [place]);
-    assert!(memory.gate().close());
+    close_gate(memory);
     assert_eq!(memory.close(), Some(vec![]));
 }
 
@@ -165,7 +165,7 @@ async fn what_is_closed_or_sent_while_a_section_leaves_has_nothing_of_it() {
 async fn what_a_closed_memory_gives_back_counts_as_skipped_only_once_the_log_says_so() {
     let world = World::new().await;
     let (memory, section) = (&world.memory, world.users.section_of(Key::Id(7)));
-    assert!(memory.gate().close());
+    close_gate(memory);
     assert_eq!(memory.close(), Some(vec![Trim { section, used: 105, lost: 4 }]));
     assert_eq!(memory.metrics().skipped(SkipCause::shared_section), 0);
 }

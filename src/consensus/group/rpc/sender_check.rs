@@ -131,7 +131,7 @@ impl Group {
     /// The leader that this node hears: itself while it holds a lease, or the one that it followed less
     /// than an election timeout ago.
     fn leader_heard_of_late(&self) -> Option<NodeId> {
-        if self.lease.is_held() {
+        if self.lease.is_valid() {
             return Some(self.node());
         }
         let (leader, at) = (*self.leader_heard.lock())?;
