@@ -11,7 +11,7 @@ use super::{
     Config, NodeContext, StartError,
     access::{all_to_wire, check_start, warn_of_strangers},
     members::rejoin,
-    seams::{Addresses, FIRST_SET, Seams},
+    seams::{Addresses, Seams},
     terms::leadership::fill_recent_records,
 };
 use crate::{
@@ -19,11 +19,13 @@ use crate::{
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     proto::v1,
-    sequence::Principals,
+    sequence::{Principals, SetId},
     storage::{self, Margin, Recovery, Store, StoreError, StoreOptions},
     tasks::{Fault, Tasks},
 };
 
+/// The one set that a cluster has for now. What is below is handed the set that it belongs to.
+const FIRST_SET: SetId = 1;
 /// How long a node that has to stop waits for answers that are under way.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// How long Raft has to stop, after that. On a disk that hangs it never does.
@@ -81,7 +83,7 @@ impl Node {
             .await
             .map_err(|e| StartError::Internal(e.to_string()))??;
         check_is_not_open(&config, &store)?;
-        rejoin::rejoin(&store, &config, &seams.transport).await?;
+        rejoin::rejoin(&store, FIRST_SET, &config, &seams.transport).await?;
         let group = Group::start(
             group_config(&config),
             store,
