@@ -257,7 +257,7 @@ impl Network {
     /// Follows the members to their addresses, and closes connections to other addresses.
     pub fn follow(&self, membership: &StoredMembership) {
         if let Some(addresses) = self.addresses.follow(membership) {
-            self.transport.keep(addresses);
+            self.transport.keep(self.sender.set, addresses);
         }
     }
 

@@ -93,9 +93,9 @@ pub trait Transport: Send + Sync + 'static {
         &self, to: Destination<'_>, request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Refusal>;
 
-    /// Tells who the members are now, and where. Connections to others need not be kept.
-    fn keep(&self, members: BTreeSet<(NodeId, String)>) {
-        let _ = members;
+    /// Tells who the members of `set` are now, and where. Connections to nodes that no set names need not be kept.
+    fn keep(&self, set: SetId, members: BTreeSet<(NodeId, String)>) {
+        let _ = (set, members);
     }
 }
 
