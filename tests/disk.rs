@@ -109,7 +109,7 @@ async fn a_node_whose_disk_hangs_hands_over_and_stops_all_the_same() {
     let hanging = disks[&leader].hang_then(Fsync::Succeeds);
     // A key that nobody has asked for needs a bump, and so the disk.
     let asking = tokio::spawn(async move { client.next(4_711).await });
-    let health = cluster.nodes[&leader].context().group.store.health();
+    let health = cluster.nodes[&leader].context().this_node.store.health();
     until("a write hangs", || health.oldest_pending().is_some()).await;
     let node = cluster.nodes.remove(&leader).expect("it runs");
     in_time("the end of the node", node.stop()).await;

@@ -153,7 +153,7 @@ impl Releaser {
             return ControlFlow::Break(());
         };
         let sweeping = memory.clone();
-        let work = self.group.store.blocking();
+        let work = self.group.this_node.store.blocking();
         let swept = work.run(move || sweeping.evict(SLOTS, sections_max)).await;
         let logged = match swept {
             Ok((swept, is_around)) => {

@@ -210,7 +210,7 @@ impl Handovers {
         self.current.join_or_begin(term.term(), choose, |successor| {
             tracing::info!(term = term.term(), successor, "handing the leadership over");
             let carrying = self.clone().complete_handover(term.clone(), successor);
-            let going = tokio::spawn(self.group.tasks.watched("handover", carrying));
+            let going = tokio::spawn(self.group.this_node.tasks.watched("handover", carrying));
             going.map(|done| done.unwrap_or_else(|e| Err(refusal!(Internal, "{e}"))))
         })
     }

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, whole_ms},
-    consensus::Group,
+    consensus::{Group, ThisNode},
     laps::{self, Phase},
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
@@ -85,6 +85,7 @@ impl MadeIds {
 /// The ids that this node makes, under worker ids that it holds or of numbers that the leader takes.
 pub struct Ids {
     config: Arc<Config>,
+    this_node: Arc<ThisNode>,
     group: Arc<Group>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -112,6 +113,7 @@ impl Ids {
     ) -> Self {
         Ids {
             config: common.config.clone(),
+            this_node: common.this_node.clone(),
             group: common.group.clone(),
             clock: common.clock.clone(),
             metrics: common.metrics.clone(),
@@ -284,7 +286,7 @@ impl Ids {
             format: format.to_string(),
         };
         let (source, keeper) = Source::new(format, leader).map_err(|error| invalid(&error))?;
-        self.group.tasks.spawn("worker ids", keeper);
+        self.this_node.tasks.spawn("worker ids", keeper);
         Ok(source)
     }
 

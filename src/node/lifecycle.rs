@@ -15,7 +15,7 @@ use super::{
     terms::leadership::fill_recent_records,
 };
 use crate::{
-    consensus::{self, Group, GroupConfig},
+    consensus::{self, Group, GroupConfig, ThisNode},
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     proto::v1,
@@ -84,13 +84,13 @@ impl Node {
             .map_err(|e| StartError::Internal(e.to_string()))??;
         check_is_not_open(&config, &store)?;
         rejoin::rejoin(&store, FIRST_SET, &config, &seams.transport).await?;
+        let this_node = ThisNode::new(config.cluster.clone(), id, store, tasks);
         let group = Group::start(
             group_config(&config),
-            store,
+            this_node,
             seams.transport.clone(),
             seams.clock.clone(),
             metrics.clone(),
-            tasks,
         )
         .await?;
         let context = Arc::new(NodeContext::new(config, seams, group, metrics, addresses));
@@ -135,7 +135,7 @@ impl Node {
 
     /// Runs a task that the node cannot do without. A stop waits for it.
     pub fn run(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.running.spawn(self.context.group.tasks.watched(name, task));
+        self.running.spawn(self.context.this_node.tasks.watched(name, task));
     }
 
     /// Runs a task that the node cannot do without, and that ends when the node stops.
@@ -164,7 +164,7 @@ impl Node {
 
     /// Waits until the node cannot go on, and returns the reason.
     pub async fn failed(&self) -> Fault {
-        let mut failed = self.context.group.tasks.failed();
+        let mut failed = self.context.this_node.tasks.failed();
         let fault = failed.wait_for(Option::is_some).await.ok().flatten();
         fault.unwrap_or_else(|| Fault::CannotGoOn("the node is gone".to_owned()))
     }
@@ -216,7 +216,7 @@ impl Node {
             tracing::error!(
                 "Raft does not stop within {} s: the disk of {} may hang; the node ends without it",
                 RAFT_STOP_MAX.as_secs(),
-                self.context.group.store.dir().display()
+                self.context.this_node.store.dir().display()
             );
         }
     }
@@ -238,16 +238,14 @@ async fn stop_with_group(group: Arc<Group>) {
     if let Ok(reason) = stopped.wait_for(Option::is_some).await
         && let Some(reason) = reason
     {
-        let disk = group.store.health().failure();
-        group.tasks.fail(disk.map_or(reason, Fault::CannotGoOn));
+        let disk = group.this_node.store.health().failure();
+        group.this_node.tasks.fail(disk.map_or(reason, Fault::CannotGoOn));
     }
 }
 
 fn group_config(config: &Config) -> GroupConfig {
     GroupConfig {
-        cluster: config.cluster.clone(),
         set: FIRST_SET,
-        node: config.node_id,
         heartbeat_ms: config.heartbeat_ms,
         election_timeout_ms: config.election_timeout_ms,
         lease_ms: if is_planted(Bug::LeaseNotShortened) {

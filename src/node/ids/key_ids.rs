@@ -105,7 +105,7 @@ impl Ids {
         if place.is_first {
             let (ids, line, format) = (self.clone(), line.clone(), format.clone());
             let asking = async move { ids.ask_for_all(&line, &format, wait).await };
-            self.group.tasks.spawn("ids of a key", asking);
+            self.this_node.tasks.spawn("ids of a key", asking);
         }
         match timeout_at(deadline, &mut place.answer).await {
             Ok(answer) => answer.unwrap_or_else(|_| Err(stops())),

@@ -96,7 +96,7 @@ impl WorkerDesk {
     /// Opens the desk. Its task ends with it.
     pub fn open(group: Arc<Group>, time: IdsTime, metrics: Arc<Metrics>) -> Self {
         let (calls, receiver) = mpsc::unbounded_channel();
-        let tasks = group.tasks.clone();
+        let tasks = group.this_node.tasks.clone();
         let clerk = Clerk { group, time, metrics };
         tasks.spawn("worker ids", clerk.run(receiver));
         WorkerDesk { calls }

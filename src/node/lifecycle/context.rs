@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    consensus::Group,
+    consensus::{Group, ThisNode},
     metrics::Metrics,
     node::{
         Access, Addresses, Callers, Config, Principal, RequestMemory, Seams,
@@ -38,6 +38,8 @@ use crate::{
 pub struct NodeContext {
     /// The configuration.
     pub config: Arc<Config>,
+    /// What the node has once, however many Raft groups run on it.
+    pub this_node: Arc<ThisNode>,
     /// The Raft group.
     pub group: Arc<Group>,
     /// The node's metrics.
@@ -81,6 +83,7 @@ impl NodeContext {
                 move |network| group.view.principals().are_closed_to(network)
             }),
             config: Arc::new(config),
+            this_node: group.this_node.clone(),
             group,
             clock: seams.clock,
             metrics,
@@ -143,6 +146,7 @@ impl NodeContext {
             exports: Arc::new(Exports::new(&common, admission.clone(), access, led.clone())),
             readiness: Arc::new(Readiness::new(&common, led, founding)),
             config: common.config,
+            this_node: common.this_node,
             group: common.group,
             metrics: common.metrics,
             request_memory: common.request_memory,
@@ -166,11 +170,11 @@ impl NodeContext {
 
     /// Stops the node: it cannot go on.
     pub fn fail(&self, reason: String) {
-        self.group.tasks.fail(Fault::CannotGoOn(reason));
+        self.this_node.tasks.fail(Fault::CannotGoOn(reason));
     }
 
     /// Why the node must stop, once it must.
     pub fn fault(&self) -> Option<Fault> {
-        self.group.tasks.failed().borrow().clone()
+        self.this_node.tasks.failed().borrow().clone()
     }
 }

@@ -22,7 +22,7 @@ use super::{
     introductions::{Founder, FoundingClaim},
 };
 use crate::{
-    consensus::Group,
+    consensus::{Group, ThisNode},
     node::{
         Config,
         access::{check_peers, read_hash},
@@ -65,7 +65,7 @@ impl ByAskedNode for v1::FoundRequest {
                 founded = node.found_once(admin, latest) => founded,
             }
         };
-        let founded = tokio::spawn(founding.group.tasks.watched("founding", founded));
+        let founded = tokio::spawn(founding.this_node.tasks.watched("founding", founded));
         founded.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 }
@@ -73,6 +73,7 @@ impl ByAskedNode for v1::FoundRequest {
 /// How a node without data becomes a member.
 pub struct Founding {
     pub(super) config: Arc<Config>,
+    pub(super) this_node: Arc<ThisNode>,
     pub(super) group: Arc<Group>,
     pub(super) members: Arc<Members>,
     /// Who may make this node a member, while it holds no data.
@@ -97,6 +98,7 @@ impl Founding {
         };
         Founding {
             config: common.config.clone(),
+            this_node: common.this_node.clone(),
             group: common.group.clone(),
             members,
             claim: Arc::default(),
@@ -129,7 +131,7 @@ impl Founding {
     }
 
     fn fail(&self, why: String) {
-        self.group.tasks.fail(Fault::CannotGoOn(why));
+        self.this_node.tasks.fail(Fault::CannotGoOn(why));
     }
 
     /// What a node without data waits for, and how an operator goes on.
@@ -140,7 +142,7 @@ impl Founding {
              its data directory, here {}",
             self.members.advertised.client,
             self.members.advertised.peer,
-            self.group.store.dir().display(),
+            self.this_node.store.dir().display(),
             id = self.config.node_id,
         )
     }
@@ -247,7 +249,7 @@ impl Founding {
         self: &Arc<Self>, admin: Option<TokenHash>, latest: Instant,
     ) -> Result<BTreeMap<NodeId, Member>, Refusal> {
         loop {
-            let incarnation = self.group.store.incarnation();
+            let incarnation = self.this_node.store.incarnation();
             let founder = Founder { id: self.config.node_id, incarnation, admin };
             let members = self.meet_peers(founder, latest).await?;
             check_reach(&members)?;

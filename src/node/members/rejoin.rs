@@ -161,7 +161,7 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 /// directory. Returns once it belongs to a cluster.
 pub(in crate::node) async fn watch_for_lost_directory(members: Arc<Members>) {
     let (group, config) = (&members.group, &members.config);
-    let mut taken = group.taken_for_another();
+    let mut taken = members.this_node.taken_for_another();
     let mut is_news = taken.borrow().is_some();
     while !group.is_formed() {
         if !is_news && taken.changed().await.is_err() {
@@ -173,7 +173,7 @@ pub(in crate::node) async fn watch_for_lost_directory(members: Arc<Members>) {
         }
         let asked = Instant::now();
         if let Some(peer) = peer_of_a_cluster(&members).await {
-            return group.tasks.fail(Fault::CannotGoOn(lost_directory(config, peer)));
+            return members.this_node.tasks.fail(Fault::CannotGoOn(lost_directory(config, peer)));
         }
         tracing::error!(
             "a message for node {} of cluster {:?} is for another data directory than {}, and none of the peers in the \

@@ -29,7 +29,7 @@ impl Status {
         let read = async {
             let alone = self.scrape_lock.clone().lock_owned().await;
             let status = self.clone();
-            let work = self.group.store.blocking();
+            let work = self.this_node.store.blocking();
             work.run(move || {
                 status.measure_machine();
                 drop(alone);
@@ -126,7 +126,7 @@ impl Status {
         let bytes_max = self.config.memory_limits().bytes_max;
         metrics.memory_max_bytes.set(whole(bytes_max));
         PROCESS.measure();
-        match self.group.store.disk_usage() {
+        match self.this_node.store.disk_usage() {
             Ok(space) => {
                 metrics.log_bytes.set(whole(space.log_bytes));
                 metrics.table_bytes.set(whole(space.table_bytes));
@@ -208,7 +208,7 @@ const CHECK_AT_REST_EVERY: Duration = Duration::from_secs(2);
 impl Status {
     /// Measures the disk again and again, keeps the spare, and looks at what peers say of their disks.
     pub(in crate::node) async fn follow_free_space(self: Arc<Self>) {
-        let disk = self.group.store.free_space();
+        let disk = self.this_node.store.free_space();
         let mut seen = Seen::default();
         if !disk.has_reserve() {
             // An earlier setting may have left a spare.
@@ -232,7 +232,7 @@ impl Status {
 
     /// Measures the disk, and keeps the spare.
     async fn measure_disk(&self) -> Result<(), StoreError> {
-        let store = &self.group.store;
+        let store = &self.this_node.store;
         let free_space = store.free_space().clone();
         let measuring = store.blocking().run(move || {
             free_space.measure()?;
@@ -244,7 +244,7 @@ impl Status {
 
     /// Brings the gauges of the reserve up to date.
     fn show_reserve(&self) {
-        let free_space = self.group.store.free_space();
+        let free_space = self.this_node.store.free_space();
         let leads = self.group.leadership().borrow().own.is_some();
         let refuses = leads && self.group.refuses_new_keys().is_some();
         self.metrics.disk_reserve_bytes.set(whole(free_space.reserve_bytes()));

@@ -210,8 +210,9 @@ impl LedTerms {
     /// Grants anonymous nothing, if the cluster is founded with a token. It is logged before anything can be asked for. False if
     /// this term must end.
     async fn close_to_strangers(&self, lease: &TermLease) -> bool {
-        let (store, set) = (self.group.store.clone(), self.group.config.set);
-        let read = self.group.store.blocking().run(move || store.founding_token(set)).await;
+        let (store, set) = (self.group.this_node.store.clone(), self.group.config.set);
+        let read =
+            self.group.this_node.store.blocking().run(move || store.founding_token(set)).await;
         let admin = match read {
             Ok(Ok(None)) => return true,
             Ok(Ok(Some(admin))) => admin,

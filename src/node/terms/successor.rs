@@ -47,7 +47,7 @@ impl LedTerms {
             );
         }
         let bytes_max = 2 * self.config.memory_limits().bytes_max;
-        let work = self.group.store.blocking();
+        let work = self.group.this_node.store.blocking();
         let mut inheritance =
             Inheritance::begin(&header, bytes_max, work).map_err(|why| self.refuse_memory(why))?;
         let number = self.inheritance.begin();
@@ -75,7 +75,7 @@ impl LedTerms {
         }
         let terms = self.clone();
         let patience = Duration::from_millis(KEEP_TIMEOUTS * self.config.election_timeout_ms);
-        self.group.tasks.spawn("giving a memory up", async move {
+        self.group.this_node.tasks.spawn("giving a memory up", async move {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep(patience) => terms.inheritance.give_up(number),
