@@ -57,7 +57,7 @@ fn assert_no_gap_in_own_sections(firsts: &[u64], expected: &[u64]) {
 
 fn first_touches(metrics: &Metrics) -> u64 {
     let from = [FirstTouch::memory, FirstTouch::disk, FirstTouch::bump];
-    from.iter().map(|from| metrics.first_touches.get(*from)).sum()
+    from.iter().map(|from| metrics.of_set(1).first_touches.get(*from)).sum()
 }
 
 fn metrics(cluster: &Cluster, node: u64) -> &Metrics {
@@ -106,10 +106,10 @@ async fn every_kind_of_key_goes_on_with_its_next_number_without_a_first_touch() 
     for _ in 0..3 {
         let leader = transfer(&cluster).await;
         let metrics = metrics(&cluster, leader);
-        let (touched, bumps) = (first_touches(metrics), metrics.bumps.get());
+        let (touched, bumps) = (first_touches(metrics), metrics.of_set(1).bumps.get());
         let firsts = take_of_each(&mut cluster.client(leader)).await;
         assert_eq!(firsts, expected);
-        assert_eq!((first_touches(metrics), metrics.bumps.get()), (touched, bumps));
+        assert_eq!((first_touches(metrics), metrics.of_set(1).bumps.get()), (touched, bumps));
         expected = next_of_each(&firsts);
     }
     let handovers = |node| metrics(&cluster, node).handovers.get(HandoverEnd::memory);

@@ -48,7 +48,7 @@ use super::{
 use crate::{
     clock::{Clock, Instant},
     laps::EntryTimes,
-    metrics::{CountsGuard, Metrics, SkipCause},
+    metrics::{CountsGuard, Metrics, SetMetrics, SkipCause},
     sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceId, SectionId, Trim},
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
@@ -88,6 +88,7 @@ pub struct Memory {
     abandoned: AtomicBool,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    set_metrics: Arc<SetMetrics>,
     work: BlockingExecutor,
     /// The moving average of a bump's time, in nanoseconds. 0 before the first bump.
     bump_nanos: AtomicU64,
@@ -117,6 +118,7 @@ impl Memory {
         Memory {
             term,
             lift,
+            set_metrics: metrics.of_set(view.set()),
             view,
             settling: AtomicU32::new(0),
             to_settle: Arc::default(),
@@ -150,9 +152,9 @@ impl Memory {
         self.lift
     }
 
-    /// The node's metrics.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+    /// The metrics of its set.
+    pub fn set_metrics(&self) -> &SetMetrics {
+        &self.set_metrics
     }
 
     /// What is counted for a namespace.

@@ -168,7 +168,7 @@ impl Releaser {
                     // The bumper ends once the gate is closed and nobody is inside: then nobody waits for this bump.
                     let _ = self.bumper.send(Request::Bump(place));
                 }
-                let (keys, metrics) = (swept.keys, memory.metrics());
+                let (keys, metrics) = (swept.keys, memory.set_metrics());
                 metrics.released_keys.add(cause, keys as u64);
                 (metrics.released_shared_sections).inc_by(swept.shared_sections as u64);
                 ControlFlow::Continue(Part { keys, is_around })

@@ -89,7 +89,7 @@ impl Term {
             inheritance.map_or_else(Shards::default, Inheritance::into_shards),
             view,
             clock.clone(),
-            metrics.clone(),
+            metrics,
             group.this_node.store.blocking(),
             options.memory.bytes_max,
         ));
@@ -99,7 +99,6 @@ impl Term {
             group: group.clone(),
             lease: lease.clone(),
             clock: clock.clone(),
-            metrics,
             limits: options.gapless,
         };
         group.this_node.tasks.spawn("gapless keys", gapless::run(taker, calls));
@@ -313,7 +312,7 @@ impl Term {
             held.answer(answers);
             Ok(())
         } else {
-            self.memory.metrics().fence_failures.inc();
+            self.memory.set_metrics().fence_failures.inc();
             self.memory.lose(namespace, LostBy::Fence, held.release());
             Err(Why::NotLeading)
         }

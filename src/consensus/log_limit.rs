@@ -119,7 +119,7 @@ async fn tell_of_vain_snapshots(group: &Group, peers: usize, hold_bytes: u64) {
     if peers == 0 {
         return;
     }
-    group.network.metrics().snapshots_in_vain.inc_by(peers as u64);
+    group.set_metrics.snapshots_in_vain.inc_by(peers as u64);
     let store = group.this_node.store.clone();
     let measured = store.blocking().run(move || store.disk_usage()).await;
     let table_bytes = measured.ok().and_then(Result::ok).map_or(0, |usage| usage.table_bytes);

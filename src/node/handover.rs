@@ -259,7 +259,7 @@ impl Handovers {
                     term = term.term(),
                     "the disk of this node hangs: the leadership is given up without what the term has left"
                 );
-                self.metrics.handovers.add(HandoverEnd::skipped, 1);
+                self.group.set_metrics.handovers.add(HandoverEnd::skipped, 1);
                 self.fit_successor(term, wanted)
             }
         }
@@ -284,11 +284,11 @@ impl Handovers {
             };
             let persistence = match self.bequeath(term, next).await {
                 MemoryFate::Left => {
-                    self.metrics.handovers.add(HandoverEnd::memory, 1);
+                    self.group.set_metrics.handovers.add(HandoverEnd::memory, 1);
                     return successor;
                 }
                 MemoryFate::Lost => {
-                    self.metrics.handovers.add(HandoverEnd::skipped, 1);
+                    self.group.set_metrics.handovers.add(HandoverEnd::skipped, 1);
                     return successor;
                 }
                 MemoryFate::Kept(persistence) => persistence,
@@ -311,7 +311,7 @@ impl Handovers {
             true => HandoverEnd::given_back,
             false => HandoverEnd::skipped,
         };
-        self.metrics.handovers.add(end, 1);
+        self.group.set_metrics.handovers.add(end, 1);
         successor
     }
 

@@ -90,7 +90,7 @@ impl Node {
             this_node,
             seams.transport.clone(),
             seams.clock.clone(),
-            metrics.clone(),
+            &metrics,
         )
         .await?;
         let context = Arc::new(NodeContext::new(config, seams, group, metrics, addresses));

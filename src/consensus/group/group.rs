@@ -38,6 +38,7 @@ use crate::{
         state_machine::StateMachine,
         this_node::ThisNode,
     },
+    metrics::SetMetrics,
     ordered_watch,
     sequence::{Command, NodeId, Outcome},
     storage::{AppliedView, StoreError, StoredMembership, Types, Vote},
@@ -56,6 +57,8 @@ pub struct Group {
     pub(in crate::consensus) raft: Raft<Types, StateMachine>,
     pub(super) lease: Arc<LeaseClock>,
     pub(in crate::consensus) network: Network,
+    /// What is counted and measured of it.
+    pub set_metrics: Arc<SetMetrics>,
     /// The applied table, for reading.
     pub view: AppliedView,
     pub(super) leadership: ordered_watch::Sender<Leadership>,
@@ -277,7 +280,7 @@ impl Group {
     pub async fn propose(&self, term: u64, command: Command) -> Result<Outcome, ProposeError> {
         let outcome = self.try_propose(term, command).await;
         if outcome.is_err() {
-            self.this_node.store.metrics().proposals_failed.inc();
+            self.set_metrics.proposals_failed.inc();
         }
         outcome
     }

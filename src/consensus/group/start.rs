@@ -41,7 +41,7 @@ impl Group {
     /// If the stored state cannot be read or trusted, or if Raft refuses the timing or does not start.
     pub async fn start(
         config: GroupConfig, this_node: Arc<ThisNode>, transport: Arc<dyn Transport>,
-        clock: Arc<dyn Clock>, metrics: Arc<Metrics>,
+        clock: Arc<dyn Clock>, metrics: &Metrics,
     ) -> Result<Arc<Group>, StoreError> {
         assert!(
             config.lease_ms < config.election_timeout_ms || is_planted(Bug::LeaseNotShortened),
@@ -56,11 +56,12 @@ impl Group {
             set: config.set,
             election_timeout_ms: config.election_timeout_ms,
         });
+        let set_metrics = metrics.of_set(config.set);
         let network = Network::new(
             sender,
             transport,
             lease.clone(),
-            metrics,
+            set_metrics.clone(),
             config.snapshot_bytes_per_second,
         );
         let log = LogStore::open(&this_node.store, config.set)?;
@@ -80,6 +81,7 @@ impl Group {
             raft,
             lease,
             network,
+            set_metrics,
             view,
             leadership: ordered_watch::Sender::default(),
             voters: AppliedVoters::default(),

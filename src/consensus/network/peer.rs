@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     consensus::{lease::LeaseClock, this_node::ThisNode},
-    metrics::Metrics,
+    metrics::SetMetrics,
     planted_bugs::{Bug, is_planted},
     proto::peer::RaftMessage,
     sequence::NodeId,
@@ -239,7 +239,7 @@ pub struct Network {
     sender: Arc<Sender>,
     transport: Arc<dyn Transport>,
     lease: Arc<LeaseClock>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<SetMetrics>,
     addresses: Arc<MemberAddresses>,
     /// What the group remembers of the peers.
     pub peers: Arc<PeerState>,
@@ -251,7 +251,7 @@ impl Network {
     /// in `metrics`. Snapshots are sent with `snapshot_bytes_per_second`.
     pub fn new(
         sender: Arc<Sender>, transport: Arc<dyn Transport>, lease: Arc<LeaseClock>,
-        metrics: Arc<Metrics>, snapshot_bytes_per_second: u64,
+        metrics: Arc<SetMetrics>, snapshot_bytes_per_second: u64,
     ) -> Self {
         Network {
             sender,
@@ -279,11 +279,6 @@ impl Network {
     /// Who this node is.
     pub fn sender(&self) -> &Arc<Sender> {
         &self.sender
-    }
-
-    /// Where what is sent is counted.
-    pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
     }
 
     /// The way to the peer `target`, which is `member`.

@@ -96,6 +96,7 @@ impl NodeContext {
             group.clone(),
             config.clock_apart_max_ms,
             metrics.clone(),
+            group.set_metrics.clone(),
         );
         let access = Arc::new(Access::new(config.clone(), group.clone(), metrics.clone()));
         let led = Arc::new(LedTerms::new(&common, leaving.clone()));

@@ -53,8 +53,8 @@ impl Status {
                 let deadline = lease.deadline();
                 if deadline == crate::clock::Instant::NEVER {
                     // A sole voter's lease never ends.
-                    self.metrics.lease_remaining_seconds.set(f64::INFINITY);
-                    self.metrics.lease_age_seconds.set(0.0);
+                    self.group.set_metrics.lease_remaining_seconds.set(f64::INFINITY);
+                    self.group.set_metrics.lease_age_seconds.set(0.0);
                     return;
                 }
                 let deadline = deadline.as_nanos() as f64 / 1e9;
@@ -67,13 +67,13 @@ impl Status {
             }
             None => (0.0, 0.0),
         };
-        self.metrics.lease_remaining_seconds.set(remaining);
-        self.metrics.lease_age_seconds.set(age);
+        self.group.set_metrics.lease_remaining_seconds.set(remaining);
+        self.group.set_metrics.lease_age_seconds.set(age);
     }
 
     /// Brings the gauges of the log up to date, for this node and its peers.
     fn measure_group(&self) {
-        let metrics = &self.metrics;
+        let metrics = &self.group.set_metrics;
         let (me, nodes) = (self.config.node_id, self.group.nodes());
         let log = self.group.log_state();
         metrics.log_index.set(log.last.map_or(0, whole));
@@ -95,7 +95,7 @@ impl Status {
             let ahead_ms = self.group.clock_ahead_ms(node.id)?;
             Some((node.id, ahead_ms as f64 / 1e3))
         });
-        metrics.peer_clock_ahead_seconds.set(ahead);
+        self.metrics.peer_clock_ahead_seconds.set(ahead);
     }
 
     /// Works out how long numbers last, and frees the places of namespaces that are deleted.
@@ -119,10 +119,11 @@ impl Status {
         let metrics = &self.metrics;
         let memory = self.memory_footprint();
         let recent = self.group.view.recent_records().len();
-        metrics.recent_records.set(whole(recent));
-        metrics.memory_keys.set(whole(memory.keys));
-        metrics.memory_sections.set(whole(memory.sections));
-        metrics.memory_bytes.set(whole(memory.bytes));
+        let set_metrics = &self.group.set_metrics;
+        set_metrics.recent_records.set(whole(recent));
+        set_metrics.memory_keys.set(whole(memory.keys));
+        set_metrics.memory_sections.set(whole(memory.sections));
+        set_metrics.memory_bytes.set(whole(memory.bytes));
         let bytes_max = self.config.memory_limits().bytes_max;
         metrics.memory_max_bytes.set(whole(bytes_max));
         PROCESS.measure();
@@ -249,7 +250,7 @@ impl Status {
         let refuses = leads && self.group.refuses_new_keys().is_some();
         self.metrics.disk_reserve_bytes.set(whole(free_space.reserve_bytes()));
         self.metrics.disk_low.set(i64::from(free_space.low().is_some()));
-        self.metrics.new_keys_refused.set(i64::from(refuses));
+        self.group.set_metrics.new_keys_refused.set(i64::from(refuses));
     }
 }
 

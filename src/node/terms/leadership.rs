@@ -29,10 +29,10 @@ impl LedTerms {
         let mut told = None;
         loop {
             let now = leadership.borrow_and_update().clone();
-            self.metrics.term.set(now.term.cast_signed());
-            self.metrics.leads.set(i64::from(now.own.is_some()));
+            self.group.set_metrics.term.set(now.term.cast_signed());
+            self.group.set_metrics.leads.set(i64::from(now.own.is_some()));
             let has_leader = i64::from(now.leader.is_some());
-            self.metrics.has_leader.set(has_leader);
+            self.group.set_metrics.has_leader.set(has_leader);
             let current = self.term.load().as_ref().map(|term| term.term());
             match &now.own {
                 Some(lease) if current != Some(lease.term()) => {
@@ -61,7 +61,7 @@ impl LedTerms {
             if let Some((leader, member)) = &now.leader
                 && told != Some((now.term, *leader))
             {
-                self.metrics.leader_changes.inc();
+                self.group.set_metrics.leader_changes.inc();
                 let address = &member.client_address;
                 tracing::info!(term = now.term, leader, address, "leader");
             }
@@ -98,7 +98,7 @@ impl LedTerms {
         );
         assert!(self.term.load().is_none(), "two terms of this node serve at once");
         tracing::info!(term = lease.term(), "leading: numbers come from here");
-        self.metrics.terms_begun.add(start, 1);
+        self.group.set_metrics.terms_begun.add(start, 1);
         self.show_takeover(lease);
         self.term.store(Some(Arc::new(term)));
     }

@@ -137,7 +137,7 @@ impl LedTerms {
         };
         let opened = self.clock.now();
         let promise = Duration::from_millis(self.config.election_timeout_ms);
-        let gauges = &self.metrics.takeover_seconds;
+        let gauges = &self.group.set_metrics.takeover_seconds;
         for (phase, lasted) in phases(&takeover, promise, opened) {
             gauges.set(phase, lasted.as_secs_f64());
         }
@@ -149,7 +149,7 @@ impl LedTerms {
     pub(in crate::node) fn show_first_answer(&self) {
         if let Some(opened) = self.awaited_answer.end() {
             let lasted = self.clock.now().since(opened);
-            let gauges = &self.metrics.takeover_seconds;
+            let gauges = &self.group.set_metrics.takeover_seconds;
             gauges.set(TakeoverPhase::answer, lasted.as_secs_f64());
         }
     }

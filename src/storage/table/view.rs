@@ -65,6 +65,11 @@ pub struct AppliedView {
 }
 
 impl AppliedView {
+    /// The set whose table it is.
+    pub fn set(&self) -> SetId {
+        self.set
+    }
+
     /// A view of the table with the records of `generation`. Records stay in memory, of as many bytes as
     /// the store's `recent_records_bytes` allows.
     pub(in crate::storage) fn open(
@@ -327,6 +332,11 @@ async fn until(changed: &Notify, is_so: impl Fn() -> bool) {
 
 #[cfg(test)]
 impl AppliedView {
+    /// The set whose table it is.
+    pub fn set(&self) -> SetId {
+        self.set
+    }
+
     /// Removes the id of the cluster from the table: as a release without ids left it.
     pub(crate) fn remove_cluster_id(&self) {
         let key = crate::storage::layout::cluster_id_key(&self.generation().prefix());

@@ -193,7 +193,7 @@ impl Group {
 
     /// A snapshot could not be taken in. That does this node no harm: the leader sends another one.
     fn not_taken(&self, error: StoreError) -> Refusal {
-        self.network.metrics().snapshot_failures.inc();
+        self.set_metrics.snapshot_failures.inc();
         tracing::warn!(%error, "a snapshot was not taken in");
         refusal!(Internal, "{error}")
     }

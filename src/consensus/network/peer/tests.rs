@@ -137,7 +137,7 @@ impl Leader {
                 sender,
                 held.clone(),
                 lease.clone(),
-                Metrics::new(),
+                Metrics::new().of_set(1),
                 BYTES_PER_SECOND,
             ),
             clock,

@@ -102,7 +102,7 @@ async fn follower(dir: &Path) -> Arc<Group> {
     let transport = Arc::new(NoNetwork);
     let clock = Arc::new(BootClock);
     let this_node = ThisNode::new("test".to_owned(), 2, store(dir), Tasks::default());
-    Group::start(config, this_node, transport, clock, Metrics::new()).await.unwrap()
+    Group::start(config, this_node, transport, clock, &Metrics::new()).await.unwrap()
 }
 
 /// The header of a message from the leader.
