@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Config, callers::Callers, request_memory::RequestMemory, slow_calls::SlowCalls};
+use super::{
+    Config, callers::Callers, request_memory::RequestMemory, slow_calls::SlowCalls,
+    stopping::Stopping,
+};
 use crate::{
     clock::Clock,
     consensus::{Group, ThisNode},
@@ -15,6 +18,8 @@ pub struct Common {
     pub config: Arc<Config>,
     /// What the node has once, however many Raft groups run on it.
     pub this_node: Arc<ThisNode>,
+    /// Whether the node stops.
+    pub stopping: Stopping,
     /// The Raft group.
     pub group: Arc<Group>,
     /// The clock that leases are counted on.

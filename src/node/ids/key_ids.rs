@@ -126,7 +126,7 @@ impl Ids {
         loop {
             if !wait.is_zero() {
                 // Ends early if the node stops.
-                let _ = self.led.leaving().run_until_cancelled(sleep(wait)).await;
+                let _ = self.stopping.leaving().run_until_cancelled(sleep(wait)).await;
             }
             if !self.queues.collect(line, &mut batch) {
                 return;
@@ -140,7 +140,7 @@ impl Ids {
             batch.set_asked_at(Some(Instant::now()));
             let asked = tokio::select! {
                 biased;
-                () = self.led.leaving().cancelled() => Err(stops()),
+                () = self.stopping.leaving().cancelled() => Err(stops()),
                 asked = self.ask_for_numbers(line, count, batch.deadline()) => asked,
             };
             batch.set_asked_at(None);

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::{
     consensus::{Group, ThisNode},
     metrics::Metrics,
@@ -27,6 +25,7 @@ use crate::{
         requests::counted::CallCounts,
         slow_calls::SlowCalls,
         status::{Status, readiness::Readiness},
+        stopping::Stopping,
         terms::LedTerms,
         traces::Traces,
         way::Way,
@@ -40,6 +39,8 @@ pub struct NodeContext {
     pub config: Arc<Config>,
     /// What the node has once, however many Raft groups run on it.
     pub this_node: Arc<ThisNode>,
+    /// Whether the node stops.
+    pub(in crate::node) stopping: Stopping,
     /// The Raft group.
     pub group: Arc<Group>,
     /// The node's metrics.
@@ -84,12 +85,13 @@ impl NodeContext {
             }),
             config: Arc::new(config),
             this_node: group.this_node.clone(),
+            stopping: Stopping::default(),
             group,
             clock: seams.clock,
             metrics,
         };
         let Common { config, group, clock, metrics, .. } = &common;
-        let (transport, leaving) = (seams.transport, CancellationToken::new());
+        let transport = seams.transport;
         let time = IdsTime::new(
             config.node_id,
             clock.clone(),
@@ -99,12 +101,12 @@ impl NodeContext {
             group.set_metrics.clone(),
         );
         let access = Arc::new(Access::new(config.clone(), group.clone(), metrics.clone()));
-        let led = Arc::new(LedTerms::new(&common, leaving.clone()));
+        let led = Arc::new(LedTerms::new(&common));
         let way = Arc::new(Way::new(&common, led.clone(), transport.clone()));
         let admission = Arc::new(Admission::new(&common, access.clone(), led.clone(), way.clone()));
         let members = Arc::new(Members::new(&common, transport, addresses));
         let listens = seams.listens_before_founding;
-        let founding = Arc::new(Founding::new(&common, members.clone(), listens, leaving));
+        let founding = Arc::new(Founding::new(&common, members.clone(), listens));
         let of_group = GroupServices {
             handovers: Arc::new(Handovers::new(&common, led.clone(), members.clone())),
             leader_ids: LeaderIds::new(&common, time.clone()),
@@ -148,6 +150,7 @@ impl NodeContext {
             readiness: Arc::new(Readiness::new(&common, led, founding)),
             config: common.config,
             this_node: common.this_node,
+            stopping: common.stopping,
             group: common.group,
             metrics: common.metrics,
             request_memory: common.request_memory,

@@ -13,7 +13,6 @@ use tokio::{
     sync::Mutex,
     time::{Instant, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Members,
@@ -28,6 +27,7 @@ use crate::{
         access::{check_peers, read_hash},
         common::Common,
         requests::operation::ByAskedNode,
+        stopping::Stopping,
         way::patience::time_to_tell,
     },
     proto::{Code, Refusal, refusal, refuse, v1},
@@ -61,7 +61,7 @@ impl ByAskedNode for v1::FoundRequest {
             tokio::select! {
                 biased;
                 // What is stored must not be held for longer than the node runs.
-                () = node.leaving.cancelled() => Err(refusal!(NodeStopping, "the node stops")),
+                () = node.stopping.leaving().cancelled() => Err(refusal!(NodeStopping, "the node stops")),
                 founded = node.found_once(admin, latest) => founded,
             }
         };
@@ -82,16 +82,12 @@ pub struct Founding {
     pub(super) listens_until: Instant,
     /// Held while the cluster is founded.
     turn: Mutex<()>,
-    /// Cancelled when the node stops.
-    leaving: CancellationToken,
+    stopping: Stopping,
 }
 
 impl Founding {
-    /// A node that listens for so long before a cluster is founded with it, unless it is for trying. `leaving` is cancelled when
-    /// the node stops.
-    pub(in crate::node) fn new(
-        common: &Common, members: Arc<Members>, listens: Duration, leaving: CancellationToken,
-    ) -> Self {
+    /// A node that listens for so long before a cluster is founded with it, unless it is for trying.
+    pub(in crate::node) fn new(common: &Common, members: Arc<Members>, listens: Duration) -> Self {
         let listens = match common.config.dev {
             true => Duration::ZERO,
             false => listens,
@@ -104,7 +100,7 @@ impl Founding {
             claim: Arc::default(),
             listens_until: Instant::now() + listens,
             turn: Mutex::default(),
-            leaving,
+            stopping: common.stopping.clone(),
         }
     }
 

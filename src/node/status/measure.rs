@@ -31,6 +31,7 @@ impl Status {
             let status = self.clone();
             let work = self.this_node.store.blocking();
             work.run(move || {
+                status.measure_memory();
                 status.measure_machine();
                 drop(alone);
             })
@@ -114,16 +115,19 @@ impl Status {
         term.map(|term| term.footprint()).unwrap_or_default()
     }
 
-    /// Brings the gauges of the memory, the disk and the process up to date. Blocks.
+    /// Brings the gauges of the group's memory up to date. May block, as [`Status::memory_footprint`] may.
+    fn measure_memory(&self) {
+        let metrics = &self.group.set_metrics;
+        let memory = self.memory_footprint();
+        metrics.recent_records.set(whole(self.group.view.recent_records().len()));
+        metrics.memory_keys.set(whole(memory.keys));
+        metrics.memory_sections.set(whole(memory.sections));
+        metrics.memory_bytes.set(whole(memory.bytes));
+    }
+
+    /// Brings the gauges of the disk and the process up to date. Blocks.
     fn measure_machine(&self) {
         let metrics = &self.metrics;
-        let memory = self.memory_footprint();
-        let recent = self.group.view.recent_records().len();
-        let set_metrics = &self.group.set_metrics;
-        set_metrics.recent_records.set(whole(recent));
-        set_metrics.memory_keys.set(whole(memory.keys));
-        set_metrics.memory_sections.set(whole(memory.sections));
-        set_metrics.memory_bytes.set(whole(memory.bytes));
         let bytes_max = self.config.memory_limits().bytes_max;
         metrics.memory_max_bytes.set(whole(bytes_max));
         PROCESS.measure();

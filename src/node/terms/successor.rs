@@ -67,7 +67,7 @@ impl LedTerms {
         let digest = inheritance.digest().map_err(|why| self.refuse_memory(why))?;
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
         self.group.check_origin(&origin).await?;
-        if self.leaving.is_cancelled() {
+        if self.stopping.leaving().is_cancelled() {
             refuse!(NodeStopping, "this node stops");
         }
         if !self.inheritance.keep(number, inheritance, digest) {
@@ -79,7 +79,7 @@ impl LedTerms {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep(patience) => terms.inheritance.give_up(number),
-                () = terms.leaving.cancelled() => {}
+                () = terms.stopping.leaving().cancelled() => {}
             }
         });
         Ok(MemoryReply { parts: digest.parts, checksum: digest.checksum })
@@ -94,7 +94,7 @@ impl LedTerms {
         let next = tokio::time::timeout(patience, parts.try_next());
         let part = tokio::select! {
             biased;
-            () = self.leaving.cancelled() => return Err(refusal!(NodeStopping, "this node stops")),
+            () = self.stopping.leaving().cancelled() => return Err(refusal!(NodeStopping, "this node stops")),
             part = next => part,
         };
         part.unwrap_or_else(|_| {
