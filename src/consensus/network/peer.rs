@@ -39,7 +39,7 @@ pub struct Peer {
     pub(super) client: RpcClient,
     /// Where acknowledgements are recorded.
     pub(super) lease: Arc<LeaseClock>,
-    /// Where the answers' news of the peers' machines are noted.
+    /// Where it is noted what the answers tell of the peers' machines.
     this_node: Arc<ThisNode>,
     /// What the group remembers of all peers.
     peers: Arc<PeerState>,
