@@ -332,11 +332,6 @@ async fn until(changed: &Notify, is_so: impl Fn() -> bool) {
 
 #[cfg(test)]
 impl AppliedView {
-    /// The set whose table it is.
-    pub fn set(&self) -> SetId {
-        self.set
-    }
-
     /// Removes the id of the cluster from the table: as a release without ids left it.
     pub(crate) fn remove_cluster_id(&self) {
         let key = crate::storage::layout::cluster_id_key(&self.generation().prefix());
