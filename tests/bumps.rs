@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 fn counted(cluster: &Cluster, leader: u64) -> (u64, u64) {
     let metrics = &cluster.nodes[&leader].context().metrics;
-    (metrics.bumps.get(), metrics.bump_entries.get())
+    (metrics.of_set(1).bumps.get(), metrics.of_set(1).bump_entries.get())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +143,7 @@ async fn after_a_leader_change_all_sections_of_32_bit_uids_are_handed_out_withou
     println!("{SECTIONS} sections used after a leader change in {took:?}");
     assert_eq!(more_bumps, bumps);
     let metrics = &cluster.nodes[&leader].context().metrics;
-    let touched = |from| metrics.first_touches.get(from);
+    let touched = |from| metrics.of_set(1).first_touches.get(from);
     assert!(touched(FirstTouch::memory) + touched(FirstTouch::disk) >= SECTIONS);
     cluster.client(leader).transfer(None).await.expect("handed over");
     let skipped = metrics.skipped(SkipCause::leader_change);

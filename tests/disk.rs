@@ -86,14 +86,18 @@ async fn a_leader_whose_disk_hangs_hands_its_memory_to_one_whose_disk_is_quick()
     let leader = cluster.leader().await;
     let other = other_than(leader);
     let metrics = &cluster.nodes[&leader].context().metrics;
-    let before = metrics.handovers.get(HandoverEnd::memory);
+    let before = metrics.of_set(1).handovers.get(HandoverEnd::memory);
     let load = Load::start(&[cluster.address(other)], 4, 2);
     load.answers(50).await;
     disks[&leader].set(Fsync::Hangs);
     let mut client = cluster.client(other);
     let asking = tokio::spawn(async move { client.next_at_last(4_711).await });
     cluster.leader_seen_by(other, |new| new != leader).await;
-    assert_eq!(metrics.handovers.get(HandoverEnd::memory), before + 1, "no number is skipped");
+    assert_eq!(
+        metrics.of_set(1).handovers.get(HandoverEnd::memory),
+        before + 1,
+        "no number is skipped"
+    );
     asking.await.unwrap();
     load.answers(50).await;
     disks[&leader].set(Fsync::Succeeds);
@@ -109,7 +113,7 @@ async fn a_node_whose_disk_hangs_hands_over_and_stops_all_the_same() {
     let hanging = disks[&leader].hang_then(Fsync::Succeeds);
     // A key that nobody has asked for needs a bump, and so the disk.
     let asking = tokio::spawn(async move { client.next(4_711).await });
-    let health = cluster.nodes[&leader].context().group.store.health();
+    let health = cluster.nodes[&leader].context().this_node.store.health();
     until("a write hangs", || health.oldest_pending().is_some()).await;
     let node = cluster.nodes.remove(&leader).expect("it runs");
     in_time("the end of the node", node.stop()).await;

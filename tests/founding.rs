@@ -349,13 +349,13 @@ async fn a_node_that_a_leader_is_about_to_add_goes_to_no_other_cluster_until_tha
     for part in [&other_id.to_string()[..], "ask again in"] {
         assert!(refused.message().contains(part), "{part:?} is not in {refused}");
     }
-    assert_eq!(cluster.nodes[&2].context().group.store.incarnation(), claimed);
+    assert_eq!(cluster.nodes[&2].context().this_node.store.incarnation(), claimed);
     let added = eventually("it is free again", async || {
         cluster.client(1).add_node(2, &peer_address).await.ok()
     });
     assert_eq!(added.await.learners, [2]);
     // Messages of the cluster that gave it up are for another directory.
-    assert_ne!(cluster.nodes[&2].context().group.store.incarnation(), claimed);
+    assert_ne!(cluster.nodes[&2].context().this_node.store.incarnation(), claimed);
     cluster.client(2).next_at_last(1).await;
 }
 

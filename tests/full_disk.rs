@@ -182,11 +182,11 @@ async fn the_leader_decides_by_its_own_disk_and_a_follower_whose_disk_is_low_say
     disks[follower as usize - 1].set_free_mb(1);
     until_low(&cluster, follower, true).await;
     assert_eq!(gauge(&cluster, follower, "ratchet_disk_low").await, 1.0);
-    assert_eq!(gauge(&cluster, follower, "ratchet_new_keys_refused").await, 0.0);
+    assert_eq!(gauge(&cluster, follower, "ratchet_new_keys_refused{set=\"1\"}").await, 0.0);
     let mut client = cluster.client(follower);
     client.next(1).await.unwrap();
     assert_eq!(gauge(&cluster, leader, "ratchet_disk_low").await, 0.0);
-    assert_eq!(gauge(&cluster, leader, "ratchet_new_keys_refused").await, 0.0);
+    assert_eq!(gauge(&cluster, leader, "ratchet_new_keys_refused{set=\"1\"}").await, 0.0);
 
     disks[leader as usize - 1].set_free_mb(RESERVE_MB - 1);
     until_low(&cluster, leader, true).await;
@@ -216,7 +216,7 @@ async fn until_refused_for(cluster: &Cluster, leader: u64, follower: u64, free_m
         page.body.contains(&whose).then_some(page)
     });
     assert_eq!(page.await.status, 200, "keys in use go on");
-    assert_eq!(gauge(cluster, leader, "ratchet_new_keys_refused").await, 1.0);
+    assert_eq!(gauge(cluster, leader, "ratchet_new_keys_refused{set=\"1\"}").await, 1.0);
     assert_eq!(gauge(cluster, leader, "ratchet_disk_low").await, 0.0);
     let disk = client.status().await.unwrap().disk.expect("the leader's disk");
     assert!(disk.refuses_new_keys.contains(&whose) && !disk.low, "{disk:?}");
@@ -258,7 +258,7 @@ async fn new_keys_are_refused_while_the_voters_whose_disks_have_room_are_no_majo
     set_free(second, 2 * RESERVE_MB);
     eventually("a majority has room", async || client.next(3).await.ok()).await;
     client.try_next("bills", id(2), 1).await.unwrap();
-    assert_eq!(gauge(&cluster, leader, "ratchet_new_keys_refused").await, 0.0);
+    assert_eq!(gauge(&cluster, leader, "ratchet_new_keys_refused{set=\"1\"}").await, 0.0);
 
     // The other follower is gone: without the one whose disk is low there is no majority.
     cluster.crash(second).await;

@@ -129,11 +129,12 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
 
     // The follower asks once more, and will not ask again then.
     let following = cluster.nodes[&follower].context();
-    let (forwards, takes) = (following.metrics.forwards.get(), leading.metrics.takes.get());
+    let (forwards, takes) =
+        (following.metrics.forwards.get(), leading.metrics.of_set(1).takes.get());
     let served = following.numbers.serve(&next, Origin::Client, deadline).await;
     assert_eq!(served.expect("a number").first, 1);
     assert_eq!(following.metrics.forwards.get() - forwards, 2);
-    assert_eq!(leading.metrics.takes.get() - takes, 1);
+    assert_eq!(leading.metrics.of_set(1).takes.get() - takes, 1);
 
     // Now the leader reaches nobody who could store its entry. That the id means nothing in the older namespace is no answer.
     let third = others(leader).into_iter().find(|node| *node != follower).expect("a third node");
@@ -217,7 +218,11 @@ async fn a_term_that_is_closed_waits_for_the_entries_under_way_and_for_no_call_b
         closed.expect("closed");
         let taken = rest.iter().filter(|taken| taken.is_ok()).count();
         assert!(taken > 0);
-        assert_eq!(metrics.takes.get(), (taken * KEYS) as u64, "each that was taken is answered");
+        assert_eq!(
+            metrics.of_set(1).takes.get(),
+            (taken * KEYS) as u64,
+            "each that was taken is answered"
+        );
     })
     .await;
     assert_eq!(metrics.skipped(SkipCause::cancelled), 0);

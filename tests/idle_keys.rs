@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::common::{Client, cluster::Cluster, id, name, other_than, until};
 use ratchet::{
     allocator::Footprint,
-    metrics::{Metrics, ReleaseCause, SkipCause},
+    metrics::{Metrics, ReleaseCause, SetMetrics, SkipCause},
     node::Config,
     proto::v1::{CreateNamespaceRequest, KeyKind},
 };
@@ -15,6 +15,10 @@ const KEYS: u64 = 300;
 
 fn metrics(cluster: &Cluster, node: u64) -> &Metrics {
     &cluster.nodes[&node].context().metrics
+}
+
+fn set_metrics(cluster: &Cluster, node: u64) -> &SetMetrics {
+    &cluster.nodes[&node].context().group.set_metrics
 }
 
 fn memory(cluster: &Cluster, leader: u64) -> Footprint {
@@ -31,7 +35,7 @@ async fn until_idle_keys_are_released(cluster: &Cluster, leader: u64) {
     until_idle_keys_are_gone(cluster, leader).await;
     // They are counted once their release is applied.
     let released = || {
-        let keys = &metrics(cluster, leader).released_keys;
+        let keys = &set_metrics(cluster, leader).released_keys;
         keys.get(ReleaseCause::idle) >= KEYS
     };
     until("all are released", released).await;
@@ -87,7 +91,7 @@ async fn a_key_that_was_evicted_goes_on_with_its_next_number() {
     }
     // The last one may be counted a moment later.
     let released = || {
-        let keys = &metrics(&cluster, leader).released_keys;
+        let keys = &set_metrics(&cluster, leader).released_keys;
         keys.get(ReleaseCause::idle) >= 3 * KEYS
     };
     until("all are counted", released).await;
@@ -133,7 +137,7 @@ async fn a_shared_section_that_was_evicted_goes_on_above_the_highest_number_of_i
         (keys.iter()).map(|key| if (100..200).contains(key) { 15 } else { 5 }).collect();
     assert_eq!(numbers.expect("numbers"), expected);
     until("what its neighbours lost is counted", || counted() == 99 * 10).await;
-    let gone = || metrics(&cluster, leader).released_shared_sections.get() >= 5 * 3;
+    let gone = || set_metrics(&cluster, leader).released_shared_sections.get() >= 5 * 3;
     until("all sections are counted", gone).await;
     until("sections without keys are forgotten", || memory(&cluster, leader).sections == 0).await;
 }
@@ -185,7 +189,7 @@ async fn keys_of_shared_sections_that_come_and_go_under_load_and_through_handove
     for caller in callers {
         caller.await.expect("no panic");
     }
-    let gone = (1..=3).map(|node| metrics(&cluster, node).released_shared_sections.get());
+    let gone = (1..=3).map(|node| set_metrics(&cluster, node).released_shared_sections.get());
     assert!(gone.sum::<u64>() > 10, "too few sections were evicted to show anything");
 }
 
@@ -237,7 +241,7 @@ async fn keys_that_come_and_go_under_load_and_through_handovers_have_no_gap() {
     }
     assert!(missing <= skipped(&cluster), "{missing} numbers are missing, and not counted");
     let released =
-        (1..=3).map(|node| metrics(&cluster, node).released_keys.get(ReleaseCause::idle));
+        (1..=3).map(|node| set_metrics(&cluster, node).released_keys.get(ReleaseCause::idle));
     assert!(released.sum::<u64>() > 100, "too few keys were evicted to show anything");
 }
 
@@ -260,6 +264,6 @@ async fn a_memory_that_is_full_takes_new_keys_for_idle_ones_and_stays_within_its
             assert!(bytes < 2 << 20, "{bytes}");
         }
     }
-    assert!(metrics(&cluster, leader).released_keys.get(ReleaseCause::room) > all);
+    assert!(set_metrics(&cluster, leader).released_keys.get(ReleaseCause::room) > all);
     assert_eq!(skipped(&cluster), 0);
 }

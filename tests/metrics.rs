@@ -29,6 +29,11 @@ async fn metrics(cluster: &Cluster, id: u64) -> BTreeMap<String, Family> {
     parse(&page.body)
 }
 
+/// The sample of a metric without further labels that is a Raft group's.
+fn in_set(metric: &str) -> String {
+    format!("{metric}{{set=\"1\"}}")
+}
+
 /// Waits until the metrics of a node fit.
 async fn until_metrics(
     cluster: &Cluster, node: u64, fit: impl Fn(&BTreeMap<String, Family>) -> bool,
@@ -242,24 +247,28 @@ async fn the_log_the_disk_and_the_memory_are_measured() {
     // An entry may be under way at any moment.
     let after = eventually("all of the log is applied", async || {
         let after = metrics(&cluster, leader).await;
-        let index = |of: &str| value(&after, &format!("ratchet_{of}_index"));
+        let index = |of: &str| value(&after, &in_set(&format!("ratchet_{of}_index")));
         let is_still = index("log") == index("committed") && index("log") == index("applied");
         is_still.then_some(after)
     })
     .await;
     let of = |sample: &str| value(&after, sample);
     let grown = |sample: &str| of(sample) - value(&before, sample);
-    assert_eq!(grown("ratchet_memory_keys"), 100.0);
-    assert_eq!(grown("ratchet_memory_sections"), 100.0);
-    assert!(of("ratchet_memory_bytes") > 100.0 * 64.0, "{}", of("ratchet_memory_bytes"));
-    assert!(grown("ratchet_log_index") > 0.0);
+    assert_eq!(grown(&in_set("ratchet_memory_keys")), 100.0);
+    assert_eq!(grown(&in_set("ratchet_memory_sections")), 100.0);
+    assert!(
+        of(&in_set("ratchet_memory_bytes")) > 100.0 * 64.0,
+        "{}",
+        of(&in_set("ratchet_memory_bytes"))
+    );
+    assert!(grown(&in_set("ratchet_log_index")) > 0.0);
     assert!(grown("ratchet_fsync_seconds_count") > 0.0);
     assert!(grown("ratchet_fsync_seconds_sum") > 0.0);
     assert!(of("ratchet_log_bytes") > 0.0 && of("ratchet_table_bytes") > 0.0);
     let (free, size) = (of("ratchet_disk_free_bytes"), of("ratchet_disk_size_bytes"));
     assert!(0.0 < free && free < size, "{free} of {size}");
-    assert_eq!(of("ratchet_leads") + of("ratchet_has_leader"), 2.0);
-    assert!(of("ratchet_leader_changes_total") >= 1.0);
+    assert_eq!(of(&in_set("ratchet_leads")) + of(&in_set("ratchet_has_leader")), 2.0);
+    assert!(of(&in_set("ratchet_leader_changes_total")) >= 1.0);
     assert!(of("process_open_fds") > 10.0 && of("process_resident_memory_bytes") > 1e6);
     let (version, commit) = (ratchet::version::VERSION, ratchet::version::COMMIT);
     let build = format!("ratchet_build_info{{version=\"{version}\",commit=\"{commit}\"}}");
@@ -269,9 +278,10 @@ async fn the_log_the_disk_and_the_memory_are_measured() {
     let next = other_than(leader);
     client.transfer(next).await.unwrap();
     until_metrics(&cluster, leader, |now| {
-        value(now, "ratchet_memory_keys") == 0.0
+        value(now, &in_set("ratchet_memory_keys")) == 0.0
             && now["ratchet_peer_lag_entries"].samples.is_empty()
-            && value(now, "ratchet_leader_changes_total") > of("ratchet_leader_changes_total")
+            && value(now, &in_set("ratchet_leader_changes_total"))
+                > of(&in_set("ratchet_leader_changes_total"))
     })
     .await;
 }
@@ -288,7 +298,7 @@ async fn after_the_leaders_death_the_next_one_shows_how_long_each_phase_of_its_t
     cluster.client(next).next_at_last(1).await;
     let now = metrics(&cluster, next).await;
     let phase = |name: &str| {
-        let sample = format!("ratchet_takeover_seconds{{phase=\"{name}\"}}");
+        let sample = format!("ratchet_takeover_seconds{{phase=\"{name}\",set=\"1\"}}");
         value(&now, &sample)
     };
     let promise = cluster.configs[&next].election_timeout_ms as f64 / 1_000.0;
@@ -312,7 +322,7 @@ async fn a_peer_that_is_away_lags_and_is_silent_and_a_leader_that_is_cut_off_fai
     for key in 0..10 {
         client.next(key).await.unwrap();
     }
-    let of = |name: &str, peer: u64| format!("ratchet_peer_{name}{{peer=\"{peer}\"}}");
+    let of = |name: &str, peer: u64| format!("ratchet_peer_{name}{{peer=\"{peer}\",set=\"1\"}}");
     until_metrics(&cluster, leader, |now| {
         value(now, &of("lag_entries", away)) >= 5.0 && value(now, &of("silent_seconds", away)) > 0.3
     })
@@ -339,7 +349,7 @@ async fn a_peer_that_is_away_lags_and_is_silent_and_a_leader_that_is_cut_off_fai
             cluster.mend();
             cluster.client(leader).next_at_last(1).await;
             let failed = metrics(&cluster, leader).await;
-            if value(&failed, "ratchet_proposals_failed_total") > 0.0 {
+            if value(&failed, &in_set("ratchet_proposals_failed_total")) > 0.0 {
                 return;
             }
         }

@@ -377,7 +377,7 @@ async fn the_first_namespaces_are_the_founders_choice_and_do_not_come_back() {
 
 /// How many bytes a node's tables take up.
 fn table_bytes(cluster: &Cluster, id: u64) -> u64 {
-    let store = &cluster.nodes[&id].context().group.store;
+    let store = &cluster.nodes[&id].context().this_node.store;
     store.disk_usage().expect("the disk tells").table_bytes
 }
 

@@ -25,8 +25,7 @@ use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tonic::{Code, Status};
 
 fn incarnation(cluster: &Cluster, id: u64) -> u64 {
-    let group = &cluster.nodes[&id].context().group;
-    group.store.incarnation()
+    cluster.nodes[&id].context().this_node.store.incarnation()
 }
 
 /// A header from `from`, who knows `to` as a member does.

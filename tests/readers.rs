@@ -232,7 +232,7 @@ async fn a_transfer_goes_on_while_a_caller_does_not_read_the_ids_that_it_asked_f
     assert_eq!(now.expect("a transfer").leader, other_than(leader));
     let took = started.elapsed();
     assert!(took < HANG, "{took:?}");
-    assert_eq!(metrics.handovers.get(HandoverEnd::memory), 1);
+    assert_eq!(metrics.of_set(1).handovers.get(HandoverEnd::memory), 1);
     for mut stream in streams {
         for _ in 0..MESSAGES {
             let answer = in_time("an answer", stream.next()).await;

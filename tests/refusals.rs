@@ -176,7 +176,7 @@ async fn a_peer_message_for_another_cluster_node_directory_set_or_timing_is_refu
     let peer = channel(cluster.configs[&1].peer_listen);
     let mut peer = PeerClient::new(peer);
     let incarnation = |id| {
-        let store = &cluster.nodes[&id].context().group.store;
+        let store = &cluster.nodes[&id].context().this_node.store;
         store.incarnation()
     };
     let mine = Header {

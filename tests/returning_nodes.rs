@@ -146,8 +146,8 @@ async fn a_node_that_is_started_again_before_the_leader_that_added_it_reaches_it
     let mut cluster = added_and_not_reached().await;
     cluster.start_node(2).await;
     cluster.mend();
-    let group = cluster.nodes[&2].context().group.clone();
-    let mut taken = group.taken_for_another();
+    let this_node = cluster.nodes[&2].context().this_node.clone();
+    let mut taken = this_node.taken_for_another();
     let taken = in_time("a message for its last run", taken.wait_for(Option::is_some)).await;
     assert_eq!(taken.expect("it runs"), Some(1));
     let peer_address = cluster.configs[&2].peer_listen.to_string();
@@ -166,7 +166,7 @@ async fn an_empty_directory_in_the_place_of_one_that_was_added_is_refused() {
     cluster.start_node(2).await;
     let group = cluster.nodes[&2].context().group.clone();
     cluster.mend();
-    let mut taken = group.taken_for_another();
+    let mut taken = group.this_node.taken_for_another();
     let taken = in_time("a message for the lost directory", taken.wait_for(Option::is_some)).await;
     assert_eq!(taken.expect("it runs"), Some(1));
     assert!(!group.is_formed());

@@ -222,7 +222,7 @@ impl Secrets {
             everywhere.push(config.data_dir.display().to_string());
             everywhere.push(format!(
                 "{:x}",
-                closed.cluster.nodes[id].context().group.store.incarnation()
+                closed.cluster.nodes[id].context().this_node.store.incarnation()
             ));
             if *id != asked {
                 everywhere.push(format!("{}:", config.listen.ip()));

@@ -22,7 +22,7 @@ fn next(book: u64, count: u64) -> Asked<NextRequest> {
 /// How many numbers the `leader` has counted that leaders before it left, once it has settled so many sections.
 async fn once_settled(cluster: &Cluster, leader: u64, sections: u64) -> u64 {
     let metrics = &cluster.nodes[&leader].context().metrics;
-    until("the log tells", || metrics.settled_sections.get() >= sections).await;
+    until("the log tells", || metrics.of_set(1).settled_sections.get() >= sections).await;
     metrics.skipped(SkipCause::leader_change)
 }
 
@@ -83,7 +83,7 @@ async fn the_rest_of_a_chunk_whose_caller_hung_up_is_counted_when_its_leader_is_
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
     let shared = cluster.nodes[&leader].context();
-    let bumped = shared.metrics.bumps.get();
+    let bumped = shared.metrics.of_set(1).bumps.get();
     let large = next(7, COUNT);
     let (asked, gone) = (shared.clone(), tokio::sync::oneshot::channel::<()>());
     let (keep, mut dropped) = gone;
@@ -96,7 +96,7 @@ async fn the_rest_of_a_chunk_whose_caller_hung_up_is_counted_when_its_leader_is_
             _ = &mut dropped => 0,
         }
     });
-    let is_proposed = || shared.metrics.bumps.get() > bumped;
+    let is_proposed = || shared.metrics.of_set(1).bumps.get() > bumped;
     until("the bump is proposed", is_proposed).await;
     drop(keep);
     // It may have had its answer by then.

@@ -78,9 +78,9 @@ impl Slow {
         let transferred = self.cluster.client(self.leader).transfer(successor).await;
         assert_eq!(transferred.expect("a transfer").leader, successor);
         let metrics = &self.node().context().metrics;
-        let closing = metrics.handover_seconds.of(HandoverPhase::close).get();
+        let closing = metrics.of_set(1).handover_seconds.of(HandoverPhase::close).get();
         println!("the calls left within {closing} s");
-        assert_eq!(metrics.handovers.get(HandoverEnd::memory), 1, "{closing} s");
+        assert_eq!(metrics.of_set(1).handovers.get(HandoverEnd::memory), 1, "{closing} s");
     }
 
     /// How many numbers were skipped, on all nodes.
@@ -171,11 +171,11 @@ async fn what_was_brought_to_a_key_of_a_message_while_it_waited_for_another_is_n
     const MORE_THAN_A_STEP: u64 = 20_000;
     let slow = Slow::start().await;
     let metrics = &slow.node().context().metrics;
-    let bumps = metrics.bumps.get();
+    let bumps = metrics.of_set(1).bumps.get();
     // A bump brings the numbers of book 7 while the record of book 100 is read.
     let next = slow.ask(next_many(vec![100, 7], vec![1, MORE_THAN_A_STEP]));
     slow.hanging(1).await;
-    until("the bump is answered", || metrics.bumps.get() > bumps).await;
+    until("the bump is answered", || metrics.of_set(1).bumps.get() > bumps).await;
     slow.transfer().await;
     assert_eq!(in_time("numbers", next).await.expect("a caller").firsts, [1, 2]);
     assert_eq!(slow.next().await, 2 + MORE_THAN_A_STEP);

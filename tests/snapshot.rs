@@ -45,7 +45,7 @@ async fn a_snapshot_that_takes_longer_than_the_log_is_held_is_counted_and_a_fast
     let metrics = cluster.nodes[&1].addresses().metrics.expect("a metrics port");
     let in_vain = async || {
         let page = http_get(metrics, "/metrics").await;
-        value(&parse(&page.body), "ratchet_snapshots_in_vain_total")
+        value(&parse(&page.body), "ratchet_snapshots_in_vain_total{set=\"1\"}")
     };
     assert_eq!(in_vain().await, 0.0);
     let peer_address = cluster.start_joining(2, slow).await;
@@ -126,10 +126,10 @@ async fn a_snapshot_that_arrives_damaged_is_refused_and_another_one_is_installed
     let added = cluster.client(leader).add_node(4, peer_address).await;
     added.expect("the node is added");
     applied_all(&cluster, 4, leader).await;
-    let failures = |id: u64| cluster.nodes[&id].context().metrics.snapshot_failures.get();
+    let failures = |id: u64| cluster.nodes[&id].context().metrics.of_set(1).snapshot_failures.get();
     assert_eq!((failures(leader), failures(4)), (2, 2));
     let metrics = &cluster.nodes[&leader].context().metrics;
-    let told = || metrics.snapshot_bytes.get() > 0;
+    let told = || metrics.of_set(1).snapshot_bytes.get() > 0;
     until("the leader hears that the snapshot is installed", told).await;
     let table = cluster.nodes[&4].context().group.view.clone();
     assert!(table.namespaces().by_name("book").is_some());

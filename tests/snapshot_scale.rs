@@ -124,7 +124,7 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
     }
     let term = cluster.nodes[&1].context().group.leadership().borrow().term;
 
-    let bumps = || cluster.nodes[&1].context().metrics.bumps.get();
+    let bumps = || cluster.nodes[&1].context().metrics.of_set(1).bumps.get();
     let (callers, before, bumped) = (Callers::start(&client), written(), bumps());
     tokio::time::sleep(QUIET).await;
     callers.finish("without a snapshot").await;
@@ -140,10 +140,10 @@ async fn a_snapshot_of_ten_million_sections_does_not_disturb_those_who_ask() {
     let metrics = &cluster.nodes[&1].context().metrics;
     println!(
         "node 4, empty, had all after {took:.1?}: a snapshot of {} MB in {:.1} s",
-        metrics.snapshot_bytes.get() >> 20,
-        metrics.snapshot_seconds.get()
+        metrics.of_set(1).snapshot_bytes.get() >> 20,
+        metrics.of_set(1).snapshot_seconds.get()
     );
-    assert_eq!(metrics.snapshot_failures.get(), 0);
+    assert_eq!(metrics.of_set(1).snapshot_failures.get(), 0);
     let now = cluster.nodes[&1].context().group.leadership().borrow().term;
     assert_eq!(now, term, "the leadership was given up meanwhile");
 }

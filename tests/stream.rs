@@ -216,11 +216,11 @@ async fn a_thousand_cold_keys_in_one_message_are_bumped_together() {
     let leader = cluster.leader().await;
     let metrics = cluster.nodes[&leader].context().metrics.clone();
     let mut stream = Stream::open(&mut cluster.client(leader)).await;
-    let before = metrics.bump_entries.get();
+    let before = metrics.of_set(1).bump_entries.get();
     let keys: Vec<u64> = (5_000..6_000).collect();
     let answer = stream.ask(books(&keys, &[])).await;
     assert!(answer.firsts.iter().all(|first| *first == 1));
-    let entries = metrics.bump_entries.get() - before;
+    let entries = metrics.of_set(1).bump_entries.get() - before;
     assert!(entries <= 10, "{entries} log entries for 1000 keys in one message");
 }
 
@@ -309,7 +309,7 @@ impl Turns {
 /// Watches the turns of a task. The runtime must have one thread.
 fn turns_of_others(metrics: Arc<Metrics>) -> Arc<Turns> {
     let touched = move || {
-        let of = |source| metrics.first_touches.get(source);
+        let of = |source| metrics.of_set(1).first_touches.get(source);
         of(FirstTouch::memory) + of(FirstTouch::bump)
     };
     let turns = Arc::new(Turns::default());

@@ -5,7 +5,7 @@ use crate::common::{Client, PATIENCE, cluster::Cluster, id, name, other_than};
 use futures::stream;
 use ratchet::{
     allocator::{MEMORY_FORMAT, MemoryHeader},
-    metrics::{FirstTouch, HandoverEnd, Metrics, SkipCause},
+    metrics::{FirstTouch, HandoverEnd, SetMetrics, SkipCause},
     node::Config,
     proto::v1::{CreateNamespaceRequest, Key, KeyKind},
     sequence::{Bequest, Command, MemoryDigest, Outcome},
@@ -55,13 +55,13 @@ fn assert_no_gap_in_own_sections(firsts: &[u64], expected: &[u64]) {
     }
 }
 
-fn first_touches(metrics: &Metrics) -> u64 {
+fn first_touches(metrics: &SetMetrics) -> u64 {
     let from = [FirstTouch::memory, FirstTouch::disk, FirstTouch::bump];
     from.iter().map(|from| metrics.first_touches.get(*from)).sum()
 }
 
-fn metrics(cluster: &Cluster, node: u64) -> &Metrics {
-    &cluster.nodes[&node].context().metrics
+fn set_metrics(cluster: &Cluster, node: u64) -> &SetMetrics {
+    &cluster.nodes[&node].context().group.set_metrics
 }
 
 /// A cluster that has handed out numbers of each key, and the next number of each.
@@ -105,17 +105,17 @@ async fn every_kind_of_key_goes_on_with_its_next_number_without_a_first_touch() 
     let (cluster, mut expected) = cluster_in_use(|_| {}).await;
     for _ in 0..3 {
         let leader = transfer(&cluster).await;
-        let metrics = metrics(&cluster, leader);
+        let metrics = set_metrics(&cluster, leader);
         let (touched, bumps) = (first_touches(metrics), metrics.bumps.get());
         let firsts = take_of_each(&mut cluster.client(leader)).await;
         assert_eq!(firsts, expected);
         assert_eq!((first_touches(metrics), metrics.bumps.get()), (touched, bumps));
         expected = next_of_each(&firsts);
     }
-    let handovers = |node| metrics(&cluster, node).handovers.get(HandoverEnd::memory);
+    let handovers = |node| set_metrics(&cluster, node).handovers.get(HandoverEnd::memory);
     assert_eq!((1..=3).map(handovers).sum::<u64>(), 3);
     for node in [1, 2, 3] {
-        let skipped = &metrics(&cluster, node).numbers_skipped;
+        let skipped = &cluster.nodes[&node].context().metrics.numbers_skipped;
         assert_eq!(skipped.get(SkipCause::shared_section), 0);
         assert_eq!(skipped.get(SkipCause::leader_change), 0);
     }
@@ -126,9 +126,9 @@ async fn assert_a_transfer_gives_the_numbers_back(change: impl Fn(&mut Config)) 
     let (cluster, expected) = cluster_in_use(change).await;
     let old = cluster.leader().await;
     let leader = transfer(&cluster).await;
-    let handovers = &metrics(&cluster, old).handovers;
+    let handovers = &set_metrics(&cluster, old).handovers;
     assert_eq!(handovers.get(HandoverEnd::given_back), 1);
-    let metrics = metrics(&cluster, leader);
+    let metrics = set_metrics(&cluster, leader);
     let touched = first_touches(metrics);
     let firsts = take_of_each(&mut cluster.client(leader)).await;
     assert!(first_touches(metrics) >= touched + 200, "it begins with an empty memory");
@@ -159,7 +159,7 @@ async fn a_successor_that_is_cut_off_meanwhile_costs_no_key_of_its_own_section_a
     cluster.mend();
     let firsts = take_of_each(&mut cluster.client(new)).await;
     assert_no_gap_in_own_sections(&firsts, &expected);
-    let handovers = &metrics(&cluster, leader).handovers;
+    let handovers = &set_metrics(&cluster, leader).handovers;
     let whole = handovers.get(HandoverEnd::memory) + handovers.get(HandoverEnd::given_back);
     assert_eq!((whole, handovers.get(HandoverEnd::skipped)), (1, 0));
 }

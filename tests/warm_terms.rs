@@ -65,10 +65,10 @@ async fn assert_warm(cluster: &Cluster, from: FirstTouch) {
 async fn assert_next_leader_is_warm(cluster: &Cluster, from: FirstTouch) {
     let leader = lose_the_leader(cluster).await;
     let metrics = &cluster.nodes[&leader].context().metrics;
-    let bumps = metrics.bumps.get();
+    let bumps = metrics.of_set(1).bumps.get();
     let numbers = take_of_each_key(&mut cluster.client(leader)).await;
-    assert_eq!(metrics.bumps.get(), bumps);
-    assert!(metrics.first_touches.get(from) >= KEYS);
+    assert_eq!(metrics.of_set(1).bumps.get(), bumps);
+    assert!(metrics.of_set(1).first_touches.get(from) >= KEYS);
     let lifts = lifts(cluster, leader) - 1;
     for number in numbers {
         assert!((STEP + 1..=lifts * STEP + 1).contains(&number), "{number}");
@@ -157,10 +157,10 @@ async fn a_transfer_leaves_no_gap_in_keys_that_were_used_or_not_and_costs_no_bum
     }
     let leader = cluster.leader().await;
     let metrics = &cluster.nodes[&leader].context().metrics;
-    let bumps = metrics.bumps.get();
+    let bumps = metrics.of_set(1).bumps.get();
     let numbers = take_of_each_key(&mut cluster.client(leader)).await;
     assert_eq!(numbers, vec![2; KEYS as usize]);
-    assert_eq!(metrics.bumps.get(), bumps);
+    assert_eq!(metrics.of_set(1).bumps.get(), bumps);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,7 +188,7 @@ async fn a_section_in_use_that_is_never_bumped_is_written_down_and_stays_live() 
     assert!(used > STEP);
     let metrics = &cluster.nodes[&leader].context().metrics;
     until("the section is written down", || {
-        metrics.settled_sections.get() > 0 && record(&cluster, leader, 7).max_seq > STEP
+        metrics.of_set(1).settled_sections.get() > 0 && record(&cluster, leader, 7).max_seq > STEP
     })
     .await;
     let settled = record(&cluster, leader, 7);

@@ -173,9 +173,9 @@ async fn as_many_holders_as_there_are_worker_ids_get_one_each_and_the_next_one_a
         let line = line.unwrap_or_else(|| panic!("{name} is not in:\n{page}"));
         line.trim().parse::<u64>().expect("a count")
     };
-    assert_eq!(count("ratchet_worker_leases_total "), 1_025);
-    assert_eq!(count("ratchet_worker_leases_refused_total "), 1);
-    let entries = count("ratchet_worker_entries_total ");
+    assert_eq!(count("ratchet_worker_leases_total{set=\"1\"} "), 1_025);
+    assert_eq!(count("ratchet_worker_leases_refused_total{set=\"1\"} "), 1);
+    let entries = count("ratchet_worker_entries_total{set=\"1\"} ");
     assert!(entries < 1_026, "{entries} entries for 1026 asks");
 }
 

@@ -121,14 +121,14 @@ async fn a_leader_whose_clock_is_wrong_makes_no_ids_of_a_time_if_no_other_is_bel
     let ahead_ms = clock.ahead_ms.expect("the others' clocks are known");
     assert!(ahead_ms.abs_diff(WRONG_MS) < 3_605_000, "{ahead_ms}");
     let metrics = cluster.nodes[&wrong].context().metrics.clone();
-    assert_eq!(metrics.clock_doubted.get(), 1);
-    assert!(metrics.clock_refusals.get() >= 6);
+    assert_eq!(metrics.of_set(1).clock_doubted.get(), 1);
+    assert!(metrics.of_set(1).clock_refusals.get() >= 6);
     assert_eq!(cluster.nodes[&wrong].context().group.term(), term, "it leads on");
 
     off.store(0, Ordering::SeqCst);
     assert_true_times(&any).await;
     assert!(clock_of(&cluster, wrong).believed);
-    assert_eq!(metrics.clock_doubted.get(), 0);
+    assert_eq!(metrics.of_set(1).clock_doubted.get(), 0);
     let logged = any.list_workers("orders".to_owned()).await.expect("a list");
     for worker in logged.workers {
         assert!(worker.ceiling_ms < BootClock.wall_ms() + 60_000, "{worker:?} was logged");
@@ -144,7 +144,7 @@ async fn a_leader_whose_clock_is_doubted_hands_its_memory_to_one_that_is_believe
     // It may have handed over again when this is answered.
     drop(cluster.client(leader).transfer(wrong).await);
     let metrics = cluster.nodes[&wrong].context().metrics.clone();
-    let left = || metrics.handovers.get(HandoverEnd::memory) == 1;
+    let left = || metrics.of_set(1).handovers.get(HandoverEnd::memory) == 1;
     until("the leader whose clock is wrong has left its memory to another one", left).await;
     let right = cluster.leader_seen_by(wrong, |leader| leader != wrong).await;
     assert_true_times(&any).await;
@@ -159,7 +159,10 @@ async fn a_leader_whose_clock_is_doubted_hands_its_memory_to_one_that_is_believe
     assert_true_times(&any).await;
     off.store(WRONG_MS, Ordering::SeqCst);
     assert_true_times(&any).await;
-    until("it has left its memory again", || metrics.handovers.get(HandoverEnd::memory) == 2).await;
+    until("it has left its memory again", || {
+        metrics.of_set(1).handovers.get(HandoverEnd::memory) == 2
+    })
+    .await;
     cluster.leader_seen_by(wrong, |leader| leader != wrong).await;
     assert_true_times(&any).await;
 }

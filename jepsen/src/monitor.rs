@@ -50,7 +50,7 @@ pub struct Terms {
     two_leaders: Vec<String>,
     highest: u64,
     lowest: Option<u64>,
-    /// What each node counts, by metric and cause.
+    /// What each node counts, by metric and series: the cause, and what labels follow it.
     counted: BTreeMap<u64, BTreeMap<(&'static str, String), Counter>>,
     /// When each node was last asked for its metrics, and showed them.
     scraped_ns: BTreeMap<u64, u64>,
@@ -119,8 +119,8 @@ impl Monitor {
             if let Ok(Ok(counted)) = timeout(SCRAPE_MAX, scrape(metrics)).await {
                 let mut terms = self.0.lock();
                 let counters = terms.counted.entry(id).or_default();
-                for (metric, cause, count) in counted {
-                    counters.entry((metric, cause)).or_default().read(count);
+                for (metric, series, count) in counted {
+                    counters.entry((metric, series)).or_default().read(count);
                 }
                 terms.scraped_ns.insert(id, asked_ns);
             }
@@ -210,9 +210,10 @@ impl Monitor {
     /// What the nodes counted in one metric, by cause.
     fn counted(&self, metric: &str) -> BTreeMap<String, u64> {
         let mut counted = BTreeMap::new();
-        for ((of, cause), counter) in self.0.lock().counted.values().flatten() {
+        for ((of, series), counter) in self.0.lock().counted.values().flatten() {
             if *of == metric {
-                *counted.entry(cause.clone()).or_default() += counter.total();
+                let cause = series.split('"').next().unwrap_or_default();
+                *counted.entry(cause.to_owned()).or_default() += counter.total();
             }
         }
         counted
@@ -251,7 +252,7 @@ pub fn says_it_leads(status: &StatusResponse, id: u64) -> bool {
     own.is_some_and(|node| node.role() == Role::Leader)
 }
 
-/// What a node counts: metrics, causes and numbers.
+/// What a node counts: metrics, series and numbers.
 async fn scrape(metrics: SocketAddr) -> io::Result<Vec<(&'static str, String, u64)>> {
     let mut stream = TcpStream::connect(metrics).await?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
@@ -264,12 +265,13 @@ async fn scrape(metrics: SocketAddr) -> io::Result<Vec<(&'static str, String, u6
     }
 }
 
-/// The metric, the cause and the number of a line, if it is of one that is read.
+/// The metric, the series and the number of a line, if it is of one that is read. The series begins with the cause; the other
+/// labels follow, if there are some.
 fn count_of_line(line: &str) -> Option<(&'static str, String, u64)> {
     let (metric, rest) =
         [SKIPPED, RELEASED].into_iter().find_map(|name| Some((name, line.strip_prefix(name)?)))?;
-    let (cause, count) = rest.split_once("\"} ")?;
-    Some((metric, cause.to_owned(), count.parse().ok()?))
+    let (series, count) = rest.split_once("\"} ")?;
+    Some((metric, series.to_owned(), count.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -282,9 +284,25 @@ mod tests {
     fn a_line_of_a_metric_that_is_read_has_a_cause_and_a_number() {
         let line = "ratchet_numbers_skipped_total{cause=\"fence\"} 3";
         assert_eq!(count_of_line(line), Some((SKIPPED, "fence".to_owned(), 3)));
-        let line = "ratchet_released_keys_total{cause=\"idle\"} 17";
-        assert_eq!(count_of_line(line), Some((RELEASED, "idle".to_owned(), 17)));
+        let line = "ratchet_released_keys_total{cause=\"idle\",set=\"1\"} 17";
+        assert_eq!(count_of_line(line), Some((RELEASED, "idle\",set=\"1".to_owned(), 17)));
         assert_eq!(count_of_line("ratchet_numbers_total 3"), None);
+    }
+
+    #[test]
+    fn what_several_series_count_for_a_cause_is_added_up() {
+        let monitor = Monitor::default();
+        let mut terms = monitor.0.lock();
+        let counters = terms.counted.entry(1).or_default();
+        for (series, count) in
+            [("idle\",set=\"1", 17), ("idle\",set=\"2", 3), ("room\",set=\"1", 5)]
+        {
+            counters.entry((RELEASED, series.to_owned())).or_default().read(count);
+        }
+        drop(terms);
+        let expected = BTreeMap::from([("idle".to_owned(), 20), ("room".to_owned(), 5)]);
+        assert_eq!(monitor.counted(RELEASED), expected);
+        assert_eq!(monitor.released_keys(), 25);
     }
 
     #[test]

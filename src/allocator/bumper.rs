@@ -149,7 +149,7 @@ async fn bump(
     memory.bump_took(took);
     // Before anybody is woken who waits for it.
     memory.entry_ended(entry);
-    let metrics = memory.metrics();
+    let metrics = memory.set_metrics();
     metrics.bump_seconds.observe(took, 1);
     metrics.bump_entries.inc();
     metrics.bumps.inc_by(bumps.len() as u64);

@@ -54,7 +54,7 @@ impl Fence {
         let rounds = (kind == FenceKind::Quorum).then(|| {
             let (rounds, waiting) = mpsc::unbounded_channel();
             let asking = confirm_rounds(group.clone(), lease.clone(), waiting);
-            group.tasks.spawn("confirmation rounds", asking);
+            group.this_node.tasks.spawn("confirmation rounds", asking);
             rounds
         });
         Fence {

@@ -56,7 +56,7 @@ use crate::{
     clock::{Clock, Instant},
     consensus::TermLease,
     laps::EntryTimes,
-    metrics::{CountsGuard, Metrics, SkipCause},
+    metrics::{CountsGuard, Metrics, SetMetrics, SkipCause},
     sequence::{Bump, Bumped, Key, LostBy, Namespace, NamespaceId, SectionId, Trim},
     storage::{AppliedView, BlockingExecutor, Namespaces},
 };
@@ -94,6 +94,7 @@ pub struct Memory {
     gate: Gate,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    set_metrics: Arc<SetMetrics>,
     work: BlockingExecutor,
     /// The moving average of a bump's time, in nanoseconds. 0 before the first bump.
     bump_nanos: AtomicU64,
@@ -123,6 +124,7 @@ impl Memory {
         Memory {
             term,
             lift,
+            set_metrics: metrics.of_set(view.set()),
             view,
             settling: AtomicU32::new(0),
             to_settle: Arc::default(),
@@ -155,9 +157,9 @@ impl Memory {
         self.lift
     }
 
-    /// The node's metrics.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+    /// The metrics of its set.
+    pub fn set_metrics(&self) -> &SetMetrics {
+        &self.set_metrics
     }
 
     /// What is counted for a namespace.

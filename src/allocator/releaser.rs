@@ -153,7 +153,7 @@ impl Releaser {
             return ControlFlow::Break(());
         };
         let sweeping = memory.clone();
-        let work = self.group.store.blocking();
+        let work = self.group.this_node.store.blocking();
         let swept = work.run(move || sweeping.evict(SLOTS, sections_max)).await;
         let logged = match swept {
             Ok((swept, is_around)) => {
@@ -168,7 +168,7 @@ impl Releaser {
                     // The bumper ends once the gate is closed and nobody is inside: then nobody waits for this bump.
                     let _ = self.bumper.send(Request::Bump(place));
                 }
-                let (keys, metrics) = (swept.keys, memory.metrics());
+                let (keys, metrics) = (swept.keys, memory.set_metrics());
                 metrics.released_keys.add(cause, keys as u64);
                 (metrics.released_shared_sections).inc_by(swept.shared_sections as u64);
                 ControlFlow::Continue(Part { keys, is_around })

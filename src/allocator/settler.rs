@@ -76,7 +76,7 @@ async fn settle(group: &Group, memory: &Memory, limit: usize) -> ControlFlow<()>
     let settling = group.propose(memory.term(), Command::Settle { sections, now_ms });
     let why = match settling.await {
         Ok(Outcome::Written(settled)) => {
-            memory.metrics().settled_sections.inc_by(settled);
+            memory.set_metrics().settled_sections.inc_by(settled);
             return ControlFlow::Continue(());
         }
         // Nothing was proposed. The term may go on all the same (`bumper.rs`), so they are settled later.

@@ -98,8 +98,8 @@ impl Term {
             inheritance.map_or_else(Shards::default, Inheritance::into_shards),
             view,
             clock.clone(),
-            metrics.clone(),
-            group.store.blocking(),
+            metrics,
+            group.this_node.store.blocking(),
             options.memory.bytes_max,
         ));
         let (gapless, calls) = mpsc::unbounded_channel();
@@ -108,10 +108,9 @@ impl Term {
             group: group.clone(),
             lease: lease.clone(),
             clock: clock.clone(),
-            metrics,
             limits: options.gapless,
         };
-        group.tasks.spawn("gapless keys", gapless::run(taker, calls));
+        group.this_node.tasks.spawn("gapless keys", gapless::run(taker, calls));
         if memory.unsettled() > 0 {
             memory.to_settle().notify_one();
         }
@@ -120,10 +119,10 @@ impl Term {
         let (bumper, requests) = mpsc::unbounded_channel();
         let (reader, places) = mpsc::unbounded_channel();
         let reading = record_reader::run(memory.clone(), lease.clone(), places, bumper.clone());
-        group.tasks.spawn("record reader", reading);
+        group.this_node.tasks.spawn("record reader", reading);
         let settling =
             settler::run(group.clone(), Arc::downgrade(&memory), memory.to_settle().clone());
-        group.tasks.spawn("settler", settling);
+        group.this_node.tasks.spawn("settler", settling);
         let releaser = Releaser {
             group: group.clone(),
             lease: lease.clone(),
@@ -131,11 +130,11 @@ impl Term {
             bumper: bumper.clone(),
         };
         let releasing = releaser::run(releaser, Arc::downgrade(&memory), memory.room().clone());
-        group.tasks.spawn("releaser", releasing);
+        group.this_node.tasks.spawn("releaser", releasing);
         let bumping = bumper::run(group.clone(), memory.clone(), lease.clone(), requests);
-        group.tasks.spawn("bumper", bumping);
+        group.this_node.tasks.spawn("bumper", bumping);
         let ending = abandon_when_void(lease.clone(), Arc::downgrade(&memory));
-        group.tasks.spawn("the end of a term", ending);
+        group.this_node.tasks.spawn("the end of a term", ending);
         Term {
             memory,
             fence: Fence::new(options.fence, group.clone(), lease.clone(), clock),
@@ -213,7 +212,7 @@ impl Term {
 
     /// Begins to send the term's memory to the node that is to lead next. The term goes on.
     pub fn read_memory(&self) -> MemoryReader {
-        MemoryReader::new(self.memory.clone(), self.group.store.blocking())
+        MemoryReader::new(self.memory.clone(), self.group.this_node.store.blocking())
     }
 
     /// Closes the term for good. Waits for the calls that have taken their numbers, and for all that the term writes;
@@ -285,7 +284,7 @@ impl Term {
     /// `None` if the term is lost: nobody knows then what it used.
     pub async fn list_trims(&self) -> Option<Vec<Trim>> {
         let memory = self.memory.clone();
-        let closed = self.group.store.blocking().run(move || memory.close());
+        let closed = self.group.this_node.store.blocking().run(move || memory.close());
         closed.await.ok().flatten()
     }
 
@@ -364,7 +363,7 @@ impl Term {
             held.answer(answers);
             Ok(())
         } else {
-            self.memory.metrics().fence_failures.inc();
+            self.memory.set_metrics().fence_failures.inc();
             self.memory.lose(namespace, LostBy::Fence, held.release());
             Err(Why::NotLeading)
         }

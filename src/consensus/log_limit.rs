@@ -35,8 +35,8 @@ const PIECES_PER_KEEP: u64 = 16;
 
 /// Bounds the log until Raft stops.
 pub async fn watch(group: Arc<Group>) {
-    let reader = LogReader::new(&group.store, group.config.set);
-    let (keep_bytes, _) = bounds(&group.config, group.store.free_space());
+    let reader = LogReader::new(&group.this_node.store, group.config.set);
+    let (keep_bytes, _) = bounds(&group.config, group.this_node.store.free_space());
     let mut sizes = LogSizes::new(keep_bytes);
     let mut stopped = group.stopped();
     let (mut pause, mut looked_at) = (CHECK_EVERY, None);
@@ -60,7 +60,8 @@ pub async fn watch(group: Arc<Group>) {
         };
         looked_at = Some(applied.index);
         if sizes.next <= applied.index {
-            match count_up_to(sizes, applied.index, &reader, group.store.blocking()).await {
+            match count_up_to(sizes, applied.index, &reader, group.this_node.store.blocking()).await
+            {
                 Ok((counted, read)) => {
                     sizes = counted;
                     if let Err(error) = read {
@@ -71,7 +72,7 @@ pub async fn watch(group: Arc<Group>) {
                 Err(reason) => return group.stop_because(Fault::CannotGoOn(reason)),
             }
         }
-        let (keep_bytes, hold_bytes) = bounds(&group.config, group.store.free_space());
+        let (keep_bytes, hold_bytes) = bounds(&group.config, group.this_node.store.free_space());
         sizes.keep_bytes = keep_bytes;
         let Some(up_to) = sizes.purgeable(keep_bytes) else {
             continue;
@@ -118,8 +119,8 @@ async fn tell_of_vain_snapshots(group: &Group, peers: usize, hold_bytes: u64) {
     if peers == 0 {
         return;
     }
-    group.network.metrics().snapshots_in_vain.inc_by(peers as u64);
-    let store = group.store.clone();
+    group.set_metrics.snapshots_in_vain.inc_by(peers as u64);
+    let store = group.this_node.store.clone();
     let measured = store.blocking().run(move || store.disk_usage()).await;
     let table_bytes = measured.ok().and_then(Result::ok).map_or(0, |usage| usage.table_bytes);
     let rate = group.config.snapshot_bytes_per_second;
@@ -226,9 +227,7 @@ mod tests {
 
     fn config(log_keep_mb: u64) -> GroupConfig {
         GroupConfig {
-            cluster: "test".to_owned(),
             set: 1,
-            node: 1,
             heartbeat_ms: 50,
             election_timeout_ms: 300,
             lease_ms: 200,

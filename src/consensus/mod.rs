@@ -5,7 +5,7 @@
 //! ([`Group::propose`]), and a lease rests on acknowledgements of the very messages that were answered
 //! ([`TermLease`]).
 //!
-//! The files, from the bottom up: `terms` and `lease/`; `network/` (to the peers) and [`StateMachine`];
+//! The files, from the bottom up: `terms`, `lease/`, and [`ThisNode`], which all groups of a node share; `network/` (to the peers) and [`StateMachine`];
 //! `group/`, with its `membership/` and `rpc/` (from the peers); and [`log_limit`].
 //!
 //! What openraft does not promise, and what this module does about it:
@@ -43,11 +43,13 @@ pub mod log_limit;
 mod network;
 mod state_machine;
 mod terms;
+mod this_node;
 
 pub use group::{
     ArrivingSnapshot, Group, GroupConfig, Leadership, LogState, MembershipChange, MemoryOrigin,
     NodeState, ProposeError, Takeover, Voters,
 };
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};
-pub use network::{ClockDistance, Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
+pub use network::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
 pub use state_machine::StateMachine;
+pub use this_node::{ClockDistance, ThisNode};

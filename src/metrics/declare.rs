@@ -22,7 +22,7 @@ use prometheus_client::{
 /// Declares a struct of metrics with a registry. The field's name is the metric's name. If it ends in
 /// `_seconds` or `_bytes`, that is the unit. In the output the name of a counter ends in `_total`. The
 /// field's doc comment is the help text. A metric begins as its type's default, or with the value that is given; that
-/// may use the metrics above it.
+/// may use the metrics above it. With a struct of metrics that each set has, these are shown, too.
 macro_rules! metrics {
     (@begin $kind:ty) => {
         <$kind>::default()
@@ -32,7 +32,7 @@ macro_rules! metrics {
     };
     (
         $(#[doc = $about:literal])+
-        $metrics:ident in $prefix:literal {
+        $metrics:ident in $prefix:literal $(, with $sets:ident of $of_set:ident)? {
             $($(#[doc = $help:literal])+ $name:ident: $kind:ty $(= $value:expr)?,)*
         }
     ) => {
@@ -40,6 +40,7 @@ macro_rules! metrics {
         #[derive(Debug)]
         pub struct $metrics {
             registry: prometheus_client::registry::Registry,
+            $(sets: $sets<$of_set>,)?
             $($(#[doc = $help])+ pub $name: $kind,)*
         }
 
@@ -56,7 +57,11 @@ macro_rules! metrics {
                         $name.clone(),
                     );
                 )*
-                $metrics { registry, $($name,)* }
+                $metrics {
+                    $(sets: $of_set::register(&mut registry),)?
+                    registry,
+                    $($name,)*
+                }
             }
         }
     };
@@ -136,6 +141,11 @@ impl<L: Label, M> By<L, M> {
     pub fn of(&self, value: L) -> &M {
         &self.each[value.place()]
     }
+
+    /// Each value, with its metric.
+    pub(super) fn each(&self) -> impl Iterator<Item = (&'static str, &M)> {
+        L::VALUES.iter().copied().zip(self.each.iter())
+    }
 }
 
 impl<L: Label> Counters<L> {
@@ -175,8 +185,8 @@ where
     M: EncodeMetric + TypedMetric + fmt::Debug + 'static,
 {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        for (value, metric) in L::VALUES.iter().zip(self.each.iter()) {
-            let labels = [(L::NAME, *value)];
+        for (value, metric) in self.each() {
+            let labels = [(L::NAME, value)];
             metric.encode(encoder.encode_family(&labels)?)?;
         }
         Ok(())
@@ -241,15 +251,16 @@ impl<N> PeerGauges<N> {
     pub fn set(&self, values: impl IntoIterator<Item = (u64, N)>) {
         *self.0.lock() = values.into_iter().collect();
     }
+
+    /// Tells of each peer, by its number as text.
+    pub(super) fn try_each(&self, mut tell: impl FnMut(&str, &N) -> fmt::Result) -> fmt::Result {
+        self.0.lock().iter().try_for_each(|(peer, value)| tell(&peer.to_string(), value))
+    }
 }
 
 impl<N: EncodeGaugeValue + fmt::Debug + Send + Sync + 'static> EncodeMetric for PeerGauges<N> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        for (peer, value) in self.0.lock().iter() {
-            let labels = [("peer", *peer)];
-            encoder.encode_family(&labels)?.encode_gauge(value)?;
-        }
-        Ok(())
+        self.try_each(|peer, value| encoder.encode_family(&[("peer", peer)])?.encode_gauge(value))
     }
 
     fn metric_type(&self) -> MetricType {

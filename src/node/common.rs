@@ -2,13 +2,24 @@
 
 use std::sync::Arc;
 
-use super::{Config, callers::Callers, request_memory::RequestMemory, slow_calls::SlowCalls};
-use crate::{clock::Clock, consensus::Group, metrics::Metrics};
+use super::{
+    Config, callers::Callers, request_memory::RequestMemory, slow_calls::SlowCalls,
+    stopping::Stopping,
+};
+use crate::{
+    clock::Clock,
+    consensus::{Group, ThisNode},
+    metrics::Metrics,
+};
 
 /// What most services of a node are made of.
 pub struct Common {
     /// The configuration.
     pub config: Arc<Config>,
+    /// What the node has once, however many Raft groups run on it.
+    pub this_node: Arc<ThisNode>,
+    /// Whether the node stops.
+    pub stopping: Stopping,
     /// The Raft group.
     pub group: Arc<Group>,
     /// The clock that leases are counted on.

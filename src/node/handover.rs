@@ -210,7 +210,7 @@ impl Handovers {
         self.current.join_or_begin(term.term(), choose, |successor| {
             tracing::info!(term = term.term(), successor, "handing the leadership over");
             let carrying = self.clone().complete_handover(term.clone(), successor);
-            let going = tokio::spawn(self.group.tasks.watched("handover", carrying));
+            let going = tokio::spawn(self.group.this_node.tasks.watched("handover", carrying));
             going.map(|done| done.unwrap_or_else(|e| Err(refusal!(Internal, "{e}"))))
         })
     }
@@ -266,7 +266,7 @@ impl Handovers {
                     term = term.term(),
                     "the disk of this node hangs: the leadership is given up without what the term has left"
                 );
-                self.metrics.handovers.add(HandoverEnd::skipped, 1);
+                self.group.set_metrics.handovers.add(HandoverEnd::skipped, 1);
                 self.fit_successor(term, wanted)
             }
         }
@@ -290,11 +290,11 @@ impl Handovers {
             };
             let persistence = match self.bequeath(term, next).await {
                 MemoryFate::Left => {
-                    self.metrics.handovers.add(HandoverEnd::memory, 1);
+                    self.group.set_metrics.handovers.add(HandoverEnd::memory, 1);
                     return successor;
                 }
                 MemoryFate::Lost => {
-                    self.metrics.handovers.add(HandoverEnd::skipped, 1);
+                    self.group.set_metrics.handovers.add(HandoverEnd::skipped, 1);
                     return successor;
                 }
                 MemoryFate::NotSent(persistence) => persistence,
@@ -313,7 +313,7 @@ impl Handovers {
             true => HandoverEnd::given_back,
             false => HandoverEnd::skipped,
         };
-        self.metrics.handovers.add(end, 1);
+        self.group.set_metrics.handovers.add(end, 1);
         successor
     }
 

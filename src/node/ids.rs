@@ -36,6 +36,7 @@ use super::{
     request_memory::{RequestMemory, Reservation},
     requests::{checks::no_namespace, counted::CallCounts, keys::key_of},
     slow_calls::SlowCalls,
+    stopping::Stopping,
     terms::LedTerms,
     told_call::About,
     traces::Span,
@@ -43,7 +44,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, whole_ms},
-    consensus::Group,
+    consensus::{Group, ThisNode},
     laps::{self, Phase},
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
@@ -91,11 +92,13 @@ impl MadeIds {
 /// The ids that this node makes, under worker ids that it holds or of numbers that the leader takes.
 pub struct Ids {
     config: Arc<Config>,
+    this_node: Arc<ThisNode>,
     group: Arc<Group>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     request_memory: Arc<RequestMemory>,
     slow_calls: Arc<SlowCalls>,
+    stopping: Stopping,
     led: Arc<LedTerms>,
     admission: Arc<Admission>,
     operations: Arc<Operations>,
@@ -118,11 +121,13 @@ impl Ids {
     ) -> Self {
         Ids {
             config: common.config.clone(),
+            this_node: common.this_node.clone(),
             group: common.group.clone(),
             clock: common.clock.clone(),
             metrics: common.metrics.clone(),
             request_memory: common.request_memory.clone(),
             slow_calls: common.slow_calls.clone(),
+            stopping: common.stopping.clone(),
             led,
             admission,
             operations,
@@ -290,7 +295,7 @@ impl Ids {
             format: format.to_string(),
         };
         let (source, keeper) = Source::new(format, leader).map_err(|error| invalid(&error))?;
-        self.group.tasks.spawn("worker ids", keeper);
+        self.this_node.tasks.spawn("worker ids", keeper);
         Ok(source)
     }
 

@@ -32,7 +32,6 @@ use crate::{
     allocator::Term,
     clock::Clock,
     consensus::Group,
-    metrics::Metrics,
     proto::{Refusal, refusal, refuse, v1},
     sequence::{WORKERS_MAX, WorkerAct, WorkerAnswer, WorkerRecord},
     storage::read_workers,
@@ -66,8 +65,8 @@ impl ByLeader for v1::LeaseWorkerRequest {
         let served = leader.ask_for_worker(term, &ids, wanted, deadline).await;
         if let Ok(Served::Done(worker, WorkerAnswer::Leased(lease))) = served {
             match is_renewal {
-                true => leader.metrics.worker_renewals.inc(),
-                false => leader.metrics.worker_leases.inc(),
+                true => leader.group.set_metrics.worker_renewals.inc(),
+                false => leader.group.set_metrics.worker_leases.inc(),
             };
             return Ok(leader.granted(worker, lease, ids.format));
         }
@@ -75,7 +74,7 @@ impl ByLeader for v1::LeaseWorkerRequest {
             Served::NoneFree { .. } | Served::NoneToSpare | Served::Done(_, WorkerAnswer::Lost),
         ) = served
         {
-            leader.metrics.worker_leases_refused.inc();
+            leader.group.set_metrics.worker_leases_refused.inc();
         }
         Err(not_served(served, &ids, self.renew.map_or(0, |held| held.token)))
     }
@@ -133,7 +132,6 @@ pub struct LeaderIds {
     config: Arc<Config>,
     group: Arc<Group>,
     clock: Arc<dyn Clock>,
-    metrics: Arc<Metrics>,
     /// The time by which worker ids are leased, and ids of keys are made.
     time: IdsTime,
     /// Where worker ids are leased, and dates are logged.
@@ -151,8 +149,7 @@ impl LeaderIds {
             config: common.config.clone(),
             group: common.group.clone(),
             clock: common.clock.clone(),
-            metrics: common.metrics.clone(),
-            desk: WorkerDesk::open(common.group.clone(), time.clone(), common.metrics.clone()),
+            desk: WorkerDesk::open(common.group.clone(), time.clone()),
             dates: Dates::default(),
             key_times: KeyTimes::default(),
             time,

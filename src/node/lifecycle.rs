@@ -11,19 +11,21 @@ use super::{
     Config, NodeContext, StartError,
     access::{all_to_wire, check_start, warn_of_strangers},
     members::rejoin,
-    seams::{Addresses, FIRST_SET, Seams},
+    seams::{Addresses, Seams},
     terms::leadership::fill_recent_records,
 };
 use crate::{
-    consensus::{self, Group, GroupConfig},
+    consensus::{self, Group, GroupConfig, ThisNode},
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     proto::v1,
-    sequence::Principals,
+    sequence::{Principals, SetId},
     storage::{self, Margin, Recovery, Store, StoreError, StoreOptions},
     tasks::{Fault, Tasks},
 };
 
+/// The one set that a cluster has for now. What is below is handed the set that it belongs to.
+const FIRST_SET: SetId = 1;
 /// How long a node that has to stop waits for answers that are under way.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// How long Raft has to stop, after that. On a disk that hangs it never does.
@@ -81,49 +83,57 @@ impl Node {
             .await
             .map_err(|e| StartError::Internal(e.to_string()))??;
         check_is_not_open(&config, &store)?;
-        rejoin::rejoin(&store, &config, &seams.transport).await?;
+        rejoin::rejoin(&store, FIRST_SET, &config, &seams.transport).await?;
+        let this_node = ThisNode::new(config.cluster.clone(), id, store, tasks);
         let group = Group::start(
             group_config(&config),
-            store,
+            this_node,
             seams.transport.clone(),
             seams.clock.clone(),
-            metrics.clone(),
-            tasks,
+            &metrics,
         )
         .await?;
         let context = Arc::new(NodeContext::new(config, seams, group, metrics, addresses));
         let node = Node {
-            stop: context.services.of_group.led.stopped().clone(),
-            context: context.clone(),
+            stop: context.stopping.stopped().clone(),
+            context,
             running: TaskTracker::new(),
             addresses,
         };
-        let services = context.services.clone();
-        let led = services.of_group.led.clone();
-        node.run_until_stopped("watchdog of the disk", context.group.clone().watch_disk());
-        let leaving = services.of_group.handovers.clone().leave_slow_disk();
-        node.run_until_stopped("leaving a slow disk", leaving);
-        let bounding = consensus::log_limit::watch(context.group.clone());
-        node.run_until_stopped("bounding the log", bounding);
-        node.run_until_stopped("following the leadership", led.clone().follow_leadership());
-        node.run_until_stopped("measuring the disk", services.status.clone().follow_free_space());
-        let filling = fill_recent_records(context.group.clone());
-        node.run_until_stopped("filling the recent records", filling);
-        node.run_until_stopped("stopping with raft", stop_with_group(context.group.clone()));
-        node.run_until_stopped("formation", services.founding.clone().form());
-        let warning = warn_of_strangers(context.config.clone(), context.group.clone());
-        node.run_until_stopped("warning of strangers", warning);
-        let lost = rejoin::watch_for_lost_directory(services.members.clone());
-        node.run_until_stopped("watch for a lost directory", lost);
-        let idle = context.ids.clone().let_idle_workers_go();
-        node.run_until_stopped("giving idle worker ids back", idle);
-        node.run_until_stopped("following the clock", services.status.clone().follow_clock());
-        let leaving = services.of_group.handovers.clone();
-        let leaving = leaving.leave_doubted_terms(services.of_group.leader_ids.time().clone());
-        node.run_until_stopped("leaving terms whose clock is doubted", leaving);
-        let greeting = services.members.clone().greet_members(led.changes());
-        node.run_until_stopped("greeting the members", greeting);
+        node.run_group();
+        node.run_node();
         Ok(node)
+    }
+
+    /// Runs what its Raft group needs.
+    fn run_group(&self) {
+        let (group, of_group) = (&self.context.group, &self.context.services.of_group);
+        let (led, handovers) = (&of_group.led, &of_group.handovers);
+        self.run_until_stopped("watchdog of the disk", group.clone().watch_disk());
+        self.run_until_stopped("leaving a slow disk", handovers.clone().leave_slow_disk());
+        self.run_until_stopped("bounding the log", consensus::log_limit::watch(group.clone()));
+        self.run_until_stopped("following the leadership", led.clone().follow_leadership());
+        let filling = fill_recent_records(group.clone());
+        self.run_until_stopped("filling the recent records", filling);
+        self.run_until_stopped("stopping with raft", stop_with_group(group.clone()));
+        let leaving = handovers.clone().leave_doubted_terms(of_group.leader_ids.time().clone());
+        self.run_until_stopped("leaving terms whose clock is doubted", leaving);
+    }
+
+    /// Runs what the node needs once, however many Raft groups it has.
+    fn run_node(&self) {
+        let NodeContext { config, group, services, ids, .. } = &*self.context;
+        let status = &services.status;
+        self.run_until_stopped("measuring the disk", status.clone().follow_free_space());
+        self.run_until_stopped("formation", services.founding.clone().form());
+        let warning = warn_of_strangers(config.clone(), group.clone());
+        self.run_until_stopped("warning of strangers", warning);
+        let lost = rejoin::watch_for_lost_directory(services.members.clone());
+        self.run_until_stopped("watch for a lost directory", lost);
+        self.run_until_stopped("giving idle worker ids back", ids.clone().let_idle_workers_go());
+        self.run_until_stopped("following the clock", status.clone().follow_clock());
+        let greeting = services.members.clone().greet_members(services.of_group.led.changes());
+        self.run_until_stopped("greeting the members", greeting);
     }
 
     /// Cancelled when the node stops.
@@ -133,7 +143,7 @@ impl Node {
 
     /// Runs a task that the node cannot do without. A stop waits for it.
     pub fn run(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.running.spawn(self.context.group.tasks.watched(name, task));
+        self.running.spawn(self.context.this_node.tasks.watched(name, task));
     }
 
     /// Runs a task that the node cannot do without, and that ends when the node stops.
@@ -162,7 +172,7 @@ impl Node {
 
     /// Waits until the node cannot go on, and returns the reason.
     pub async fn failed(&self) -> Fault {
-        let mut failed = self.context.group.tasks.failed();
+        let mut failed = self.context.this_node.tasks.failed();
         let fault = failed.wait_for(Option::is_some).await.ok().flatten();
         fault.unwrap_or_else(|| Fault::CannotGoOn("the node is gone".to_owned()))
     }
@@ -183,7 +193,7 @@ impl Node {
     pub async fn hand_over(&self) {
         let handovers = &self.context.services.of_group.handovers;
         // First, so that load balancers send no further requests here.
-        self.context.services.of_group.led.leaving().cancel();
+        self.context.stopping.leaving().cancel();
         self.context.group.retire();
         let deadline = tokio::time::Instant::now() + handovers.handover_max();
         self.context.ids.give_workers_back().await;
@@ -205,6 +215,7 @@ impl Node {
 
     async fn drain(self, limit: Duration) {
         self.context.group.retire();
+        self.context.stopping.stop();
         self.context.services.of_group.led.stop();
         self.running.close();
         if tokio::time::timeout(limit, self.running.wait()).await.is_err() {
@@ -214,7 +225,7 @@ impl Node {
             tracing::error!(
                 "Raft does not stop within {} s: the disk of {} may hang; the node ends without it",
                 RAFT_STOP_MAX.as_secs(),
-                self.context.group.store.dir().display()
+                self.context.this_node.store.dir().display()
             );
         }
     }
@@ -236,16 +247,14 @@ async fn stop_with_group(group: Arc<Group>) {
     if let Ok(reason) = stopped.wait_for(Option::is_some).await
         && let Some(reason) = reason
     {
-        let disk = group.store.health().failure();
-        group.tasks.fail(disk.map_or(reason, Fault::CannotGoOn));
+        let disk = group.this_node.store.health().failure();
+        group.this_node.tasks.fail(disk.map_or(reason, Fault::CannotGoOn));
     }
 }
 
 fn group_config(config: &Config) -> GroupConfig {
     GroupConfig {
-        cluster: config.cluster.clone(),
         set: FIRST_SET,
-        node: config.node_id,
         heartbeat_ms: config.heartbeat_ms,
         election_timeout_ms: config.election_timeout_ms,
         lease_ms: if is_planted(Bug::LeaseNotShortened) {

@@ -19,7 +19,7 @@ use futures::{Stream, stream};
 use self::introductions::{Advertised, Introduction, Introductions, this_build};
 use super::{Config, common::Common, config::host_of, seams::Addresses, way::search::leader_of};
 use crate::{
-    consensus::{Group, Transport, Voters},
+    consensus::{Group, ThisNode, Transport, Voters},
     proto::{
         Refusal, refusal,
         v1::{self, Route},
@@ -64,6 +64,7 @@ pub struct RespNode {
 /// The members of the cluster, as this node knows them, and what it tells them of itself.
 pub struct Members {
     config: Arc<Config>,
+    this_node: Arc<ThisNode>,
     group: Arc<Group>,
     transport: Arc<dyn Transport>,
     advertised: Advertised,
@@ -79,6 +80,7 @@ impl Members {
         Members {
             advertised: Advertised::new(&common.config, addresses),
             config: common.config.clone(),
+            this_node: common.this_node.clone(),
             group: common.group.clone(),
             transport,
             introductions: Introductions::default(),
@@ -110,7 +112,7 @@ impl Members {
         Member {
             peer_address: self.advertised.peer.clone(),
             client_address: self.advertised.client.clone(),
-            incarnation: self.group.store.incarnation(),
+            incarnation: self.this_node.store.incarnation(),
         }
     }
 

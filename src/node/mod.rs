@@ -35,6 +35,7 @@ mod seams;
 pub mod settings;
 mod slow_calls;
 mod status;
+mod stopping;
 mod terms;
 pub mod text_table;
 mod told_call;

@@ -16,9 +16,6 @@ use crate::{
     tasks::Fault,
 };
 
-/// The one set that a cluster has for now.
-pub const FIRST_SET: u32 = 1;
-
 /// The world as a node sees it. Production hands in the real one, tests and simulations their own.
 #[derive(Clone)]
 pub struct Seams {

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     allocator::Term,
     clock::{Clock, whole_ms},
-    consensus::{Group, NodeState},
+    consensus::{Group, NodeState, ThisNode},
     metrics::Metrics,
     proto::{Refusal, v1},
     sequence::NodeId,
@@ -79,6 +79,7 @@ impl ByAskedNode for v1::ListMappedKeysRequest {
 /// What a node tells of itself and of the cluster: its status, its metrics, what it did of late.
 pub struct Status {
     config: Arc<Config>,
+    this_node: Arc<ThisNode>,
     group: Arc<Group>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -100,6 +101,7 @@ impl Status {
     ) -> Self {
         Status {
             config: common.config.clone(),
+            this_node: common.this_node.clone(),
             group: common.group.clone(),
             clock: common.clock.clone(),
             metrics: common.metrics.clone(),
@@ -167,7 +169,7 @@ impl Status {
 
     /// The free space of this node's disk, as it was measured last.
     fn disk_space(&self) -> v1::DiskSpace {
-        let free_space = self.group.store.free_space();
+        let free_space = self.this_node.store.free_space();
         v1::DiskSpace {
             free_bytes: free_space.free_bytes(),
             reserve_bytes: free_space.reserve_bytes(),

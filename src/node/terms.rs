@@ -14,13 +14,12 @@ mod successor;
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use tokio_util::sync::CancellationToken;
 
 use self::{
     own::OwnTerm,
     state::{AwaitedAnswer, HeldInheritance},
 };
-use super::{Config, common::Common};
+use super::{Config, common::Common, stopping::Stopping};
 use crate::{
     allocator::Term,
     clock::Clock,
@@ -42,13 +41,12 @@ pub struct LedTerms {
     awaited_answer: AwaitedAnswer,
     /// The memory that a leader that hands over has sent to this node.
     inheritance: HeldInheritance,
-    leaving: CancellationToken,
-    stopped: CancellationToken,
+    stopping: Stopping,
 }
 
 impl LedTerms {
-    /// None yet. `leaving` is cancelled first of all when the node stops.
-    pub(super) fn new(common: &Common, leaving: CancellationToken) -> Self {
+    /// None yet.
+    pub(super) fn new(common: &Common) -> Self {
         LedTerms {
             config: common.config.clone(),
             group: common.group.clone(),
@@ -58,8 +56,7 @@ impl LedTerms {
             changes: ordered_watch::Sender::default(),
             awaited_answer: AwaitedAnswer::default(),
             inheritance: HeldInheritance::default(),
-            leaving,
-            stopped: CancellationToken::new(),
+            stopping: common.stopping.clone(),
         }
     }
 
@@ -102,20 +99,8 @@ impl LedTerms {
         self.changes.subscribe()
     }
 
-    /// Cancelled first of all when the node stops.
-    pub(super) fn leaving(&self) -> &CancellationToken {
-        &self.leaving
-    }
-
-    /// Cancelled once the node hands nothing over any more, and answers what is under way: it follows the leadership no further.
-    pub(super) fn stopped(&self) -> &CancellationToken {
-        &self.stopped
-    }
-
     /// Answers nothing more, because the node stops.
     pub(super) fn stop(&self) {
-        self.leaving.cancel();
-        self.stopped.cancel();
         drop(self.own.stop());
     }
 }

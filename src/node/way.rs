@@ -14,7 +14,7 @@ pub(super) mod search;
 use std::sync::Arc;
 
 use self::forward::Forwarder;
-use super::{Config, common::Common, terms::LedTerms};
+use super::{Config, common::Common, stopping::Stopping, terms::LedTerms};
 use crate::{
     clock::Clock,
     consensus::{Group, Transport},
@@ -25,6 +25,7 @@ pub struct Way {
     config: Arc<Config>,
     group: Arc<Group>,
     clock: Arc<dyn Clock>,
+    stopping: Stopping,
     led: Arc<LedTerms>,
     forwarder: Forwarder,
 }
@@ -37,6 +38,7 @@ impl Way {
             config: common.config.clone(),
             group: common.group.clone(),
             clock: common.clock.clone(),
+            stopping: common.stopping.clone(),
             led,
             forwarder: Forwarder::new(sender, transport, common.metrics.clone()),
         }

@@ -82,11 +82,10 @@ impl Services {
 
     /// Raft's reply, with what this node says of its disk.
     fn reply(&self, payload: Bytes) -> RaftReply {
-        let group = &self.context.group;
-        let low_disk = group.store.free_space().low();
+        let low_disk = self.context.this_node.store.free_space().low();
         let low_disk =
             low_disk.map(|low| LowDisk { free_mb: low.free_mb, reserve_mb: low.reserve_mb });
-        let flush_ms = group.flush_takes().map(whole_ms);
+        let flush_ms = self.context.group.flush_takes().map(whole_ms);
         RaftReply { payload, low_disk, flush_ms, ..RaftReply::default() }
     }
 

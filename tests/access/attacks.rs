@@ -369,12 +369,12 @@ impl Scene {
         };
         match attack {
             Attack::ForeignRequest => {
-                let store = &self.other.nodes[&1].context().group.store;
+                let store = &self.other.nodes[&1].context().this_node.store;
                 follower.header.to_incarnation = store.incarnation();
             }
             Attack::FalseSender => {
                 let third = 6 - self.leader - follower.header.from;
-                let store = &self.closed.cluster.nodes[&third].context().group.store;
+                let store = &self.closed.cluster.nodes[&third].context().this_node.store;
                 (follower.header.from, follower.header.from_incarnation) =
                     (third, store.incarnation());
             }

@@ -44,7 +44,7 @@ impl Follower {
     pub async fn over(channel: Channel, cluster: &Cluster) -> Follower {
         let leader = cluster.leader().await;
         let from = other_than(leader);
-        let incarnation = |id: u64| cluster.nodes[&id].context().group.store.incarnation();
+        let incarnation = |id: u64| cluster.nodes[&id].context().this_node.store.incarnation();
         let header = Header {
             cluster: "test".to_owned(),
             set: 1,

@@ -97,13 +97,22 @@ fn of_all(metrics: &[Metric]) -> Dashboard {
     }
 }
 
+/// The label that says of which Raft group a metric is. Panels add its values up, or name it.
+const SET: &str = "set";
+
 fn of_metric(metric: &Metric) -> Panel {
-    let (name, labels) = (&metric.name, metric.labels.join(", "));
-    let each_label: Vec<String> =
-        metric.labels.iter().map(|label| format!("{{{{{label}}}}}")).collect();
+    let is_of_set = metric.labels.iter().any(|label| label == SET);
+    let others: Vec<&str> =
+        metric.labels.iter().map(String::as_str).filter(|label| *label != SET).collect();
+    let (name, labels) = (&metric.name, others.join(", "));
+    let each_label: Vec<String> = others.iter().map(|label| format!("{{{{{label}}}}}")).collect();
     let each_label = each_label.join(" ");
     let query = |expr: String, legend: String| Query { expr, legend: legend.trim().to_owned() };
     let queries = match metric.kind.as_str() {
+        "counter" if labels.is_empty() && is_of_set => {
+            let rate = format!("sum by (instance) (rate({name}[$__rate_interval]))");
+            vec![query(rate, "{{instance}}".to_owned())]
+        }
         "counter" if labels.is_empty() => {
             vec![query(format!("rate({name}[$__rate_interval])"), "{{instance}}".to_owned())]
         }
@@ -112,7 +121,7 @@ fn of_metric(metric: &Metric) -> Panel {
         }
         "histogram" => [("0.99", "99 %"), ("0.5", "50 %")]
             .map(|(share, percent)| {
-                let by = metric.labels.iter().fold("le".to_owned(), |by, label| by + ", " + label);
+                let by = others.iter().fold("le".to_owned(), |by, label| by + ", " + label);
                 let rate = format!("sum by ({by}) (rate({name}_bucket[$__rate_interval]))");
                 query(
                     format!("histogram_quantile({share}, {rate})"),
@@ -124,6 +133,9 @@ fn of_metric(metric: &Metric) -> Panel {
         // As a date it would be a number of ten digits.
         _ if name == "process_start_time_seconds" => {
             vec![query(format!("time() - {name}"), "{{instance}}".to_owned())]
+        }
+        "gauge" if is_of_set => {
+            vec![query(name.clone(), format!("{{{{instance}}}} {each_label} (set {{{{set}}}})"))]
         }
         "gauge" => vec![query(name.clone(), format!("{{{{instance}}}} {each_label}"))],
         kind => panic!("{name} is of kind {kind:?}"),

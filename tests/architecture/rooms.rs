@@ -37,6 +37,7 @@ const ORDERED: [(&str, &[&str]); 1] = [(
         "traces",
         "request_memory",
         "callers",
+        "stopping",
         "seams",
         "config",
         "settings",

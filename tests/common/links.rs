@@ -175,8 +175,8 @@ impl Transport for LinkedTransport {
         self.over(to.address, timeout, exchange).await
     }
 
-    fn keep(&self, members: BTreeSet<(u64, String)>) {
-        self.inner.keep(members);
+    fn keep(&self, set: u32, members: BTreeSet<(u64, String)>) {
+        self.inner.keep(set, members);
     }
 }
 

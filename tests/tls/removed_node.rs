@@ -238,7 +238,7 @@ fn speaker(
 }
 
 fn incarnation(cluster: &Cluster, id: u64) -> u64 {
-    cluster.nodes[&id].context().group.store.incarnation()
+    cluster.nodes[&id].context().this_node.store.incarnation()
 }
 
 /// Waits until `node` has applied the removal.

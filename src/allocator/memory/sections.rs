@@ -69,10 +69,10 @@ impl Memory {
             true => planted_chunk(record, config, self.lift),
         };
         let Some(chunk) = chunk else {
-            self.metrics.first_touches.add(Source::bump, 1);
+            self.set_metrics.first_touches.add(Source::bump, 1);
             return;
         };
-        self.metrics.first_touches.add(source, 1);
+        self.set_metrics.first_touches.add(source, 1);
         // It is the first chunk: the step does not change.
         let _ = shard.grant(place, chunk, config, self.now(), self.bump_time());
         shard.note_unsettled(place);

@@ -22,7 +22,6 @@ const STEP: u64 = 100;
 /// A term, and the reader of its records, which are all on the disk.
 struct Reading {
     memory: Arc<Memory>,
-    metrics: Arc<Metrics>,
     lease: Arc<TermLease>,
     book: Namespace,
     reader: mpsc::UnboundedSender<Place>,
@@ -71,15 +70,14 @@ impl Reading {
         let work = BlockingExecutor::Threads;
         let shards = Shards::default();
         let (own_clock, bytes_max) = (clock.clone(), usize::MAX);
-        let memory =
-            Memory::new((2, lift), shards, view, own_clock, metrics.clone(), work, bytes_max);
+        let memory = Memory::new((2, lift), shards, view, own_clock, metrics, work, bytes_max);
         let memory = Arc::new(memory);
         let lasts = std::time::Duration::from_secs(60);
         let lease = LeaseClock::new(clock, 1, lasts).begin(2, Quorums::new(0, [[1].into()]));
         let (reader, places) = mpsc::unbounded_channel();
         let (bumper, bumps) = mpsc::unbounded_channel();
         tokio::spawn(run(memory.clone(), lease.clone(), places, bumper));
-        Reading { memory, metrics, lease, book, reader, bumps, _dir: dir }
+        Reading { memory, lease, book, reader, bumps, _dir: dir }
     }
 
     /// Asks for a number of a book for the first time.
@@ -105,7 +103,7 @@ async fn many_sections_that_are_touched_at_once_all_get_what_the_lift_gave_them(
         let range = later.await.expect("an answer").accept().expect("a number");
         assert_eq!(range.first, STEP + 1);
     }
-    assert_eq!(reading.metrics.first_touches.get(FirstTouch::disk), BOOKS);
+    assert_eq!(reading.memory.set_metrics().first_touches.get(FirstTouch::disk), BOOKS);
     // The last one has no record.
     assert!(matches!(reading.bumps.recv().await, Some(Request::Bump(_))));
     assert!(reading.bumps.try_recv().is_err());

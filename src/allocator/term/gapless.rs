@@ -33,7 +33,7 @@ use crate::{
     },
     clock::{Clock, Instant},
     consensus::{Group, ProposeError, TermLease},
-    metrics::{Metrics, NamespaceCounts},
+    metrics::NamespaceCounts,
     planted_bugs::{Bug, is_planted},
     sequence::{
         Command, Key, MessagePart, NoRoom, Outcome, PartTaken, Remembering, SectionId, SectionKey,
@@ -86,8 +86,6 @@ pub struct Taker {
     pub lease: Arc<TermLease>,
     /// The node's clock.
     pub clock: Arc<dyn Clock>,
-    /// The node's metrics.
-    pub metrics: Arc<Metrics>,
     /// How request ids are remembered, and how much one call may take.
     pub limits: GaplessLimits,
 }
@@ -241,10 +239,10 @@ impl Taker {
         }
         let took = self.clock.now().since(started);
         self.memory.entry_ended(entry);
-        self.metrics.take_seconds.observe(took, 1);
-        self.metrics.take_entries.inc();
+        self.memory.set_metrics().take_seconds.observe(took, 1);
+        self.memory.set_metrics().take_entries.inc();
         let takes = parts.iter().map(|part| part.takes.len() as u64).sum();
-        self.metrics.takes.inc_by(takes);
+        self.memory.set_metrics().takes.inc_by(takes);
         (parts, proposed)
     }
 
@@ -283,7 +281,7 @@ impl Taker {
         let taken = match taken {
             PartTaken::Taken(taken) => taken,
             PartTaken::Repeated(taken) => {
-                self.metrics.requests_repeated.inc();
+                self.memory.set_metrics().requests_repeated.inc();
                 return Ok(taken
                     .into_iter()
                     .map(|taken| self.delivery(taken, 0, &counts))

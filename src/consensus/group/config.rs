@@ -4,20 +4,13 @@ use std::time::Duration;
 
 use openraft::{SnapshotPolicy, StepDownPolicy};
 
-use crate::{
-    sequence::{NodeId, SetId},
-    storage::StoreError,
-};
+use crate::{sequence::SetId, storage::StoreError};
 
 /// The timing and limits of a group. Times are in milliseconds.
 #[derive(Debug, Clone)]
 pub struct GroupConfig {
-    /// The cluster's name.
-    pub cluster: String,
     /// The set that the group serves.
     pub set: SetId,
-    /// This node.
-    pub node: NodeId,
     /// How often a leader sends heartbeats.
     pub heartbeat_ms: u64,
     /// How long a follower keeps out of elections after it heard of a leader. An election follows soon after
@@ -50,13 +43,13 @@ impl GroupConfig {
         self.follower_lease() / 4
     }
 
-    /// The configuration of openraft.
+    /// The configuration of openraft in `cluster`.
     ///
     /// # Errors
     /// If openraft refuses the timing.
-    pub(super) fn to_raft(&self) -> Result<openraft::Config, StoreError> {
+    pub(super) fn to_raft(&self, cluster: &str) -> Result<openraft::Config, StoreError> {
         let config = openraft::Config {
-            cluster_name: self.cluster.clone(),
+            cluster_name: cluster.to_owned(),
             heartbeat_interval: self.heartbeat_ms,
             // `election` says when this node stands, and `start` when it sends heartbeats. Raft's own timer knows nothing of slow
             // disks, and wakes a node that has nothing to do a hundred times a second.

@@ -296,9 +296,7 @@ mod tests {
     /// The shortest and the longest pause, in milliseconds, with an election timeout of 300.
     fn pauses(slowest_ms: u64, lost: u32) -> (u128, u128) {
         let config = GroupConfig {
-            cluster: "test".to_owned(),
             set: 1,
-            node: 1,
             heartbeat_ms: 50,
             election_timeout_ms: 300,
             lease_ms: 200,

@@ -24,7 +24,7 @@ use openraft::{
     raft::{AppendEntriesResponse, ClientWriteResult},
 };
 use parking_lot::Mutex;
-use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+use tokio::sync::OwnedRwLockReadGuard;
 
 use super::{
     config::GroupConfig,
@@ -36,11 +36,13 @@ use crate::{
         lease::{LeaseClock, Quorums},
         network::{Network, Sender},
         state_machine::StateMachine,
+        this_node::ThisNode,
     },
+    metrics::SetMetrics,
     ordered_watch,
     sequence::{Command, NodeId, Outcome},
-    storage::{AppliedView, Store, StoreError, StoredMembership, Types, Vote},
-    tasks::{Fault, Tasks},
+    storage::{AppliedView, StoreError, StoredMembership, Types, Vote},
+    tasks::Fault,
 };
 
 /// How long a change of who may do what may take from the leader to this node: it takes milliseconds, unless a disk hangs.
@@ -48,24 +50,22 @@ const PRINCIPALS_LATE: Duration = Duration::from_secs(1);
 
 /// One Raft group on this node.
 pub struct Group {
+    /// What the node's groups share.
+    pub this_node: Arc<ThisNode>,
     /// Its configuration.
     pub config: GroupConfig,
     pub(in crate::consensus) raft: Raft<Types, StateMachine>,
     pub(super) lease: Arc<LeaseClock>,
     pub(in crate::consensus) network: Network,
+    /// What is counted and measured of it.
+    pub set_metrics: Arc<SetMetrics>,
     /// The applied table, for reading.
     pub view: AppliedView,
-    /// The store beneath.
-    pub store: Arc<Store>,
-    /// Whether this node is known to belong to a cluster: once it does, it always does.
-    pub(super) had_members: AtomicBool,
     pub(super) leadership: ordered_watch::Sender<Leadership>,
     pub(super) voters: AppliedVoters,
     pub(super) stopped: ordered_watch::Sender<Option<Fault>>,
     /// The node is about to stop: a term that was given up is not followed by another one.
     pub(super) retiring: AtomicBool,
-    /// The tasks of the node.
-    pub tasks: Tasks,
     /// Held while the membership changes.
     pub(super) membership_change: tokio::sync::Mutex<()>,
     /// The leader that this node followed last, and when it heard from that leader.
@@ -79,21 +79,16 @@ pub struct Group {
     /// Since when this node knows of fewer, in nanoseconds of the clock of leases.
     pub(super) principals_lacked_since: AtomicU64,
     pub(super) last_takeover: LastTakeover,
-    /// The last peer that took this node, while it belonged to no cluster, for one with another data directory.
-    pub(super) taken_for_another: ordered_watch::Sender<Option<NodeId>>,
     /// How many snapshots have begun to arrive.
     pub(super) snapshots_begun: AtomicU64,
     /// The term for which this node asks for votes ahead of the election; 0 while it asks for none.
     pub(super) canvassed_term: AtomicU64,
-    /// Whether it is known which incarnation is on the disk. Shared by the messages of members while this node belongs to no
-    /// cluster; held alone by whoever claims it.
-    pub(super) incarnation_is_known: Arc<RwLock<bool>>,
 }
 
 impl Group {
     /// This node.
     pub fn node(&self) -> NodeId {
-        self.config.node
+        self.this_node.id
     }
 
     /// Who this node is, as every message to a peer says.
@@ -215,12 +210,14 @@ impl Group {
 
     /// True if this node belongs to a cluster.
     pub fn is_formed(&self) -> bool {
-        if self.had_members.load(Acquire) {
+        if self.this_node.had_members() {
             return true;
         }
         let membership = self.metrics().membership_config;
         let has_members = membership.membership().nodes().next().is_some();
-        self.had_members.fetch_or(has_members, Release);
+        if has_members {
+            self.this_node.note_members();
+        }
         has_members
     }
 
@@ -235,33 +232,7 @@ impl Group {
         if self.is_formed() {
             return Ok(None);
         }
-        let is_known = self.incarnation_is_known.clone().read_owned().await;
-        check_known(*is_known)?;
-        Ok(Some(is_known))
-    }
-
-    /// Makes sure that this node can be claimed: no message of a cluster has reached its Raft. With `renews` it gets another
-    /// incarnation then. False, and nothing is done, if one has.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the disk fails, or has failed in an earlier call.
-    pub async fn be_claimed(&self, renews: bool) -> Result<bool, StoreError> {
-        let mut is_known = self.incarnation_is_known.write().await;
-        check_known(*is_known)?;
-        // Also if this call is dropped in the middle.
-        *is_known = false;
-        let store = self.store.clone();
-        let claiming = self.store.blocking().run(move || {
-            let is_free = !store.has_raft_state()?;
-            if is_free && renews {
-                store.renew_incarnation()?;
-            }
-            Ok(is_free)
-        });
-        let claimed =
-            claiming.await.unwrap_or_else(|error| Err(StoreError::invalid(error.to_string())));
-        *is_known = claimed.is_ok();
-        claimed
+        self.this_node.keep_incarnation().await.map(Some)
     }
 
     /// True if this node is the only voter.
@@ -309,7 +280,7 @@ impl Group {
     pub async fn propose(&self, term: u64, command: Command) -> Result<Outcome, ProposeError> {
         let outcome = self.try_propose(term, command).await;
         if outcome.is_err() {
-            self.store.metrics().proposals_failed.inc();
+            self.set_metrics.proposals_failed.inc();
         }
         outcome
     }
@@ -436,14 +407,4 @@ pub fn replicated_index(metrics: &RaftMetrics<Types>, id: NodeId) -> Option<u64>
 /// True if the receiver refused an append because it knows a later leader or candidate.
 pub fn is_higher_vote(answer: &AppendEntriesResponse<Types>) -> bool {
     matches!(answer, AppendEntriesResponse::HigherVote(_))
-}
-
-/// Fails if it is not known which incarnation is on the disk.
-fn check_known(is_known: bool) -> Result<(), StoreError> {
-    match is_known {
-        true => Ok(()),
-        false => Err(StoreError::invalid(
-            "the disk failed while the node's incarnation was written: which one it has is not known, and the node stops",
-        )),
-    }
 }

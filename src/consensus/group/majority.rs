@@ -8,7 +8,7 @@ use openraft::raft::AppendEntriesRequest;
 use super::group::{Group, is_higher_vote};
 use crate::{
     clock::Instant,
-    consensus::{lease::TermLease, network::ClockDistance},
+    consensus::{lease::TermLease, this_node::ClockDistance},
     sequence::NodeId,
     storage::{LowDisk, Vote},
 };
@@ -69,13 +69,13 @@ const SPOKE_LAST: Duration = Duration::from_millis(1_500);
 impl Group {
     /// Why this node, as leader, refuses new keys and namespaces; `None` while it takes them.
     pub fn refuses_new_keys(&self) -> Option<LowDisk> {
-        self.store.free_space().refusal()
+        self.this_node.store.free_space().refusal()
     }
 
     /// A voter whose disk is low, if those that have room are no majority without it. `None` if they are one, or if this
     /// node does not lead. Its own disk does not count here.
     pub fn low_voter(&self) -> Option<LowDisk> {
-        let low = self.network.peers.disks.low();
+        let low = self.this_node.peer_machines.disks.low();
         if low.is_empty() || self.leadership.borrow().own.is_none() {
             return None;
         }
@@ -112,7 +112,7 @@ impl Group {
         let reached = self.lease.quorums().majority_reached(|voter| {
             let distance = match voter == self.node() {
                 true => Some(ClockDistance::of(time_ms, own_ms)),
-                false => self.network.peers.clocks.distance(voter, now, time_ms),
+                false => self.this_node.peer_machines.clocks.distance(voter, now, time_ms),
             };
             distance.map(Reverse)
         });
@@ -123,14 +123,14 @@ impl Group {
     /// shows.
     pub fn is_clock_believed(&self, node: NodeId, apart_max_ms: u64) -> bool {
         let now = self.now();
-        let shows = self.network.peers.clocks.shows_ms(node, now);
+        let shows = self.this_node.peer_machines.clocks.shows_ms(node, now);
         let distance = shows.and_then(|ms| self.clock_distance(ms, now, self.wall_ms()));
         distance.is_some_and(|distance| distance.ms <= apart_max_ms)
     }
 
     /// How far the wall clock of `node` is ahead of this leader's, in milliseconds; `None` if that is not known.
     pub fn clock_ahead_ms(&self, node: NodeId) -> Option<i64> {
-        let behind = self.network.peers.clocks.ahead_ms(node, self.now(), self.wall_ms());
+        let behind = self.this_node.peer_machines.clocks.ahead_ms(node, self.now(), self.wall_ms());
         behind.map(i64::saturating_neg)
     }
 }

@@ -30,7 +30,7 @@ const TABLE_HANGS_ELECTIONS: u32 = 3;
 impl Group {
     /// How long a write takes to the disk of the log of this node. `None` if nothing was written lately.
     pub fn flush_takes(&self) -> Option<Duration> {
-        self.store.health().flush_takes(self.now())
+        self.this_node.flush_takes(self.now())
     }
 
     /// How long it takes at least until the disk here can be found to be slow; zero if it is.
@@ -60,7 +60,8 @@ impl Group {
     ) -> Option<BTreeSet<NodeId>> {
         let (quorums, now) = (self.lease.quorums(), self.now());
         let others = quorums.voters().into_iter().filter(|id| *id != self.node());
-        let fitting = others.filter(|id| fits(*id, self.network.peers.flushes.of(*id, now)));
+        let flushes = &self.this_node.peer_machines.flushes;
+        let fitting = others.filter(|id| fits(*id, flushes.of(*id, now)));
         let fitting = fitting.collect();
         let is_majority = quorums.agree(&fitting) && !is_planted(Bug::HungDiskKeepsTerm);
         is_majority.then_some(fitting)
@@ -126,15 +127,14 @@ impl Group {
                 _ = stopped.wait_for(Option::is_some) => return,
                 () = tokio::time::sleep(limit / 8) => {}
             }
-            let pending = self.store.health().oldest_pending();
-            let Some(hangs) = pending.map(|since| self.now().since(since)) else {
+            let Some(hangs) = self.this_node.disk_silence(self.now()) else {
                 continue;
             };
             // A node that does not lead holds no lease.
             if hangs > limit && helps() && self.lease.void() {
                 tracing::error!(
                     pending_ms = whole_ms(hangs),
-                    directory = %self.store.dir().display(),
+                    directory = %self.this_node.store.dir().display(),
                     "the disk of the log does not answer; giving the leadership up"
                 );
             }

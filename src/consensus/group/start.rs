@@ -11,7 +11,7 @@ use std::{
 
 use openraft::{Raft, RaftMetrics, metrics::RaftServerMetrics};
 use parking_lot::Mutex;
-use tokio::{sync::RwLock, time::MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use super::{
     config::GroupConfig,
@@ -25,23 +25,23 @@ use crate::{
         lease::{LeaseClock, TermLease},
         network::{Network, Sender, Transport},
         state_machine::StateMachine,
+        this_node::ThisNode,
     },
     metrics::Metrics,
     ordered_watch,
     planted_bugs::{Bug, is_planted},
-    storage::{LogStore, Store, StoreError, Types},
-    tasks::{Fault, Tasks},
+    storage::{LogStore, StoreError, Types},
+    tasks::Fault,
 };
 
 impl Group {
-    /// Starts the group on `store`, as part of the node whose tasks are `tasks`. If the store holds a
-    /// vote, the caller has kept silent for one follower lease.
+    /// Starts the group on `this_node`. If its store holds a vote, the caller has kept silent for one follower lease.
     ///
     /// # Errors
     /// If the stored state cannot be read or trusted, or if Raft refuses the timing or does not start.
     pub async fn start(
-        config: GroupConfig, store: Arc<Store>, transport: Arc<dyn Transport>,
-        clock: Arc<dyn Clock>, metrics: Arc<Metrics>, tasks: Tasks,
+        config: GroupConfig, this_node: Arc<ThisNode>, transport: Arc<dyn Transport>,
+        clock: Arc<dyn Clock>, metrics: &Metrics,
     ) -> Result<Arc<Group>, StoreError> {
         assert!(
             config.lease_ms < config.election_timeout_ms || is_planted(Bug::LeaseNotShortened),
@@ -50,43 +50,43 @@ impl Group {
             config.election_timeout_ms
         );
         let lease = Duration::from_millis(config.lease_ms);
-        let lease = Arc::new(LeaseClock::new(clock, config.node, lease));
+        let lease = Arc::new(LeaseClock::new(clock, this_node.id, lease));
         let sender = Arc::new(Sender {
-            cluster: config.cluster.clone(),
+            this_node: this_node.clone(),
             set: config.set,
-            node: config.node,
-            store: store.clone(),
             election_timeout_ms: config.election_timeout_ms,
         });
+        let set_metrics = metrics.of_set(config.set);
         let network = Network::new(
             sender,
             transport,
             lease.clone(),
-            metrics,
+            set_metrics.clone(),
             config.snapshot_bytes_per_second,
         );
-        let log = LogStore::open(&store, config.set)?;
-        let machine = StateMachine::open(&store, config.set)?;
+        let log = LogStore::open(&this_node.store, config.set)?;
+        let machine = StateMachine::open(&this_node.store, config.set)?;
         let view = machine.view();
         network.peers.tell_principals_of(view.clone());
-        let raft_config = Arc::new(config.to_raft()?);
-        let raft = Raft::new(config.node, raft_config, network.clone(), log, machine);
+        let raft_config = Arc::new(config.to_raft(&this_node.cluster)?);
+        let raft = Raft::new(this_node.id, raft_config, network.clone(), log, machine);
         // What Raft spawns while it starts belongs to the node, too.
-        let raft = tasks.watched("raft", raft).await.map_err(not_started)?;
-        let had_members = raft.is_initialized().await.map_err(not_started)?;
+        let raft = this_node.tasks.watched("raft", raft).await.map_err(not_started)?;
+        if raft.is_initialized().await.map_err(not_started)? {
+            this_node.note_members();
+        }
         let group = Arc::new(Group {
-            had_members: AtomicBool::new(had_members),
+            this_node,
             config,
             raft,
             lease,
             network,
+            set_metrics,
             view,
-            store,
             leadership: ordered_watch::Sender::default(),
             voters: AppliedVoters::default(),
             stopped: ordered_watch::Sender::default(),
             retiring: AtomicBool::new(false),
-            tasks,
             membership_change: tokio::sync::Mutex::default(),
             leader_heard: Mutex::default(),
             unheard: Mutex::default(),
@@ -94,15 +94,13 @@ impl Group {
             principals_told: AtomicU64::new(0),
             principals_lacked_since: AtomicU64::new(0),
             last_takeover: LastTakeover::default(),
-            taken_for_another: ordered_watch::Sender::default(),
             snapshots_begun: AtomicU64::new(0),
             canvassed_term: AtomicU64::new(0),
-            incarnation_is_known: Arc::new(RwLock::new(true)),
         });
         let watching = watch(group.clone());
-        group.tasks.spawn("the watch over raft", watching);
+        group.this_node.tasks.spawn("the watch over raft", watching);
         let standing = election::watch(group.clone());
-        group.tasks.spawn("standing for election", standing);
+        group.this_node.tasks.spawn("standing for election", standing);
         Ok(group)
     }
 }
@@ -140,7 +138,7 @@ pub async fn watch(group: Arc<Group>) {
             stop_if_stuck(&group, lease, &seen).await;
             if ended.replace(lease.term()) != Some(lease.term()) {
                 let ending = group.clone().end_term(lease.clone());
-                group.tasks.spawn("ending a term", ending);
+                group.this_node.tasks.spawn("ending a term", ending);
             }
         }
         let given_up = async {

@@ -14,16 +14,17 @@ use openraft::{
 
 use super::{
     peer_state::PeerState,
+    sender::Sender,
     snapshot_sender::{Haste, SnapshotSender},
-    transport::{MemberAddresses, RaftRpc, RpcClient, Sender, Transport},
+    transport::{MemberAddresses, RaftRpc, RpcClient, Transport},
 };
 use crate::{
-    consensus::lease::LeaseClock,
-    metrics::Metrics,
+    consensus::{lease::LeaseClock, this_node::ThisNode},
+    metrics::SetMetrics,
     planted_bugs::{Bug, is_planted},
     proto::peer::RaftMessage,
     sequence::NodeId,
-    storage::{Member, Snapshot, SnapshotData, StoredMembership, Types, Vote, replacing},
+    storage::{LowDisk, Member, Snapshot, SnapshotData, StoredMembership, Types, Vote, replacing},
 };
 
 // Raft's RPCs to one peer, and what their answers mean for the lease.
@@ -38,7 +39,9 @@ pub struct Peer {
     pub(super) client: RpcClient,
     /// Where acknowledgements are recorded.
     pub(super) lease: Arc<LeaseClock>,
-    /// What is remembered of all peers.
+    /// Where it is noted what the answers tell of the peers' machines.
+    this_node: Arc<ThisNode>,
+    /// What the group remembers of all peers.
     peers: Arc<PeerState>,
     /// Sends the peer snapshots.
     snapshots: SnapshotSender,
@@ -74,10 +77,16 @@ impl Peer {
             ..self.client.message(request)?
         };
         let reply = self.client.send(RaftRpc::Append, message, timeout).await?;
-        self.peers.disks.note(self.client.target, reply.low_disk);
-        self.peers.flushes.note(self.client.target, reply.flush_ms, self.lease.now());
+        let machines = &self.this_node.peer_machines;
+        let low_disk = reply.low_disk.as_ref().map(|low| LowDisk {
+            free_mb: low.free_mb,
+            reserve_mb: low.reserve_mb,
+            follower: Some(self.client.target),
+        });
+        machines.disks.note(self.client.target, low_disk);
+        machines.flushes.note(self.client.target, reply.flush_ms, self.lease.now());
         let response: AppendEntriesResponse<Types> = self.client.read(RaftRpc::Append, &reply)?;
-        self.peers.clocks.record(self.client.target, (sent, self.lease.now()), reply.wall_ms);
+        machines.clocks.record(self.client.target, (sent, self.lease.now()), reply.wall_ms);
         self.record_acknowledged_index(request, &response)?;
         match &response {
             // The peer accepted this leader's vote, and so keeps out of elections. That holds even if
@@ -161,7 +170,8 @@ impl Peer {
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         self.peers.candidacy.lock().get_or_insert(self.lease.now());
         let reply = self.client.send(rpc, self.client.message(request)?, timeout).await?;
-        self.peers.flushes.note(self.client.target, reply.flush_ms, self.lease.now());
+        let flushes = &self.this_node.peer_machines.flushes;
+        flushes.note(self.client.target, reply.flush_ms, self.lease.now());
         let response: VoteResponse<Types> = self.client.read(rpc, &reply)?;
         let asked = request.vote.leader_id.term;
         self.client.check_term(asked, response.vote.leader_id.term)?;
@@ -223,25 +233,25 @@ impl RaftNetworkV2<Types> for Peer {
 
 // Makes a `Peer` for each target that Raft asks for, and holds what the peers share.
 
-/// This node's network to its peers.
+/// A group's network to its peers.
 #[derive(Clone)]
 pub struct Network {
     sender: Arc<Sender>,
     transport: Arc<dyn Transport>,
     lease: Arc<LeaseClock>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<SetMetrics>,
     addresses: Arc<MemberAddresses>,
-    /// What is remembered of the peers.
+    /// What the group remembers of the peers.
     pub peers: Arc<PeerState>,
     snapshot_bytes_per_second: u64,
 }
 
 impl Network {
-    /// A network for the node `sender`. Acknowledgements are recorded in `lease`; what is sent is counted
+    /// A network for `sender`. Acknowledgements are recorded in `lease`; what is sent is counted
     /// in `metrics`. Snapshots are sent with `snapshot_bytes_per_second`.
     pub fn new(
         sender: Arc<Sender>, transport: Arc<dyn Transport>, lease: Arc<LeaseClock>,
-        metrics: Arc<Metrics>, snapshot_bytes_per_second: u64,
+        metrics: Arc<SetMetrics>, snapshot_bytes_per_second: u64,
     ) -> Self {
         Network {
             sender,
@@ -257,7 +267,7 @@ impl Network {
     /// Follows the members to their addresses, and closes connections to other addresses.
     pub fn follow(&self, membership: &StoredMembership) {
         if let Some(addresses) = self.addresses.follow(membership) {
-            self.transport.keep(addresses);
+            self.transport.keep(self.sender.set, addresses);
         }
     }
 
@@ -269,11 +279,6 @@ impl Network {
     /// Who this node is.
     pub fn sender(&self) -> &Arc<Sender> {
         &self.sender
-    }
-
-    /// Where what is sent is counted.
-    pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
     }
 
     /// The way to the peer `target`, which is `member`.
@@ -302,7 +307,13 @@ impl Network {
             haste,
             self.snapshot_bytes_per_second,
         );
-        Peer { client, lease: self.lease.clone(), peers: self.peers.clone(), snapshots }
+        Peer {
+            client,
+            lease: self.lease.clone(),
+            this_node: self.sender.this_node.clone(),
+            peers: self.peers.clone(),
+            snapshots,
+        }
     }
 }
 

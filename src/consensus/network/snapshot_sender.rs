@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     consensus::{lease::LeaseClock, terms},
-    metrics::Metrics,
+    metrics::SetMetrics,
     proto::{
         Code, Refusal,
         peer::{RaftReply, SnapshotPart},
@@ -69,7 +69,7 @@ impl Haste {
 /// Sends snapshots to one peer.
 pub struct SnapshotSender {
     client: RpcClient,
-    metrics: Arc<Metrics>,
+    metrics: Arc<SetMetrics>,
     peers: Arc<PeerState>,
     haste: Haste,
     /// A snapshot is sent no faster, unless there is haste.
@@ -81,7 +81,7 @@ pub struct SnapshotSender {
 impl SnapshotSender {
     /// A sender to the peer behind `client`, of `bytes_per_second` (at least 1) unless there is `haste`.
     pub fn new(
-        client: RpcClient, metrics: Arc<Metrics>, peers: Arc<PeerState>, haste: Haste,
+        client: RpcClient, metrics: Arc<SetMetrics>, peers: Arc<PeerState>, haste: Haste,
         bytes_per_second: u64,
     ) -> Self {
         SnapshotSender { client, metrics, peers, haste, bytes_per_second, failures_in_a_row: 0 }

@@ -1,4 +1,4 @@
-//! How a message reaches a peer: the trait that carries it, who sends it, where it goes, how it is written, and how an
+//! How a message reaches a peer: the trait that carries it, where it goes, how it is written, and how an
 //! answer is waited for.
 
 use std::{
@@ -25,7 +25,7 @@ use crate::{
     },
     sequence::{NodeId, SetId},
     storage::{
-        LogId, Member, Store, StoredMembership, Types,
+        LogId, StoredMembership, Types,
         codec::{self, CodecError},
     },
 };
@@ -93,41 +93,9 @@ pub trait Transport: Send + Sync + 'static {
         &self, to: Destination<'_>, request: AdministerRequest, timeout: Duration,
     ) -> Result<AdministerReply, Refusal>;
 
-    /// Tells who the members are now, and where. Connections to others need not be kept.
-    fn keep(&self, members: BTreeSet<(NodeId, String)>) {
-        let _ = members;
-    }
-}
-
-// Who this node is, as the header of every message to a peer says.
-
-/// This node, as the sender of messages to peers.
-#[derive(Clone)]
-pub struct Sender {
-    /// The cluster's name.
-    pub cluster: String,
-    /// The set.
-    pub set: SetId,
-    /// This node.
-    pub node: NodeId,
-    /// Knows this node's incarnation.
-    pub store: Arc<Store>,
-    /// How long a follower keeps out of elections, in milliseconds.
-    pub election_timeout_ms: u64,
-}
-
-impl Sender {
-    /// The header of a message to node `to`, which is `member`.
-    pub fn header(&self, to: NodeId, member: &Member) -> Header {
-        Header {
-            cluster: self.cluster.clone(),
-            set: self.set.into(),
-            from: self.node,
-            to,
-            to_incarnation: member.incarnation,
-            election_timeout_ms: self.election_timeout_ms,
-            from_incarnation: self.store.incarnation(),
-        }
+    /// Tells who the members of `set` are now, and where. Connections to nodes that no set names need not be kept.
+    fn keep(&self, set: SetId, members: BTreeSet<(NodeId, String)>) {
+        let _ = (set, members);
     }
 }
 

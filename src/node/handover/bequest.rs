@@ -53,7 +53,7 @@ impl Handovers {
             tracing::warn!(term, successor, %why, "the successor does not get this term's memory");
         };
         for phase in [Phase::send, Phase::close, Phase::last_changes, Phase::bequest] {
-            self.metrics.handover_seconds.set(phase, 0.0);
+            self.group.set_metrics.handover_seconds.set(phase, 0.0);
         }
         let began = Instant::now();
         let stream = match self.send_memory(term, successor).await {
@@ -140,7 +140,7 @@ impl Handovers {
     /// A phase of a handover that began at `began` is over.
     fn show_phase(&self, phase: Phase, began: Instant) {
         let seconds = began.elapsed().as_secs_f64();
-        self.metrics.handover_seconds.set(phase, seconds);
+        self.group.set_metrics.handover_seconds.set(phase, seconds);
     }
 }
 

@@ -61,7 +61,7 @@ impl Handovers {
         let logging = self.log_trims(term, &trims, Instant::now() + time);
         let given_back = tokio::time::timeout(time, logging).await;
         // There may be millions, each with a name.
-        let work = self.group.store.blocking();
+        let work = self.group.this_node.store.blocking();
         work.run_detached(move || drop(trims));
         given_back.unwrap_or_else(|_| {
             tracing::warn!(

@@ -106,7 +106,7 @@ impl Ids {
         if place.is_first {
             let (ids, line, format) = (self.clone(), line.clone(), format.clone());
             let asking = async move { ids.ask_for_all(&line, &format, wait).await };
-            self.group.tasks.spawn("ids of a key", asking);
+            self.this_node.tasks.spawn("ids of a key", asking);
         }
         match timeout_at(deadline, &mut place.answer).await {
             Ok(answer) => answer.unwrap_or_else(|_| Err(stops())),
@@ -127,7 +127,7 @@ impl Ids {
         loop {
             if !wait.is_zero() {
                 // Ends early if the node stops.
-                let _ = self.led.leaving().run_until_cancelled(sleep(wait)).await;
+                let _ = self.stopping.leaving().run_until_cancelled(sleep(wait)).await;
             }
             if !self.queues.collect(line, &mut batch) {
                 return;
@@ -141,7 +141,7 @@ impl Ids {
             batch.set_asked_at(Some(Instant::now()));
             let asked = tokio::select! {
                 biased;
-                () = self.led.leaving().cancelled() => Err(stops()),
+                () = self.stopping.leaving().cancelled() => Err(stops()),
                 asked = self.ask_for_numbers(line, count, batch.deadline()) => asked,
             };
             batch.set_asked_at(None);

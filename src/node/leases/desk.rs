@@ -14,7 +14,6 @@ use tokio::sync::{mpsc, oneshot};
 use super::ids_time::IdsTime;
 use crate::{
     consensus::{Group, TermLease},
-    metrics::Metrics,
     proto::Refusal,
     sequence::{
         AHEAD_MAX_MS, Command, NamespaceId, Outcome, WorkerAct, WorkerAnswer, WorkerAsk,
@@ -94,10 +93,10 @@ struct Call {
 
 impl WorkerDesk {
     /// Opens the desk. Its task ends with it.
-    pub fn open(group: Arc<Group>, time: IdsTime, metrics: Arc<Metrics>) -> Self {
+    pub fn open(group: Arc<Group>, time: IdsTime) -> Self {
         let (calls, receiver) = mpsc::unbounded_channel();
-        let tasks = group.tasks.clone();
-        let clerk = Clerk { group, time, metrics };
+        let tasks = group.this_node.tasks.clone();
+        let clerk = Clerk { group, time };
         tasks.spawn("worker ids", clerk.run(receiver));
         WorkerDesk { calls }
     }
@@ -120,7 +119,6 @@ impl WorkerDesk {
 struct Clerk {
     group: Arc<Group>,
     time: IdsTime,
-    metrics: Arc<Metrics>,
 }
 
 /// Asks that are proposed together.
@@ -173,7 +171,7 @@ impl Clerk {
             Ok(now_ms) => now_ms,
             Err(why) => {
                 // One is counted already.
-                self.metrics.clock_refusals.inc_by(calls.len() as u64 - 1);
+                self.group.set_metrics.clock_refusals.inc_by(calls.len() as u64 - 1);
                 return refuse(calls, &why);
             }
         };
@@ -192,7 +190,7 @@ impl Clerk {
         match proposed {
             // Every ask has an answer.
             Ok(Outcome::Workers(answers)) if answers.len() == replies.len() => {
-                self.metrics.worker_entries.inc();
+                self.group.set_metrics.worker_entries.inc();
                 for ((reply, worker), answer) in replies.into_iter().zip(workers).zip(answers) {
                     if let WorkerAnswer::Leased(lease) = &answer {
                         assert!(lease.from_ms <= lease.ceiling_ms, "a lease of no time: {lease:?}");

@@ -16,7 +16,7 @@ use ratchet_ids::{DateTime, Offset, SteadyTime};
 use crate::{
     clock::{Clock, Instant},
     consensus::{ClockDistance, Group},
-    metrics::Metrics,
+    metrics::{Metrics, SetMetrics},
     planted_bugs::{Bug, is_planted},
     proto::{Refusal, refusal},
     sequence::NodeId,
@@ -49,6 +49,7 @@ pub struct IdsTime {
     apart_max_ms: u64,
     state: Arc<Mutex<State>>,
     metrics: Arc<Metrics>,
+    set_metrics: Arc<SetMetrics>,
 }
 
 struct State {
@@ -61,11 +62,11 @@ impl IdsTime {
     /// The time that `clock` shows on `node`, believed as far as `witnesses` agree within `apart_max_ms`.
     pub fn new(
         node: NodeId, clock: Arc<dyn Clock>, witnesses: Arc<dyn Witnesses>, apart_max_ms: u64,
-        metrics: Arc<Metrics>,
+        metrics: Arc<Metrics>, set_metrics: Arc<SetMetrics>,
     ) -> Self {
         let time = BelievedTime::new(readings(&*clock));
         let state = Arc::new(Mutex::new(State { time, said: None }));
-        IdsTime { node, clock, witnesses, apart_max_ms, state, metrics }
+        IdsTime { node, clock, witnesses, apart_max_ms, state, metrics, set_metrics }
     }
 
     /// Milliseconds since 1970, for what this node logs and answers as leader of `term`.
@@ -76,7 +77,7 @@ impl IdsTime {
         match self.look(term) {
             Belief::Agreed { time_ms, .. } | Belief::RunsOn { time_ms, .. } => Ok(time_ms),
             Belief::Doubted(doubt) => {
-                self.metrics.clock_refusals.inc();
+                self.set_metrics.clock_refusals.inc();
                 Err(self.refusal(doubt))
             }
         }
@@ -105,7 +106,7 @@ impl IdsTime {
         let mut state = self.state.lock();
         let followed = state.time.follow(readings(&*self.clock));
         if state.said.take().is_some() {
-            self.metrics.clock_doubted.set(0);
+            self.set_metrics.clock_doubted.set(0);
         }
         self.note(followed, "the wall clock");
     }
@@ -145,7 +146,7 @@ impl IdsTime {
         if before == Some((term, now)) {
             return;
         }
-        self.metrics.clock_doubted.set(i64::from(!matches!(belief, Agreed { .. })));
+        self.set_metrics.clock_doubted.set(i64::from(!matches!(belief, Agreed { .. })));
         match belief {
             Agreed { .. } if self.witnesses.are_none() => tracing::info!(
                 shows = %DateTime::new(wall_ms, Offset::default()),

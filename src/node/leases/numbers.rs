@@ -143,7 +143,7 @@ impl LeaderIds {
     fn go_on_ahead(&self, of: &OfKey<'_>, from_ms: u64, ahead_ms: u64) {
         let (now, leader_ms) = (self.clock.now(), self.time.shown_ms());
         if (self.key_times).go_on_from(of.namespace.id, from_ms, now, leader_ms) {
-            self.metrics.id_times_ahead.inc();
+            self.group.set_metrics.id_times_ahead.inc();
             tracing::info!(
                 namespace = of.namespace.config.name,
                 ahead_ms,

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::{
-    consensus::Group,
+    consensus::{Group, ThisNode},
     metrics::Metrics,
     node::{
         Access, Addresses, Callers, Config, Principal, RequestMemory, Seams,
@@ -27,6 +25,7 @@ use crate::{
         requests::counted::CallCounts,
         slow_calls::SlowCalls,
         status::{Status, readiness::Readiness},
+        stopping::Stopping,
         terms::LedTerms,
         traces::Traces,
         way::Way,
@@ -38,6 +37,10 @@ use crate::{
 pub struct NodeContext {
     /// The configuration.
     pub config: Arc<Config>,
+    /// What the node has once, however many Raft groups run on it.
+    pub this_node: Arc<ThisNode>,
+    /// Whether the node stops.
+    pub(in crate::node) stopping: Stopping,
     /// The Raft group.
     pub group: Arc<Group>,
     /// The node's metrics.
@@ -81,26 +84,29 @@ impl NodeContext {
                 move |network| group.view.principals().are_closed_to(network)
             }),
             config: Arc::new(config),
+            this_node: group.this_node.clone(),
+            stopping: Stopping::default(),
             group,
             clock: seams.clock,
             metrics,
         };
         let Common { config, group, clock, metrics, .. } = &common;
-        let (transport, leaving) = (seams.transport, CancellationToken::new());
+        let transport = seams.transport;
         let time = IdsTime::new(
             config.node_id,
             clock.clone(),
             group.clone(),
             config.clock_apart_max_ms,
             metrics.clone(),
+            group.set_metrics.clone(),
         );
         let access = Arc::new(Access::new(config.clone(), group.clone(), metrics.clone()));
-        let led = Arc::new(LedTerms::new(&common, leaving.clone()));
+        let led = Arc::new(LedTerms::new(&common));
         let way = Arc::new(Way::new(&common, led.clone(), transport.clone()));
         let admission = Arc::new(Admission::new(&common, access.clone(), led.clone(), way.clone()));
         let members = Arc::new(Members::new(&common, transport, addresses));
         let listens = seams.listens_before_founding;
-        let founding = Arc::new(Founding::new(&common, members.clone(), listens, leaving));
+        let founding = Arc::new(Founding::new(&common, members.clone(), listens));
         let of_group = GroupServices {
             handovers: Arc::new(Handovers::new(&common, led.clone(), members.clone())),
             leader_ids: LeaderIds::new(&common, time.clone()),
@@ -143,6 +149,8 @@ impl NodeContext {
             exports: Arc::new(Exports::new(&common, admission.clone(), access, led.clone())),
             readiness: Arc::new(Readiness::new(&common, led, founding)),
             config: common.config,
+            this_node: common.this_node,
+            stopping: common.stopping,
             group: common.group,
             metrics: common.metrics,
             request_memory: common.request_memory,
@@ -166,11 +174,11 @@ impl NodeContext {
 
     /// Stops the node: it cannot go on.
     pub fn fail(&self, reason: String) {
-        self.group.tasks.fail(Fault::CannotGoOn(reason));
+        self.this_node.tasks.fail(Fault::CannotGoOn(reason));
     }
 
     /// Why the node must stop, once it must.
     pub fn fault(&self) -> Option<Fault> {
-        self.group.tasks.failed().borrow().clone()
+        self.this_node.tasks.failed().borrow().clone()
     }
 }

@@ -13,7 +13,6 @@ use tokio::{
     sync::Mutex,
     time::{Instant, timeout_at},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Members,
@@ -22,12 +21,13 @@ use super::{
     introductions::{Founder, FoundingClaim},
 };
 use crate::{
-    consensus::Group,
+    consensus::{Group, ThisNode},
     node::{
         Config,
         access::{check_peers, read_hash},
         common::Common,
         requests::operation::ByAskedNode,
+        stopping::Stopping,
         way::patience::time_to_tell,
     },
     proto::{Code, Refusal, refusal, refuse, v1},
@@ -61,11 +61,11 @@ impl ByAskedNode for v1::FoundRequest {
             tokio::select! {
                 biased;
                 // What is stored must not be held for longer than the node runs.
-                () = node.leaving.cancelled() => Err(refusal!(NodeStopping, "the node stops")),
+                () = node.stopping.leaving().cancelled() => Err(refusal!(NodeStopping, "the node stops")),
                 founded = node.found_once(admin, latest) => founded,
             }
         };
-        let founded = tokio::spawn(founding.group.tasks.watched("founding", founded));
+        let founded = tokio::spawn(founding.this_node.tasks.watched("founding", founded));
         founded.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 }
@@ -73,6 +73,7 @@ impl ByAskedNode for v1::FoundRequest {
 /// How a node without data becomes a member.
 pub struct Founding {
     pub(super) config: Arc<Config>,
+    pub(super) this_node: Arc<ThisNode>,
     pub(super) group: Arc<Group>,
     pub(super) members: Arc<Members>,
     /// Who may make this node a member, while it holds no data.
@@ -81,28 +82,25 @@ pub struct Founding {
     pub(super) listens_until: Instant,
     /// Held while the cluster is founded.
     turn: Mutex<()>,
-    /// Cancelled when the node stops.
-    leaving: CancellationToken,
+    stopping: Stopping,
 }
 
 impl Founding {
-    /// A node that listens for so long before a cluster is founded with it, unless it is for trying. `leaving` is cancelled when
-    /// the node stops.
-    pub(in crate::node) fn new(
-        common: &Common, members: Arc<Members>, listens: Duration, leaving: CancellationToken,
-    ) -> Self {
+    /// A node that listens for so long before a cluster is founded with it, unless it is for trying.
+    pub(in crate::node) fn new(common: &Common, members: Arc<Members>, listens: Duration) -> Self {
         let listens = match common.config.dev {
             true => Duration::ZERO,
             false => listens,
         };
         Founding {
             config: common.config.clone(),
+            this_node: common.this_node.clone(),
             group: common.group.clone(),
             members,
             claim: Arc::default(),
             listens_until: Instant::now() + listens,
             turn: Mutex::default(),
-            leaving,
+            stopping: common.stopping.clone(),
         }
     }
 
@@ -129,7 +127,7 @@ impl Founding {
     }
 
     fn fail(&self, why: String) {
-        self.group.tasks.fail(Fault::CannotGoOn(why));
+        self.this_node.tasks.fail(Fault::CannotGoOn(why));
     }
 
     /// What a node without data waits for, and how an operator goes on.
@@ -140,7 +138,7 @@ impl Founding {
              its data directory, here {}",
             self.members.advertised.client,
             self.members.advertised.peer,
-            self.group.store.dir().display(),
+            self.this_node.store.dir().display(),
             id = self.config.node_id,
         )
     }
@@ -247,7 +245,7 @@ impl Founding {
         self: &Arc<Self>, admin: Option<TokenHash>, latest: Instant,
     ) -> Result<BTreeMap<NodeId, Member>, Refusal> {
         loop {
-            let incarnation = self.group.store.incarnation();
+            let incarnation = self.this_node.store.incarnation();
             let founder = Founder { id: self.config.node_id, incarnation, admin };
             let members = self.meet_peers(founder, latest).await?;
             check_reach(&members)?;

@@ -8,14 +8,14 @@ use super::{
 };
 use crate::{
     clock,
-    consensus::Group,
+    consensus::ThisNode,
     node::access::{check_founding, check_joining, read_hash},
     proto::{
         Refusal,
         peer::{self, Acknowledged, HelloRequest, HelloResponse},
         refusal, refuse,
     },
-    sequence::{ClusterId, NodeId, TokenHash},
+    sequence::{ClusterId, NodeId, SetId, TokenHash},
     storage::replacing,
     tasks::Fault,
 };
@@ -64,7 +64,7 @@ impl Founding {
                 request.from
             );
         }
-        let own = self.group.store.incarnation();
+        let own = self.this_node.store.incarnation();
         if request.to_incarnation != 0 && request.to_incarnation != own {
             refuse!(
                 WrongState,
@@ -156,15 +156,16 @@ impl Founding {
     /// [`FoundingClaim::claim`]: super::introductions::FoundingClaim::claim
     async fn be_held_by(&self, claim: Claim) -> Result<(), Refusal> {
         let mut held = self.claim.clone().lock_owned().await;
-        let (group, me) = (self.group.clone(), self.config.node_id);
+        let (this_node, set) = (self.this_node.clone(), self.group.config.set);
+        let me = self.config.node_id;
         let claiming = async move {
             let mut claimed = held.clone();
             let renews = claimed.claim(claim, me, Instant::now())?;
-            match group.be_claimed(renews).await {
+            match this_node.be_claimed(renews).await {
                 Ok(true) => {
                     // Whichever member leads first will need it.
                     if let Claim::Founder(Founder { admin, .. }) = claim {
-                        record_founding_token(&group, admin).await?;
+                        record_founding_token(&this_node, set, admin).await?;
                     }
                     *held = claimed;
                     Ok(())
@@ -174,12 +175,12 @@ impl Founding {
                     "a message of a cluster has reached node {me} already; see ratchet status there"
                 )),
                 Err(error) => {
-                    group.tasks.fail(Fault::CannotGoOn(error.to_string()));
+                    this_node.tasks.fail(Fault::CannotGoOn(error.to_string()));
                     Err(refusal!(Internal, "{error}"))
                 }
             }
         };
-        let claiming = tokio::spawn(self.group.tasks.watched("a claim", claiming));
+        let claiming = tokio::spawn(self.this_node.tasks.watched("a claim", claiming));
         claiming.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
@@ -205,7 +206,7 @@ impl Founding {
     /// # Errors
     /// FAILED_PRECONDITION if a member took this node for one with another data directory.
     fn check_never_known(&self) -> Result<(), Refusal> {
-        let Some(member) = *self.group.taken_for_another().borrow() else {
+        let Some(member) = *self.this_node.taken_for_another().borrow() else {
             return Ok(());
         };
         let me = self.config.node_id;
@@ -277,16 +278,18 @@ impl Founding {
     }
 }
 
-/// Records with which token the cluster is founded that has claimed this node.
+/// Records in `set` with which token the cluster is founded that has claimed this node.
 ///
 /// # Errors
 /// INTERNAL if the disk fails, and the node stops.
-async fn record_founding_token(group: &Group, token: Option<TokenHash>) -> Result<(), Refusal> {
-    let (store, set) = (group.store.clone(), group.config.set);
+async fn record_founding_token(
+    this_node: &ThisNode, set: SetId, token: Option<TokenHash>,
+) -> Result<(), Refusal> {
+    let store = this_node.store.clone();
     let recording = move || store.record_founding_token(set, token).map_err(|e| e.to_string());
-    let recorded = group.store.blocking().run(recording).await;
+    let recorded = this_node.store.blocking().run(recording).await;
     recorded.unwrap_or_else(|error| Err(error.to_string())).map_err(|error| {
-        group.tasks.fail(Fault::CannotGoOn(error.clone()));
+        this_node.tasks.fail(Fault::CannotGoOn(error.clone()));
         refusal!(Internal, "{error}")
     })
 }

@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     consensus::{Destination, Transport},
-    node::{Config, StartError, seams::FIRST_SET},
+    node::{Config, StartError},
     planted_bugs::{Bug, is_planted},
     proto::{
         Code, Refusal,
         peer::{Acknowledged, HelloRequest, HelloResponse},
     },
-    sequence::NodeId,
+    sequence::{NodeId, SetId},
     storage::{AppliedTable, LogStore, Store, StoreError, replacing},
     tasks::Fault,
 };
@@ -36,8 +36,8 @@ use crate::{
 /// Peers, with their addresses, and what their clocks showed when they answered; 0 before that.
 type Peers = BTreeMap<NodeId, (String, u64)>;
 
-/// Waits out the promises of the last run, and records how long those of this run last. It does not wait if the
-/// node has no Raft state.
+/// Waits out the promises that this node's last run gave in `set`, and records how long those of this run last. It does not
+/// wait if the node has no Raft state.
 ///
 /// A promise lasts for `election_timeout_ms`, which may be lower now than it was in the last run. So its length is
 /// kept in the store.
@@ -46,10 +46,10 @@ type Peers = BTreeMap<NodeId, (String, u64)>;
 /// [`StartError`] if a peer knows that this node's log was longer or that another process has its data, or if the store cannot
 /// be read or written.
 pub async fn rejoin(
-    store: &Arc<Store>, config: &Config, transport: &Arc<dyn Transport>,
+    store: &Arc<Store>, set: SetId, config: &Config, transport: &Arc<dyn Transport>,
 ) -> Result<(), StartError> {
     let promise_ms = config.election_timeout_ms;
-    let last_promise_ms = store.promise_ms(FIRST_SET)?;
+    let last_promise_ms = store.promise_ms(set)?;
     if store.has_raft_state()? && !is_planted(Bug::NoVoteRefusal) {
         let silence_ms = promise_ms.max(last_promise_ms.unwrap_or(0));
         let silence = Duration::from_millis(silence_ms);
@@ -58,8 +58,8 @@ pub async fn rejoin(
             "this node was a member before: it keeps out of elections until its promises have ended"
         );
         let began = Instant::now();
-        let mine = mine(store)?;
-        let (peers, until) = (peers(store, config)?, began + silence);
+        let mine = mine(store, set)?;
+        let (peers, until) = (peers(store, set, config)?, began + silence);
         let asker = Asker { config, transport };
         // At the same time. A peer that does not answer during the silence is not waited for.
         let asked = asker.ask(&peers, mine, until);
@@ -71,17 +71,16 @@ pub async fn rejoin(
     // Before Raft starts, and with it this run's promises.
     if last_promise_ms != Some(promise_ms) {
         let recording = store.clone();
-        let recorded =
-            store.blocking().run(move || recording.record_promise_ms(FIRST_SET, promise_ms));
+        let recorded = store.blocking().run(move || recording.record_promise_ms(set, promise_ms));
         recorded.await.map_err(|e| StartError::Internal(e.to_string()))??;
     }
     Ok(())
 }
 
-/// What this node's disk holds.
-fn mine(store: &Arc<Store>) -> Result<Acknowledged, StoreError> {
+/// What this node's disk holds of `set`.
+fn mine(store: &Arc<Store>, set: SetId) -> Result<Acknowledged, StoreError> {
     // Opening purges a log that ends before the table, so that its end covers what a snapshot brought as well.
-    let log = LogStore::open(store, FIRST_SET)?;
+    let log = LogStore::open(store, set)?;
     Ok(Acknowledged {
         incarnation: store.incarnation(),
         log_index: log.last_index()?,
@@ -139,10 +138,10 @@ impl Asker<'_> {
     }
 }
 
-/// The peers that the settings and the last known membership name.
-fn peers(store: &Arc<Store>, config: &Config) -> Result<Peers, StoreError> {
+/// The peers that the settings and the last known membership of `set` name.
+fn peers(store: &Arc<Store>, set: SetId, config: &Config) -> Result<Peers, StoreError> {
     let mut peers = config.peers.clone();
-    let table = AppliedTable::open(store, FIRST_SET)?;
+    let table = AppliedTable::open(store, set)?;
     for (id, member) in table.meta().membership.membership().nodes() {
         peers.insert(*id, member.peer_address.clone());
     }
@@ -162,7 +161,7 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 /// directory. Returns once it belongs to a cluster.
 pub(in crate::node) async fn watch_for_lost_directory(members: Arc<Members>) {
     let (group, config) = (&members.group, &members.config);
-    let mut taken = group.taken_for_another();
+    let mut taken = members.this_node.taken_for_another();
     let mut is_news = taken.borrow().is_some();
     while !group.is_formed() {
         if !is_news && taken.changed().await.is_err() {
@@ -174,7 +173,7 @@ pub(in crate::node) async fn watch_for_lost_directory(members: Arc<Members>) {
         }
         let asked = Instant::now();
         if let Some(peer) = peer_of_a_cluster(&members).await {
-            return group.tasks.fail(Fault::CannotGoOn(lost_directory(config, peer)));
+            return members.this_node.tasks.fail(Fault::CannotGoOn(lost_directory(config, peer)));
         }
         tracing::error!(
             "a message for node {} of cluster {:?} is for another data directory than {}, and none of the peers in the \

@@ -17,6 +17,7 @@ use crate::{
         callers::{Callers, Kind},
         common::Common,
         requests::checks::{namespace_named, no_namespace},
+        stopping::Stopping,
         terms::LedTerms,
     },
     proto::{Refusal, refusal, refuse},
@@ -144,6 +145,7 @@ pub struct Exports {
     request_memory: Arc<RequestMemory>,
     admission: Arc<Admission>,
     access: Arc<Access>,
+    stopping: Stopping,
     led: Arc<LedTerms>,
 }
 
@@ -158,6 +160,7 @@ impl Exports {
             request_memory: common.request_memory.clone(),
             admission,
             access,
+            stopping: common.stopping.clone(),
             led,
         }
     }
@@ -211,7 +214,7 @@ impl Exports {
             access: access.clone(),
             ceilings,
             revoked: Revoked::look(access, by.clone(), name.to_owned()),
-            leaving: self.led.leaving().clone(),
+            leaving: self.stopping.leaving().clone(),
             _memory: memory,
         })
     }

@@ -29,8 +29,9 @@ impl Status {
         let read = async {
             let alone = self.scrape_lock.clone().lock_owned().await;
             let status = self.clone();
-            let work = self.group.store.blocking();
+            let work = self.this_node.store.blocking();
             work.run(move || {
+                status.measure_memory();
                 status.measure_machine();
                 drop(alone);
             })
@@ -53,8 +54,8 @@ impl Status {
                 let deadline = lease.deadline();
                 if deadline == crate::clock::Instant::NEVER {
                     // A sole voter's lease never ends.
-                    self.metrics.lease_remaining_seconds.set(f64::INFINITY);
-                    self.metrics.lease_age_seconds.set(0.0);
+                    self.group.set_metrics.lease_remaining_seconds.set(f64::INFINITY);
+                    self.group.set_metrics.lease_age_seconds.set(0.0);
                     return;
                 }
                 let deadline = deadline.as_nanos() as f64 / 1e9;
@@ -67,13 +68,13 @@ impl Status {
             }
             None => (0.0, 0.0),
         };
-        self.metrics.lease_remaining_seconds.set(remaining);
-        self.metrics.lease_age_seconds.set(age);
+        self.group.set_metrics.lease_remaining_seconds.set(remaining);
+        self.group.set_metrics.lease_age_seconds.set(age);
     }
 
     /// Brings the gauges of the log up to date, for this node and its peers.
     fn measure_group(&self) {
-        let metrics = &self.metrics;
+        let metrics = &self.group.set_metrics;
         let (me, nodes) = (self.config.node_id, self.group.nodes());
         let log = self.group.log_state();
         metrics.log_index.set(log.last.map_or(0, whole));
@@ -95,7 +96,7 @@ impl Status {
             let ahead_ms = self.group.clock_ahead_ms(node.id)?;
             Some((node.id, ahead_ms as f64 / 1e3))
         });
-        metrics.peer_clock_ahead_seconds.set(ahead);
+        self.metrics.peer_clock_ahead_seconds.set(ahead);
     }
 
     /// Works out how long numbers last, and frees the places of namespaces that are deleted.
@@ -114,19 +115,23 @@ impl Status {
         term.map(|term| term.footprint()).unwrap_or_default()
     }
 
-    /// Brings the gauges of the memory, the disk and the process up to date. Blocks.
-    fn measure_machine(&self) {
-        let metrics = &self.metrics;
+    /// Brings the gauges of the group's memory up to date. May block, as [`Status::memory_footprint`] may.
+    fn measure_memory(&self) {
+        let metrics = &self.group.set_metrics;
         let memory = self.memory_footprint();
-        let recent = self.group.view.recent_records().len();
-        metrics.recent_records.set(whole(recent));
+        metrics.recent_records.set(whole(self.group.view.recent_records().len()));
         metrics.memory_keys.set(whole(memory.keys));
         metrics.memory_sections.set(whole(memory.sections));
         metrics.memory_bytes.set(whole(memory.bytes));
+    }
+
+    /// Brings the gauges of the disk and the process up to date. Blocks.
+    fn measure_machine(&self) {
+        let metrics = &self.metrics;
         let bytes_max = self.config.memory_limits().bytes_max;
         metrics.memory_max_bytes.set(whole(bytes_max));
         PROCESS.measure();
-        match self.group.store.disk_usage() {
+        match self.this_node.store.disk_usage() {
             Ok(space) => {
                 metrics.log_bytes.set(whole(space.log_bytes));
                 metrics.table_bytes.set(whole(space.table_bytes));
@@ -208,7 +213,7 @@ const CHECK_AT_REST_EVERY: Duration = Duration::from_secs(2);
 impl Status {
     /// Measures the disk again and again, keeps the spare, and looks at what peers say of their disks.
     pub(in crate::node) async fn follow_free_space(self: Arc<Self>) {
-        let disk = self.group.store.free_space();
+        let disk = self.this_node.store.free_space();
         let mut seen = Seen::default();
         if !disk.has_reserve() {
             // An earlier setting may have left a spare.
@@ -232,7 +237,7 @@ impl Status {
 
     /// Measures the disk, and keeps the spare.
     async fn measure_disk(&self) -> Result<(), StoreError> {
-        let store = &self.group.store;
+        let store = &self.this_node.store;
         let free_space = store.free_space().clone();
         let measuring = store.blocking().run(move || {
             free_space.measure()?;
@@ -244,12 +249,12 @@ impl Status {
 
     /// Brings the gauges of the reserve up to date.
     fn show_reserve(&self) {
-        let free_space = self.group.store.free_space();
+        let free_space = self.this_node.store.free_space();
         let leads = self.group.leadership().borrow().own.is_some();
         let refuses = leads && self.group.refuses_new_keys().is_some();
         self.metrics.disk_reserve_bytes.set(whole(free_space.reserve_bytes()));
         self.metrics.disk_low.set(i64::from(free_space.low().is_some()));
-        self.metrics.new_keys_refused.set(i64::from(refuses));
+        self.group.set_metrics.new_keys_refused.set(i64::from(refuses));
     }
 }
 

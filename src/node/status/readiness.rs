@@ -8,7 +8,9 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     clock::Clock,
     consensus::{Group, Leadership},
-    node::{Config, common::Common, members::formation::Founding, terms::LedTerms},
+    node::{
+        Config, common::Common, members::formation::Founding, stopping::Stopping, terms::LedTerms,
+    },
     ordered_watch,
 };
 
@@ -25,6 +27,7 @@ pub struct Readiness {
     config: Arc<Config>,
     group: Arc<Group>,
     clock: Arc<dyn Clock>,
+    stopping: Stopping,
     led: Arc<LedTerms>,
     founding: Arc<Founding>,
     /// Whether it was ready when that was last worked out.
@@ -40,6 +43,7 @@ impl Readiness {
             config: common.config.clone(),
             group: common.group.clone(),
             clock: common.clock.clone(),
+            stopping: common.stopping.clone(),
             led,
             founding,
             last: ordered_watch::Sender::default(),
@@ -61,7 +65,7 @@ impl Readiness {
     /// As [`Readiness::check`].
     fn ready_for(&self) -> Result<Duration, NotReady> {
         let not = |why: String| Err(NotReady { node: self.config.node_id, why });
-        if self.led.leaving().is_cancelled() {
+        if self.stopping.leaving().is_cancelled() {
             return not("it stops".to_owned());
         }
         let now = self.clock.now();
@@ -126,7 +130,7 @@ impl Readiness {
         tokio::select! {
             biased;
             Ok(()) = leadership.changed() => {}
-            () = self.led.leaving().cancelled(), if !self.led.leaving().is_cancelled() => {}
+            () = self.stopping.leaving().cancelled(), if !self.stopping.leaving().is_cancelled() => {}
             () = tokio::time::sleep(pause) => {}
         }
     }

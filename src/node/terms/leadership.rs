@@ -29,10 +29,10 @@ impl LedTerms {
         let mut told = None;
         loop {
             let now = leadership.borrow_and_update().clone();
-            self.metrics.term.set(now.term.cast_signed());
-            self.metrics.leads.set(i64::from(now.own.is_some()));
+            self.group.set_metrics.term.set(now.term.cast_signed());
+            self.group.set_metrics.leads.set(i64::from(now.own.is_some()));
             let has_leader = i64::from(now.leader.is_some());
-            self.metrics.has_leader.set(has_leader);
+            self.group.set_metrics.has_leader.set(has_leader);
             match &now.own {
                 Some(lease) if self.own.stage().term() != Some(lease.term()) => {
                     self.begin(lease).await;
@@ -50,7 +50,7 @@ impl LedTerms {
             if let Some((leader, member)) = &now.leader
                 && told != Some((now.term, *leader))
             {
-                self.metrics.leader_changes.inc();
+                self.group.set_metrics.leader_changes.inc();
                 let address = &member.client_address;
                 tracing::info!(term = now.term, leader, address, "leader");
             }
@@ -108,7 +108,7 @@ impl LedTerms {
             self.metrics.clone(),
         );
         tracing::info!(term = lease.term(), "leading: numbers come from here");
-        self.metrics.terms_begun.add(start, 1);
+        self.group.set_metrics.terms_begun.add(start, 1);
         self.show_takeover(lease);
         if self.own.open(lease.term(), Arc::new(term)).is_err() {
             tracing::info!(term = lease.term(), "the node stops: the term is not led");
@@ -196,11 +196,13 @@ impl LedTerms {
             Ok(false) => {}
             Err(error) => {
                 tracing::error!(%error, "cannot read whether the cluster was founded");
-                return lease.void();
+                lease.void();
+                return;
             }
         }
         if !self.close_to_strangers(lease).await {
-            return lease.void();
+            lease.void();
+            return;
         }
         let namespaces = match self.config.no_default_namespaces {
             true => Vec::new(),
@@ -222,8 +224,9 @@ impl LedTerms {
     /// Grants anonymous nothing, if the cluster is founded with a token. It is logged before anything can be asked for. False if
     /// this term must end.
     async fn close_to_strangers(&self, lease: &TermLease) -> bool {
-        let (store, set) = (self.group.store.clone(), self.group.config.set);
-        let read = self.group.store.blocking().run(move || store.founding_token(set)).await;
+        let (store, set) = (self.group.this_node.store.clone(), self.group.config.set);
+        let read =
+            self.group.this_node.store.blocking().run(move || store.founding_token(set)).await;
         let admin = match read {
             Ok(Ok(None)) => return true,
             Ok(Ok(Some(admin))) => admin,

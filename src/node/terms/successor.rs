@@ -47,7 +47,7 @@ impl LedTerms {
             );
         }
         let bytes_max = 2 * self.config.memory_limits().bytes_max;
-        let work = self.group.store.blocking();
+        let work = self.group.this_node.store.blocking();
         let mut inheritance =
             Inheritance::begin(&header, bytes_max, work).map_err(|why| self.refuse_memory(why))?;
         let number = self.inheritance.begin();
@@ -67,7 +67,7 @@ impl LedTerms {
         let digest = inheritance.digest().map_err(|why| self.refuse_memory(why))?;
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
         self.group.check_origin(&origin).await?;
-        if self.leaving.is_cancelled() {
+        if self.stopping.leaving().is_cancelled() {
             refuse!(NodeStopping, "this node stops");
         }
         if !self.inheritance.keep(number, inheritance, digest) {
@@ -75,11 +75,11 @@ impl LedTerms {
         }
         let terms = self.clone();
         let patience = Duration::from_millis(KEEP_TIMEOUTS * self.config.election_timeout_ms);
-        self.group.tasks.spawn("giving a memory up", async move {
+        self.group.this_node.tasks.spawn("giving a memory up", async move {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep(patience) => terms.inheritance.give_up(number),
-                () = terms.leaving.cancelled() => {}
+                () = terms.stopping.leaving().cancelled() => {}
             }
         });
         Ok(MemoryReply { parts: digest.parts, checksum: digest.checksum })
@@ -94,7 +94,7 @@ impl LedTerms {
         let next = tokio::time::timeout(patience, parts.try_next());
         let part = tokio::select! {
             biased;
-            () = self.leaving.cancelled() => return Err(refusal!(NodeStopping, "this node stops")),
+            () = self.stopping.leaving().cancelled() => return Err(refusal!(NodeStopping, "this node stops")),
             part = next => part,
         };
         part.unwrap_or_else(|_| {
@@ -137,7 +137,7 @@ impl LedTerms {
         };
         let opened = self.clock.now();
         let promise = Duration::from_millis(self.config.election_timeout_ms);
-        let gauges = &self.metrics.takeover_seconds;
+        let gauges = &self.group.set_metrics.takeover_seconds;
         for (phase, lasted) in phases(&takeover, promise, opened) {
             gauges.set(phase, lasted.as_secs_f64());
         }
@@ -149,7 +149,7 @@ impl LedTerms {
     pub(in crate::node) fn show_first_answer(&self) {
         if let Some(opened) = self.awaited_answer.end() {
             let lasted = self.clock.now().since(opened);
-            let gauges = &self.metrics.takeover_seconds;
+            let gauges = &self.group.set_metrics.takeover_seconds;
             gauges.set(TakeoverPhase::answer, lasted.as_secs_f64());
         }
     }

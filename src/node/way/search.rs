@@ -162,7 +162,7 @@ impl Way {
         tokio::select! {
             biased;
             _ = changes.changed() => Ok(()),
-            () = self.led.stopped().cancelled(), if is_alone => {
+            () = self.stopping.stopped().cancelled(), if is_alone => {
                 // It may have heard of one just before. It hears of no other.
                 let leader = leader_of(&self.group.leadership().borrow());
                 match leader.is_some_and(|leader| leader != self.config.node_id) {

@@ -3,7 +3,7 @@
 //! Invariant: only connections to members are kept, and only streams to members.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -31,7 +31,7 @@ use crate::{
         },
         refusal,
     },
-    sequence::NodeId,
+    sequence::{NodeId, SetId},
     server::tls::PeerConnector,
 };
 
@@ -61,10 +61,31 @@ impl Default for GrpcTransport {
 
 #[derive(Debug, Default)]
 struct Channels {
-    members: BTreeSet<(NodeId, String)>,
+    /// Where the members of each set are. A node may be in several.
+    members: BTreeMap<SetId, BTreeSet<(NodeId, String)>>,
     kept: HashMap<((NodeId, String), ChannelClass), Channel>,
     /// The streams to members over which the last append was answered.
     idle: HashMap<(NodeId, String), Vec<AppendStream>>,
+}
+
+impl Channels {
+    /// Whether a set has this member, at this address.
+    fn has_member(&self, member: &(NodeId, String)) -> bool {
+        is_in_one_of(&self.members, member)
+    }
+
+    /// Takes over where the members of `set` are now, and closes what leads to nobody any more.
+    fn keep(&mut self, set: SetId, members: BTreeSet<(NodeId, String)>) {
+        self.members.insert(set, members);
+        self.kept.retain(|(member, _), _| is_in_one_of(&self.members, member));
+        self.idle.retain(|member, _| is_in_one_of(&self.members, member));
+    }
+}
+
+fn is_in_one_of(
+    sets: &BTreeMap<SetId, BTreeSet<(NodeId, String)>>, member: &(NodeId, String),
+) -> bool {
+    sets.values().any(|members| members.contains(member))
 }
 
 /// How many streams to a member wait for their next append. Raft has two appends under way to a peer: of entries, and of a
@@ -104,7 +125,7 @@ impl GrpcTransport {
             Some(channel) => channel.clone(),
             None => {
                 let channel = self.connect(to)?;
-                if channels.members.contains(&key.0) {
+                if channels.has_member(&key.0) {
                     channels.kept.insert(key, channel.clone());
                 }
                 channel
@@ -127,7 +148,7 @@ impl GrpcTransport {
         };
         let mut channels = self.channels.lock();
         if let Some(stream) = stream
-            && channels.members.contains(&key)
+            && channels.has_member(&key)
         {
             let idle = channels.idle.entry(key).or_default();
             idle.push(stream);
@@ -259,11 +280,8 @@ impl Transport for GrpcTransport {
         bounded(timeout, to.address, client.administer(within(timeout, request))).await
     }
 
-    fn keep(&self, members: BTreeSet<(NodeId, String)>) {
-        let mut channels = self.channels.lock();
-        channels.kept.retain(|(member, _), _| members.contains(member));
-        channels.idle.retain(|member, _| members.contains(member));
-        channels.members = members;
+    fn keep(&self, set: SetId, members: BTreeSet<(NodeId, String)>) {
+        self.channels.lock().keep(set, members);
     }
 }
 

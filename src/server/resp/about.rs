@@ -33,7 +33,7 @@ pub fn text(context: &NodeContext) -> String {
         context.services.members.printed_cluster_id(),
         config.node_id,
         ROLE,
-        metrics.term.get(),
+        context.group.set_metrics.term.get(),
         metrics.numbers.get(),
         metrics.answers.get(),
     );

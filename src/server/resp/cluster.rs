@@ -84,7 +84,7 @@ fn list(context: &NodeContext, nodes: &[RespNode]) -> String {
             name(node.id),
             node.host,
             node.port,
-            context.metrics.term.get()
+            context.group.set_metrics.term.get()
         );
     }
     text
@@ -97,7 +97,7 @@ fn info(context: &NodeContext, nodes: &[RespNode]) -> String {
         "cluster_enabled:1\r\ncluster_state:{state}\r\ncluster_slots_assigned:{SLOTS}\r\ncluster_slots_ok:{SLOTS}\r\n\
          cluster_known_nodes:{}\r\ncluster_size:1\r\ncluster_current_epoch:{}\r\n",
         nodes.len(),
-        context.metrics.term.get()
+        context.group.set_metrics.term.get()
     )
 }
 

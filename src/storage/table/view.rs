@@ -62,6 +62,11 @@ pub struct AppliedView {
 }
 
 impl AppliedView {
+    /// The set whose table it is.
+    pub fn set(&self) -> SetId {
+        self.set
+    }
+
     /// A view of the table with the records of `generation`. Records stay in memory, of as many bytes as
     /// the store's `recent_records_bytes` allows.
     pub(in crate::storage) fn open(

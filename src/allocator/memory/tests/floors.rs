@@ -51,7 +51,7 @@ async fn the_next_term_goes_on_above_a_raised_section_and_its_books_add_up() {
     bump(&mut machine, &memory, &uid, (place, 200)).await;
     let raised = later.try_recv().expect("an answer").expect("raised");
     assert_eq!((raised.floor, raised.passed), (5_000, 4_850));
-    assert_eq!(memory.metrics().skipped(SkipCause::floor), 50 + 4_850);
+    assert_eq!(memory.metrics.skipped(SkipCause::floor), 50 + 4_850);
     let section = uid.section_of(Key::Id(50));
     let record = memory.view().section(&section).expect("a record");
     let progression = uid.config.progression();
@@ -79,7 +79,7 @@ async fn what_a_floor_passes_over_is_counted_once_also_if_its_caller_has_left() 
         let (answer, need) = memory.raise(&book, (FloorOf::Key, Key::Id(key)), 500);
         (answer, need.map(|(place, _)| place))
     };
-    let counted = || memory.metrics().skipped(SkipCause::floor);
+    let counted = || memory.metrics.skipped(SkipCause::floor);
     let (answer, _) = memory.take(&book, Key::Id(7), 1);
     assert_eq!(first_of(&answer), Some(101));
     // It leaves before its bump is proposed, as from a closed term.
@@ -140,7 +140,7 @@ async fn numbers_above_a_floor_follow_what_the_caller_was_told_of() {
     assert_eq!(take(120, 120, 5), (Some(121), 5));
     assert_eq!(take(120, 125, 0), (Some(125), 0));
     assert_eq!(take(110, 125, 1), (Some(126), 1));
-    assert_eq!(memory.metrics().skipped(SkipCause::floor), 20);
+    assert_eq!(memory.metrics.skipped(SkipCause::floor), 20);
     let far = Floor { at_least: 900, reach: 1_000 };
     let (later, need) = memory.take_above(&uid, Key::Id(7), far, |_| panic!("not yet"));
     assert!(matches!(later, AboveAnswer::Later(_)), "{later:?}");

@@ -167,7 +167,7 @@ async fn what_a_closed_memory_gives_back_counts_as_skipped_only_once_the_log_say
     let (memory, section) = (&world.memory, world.users.section_of(Key::Id(7)));
     close_gate(memory);
     assert_eq!(memory.close(), Some(vec![Trim { section, used: 105, lost: 4 }]));
-    assert_eq!(memory.metrics().skipped(SkipCause::shared_section), 0);
+    assert_eq!(memory.metrics.skipped(SkipCause::shared_section), 0);
 }
 
 /// A message of many keys has others served between its parts: its namespace may be gone by then.

@@ -134,7 +134,7 @@ impl Group {
         self: &Arc<Self>, term: u64, changes: Vec<MembershipChange>, unless_unfit: Option<Instant>,
     ) -> Result<(), ProposeError> {
         let changing = self.clone().change_to_the_end(term, changes, unless_unfit);
-        let changing = tokio::spawn(self.tasks.watched("a membership change", changing));
+        let changing = tokio::spawn(self.this_node.tasks.watched("a membership change", changing));
         changing.await.map_err(|e| ProposeError::Stopped(e.to_string()))?
     }
 

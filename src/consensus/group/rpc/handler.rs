@@ -62,7 +62,7 @@ impl Group {
             answer
         };
         let answering =
-            tokio::spawn(self.tasks.watched("a first message, or a transfer", answering));
+            tokio::spawn(self.this_node.tasks.watched("a first message, or a transfer", answering));
         answering.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
@@ -119,7 +119,7 @@ impl Group {
         &self, heartbeat: &AppendEntriesRequest<Types>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let is_heartbeat = heartbeat.entries.is_empty()
-            && self.store.health().oldest_pending().is_some()
+            && self.this_node.store.health().oldest_pending().is_some()
             && !is_planted(Bug::HeartbeatsWaitForDisk);
         let (raft, vote, log_id) = (self.raft.clone(), heartbeat.vote, heartbeat.prev_log_id);
         // Before Raft is given the append.

@@ -6,7 +6,6 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     consensus::{group::Group, network::transport, terms},
-    ordered_watch,
     proto::{Refusal, peer::Header, refusal, refuse},
     sequence::NodeId,
     storage::{Membership, Vote, codec, replacing},
@@ -22,33 +21,33 @@ impl Group {
         let Some(header) = header else {
             refuse!(InvalidRequest, "a peer message without a header");
         };
-        let config = &self.config;
+        let (this_node, config) = (&self.this_node, &self.config);
         let refuse = |what: String| {
             Err(refusal!(
                 WrongState,
                 "node {} of cluster {:?} refuses a message from node {}: {what}",
-                config.node,
-                config.cluster,
+                this_node.id,
+                this_node.cluster,
                 header.from
             ))
         };
-        if header.cluster != config.cluster {
+        if header.cluster != this_node.cluster {
             return refuse(format!("it is for cluster {:?}", header.cluster));
         }
-        if header.to != config.node {
+        if header.to != this_node.id {
             return refuse(format!("it is for node {}", header.to));
         }
-        if header.to_incarnation != self.store.incarnation() {
+        if header.to_incarnation != this_node.store.incarnation() {
             if !self.is_formed() {
-                self.taken_for_another.send_replace(Some(header.from));
+                this_node.note_taken_for_another(header.from);
             }
             // The incarnation here is not told: only members may know it.
             return refuse(format!(
                 "it is for another data directory of node {0} (incarnation {1:x}); if the one that \
                  the cluster knows was lost, {2}",
-                config.node,
+                this_node.id,
                 header.to_incarnation,
-                replacing(config.node)
+                replacing(this_node.id)
             ));
         }
         if header.set != u64::from(config.set) {
@@ -61,12 +60,6 @@ impl Group {
             ));
         }
         Ok(header)
-    }
-
-    /// The last sender of a message for another data directory of this node, if this one belonged to no cluster then, now and
-    /// from now on. Either files were lost, or a stranger says so: any caller can.
-    pub fn taken_for_another(&self) -> ordered_watch::Receiver<Option<NodeId>> {
-        self.taken_for_another.subscribe()
     }
 
     /// Whether a message that is meant for this node comes from a member.
@@ -122,7 +115,7 @@ impl Group {
             "node {} of cluster {:?} refuses a message from node {}: {what} (members: {ids:?}). If it was \
              removed, stop it; if it should belong to the cluster, {}",
             self.node(),
-            self.config.cluster,
+            self.this_node.cluster,
             header.from,
             replacing(header.from)
         ))

@@ -62,7 +62,8 @@ impl Group {
         let (vote, meta): (Vote, SnapshotMeta) = read(self.node(), &first.payload)?;
         self.check_vote(header, &vote, true)?;
         let view = self.view.clone();
-        let begun = self.store.blocking().run(move || IncomingSnapshot::create(&view)).await;
+        let begun =
+            self.this_node.store.blocking().run(move || IncomingSnapshot::create(&view)).await;
         let incoming = begun
             .map_err(|e| refusal!(Internal, "beginning a snapshot failed: {e}"))?
             .map_err(|e| self.not_taken(e))?;
@@ -105,7 +106,7 @@ impl Group {
                 part.len()
             );
         }
-        let written = self.store.blocking().run(move || {
+        let written = self.this_node.store.blocking().run(move || {
             arriving.incoming.write(&part)?;
             Ok(arriving)
         });
@@ -126,13 +127,14 @@ impl Group {
     ) -> Result<Vec<u8>, Refusal> {
         let group = self.clone();
         let installing = async move { group.install(arrived).await };
-        let installing = tokio::spawn(self.tasks.watched("installing a snapshot", installing));
+        let installing =
+            tokio::spawn(self.this_node.tasks.watched("installing a snapshot", installing));
         installing.await.unwrap_or_else(|error| Err(refusal!(Internal, "{error}")))
     }
 
     async fn install(&self, arrived: ArrivingSnapshot) -> Result<Vec<u8>, Refusal> {
         let ArrivingSnapshot { from, to_incarnation, vote, meta, incoming, number: _ } = arrived;
-        let finished = self.store.blocking().run(move || incoming.finish()).await;
+        let finished = self.this_node.store.blocking().run(move || incoming.finish()).await;
         let snapshot = finished
             .map_err(|e| refusal!(Internal, "checking a snapshot failed: {e}"))?
             .map_err(|e| self.not_taken(e))?;
@@ -145,7 +147,7 @@ impl Group {
             );
         }
         let _kept = self.keep_incarnation().await.map_err(|error| refusal!(Internal, "{error}"))?;
-        if to_incarnation != self.store.incarnation() {
+        if to_incarnation != self.this_node.store.incarnation() {
             refuse!(
                 WrongState,
                 "the snapshot from node {from} is for an incarnation that this node has no more: another cluster has claimed it"
@@ -191,7 +193,7 @@ impl Group {
 
     /// A snapshot could not be taken in. That does this node no harm: the leader sends another one.
     fn not_taken(&self, error: StoreError) -> Refusal {
-        self.network.metrics().snapshot_failures.inc();
+        self.set_metrics.snapshot_failures.inc();
         tracing::warn!(%error, "a snapshot was not taken in");
         refusal!(Internal, "{error}")
     }

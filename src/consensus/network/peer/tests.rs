@@ -21,10 +21,12 @@ use crate::{
         StateMachine,
         lease::Quorums,
         network::{Destination, Network, Sender, Transport},
+        this_node::ThisNode,
     },
     metrics::Metrics,
     proto::{Refusal, peer::*, refusal, refuse},
     storage::{Entry, LogId, Member, Store, StoreOptions, codec},
+    tasks::Tasks,
 };
 
 #[derive(Default)]
@@ -123,11 +125,10 @@ impl Leader {
         let lease = Arc::new(LeaseClock::new(clock.clone(), 1, LEASE));
         let dir = TempDir::new().unwrap();
         let options = StoreOptions::new(clock.clone());
+        let store = Store::open(dir.path(), "test", 1, options).unwrap();
         let sender = Arc::new(Sender {
-            cluster: "test".into(),
+            this_node: ThisNode::new("test".into(), 1, store, Tasks::default()),
             set: 1,
-            node: 1,
-            store: Store::open(dir.path(), "test", 1, options).unwrap(),
             election_timeout_ms: 300,
         });
         Leader {
@@ -136,7 +137,7 @@ impl Leader {
                 sender,
                 held.clone(),
                 lease.clone(),
-                Metrics::new(),
+                Metrics::new().of_set(1),
                 BYTES_PER_SECOND,
             ),
             clock,

@@ -52,7 +52,9 @@ impl Witnesses for Others {
 
 fn ids_time(clock: &Arc<SetClock>) -> (IdsTime, Arc<Others>) {
     let others = Arc::new(Others::default());
-    let time = IdsTime::new(1, clock.clone(), others.clone(), 60_000, Metrics::new());
+    let (metrics, clock) = (Metrics::new(), clock.clone());
+    let of_set = metrics.of_set(1);
+    let time = IdsTime::new(1, clock, others.clone(), 60_000, metrics, of_set);
     (time, others)
 }
 
@@ -84,9 +86,12 @@ fn a_clock_that_is_not_believed_is_refused_with_what_to_do_and_shown_until_anoth
     for part in ["node 1 leads", "1970-01-01T10:00:00.000Z", "7200.000 s ahead", "transfer"] {
         assert!(refused.message().contains(part), "{refused}");
     }
-    assert_eq!((time.metrics.clock_doubted.get(), time.metrics.clock_refusals.get()), (1, 1));
+    assert_eq!(
+        (time.set_metrics.clock_doubted.get(), time.set_metrics.clock_refusals.get()),
+        (1, 1)
+    );
     time.follow();
-    assert_eq!(time.metrics.clock_doubted.get(), 0);
+    assert_eq!(time.set_metrics.clock_doubted.get(), 0);
 }
 
 const S: u64 = 1_000;

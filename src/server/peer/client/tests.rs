@@ -52,10 +52,26 @@ async fn a_connection_to_a_member_is_kept_until_it_is_removed() {
     let transport = GrpcTransport::default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    transport.keep(BTreeSet::from([(1, address)]));
+    transport.keep(1, BTreeSet::from([(1, address)]));
     let connection = greet_silent_server(&transport, &listener).await;
     assert_eq!(transport.channels.lock().kept.len(), 1);
-    transport.keep(BTreeSet::new());
+    transport.keep(1, BTreeSet::new());
+    assert!(transport.channels.lock().kept.is_empty());
+    assert!(is_closed_soon(connection).await);
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_while_one_set_has_the_node_as_a_member() {
+    let transport = GrpcTransport::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let member = (1, listener.local_addr().unwrap().to_string());
+    let other = (2, "127.0.0.1:1".to_owned());
+    transport.keep(1, BTreeSet::from([member.clone()]));
+    transport.keep(2, BTreeSet::from([member, other.clone()]));
+    let connection = greet_silent_server(&transport, &listener).await;
+    transport.keep(1, BTreeSet::new());
+    assert_eq!(transport.channels.lock().kept.len(), 1, "set 2 has it still");
+    transport.keep(2, BTreeSet::from([other]));
     assert!(transport.channels.lock().kept.is_empty());
     assert!(is_closed_soon(connection).await);
 }
@@ -161,7 +177,7 @@ impl Appending {
         let incoming = TcpIncoming::from(listener);
         tokio::spawn(Server::builder().add_service(peer).serve_with_incoming(incoming));
         let transport = Arc::new(GrpcTransport::of_silence(PATIENCE));
-        transport.keep(BTreeSet::from([(1, address.clone())]));
+        transport.keep(1, BTreeSet::from([(1, address.clone())]));
         Appending { transport, address, streams }
     }
 
@@ -301,7 +317,7 @@ async fn a_stream_to_a_member_is_kept_until_it_is_removed_and_one_to_nobody_is_n
     let kept = || peer.transport.channels.lock().idle.values().map(Vec::len).sum::<usize>();
     peer.is_answered("to a member").await;
     assert_eq!(kept(), 1);
-    peer.transport.keep(BTreeSet::new());
+    peer.transport.keep(1, BTreeSet::new());
     assert_eq!(kept(), 0);
     peer.is_answered("to nobody").await;
     assert_eq!((kept(), peer.streams()), (0, 2));

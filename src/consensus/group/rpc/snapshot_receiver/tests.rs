@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{Destination, GroupConfig, RaftRpc, StateMachine, Transport},
+    consensus::{Destination, GroupConfig, RaftRpc, StateMachine, ThisNode, Transport},
     metrics::Metrics,
     proto::{Code, Refusal, peer::*},
     storage::{Entry, Member, Store, StoreOptions, codec},
@@ -91,9 +91,7 @@ impl Transport for NoNetwork {
 /// A follower that hears only from the test. Its election timeout is longer than the test.
 async fn follower(dir: &Path) -> Arc<Group> {
     let config = GroupConfig {
-        cluster: "test".to_owned(),
         set: 1,
-        node: 2,
         heartbeat_ms: 50,
         election_timeout_ms: 60_000,
         lease_ms: 200,
@@ -103,9 +101,8 @@ async fn follower(dir: &Path) -> Arc<Group> {
     };
     let transport = Arc::new(NoNetwork);
     let clock = Arc::new(BootClock);
-    Group::start(config, store(dir), transport, clock, Metrics::new(), Tasks::default())
-        .await
-        .unwrap()
+    let this_node = ThisNode::new("test".to_owned(), 2, store(dir), Tasks::default());
+    Group::start(config, this_node, transport, clock, &Metrics::new()).await.unwrap()
 }
 
 /// The header of a message from the leader.
@@ -115,7 +112,7 @@ fn header(group: &Group) -> Header {
         set: 1,
         from: LEADER,
         to: group.node(),
-        to_incarnation: group.store.incarnation(),
+        to_incarnation: group.this_node.store.incarnation(),
         from_incarnation: 7,
         election_timeout_ms: group.config.election_timeout_ms,
     }
@@ -230,12 +227,12 @@ async fn a_snapshot_that_arrives_while_another_is_being_installed_is_installed_a
 async fn a_node_that_a_message_of_a_cluster_has_reached_is_not_claimed_and_keeps_its_incarnation() {
     let dir = TempDir::new().unwrap();
     let group = follower(dir.path()).await;
-    let incarnation = || group.store.incarnation();
+    let incarnation = || group.this_node.store.incarnation();
     let first = incarnation();
-    assert!(group.be_claimed(false).await.unwrap());
+    assert!(group.this_node.be_claimed(false).await.unwrap());
     assert_eq!(incarnation(), first);
     let arrived = arrived_snapshot(&group, 100).await.unwrap();
-    assert!(group.be_claimed(true).await.unwrap());
+    assert!(group.this_node.be_claimed(true).await.unwrap());
     let second = incarnation();
     assert_ne!(second, first);
     let refused = group.install_snapshot(arrived).await.expect_err("for another incarnation");
@@ -244,7 +241,7 @@ async fn a_node_that_a_message_of_a_cluster_has_reached_is_not_claimed_and_keeps
     append(&group, None, vec![], 0).await;
     assert!(!group.is_formed());
     for renews in [true, false] {
-        assert!(!group.be_claimed(renews).await.unwrap());
+        assert!(!group.this_node.be_claimed(renews).await.unwrap());
     }
     assert_eq!(incarnation(), second);
     group.stop().await;
