@@ -29,6 +29,8 @@ use crate::planted_bugs::{Bug, is_planted};
 // Invariant: one process at a time uses a data directory.
 
 const LOCK: &str = "LOCK";
+/// The name of the directory of the database.
+pub(super) const DATABASE: &str = "db";
 /// The name of the local socket of a running node. A node that crashed leaves it behind.
 pub const LOCAL_SOCKET: &str = "admin.sock";
 
@@ -96,6 +98,40 @@ pub fn check_access(dir: &Path) -> Result<(), StoreError> {
     Err(StoreError::Inaccessible(why))
 }
 
+/// The error of whoever opened the data directory `dir`, as [`StoreError::Inaccessible`] if the disk is well, and a file is not
+/// open to the user of this process: then no restart helps.
+pub fn denied_or(dir: &Path, error: StoreError) -> StoreError {
+    let denied = match &error {
+        StoreError::Io { path, source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Some(path.clone())
+        }
+        // RocksDB tells the reason as a text alone.
+        StoreError::Database { .. } => denied_in(&dir.join(DATABASE)),
+        _ => None,
+    };
+    let Some(path) = denied else { return error };
+    let (user, dir) = (geteuid().as_raw(), dir.display());
+    StoreError::Inaccessible(format!(
+        "user {user}, whom this process runs as, may not use {path} in the data directory {dir}; give that user all of it, to \
+         read and to write: chown -R {user} {dir} && chmod -R u+rwX {dir}",
+        path = path.display()
+    ))
+}
+
+/// The first of a directory, and the files in it, that the user of this process may not use.
+fn denied_in(dir: &Path) -> Option<PathBuf> {
+    let is_denied = |path: &Path, wanted| access(path, wanted) == Err(Errno::ACCESS);
+    let of_file = Access::READ_OK | Access::WRITE_OK;
+    if is_denied(dir, of_file | Access::EXEC_OK) {
+        return Some(dir.to_owned());
+    }
+    // One that cannot be listed has another fault, which the caller has at hand.
+    let files = fs::read_dir(dir).into_iter().flatten().flatten().map(|file| file.path());
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    files.into_iter().find(|file| is_denied(file, of_file))
+}
+
 /// Checks that the directory holds no files but Ratchet's.
 ///
 /// # Errors
@@ -103,7 +139,8 @@ pub fn check_access(dir: &Path) -> Result<(), StoreError> {
 /// be listed.
 pub fn check_contents(dir: &Path) -> Result<(), StoreError> {
     // A directory that is the root of a file system holds lost+found.
-    const KNOWN: [&str; 7] = ["NODE", "NODE.tmp", LOCK, "db", SPARE, LOCAL_SOCKET, "lost+found"];
+    const KNOWN: [&str; 7] =
+        ["NODE", "NODE.tmp", LOCK, DATABASE, SPARE, LOCAL_SOCKET, "lost+found"];
     for entry in fs::read_dir(dir).map_err(StoreError::io("cannot read", dir))? {
         let name = entry.map_err(StoreError::io("cannot read", dir))?.file_name();
         if !KNOWN.iter().any(|known| name == *known) {
@@ -337,6 +374,28 @@ mod tests {
         let refused = check_access(&file).unwrap_err();
         assert!(matches!(refused, StoreError::Inaccessible(_)), "{refused}");
         assert!(refused.to_string().contains("is no directory"), "{refused}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_open_to_this_user_is_told_from_a_disk_that_fails() {
+        let dir = Path::new("/data");
+        let failed = |kind: io::ErrorKind| {
+            denied_or(dir, StoreError::io("cannot create", dir.join(LOCK))(kind.into()))
+        };
+        let denied = failed(io::ErrorKind::PermissionDenied);
+        assert!(matches!(denied, StoreError::Inaccessible(_)), "{denied}");
+        let user = format!("chown -R {} /data", geteuid().as_raw());
+        for part in ["/data/LOCK", user.as_str(), "chmod -R u+rwX /data"] {
+            assert!(denied.to_string().contains(part), "{part:?} is not in {denied}");
+        }
+        assert!(matches!(failed(io::ErrorKind::StorageFull), StoreError::Io { .. }));
+        // All that is there may be used, so it is the disk.
+        let used = TempDir::new().unwrap();
+        fs::create_dir(used.path().join(DATABASE)).unwrap();
+        File::create(used.path().join(DATABASE).join("CURRENT")).unwrap();
+        let (dir, message) = (used.path().to_owned(), "IO error".to_owned());
+        let failed = denied_or(used.path(), StoreError::Database { dir, message });
+        assert!(matches!(failed, StoreError::Database { .. }), "{failed}");
     }
 
     #[test]

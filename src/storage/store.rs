@@ -56,6 +56,14 @@ impl Store {
         dir: &Path, cluster: &str, node: NodeId, options: StoreOptions,
     ) -> Result<Arc<Store>, StoreError> {
         data_dir::check_access(dir)?;
+        let opened = Store::open_accessible(dir, cluster, node, options);
+        opened.map_err(|error| data_dir::denied_or(dir, error))
+    }
+
+    /// Opens a directory, or creates it, whose files may not be open to this user yet.
+    fn open_accessible(
+        dir: &Path, cluster: &str, node: NodeId, options: StoreOptions,
+    ) -> Result<Arc<Store>, StoreError> {
         Directories::new(options.directory_synced.clone()).create(dir)?;
         data_dir::check_contents(dir)?;
         let lock = data_dir::lock(dir)?;
@@ -63,7 +71,7 @@ impl Store {
         if let Some(marker) = &marker {
             identity::check_owner(dir, &marker.identity, cluster, node)?;
             identity::check_dev(dir, marker.dev, options.dev)?;
-            if !Database::path(dir).join("CURRENT").exists() {
+            if !Database::is_there(dir)? {
                 return Err(identity::part_missing(dir, "the database"));
             }
         }
