@@ -100,6 +100,7 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_name()?;
         self.check_data_dir()?;
+        self.check_user(rustix::process::geteuid().is_root())?;
         self.check_ranges()?;
         self.check_times()?;
         self.check_addresses()?;
@@ -109,10 +110,12 @@ impl Config {
         self.check_drop_ins()
     }
 
-    /// The same for a cluster of one that somebody tries (`--dev`): little of the disk is set aside for it.
+    /// The same for a cluster of one that somebody tries (`--dev`): little of the disk is set aside for it,
+    /// and its data may be lost.
     pub fn for_trying(self) -> Config {
         Config {
             dev: true,
+            require_volume: false,
             disk_reserve_mb: self.disk_reserve_mb.min(DEV_RESERVE_MB),
             log_keep_bytes: self.log_keep_bytes.min(DEV_LOG_BYTES),
             ..self
@@ -147,6 +150,17 @@ impl Config {
             true => Err(ConfigError(
                 "data_dir is not set, and there is neither XDG_DATA_HOME nor HOME to derive it from: set data_dir to the \
                  directory where this node keeps its data"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn check_user(&self, is_root: bool) -> Result<(), ConfigError> {
+        match self.refuse_root && is_root {
+            false => Ok(()),
+            true => Err(ConfigError(
+                "this process runs as root, and refuse_root is set, as in the image: run it as another user, to whom data_dir \
+                 belongs (the image does so, as user 65532, unless it is given --user or runAsUser), or set refuse_root to false"
                     .to_owned(),
             )),
         }
@@ -508,6 +522,15 @@ mod tests {
         assert_eq!(data_dir_of(true, None, None), PathBuf::from("/var/lib/ratchet"));
         assert_eq!(of("", "home"), PathBuf::new());
         assert!(refused(|c| c.data_dir = of("", "")).contains("data_dir is not set"));
+    }
+
+    #[test]
+    fn root_is_refused_only_where_a_setting_says_so() {
+        let of =
+            |refuse_root, is_root| Config { refuse_root, ..Config::default() }.check_user(is_root);
+        assert_eq!([of(false, true), of(true, false), of(false, false)], [Ok(()), Ok(()), Ok(())]);
+        let refused = of(true, true).unwrap_err().to_string();
+        assert!(refused.contains("refuse_root is set"), "{refused}");
     }
 
     #[test]

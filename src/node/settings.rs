@@ -38,6 +38,12 @@ macro_rules! for_each_setting {
             /// Where the node keeps its data [default: /var/lib/ratchet for root, else $XDG_DATA_HOME/ratchet or
             /// ~/.local/share/ratchet]
             "RATCHET_DATA_DIR" [] => data_dir: PathBuf as PathBuf = default_data_dir();
+            /// Start only if a volume is mounted at data_dir, or at one of its parents but /; the image sets it; --dev needs none
+            "RATCHET_REQUIRE_VOLUME" [num_args = 0..=1, default_missing_value = "true"] =>
+                require_volume: bool as bool = false;
+            /// Do not start as root; the image sets it
+            "RATCHET_REFUSE_ROOT" [num_args = 0..=1, default_missing_value = "true"] =>
+                refuse_root: bool as bool = false;
             /// Where to listen for clients [default: 127.0.0.1:7600]
             "RATCHET_LISTEN" [] => listen: SocketAddr as SocketAddr = loopback(7600);
             /// Where to listen for peers [default: 127.0.0.1:7601]

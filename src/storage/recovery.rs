@@ -24,7 +24,7 @@ use std::{path::Path, sync::Arc};
 use rocksdb::WriteBatch;
 
 use super::{
-    data_dir,
+    access, data_dir,
     database::Database,
     error::StoreError,
     identity::{self, Pending, Recovery},
@@ -58,8 +58,8 @@ pub fn recover(
             dir.display()
         )));
     }
-    data_dir::check_access(dir)?;
-    recover_accessible(dir, set, margin, dry_run).map_err(|error| data_dir::denied_or(dir, error))
+    access::check_access(dir)?;
+    recover_accessible(dir, set, margin, dry_run).map_err(|error| access::denied_or(dir, error))
 }
 
 /// Recovers a directory whose files may not be open to this user yet.
