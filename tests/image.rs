@@ -46,7 +46,7 @@ impl Image {
         Image::of(|program| {
             let written = program.with_extension("c");
             fs::write(&written, source).unwrap();
-            printed(Command::new("cc").arg("-o").args([program, &written]));
+            printed(Command::new("cc").arg("-o").args([program, written.as_path()]));
         })
     }
 
@@ -234,4 +234,20 @@ fn the_program_runs_with_what_is_in_the_image_alone_and_licences_are_beside_it()
     ] {
         assert!(root.join(file).is_file(), "{file} is missing");
     }
+}
+
+/// What dist/build does last: none of these may be in what is installed.
+#[test]
+fn a_path_of_this_machine_in_the_program_is_found_in_the_image() {
+    let search = |image: &Image| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("dist/search");
+        let ran = Command::new(script).arg(image.archive()).output().unwrap();
+        (ran.status.success(), String::from_utf8(ran.stderr).unwrap())
+    };
+    let (is_well, told) = search(&Image::new());
+    assert!(is_well, "{told}");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/main.rs");
+    let source = format!("const char *path = \"{path}\"; int main(void) {{ return path[0]; }}\n");
+    let (is_well, told) = search(&Image::of_source(&source));
+    assert!(!is_well && told.contains(path) && told.contains("/usr/bin/ratchet"), "{told}");
 }
