@@ -27,13 +27,14 @@ use tokio::{
     net::TcpListener,
     runtime::{Builder, Runtime},
     sync::Semaphore,
+    task::JoinSet,
 };
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Code, Request, Response, Status, transport::Server};
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, http, id, other_than, processes::ratchet, until,
-    with_http,
+    PATIENCE, cluster::Cluster, eventually, http, id, other_than, processes::ratchet, rust_client,
+    until, with_http,
 };
 
 /// The trace of a caller, and its span in it.
@@ -244,6 +245,48 @@ async fn a_forwarded_call_is_one_trace_of_both_nodes_within_the_span_of_its_call
     assert_eq!(page.status, 200, "{}", page.body);
     let spans = collector.spans_of(&trace, 3).await;
     assert_forwarded(&spans, [asked, leader], "ratchet.v1.Sequencer/Next");
+    assert_tells_no_secret(&collector);
+}
+
+tokio::task_local! {
+    /// The span of what a task of the application does.
+    static SPAN: String;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_call_of_the_rust_client_is_a_part_of_the_span_in_which_it_is_made() {
+    let collector = Collector::default();
+    let listening = collector.listen();
+    let cluster = Cluster::start(1, traced(listening.address)).await;
+    let client = rust_client::builder([cluster.address(1)])
+        .traceparent(|| SPAN.try_with(String::clone).ok())
+        .build()
+        .expect("a client");
+    // In no span, over the stream that the others use as well.
+    client.next("book", KEY).await.expect("a number");
+    let of_task = |task: u64| TRACE.replace("0a", &format!("{task:02x}"));
+    let mut tasks = JoinSet::new();
+    // At the same time, and of one key: without spans, they would be merged.
+    for task in 1..=20 {
+        let (client, span) = (client.clone(), format!("00-{}-{CALLER}-01", of_task(task)));
+        tasks.spawn(SPAN.scope(span, async move {
+            client.next("book", KEY).await.expect("a number");
+            client.current("book", KEY).await.expect("an answer");
+        }));
+    }
+    tasks.join_all().await;
+    for task in 1..=20 {
+        let spans = collector.spans_of(&of_task(task), 2).await;
+        let mut names: Vec<&str> = spans.iter().map(|one| one.span.name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["ratchet.v1.Sequencer/Current", "ratchet.v1.Sequencer/NextMany"]);
+        for one in &spans {
+            assert_eq!(hex(&one.span.parent_span_id), CALLER);
+            assert_eq!(text_of(&one.span.attributes, "ratchet.keys").as_deref(), Some("1"));
+        }
+    }
+    // Spans come in the order in which they end.
+    assert_eq!(collector.received.lock().len(), 2 * 20);
     assert_tells_no_secret(&collector);
 }
 
