@@ -273,19 +273,25 @@ impl Config {
 
     /// Checks where spans are sent. What may be a password is not shown.
     fn check_collector(&self) -> Result<(), ConfigError> {
-        let Some(endpoint) = &self.otlp_endpoint else {
-            return Ok(());
-        };
         let wrong = |why: &str| {
             ConfigError(format!(
-                "otlp_endpoint {why}; it takes http://host:port, as in http://127.0.0.1:4317"
+                "otlp_endpoint {why}; it takes http://host:port, as in http://127.0.0.1:4317, or https://host:port with \
+                 otlp_ca, the file with the CAs of the collector"
             ))
         };
-        let Some(at) = endpoint.strip_prefix("http://") else {
-            return Err(match endpoint.starts_with("https://") {
-                true => wrong("begins with https, and a node speaks no TLS with a collector"),
-                false => wrong("does not begin with http://"),
-            });
+        let Some(endpoint) = &self.otlp_endpoint else {
+            return match self.otlp_ca {
+                None => Ok(()),
+                Some(_) => Err(wrong("is not set, and otlp_ca is")),
+            };
+        };
+        let (plain, over_tls) =
+            (endpoint.strip_prefix("http://"), endpoint.strip_prefix("https://"));
+        let at = match (plain.or(over_tls), over_tls.is_some(), self.otlp_ca.is_some()) {
+            (None, _, _) => return Err(wrong("does not begin with http:// or https://")),
+            (_, true, false) => return Err(wrong("begins with https, and otlp_ca is not set")),
+            (_, false, true) => return Err(wrong("speaks no TLS, and otlp_ca is set")),
+            (Some(at), _, _) => at,
         };
         if at.contains(['@', '/', '?', '#']) {
             return Err(wrong("has more than an address: leave out a user, a path and a query"));
@@ -483,8 +489,8 @@ mod tests {
     #[test]
     fn a_collector_has_an_address_and_a_password_is_not_shown() {
         for (endpoint, why) in [
-            ("https://collector:4317", "speaks no TLS"),
-            ("collector:4317", "does not begin with http://"),
+            ("https://collector:4317", "begins with https, and otlp_ca is not set"),
+            ("collector:4317", "does not begin with http:// or https://"),
             ("http://collector", "is \"http://collector\""),
             ("http://collector:4317/v1/traces", "leave out a user, a path"),
             ("http://me:secret@collector:4317", "leave out a user"),
@@ -495,6 +501,20 @@ mod tests {
         }
         let otlp_endpoint = Some("http://[::1]:4317".to_owned());
         assert_eq!(Config { otlp_endpoint, ..Config::default() }.check(), Ok(()));
+        let with_ca = |endpoint: Option<&str>| Config {
+            otlp_endpoint: endpoint.map(str::to_owned),
+            otlp_ca: Some("ca.crt".into()),
+            ..Config::default()
+        };
+        assert_eq!(with_ca(Some("https://collector:4317")).check(), Ok(()));
+        for (endpoint, why) in [
+            (Some("http://collector:4317"), "speaks no TLS, and otlp_ca is set"),
+            (Some("https://me:secret@collector:4317"), "leave out a user"),
+            (None, "is not set, and otlp_ca is"),
+        ] {
+            let told = with_ca(endpoint).check().unwrap_err().to_string();
+            assert!(told.contains(why) && !told.contains("secret"), "{told}");
+        }
     }
 
     #[test]
