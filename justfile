@@ -20,7 +20,7 @@ down:
 test *ARGS:
     cluster/test {{ ARGS }}
 
-# Run all that must hold before a change lands (some half an hour)
+# Run all that must hold before a change lands (half an hour)
 ci:
     .ci/run
 
@@ -60,7 +60,7 @@ fuzz *ARGS:
 instructions *ARGS:
     bench/instructions {{ ARGS }}
 
-# Make what is installed: the Debian package, the archive and the image (some ten minutes)
+# Make what is installed: the Debian package, the archive and the image (half an hour the first time)
 dist:
     dist/build
 

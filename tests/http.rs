@@ -324,6 +324,13 @@ async fn a_problem_says_what_was_wrong_and_is_counted() {
         ),
         (
             "POST /v1/namespaces/book:next".to_owned(),
+            "{\"ids\":[1],\"traceparent\":\"00\"}",
+            400,
+            "INVALID_ARGUMENT",
+            "the header traceparent says",
+        ),
+        (
+            "POST /v1/namespaces/book:next".to_owned(),
             &large,
             400,
             "INVALID_ARGUMENT",

@@ -1,5 +1,7 @@
 //! The image that dist/image makes: each part is what its name says, all of it is root's but the data, and nothing is missing that
-//! the program needs. A tiny program stands for the node.
+//! the program needs. A tiny program stands for the node, unless the image is run.
+
+mod run;
 
 use std::{
     fs,
@@ -35,11 +37,24 @@ struct Image {
 }
 
 impl Image {
+    /// Of a program that does nothing.
     fn new() -> Image {
+        Image::of_source("int main(void) { return 42; }\n")
+    }
+
+    fn of_source(source: &str) -> Image {
+        Image::of(|program| {
+            let written = program.with_extension("c");
+            fs::write(&written, source).unwrap();
+            printed(Command::new("cc").arg("-o").args([program, written.as_path()]));
+        })
+    }
+
+    /// Of the program that `make` puts at the path that it is given.
+    fn of(make: impl FnOnce(&Path)) -> Image {
         let dir = TempDir::new().unwrap();
         let path = |name: &str| dir.path().join(name);
-        fs::write(path("program.c"), "int main(void) { return 42; }\n").unwrap();
-        printed(Command::new("cc").arg("-o").args([path("program"), path("program.c")]));
+        make(&path("program"));
         for document in ["THIRD-PARTY-LICENSES.html", "ratchet.cdx.json"] {
             fs::write(path(document), document).unwrap();
         }
@@ -92,6 +107,16 @@ impl Image {
         self.json(&self.blob(&self.manifest()["config"]))
     }
 
+    /// Unpacks its one layer in a new directory.
+    fn unpack(&self, name: &str) -> PathBuf {
+        let root = self.path(name);
+        fs::create_dir(&root).unwrap();
+        let mut unpacking = Command::new("tar");
+        unpacking.arg("--no-same-owner").arg("-C").arg(&root).arg("-xzf").arg(self.layer());
+        printed(&mut unpacking);
+        root
+    }
+
     /// Where its one layer is.
     fn layer(&self) -> PathBuf {
         let manifest = self.manifest();
@@ -129,7 +154,8 @@ fn the_image_says_how_it_is_run_and_where_it_comes_from() {
     assert_eq!(run["Entrypoint"], serde_json::json!(["/usr/bin/ratchet"]));
     assert_eq!(run["Cmd"], serde_json::json!(["start"]));
     assert_eq!(run["StopSignal"], "SIGTERM");
-    assert!(run["Env"].as_array().unwrap().contains(&"RATCHET_DATA_DIR=/data".into()), "{run}");
+    let variables = run["Env"].as_array().unwrap();
+    assert!(variables.contains(&"RATCHET_DATA_DIR=/data".into()), "{run}");
     // A runtime makes an empty volume for what is named there, and removes it with the container: a node whose volume somebody
     // forgot would run.
     assert_eq!(run["Volumes"], Value::Null);
@@ -184,9 +210,7 @@ fn only_the_data_belongs_to_the_user_that_the_image_names() {
 #[test]
 fn the_program_runs_with_what_is_in_the_image_alone_and_licences_are_beside_it() {
     let image = Image::new();
-    let root = image.path("root");
-    fs::create_dir(&root).unwrap();
-    printed(Command::new("tar").arg("-C").arg(&root).arg("-xzf").arg(image.layer()));
+    let root = image.unpack("root");
     // The loader looks nowhere else: no cache of the system's libraries, and no places of its own.
     let mut program = Command::new(root.join("usr/lib64/ld-linux-x86-64.so.2"));
     program.args(["--inhibit-cache", "--library-path"]).arg(root.join("usr/lib/x86_64-linux-gnu"));
@@ -210,4 +234,20 @@ fn the_program_runs_with_what_is_in_the_image_alone_and_licences_are_beside_it()
     ] {
         assert!(root.join(file).is_file(), "{file} is missing");
     }
+}
+
+/// What dist/build does last: none of these may be in what is installed.
+#[test]
+fn a_path_of_this_machine_in_the_program_is_found_in_the_image() {
+    let search = |image: &Image| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("dist/search");
+        let ran = Command::new(script).arg(image.archive()).output().unwrap();
+        (ran.status.success(), String::from_utf8(ran.stderr).unwrap())
+    };
+    let (is_well, told) = search(&Image::new());
+    assert!(is_well, "{told}");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/main.rs");
+    let source = format!("const char *path = \"{path}\"; int main(void) {{ return path[0]; }}\n");
+    let (is_well, told) = search(&Image::of_source(&source));
+    assert!(!is_well && told.contains(path) && told.contains("/usr/bin/ratchet"), "{told}");
 }

@@ -2,6 +2,7 @@
 //! rendered is valid and fits the node, the chart and the manifests say the same, nodes run with what is in them, and nothing
 //! founds a cluster by itself.
 
+mod monitor;
 mod page;
 mod pods;
 mod rendered;
@@ -97,19 +98,6 @@ fn the_chart_and_the_manifests_say_the_same() {
     for (object, expected) in component {
         assert_eq!(made[&object], expected, "{object}");
     }
-}
-
-#[test]
-fn a_service_monitor_has_the_labels_by_which_an_operator_chooses() {
-    let values = [
-        "insecure=true",
-        "serviceMonitor.enabled=true",
-        "serviceMonitor.labels.release=prometheus",
-    ];
-    let made = chart("ratchet", &values);
-    let labels = &made.one("ServiceMonitor", "ratchet")["metadata"]["labels"];
-    assert_eq!(labels["release"], "prometheus");
-    assert_eq!(labels["app.kubernetes.io/name"], "ratchet");
 }
 
 /// The objects by kind and name, without what must differ: labels and sums of the one tool, and the sum of its content that

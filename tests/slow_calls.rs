@@ -1,6 +1,6 @@
 //! What the log of a node tells of slow calls: where their time went, and no key.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use serde_json::Value;
 
@@ -68,6 +68,62 @@ async fn a_slow_call_is_told_with_where_its_time_went_by_each_node_that_had_it_a
     for node in 1..=3 {
         assert_eq!(cluster.said(node, &KEYS_FROM.to_string()[..12]), 0, "node {node} tells a key");
     }
+}
+
+/// For how long the followers stand still after each call that begins meanwhile. That it waits cannot be awaited.
+const STILL: Duration = Duration::from_millis(50);
+
+/// Has calls for two keys wait at the leader: the one begins after the other, and the followers stand still meanwhile.
+async fn wait_for_followers(cluster: &Processes, leader: u64, keys: [u64; 2]) {
+    for follower in others(leader) {
+        cluster.pause(follower);
+    }
+    let mut calls = Vec::new();
+    for key in keys {
+        let mut client = cluster.client(leader);
+        calls.push(tokio::spawn(async move { client.next(key).await }));
+        tokio::time::sleep(STILL).await;
+    }
+    for follower in others(leader) {
+        cluster.resume(follower);
+    }
+    for call in calls {
+        call.await.expect("no panic").expect("a number");
+    }
+}
+
+/// With this fence, a line of the leader about a call that mostly waited for `part`. Each time two calls wait for these keys.
+async fn waited_for(part: &str, fence: &str, mut keys: impl FnMut() -> [u64; 2]) -> Value {
+    let flags = ["--log-format", "json", "--slow-call-ms", "1", "--fence", fence];
+    let cluster = Processes::start(3, &flags).await;
+    let leader = cluster.leader().await;
+    cluster.client(leader).next(KEYS_FROM).await.expect("a number");
+    eventually("a call that waited so", async || {
+        wait_for_followers(&cluster, leader, keys()).await;
+        lines(&cluster, leader).into_iter().find(|line| {
+            let waited = ms(line, part);
+            waited >= STILL.as_millis() as u64 / 2 && 2 * waited >= ms(line, "took_ms")
+        })
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_key_waits_for_its_turn_behind_a_log_entry_is_told_so() {
+    let mut last = KEYS_FROM;
+    let new_keys = || {
+        last += 2;
+        [last - 1, last]
+    };
+    let told = waited_for("queue_ms", "lease", new_keys).await;
+    assert_eq!(ms(&told, "fence_ms"), 0, "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_the_quorum_fence_is_told_so() {
+    let told = waited_for("fence_ms", "quorum", || [KEYS_FROM; 2]).await;
+    // Its key has numbers.
+    assert_eq!((ms(&told, "bump_ms"), ms(&told, "write_ms")), (0, 0), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 use tokio::net::{TcpStream, UnixDatagram};
 
@@ -68,6 +68,14 @@ impl Supervised {
         let status = node.ended().await;
         assert!(status.success(), "{status}");
         told
+    }
+
+    /// Runs a command that starts the node, which ends at once with 78. Returns the last line of its log.
+    async fn ends_with_78(&self, mut command: Command) -> String {
+        let status = Process(command.spawn().unwrap()).ended().await;
+        let log = self.log();
+        assert_eq!(status.code(), Some(78), "{log}");
+        log.lines().last().unwrap_or_default().to_owned()
     }
 
     fn log(&self) -> String {
@@ -139,15 +147,12 @@ async fn a_node_whose_supervisor_is_gone_serves_and_says_so_in_its_log() {
     assert!(log.contains("the supervisor could not be told \"READY=1"), "{log}");
 }
 
-/// Starts a node that ends at once with 78, and returns the last line of its log.
+/// Starts a node without data that ends at once with 78, and returns the last line of its log.
 async fn ends_with_78(change: impl FnOnce(&Supervised, &mut Command)) -> String {
     let supervised = Supervised::new();
     let mut command = supervised.command(ratchet());
     change(&supervised, &mut command);
-    let status = Process(command.spawn().unwrap()).ended().await;
-    let log = supervised.log();
-    assert_eq!(status.code(), Some(78), "{log}");
-    log.lines().last().unwrap_or_default().to_owned()
+    supervised.ends_with_78(command).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,6 +179,42 @@ async fn a_node_that_no_restart_helps_ends_with_78_and_one_line_that_says_what_t
     assert!(said.contains("/nowhere."), "{said}");
 }
 
+/// The `ratchet` command, of a process that may do what the modes of files allow, and no more. Root may do more.
+fn ratchet_bound_by_modes() -> Command {
+    let plain = ratchet();
+    let mut bound = Command::new(plain.get_program());
+    if geteuid().is_root() {
+        let less = "-dac_override,-dac_read_search";
+        bound = Command::new("setpriv");
+        bound.args([format!("--bounding-set={less}"), format!("--inh-caps={less}")]);
+        bound.arg(plain.get_program());
+    }
+    bound.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    bound
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_to_which_a_file_of_its_data_is_not_open_ends_with_78_and_names_the_file() {
+    let supervised = Supervised::new();
+    supervised.stopped().await;
+    let data = supervised.dir.path().join("data");
+    for name in ["LOCK", "NODE", "db", "db/CURRENT"] {
+        let path = data.join(name);
+        let open = fs::metadata(&path).unwrap().permissions();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+        let said = supervised.ends_with_78(supervised.command(ratchet_bound_by_modes())).await;
+        let mut recover = ratchet_bound_by_modes();
+        let recover = recover.args(["recover", "--dry-run", "--data-dir"]).arg(&data).output();
+        fs::set_permissions(&path, open).unwrap();
+        let recover = recover.unwrap();
+        assert_eq!(recover.status.code(), Some(78), "{name}: {recover:?}");
+        let (named, to_do) = (format!("may not use {}", path.display()), "chown -R");
+        assert!(said.contains(&named) && said.contains(to_do), "{name}: {said}");
+    }
+    // It was these files: now it starts.
+    assert!(supervised.stopped().await.starts_with("STOPPING=1"));
+}
+
 fn dist(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("dist").join(name);
     fs::read_to_string(path).unwrap()
@@ -190,8 +231,10 @@ fn unit(name: &str) -> BTreeMap<String, String> {
 #[test]
 fn no_unit_starts_a_node_again_that_no_restart_helps() {
     let said = &unit("ratchet.service")["RestartPreventExitStatus"];
-    let codes: Vec<u8> = said.split(' ').filter_map(|code| code.parse().ok()).collect();
-    assert_eq!(codes, [2, 78]);
+    let codes: Vec<&str> = said.split(' ').collect();
+    // The names are systemd's, of what it cannot set up for a node before it runs.
+    let names = ["EXEC", "USER", "GROUP", "NAMESPACE", "STATE_DIRECTORY"];
+    assert_eq!(codes, [&["2", "78"][..], &names].concat());
 }
 
 #[test]

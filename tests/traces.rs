@@ -27,13 +27,17 @@ use tokio::{
     net::TcpListener,
     runtime::{Builder, Runtime},
     sync::Semaphore,
+    task::JoinSet,
 };
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Code, Request, Response, Status, transport::Server};
+use tonic::{
+    Code, Request, Response, Status,
+    transport::{Identity, Server, ServerTlsConfig},
+};
 
 use crate::common::{
-    PATIENCE, cluster::Cluster, eventually, http, id, other_than, processes::ratchet, until,
-    with_http,
+    PATIENCE, certificates::Certificates, cluster::Cluster, eventually, http, id, other_than,
+    processes::ratchet, rust_client, until, with_http,
 };
 
 /// The trace of a caller, and its span in it.
@@ -112,6 +116,18 @@ impl Drop for Listening {
 impl Collector {
     /// Has it listen, on threads of its own.
     fn listen(&self) -> Listening {
+        self.serve(Server::builder())
+    }
+
+    /// Has it listen over TLS alone, with the certificate of a node.
+    fn listen_over_tls(&self, certificates: &Certificates, node: u64) -> Listening {
+        let [certificate, key] =
+            ["crt", "key"].map(|end| certificates.read(&format!("node-{node}.{end}")));
+        let tls = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
+        self.serve(Server::builder().tls_config(tls).expect("a certificate"))
+    }
+
+    fn serve(&self, mut server: Server) -> Listening {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         listener.set_nonblocking(true).expect("a socket");
         let address = listener.local_addr().expect("an address");
@@ -120,7 +136,7 @@ impl Collector {
         let service = TraceServiceServer::new(self.clone());
         runtime.spawn(async move {
             let listener = TcpListener::from_std(listener).expect("a listener");
-            let server = Server::builder().add_service(service);
+            let server = server.add_service(service);
             let serving = server.serve_with_incoming(TcpListenerStream::new(listener));
             serving.await.expect("it serves");
         });
@@ -247,6 +263,48 @@ async fn a_forwarded_call_is_one_trace_of_both_nodes_within_the_span_of_its_call
     assert_tells_no_secret(&collector);
 }
 
+tokio::task_local! {
+    /// The span of what a task of the application does.
+    static SPAN: String;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_call_of_the_rust_client_is_a_part_of_the_span_in_which_it_is_made() {
+    let collector = Collector::default();
+    let listening = collector.listen();
+    let cluster = Cluster::start(1, traced(listening.address)).await;
+    let client = rust_client::builder([cluster.address(1)])
+        .traceparent(|| SPAN.try_with(String::clone).ok())
+        .build()
+        .expect("a client");
+    // In no span, over the stream that the others use as well.
+    client.next("book", KEY).await.expect("a number");
+    let of_task = |task: u64| TRACE.replace("0a", &format!("{task:02x}"));
+    let mut tasks = JoinSet::new();
+    // At the same time, and of one key: without spans, they would be merged.
+    for task in 1..=20 {
+        let (client, span) = (client.clone(), format!("00-{}-{CALLER}-01", of_task(task)));
+        tasks.spawn(SPAN.scope(span, async move {
+            client.next("book", KEY).await.expect("a number");
+            client.current("book", KEY).await.expect("an answer");
+        }));
+    }
+    tasks.join_all().await;
+    for task in 1..=20 {
+        let spans = collector.spans_of(&of_task(task), 2).await;
+        let mut names: Vec<&str> = spans.iter().map(|one| one.span.name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["ratchet.v1.Sequencer/Current", "ratchet.v1.Sequencer/NextMany"]);
+        for one in &spans {
+            assert_eq!(hex(&one.span.parent_span_id), CALLER);
+            assert_eq!(text_of(&one.span.attributes, "ratchet.keys").as_deref(), Some("1"));
+        }
+    }
+    // Spans come in the order in which they end.
+    assert_eq!(collector.received.lock().len(), 2 * 20);
+    assert_tells_no_secret(&collector);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_who_records_nothing_is_not_recorded_and_a_refused_call_is_an_error() {
     let collector = Collector::default();
@@ -323,10 +381,39 @@ async fn a_collector_that_is_slow_or_away_holds_no_call_and_what_it_does_not_tak
     assert!(metrics.trace_spans.get() >= sent);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_go_over_tls_to_a_collector_whose_ca_the_node_was_given_and_to_no_other() {
+    let certificates = Certificates::new();
+    certificates.node(1, "127.0.0.1", &[]);
+    let collector = Collector::default();
+    let listening = collector.listen_over_tls(&certificates, 1);
+    let address = listening.address;
+    let over_tls = |ca: String| {
+        move |config: &mut Config| {
+            traced(address)(config);
+            config.otlp_endpoint = Some(format!("https://{address}"));
+            config.otlp_ca = Some(ca.clone().into());
+        }
+    };
+    let cluster = Cluster::start(1, over_tls(certificates.path("ca.crt"))).await;
+    let traced_call = in_trace(next(), TRACE, "01");
+    cluster.client(1).sequencer.next(traced_call).await.expect("a number");
+    collector.spans_of(TRACE, 1).await;
+
+    let others = Certificates::new();
+    let cluster = Cluster::start(1, over_tls(others.path("ca.crt"))).await;
+    let metrics = cluster.nodes[&1].context().metrics.clone();
+    let trace = TRACE.replace("0a", "0b");
+    let traced_call = in_trace(next(), &trace, "01");
+    cluster.client(1).sequencer.next(traced_call).await.expect("a number");
+    until("the span is dropped", || metrics.trace_spans_dropped.get() > 0).await;
+    assert_eq!(collector.received.lock().len(), 1, "that of the first node");
+}
+
 #[test]
 fn a_node_does_not_start_with_a_collector_or_a_sample_that_is_none() {
     for (flag, value, told) in [
-        ("--otlp-endpoint", "https://collector:4317", "speaks no TLS"),
+        ("--otlp-endpoint", "https://collector:4317", "otlp_ca is not set"),
         ("--otlp-endpoint", "collector:4317", "http://host:port"),
         ("--otlp-endpoint", "http://collector", "http://host:port"),
         ("--otlp-sample", "2", "2 is no part of all calls"),
@@ -339,6 +426,14 @@ fn a_node_does_not_start_with_a_collector_or_a_sample_that_is_none() {
         assert!(!ended.status.success() && why.contains(told), "{flag} {value}: {why}");
         assert!(why.contains(&flag.replace("--", "")) || why.contains("otlp_endpoint"), "{why}");
     }
+    let mut command = ratchet();
+    let dir = tempfile::tempdir().expect("a directory");
+    command.args(["start", "--dev", "--data-dir"]).arg(dir.path());
+    command.args(["--otlp-endpoint", "https://collector:4317", "--otlp-ca", "/nowhere.crt"]);
+    let ended = command.output().expect("it runs");
+    let why = String::from_utf8_lossy(&ended.stderr);
+    assert!(why.contains("otlp_ca /nowhere.crt: "), "{why}");
+    assert_eq!(ended.status.code(), Some(78), "{why}");
     let mut command = ratchet();
     let dir = tempfile::tempdir().expect("a directory");
     let endpoint = "http://me:secret@collector:4317";

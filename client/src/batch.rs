@@ -107,6 +107,9 @@ impl Batch {
         );
         debug_assert_eq!(message.counts.len(), floors.len());
         debug_assert_eq!(places.len(), requests.len());
+        if let [PendingRequest { traceparent: Some(span), .. }] = &requests[..] {
+            message.traceparent = Some(span.to_string());
+        }
         if one_each {
             // On the wire, no counts mean one number of each key.
             message.counts.clear();

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    client::Client, cluster::Cluster, error::Error, server_pool::ServerPool, tls::Tls, token::Token,
+    caller_span::CallerSpan, client::Client, cluster::Cluster, error::Error,
+    server_pool::ServerPool, tls::Tls, token::Token,
 };
 
 /// The default address of a node.
@@ -41,6 +42,7 @@ pub struct Builder {
     cluster_id: Option<String>,
     tls: Option<Tls>,
     token: Option<Token>,
+    caller_span: Option<CallerSpan>,
 }
 
 impl Default for Builder {
@@ -52,6 +54,7 @@ impl Default for Builder {
             cluster_id: None,
             tls: None,
             token: None,
+            caller_span: None,
         }
     }
 }
@@ -108,6 +111,20 @@ impl Builder {
         self
     }
 
+    /// Has this function say which span a call is a part of. It is asked in the task of each call, before anything is sent, and
+    /// answers what the header `traceparent` of W3C Trace Context has; or `None`, if the call is a part of none. What no header can
+    /// hold counts as `None`.
+    ///
+    /// Numbers that are taken within a span travel in a message of their own, which is a part of that span, and are not merged
+    /// with those of other tasks. So answer `None` where a span is not recorded. What the client does for itself, as to fetch a
+    /// segment ahead, is no part of a caller's span, unless the function answers one there, too.
+    pub fn traceparent(
+        mut self, span: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.caller_span = Some(CallerSpan::new(span));
+        self
+    }
+
     /// Builds the client. It connects at its first request, and needs that request to be made on a Tokio
     /// runtime: outside of one, requests panic.
     ///
@@ -127,6 +144,6 @@ impl Builder {
         let authorization = self.token.as_ref().map(Token::authorization).transpose()?;
         let (servers, follow_leader) = (&self.servers, self.follow_leader);
         let pool = ServerPool::new(servers, self.timeout, follow_leader, cluster, tls)?;
-        Ok(Client::new(pool.showing(authorization)))
+        Ok(Client::new(pool.showing(authorization).within(self.caller_span)))
     }
 }

@@ -12,8 +12,9 @@ use tokio::{
 };
 
 use crate::{
-    dispatcher::Dispatcher, error::Error, key::Key, namespaces::Namespaces, numbers::Numbers,
-    queue::BATCH_REQUESTS_MAX, request::PendingRequest, server_pool::ServerPool,
+    caller_span::CallerSpan, dispatcher::Dispatcher, error::Error, key::Key,
+    namespaces::Namespaces, numbers::Numbers, queue::BATCH_REQUESTS_MAX, request::PendingRequest,
+    server_pool::ServerPool,
 };
 
 /// The longest name of a namespace, in bytes. Its characters are ASCII.
@@ -134,8 +135,9 @@ impl Client {
             check("the request id", id.len(), REQUEST_ID_BYTES_MAX)?;
         }
         let (reply, answer) = oneshot::channel();
+        let traceparent = self.pool().caller_span().and_then(CallerSpan::text);
         // The server refuses a count of 0. In a merged range it would not see it.
-        let is_alone = count == 0 || request_id.is_some();
+        let is_alone = count == 0 || request_id.is_some() || traceparent.is_some();
         let request = PendingRequest {
             namespace: self.inner.namespaces.intern(namespace),
             key,
@@ -144,6 +146,7 @@ impl Client {
             may_share: !is_alone,
             batch_max: if is_alone { 1 } else { BATCH_REQUESTS_MAX },
             request_id: request_id.map(Box::new),
+            traceparent,
             reply,
         };
         // Both fail only if the runtime of the dispatcher has ended.

@@ -89,6 +89,7 @@ pub mod api;
 mod backoff;
 mod batch;
 mod builder;
+mod caller_span;
 mod causes;
 mod client;
 mod cluster;

@@ -23,6 +23,8 @@ pub struct PendingRequest {
     /// What the application calls the request; it then gets a batch of its own.
     /// Boxed, since few requests have one.
     pub request_id: Option<Box<Bytes>>,
+    /// The span that it is a part of; it then gets a batch of its own.
+    pub traceparent: Option<Box<str>>,
     /// Where the caller waits for the answer.
     pub reply: oneshot::Sender<Result<Numbers, Error>>,
 }

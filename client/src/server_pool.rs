@@ -13,6 +13,7 @@ use tonic::{
 use crate::{
     address::{is_local, is_server},
     api::Route,
+    caller_span::CallerSpan,
     causes,
     cluster::{Cluster, Connection, Introduction, Known, cluster_in_refusal, route_in},
     error::{Error, OtherCluster},
@@ -36,6 +37,8 @@ pub struct ServerPool {
     tls: Option<ClientTlsConfig>,
     /// What calls show as their token, if they show one.
     authorization: Option<MetadataValue<Ascii>>,
+    /// Who says which span a call is a part of.
+    caller_span: Option<CallerSpan>,
     channels: Mutex<HashMap<Arc<str>, Channel>>,
 }
 
@@ -61,6 +64,7 @@ impl ServerPool {
             timeout,
             tls,
             authorization: None,
+            caller_span: None,
             channels: Mutex::default(),
         };
         if let Some(server) = given.iter().find(|server| !is_server(server)) {
@@ -75,6 +79,16 @@ impl ServerPool {
     /// The same servers, whose calls show this `authorization`.
     pub fn showing(self, authorization: Option<MetadataValue<Ascii>>) -> ServerPool {
         ServerPool { authorization, ..self }
+    }
+
+    /// The same servers. This says which span a call is a part of.
+    pub fn within(self, caller_span: Option<CallerSpan>) -> ServerPool {
+        ServerPool { caller_span, ..self }
+    }
+
+    /// Who says which span a call is a part of, if somebody does.
+    pub fn caller_span(&self) -> Option<&CallerSpan> {
+        self.caller_span.as_ref()
     }
 
     /// Whether calls show a token.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
 
 use crate::{
     causes::{never_connected, text},
@@ -69,6 +69,10 @@ impl ServerPool {
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let deadline = Instant::now() + self.timeout();
+        let mut headers = MetadataMap::new();
+        if let Some(span) = self.caller_span() {
+            span.tell(&mut headers);
+        }
         let mut untried = self.members().all().len() as u32;
         loop {
             let server = self.for_call(in_turn);
@@ -76,6 +80,7 @@ impl ServerPool {
             let share = if changes { left } else { left / untried };
             let share = share.min(patience);
             let mut message = Request::new(request.clone());
+            *message.metadata_mut() = headers.clone();
             message.set_timeout(share);
             let (asked, connection) = (Instant::now(), self.connection(&server)?);
             let answer = tokio::time::timeout(share, ask(connection, message)).await;

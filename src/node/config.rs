@@ -100,6 +100,7 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_name()?;
         self.check_data_dir()?;
+        self.check_user(rustix::process::geteuid().is_root())?;
         self.check_ranges()?;
         self.check_times()?;
         self.check_addresses()?;
@@ -109,10 +110,12 @@ impl Config {
         self.check_drop_ins()
     }
 
-    /// The same for a cluster of one that somebody tries (`--dev`): little of the disk is set aside for it.
+    /// The same for a cluster of one that somebody tries (`--dev`): little of the disk is set aside for it,
+    /// and its data may be lost.
     pub fn for_trying(self) -> Config {
         Config {
             dev: true,
+            require_volume: false,
             disk_reserve_mb: self.disk_reserve_mb.min(DEV_RESERVE_MB),
             log_keep_bytes: self.log_keep_bytes.min(DEV_LOG_BYTES),
             ..self
@@ -147,6 +150,17 @@ impl Config {
             true => Err(ConfigError(
                 "data_dir is not set, and there is neither XDG_DATA_HOME nor HOME to derive it from: set data_dir to the \
                  directory where this node keeps its data"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn check_user(&self, is_root: bool) -> Result<(), ConfigError> {
+        match self.refuse_root && is_root {
+            false => Ok(()),
+            true => Err(ConfigError(
+                "this process runs as root, and refuse_root is set, as in the image: run it as another user, to whom data_dir \
+                 belongs (the image does so, as user 65532, unless it is given --user or runAsUser), or set refuse_root to false"
                     .to_owned(),
             )),
         }
@@ -259,19 +273,25 @@ impl Config {
 
     /// Checks where spans are sent. What may be a password is not shown.
     fn check_collector(&self) -> Result<(), ConfigError> {
-        let Some(endpoint) = &self.otlp_endpoint else {
-            return Ok(());
-        };
         let wrong = |why: &str| {
             ConfigError(format!(
-                "otlp_endpoint {why}; it takes http://host:port, as in http://127.0.0.1:4317"
+                "otlp_endpoint {why}; it takes http://host:port, as in http://127.0.0.1:4317, or https://host:port with \
+                 otlp_ca, the file with the CAs of the collector"
             ))
         };
-        let Some(at) = endpoint.strip_prefix("http://") else {
-            return Err(match endpoint.starts_with("https://") {
-                true => wrong("begins with https, and a node speaks no TLS with a collector"),
-                false => wrong("does not begin with http://"),
-            });
+        let Some(endpoint) = &self.otlp_endpoint else {
+            return match self.otlp_ca {
+                None => Ok(()),
+                Some(_) => Err(wrong("is not set, and otlp_ca is")),
+            };
+        };
+        let (plain, over_tls) =
+            (endpoint.strip_prefix("http://"), endpoint.strip_prefix("https://"));
+        let at = match (plain.or(over_tls), over_tls.is_some(), self.otlp_ca.is_some()) {
+            (None, _, _) => return Err(wrong("does not begin with http:// or https://")),
+            (_, true, false) => return Err(wrong("begins with https, and otlp_ca is not set")),
+            (_, false, true) => return Err(wrong("speaks no TLS, and otlp_ca is set")),
+            (Some(at), _, _) => at,
         };
         if at.contains(['@', '/', '?', '#']) {
             return Err(wrong("has more than an address: leave out a user, a path and a query"));
@@ -469,8 +489,8 @@ mod tests {
     #[test]
     fn a_collector_has_an_address_and_a_password_is_not_shown() {
         for (endpoint, why) in [
-            ("https://collector:4317", "speaks no TLS"),
-            ("collector:4317", "does not begin with http://"),
+            ("https://collector:4317", "begins with https, and otlp_ca is not set"),
+            ("collector:4317", "does not begin with http:// or https://"),
             ("http://collector", "is \"http://collector\""),
             ("http://collector:4317/v1/traces", "leave out a user, a path"),
             ("http://me:secret@collector:4317", "leave out a user"),
@@ -481,6 +501,20 @@ mod tests {
         }
         let otlp_endpoint = Some("http://[::1]:4317".to_owned());
         assert_eq!(Config { otlp_endpoint, ..Config::default() }.check(), Ok(()));
+        let with_ca = |endpoint: Option<&str>| Config {
+            otlp_endpoint: endpoint.map(str::to_owned),
+            otlp_ca: Some("ca.crt".into()),
+            ..Config::default()
+        };
+        assert_eq!(with_ca(Some("https://collector:4317")).check(), Ok(()));
+        for (endpoint, why) in [
+            (Some("http://collector:4317"), "speaks no TLS, and otlp_ca is set"),
+            (Some("https://me:secret@collector:4317"), "leave out a user"),
+            (None, "is not set, and otlp_ca is"),
+        ] {
+            let told = with_ca(endpoint).check().unwrap_err().to_string();
+            assert!(told.contains(why) && !told.contains("secret"), "{told}");
+        }
     }
 
     #[test]
@@ -508,6 +542,15 @@ mod tests {
         assert_eq!(data_dir_of(true, None, None), PathBuf::from("/var/lib/ratchet"));
         assert_eq!(of("", "home"), PathBuf::new());
         assert!(refused(|c| c.data_dir = of("", "")).contains("data_dir is not set"));
+    }
+
+    #[test]
+    fn root_is_refused_only_where_a_setting_says_so() {
+        let of =
+            |refuse_root, is_root| Config { refuse_root, ..Config::default() }.check_user(is_root);
+        assert_eq!([of(false, true), of(true, false), of(false, false)], [Ok(()), Ok(()), Ok(())]);
+        let refused = of(true, true).unwrap_err().to_string();
+        assert!(refused.contains("refuse_root is set"), "{refused}");
     }
 
     #[test]

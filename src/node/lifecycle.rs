@@ -75,6 +75,7 @@ impl Node {
             tasks: tasks.clone(),
             metrics: metrics.clone(),
             dev: config.dev,
+            require_volume: config.require_volume,
             ..seams.storage.clone()
         };
         let store = options

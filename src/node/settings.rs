@@ -40,6 +40,12 @@ macro_rules! for_each_setting {
             /// Where the node keeps its data [default: /var/lib/ratchet for root, else $XDG_DATA_HOME/ratchet or
             /// ~/.local/share/ratchet]
             "RATCHET_DATA_DIR" [] => data_dir: PathBuf as PathBuf = default_data_dir();
+            /// Start only if a volume is mounted at data_dir, or at one of its parents but /; the image sets it; --dev needs none
+            "RATCHET_REQUIRE_VOLUME" [num_args = 0..=1, default_missing_value = "true"] =>
+                require_volume: bool as bool = false;
+            /// Do not start as root; the image sets it
+            "RATCHET_REFUSE_ROOT" [num_args = 0..=1, default_missing_value = "true"] =>
+                refuse_root: bool as bool = false;
             /// Where to listen for clients [default: 127.0.0.1:7600]
             "RATCHET_LISTEN" [] => listen: SocketAddr as SocketAddr = loopback(7600);
             /// Where to listen for peers [default: 127.0.0.1:7601]
@@ -195,9 +201,11 @@ macro_rules! for_each_setting {
             /// From how long on a call is logged as slow, with where its time went, in milliseconds; 0: none is
             /// [default: 500]
             "RATCHET_SLOW_CALL_MS" [] => slow_call_ms: u64 as u64 = 500, 0..=3_600_000;
-            /// Where spans of traced calls are sent, by OTLP over gRPC without TLS, as "http://host:4317"; without it, no call is
-            /// traced
+            /// Where spans of traced calls are sent, by OTLP over gRPC, as "http://host:4317", or "https://host:4317" with
+            /// --otlp-ca; without it, no call is traced
             "RATCHET_OTLP_ENDPOINT" [] => otlp_endpoint: Option<String> as String = None;
+            /// The file with the CAs of the collector, in PEM, for an otlp_endpoint that begins with https://
+            "RATCHET_OTLP_CA" [] => otlp_ca: Option<PathBuf> as PathBuf = None;
             /// Which part of the calls is traced whose callers do not say whether they are, from 0 to 1 [default: 0.01]
             "RATCHET_OTLP_SAMPLE" [] => otlp_sample: Sample as Sample = Sample::DEFAULT;
             /// The tags that clients of Leaf ask for, and the key of each: "tag=namespace:key,..."; a row {tag} is for

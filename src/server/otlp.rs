@@ -4,6 +4,8 @@
 //! does not take is counted and not sent again.
 
 use std::{
+    fmt::Display,
+    path::Path,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
@@ -19,9 +21,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
-use super::rare_warning::RareWarning;
+use super::{rare_warning::RareWarning, tls::cas};
 use crate::{
     laps::Phase,
     metrics::Metrics,
@@ -52,14 +54,12 @@ impl Exporter {
     /// The exporter of a node with this configuration. `None` if it sends none.
     ///
     /// # Errors
-    /// [`ConfigError`] if the endpoint is no address.
+    /// [`ConfigError`] if the endpoint is no address, or the file with its CAs cannot be used.
     pub fn new(config: &Config) -> Result<Option<Exporter>, ConfigError> {
         let Some(endpoint) = config.otlp_endpoint.clone() else {
             return Ok(None);
         };
-        let channel = Endpoint::from_shared(endpoint.clone()).map_err(|error| {
-            ConfigError(format!("otlp_endpoint is {endpoint:?}: {error}; give http://host:port"))
-        })?;
+        let channel = channel(&endpoint, config.otlp_ca.as_deref())?;
         let attributes = vec![
             text("service.name", "ratchet".to_owned()),
             text("service.version", version::VERSION.to_owned()),
@@ -68,7 +68,7 @@ impl Exporter {
         ];
         Ok(Some(Exporter {
             endpoint,
-            client: TraceServiceClient::new(channel.connect_timeout(EXPORT_MAX).connect_lazy()),
+            client: TraceServiceClient::new(channel),
             resource: Resource { attributes, ..Resource::default() },
             warning: RareWarning::default(),
         }))
@@ -164,6 +164,22 @@ impl Exporter {
         };
         ExportTraceServiceRequest { resource_spans: vec![of_node] }
     }
+}
+
+/// The connection to the collector, over TLS if `ca` names the file with its CAs. It is made at its first use.
+fn channel(endpoint: &str, ca: Option<&Path>) -> Result<Channel, ConfigError> {
+    let wrong = |error: &dyn Display| {
+        ConfigError(format!(
+            "otlp_endpoint is {endpoint:?}: {error}; give http://host:port, or https://host:port with otlp_ca"
+        ))
+    };
+    let mut at = Endpoint::from_shared(endpoint.to_owned()).map_err(|error| wrong(&error))?;
+    if let Some(path) = ca {
+        let trusted = Certificate::from_pem(cas("otlp_ca", path).map_err(ConfigError)?);
+        let tls = ClientTlsConfig::new().ca_certificate(trusted).timeout(EXPORT_MAX);
+        at = at.tls_config(tls).map_err(|error| wrong(&error))?;
+    }
+    Ok(at.connect_timeout(EXPORT_MAX).connect_lazy())
 }
 
 fn to_wire(span: &EndedSpan) -> Span {

@@ -29,6 +29,7 @@ use crate::{
 
 pub use certificates::Certificates;
 pub use leaf::Leaf;
+pub use material::cas;
 pub use peer::PeerConnector;
 
 /// How often the files are compared with what was read of them.

@@ -16,9 +16,8 @@ use std::{
 };
 
 use rustix::{
-    fs::{Access, FallocateFlags, FlockOperation, access, fallocate, flock},
+    fs::{FallocateFlags, FlockOperation, fallocate, flock},
     io::Errno,
-    process::geteuid,
 };
 
 use super::error::StoreError;
@@ -29,6 +28,8 @@ use crate::planted_bugs::{Bug, is_planted};
 // Invariant: one process at a time uses a data directory.
 
 const LOCK: &str = "LOCK";
+/// The name of the directory of the database.
+pub(super) const DATABASE: &str = "db";
 /// The name of the local socket of a running node. A node that crashed leaves it behind.
 pub const LOCAL_SOCKET: &str = "admin.sock";
 
@@ -51,51 +52,6 @@ pub fn lock(dir: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Checks that the user of this process can use the directory, if it is there, and can make it, if it is not. What root would
-/// write into the directory of another user, a node of that user could not read.
-///
-/// # Errors
-/// [`StoreError::Inaccessible`] if not.
-pub fn check_access(dir: &Path) -> Result<(), StoreError> {
-    let user = geteuid().as_raw();
-    let found = fs::metadata(dir);
-    let shown = dir.display();
-    let why = match &found {
-        Ok(found) if !found.is_dir() => {
-            format!("data_dir {shown} is no directory; choose a directory")
-        }
-        Ok(found) if user == 0 && found.uid() != 0 => format!(
-            "data directory {shown} belongs to user {owner}, and this process runs as root, whose files that user's node could \
-             not read; run this command as user {owner}: setpriv --reuid={owner} --regid={group} --clear-groups COMMAND",
-            owner = found.uid(),
-            group = found.gid()
-        ),
-        // Of a directory that is missing, its first parent that is there decides.
-        _ => {
-            let mut there = dir.ancestors().filter(|place| !place.as_os_str().is_empty());
-            let there = there.find(|place| place.exists()).unwrap_or(Path::new("."));
-            match access(there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
-                Err(Errno::ROFS) => format!(
-                    "data directory {shown} is on a file system that is mounted read-only; mount a volume there for \
-                     writing, or choose another data_dir"
-                ),
-                Err(Errno::ACCESS) if found.is_ok() => format!(
-                    "user {user}, whom this process runs as, may not write in the data directory {shown}; make it that \
-                     user's: chown -R {user} {shown}"
-                ),
-                Err(Errno::ACCESS) => format!(
-                    "data directory {shown} is not there, and user {user}, whom this process runs as, may not create it in \
-                     {}; mount its volume, or create it for that user: install -d -m 0700 -o {user} {shown}",
-                    there.display()
-                ),
-                // Whatever else there is, the first use of the directory tells.
-                Ok(()) | Err(_) => return Ok(()),
-            }
-        }
-    };
-    Err(StoreError::Inaccessible(why))
-}
-
 /// Checks that the directory holds no files but Ratchet's.
 ///
 /// # Errors
@@ -103,7 +59,8 @@ pub fn check_access(dir: &Path) -> Result<(), StoreError> {
 /// be listed.
 pub fn check_contents(dir: &Path) -> Result<(), StoreError> {
     // A directory that is the root of a file system holds lost+found.
-    const KNOWN: [&str; 7] = ["NODE", "NODE.tmp", LOCK, "db", SPARE, LOCAL_SOCKET, "lost+found"];
+    const KNOWN: [&str; 7] =
+        ["NODE", "NODE.tmp", LOCK, DATABASE, SPARE, LOCAL_SOCKET, "lost+found"];
     for entry in fs::read_dir(dir).map_err(StoreError::io("cannot read", dir))? {
         let name = entry.map_err(StoreError::io("cannot read", dir))?.file_name();
         if !KNOWN.iter().any(|known| name == *known) {
@@ -325,18 +282,6 @@ mod tests {
         Directories::new(Arc::new(|_| {})).create(&data).unwrap();
         assert_eq!(mode(&data), 0o700);
         assert_eq!(mode(&dir.path().join("parent")), mode(&usual));
-    }
-
-    #[test]
-    fn a_data_directory_that_is_a_file_is_refused_and_one_that_can_be_made_is_not() {
-        let dir = TempDir::new().unwrap();
-        check_access(&dir.path().join("not/there/yet")).unwrap();
-        check_access(dir.path()).unwrap();
-        let file = dir.path().join("file");
-        File::create(&file).unwrap();
-        let refused = check_access(&file).unwrap_err();
-        assert!(matches!(refused, StoreError::Inaccessible(_)), "{refused}");
-        assert!(refused.to_string().contains("is no directory"), "{refused}");
     }
 
     #[test]

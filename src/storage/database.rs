@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     codec::{self, CodecError},
-    data_dir::Directories,
+    data_dir::{DATABASE, Directories},
     error::{self, StoreError},
     free_space::FreeSpace,
     layout::Family,
@@ -108,7 +108,16 @@ impl Database {
 
     /// The directory of the database in data directory `dir`.
     pub fn path(dir: &Path) -> PathBuf {
-        dir.join("db")
+        dir.join(DATABASE)
+    }
+
+    /// Whether data directory `dir` holds a database.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if that cannot be seen.
+    pub fn is_there(dir: &Path) -> Result<bool, StoreError> {
+        let current = Self::path(dir).join("CURRENT");
+        current.try_exists().map_err(StoreError::io("cannot look at", current))
     }
 
     /// The data directory.

@@ -21,6 +21,7 @@
 //! - `database`: the RocksDB database: options, reads, batches, errors.
 //! - `options`: what a store is given from outside, with the seams for tests, and where blocking work runs.
 //! - `free_space`: measures the disk, and keeps a reserve of it.
+//! - `access`: whether this process may use a data directory, as it is mounted and owned.
 //! - `data_dir`: which files a data directory may hold, the lock on it, names that outlive a power cut, and the file that
 //!   holds the space to open the database on a full disk.
 //! - `raft_types`: openraft's types as this product uses them.
@@ -29,6 +30,7 @@
 //! - `codec`: how values become bytes.
 //! - `error`: what can go wrong, and what to do about it; formats that this release does not read.
 
+mod access;
 mod applied;
 pub mod codec;
 mod data_dir;

@@ -40,6 +40,8 @@ pub struct StoreOptions {
     pub recent_records_bytes: usize,
     /// The node founds a cluster of one by itself. A directory is opened only as it was created: with this, or without.
     pub dev: bool,
+    /// The directory is opened only if a volume is mounted there.
+    pub require_volume: bool,
     /// The tasks of the node that the store belongs to.
     pub tasks: Tasks,
     /// The metrics of the node that the store belongs to.
@@ -62,6 +64,7 @@ impl StoreOptions {
             block_cache_bytes: 64 << 20,
             recent_records_bytes: 64 << 20,
             dev: false,
+            require_volume: false,
             tasks: Tasks::default(),
             metrics: Metrics::new(),
         }

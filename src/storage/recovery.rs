@@ -26,7 +26,7 @@ use std::{path::Path, sync::Arc};
 use rocksdb::WriteBatch;
 
 use super::{
-    data_dir,
+    access, data_dir,
     database::Database,
     error::StoreError,
     identity::{self, Pending, Recovery},
@@ -60,7 +60,14 @@ pub fn recover(
             dir.display()
         )));
     }
-    data_dir::check_access(dir)?;
+    access::check_access(dir)?;
+    recover_accessible(dir, set, margin, dry_run).map_err(|error| access::denied_or(dir, error))
+}
+
+/// Recovers a directory whose files may not be open to this user yet.
+fn recover_accessible(
+    dir: &Path, set: SetId, margin: &Margin, dry_run: bool,
+) -> Result<(Recovery, Principals), StoreError> {
     data_dir::check_contents(dir)?;
     let Some(marker) = identity::read_marker(dir)? else {
         return Err(StoreError::Refused(format!(
@@ -70,7 +77,7 @@ pub fn recover(
         )));
     };
     let lock = data_dir::lock(dir)?;
-    if !Database::path(dir).join("CURRENT").exists() {
+    if !Database::is_there(dir)? {
         return Err(identity::part_missing(dir, "the database"));
     }
     let newest = identity::newest_release(Some(&marker));

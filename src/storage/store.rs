@@ -7,7 +7,7 @@ use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::{
-    codec,
+    access, codec,
     data_dir::{self, Directories},
     database::Database,
     error::StoreError,
@@ -47,7 +47,8 @@ impl Store {
     /// Opens the data directory of a node, or creates one. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::Inaccessible`] if the user of this process cannot use the directory;
+    /// [`StoreError::Inaccessible`] if the user of this process cannot use the directory, or no volume is there and one is
+    /// required;
     /// [`StoreError::Refused`] if the directory is in use by another process, belongs to another node
     /// or cluster, was created with another [`StoreOptions::dev`], lost a part, holds other files, or its recovery was cut
     /// short; [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read; [`StoreError::Io`] or
@@ -55,7 +56,18 @@ impl Store {
     pub fn open(
         dir: &Path, cluster: &str, node: NodeId, options: StoreOptions,
     ) -> Result<Arc<Store>, StoreError> {
-        data_dir::check_access(dir)?;
+        if options.require_volume {
+            access::check_volume(dir)?;
+        }
+        access::check_access(dir)?;
+        let opened = Store::open_accessible(dir, cluster, node, options);
+        opened.map_err(|error| access::denied_or(dir, error))
+    }
+
+    /// Opens a directory, or creates it, whose files may not be open to this user yet.
+    fn open_accessible(
+        dir: &Path, cluster: &str, node: NodeId, options: StoreOptions,
+    ) -> Result<Arc<Store>, StoreError> {
         Directories::new(options.directory_synced.clone()).create(dir)?;
         data_dir::check_contents(dir)?;
         let lock = data_dir::lock(dir)?;
@@ -63,7 +75,7 @@ impl Store {
         if let Some(marker) = &marker {
             identity::check_owner(dir, &marker.identity, cluster, node)?;
             identity::check_dev(dir, marker.dev, options.dev)?;
-            if !Database::path(dir).join("CURRENT").exists() {
+            if !Database::is_there(dir)? {
                 return Err(identity::part_missing(dir, "the database"));
             }
         }

@@ -76,6 +76,18 @@ pub fn kustomized(overlay: &str) -> Objects {
     parsed(&printed(tool("kustomize").arg("build").arg(dir), b""))
 }
 
+/// What kustomize makes of an overlay that somebody has of ours, with one of our components.
+pub fn kustomized_with(overlay: &str, component: &str) -> Objects {
+    let dir = tempfile::tempdir().expect("a directory");
+    // Kustomize takes paths below its directories, and no absolute ones.
+    printed(Command::new("cp").arg("-r").arg(dist().join("kubernetes")).arg(dir.path()), b"");
+    let own = dir.path().join("kubernetes/overlays/own");
+    std::fs::create_dir(&own).expect("a directory");
+    let text = format!("resources: [../{overlay}]\ncomponents: [../../components/{component}]\n");
+    std::fs::write(own.join("kustomization.yaml"), text).expect("written");
+    parsed(&printed(tool("kustomize").arg("build").arg(own), b""))
+}
+
 /// A file in dist/kubernetes as it is.
 pub fn file(name: &str) -> Objects {
     parsed(&std::fs::read(dist().join("kubernetes").join(name)).expect(name))

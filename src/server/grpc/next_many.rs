@@ -13,7 +13,7 @@
 //! answered before.
 
 use std::{
-    mem,
+    iter, mem,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
@@ -70,7 +70,7 @@ struct NodeRef {
     context: Arc<NodeContext>,
     /// Who asks.
     by: Principal,
-    /// The trace that the stream belongs to, as its caller says it.
+    /// The trace that the stream belongs to, as its caller says it. A message may belong to another one.
     trace: Option<TraceContext>,
 }
 
@@ -269,8 +269,9 @@ fn answer(
         millis => Some(Duration::from_millis(millis)),
     };
     let deadline = arrived + budget(patience, &node.context.config);
+    let trace = trace_of(&node, &mut request);
     let (by, traces) = (node.by.clone(), &node.context.traces);
-    let asked = Asked::of_caller(request, by, traces, node.trace.clone());
+    let asked = Asked::of_caller(request, by, traces, trace);
     async move {
         let context = &node.context;
         let answered = grpc::answer(context, &asked, Origin::Client, deadline).await;
@@ -279,6 +280,15 @@ fn answer(
         answer.id = id;
         count_response_errors(&context.metrics, Interface::grpc, &answer);
         Reply { answer, keys, reservation }
+    }
+}
+
+/// The trace that a message belongs to: its own one, or else that of its stream.
+fn trace_of(node: &NodeRef, request: &mut NextManyRequest) -> Option<TraceContext> {
+    match request.traceparent.take() {
+        None => node.trace.clone(),
+        Some(_) if !node.context.traces.are_on() => None,
+        Some(parent) => TraceContext::read(iter::once(parent.as_bytes()), iter::empty()),
     }
 }
 

@@ -405,6 +405,10 @@ pub async fn one_of_stream(
         let why = "timeout_ms is for streams; here the header ratchet-timeout-ms says how long the caller waits";
         refuse!(InvalidRequest, "{why}");
     }
+    if message.traceparent.is_some() {
+        let why = "traceparent is for streams; here the header traceparent says which span the request is a part of";
+        refuse!(InvalidRequest, "{why}");
+    }
     let id = mem::take(&mut message.id);
     let (mut answer, reserved) = sequence(context, message, due).await?;
     answer.id = id;

@@ -64,8 +64,8 @@ pub fn document() -> Response {
 // What `proto` describes for HTTP, in OpenAPI: operations, and the messages that they carry. The comments are the
 // descriptions.
 
-/// The field that a header says instead.
-const TIMEOUT: &str = "timeout_ms";
+/// The fields that a header says instead.
+const IN_HEADERS: [&str; 2] = ["timeout_ms", "traceparent"];
 
 /// Adds it to a description.
 pub fn add_to(api: &mut Value) {
@@ -142,7 +142,8 @@ impl Schemas {
     fn schema(&mut self, name: &str, asks: Option<&str>) -> Value {
         let (mut properties, mut required) = (json!({}), Vec::new());
         for field in &PUBLIC_API.messages[name].field {
-            if asks.is_none_or(|path| !is_in_path(path, field) && field.name() != TIMEOUT) {
+            let is_in_body = |path| !is_in_path(path, field) && !IN_HEADERS.contains(&field.name());
+            if asks.is_none_or(is_in_body) {
                 properties[field.name()] = self.value(name, field, asks.is_some());
                 if asks.is_none() && !may_be_absent(field) {
                     required.push(field.name().to_owned());

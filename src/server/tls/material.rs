@@ -2,7 +2,13 @@
 //!
 //! Invariant: what is made of files was whole, and fitted together. Where CAs are given, nobody connects without a certificate.
 
-use std::{fs, io, os::unix::fs::PermissionsExt, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use tokio_rustls::rustls::{
     CertificateError, Error, RootCertStore, ServerConfig,
@@ -330,6 +336,17 @@ fn roots(file: &File, bytes: &[u8]) -> Result<RootCertStore, String> {
         roots.add(certificate).map_err(|error| refused(error.to_string()))?;
     }
     Ok(roots)
+}
+
+/// The CAs in the file that `setting` names, in PEM. All of them can be used.
+///
+/// # Errors
+/// A text if the file cannot be read, or a certificate in it is no CA's.
+pub fn cas(setting: &'static str, path: &Path) -> Result<Vec<u8>, String> {
+    let file = File { setting, path: path.to_owned() };
+    let bytes = file.read()?;
+    roots(&file, &bytes)?;
+    Ok(bytes)
 }
 
 /// What looks at the certificates of whoever connects. Who has none is refused.

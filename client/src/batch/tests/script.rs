@@ -57,6 +57,7 @@ impl Script {
             may_share: true,
             batch_max: BATCH_REQUESTS_MAX,
             request_id: None,
+            traceparent: None,
             reply,
         });
     }
