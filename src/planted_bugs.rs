@@ -18,11 +18,11 @@ pub enum Bug {
     NoVoteRefusal,
     /// The first chunk of a section in a term is the one that the local table names as bumped last.
     ChunkFromLocalRead,
-    /// A chunk that an earlier lift gave, and that was not written down, is given again.
-    LiftNotCounted,
-    /// A new leader goes by records that it read before its lift was applied: they lack what was applied together
+    /// A chunk that an earlier epoch gave, and that was not written down, is given again.
+    EpochNotCounted,
+    /// A new leader goes by records that it read before its epoch was applied: they lack what was applied together
     /// with the first entry of its term.
-    LiftReadEarly,
+    EpochReadEarly,
     /// An acknowledgement counts from the latest message that was sent, answered or not.
     LeaseFromPipelinedAcknowledgements,
     /// What a leader left that ended uncleanly is booked as handed out.
@@ -65,9 +65,9 @@ pub enum Bug {
     LateCopyTaken,
     /// A gapless call without an id that was lost on its way to the leader is sent to the next one.
     LostCallAskedAgain,
-    /// A deleted namespace does not count what the lifts after its last records gave: a namespace that is created again
+    /// A deleted namespace does not count what the epochs after its last records gave: a namespace that is created again
     /// under its name begins too low.
-    TombstoneIgnoresLifts,
+    TombstoneIgnoresEpochs,
     /// A gapless namespace that is deleted forgets what it handed out: one that is created under its name begins too low.
     GaplessTombstoneForgets,
     /// The records that a new leader finds in memory have the steps that their sections had first.
@@ -104,8 +104,8 @@ const NAMES: [(&str, Bug); 43] = [
     ("lease-not-shortened", Bug::LeaseNotShortened),
     ("no-vote-refusal", Bug::NoVoteRefusal),
     ("chunk-from-local-read", Bug::ChunkFromLocalRead),
-    ("lift-not-counted", Bug::LiftNotCounted),
-    ("lift-read-early", Bug::LiftReadEarly),
+    ("epoch-not-counted", Bug::EpochNotCounted),
+    ("epoch-read-early", Bug::EpochReadEarly),
     ("lease-from-pipelined-acknowledgements", Bug::LeaseFromPipelinedAcknowledgements),
     ("skips-not-booked", Bug::SkipsNotBooked),
     ("term-opens-late", Bug::TermOpensLate),
@@ -127,7 +127,7 @@ const NAMES: [(&str, Bug); 43] = [
     ("retry-window-ignored", Bug::RetryWindowIgnored),
     ("late-copy-taken", Bug::LateCopyTaken),
     ("lost-call-asked-again", Bug::LostCallAskedAgain),
-    ("tombstone-ignores-lifts", Bug::TombstoneIgnoresLifts),
+    ("tombstone-ignores-epochs", Bug::TombstoneIgnoresEpochs),
     ("gapless-tombstone-forgets", Bug::GaplessTombstoneForgets),
     ("step-in-memory-stays", Bug::StepInMemoryStays),
     ("raise-before-commit", Bug::RaiseBeforeCommit),

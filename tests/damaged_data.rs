@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::common::stores::{
-    append_durably, apply, bump, bumps, create, lift, open, parts_of, raw_database,
+    append_durably, apply, begin_epoch, bump, bumps, create, open, parts_of, raw_database,
 };
 use openraft::storage::{RaftSnapshotBuilder, RaftStateMachine};
 use ratchet::{consensus::StateMachine, storage::LogStore};
@@ -44,7 +44,7 @@ async fn a_table_with_a_damaged_record_is_not_sent_and_the_node_goes_on() {
         {
             let store = open(dir.path()).await.unwrap();
             let mut machine = StateMachine::open(&store, 1).unwrap();
-            apply(&mut machine, [lift(0), create(1, "book"), bumps(2, 0..100)]).await;
+            apply(&mut machine, [begin_epoch(0), create(1, "book"), bumps(2, 0..100)]).await;
         }
         {
             let db = raw_database(dir.path());

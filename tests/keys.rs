@@ -168,7 +168,7 @@ async fn a_key_is_explained_before_its_first_number_and_through_a_leader_change(
         known.filter(|known| known.term > used.term)
     })
     .await;
-    // The lift gave the new leader a chunk, and nobody asked for it yet.
+    // The epoch gave the new leader a chunk, and nobody asked for it yet.
     assert_eq!(changed.epoch, used.epoch + 1);
     assert_eq!((changed.floor, changed.ceiling), (10_000, 20_000));
     assert_eq!((changed.held, changed.stored), (None, Some(stored)));

@@ -11,8 +11,8 @@ use std::{
 
 use crate::common::{
     stores::{
-        append, append_durably, apply, arrive, bump, bumps, create, lift, log_id, open, options,
-        parts_of, section,
+        append, append_durably, apply, arrive, begin_epoch, bump, bumps, create, log_id, open,
+        options, parts_of, section,
     },
     until,
 };
@@ -150,7 +150,7 @@ async fn a_restarted_store_still_holds_vote_log_and_table() {
             append_durably(&mut log, bump(index, 10)).await;
         }
         let mut machine = StateMachine::open(&store, 1).unwrap();
-        apply(&mut machine, [lift(0), create(1, "book"), bump(2, 15)]).await;
+        apply(&mut machine, [begin_epoch(0), create(1, "book"), bump(2, 15)]).await;
     }
     let store = open(dir.path()).await.unwrap();
     assert!(store.has_raft_state().unwrap());
@@ -177,7 +177,7 @@ async fn who_was_removed_is_known_after_a_restart_and_to_a_node_that_takes_a_sna
     let [store, other] = [open(dirs[0].path()).await.unwrap(), open(dirs[1].path()).await.unwrap()];
     let former = |machine: &StateMachine| BTreeSet::clone(&machine.view().former_members());
     let mut machine = StateMachine::open(&store, 1).unwrap();
-    apply(&mut machine, [members(0, &[1, 2, 3, 4]), lift(1), members(2, &[1, 2, 3])]).await;
+    apply(&mut machine, [members(0, &[1, 2, 3, 4]), begin_epoch(1), members(2, &[1, 2, 3])]).await;
     assert_eq!(former(&machine), BTreeSet::from([4]));
     // Node 4 is added again. That it was removed once stays known.
     apply(&mut machine, [members(3, &[1, 2, 3, 4]), members(4, &[1, 3, 4])]).await;
@@ -231,7 +231,7 @@ async fn an_entry_of_many_sections_goes_on_from_the_record_of_each() {
         let options = StoreOptions { recent_records_bytes, ..options() };
         let store = Store::open(dir.path(), "test", 1, options).unwrap();
         let mut machine = StateMachine::open(&store, 1).unwrap();
-        let first = [create(1, "book"), lift(2), bumps(3, 0..100)];
+        let first = [create(1, "book"), begin_epoch(2), bumps(3, 0..100)];
         apply(&mut machine, first).await;
         // Together: of the second one's sections some were written before, some by the first one, and some never.
         apply(&mut machine, [bumps(4, 50..60), bumps(5, 40..150)]).await;

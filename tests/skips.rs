@@ -19,10 +19,10 @@ fn next(book: u64, count: u64) -> Asked<NextRequest> {
     Asked::new(next, Principal::node(1)).expect("a request")
 }
 
-/// How many numbers the `leader` has counted that leaders before it left, once it has settled so many sections.
-async fn once_settled(cluster: &Cluster, leader: u64, sections: u64) -> u64 {
+/// How many numbers the `leader` has counted that leaders before it left, once it has checkpointed so many sections.
+async fn once_checkpointed(cluster: &Cluster, leader: u64, sections: u64) -> u64 {
     let metrics = &cluster.nodes[&leader].context().metrics;
-    until("the log tells", || metrics.of_set(1).settled_sections.get() >= sections).await;
+    until("the log tells", || metrics.of_set(1).checkpointed_sections.get() >= sections).await;
     metrics.skipped(SkipCause::leader_change)
 }
 
@@ -105,7 +105,7 @@ async fn the_rest_of_a_chunk_whose_caller_hung_up_is_counted_when_its_leader_is_
     let other = other_than(leader);
     let next = cluster.leader_seen_by(other, |new| new != leader).await;
     let first = cluster.client(next).next_at_last(7).await;
-    let skipped = once_settled(&cluster, next, 1).await;
+    let skipped = once_checkpointed(&cluster, next, 1).await;
     assert!(skipped >= first - 1 - used, "{skipped} counted, {first} follows {used}");
     assert!(skipped <= COUNT + 20_000, "{skipped}");
 }
@@ -124,7 +124,7 @@ async fn what_two_crashes_in_a_row_skip_is_counted_once_as_the_books_have_it() {
         cluster.client(leader).next_at_last(7).await;
     }
     cluster.mend();
-    once_settled(&cluster, leader, 1).await;
+    once_checkpointed(&cluster, leader, 1).await;
     let nodes = cluster.nodes.values();
     let counted: u64 =
         nodes.map(|node| node.context().metrics.skipped(SkipCause::leader_change)).sum();

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::common::{
     stores::{
-        apply, arrive, assert_bumped, bump, bumps, count_applied_records, create, lift, log_id,
-        open, parts_of, section,
+        apply, arrive, assert_bumped, begin_epoch, bump, bumps, count_applied_records, create,
+        log_id, open, parts_of, section,
     },
     until,
 };
@@ -21,7 +21,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let source = open(from.path()).await.unwrap();
     let mut machine = StateMachine::open(&source, 1).unwrap();
-    apply(&mut machine, [lift(0), create(1, "book"), bumps(2, 0..9_000)]).await;
+    apply(&mut machine, [begin_epoch(0), create(1, "book"), bumps(2, 0..9_000)]).await;
     let mut builder = machine.get_snapshot_builder().await;
     // The snapshot does not hold what is applied after its builder was made.
     apply(&mut machine, [create(3, "late")]).await;
@@ -33,7 +33,7 @@ async fn a_snapshot_sent_in_parts_gives_the_same_table_and_a_damaged_one_changes
 
     let target = open(to.path()).await.unwrap();
     let mut replica = StateMachine::open(&target, 1).unwrap();
-    apply(&mut replica, [lift(0), create(1, "old"), bump(2, 77)]).await;
+    apply(&mut replica, [begin_epoch(0), create(1, "old"), bump(2, 77)]).await;
     let cut = arrive(&replica, &parts[..parts.len() - 1]).unwrap_err();
     assert!(cut.to_string().contains("ends too early"), "{cut}");
     let mut flipped = parts.clone();
@@ -68,7 +68,7 @@ async fn taking_a_snapshot_writes_nothing_to_the_disk() {
     let dir = TempDir::new().unwrap();
     let store = open(dir.path()).await.unwrap();
     let mut machine = StateMachine::open(&store, 1).unwrap();
-    apply(&mut machine, [lift(0), create(1, "book"), bumps(2, 0..100)]).await;
+    apply(&mut machine, [begin_epoch(0), create(1, "book"), bumps(2, 0..100)]).await;
     let files = || {
         let mut files = Vec::new();
         let mut dirs = vec![dir.path().to_owned()];
@@ -98,14 +98,14 @@ async fn a_snapshot_that_was_not_installed_before_a_crash_is_gone_after_it() {
     let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let source = open(from.path()).await.unwrap();
     let mut machine = StateMachine::open(&source, 1).unwrap();
-    apply(&mut machine, [lift(0), create(1, "late"), bumps(2, 0..9_000)]).await;
+    apply(&mut machine, [begin_epoch(0), create(1, "late"), bumps(2, 0..9_000)]).await;
     let snapshot = machine.get_current_snapshot().await.unwrap().unwrap();
     let meta = snapshot.meta.clone();
     let parts = parts_of(snapshot).await.unwrap();
     {
         let target = open(to.path()).await.unwrap();
         let mut replica = StateMachine::open(&target, 1).unwrap();
-        apply(&mut replica, [lift(0), create(1, "book"), bumps(2, 0..50)]).await;
+        apply(&mut replica, [begin_epoch(0), create(1, "book"), bumps(2, 0..50)]).await;
         let mut half = IncomingSnapshot::create(&replica.view()).unwrap();
         half.write(&parts[0]).unwrap();
         // A crash runs no destructors.

@@ -5,7 +5,7 @@ use crate::common::{Client, cluster::Cluster, id, other_than, others, until};
 use ratchet::{
     metrics::FirstTouch,
     proto::v1::{CreateNamespaceRequest, UpdateNamespaceRequest},
-    sequence::{LIFTS_LIVE, SectionRecord},
+    sequence::{EPOCHS_LIVE, SectionRecord},
 };
 use tonic::Code;
 
@@ -40,10 +40,10 @@ fn record(cluster: &Cluster, node: u64, key: u64) -> SectionRecord {
     view.section(&section).expect("a table that can be read")
 }
 
-/// How many lifts were spent, as a node's table says.
-fn lifts(cluster: &Cluster, node: u64) -> u64 {
+/// How many epochs have begun, as a node's table says.
+fn epochs(cluster: &Cluster, node: u64) -> u64 {
     let view = &cluster.nodes[&node].context().group.view;
-    view.ledger().expect("a table that can be read").lift
+    view.ledger().expect("a table that can be read").epoch
 }
 
 /// Waits until a node has the records of all keys in memory.
@@ -61,7 +61,7 @@ async fn assert_warm(cluster: &Cluster, from: FirstTouch) {
 }
 
 /// Loses the leader, and uses every key again. Checks that no section is bumped, that all first chunks came `from`
-/// there, and that each key skipped one step for each lift at most.
+/// there, and that each key skipped one step for each epoch at most.
 async fn assert_next_leader_is_warm(cluster: &Cluster, from: FirstTouch) {
     let leader = lose_the_leader(cluster).await;
     let metrics = &cluster.nodes[&leader].context().metrics;
@@ -69,9 +69,9 @@ async fn assert_next_leader_is_warm(cluster: &Cluster, from: FirstTouch) {
     let numbers = take_of_each_key(&mut cluster.client(leader)).await;
     assert_eq!(metrics.of_set(1).bumps.get(), bumps);
     assert!(metrics.of_set(1).first_touches.get(from) >= KEYS);
-    let lifts = lifts(cluster, leader) - 1;
+    let epochs = epochs(cluster, leader) - 1;
     for number in numbers {
-        assert!((STEP + 1..=lifts * STEP + 1).contains(&number), "{number}");
+        assert!((STEP + 1..=epochs * STEP + 1).contains(&number), "{number}");
     }
 }
 
@@ -81,18 +81,18 @@ async fn keys_that_were_in_use_cost_the_next_leader_no_bump_and_one_step_each() 
     assert_warm(&cluster, FirstTouch::memory).await;
 }
 
-/// As if no settler were through before the next leader is lost: nobody uses the keys meanwhile.
+/// As if no checkpointer were through before the next leader is lost: nobody uses the keys meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_were_in_use_cost_no_bump_either_when_five_leaders_are_lost_one_after_the_other()
 {
     let cluster = Cluster::start(3, |_| {}).await;
     let mut leader = cluster.leader().await;
     take_of_each_key(&mut cluster.client(leader)).await;
-    let written = record(&cluster, leader, 7).lift;
-    while lifts(&cluster, leader) < written + 4 {
+    let written = record(&cluster, leader, 7).epoch;
+    while epochs(&cluster, leader) < written + 4 {
         leader = lose_the_leader(&cluster).await;
     }
-    assert_eq!(record(&cluster, leader, 7).lift, written, "nobody wrote it again");
+    assert_eq!(record(&cluster, leader, 7).epoch, written, "nobody wrote it again");
     assert_next_leader_is_warm(&cluster, FirstTouch::memory).await;
 }
 
@@ -168,8 +168,8 @@ async fn a_key_that_nobody_uses_loses_nine_steps_however_many_leaders_are_lost()
     let cluster = Cluster::start(3, |_| {}).await;
     let mut leader = cluster.leader().await;
     assert_eq!(cluster.client(leader).next(7).await.expect("a number"), 1);
-    let written = record(&cluster, leader, 7).lift;
-    while lifts(&cluster, leader) < written + LIFTS_LIVE + 2 {
+    let written = record(&cluster, leader, 7).epoch;
+    while epochs(&cluster, leader) < written + EPOCHS_LIVE + 2 {
         leader = lose_the_leader(&cluster).await;
     }
     let mut client = cluster.client(leader);
@@ -188,12 +188,13 @@ async fn a_section_in_use_that_is_never_bumped_is_written_down_and_stays_live() 
     assert!(used > STEP);
     let metrics = &cluster.nodes[&leader].context().metrics;
     until("the section is written down", || {
-        metrics.of_set(1).settled_sections.get() > 0 && record(&cluster, leader, 7).max_seq > STEP
+        metrics.of_set(1).checkpointed_sections.get() > 0
+            && record(&cluster, leader, 7).max_seq > STEP
     })
     .await;
-    let settled = record(&cluster, leader, 7);
-    assert_eq!(settled.lift, lifts(&cluster, leader));
-    assert!((settled.floor..settled.max_seq).contains(&used));
+    let checkpointed = record(&cluster, leader, 7);
+    assert_eq!(checkpointed.epoch, epochs(&cluster, leader));
+    assert!((checkpointed.floor..checkpointed.max_seq).contains(&used));
     let next = cluster.client(leader).next_at_last(7).await;
     assert_eq!(next, used + 1, "it costs no number");
 }
@@ -218,7 +219,7 @@ async fn a_namespace_of_few_numbers_has_some_left_after_its_leader_was_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn max_limits_what_a_lift_gives_and_current_never_answers_more() {
+async fn max_limits_what_an_epoch_gives_and_current_never_answers_more() {
     const MAX: u64 = STEP + STEP / 2;
     let cluster = Cluster::start(3, |_| {}).await;
     let leader = cluster.leader().await;
@@ -232,7 +233,7 @@ async fn max_limits_what_a_lift_gives_and_current_never_answers_more() {
     // Fewer are left than a step has.
     client.try_next("short", id(7), MAX - 5).await.expect("numbers");
     let mut leader = leader;
-    while lifts(&cluster, leader) < 3 {
+    while epochs(&cluster, leader) < 3 {
         leader = lose_the_leader(&cluster).await;
     }
     let mut client = cluster.client(leader);

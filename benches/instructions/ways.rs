@@ -29,7 +29,7 @@ const WARM: u64 = 50;
 const KEY: u64 = 42;
 /// Keys that were not asked for before begin here, for each way that needs such.
 const BUMPED: u64 = 1 << 32;
-const LIFTED: u64 = 1 << 33;
+const OF_EPOCH: u64 = 1 << 33;
 
 /// Makes functions that callgrind can tell apart: none is inlined into its caller, or merged with another one.
 macro_rules! counted {
@@ -81,12 +81,12 @@ pub fn count_all(cluster: &mut Cluster, calls: u64) {
     unary_of_each(cluster, &at_leader, BUMPED, WARM);
     counted_bump(cluster, &at_leader, BUMPED + WARM, calls);
 
-    // The next term's lift gives it a chunk of each of these: a first touch needs no entry of the log.
-    unary_of_each(cluster, &at_leader, LIFTED, WARM + calls);
+    // The next term's epoch gives it a chunk of each of these: a first touch needs no entry of the log.
+    unary_of_each(cluster, &at_leader, OF_EPOCH, WARM + calls);
     let next = cluster.crash_leader();
     let at_next = cluster.services(next);
-    unary_of_each(cluster, &at_next, LIFTED, WARM);
-    counted_first_touch(cluster, &at_next, LIFTED + WARM, calls);
+    unary_of_each(cluster, &at_next, OF_EPOCH, WARM);
+    counted_first_touch(cluster, &at_next, OF_EPOCH + WARM, calls);
 }
 
 /// Calls of `Next` for one key, one after the other.

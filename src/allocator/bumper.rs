@@ -56,7 +56,7 @@ pub async fn run(
                 count = requests.recv_many(&mut asked, ENTRY_SECTIONS_MAX) => if count == 0 {
                     return;
                 },
-                () = memory.untold().wait_until(told_at + TELL_PAUSE) => {}
+                () = memory.unreported().wait_until(told_at + TELL_PAUSE) => {}
             }
         }
         while let Ok(request) = requests.try_recv() {
@@ -71,7 +71,7 @@ pub async fn run(
         let mut places: Vec<Place> = again.drain(..first).collect();
         let calls = |place| memory.calls_waiting(place);
         places.extend(backlog.take(ENTRY_SECTIONS_MAX - first, calls).await);
-        let lost = memory.untold().take();
+        let lost = memory.unreported().take();
         if !lost.is_empty() {
             told_at = Instant::now();
         }
@@ -127,7 +127,7 @@ async fn bump(
             // Nobody waits for it: the term need not end. What was not proposed is told later.
             if matches!(error, ProposeError::NotLeader(_)) {
                 for Lost { namespace, by, numbers } in lost {
-                    memory.untold().note(namespace, by, numbers);
+                    memory.unreported().note(namespace, by, numbers);
                 }
             }
             tracing::debug!(term = memory.term(), %error, "what nobody got is not told");

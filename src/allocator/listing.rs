@@ -30,8 +30,8 @@ pub struct ListedSections {
     pub sections: Vec<ListedSection>,
     /// True if more follow.
     pub more: bool,
-    /// The number of the term's lift.
-    pub lift: u64,
+    /// The number of the term's epoch.
+    pub epoch: u64,
 }
 
 /// Lists sections of `namespace`.
@@ -55,7 +55,7 @@ pub async fn list_sections(
         ListedSection { key, record, held }
     });
     let listed =
-        ListedSections { sections: sections.collect(), more: page.more, lift: memory.lift() };
+        ListedSections { sections: sections.collect(), more: page.more, epoch: memory.epoch() };
     pass(term, deadline).await.map(|()| listed)
 }
 
@@ -69,8 +69,8 @@ pub struct Explained {
     /// How long ago its last chunk was granted, in milliseconds. `None` if that is not known: another leader got it, or a
     /// floor was raised since.
     pub granted_ms_ago: Option<u64>,
-    /// The number of the term's lift.
-    pub lift: u64,
+    /// The number of the term's epoch.
+    pub epoch: u64,
 }
 
 /// Tells what is known of a key.
@@ -93,7 +93,7 @@ pub async fn explain(
         record: records.pop().unwrap_or_default(),
         held,
         granted_ms_ago: lasted.map(whole_ms),
-        lift: memory.lift(),
+        epoch: memory.epoch(),
     };
     pass(term, deadline).await.map(|()| explained)
 }

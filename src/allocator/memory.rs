@@ -1,22 +1,22 @@
 //! One term's memory: shards behind locks, shared by the term's requests and its bumper.
 //!
-//! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `sections.rs` gives a section its first chunk, and
-//! `settling.rs` knows which of these chunks the log does not have yet. `eviction.rs` and `round.rs` make room, and `room.rs` says
+//! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `first_touch.rs` gives a section its first chunk, and
+//! `checkpointing.rs` knows which of these chunks the log does not have yet. `eviction.rs` and `round.rs` make room, and `room.rs` says
 //! whether there is some. `part.rs` is a part of a memory on its way to another node, and `last_entry.rs` says
 //! how long the last log entry took.
 //!
 //! Invariant: it starts empty or inherited, and once it is closed no call takes a number from it. A section's first
-//! chunk comes from its record, which was read after this term's lift or inheritance was applied, or from a bump; or
+//! chunk comes from its record, which was read after this term's epoch or inheritance was applied, or from a bump; or
 //! it was inherited.
 
+mod checkpointing;
 mod eviction;
+mod first_touch;
 mod floors;
 mod last_entry;
 pub(super) mod part;
 pub(super) mod room;
 pub(super) mod round;
-mod sections;
-mod settling;
 pub(super) mod shards;
 mod take;
 mod take_many;
@@ -50,7 +50,7 @@ use super::{
     },
     shard::{SectionPlace, Shard},
     stage::TermStage,
-    untold::Untold,
+    unreported::Unreported,
 };
 use crate::{
     clock::{Clock, Instant},
@@ -87,8 +87,8 @@ impl Place {
 /// One term's memory.
 pub struct Memory {
     term: u64,
-    /// The number of the lift that gave this term its chunks.
-    lift: u64,
+    /// The number of the epoch that gave this term its chunks.
+    epoch: u64,
     view: AppliedView,
     shards: Shards,
     gate: Gate,
@@ -98,14 +98,14 @@ pub struct Memory {
     work: BlockingExecutor,
     /// The moving average of a bump's time, in nanoseconds. 0 before the first bump.
     bump_nanos: AtomicU64,
-    /// The shard that [`Memory::take_unsettled`] looks at next.
-    settling: AtomicU32,
-    /// Notified when the term first uses the chunk that its lift gave of a section, and when the gate closes.
-    to_settle: Arc<Notify>,
-    /// Held while an entry that settles or releases sections is under way.
+    /// The shard that [`Memory::take_uncheckpointed`] looks at next.
+    checkpointing: AtomicU32,
+    /// Notified when the term first uses the chunk that its epoch gave of a section, and when the gate closes.
+    to_checkpoint: Arc<Notify>,
+    /// Held while an entry that checkpoints or releases sections is under way.
     background_entry: tokio::sync::Mutex<()>,
     /// Numbers that nobody got, of which no entry has told yet.
-    untold: Untold,
+    unreported: Unreported,
     /// The entry with numbers for calls that ended last.
     last_entry: LastEntry,
     /// Whether there is room for more keys.
@@ -115,21 +115,21 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of `term`, whose lift has the number `lift` and is applied in `view`. `shards` are empty, or were
+    /// The memory of `term`, whose epoch has the number `epoch` and is applied in `view`. `shards` are empty, or were
     /// inherited from the term before. It may hold `bytes_max` bytes.
     pub fn new(
-        (term, lift): (u64, u64), shards: Shards, view: AppliedView, clock: Arc<dyn Clock>,
+        (term, epoch): (u64, u64), shards: Shards, view: AppliedView, clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>, work: BlockingExecutor, bytes_max: usize,
     ) -> Memory {
         Memory {
             term,
-            lift,
+            epoch,
             set_metrics: metrics.of_set(view.set()),
             view,
-            settling: AtomicU32::new(0),
-            to_settle: Arc::default(),
+            checkpointing: AtomicU32::new(0),
+            to_checkpoint: Arc::default(),
             background_entry: tokio::sync::Mutex::default(),
-            untold: Untold::default(),
+            unreported: Unreported::default(),
             last_entry: LastEntry::default(),
             room: Arc::new(Room::of(bytes_max)),
             round: Mutex::default(),
@@ -152,9 +152,9 @@ impl Memory {
         &self.view
     }
 
-    /// The number of the lift that gave this term its chunks.
-    pub fn lift(&self) -> u64 {
-        self.lift
+    /// The number of the epoch that gave this term its chunks.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// The metrics of its set.
@@ -184,8 +184,8 @@ impl Memory {
     }
 
     /// Numbers that nobody got, of which no entry has told yet.
-    pub fn untold(&self) -> &Untold {
-        &self.untold
+    pub fn unreported(&self) -> &Unreported {
+        &self.unreported
     }
 
     /// Counts numbers of a namespace that were taken and that nobody gets.
@@ -196,7 +196,7 @@ impl Memory {
             LostBy::Floor => SkipCause::floor,
         };
         self.counts(namespace).skip(cause, numbers);
-        self.untold.note(namespace.id, by, numbers);
+        self.unreported.note(namespace.id, by, numbers);
     }
 
     /// Counts numbers that a raised floor passed over. Those of ids count for nothing: most of them stand for times at which
@@ -248,7 +248,7 @@ impl Memory {
         }
         let section = shard.section_id(place.section)?;
         // A bump before its release would bring numbers that the release takes back. Whoever evicts it asks once more.
-        if shard.is_leaving(&section) {
+        if shard.is_being_evicted(&section) {
             return None;
         }
         let Some(namespace) = namespaces.by_id(section.namespace) else {
@@ -378,7 +378,7 @@ impl Memory {
         // Before the first shard is emptied: whoever finds an empty shard, under its lock, sees that the term has ended.
         // A term that has logged its last entry has ended before.
         self.gate.advance(TermStage::Abandoned);
-        self.to_settle.notify_one();
+        self.to_checkpoint.notify_one();
         self.room.give_up();
         let shards = self.shards.each().map(|mut shard| std::mem::take(&mut *shard));
         let shards: Vec<Shard> = shards.collect();
@@ -399,7 +399,7 @@ impl Memory {
 
     /// Empties the memory of a closed term and says what was used, in an order that is the same in every run. `None` if the
     /// term has ended: what was used is not known any more. Sections with numbers left come first, because a trim saves
-    /// those. Sections used to their end follow: if the lift is given back, their records must say so.
+    /// those. Sections used to their end follow: if the epoch is given back, their records must say so.
     pub fn close(&self) -> Option<Vec<Trim>> {
         let stage = self.gate.stage();
         assert!(stage.is_past_closing(), "a term that is {stage:?} may take numbers meanwhile");

@@ -18,15 +18,15 @@
 //!    `section/pending.rs`). The bumper (`bumper.rs`) proposes one log entry for all sections that ask
 //!    while the entry before is under way. The answer is the section's next chunk. It is shared out to the
 //!    calls that wait, in the order of their arrival, before any other call takes from it.
-//!    At the first touch of a section in the term, its record is looked at before: the term's lift may have given a
+//!    At the first touch of a section in the term, its record is looked at before: the term's epoch may have given a
 //!    chunk, and then nothing is logged (`Memory::take_first`; `record_reader.rs` reads records that are not in
-//!    memory, `settler.rs` writes such sections down later).
+//!    memory, `checkpointer.rs` writes such sections down later).
 //! 6. *Then* the fence is checked. If it fails, the numbers are discarded and counted (`held.rs`).
 //! 7. The numbers are answered, or why there are none (`outcome.rs`).
 //!
 //! # Why the order of the steps is the safety argument
 //!
-//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or a lift, or was inherited, and no
+//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or an epoch, or was inherited, and no
 //! other term can get those numbers. Order comes from the fence of that same term: if a successor had answered before
 //! the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
@@ -42,7 +42,7 @@
 //!
 //! The releaser (`releaser.rs`) evicts them: when the memory is nearly full, and when nobody asked for a key for long
 //! (`shard/own_keys/evict.rs`, `shard/shared_keys/evict.rs`). It logs what was used of their sections. Until that is applied,
-//! a section is *leaving* (`shard/leaving.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory
+//! a section is *being evicted* (`shard/evicting.rs`): a call for it waits. `memory/room.rs` makes new keys wait while the memory
 //! is full.
 //!
 //! # A handover
@@ -57,7 +57,7 @@
 //! argument (`tests/architecture` checks it).
 //!
 //! `listing.rs` reads records and the memory for people to look at, and `hot_keys.rs` knows the keys that get most numbers.
-//! `untold.rs` keeps what nobody got until an entry of the log tells of it.
+//! `unreported.rs` keeps what nobody got until an entry of the log tells of it.
 //!
 //! # Limits
 //!
@@ -74,6 +74,7 @@
 
 mod backlog;
 mod bumper;
+mod checkpointer;
 mod fence;
 mod floor;
 mod gate;
@@ -88,11 +89,10 @@ mod outcome;
 mod record_reader;
 mod releaser;
 mod section;
-mod settler;
 mod shard;
 mod stage;
 mod term;
-mod untold;
+mod unreported;
 
 pub use fence::FenceKind;
 pub use floor::{Floor, FloorOf, Raised};

@@ -1,7 +1,7 @@
 //! The record reader: at the first touch of a section in a term, reads the section's record from the disk if it
 //! is not in memory. Sections that ask while as many reads as may be are under way are read together.
 //!
-//! Invariant: a section is bumped only after its record was looked at, because the lift may have given a chunk. A record
+//! Invariant: a section is bumped only after its record was looked at, because the epoch may have given a chunk. A record
 //! that was read before a release of the section is not looked at.
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 //! A section that keys share is evicted with all of them, if none was asked for (`shard/shared_keys/evict.rs`). They rise
 //! to the highest number of the section, and what they lose is counted.
 //!
-//! Invariant: a section is touched again only after the log says what was used of it (`shard/leaving.rs`).
+//! Invariant: a section is touched again only after the log says what was used of it (`shard/evicting.rs`).
 
 use std::{
     ops::ControlFlow,

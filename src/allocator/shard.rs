@@ -5,13 +5,13 @@
 //! one table. The section, which knows the rest, is asked where the key's fast limit is reached: once or twice in a
 //! step.
 //!
-//! `leaving.rs` keeps the sections that were evicted until the log says what was used of them. `tracking.rs` sends a shard to
+//! `evicting.rs` keeps the sections that were evicted until the log says what was used of them. `tracking.rs` sends a shard to
 //! another node.
 //!
 //! Invariant: a key and its section are in the same shard, and a place belongs to one section until that is evicted, or
 //! the shard is emptied for good.
 
-mod leaving;
+mod evicting;
 pub(super) mod own_keys;
 mod shared_keys;
 mod tracking;
@@ -48,14 +48,14 @@ pub struct Shard {
     /// The length of all names together.
     name_bytes: usize,
     shared: SharedKeys,
-    /// The sections whose lift chunk this term uses, and which [`Shard::take_unsettled`] has not answered yet.
-    unsettled: Vec<SectionPlace>,
+    /// The sections whose epoch chunk this term uses, and which [`Shard::take_uncheckpointed`] has not answered yet.
+    uncheckpointed: Vec<SectionPlace>,
     /// How many of them, from the front, were sent to a successor.
-    unsettled_sent: usize,
+    uncheckpointed_sent: usize,
     /// Who reads the shard's changes; `None` while they are not tracked.
     tracking: Option<Tracking>,
     /// The sections that were evicted, until the log says what was used of them.
-    leaving: HashMap<SectionId, Leaving>,
+    evicting: HashMap<SectionId, Evicting>,
     /// How often a section was evicted, or its release was applied.
     evictions: u64,
     /// Which keys the hand goes around.
@@ -84,7 +84,7 @@ pub enum SectionPlace {
 
 /// A section that was evicted, and of which the log does not say yet what was used.
 #[derive(Debug)]
-struct Leaving {
+struct Evicting {
     /// The last number used of it.
     used: u64,
     /// Where it is now, if a call asked for it again: the call waits there.
@@ -221,24 +221,24 @@ impl Shard {
         (SectionPlace::Shared(number), has_nothing)
     }
 
-    /// Notes that the term got the section at `place` by its lift.
-    pub fn note_unsettled(&mut self, place: SectionPlace) {
-        self.unsettled.push(place);
+    /// Notes that the term got the section at `place` by its epoch.
+    pub fn note_uncheckpointed(&mut self, place: SectionPlace) {
+        self.uncheckpointed.push(place);
     }
 
-    /// How many sections [`Shard::take_unsettled`] has still to answer.
-    pub fn unsettled(&self) -> usize {
-        self.unsettled.len()
+    /// How many sections [`Shard::take_uncheckpointed`] has still to answer.
+    pub fn uncheckpointed(&self) -> usize {
+        self.uncheckpointed.len()
     }
 
-    /// Up to `limit` sections that the term got by its lift, and their places. Each is answered once.
-    pub fn take_unsettled(&mut self, limit: usize) -> Vec<(SectionId, SectionPlace)> {
-        let rest = self.unsettled.len().saturating_sub(limit);
-        let places = self.unsettled.split_off(rest);
+    /// Up to `limit` sections that the term got by its epoch, and their places. Each is answered once.
+    pub fn take_uncheckpointed(&mut self, limit: usize) -> Vec<(SectionId, SectionPlace)> {
+        let rest = self.uncheckpointed.len().saturating_sub(limit);
+        let places = self.uncheckpointed.split_off(rest);
         if rest == 0 {
-            self.unsettled = Vec::new();
+            self.uncheckpointed = Vec::new();
         }
-        self.unsettled_sent = self.unsettled_sent.min(rest);
+        self.uncheckpointed_sent = self.uncheckpointed_sent.min(rest);
         (places.into_iter()).filter_map(|place| Some((self.section_id(place)?, place))).collect()
     }
 
@@ -302,7 +302,7 @@ impl Shard {
         let held = among_keys!((&) self, namespace, key, |keys, one, _| {
             keys.holding(hash, namespace, one)
         });
-        held.or_else(|| self.last_of_leaving(namespace, key).map(Holding::gone))
+        held.or_else(|| self.last_of_evicted(namespace, key).map(Holding::gone))
     }
 
     /// True if the term has numbers for a key that is new to it: those of the section that it shares.
@@ -330,8 +330,8 @@ impl Shard {
                 + self.names.bytes()
                 + self.name_bytes
                 + self.shared.bytes()
-                + self.unsettled.capacity() * size_of::<SectionPlace>()
-                + self.leaving.allocation_size(),
+                + self.uncheckpointed.capacity() * size_of::<SectionPlace>()
+                + self.evicting.allocation_size(),
             vacant_bytes: self.ids.vacant_bytes()
                 + self.names.vacant_bytes()
                 + self.shared.vacant_bytes(),

@@ -31,6 +31,7 @@ use tokio::{
 use self::gapless::{Call, GaplessLimits, Taker};
 use super::{
     bumper::{self, Request},
+    checkpointer,
     fence::{Fence, FenceKind},
     gate::Inside,
     held::{Delivery, Held},
@@ -42,7 +43,6 @@ use super::{
     record_reader,
     releaser::{self, MemoryLimits, Releaser},
     section::pending::Answer,
-    settler,
     shard::Footprint,
     stage::TermStage,
 };
@@ -85,16 +85,16 @@ pub struct Term {
 
 impl Term {
     /// Opens the allocator of the term that `lease` belongs to, with the memory that it inherits, or an empty one.
-    /// The number of its lift is `lift`. What gave the term its chunks, the lift or the inheritance, is applied on
+    /// The number of its epoch is `epoch`. What gave the term its chunks, the epoch or the inheritance, is applied on
     /// this node.
     pub fn open(
-        group: Arc<Group>, lease: Arc<TermLease>, lift: u64, inheritance: Option<Inheritance>,
+        group: Arc<Group>, lease: Arc<TermLease>, epoch: u64, inheritance: Option<Inheritance>,
         options: TermOptions, clock: Arc<dyn Clock>, metrics: Arc<Metrics>,
     ) -> Term {
         let view = group.view.clone();
         view.recent_records().leading(lease.term());
         let memory = Arc::new(Memory::new(
-            (lease.term(), lift),
+            (lease.term(), epoch),
             inheritance.map_or_else(Shards::default, Inheritance::into_shards),
             view,
             clock.clone(),
@@ -111,8 +111,8 @@ impl Term {
             limits: options.gapless,
         };
         group.this_node.tasks.spawn("gapless keys", gapless::run(taker, calls));
-        if memory.unsettled() > 0 {
-            memory.to_settle().notify_one();
+        if memory.uncheckpointed() > 0 {
+            memory.to_checkpoint().notify_one();
         }
         // What it inherited may be more than there is room for on this node.
         memory.room().wake_releaser();
@@ -120,9 +120,12 @@ impl Term {
         let (reader, places) = mpsc::unbounded_channel();
         let reading = record_reader::run(memory.clone(), lease.clone(), places, bumper.clone());
         group.this_node.tasks.spawn("record reader", reading);
-        let settling =
-            settler::run(group.clone(), Arc::downgrade(&memory), memory.to_settle().clone());
-        group.this_node.tasks.spawn("settler", settling);
+        let checkpointing = checkpointer::run(
+            group.clone(),
+            Arc::downgrade(&memory),
+            memory.to_checkpoint().clone(),
+        );
+        group.this_node.tasks.spawn("checkpointer", checkpointing);
         let releaser = Releaser {
             group: group.clone(),
             lease: lease.clone(),
@@ -232,7 +235,7 @@ impl Term {
         let finish = self.bumper.send(Request::Finish(done));
         finish.map_err(|_| Why::NotLeading)?;
         finished.await.map_err(lost)?;
-        // So would an entry that settles sections. One that releases sections would come too late.
+        // So would an entry that checkpoints sections. One that releases sections would come too late.
         self.memory.background_ended().await;
         match gate.advance(TermStage::Closed) {
             true => Ok(()),
@@ -267,7 +270,7 @@ impl Term {
         );
         let end = match bequest {
             Bequest::Memory { .. } => TermStage::Bequeathed,
-            Bequest::Lift => TermStage::GivenBack,
+            Bequest::Epoch => TermStage::GivenBack,
         };
         let entry = Command::Bequeath(bequest);
         self.group.propose_for(self.term(), entry, &Outcome::Bequeathed).await?;

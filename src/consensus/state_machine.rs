@@ -339,26 +339,26 @@ mod tests {
         let mut machine = StateMachine::open(&store, 1).expect("a table");
         let view = machine.view();
         let create = Command::create_namespace(NamespaceConfig::new("book"));
-        machine.apply_now(1, [create, Command::Lift]).await;
+        machine.apply_now(1, [create, Command::BeginEpoch]).await;
         let book = view.namespaces().by_name("book").cloned().expect("books");
         let section = book.section_of(Key::Id(7));
         let raise = Raise { numbers: 100, unused_max: 100, step: 10, up_to: 0 };
         let bumps = vec![Bump { section: section.clone(), raise }];
         machine.apply_now(1, [Command::Bump { bumps, lost: vec![], now_ms: 0 }]).await;
-        let settle = || Command::Settle { sections: vec![section.clone()], now_ms: 0 };
+        let checkpoint = || Command::Checkpoint { sections: vec![section.clone()], now_ms: 0 };
         let counted = || store.metrics().skipped(SkipCause::leader_change);
         // Another node leads term 2, and counts what its entry books.
         view.recent_records().leading(1);
-        machine.apply_now(2, [Command::Lift, settle()]).await;
+        machine.apply_now(2, [Command::BeginEpoch, checkpoint()]).await;
         assert_eq!(counted(), 0);
         // This one leads term 3. What it gave belongs to it.
         view.recent_records().leading(3);
-        machine.apply_now(3, [Command::Lift, settle()]).await;
+        machine.apply_now(3, [Command::BeginEpoch, checkpoint()]).await;
         assert_eq!(counted(), 10);
         let text = store.metrics().text();
         let sample = "ratchet_namespace_skipped_numbers_total{namespace=\"book\",cause=\"leader_change\"} 10";
         assert!(text.lines().any(|line| line == sample), "{sample} is not in:\n{text}");
-        machine.apply_now(4, [Command::Lift, settle()]).await;
+        machine.apply_now(4, [Command::BeginEpoch, checkpoint()]).await;
         assert_eq!(counted(), 10);
     }
 
@@ -371,7 +371,7 @@ mod tests {
         let mut machine = StateMachine::open(&store, 1).expect("a table");
         let view = machine.view();
         let create = |name| Command::create_namespace(NamespaceConfig::new(name));
-        machine.apply_now(1, [create("book"), create("order"), Command::Lift]).await;
+        machine.apply_now(1, [create("book"), create("order"), Command::BeginEpoch]).await;
         let bump = |name: &str, key, up_to, now_ms| {
             let namespaces = view.namespaces();
             let namespace = namespaces.by_name(name).expect("a namespace");

@@ -13,17 +13,17 @@ label! {
     TermStart as "from" {
         /// The memory of the term before, which its leader had sent.
         inheritance,
-        /// A lift: the term began with an empty memory.
-        lift,
+        /// An epoch: the term began with an empty memory.
+        epoch,
     }
 }
 
 label! {
     /// How a section got its first chunk in a term.
     FirstTouch as "from" {
-        /// From the term's lift; the section's record was in memory.
+        /// From the term's epoch; the section's record was in memory.
         memory,
-        /// From the term's lift; the section's record was read from the disk.
+        /// From the term's epoch; the section's record was read from the disk.
         disk,
         /// From a bump: the section is new, or was not used for some terms.
         bump,
@@ -52,7 +52,7 @@ label! {
         election,
         /// Until the first entry of its term was applied here.
         entry,
-        /// Until its lift, or its inheritance, was applied and its allocator open.
+        /// Until its epoch, or its inheritance, was applied and its allocator open.
         opening,
         /// Until a request was answered from the allocator. 0 before that.
         answer,
@@ -98,8 +98,8 @@ metrics_of_set! {
         terms_begun: Counters<TermStart>,
         /// Sections used for the first time in a term of this node, by where their first chunk came from.
         first_touches: Counters<FirstTouch>,
-        /// Sections whose ceilings this node as leader wrote down after its term's lift.
-        settled_sections: Counter,
+        /// Sections whose ceilings this node as leader wrote down after its term's epoch.
+        checkpointed_sections: Counter,
         /// Takes of gapless keys by this node as leader: one for each key of each request.
         takes: Counter,
         /// Log entries that carried takes.

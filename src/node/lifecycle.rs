@@ -361,7 +361,7 @@ mod tests {
         assert!(text.contains("start the node again"), "{text}");
         node.halt().await;
         let node = start(dir.path()).await;
-        // How far above depends on whether the new term's lift came before the bump.
+        // How far above depends on whether the new term's epoch came before the bump.
         let after = bump(&node).await;
         assert!(after.old >= before.new, "{after:?} after {before:?}");
         node.halt().await;

@@ -44,15 +44,15 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         Release { released, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
             lower_each(table, entry, released, SectionRecord::release)
         }),
-        Settle { sections, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
-            let mut settled = 0;
+        Checkpoint { sections, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
+            let mut checkpointed = 0;
             for section in sections {
-                let written = rewrite(table, entry, section, SectionRecord::settle)?;
-                settled += u64::from(written == Some(true));
+                let written = rewrite(table, entry, section, SectionRecord::checkpoint)?;
+                checkpointed += u64::from(written == Some(true));
             }
-            Ok(Outcome::Written(settled))
+            Ok(Outcome::Written(checkpointed))
         }),
-        Lift => change_ledger(table, |ledger| ledger.lift(term).map(Outcome::Holds)),
+        BeginEpoch => change_ledger(table, |ledger| ledger.begin_epoch(term).map(Outcome::Holds)),
         Inherit { successor, digest } => change_ledger(table, |ledger| {
             ledger.inherit(term, *successor, *digest).map(Outcome::Holds)
         }),
@@ -113,8 +113,8 @@ fn change_access<T: Table>(
 
 /// What the writes of one entry have in common.
 struct Entry {
-    /// How many lifts were spent.
-    lift: u64,
+    /// How many epochs have begun.
+    epoch: u64,
     /// The time by the clock of the leader that proposed the entry.
     now_ms: u64,
     /// What the entry books.
@@ -129,7 +129,7 @@ fn write_sections<T: Table>(
     let ledger = table.ledger()?;
     match ledger.check_writer(term) {
         Ok(()) => {
-            let mut entry = Entry { lift: ledger.lift, now_ms, booked: Booked::default() };
+            let mut entry = Entry { epoch: ledger.epoch, now_ms, booked: Booked::default() };
             let outcome = write(table, &mut entry)?;
             book(table, day_of(now_ms), entry.booked)?;
             Ok(outcome)
@@ -182,11 +182,11 @@ fn apply_bump<T: Table>(table: &mut T, entry: &mut Entry, bump: &Bump) -> Result
     };
     let config = &namespace.config;
     let (progression, quota) = (config.progression(), (config.keys_max, config.section_size));
-    let before = table.section(&bump.section, entry.lift)?;
+    let before = table.section(&bump.section, entry.epoch)?;
     if let Some(keys_max) = over_quota(table, &bump.section, &before, quota)? {
         return Ok(Bumped::OverQuota { keys_max });
     }
-    match before.bump(progression, entry.lift, bump.raise) {
+    match before.bump(progression, entry.epoch, bump.raise) {
         Ok((record, chunk)) => {
             // As in the arithmetic: the term that gets the chunk asserts it, and no replica ends here.
             debug_assert!(chunk.old >= before.max_seq, "a chunk begins at the ceiling or above");
@@ -356,7 +356,7 @@ fn apply_take<T: Table>(
     is_left_out: bool,
 ) -> Result<Taken, T::Error> {
     let section = &SectionId { namespace, key: take.section.clone() };
-    // The record of a gapless key counts, however many lifts it has seen, and its ceiling is its floor.
+    // The record of a gapless key counts, however many epochs it has seen, and its ceiling is its floor.
     let before = &table.section(section, u64::MAX)?;
     if let Some(no_room) = no_room.filter(|_| !before.exists()) {
         return Ok(Taken::NoRoom(no_room));
@@ -364,7 +364,7 @@ fn apply_take<T: Table>(
     if let Some(keys_max) = over_quota(table, section, before, quota)? {
         return Ok(Taken::OverQuota { keys_max });
     }
-    let (record, range) = match before.take(progression, entry.lift, take.count) {
+    let (record, range) = match before.take(progression, entry.epoch, take.count) {
         Ok(_) if is_left_out => return Ok(Taken::LeftOut),
         Ok(taken) => taken,
         Err(left) => return Ok(Taken::Exhausted { left }),
@@ -382,7 +382,7 @@ fn lower_each<T: Table>(
 ) -> Result<Outcome, T::Error> {
     let mut lowered = 0;
     for Trim { section, used, lost } in trims {
-        let lower = |before, progression, lift| lower(before, progression, lift, *used);
+        let lower = |before, progression, epoch| lower(before, progression, epoch, *used);
         let written = rewrite(table, entry, section, lower)?;
         if written == Some(true) {
             let lost = DayBooks { shared_section: *lost, ..DayBooks::default() };
@@ -396,8 +396,8 @@ fn lower_each<T: Table>(
 
 /// Writes what `change` makes of a section's record, if anything. `None` if the section's namespace is gone.
 ///
-/// The step gets within the bounds that the namespace has by now. What earlier lifts gave is part of the ceiling already. A
-/// section of which lifts give nothing stays so.
+/// The step gets within the bounds that the namespace has by now. What earlier epochs gave is part of the ceiling already. A
+/// section of which epochs give nothing stays so.
 fn rewrite<T: Table>(
     table: &mut T, entry: &mut Entry, id: &SectionId,
     change: impl FnOnce(SectionRecord, Progression, u64) -> Option<SectionRecord>,
@@ -407,8 +407,8 @@ fn rewrite<T: Table>(
     };
     let progression = namespace.config.progression();
     let (step_min, step_max) = namespace.config.step_bounds();
-    let before = table.section(id, entry.lift)?;
-    let Some(mut after) = change(before, progression, entry.lift) else {
+    let before = table.section(id, entry.epoch)?;
+    let Some(mut after) = change(before, progression, entry.epoch) else {
         return Ok(Some(false));
     };
     if after.step > 0 {
@@ -416,7 +416,7 @@ fn rewrite<T: Table>(
     }
     // As in the arithmetic: no replica ends here.
     debug_assert!(
-        after.max_seq >= before.floor_at(entry.lift, progression.increment),
+        after.max_seq >= before.floor_at(entry.epoch, progression.increment),
         "{before:?} to {after:?}"
     );
     write_section(table, entry, id, (&before, after), progression)?;

@@ -32,7 +32,7 @@ pub enum Command {
         /// When it was proposed, by the leader's clock: milliseconds since 1970.
         now_ms: u64,
     },
-    /// Lower the ceilings of many sections to what their tenure used. Proposed at the end of a tenure that
+    /// Lower the ceilings of many sections to what their epoch used. Proposed at the end of an epoch that
     /// has no successor.
     Trim {
         /// The trims.
@@ -56,9 +56,9 @@ pub enum Command {
         change: NamespaceChange,
     },
     /// Give the entry's term a chunk of every live section. The first entry of a term whose leader inherited nothing.
-    Lift,
-    /// Write down what the last lift gave of many sections, so that they are live for the next ones. Costs no number.
-    Settle {
+    BeginEpoch,
+    /// Write down what the last epoch gave of many sections, so that they are live for the next ones. Costs no number.
+    Checkpoint {
         /// The sections.
         sections: Vec<SectionId>,
         /// As in a bump.
@@ -142,12 +142,12 @@ impl fmt::Display for Command {
                 write!(f, "found {} namespaces", namespaces.len())
             }
             DeleteNamespace { name, .. } => write!(f, "delete namespace {name:?}"),
-            Lift => write!(f, "lift"),
-            Settle { sections, .. } => write!(f, "settle {} sections", sections.len()),
+            BeginEpoch => write!(f, "begin an epoch"),
+            Checkpoint { sections, .. } => write!(f, "checkpoint {} sections", sections.len()),
             Bequeath(Bequest::Memory { successor, .. }) => {
                 write!(f, "bequeath to node {successor}")
             }
-            Bequeath(Bequest::Lift) => write!(f, "give the lift back"),
+            Bequeath(Bequest::Epoch) => write!(f, "give the epoch back"),
             Inherit { successor, .. } => write!(f, "inherit by node {successor}"),
             Release { released, .. } => write!(f, "release {} sections", released.len()),
             Take { parts, .. } => {
@@ -177,7 +177,7 @@ pub struct Bump {
 pub struct Trim {
     /// The section.
     pub section: SectionId,
-    /// The greatest number that the tenure took in it, answered or not; its floor, if that is higher.
+    /// The greatest number that the epoch took in it, answered or not; its floor, if that is higher.
     pub used: u64,
     /// How many numbers the other keys of the section lose by rising to that one.
     pub lost: u64,
@@ -192,7 +192,7 @@ pub enum Outcome {
     Bumped(Vec<Bumped>),
     /// The namespace as it now is.
     Namespace(Result<Namespace, NamespaceRefused>),
-    /// The term holds the chunks that the lift with this number gave, or what is left of them.
+    /// The term holds the chunks that the epoch with this number gave, or what is left of them.
     Holds(u64),
     /// How many sections were written. Those that are lowered count also if they have no namespace any more.
     Written(u64),

@@ -1,10 +1,10 @@
-//! The ledger of a set: which term may write sections, how many lifts were spent, and what the last writer left.
+//! The ledger of a set: which term may write sections, how many epochs have begun, and what the last writer left.
 //!
-//! A *tenure* is a lift and everything up to the next one: the term that lifted, and its successors. The chunks of the
-//! set's sections belong to tenures.
+//! An *epoch* begins with a term's first entry, and lasts until the next one begins: for that term, and for those that
+//! inherit from it. The chunks of the set's sections belong to epochs.
 //!
-//! Invariant: a term writes sections only between its own lift or inheritance and its bequest, or the next term's
-//! lift or inheritance.
+//! Invariant: a term writes sections only between its own epoch or inheritance and its bequest, or the next term's
+//! epoch or inheritance.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ use super::ids::NodeId;
 /// The ledger of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ledger {
-    /// How many lifts count. One that was given back is given again under the same number.
-    pub lift: u64,
-    /// The term that lifted or inherited last. 0 if none did.
+    /// How many epochs count. One that was given back is given again under the same number.
+    pub epoch: u64,
+    /// The term that began an epoch or inherited last. 0 if none did.
     pub holder: u64,
     /// What the holder left, if it has written its last entry.
     pub bequest: Option<Bequest>,
@@ -31,9 +31,9 @@ pub enum Bequest {
         /// What was sent.
         digest: MemoryDigest,
     },
-    /// Its lift: it has trimmed every section that it touched. The chunks of the others are unused, so that the
-    /// next lift may give them again.
-    Lift,
+    /// Its epoch: it has trimmed every section that it touched. The chunks of the others are unused, so that the
+    /// next epoch may give them again.
+    Epoch,
 }
 
 /// Identifies a memory that was sent from node to node.
@@ -48,10 +48,10 @@ pub struct MemoryDigest {
 /// Why an entry of a term was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum LedgerRefused {
-    /// The term has lifted or inherited before.
+    /// The term has begun an epoch or inherited before.
     #[error("term {0} holds the chunks already")]
     HoldsAlready(u64),
-    /// Another term lifted or inherited last, or none did.
+    /// Another term began an epoch or inherited last, or none did.
     #[error("term {term} may not write: the chunks belong to term {holder} (0: to none)")]
     NotHolder {
         /// The term of the entry.
@@ -62,30 +62,30 @@ pub enum LedgerRefused {
     /// The term has left its chunks to the next one.
     #[error("term {0} has left its chunks to the next term")]
     Left(u64),
-    /// Nothing was left to this node, something else was, or a lift came between.
+    /// Nothing was left to this node, something else was, or an epoch came between.
     #[error("node {0} is not the successor of the memory that it named")]
     NotSuccessor(NodeId),
 }
 
 impl Ledger {
-    /// Gives `term` a chunk of every live section. Returns the number of its lift.
+    /// Gives `term` a chunk of every live section. Returns the number of its epoch.
     ///
     /// # Errors
-    /// [`LedgerRefused::HoldsAlready`] if the term has lifted or inherited before.
-    pub fn lift(&mut self, term: u64) -> Result<u64, LedgerRefused> {
+    /// [`LedgerRefused::HoldsAlready`] if the term has begun an epoch or inherited before.
+    pub fn begin_epoch(&mut self, term: u64) -> Result<u64, LedgerRefused> {
         if self.holder == term {
             return Err(LedgerRefused::HoldsAlready(term));
         }
         match self.bequest.take() {
-            // The last lift was given back.
-            Some(Bequest::Lift) => {}
-            Some(Bequest::Memory { .. }) | None => self.lift += 1,
+            // The last epoch was given back.
+            Some(Bequest::Epoch) => {}
+            Some(Bequest::Memory { .. }) | None => self.epoch += 1,
         }
         self.holder = term;
-        Ok(self.lift)
+        Ok(self.epoch)
     }
 
-    /// Gives `term`, led by `successor`, what was left to that node. Returns the number of the lift that goes on.
+    /// Gives `term`, led by `successor`, what was left to that node. Returns the number of the epoch that goes on.
     ///
     /// # Errors
     /// [`LedgerRefused::NotSuccessor`] if the last entry of the last holder did not leave this memory to this node.
@@ -97,7 +97,7 @@ impl Ledger {
         }
         self.bequest = None;
         self.holder = term;
-        Ok(self.lift)
+        Ok(self.epoch)
     }
 
     /// Logs the last entry of `term`: it writes nothing any more.
@@ -113,7 +113,7 @@ impl Ledger {
     /// Checks that `term` may write sections.
     ///
     /// # Errors
-    /// [`LedgerRefused`] if it has neither lifted nor inherited, a later term has, or it has left its chunks.
+    /// [`LedgerRefused`] if it has neither begun an epoch nor inherited, a later term has, or it has left its chunks.
     pub fn check_writer(&self, term: u64) -> Result<(), LedgerRefused> {
         if self.holder != term {
             let holder = self.holder;

@@ -2,7 +2,7 @@
 //! I/O, no async, no clock, and nothing else of this crate.
 //!
 //! Invariant: the `max_seq` of a section only grows. The exceptions are a *trim* and a *release* by the
-//! tenure that raised it, which never go below what was handed out. The same holds of the ceiling of a worker id, which
+//! epoch that raised it, which never go below what was handed out. The same holds of the ceiling of a worker id, which
 //! its holder may lower to what it used.
 //!
 //! Which file uses which: `caller_ids`, `ids`, `key` and `progression` use no other; `ledger`, `request_id`, `section` and
@@ -59,7 +59,7 @@ pub use request_book::{IdHolder, Place, QueuedId, Remembered, Remembering, Reque
 pub use request_id::{
     InvalidRequestId, Lifetime, MessageId, PartId, REQUEST_ID_BYTES_MAX, RequestId,
 };
-pub use section::{Chunk, Exhausted, LIFTS_LIVE, Raise, SectionBooks, SectionRecord};
+pub use section::{Chunk, EPOCHS_LIVE, Exhausted, Raise, SectionBooks, SectionRecord};
 pub use table::Table;
 pub use totals::{NamespaceTotals, Tombstone};
 pub use workers::{

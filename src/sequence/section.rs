@@ -1,10 +1,10 @@
-//! A section's record, and the arithmetic of its ceiling `max_seq`: bump, lift, settle, trim, release, raise.
+//! A section's record, and the arithmetic of its ceiling `max_seq`: bump, epoch, checkpoint, trim, release, raise.
 //!
-//! A *lift* gives the term that proposed it a chunk of every live section, without naming any. It writes no
-//! section's record. What it did to a section follows from how many lifts there were since the record was written:
+//! An *epoch* gives the term that began it a chunk of every live section, without naming any. It writes no
+//! section's record. What it did to a section follows from how many epochs there were since the record was written:
 //!
 //! ```text
-//! lifts since   the last lift's chunk             the section's ceiling now
+//! epochs since   the last epoch's chunk             the section's ceiling now
 //! 0             none                              max_seq
 //! d, up to 8    (max_seq + (d-1) w, .. + d w]     max_seq + d w         w = step x increment
 //! more          none: the section is not live     max_seq + 8 w
@@ -15,23 +15,23 @@
 //!
 //! # Books
 //!
-//! A record also tells what became of the numbers. For a section with one key, after `lift` lifts, as [`SectionBooks`] has
+//! A record also tells what became of the numbers. For a section with one key, after `epoch` epochs, as [`SectionBooks`] has
 //! it:
 //!
 //! ```text
 //! handed out + skipped + left = all numbers up to the ceiling
 //! ```
 //!
-//! - *left*: numbers of the tenure that goes on. Only its leader knows how many of them were handed out since.
-//! - *skipped*: at most so many numbers at or below the floor were handed out to nobody, because a tenure ended without
-//!   a trim. What such a tenure used of its last chunk, no entry tells.
+//! - *left*: numbers of the epoch that goes on. Only its leader knows how many of them were handed out since.
+//! - *skipped*: at most so many numbers at or below the floor were handed out to nobody, because an epoch ended without
+//!   a trim. What such an epoch used of its last chunk, no entry tells.
 //! - *handed out*: at least so many numbers were taken from memory. Those that were lost on the way to a caller are among
 //!   them: the leader counts these.
 //!
 //! The sum holds by arithmetic, whatever `max` is and was. If keys share the section, it holds for the one that took the
 //! greatest numbers; the others rise to the ceiling.
 //!
-//! Invariant: `floor <= max_seq`, and `max_seq` falls only by a trim or a release of the tenure that owns
+//! Invariant: `floor <= max_seq`, and `max_seq` falls only by a trim or a release of the epoch that owns
 //! what lies above the floor.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -39,29 +39,29 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use super::progression::{NUMBER_MAX, Progression, Range};
 use crate::planted_bugs::{Bug, is_planted};
 
-/// A section is live, and a lift gives a chunk of it, for so many lifts after its record was written. With few of them,
-/// leaders that are lost one after the other, before their settlers are through, leave sections in use that are not live.
+/// A section is live, and an epoch gives a chunk of it, for so many epochs after its record was written. With few of them,
+/// leaders that are lost one after the other, before their checkpointers are through, leave sections in use that are not live.
 /// With many, a section that nobody uses any more loses much: as many steps, and what was left of its last chunk, however
 /// many leader changes there are. The log's entries mean something else with another value: a change of it is a change of
 /// format.
-pub const LIFTS_LIVE: u64 = 8;
+pub const EPOCHS_LIVE: u64 = 8;
 
 /// A section's record in the replicated table. The default one stands for a section without a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct SectionRecord {
-    /// The ceiling when the record was written. No number above it was handed out, but for those of later lifts.
+    /// The ceiling when the record was written. No number above it was handed out, but for those of later epochs.
     pub max_seq: u64,
-    /// Numbers up to here may belong to earlier tenures.
+    /// Numbers up to here may belong to earlier epochs.
     pub floor: u64,
-    /// How many lifts were spent when the record was written; one less if a trim wrote it.
-    pub lift: u64,
-    /// How many numbers a lift gives. 0 without a record: such a section is not live.
+    /// How many epochs had begun when the record was written; one less if a trim wrote it.
+    pub epoch: u64,
+    /// How many numbers an epoch gives. 0 without a record: such a section is not live.
     pub step: u64,
-    /// How many numbers were unused at most when the record was written. If no lift came since, a crash skips as many
+    /// How many numbers were unused at most when the record was written. If no epoch came since, a crash skips as many
     /// at most.
     pub unused_max: u64,
-    /// How many numbers at or below the floor were skipped at most, by tenures that ended without a trim.
+    /// How many numbers at or below the floor were skipped at most, by epochs that ended without a trim.
     pub skipped: u64,
     /// When the record was written, by the clock of the leader: milliseconds since 1970. 0 if that is not known. Nothing but
     /// `ratchet recover` computes anything from it.
@@ -75,11 +75,11 @@ pub struct SectionBooks {
     pub handed_out: u64,
     /// At most so many were skipped.
     pub skipped: u64,
-    /// So many belong to the tenure that goes on.
+    /// So many belong to the epoch that goes on.
     pub left: u64,
 }
 
-/// The numbers above `old`, up to and including `new`. They belong to the tenure of the term that got them.
+/// The numbers above `old`, up to and including `new`. They belong to the epoch of the term that got them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
     /// The ceiling before.
@@ -96,8 +96,8 @@ pub struct Raise {
     /// How many numbers of the section are unused at most once the bump is in force: one step, and what
     /// calls that wait have asked for beyond it.
     pub unused_max: u64,
-    /// How many numbers a lift gives from now on: the section's step. 0 leaves it as it is: the bump is for floors
-    /// alone, and a key that is raised and not used has nothing that a lift could skip.
+    /// How many numbers an epoch gives from now on: the section's step. 0 leaves it as it is: the bump is for floors
+    /// alone, and a key that is raised and not used has nothing that an epoch could skip.
     pub step: u64,
     /// The ceiling reaches this number at least, or the namespace's last one. 0 where no floor is raised.
     pub up_to: u64,
@@ -139,64 +139,64 @@ impl SectionRecord {
         self.floor == self.max_seq && self.unused_max == 0
     }
 
-    /// The section's ceiling after `lift` lifts: no number above it was handed out.
-    pub fn ceiling_at(&self, lift: u64, increment: u64) -> u64 {
-        self.raised_by_lifts(self.lifts_since(lift), increment)
+    /// The section's ceiling after `epoch` epochs: no number above it was handed out.
+    pub fn ceiling_at(&self, epoch: u64, increment: u64) -> u64 {
+        self.raised_by_epochs(self.epochs_since(epoch), increment)
     }
 
-    /// What the section's ceiling was when the tenure of `lift` began: numbers up to here may belong to earlier
-    /// tenures. What lies above it, up to [`SectionRecord::ceiling_at`], belongs to this one.
-    pub fn floor_at(&self, lift: u64, increment: u64) -> u64 {
-        match self.lifts_since(lift) {
+    /// What the section's ceiling was when `epoch` began: numbers up to here may belong to earlier
+    /// epochs. What lies above it, up to [`SectionRecord::ceiling_at`], belongs to this one.
+    pub fn floor_at(&self, epoch: u64, increment: u64) -> u64 {
+        match self.epochs_since(epoch) {
             0 => self.floor,
-            lifts => self.raised_by_lifts(lifts - 1, increment),
+            epochs => self.raised_by_epochs(epochs - 1, increment),
         }
     }
 
-    /// The chunk that lift number `lift` gives of this section. `None` if the record was written in this tenure, or
+    /// The chunk that `epoch` gives of this section. `None` if the record was written in this epoch, or
     /// the section is not live: then a bump brings its first chunk.
-    pub fn lifted(&self, progression: Progression, lift: u64) -> Option<Chunk> {
-        let old = self.floor_at(lift, progression.increment);
-        let new = self.ceiling_at(lift, progression.increment);
-        (self.lifts_since(lift) > 0 && old < new).then_some(Chunk { old, new })
+    pub fn epoch_chunk(&self, progression: Progression, epoch: u64) -> Option<Chunk> {
+        let old = self.floor_at(epoch, progression.increment);
+        let new = self.ceiling_at(epoch, progression.increment);
+        (self.epochs_since(epoch) > 0 && old < new).then_some(Chunk { old, new })
     }
 
-    /// True if the lift that follows may give a chunk of this section, when `lift` lifts are spent. It has that
+    /// True if the epoch that follows may give a chunk of this section, when `epoch` epochs have begun. It has that
     /// number again if the last one is given back.
-    pub fn is_live_next(&self, lift: u64) -> bool {
-        self.lifts_since(lift) <= LIFTS_LIVE
+    pub fn is_live_next(&self, epoch: u64) -> bool {
+        self.epochs_since(epoch) <= EPOCHS_LIVE
     }
 
-    /// Raises the ceiling in the tenure of `lift`.
+    /// Raises the ceiling in `epoch`.
     ///
     /// # Errors
     /// [`Exhausted`] if not one number is left.
     pub fn bump(
-        self, progression: Progression, lift: u64, raise: Raise,
+        self, progression: Progression, epoch: u64, raise: Raise,
     ) -> Result<(Self, Chunk), Exhausted> {
-        let old = self.ceiling_at(lift, progression.increment);
+        let old = self.ceiling_at(epoch, progression.increment);
         let first = progression.first_above(old).ok_or(Exhausted)?;
         let new = progression
             .range_above(old, raise.numbers.max(1))
             .map_or(progression.last_at_or_below(progression.max), |range| range.last)
             .max(first)
             .max(progression.last_at_or_below(raise.up_to));
-        let floor = self.floor_at(lift, progression.increment);
+        let floor = self.floor_at(epoch, progression.increment);
         let unused_max = raise.unused_max.min(progression.count_between(floor, new));
         let record = SectionRecord {
             max_seq: new,
             floor,
-            lift,
+            epoch,
             step: match raise.step {
                 0 => self.step,
                 step => step,
             },
-            // Of what the tenure had before, no more is unused now than was then.
-            unused_max: match self.lifts_since(lift) {
+            // Of what the epoch had before, no more is unused now than was then.
+            unused_max: match self.epochs_since(epoch) {
                 0 => unused_max.min(self.unused_max.saturating_add(numbers(progression, old, new))),
                 _ => unused_max,
             },
-            skipped: self.skipped_at(progression, lift),
+            skipped: self.skipped_at(progression, epoch),
             written_ms: self.written_ms,
         };
         // Every replica applies this: a release build goes on alike. The term that gets the chunk asserts it.
@@ -205,61 +205,63 @@ impl SectionRecord {
         Ok((record, Chunk { old, new }))
     }
 
-    /// Writes down what `lift` gave of the section, so that the section is live for the next lifts. Costs no number.
+    /// Writes down what `epoch` gave of the section, so that the section is live for the next epochs. Costs no number.
     /// `None` if it gave nothing, or the record was written since.
-    pub fn settle(self, progression: Progression, lift: u64) -> Option<Self> {
-        let floor = self.floor_at(lift, progression.increment);
-        let max_seq = self.ceiling_at(lift, progression.increment);
-        (self.lifts_since(lift) > 0 && floor < max_seq).then_some(SectionRecord {
+    pub fn checkpoint(self, progression: Progression, epoch: u64) -> Option<Self> {
+        let floor = self.floor_at(epoch, progression.increment);
+        let max_seq = self.ceiling_at(epoch, progression.increment);
+        (self.epochs_since(epoch) > 0 && floor < max_seq).then_some(SectionRecord {
             max_seq,
             floor,
-            lift,
+            epoch,
             step: self.step,
             unused_max: numbers(progression, floor, max_seq),
-            skipped: self.skipped_at(progression, lift),
+            skipped: self.skipped_at(progression, epoch),
             written_ms: self.written_ms,
         })
     }
 
-    /// Lowers the ceiling to `used`, the greatest number that the tenure of `lift` took, answered or not, so that the
-    /// rest of its chunks can be handed out later. Never goes below the floor: earlier tenures may have used what
-    /// lies there. `None`, and no change, if the tenure owns nothing of the section, or less than `used`.
+    /// Lowers the ceiling to `used`, the greatest number that `epoch` took, answered or not, so that the
+    /// rest of its chunks can be handed out later. Never goes below the floor: earlier epochs may have used what
+    /// lies there. `None`, and no change, if the epoch owns nothing of the section, or less than `used`.
     ///
-    /// The record is written as of the lift before. If the tenure gives its lift back, the next one gives the
-    /// numbers right above `used`. If it does not, the next lift gives those of one step further up.
-    pub fn trim(self, progression: Progression, lift: u64, used: u64) -> Option<Self> {
+    /// The record is written as of the epoch before. If the epoch is given back, the next one gives the
+    /// numbers right above `used`. If it does not, the next epoch gives those of one step further up.
+    pub fn trim(self, progression: Progression, epoch: u64, used: u64) -> Option<Self> {
         let increment = progression.increment;
-        let (floor, ceiling) = (self.floor_at(lift, increment), self.ceiling_at(lift, increment));
-        let owns_nothing = self.lifts_since(lift) > 0 && floor == ceiling;
+        let (floor, ceiling) = (self.floor_at(epoch, increment), self.ceiling_at(epoch, increment));
+        let owns_nothing = self.epochs_since(epoch) > 0 && floor == ceiling;
         if owns_nothing || used > ceiling {
             return None;
         }
         let max_seq = used.max(floor);
         Some(SectionRecord {
             max_seq,
-            // A second trim of the same tenure cannot take back what this one said was used.
+            // A second trim of the same epoch cannot take back what this one said was used.
             floor: max_seq,
-            lift: lift.saturating_sub(1),
+            epoch: epoch.saturating_sub(1),
             step: self.step,
             unused_max: 0,
-            skipped: self.skipped_at(progression, lift),
+            skipped: self.skipped_at(progression, epoch),
             written_ms: self.written_ms,
         })
     }
 
-    /// Lowers the ceiling to `used`, as [`SectionRecord::trim`] does, while the tenure goes on. The tenure owns nothing of
-    /// the section any more: its next chunk comes from a bump. The next lift gives the numbers right above `used`,
+    /// Lowers the ceiling to `used`, as [`SectionRecord::trim`] does, while the epoch goes on. The epoch owns nothing of
+    /// the section any more: its next chunk comes from a bump. The next epoch gives the numbers right above `used`,
     /// whether this one is given back or not.
-    pub fn release(self, progression: Progression, lift: u64, used: u64) -> Option<Self> {
-        let trimmed = self.trim(progression, lift, used)?;
-        Some(SectionRecord { lift, ..trimmed })
+    pub fn release(self, progression: Progression, epoch: u64, used: u64) -> Option<Self> {
+        let trimmed = self.trim(progression, epoch, used)?;
+        Some(SectionRecord { epoch, ..trimmed })
     }
 
     /// Raises the ceiling by `distance`, and to `at_least`, because nobody knows any more which of the numbers below were
-    /// handed out, nor how many lifts there were. No term can lower it again. `progression` may begin further up than the
+    /// handed out, nor how many epochs there were. No term can lower it again. `progression` may begin further up than the
     /// one under which the record was written.
-    pub fn raised(self, progression: Progression, lift: u64, distance: u64, at_least: u64) -> Self {
-        let ceiling = self.raised_by_lifts(LIFTS_LIVE, progression.increment);
+    pub fn raised(
+        self, progression: Progression, epoch: u64, distance: u64, at_least: u64,
+    ) -> Self {
+        let ceiling = self.raised_by_epochs(EPOCHS_LIVE, progression.increment);
         let max_seq = (ceiling.saturating_add(distance).max(at_least)).min(NUMBER_MAX);
         // Of the unused numbers, those below the new start are no numbers any more.
         let unused = self.skipped.saturating_add(self.unused_max);
@@ -267,7 +269,7 @@ impl SectionRecord {
         SectionRecord {
             max_seq,
             floor: max_seq,
-            lift,
+            epoch,
             step: self.step,
             unused_max: 0,
             skipped: unused.saturating_add(numbers(progression, self.max_seq, max_seq)),
@@ -290,26 +292,26 @@ impl SectionRecord {
         numbers(progression, 0, self.max_seq).saturating_sub(rest)
     }
 
-    /// What became of the numbers up to the ceiling after `lift` lifts.
-    pub fn books_at(&self, progression: Progression, lift: u64) -> SectionBooks {
-        let all = numbers(progression, 0, self.ceiling_at(lift, progression.increment));
-        let skipped = self.skipped_at(progression, lift);
-        let left = match self.lifts_since(lift) {
+    /// What became of the numbers up to the ceiling after `epoch` epochs.
+    pub fn books_at(&self, progression: Progression, epoch: u64) -> SectionBooks {
+        let all = numbers(progression, 0, self.ceiling_at(epoch, progression.increment));
+        let skipped = self.skipped_at(progression, epoch);
+        let left = match self.epochs_since(epoch) {
             0 => self.unused_max,
             _ => {
-                let floor = self.floor_at(lift, progression.increment);
+                let floor = self.floor_at(epoch, progression.increment);
                 all - numbers(progression, 0, floor)
             }
         };
         SectionBooks { handed_out: all.saturating_sub(skipped.saturating_add(left)), skipped, left }
     }
 
-    /// How many numbers at or below the floor were skipped at most, when the tenure of `lift` goes on.
-    pub(super) fn skipped_at(&self, progression: Progression, lift: u64) -> u64 {
-        if self.lifts_since(lift) == 0 || is_planted(Bug::SkipsNotBooked) {
+    /// How many numbers at or below the floor were skipped at most, when `epoch` goes on.
+    pub(super) fn skipped_at(&self, progression: Progression, epoch: u64) -> u64 {
+        if self.epochs_since(epoch) == 0 || is_planted(Bug::SkipsNotBooked) {
             return self.skipped;
         }
-        let floor = self.floor_at(lift, progression.increment);
+        let floor = self.floor_at(epoch, progression.increment);
         let since = numbers(progression, self.max_seq, floor);
         self.skipped.saturating_add(self.unused_max).saturating_add(since)
     }
@@ -319,32 +321,32 @@ impl SectionRecord {
     /// # Errors
     /// How many numbers are left, if those are too few.
     pub fn take(
-        self, progression: Progression, lift: u64, count: u64,
+        self, progression: Progression, epoch: u64, count: u64,
     ) -> Result<(Self, Range), u64> {
-        let last = self.ceiling_at(lift, progression.increment);
+        let last = self.ceiling_at(epoch, progression.increment);
         let left = progression.count_between(last, progression.max);
         let range = progression.range_above(last, count.max(1)).ok_or(left)?;
         let record = SectionRecord {
             max_seq: range.last,
             floor: range.last,
-            lift,
+            epoch,
             step: 0,
             unused_max: 0,
-            skipped: self.skipped_at(progression, lift),
+            skipped: self.skipped_at(progression, epoch),
             written_ms: self.written_ms,
         };
         Ok((record, range))
     }
 
-    /// How many lifts there were since the record was written. 0 also for a leader whose lift is older than the
+    /// How many epochs there were since the record was written. 0 also for a leader whose epoch is older than the
     /// record: it leads no more.
-    fn lifts_since(&self, lift: u64) -> u64 {
-        lift.saturating_sub(self.lift)
+    fn epochs_since(&self, epoch: u64) -> u64 {
+        epoch.saturating_sub(self.epoch)
     }
 
-    fn raised_by_lifts(&self, lifts: u64, increment: u64) -> u64 {
+    fn raised_by_epochs(&self, epochs: u64, increment: u64) -> u64 {
         let width = self.step.saturating_mul(increment);
-        let raised = width.saturating_mul(lifts.min(LIFTS_LIVE));
+        let raised = width.saturating_mul(epochs.min(EPOCHS_LIVE));
         self.max_seq.saturating_add(raised).min(NUMBER_MAX)
     }
 }

@@ -82,12 +82,12 @@ pub trait Table {
     fn ledger(&self) -> Result<Ledger, Self::Error>;
     /// Writes the ledger.
     fn put_ledger(&mut self, ledger: Ledger);
-    /// A section's record, or the default if there is none. If the record is older than lift number `lift`, its floor
+    /// A section's record, or the default if there is none. If the record is older than `epoch`, its floor
     /// and its time may be wrong: nothing uses them then.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
-    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Self::Error>;
+    fn section(&self, id: &SectionId, epoch: u64) -> Result<SectionRecord, Self::Error>;
     /// Writes a section's record.
     fn put_section(&mut self, id: &SectionId, record: SectionRecord);
 

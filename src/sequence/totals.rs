@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     namespace::Namespace,
-    section::{LIFTS_LIVE, SectionRecord},
+    section::{EPOCHS_LIVE, SectionRecord},
     workers::{LeaseFloor, WorkerRecord},
 };
 use crate::planted_bugs::{Bug, is_planted};
@@ -62,16 +62,16 @@ impl NamespaceTotals {
 impl Tombstone {
     /// What `namespace` leaves when it is deleted. `None` if no number and no worker id was ever handed out under its name.
     ///
-    /// Nobody logged what the lifts after a record gave: a lift writes no section. A leader may have handed out those
+    /// Nobody logged what the epochs after a record gave: an epoch writes no section. A leader may have handed out those
     /// numbers, so they count for every section, as if each had the greatest ceiling and the greatest step.
     pub fn of(namespace: &Namespace, totals: NamespaceTotals) -> Option<Tombstone> {
         let config = &namespace.config;
         let given_width = totals.step_max.saturating_mul(config.increment);
-        let lifts = match is_planted(Bug::TombstoneIgnoresLifts) {
-            false => LIFTS_LIVE,
+        let epochs = match is_planted(Bug::TombstoneIgnoresEpochs) {
+            false => EPOCHS_LIVE,
             true => 0,
         };
-        let given = given_width.saturating_mul(lifts);
+        let given = given_width.saturating_mul(epochs);
         let ceiling = totals.ceiling_max.saturating_add(given);
         // A floor may have been raised to anything below the next number.
         let ceiling = (ceiling.min(namespace.greatest_number()))

@@ -82,7 +82,7 @@ impl AppliedTable {
         let namespaces = Arc::clone(&self.view.namespaces());
         let principals = Arc::clone(&self.view.principals());
         // With this bug the records in memory are old: the state machine must not use them.
-        let usable = !is_planted(Bug::LiftReadEarly);
+        let usable = !is_planted(Bug::EpochReadEarly);
         let recent = usable.then(|| self.view.recent_records().clone());
         TableChange::new(&self.generation(), (namespaces, principals), recent)
     }
@@ -122,7 +122,7 @@ impl AppliedTable {
             last.map_or(0, |last| last.committed_leader_id().term)
         };
         let (before, term) = (term_of(&self.meta), term_of(&meta));
-        if before == term || !is_planted(Bug::LiftReadEarly) {
+        if before == term || !is_planted(Bug::EpochReadEarly) {
             let namespaces = self.view.namespaces();
             for (id, record) in sections {
                 let namespace = namespaces.by_id(id.namespace);

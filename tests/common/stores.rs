@@ -55,8 +55,8 @@ pub fn create(index: u64, name: &str) -> Entry {
 }
 
 /// The entry with which a term begins: it may write sections then.
-pub fn lift(index: u64) -> Entry {
-    entry(index, Command::Lift)
+pub fn begin_epoch(index: u64) -> Entry {
+    entry(index, Command::BeginEpoch)
 }
 
 fn raise(numbers: u64) -> Raise {

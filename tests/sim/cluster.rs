@@ -309,11 +309,11 @@ impl World {
     async fn note_beginning(&self, id: Host, metrics: &Metrics, begun: &mut (u64, u64)) {
         loop {
             let count = |start| metrics.of_set(1).terms_begun.get(start);
-            let now = (count(TermStart::inheritance), count(TermStart::lift));
+            let now = (count(TermStart::inheritance), count(TermStart::epoch));
             if now != *begun {
                 let kind = match now.0 > begun.0 {
                     true => "inheritance",
-                    false => "lift",
+                    false => "epoch",
                 };
                 *begun = now;
                 return self.trace.event(clock::now(), kind, format!("node {id}"));

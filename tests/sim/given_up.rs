@@ -220,7 +220,7 @@ impl Script {
             async move {
                 let group = to.shared.group.clone();
                 let term = group.term();
-                let entry = || Command::Settle { sections: Vec::new(), now_ms: 0 };
+                let entry = || Command::Checkpoint { sections: Vec::new(), now_ms: 0 };
                 let proposals = stream::iter(0..BACKLOG).map(|_| group.propose(term, entry()));
                 let proposals = proposals.buffer_unordered(1_000).map_ok(drop);
                 let all = proposals.try_collect::<()>().await;

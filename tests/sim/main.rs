@@ -155,7 +155,7 @@ fn many_seeds() {
         "crash that lost writes",
         "memory",
         "inheritance",
-        "lift",
+        "epoch",
         "shared section evicted",
         "section raised",
         "handover to hit",

@@ -152,7 +152,7 @@ impl Run {
         create_namespace(&self.world, namespace).await;
         self.warm_up().await?;
         let (leader, term) = self.until_leader().await?;
-        let (changes, lifts) = (self.count("leader"), self.count("lift"));
+        let (changes, epochs) = (self.count("leader"), self.count("epoch"));
         let slow = match fault {
             Fault::All => (1..=FOUNDERS).map(|id| (id, SLOW)).collect(),
             Fault::Leader => vec![(leader, SLOW_LEADER)],
@@ -170,15 +170,15 @@ impl Run {
         for answered in clients.join_all().await {
             answered?;
         }
-        let (changes, lifts) = (self.count("leader") - changes, self.count("lift") - lifts);
+        let (changes, epochs) = (self.count("leader") - changes, self.count("epoch") - epochs);
         let wanted = match fault {
             Fault::All => (0, 0),
             Fault::Leader | Fault::LeaderHangs => (1, 0),
             Fault::LeaderStuck => (1, 1),
         };
-        if (changes, lifts) != wanted {
+        if (changes, epochs) != wanted {
             let why = "changes of the leadership, and how many of them were cold";
-            return Err(format!("{fault:?}: {:?} {why}, not {wanted:?}", (changes, lifts)));
+            return Err(format!("{fault:?}: {:?} {why}, not {wanted:?}", (changes, epochs)));
         }
         let cold = wanted.1;
         self.answers.lock().expect("answers").check_skipped(cold * STEP)?;

@@ -107,7 +107,7 @@ const CONTROLS: &[Control] = &[
         arguments: &["--workload=hot-key"],
     },
     Control {
-        bug: "lift-not-counted",
+        bug: "epoch-not-counted",
         finds: Finding::Order,
         nemesis: Nemesis::KillLeader,
         arguments: &["--workload=many-keys", "--keys=2000"],

@@ -12,13 +12,13 @@ use Act::*;
 pub enum Act {
     /// A node is elected, and logs its first entry. (`tell` puts every action into words.)
     Elect(usize),
-    Lift(usize),
+    BeginEpoch(usize),
     CatchUp(usize),
     Apply(usize),
     Read(usize),
     Use(usize),
     Bump(usize, u8),
-    Settle(usize),
+    Checkpoint(usize),
     Take(usize),
     Close(usize),
     Leave(usize),
@@ -43,13 +43,13 @@ impl Rules {
     pub fn act(&self, state: &mut State, act: Act) -> Option<()> {
         match act {
             Elect(n) => self.elect(state, n),
-            Lift(n) => self.lift(state, n),
+            BeginEpoch(n) => self.begin_epoch(state, n),
             CatchUp(n) => self.catch_up(state, n),
             Apply(n) => self.apply(state, n),
             Read(n) => self.read(state, n),
             Use(n) => self.use_record(state, n),
             Bump(n, step) => self.bump(state, n, step),
-            Settle(n) => self.settle(state, n),
+            Checkpoint(n) => self.checkpoint(state, n),
             Take(n) => self.take(state, n),
             Close(n) => self.close(state, n),
             Leave(n) => self.leave(state, n),
@@ -87,7 +87,7 @@ impl Rules {
         self.begin(state, n)
     }
 
-    /// A new leader logs its first entry: it inherits if it holds a memory, and lifts otherwise.
+    /// A new leader logs its first entry: it inherits if it holds a memory, and begins an epoch otherwise.
     fn begin(&self, state: &mut State, n: usize) -> Option<()> {
         let bequest = state.table.ledger.bequest;
         let held = state.nodes[n].received;
@@ -103,16 +103,17 @@ impl Rules {
         if self.keep(MemoryUsedOnce) {
             state.nodes[n].received = None;
         }
-        let entry = claimed.map_or(Entry::Lift, |digest| Entry::Inherit { successor: n, digest });
+        let entry =
+            claimed.map_or(Entry::BeginEpoch, |digest| Entry::Inherit { successor: n, digest });
         self.log(state, n, entry)
     }
 
-    /// A leader that may not inherit logs a lift instead.
-    fn lift(&self, state: &mut State, n: usize) -> Option<()> {
+    /// A leader that may not inherit begins an epoch instead.
+    fn begin_epoch(&self, state: &mut State, n: usize) -> Option<()> {
         let leads = state.leads(n)?;
         possible(leads.stage == Stage::Refused)?;
         leads.stage = Stage::Beginning;
-        self.log(state, n, Entry::Lift)
+        self.log(state, n, Entry::BeginEpoch)
     }
 
     /// Logs an entry of the leader `n`.
@@ -141,8 +142,8 @@ impl Rules {
         node.apply(self, view, answer.is_some());
         let leads = node.leads.as_mut()?;
         match (leads.stage, answer) {
-            (Stage::Beginning, Some(Outcome::Begun(lift))) => {
-                (leads.stage, leads.lift) = (Stage::Open, lift);
+            (Stage::Beginning, Some(Outcome::Begun(epoch))) => {
+                (leads.stage, leads.epoch) = (Stage::Open, epoch);
             }
             (Stage::Beginning, Some(Outcome::Refused)) => {
                 (leads.stage, leads.memory, leads.inherited) = (Stage::Refused, None, 0);
@@ -150,7 +151,7 @@ impl Rules {
             (_, Some(Outcome::Bumped(chunk))) => leads.memory = Some(grant(leads.memory, chunk)),
             (Stage::Closed, Some(Outcome::Trimmed)) => leads.stage = Stage::Trimmed,
             (_, Some(Outcome::Released)) => {
-                (leads.memory, leads.leaving, leads.read) = (None, false, None);
+                (leads.memory, leads.evicting, leads.read) = (None, false, None);
             }
             (_, Some(Outcome::Deleted)) => (leads.memory, leads.read) = (None, None),
             (_, Some(Outcome::Raised(chunk))) => self.raised(state, n, chunk),
@@ -166,15 +167,15 @@ impl Rules {
         let leads = node.leads.as_mut()?;
         possible(leads.reads(self) && leads.read.is_none())?;
         if leads.touches(self) {
-            // A record in memory is looked at if it is older than the lift.
-            let recent = node.recent.filter(|record| record.lift < leads.lift);
+            // A record in memory is looked at if it is older than the epoch.
+            let recent = node.recent.filter(|record| record.epoch < leads.epoch);
             leads.read = Some(recent.unwrap_or(node.applied.record));
         }
-        if !self.keep(OwnLift) {
-            leads.lift = node.applied.lift;
+        if !self.keep(OwnEpoch) {
+            leads.epoch = node.applied.epoch;
         }
-        if leads.lift > 0 && leads.term == state.term && leads.answers_current(self) {
-            let current = node.applied.record.used_before(self, leads.lift);
+        if leads.epoch > 0 && leads.term == state.term && leads.answers_current(self) {
+            let current = node.applied.record.used_before(self, leads.epoch);
             state.answer_current(self, n, current);
         }
         Some(())
@@ -182,18 +183,18 @@ impl Rules {
 
     /// The record that was read becomes the leader's chunk, if the section is live.
     fn use_record(&self, state: &mut State, n: usize) -> Option<()> {
-        let HandedOut { top, top_lift, .. } = state.handed_out;
+        let HandedOut { top, top_epoch, .. } = state.handed_out;
         let recent = state.nodes[n].recent;
         let leads = state.nodes[n].leads.as_mut()?;
-        possible(leads.serves() && leads.lift > 0)?;
-        let (lift, read) = (leads.lift, leads.read?);
-        let chunk = read.lift_chunk(self, lift)?;
+        possible(leads.serves() && leads.epoch > 0)?;
+        let (epoch, read) = (leads.epoch, leads.read?);
+        let chunk = read.epoch_chunk(self, epoch)?;
         (leads.read, leads.memory) = (None, Some(chunk));
         if recent == Some(read) {
-            state.happens(self, Event::RecentRecordUsed, lift);
+            state.happens(self, Event::RecentRecordUsed, epoch);
         }
-        if (chunk.cur_seq, lift) == (top, top_lift) {
-            state.happens(self, Event::GiveBackUsed, lift);
+        if (chunk.cur_seq, epoch) == (top, top_epoch) {
+            state.happens(self, Event::GiveBackUsed, epoch);
         }
         Some(())
     }
@@ -202,8 +203,8 @@ impl Rules {
     fn bump(&self, state: &mut State, n: usize, step: u8) -> Option<()> {
         let bumps = |outcome| matches!(outcome, Outcome::Bumped(_) | Outcome::Raised(_));
         possible(!state.nodes[n].awaits(bumps) && !self.has(Part::Gapless))?;
-        let (before, lift) = (state.table.record, state.table.ledger.lift);
-        possible(before.ceiling(self, lift) < self.numbers)?;
+        let (before, epoch) = (state.table.record, state.table.ledger.epoch);
+        possible(before.ceiling(self, epoch) < self.numbers)?;
         let leads = self.writes(state, n)?;
         possible(!(leads.is_abandoned() && self.keep(AbandonedBumpsNothing)))?;
         let left = leads.left();
@@ -211,35 +212,35 @@ impl Rules {
             (Some(_), _) => possible(left < step)?,
             // There is nothing to look for: what the record says may be used.
             (None, _) if leads.is_abandoned() || !self.keep(ReadBeforeBump) => {}
-            (None, read) => possible(read?.lift_chunk(self, leads.lift).is_none())?,
+            (None, read) => possible(read?.epoch_chunk(self, leads.epoch).is_none())?,
         }
-        possible(!leads.leaving)?;
+        possible(!leads.evicting)?;
         leads.read = leads.read.filter(|_| leads.memory.is_some());
         let numbers = step - left + self.extra;
         let was_released = leads.memory.is_none() && before.floor == before.max_seq;
         self.log(state, n, Entry::Bump { numbers, step })?;
-        match before.lift {
-            0 if before.max_seq > 0 => state.happens(self, Event::BumpedOnceDeleted, lift),
-            written if was_released && written == lift => {
-                state.happens(self, Event::BumpedOnceReleased, lift);
+        match before.epoch {
+            0 if before.max_seq > 0 => state.happens(self, Event::BumpedOnceDeleted, epoch),
+            written if was_released && written == epoch => {
+                state.happens(self, Event::BumpedOnceReleased, epoch);
             }
             _ => {}
         }
-        if before.age(self, lift) == Age::NotLive && before.step > 0 {
-            state.happens(self, Event::BumpedBeyondK, lift);
+        if before.age(self, epoch) == Age::NotLive && before.step > 0 {
+            state.happens(self, Event::BumpedBeyondK, epoch);
         }
         Some(())
     }
 
-    /// A leader writes a section that it touched under its lift.
-    fn settle(&self, state: &mut State, n: usize) -> Option<()> {
+    /// A leader writes a section that it touched in its epoch.
+    fn checkpoint(&self, state: &mut State, n: usize) -> Option<()> {
         possible(!self.is_last(state.term))?;
-        let View { record, lift } = state.view();
-        possible(matches!(record.age(self, lift), Age::Live(_)))?;
+        let View { record, epoch } = state.view();
+        possible(matches!(record.age(self, epoch), Age::Live(_)))?;
         let leads = self.writes(state, n)?;
-        leads.memory.filter(|_| !leads.leaving)?;
-        self.log(state, n, Entry::Settle)?;
-        state.happens(self, Event::Settled, lift);
+        leads.memory.filter(|_| !leads.evicting)?;
+        self.log(state, n, Entry::Checkpoint)?;
+        state.happens(self, Event::Checkpointed, epoch);
         Some(())
     }
 
@@ -307,7 +308,7 @@ impl Rules {
         self.end(state, n, Bequest { successor, digest })
     }
 
-    /// A leader that has trimmed all that it touched gives its lift back.
+    /// A leader that has trimmed all that it touched gives its epoch back.
     fn give_back(&self, state: &mut State, n: usize) -> Option<()> {
         let leads = state.leads(n)?;
         let needs_no_trim = match leads.memory {
@@ -336,7 +337,7 @@ impl Rules {
             Outcome::Trimmed | Outcome::Raised(_) | Outcome::Deleted => true,
             // It is applied before, or refused.
             Outcome::Took(_)
-            | Outcome::Settled
+            | Outcome::Checkpointed
             | Outcome::Refused
             | Outcome::Begun(_)
             | Outcome::Bequeathed => false,
@@ -349,7 +350,7 @@ impl Rules {
     /// A leader lowers the ceiling to what it used.
     fn trim(&self, state: &mut State, n: usize) -> Option<()> {
         let awaited = |outcome| match outcome {
-            Outcome::Bumped(_) | Outcome::Settled => self.keep(WritesEndBeforeTrims),
+            Outcome::Bumped(_) | Outcome::Checkpointed => self.keep(WritesEndBeforeTrims),
             Outcome::Trimmed | Outcome::Raised(_) | Outcome::Released | Outcome::Deleted => true,
             Outcome::Refused | Outcome::Begun(_) | Outcome::Bequeathed | Outcome::Took(_) => false,
         };
@@ -383,7 +384,7 @@ impl Rules {
         possible(!matches!(leads.stage, Stage::Ended | Stage::Abandoned))?;
         leads.inside = leads.serves();
         (leads.stage, leads.memory, leads.inherited) = (Stage::Abandoned, None, 0);
-        leads.leaving = false;
+        leads.evicting = false;
         Some(())
     }
 

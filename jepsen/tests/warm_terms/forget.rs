@@ -41,9 +41,10 @@ impl State {
                 }
                 // Without these it may take more than it would.
                 Outcome::Raised(_) | Outcome::Deleted => false,
-                Outcome::Refused | Outcome::Bequeathed | Outcome::Settled | Outcome::Trimmed => {
-                    false
-                }
+                Outcome::Refused
+                | Outcome::Bequeathed
+                | Outcome::Checkpointed
+                | Outcome::Trimmed => false,
             });
         }
         let drops = match rules.check {
@@ -108,7 +109,7 @@ impl Node {
             (_, _) => {}
         }
         let may_read_later = (leads.stage.is_before_open() && leads.memory.is_none())
-            || (may_forget || leads.leaving || rules.has(Part::RecentRecords));
+            || (may_forget || leads.evicting || rules.has(Part::RecentRecords));
         if !leads.reads(rules) && !may_read_later {
             leads.read = None;
             self.behind.retain(|entry| entry.answer.is_some());
@@ -125,7 +126,7 @@ impl Node {
         let is_open_later = leads.stage == Stage::Beginning && self.awaits(begins);
         possible(!is_open_later)?;
         possible(
-            [OwnLift, TouchOnce, ClosedForGood].map(|margin| rules.keep(margin)) == [true; 3],
+            [OwnEpoch, TouchOnce, ClosedForGood].map(|margin| rules.keep(margin)) == [true; 3],
         )?;
         if !leads.serves() {
             return Some(vec![]);
@@ -139,7 +140,7 @@ impl Node {
         let found = views.chain([self.applied]).map(|view| view.record);
         let read = (found.chain(leads.read))
             .filter(|_| leads.touches(rules))
-            .filter_map(|record| record.lift_chunk(rules, leads.lift));
+            .filter_map(|record| record.epoch_chunk(rules, leads.epoch));
         let owned = leads.memory.filter(|chunk| chunk.left() > 0 && leads.takes(rules));
         Some(owned.into_iter().chain(bumped).chain(read).collect())
     }

@@ -20,11 +20,11 @@ impl State {
             Check::Unique => self.judge(self.handed_out.numbers >> number & 1 == 0),
             Check::Order => self.judge(number > leads.seen),
             Check::Strict => self.judge(leads.fits(leads.seen, number)),
-            Check::Gap => self.judge(self.may_skip(rules, number, leads.lift)),
-            Check::Happens(Event::LiftChunksUsed) => {
+            Check::Gap => self.judge(self.may_skip(rules, number, leads.epoch)),
+            Check::Happens(Event::EpochChunksUsed) => {
                 let ledger = self.table.ledger;
-                if ledger.lift == leads.lift && self.table.record.lift < leads.lift {
-                    self.happened |= 1 << leads.lift;
+                if ledger.epoch == leads.epoch && self.table.record.epoch < leads.epoch {
+                    self.happened |= 1 << leads.epoch;
                 }
             }
             Check::Happens(Event::SuccessorWentOn) => {
@@ -55,8 +55,8 @@ impl State {
         }
         if number > handed_out.top {
             handed_out.top = number;
-            if rules.knows_lift_of_top() {
-                (handed_out.top_lift, handed_out.touches) = (by.lift, 0);
+            if rules.knows_epoch_of_top() {
+                (handed_out.top_epoch, handed_out.touches) = (by.epoch, 0);
             }
         }
         for other in self.nodes.iter_mut().flat_map(|node| &mut node.leads) {
@@ -82,12 +82,12 @@ impl State {
     }
 
     /// What is skipped up to `number` is within the bound.
-    fn may_skip(&self, rules: &Rules, number: u8, lift: u8) -> bool {
-        let HandedOut { top, top_lift, touches, .. } = self.handed_out;
-        let lifts = lift.saturating_sub(top_lift.max(1));
-        let touched_here = u8::from(self.table.record.lift == lift);
+    fn may_skip(&self, rules: &Rules, number: u8, epoch: u8) -> bool {
+        let HandedOut { top, top_epoch, touches, .. } = self.handed_out;
+        let epochs = epoch.saturating_sub(top_epoch.max(1));
+        let touched_here = u8::from(self.table.record.epoch == epoch);
         let is_idle = touches <= touched_here;
-        let steps = if is_idle { lifts.min(rules.idle_steps) } else { lifts };
+        let steps = if is_idle { epochs.min(rules.idle_steps) } else { epochs };
         let step = rules.steps.iter().max().copied().unwrap_or(0);
         number <= top + 1 + steps * step
     }
@@ -95,7 +95,7 @@ impl State {
     /// Notes that the section was touched, if it was.
     pub fn note_write(&mut self, rules: &Rules, outcome: Outcome) {
         let touched = match outcome {
-            Outcome::Bumped(_) | Outcome::Settled => true,
+            Outcome::Bumped(_) | Outcome::Checkpointed => true,
             Outcome::Trimmed | Outcome::Released => {
                 self.table.record.max_seq != self.handed_out.top
             }
@@ -107,10 +107,10 @@ impl State {
         }
     }
 
-    /// Notes that an event happened under `lift`.
-    pub fn happens(&mut self, rules: &Rules, event: Event, lift: u8) {
+    /// Notes that an event happened in `epoch`.
+    pub fn happens(&mut self, rules: &Rules, event: Event, epoch: u8) {
         if rules.check == Check::Happens(event) {
-            self.happened |= 1 << lift;
+            self.happened |= 1 << epoch;
         }
     }
 

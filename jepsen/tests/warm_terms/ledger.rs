@@ -5,13 +5,13 @@ use crate::{
     rules::{Margin::*, Rules},
 };
 
-/// What a leader's memory holds of the section. `None`: its tenure has not touched it.
+/// What a leader's memory holds of the section. `None`: its epoch has not touched it.
 pub type Memory = Option<Chunk>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ledger {
-    /// S: how many lifts were spent.
-    pub lift: u8,
+    /// S: how many epochs have begun.
+    pub epoch: u8,
     /// The term that may write sections. 0: none.
     pub holder: u8,
     pub bequest: Option<Bequest>,
@@ -20,7 +20,7 @@ pub struct Ledger {
 /// The holder's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bequest {
-    /// `None`: the term trimmed what it had touched, and gives its lift back.
+    /// `None`: the term trimmed what it had touched, and gives its epoch back.
     pub successor: Option<usize>,
     /// The digest is the memory itself: digests do not collide.
     pub digest: Memory,
@@ -37,11 +37,11 @@ pub struct Table {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
-    Lift,
+    BeginEpoch,
     Inherit { successor: usize, digest: Memory },
     Bequeath(Bequest),
     Bump { numbers: u8, step: u8 },
-    Settle,
+    Checkpoint,
     Trim { used: u8 },
     Release { used: u8 },
     Raise,
@@ -52,11 +52,11 @@ pub enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
     Refused,
-    /// The term holds the lift of this count.
+    /// The term holds the epoch of this count.
     Begun(u8),
     Bequeathed,
     Bumped(Chunk),
-    Settled,
+    Checkpointed,
     Trimmed,
     Released,
     /// All of these are passed over.
@@ -69,13 +69,13 @@ impl Table {
     /// Applies one committed entry of `term`.
     pub fn apply(&mut self, rules: &Rules, term: u8, entry: Entry) -> Outcome {
         let outcome = match entry {
-            Entry::Lift => self.ledger.lift(rules, term),
+            Entry::BeginEpoch => self.ledger.begin_epoch(rules, term),
             Entry::Inherit { successor, digest } => {
                 self.ledger.inherit(rules, term, successor, digest)
             }
             Entry::Bequeath(bequest) => self.ledger.bequeath(rules, term, bequest),
             Entry::Bump { .. }
-            | Entry::Settle
+            | Entry::Checkpoint
             | Entry::Trim { .. }
             | Entry::Release { .. }
             | Entry::Raise
@@ -86,32 +86,32 @@ impl Table {
     }
 
     fn write(&mut self, rules: &Rules, term: u8, entry: Entry) -> Option<Outcome> {
-        let (before, lift) = (self.record, self.ledger.lift);
+        let (before, epoch) = (self.record, self.ledger.epoch);
         let (record, outcome) = match entry {
             Entry::Bump { numbers, step } => {
-                let left = self.max.saturating_sub(before.ceiling(rules, lift));
+                let left = self.max.saturating_sub(before.ceiling(rules, epoch));
                 let numbers = Some(numbers.min(left)).filter(|&numbers| numbers > 0)?;
-                let (record, chunk) = before.bump(rules, lift, numbers, step);
+                let (record, chunk) = before.bump(rules, epoch, numbers, step);
                 (record, Outcome::Bumped(chunk))
             }
-            Entry::Settle => {
-                let mut record = before.settle(rules, lift)?;
+            Entry::Checkpoint => {
+                let mut record = before.checkpoint(rules, epoch)?;
                 if !rules.keep(NotClipped) {
                     record.max_seq = record.max_seq.min(self.max);
                 }
-                (record, Outcome::Settled)
+                (record, Outcome::Checkpointed)
             }
-            Entry::Trim { used } => (before.trim(rules, lift, used)?, Outcome::Trimmed),
-            Entry::Release { used } => (before.release(rules, lift, used)?, Outcome::Released),
+            Entry::Trim { used } => (before.trim(rules, epoch, used)?, Outcome::Trimmed),
+            Entry::Release { used } => (before.release(rules, epoch, used)?, Outcome::Released),
             Entry::Raise => {
-                let (record, chunk) = before.raise(rules, lift);
+                let (record, chunk) = before.raise(rules, epoch);
                 (record, Outcome::Raised(chunk))
             }
             Entry::Take => {
-                let (record, number) = before.take(rules, lift);
+                let (record, number) = before.take(rules, epoch);
                 (record, Outcome::Took(number))
             }
-            Entry::Lift | Entry::Inherit { .. } | Entry::Bequeath(_) | Entry::Delete => {
+            Entry::BeginEpoch | Entry::Inherit { .. } | Entry::Bequeath(_) | Entry::Delete => {
                 return None;
             }
         };
@@ -125,8 +125,8 @@ impl Table {
 impl Table {
     /// The namespace is deleted, and created again: the key has no record, and begins above all that may have been handed out.
     fn delete(&mut self, rules: &Rules) -> Outcome {
-        let base = match rules.keep(TombstoneCountsLifts) {
-            true => self.record.ceiling(rules, self.ledger.lift),
+        let base = match rules.keep(TombstoneCountsEpochs) {
+            true => self.record.ceiling(rules, self.ledger.epoch),
             false => self.record.max_seq,
         };
         self.record = Record::above(base);
@@ -140,23 +140,23 @@ impl Ledger {
             && (self.bequest.is_none() || !rules.keep(NoWriteAfterBequest))
     }
 
-    fn lift(&mut self, rules: &Rules, term: u8) -> Option<Outcome> {
+    fn begin_epoch(&mut self, rules: &Rules, term: u8) -> Option<Outcome> {
         if self.holder == term {
             return None;
         }
         let kept = match self.bequest {
             Some(Bequest { successor: None, .. }) => true,
-            Some(Bequest { successor: Some(_), .. }) => !rules.keep(LiftAfterBequestCounts),
+            Some(Bequest { successor: Some(_), .. }) => !rules.keep(EpochAfterBequestCounts),
             None => false,
         };
         if !kept {
-            self.lift += 1;
+            self.epoch += 1;
         }
         self.holder = term;
-        if rules.keep(LiftClearsBequest) {
+        if rules.keep(EpochClearsBequest) {
             self.bequest = None;
         }
-        Some(Outcome::Begun(self.lift))
+        Some(Outcome::Begun(self.epoch))
     }
 
     fn inherit(
@@ -173,7 +173,7 @@ impl Ledger {
         if rules.keep(InheritClearsBequest) {
             self.bequest = None;
         }
-        Some(Outcome::Begun(self.lift))
+        Some(Outcome::Begun(self.epoch))
     }
 
     fn bequeath(&mut self, rules: &Rules, term: u8, bequest: Bequest) -> Option<Outcome> {

@@ -1,4 +1,4 @@
-//! A model of warm terms that is searched exhaustively: lifts, settles, trims, bequests and successors, and apart from one
+//! A model of warm terms that is searched exhaustively: epochs, checkpoints, trims, bequests and successors, and apart from one
 //! another releases, floors, deletions, records in memory and gapless keys.
 //!
 //! Every order of events within the bounds is tried. With all margins kept, no order breaks a promise;
@@ -11,8 +11,8 @@
 //! handed out twice, although *nothing* stops a deposed leader: there is no fence in this model, and a
 //! deposed leader hands out what its memory holds, and reads records, at any time. Order follows as well:
 //! the fence, which the other model proves, refuses a number of a term once a later term has answered.
-//! `Check::Gap`: since the last number that was handed out, at most one step is skipped for each lift that
-//! was counted, and nothing where none was (a successor, a lift that was given back). A section that nobody
+//! `Check::Gap`: since the last number that was handed out, at most one step is skipped for each epoch that
+//! was counted, and nothing where none was (a successor, an epoch that was given back). A section that nobody
 //! touches loses at most K steps and the rest of its last chunk: K + 1 steps in all, and no fewer
 //! (`an_idle_section_...`). `Current` is answered with each read: not less than what was handed out before,
 //! and less than what is handed out later.
@@ -20,7 +20,7 @@
 //! **Modelled.** One section; two nodes, or three. Raft's log: a leader logs for its own term, as long as
 //! no later term has a leader. Each leader applies the committed entries one at a time, late or never, also
 //! when it is deposed; that is when the answers to its proposals arrive. It reads the record in its own
-//! table, which may be behind or ahead, and uses what it read later. A bump and a settle may be under way
+//! table, which may be behind or ahead, and uses what it read later. A bump and a checkpoint may be under way
 //! at a time. Any node is elected at any time. A memory is sent as often as the leader likes, while it
 //! serves too, so that a node may hold an older one. A restart loses what was received. A leader's own memory
 //! is lost at any moment before its last entry, while its term goes on (`Abandon`): its lease ended, or its
@@ -48,13 +48,13 @@
 //! * A new leader logs its first entry when it is elected. One that logs nothing changes nothing.
 //! * A call takes a number in one step. What a call inside a closing gate does, it could have done before;
 //!   only without `EmptyToBequeath` or `EmptyToTrim`, or once the memory is lost, does one stay inside.
-//! * What a term had set out to log when its memory was lost (a settle, trims that it had listed) is logged
+//! * What a term had set out to log when its memory was lost (a checkpoint, trims that it had listed) is logged
 //!   before. Nothing that happens between the two can tell.
 //! * `Check::Gap` does not count what is taken once the memory is lost: the lease is void before, so that no
 //!   such number is answered.
 //! * The digest is the memory itself. The bequest's term is left out: nothing is decided by it.
 //! * A leader does not retry: an entry that is refused changes nothing, and only a refused `Inherit` is
-//!   followed by another first entry, a lift.
+//!   followed by another first entry, an epoch.
 //! * What cannot matter any more is forgotten (`forget.rs`): records where nothing is read, the last term's
 //!   handover (nor does it lose its memory), and a deposed leader once later terms have passed all that it
 //!   may yet take. Nodes have no names: states that differ in the nodes' numbers alone are one. Each test
@@ -94,44 +94,44 @@
 //!
 //! | margin | without it | test |
 //! | --- | --- | --- |
-//! | `ReadAfterOwnEntry` | a table that is behind shows an older `max_seq`: its lift's chunk was handed out | `a_record_read_before_...` |
-//! | `OwnLift` | a deposed leader counts with the lift in its table: the successor's chunk (K = 2; the fence is a second guard) | `a_chunk_of_a_lift_that_is_not_...` |
-//! | `TouchOnce` | a second read finds the lift's chunk again, from its start | `a_record_read_again_...` |
-//! | `ReadBeforeBump` | the lift's chunk is skipped. Safe | `a_bump_without_a_look_...` |
-//! | `CurrentBelowOwnLift` | `Current` of a section that the term has not touched answers a ceiling that includes the own lift's chunk: above what is handed out next | `a_current_that_counts_...` |
-//! | `EarlierLiftsCount` | the next lift, or a bump, starts from `max_seq`: the chunk of the lift between was handed out | `an_unlogged_chunk_...`, `so_it_is_...` |
+//! | `ReadAfterOwnEntry` | a table that is behind shows an older `max_seq`: its epoch's chunk was handed out | `a_record_read_before_...` |
+//! | `OwnEpoch` | a deposed leader counts with the epoch in its table: the successor's chunk (K = 2; the fence is a second guard) | `a_chunk_of_an_epoch_that_is_not_...` |
+//! | `TouchOnce` | a second read finds the epoch's chunk again, from its start | `a_record_read_again_...` |
+//! | `ReadBeforeBump` | the epoch's chunk is skipped. Safe | `a_bump_without_a_look_...` |
+//! | `CurrentBelowOwnEpoch` | `Current` of a section that the term has not touched answers a ceiling that includes the own epoch's chunk: above what is handed out next | `a_current_that_counts_...` |
+//! | `EarlierEpochsCount` | the next epoch, or a bump, starts from `max_seq`: the chunk of the epoch between was handed out | `an_unlogged_chunk_...`, `so_it_is_...` |
 //! | `SameK` | a leader with a greater K takes a chunk that the state machine does not count | `a_leader_with_a_greater_k_...` |
-//! | `NotClipped` | a settle writes less than the lift's chunk, whose rest is taken once `max` is raised, and given again by the next lift | `a_settled_chunk_that_is_clipped_...` |
+//! | `NotClipped` | a checkpoint writes less than the epoch's chunk, whose rest is taken once `max` is raised, and given again by the next epoch | `a_checkpointed_chunk_that_is_clipped_...` |
 //! | `TrimAboveFloor` | nothing: a leader asks for no less than it used. A second guard | `a_trim_never_asks_...` |
 //! | `TrimStaysLive` | nothing: with `s := S` instead of `S - 1` each section costs a bump after a give-back. For speed | `a_trim_that_counts_...` |
 //! | `HolderWrites` | nothing: Raft's leader proposes for its own term alone, and only after its first entry is applied. A second guard | `a_term_that_logs_...` |
-//! | `NoWriteAfterBequest`, `EndsOnce` | each is the other's second guard; without both, a bequest to a successor becomes a give-back of a lift that was used | `a_leader_that_ends_once_...`, `a_bequest_that_closes_...`, `a_second_bequest_...` |
-//! | `LiftAfterBequestCounts` | the lift's chunk is handed out again | `a_lift_that_is_not_counted_...` |
-//! | `LiftClearsBequest` | a successor one term late takes the other term's lift, or goes on below its numbers | `a_successor_one_term_late_...` |
+//! | `NoWriteAfterBequest`, `EndsOnce` | each is the other's second guard; without both, a bequest to a successor becomes a give-back of an epoch that was used | `a_leader_that_ends_once_...`, `a_bequest_that_closes_...`, `a_second_bequest_...` |
+//! | `EpochAfterBequestCounts` | the epoch's chunk is handed out again | `an_epoch_that_is_not_counted_...` |
+//! | `EpochClearsBequest` | a successor one term late takes the other term's epoch, or goes on below its numbers | `a_successor_one_term_late_...` |
 //! | `InheritClearsBequest`, `MemoryUsedOnce` | each is the other's second guard; without both, the successor starts again where it began | `a_memory_that_...`, `a_bequest_that_is_used_...`, `a_bequest_used_twice_...` |
 //! | `NamedSuccessor` | nothing, as long as the digest is checked. Without both, a node with an older memory inherits | `a_digest_alone_...`, `a_successor_that_was_not_named_...` |
 //! | `Digest`, `SentWhole` | each is the other's second guard; without both, the successor lacks what was handed out since | `a_name_alone_...`, `a_digest_would_do_...`, `a_successor_that_lacks_...` |
-//! | `InheritsWhatItHolds` | a restarted successor takes the lift's chunk from its start | `a_successor_that_lost_...` |
+//! | `InheritsWhatItHolds` | a restarted successor takes the epoch's chunk from its start | `a_successor_that_lost_...` |
 //! | `EmptyToBequeath`, `EmptyToTrim` | a call inside takes a number that the successor has as well | `a_bequest_before_...`, `a_trim_before_...` |
-//! | `BumpsAwaited`, `WritesEndBeforeTrims` | the chunk of a bump that was under way, or of a settle or bump that is logged after the trim, is skipped in a graceful change. Safe | `a_bequest_with_...`, `a_write_after_...` |
+//! | `BumpsAwaited`, `WritesEndBeforeTrims` | the chunk of a bump that was under way, or of a checkpoint or bump that is logged after the trim, is skipped in a graceful change. Safe | `a_bequest_with_...`, `a_write_after_...` |
 //! | `TrimsOrSuccessor` | the successor's chunk reaches above the trimmed section's next one, if it is longer than a step (with bumps of one step, nothing) | `a_trim_and_a_successor_...` |
-//! | `TrimsBeforeGiveBack` | the next term takes the same lift's chunk | `a_lift_given_back_...` |
+//! | `TrimsBeforeGiveBack` | the next term takes the same epoch's chunk | `an_epoch_given_back_...` |
 //! | `UsedUpIsTrimmed` | the same: a chunk of which nothing is left needs its trim too, or the section looks untouched | `a_chunk_that_is_used_up_...` |
 //! | `ClosedForGood` | the old leader hands out what it bequeathed | `a_gate_opened_again_...` |
-//! | `AbandonedTouchesNothing` | a call inside reads the record, and finds the lift's chunk again, from its start | `a_memory_that_is_lost_...` |
-//! | `AbandonedAnswersNoCurrent` | the record says where the tenure began: below what the term handed out | `a_current_of_a_memory_...` |
+//! | `AbandonedTouchesNothing` | a call inside reads the record, and finds the epoch's chunk again, from its start | `a_memory_that_is_lost_...` |
+//! | `AbandonedAnswersNoCurrent` | the record says where the epoch began: below what the term handed out | `a_current_of_a_memory_...` |
 //! | `AbandonedBumpsNothing` | the rest of the chunk and a whole step beyond it are skipped: two steps in one change. Safe | `a_bump_once_the_memory_...` |
 //! | `AbandonedTrimsNothing` | the trim goes down to the floor: below what was handed out | `a_trim_once_the_memory_...` |
 //! | `AbandonedBequeathsNothing` | the successor has a memory from before the first touch, and the digest of nothing fits | `a_bequest_once_the_memory_...` |
-//! | `AbandonedGivesNothingBack` | the section looks untouched: the next term takes the same lift's chunk | `a_lift_given_back_once_...` |
-//! | `NothingTakenWhileLeaving` | a call takes a number that the release takes back | `a_call_that_takes_while_...` |
+//! | `AbandonedGivesNothingBack` | the section looks untouched: the next term takes the same epoch's chunk | `an_epoch_given_back_once_...` |
+//! | `NothingTakenWhileEvicting` | a call takes a number that the release takes back | `a_call_that_takes_while_...` |
 //! | `ReleaseAwaited` | the successor has numbers that the release took back, and a bump gives them again | `a_bequest_with_a_release_...` |
 //! | `ReleaseToWhatWasUsed` | the ceiling falls below what was handed out | `a_release_that_does_not_say_...` |
-//! | `FloorGivesNoStep` | lifts give chunks of a key that nobody uses, which are skipped | `a_floor_that_gives_a_step_...` |
+//! | `FloorGivesNoStep` | epochs give chunks of a key that nobody uses, which are skipped | `a_floor_that_gives_a_step_...` |
 //! | `RaisedOnceCommitted` | the next leader hands out numbers below the floor | `a_floor_that_is_answered_...` |
-//! | `TombstoneCountsLifts` | the new namespace begins below what a lift gave, and nobody logged | `a_tombstone_that_ignores_lifts_...` |
-//! | `WrittenReplaces`, `FillLooksAgain` | a record in memory is older than what the node's own term wrote: its lift's chunk was handed out (K = 2) | `a_record_in_memory_...`, `a_record_that_was_read_...` |
-//! | `TakeGivesNoStep` | the next number is taken above what a lift would give | `a_take_that_gives_a_step_...` |
+//! | `TombstoneCountsEpochs` | the new namespace begins below what an epoch gave, and nobody logged | `a_tombstone_that_ignores_epochs_...` |
+//! | `WrittenReplaces`, `FillLooksAgain` | a record in memory is older than what the node's own term wrote: its epoch's chunk was handed out (K = 2) | `a_record_in_memory_...`, `a_record_that_was_read_...` |
+//! | `TakeGivesNoStep` | the next number is taken above what an epoch would give | `a_take_that_gives_a_step_...` |
 //! | `TookOnceCommitted` | the next leader takes the same number | `a_take_that_is_answered_...` |
 
 mod actions;

@@ -17,9 +17,9 @@ impl Rules {
         possible(self.has(Part::Releases) && state.releases < RELEASES_MAX)?;
         possible(!state.nodes[n].awaits(|answer| !matches!(answer, Outcome::Begun(_))))?;
         let leads = state.leads(n)?;
-        possible(leads.stage == Stage::Open && !leads.leaving)?;
+        possible(leads.stage == Stage::Open && !leads.evicting)?;
         let used = leads.memory?.cur_seq;
-        leads.leaving = true;
+        leads.evicting = true;
         state.releases += 1;
         self.log(state, n, Entry::Release { used })
     }
@@ -29,14 +29,14 @@ impl Rules {
         possible(self.has(Part::Floors))?;
         let is_bump = |answer| matches!(answer, Outcome::Bumped(_) | Outcome::Raised(_));
         possible(!state.nodes[n].awaits(is_bump))?;
-        let (record, lift) = (state.table.record, state.table.ledger.lift);
-        let ceiling = record.ceiling(self, lift);
+        let (record, epoch) = (state.table.record, state.table.ledger.epoch);
+        let ceiling = record.ceiling(self, epoch);
         possible(ceiling < self.numbers)?;
         let leads = self.writes(state, n)?;
-        possible(leads.stage == Stage::Open && !leads.leaving)?;
+        possible(leads.stage == Stage::Open && !leads.evicting)?;
         if leads.memory.is_none() {
             // As before any bump.
-            possible(leads.read?.lift_chunk(self, leads.lift).is_none())?;
+            possible(leads.read?.epoch_chunk(self, leads.epoch).is_none())?;
             leads.read = None;
         }
         if !self.keep(RaisedOnceCommitted) {
@@ -61,8 +61,8 @@ impl Rules {
         {
             let granted = grant(leads.memory, chunk);
             leads.memory = Some(Chunk::above(granted.ceiling, granted.ceiling));
-            let lift = leads.lift;
-            state.happens(self, Event::RaisedUnderTwoLifts, lift);
+            let epoch = leads.epoch;
+            state.happens(self, Event::RaisedInTwoEpochs, epoch);
             if is_last && self.check != Check::Gap {
                 state.pass_over(self, n, granted.ceiling);
             }
@@ -71,7 +71,7 @@ impl Rules {
 
     /// A leader has the namespace deleted, and created again.
     pub fn delete(&self, state: &mut State, n: usize) -> Option<()> {
-        possible(self.has(Part::Deletions) && state.table.record.lift > 0)?;
+        possible(self.has(Part::Deletions) && state.table.record.epoch > 0)?;
         // What is under way is for the old namespace, and is dropped.
         possible(!state.nodes[n].awaits(|_| true))?;
         possible(state.leads(n)?.stage == Stage::Open)?;
@@ -105,13 +105,13 @@ impl Rules {
     pub fn take_gapless(&self, state: &mut State, n: usize) -> Option<()> {
         possible(self.has(Part::Gapless))?;
         let View { record, .. } = state.nodes[n].applied;
-        let number = state.table.record.ceiling(self, state.table.ledger.lift) + 1;
+        let number = state.table.record.ceiling(self, state.table.ledger.epoch) + 1;
         possible(number <= self.numbers)?;
         let leads = state.leads(n)?;
         possible(leads.stage == Stage::Open)?;
-        let lift = leads.lift;
+        let epoch = leads.epoch;
         if !self.keep(TookOnceCommitted) {
-            self.took(state, n, record.ceiling(self, lift) + 1);
+            self.took(state, n, record.ceiling(self, epoch) + 1);
             return Some(());
         }
         self.log(state, n, Entry::Take)?;
@@ -124,8 +124,8 @@ impl Rules {
 
     /// The leader learns what its entry took, and answers.
     pub fn took(&self, state: &mut State, n: usize, number: u8) {
-        let lift = state.nodes[n].leads.map_or(0, |leads| leads.lift);
-        state.happens(self, Event::TookUnderTwoLifts, lift);
+        let epoch = state.nodes[n].leads.map_or(0, |leads| leads.epoch);
+        state.happens(self, Event::TookInTwoEpochs, epoch);
         if self.check != Check::Gap {
             let _ = state.give(self, n, number);
         }

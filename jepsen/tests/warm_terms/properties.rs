@@ -27,7 +27,7 @@ impl Model for Rules {
             if state.nodes[n].leads.is_none() {
                 continue;
             }
-            acts.extend([Lift(n), Apply(n), Read(n), Use(n), Settle(n), Take(n)]);
+            acts.extend([BeginEpoch(n), Apply(n), Read(n), Use(n), Checkpoint(n), Take(n)]);
             acts.extend([Close(n), Leave(n), Trim(n), GiveBack(n), Reopen(n), Abandon(n)]);
             acts.extend([Release(n), Raise(n), Delete(n), TakeGapless(n)]);
             acts.extend(self.steps.iter().map(|&step| Bump(n, step)));
@@ -52,9 +52,7 @@ impl Model for Rules {
             Check::Happens(event) => Property::sometimes(
                 EVENT,
                 match event {
-                    Event::LiftChunksUsed
-                    | Event::RaisedUnderTwoLifts
-                    | Event::TookUnderTwoLifts => {
+                    Event::EpochChunksUsed | Event::RaisedInTwoEpochs | Event::TookInTwoEpochs => {
                         |_, state: &State| state.happened.count_ones() > 1
                     }
                     _ => |_, state: &State| state.happened > 0,

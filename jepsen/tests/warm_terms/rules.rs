@@ -4,8 +4,8 @@
 #[derive(Clone, Copy)]
 pub struct Rules {
     pub nodes: usize,
-    /// K: for how many lifts a section stays live after its record was written.
-    pub live_lifts: u8,
+    /// K: for how many epochs a section stays live after its record was written.
+    pub live_epochs: u8,
     /// The steps that a bump may choose from.
     pub steps: &'static [u8],
     /// How many numbers a bump brings beyond a full step, because calls wait for them.
@@ -49,7 +49,7 @@ pub enum Check {
     /// A number that is not above all of the same term before it, not above all of earlier terms, or not
     /// below all of later terms, in whatever order they are handed out. `Unique` and `Order` follow.
     Strict,
-    /// More skipped numbers than one step for each lift since the last number, or more than
+    /// More skipped numbers than one step for each epoch since the last number, or more than
     /// `idle_steps` steps of a section that nobody touched meanwhile.
     Gap,
     /// An event that must be possible, so that the search is not vacuous.
@@ -58,27 +58,27 @@ pub enum Check {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Numbers of the lifts' chunks were taken under two lifts.
-    LiftChunksUsed,
+    /// Numbers of the epochs' chunks were taken in two epochs.
+    EpochChunksUsed,
     /// A successor took a number of a chunk that it inherited.
     SuccessorWentOn,
     /// A section that was not live any more was bumped.
     BumpedBeyondK,
-    Settled,
-    /// A leader read a chunk that begins right above a number taken under the same lift.
+    Checkpointed,
+    /// A leader read a chunk that begins right above a number taken in the same epoch.
     GiveBackUsed,
     /// A call inside took a number of a bump that was under way when the memory was lost.
     TakenOnceAbandoned,
     /// A section that had been evicted was bumped in the same term.
     BumpedOnceReleased,
-    /// A floor was raised under two lifts.
-    RaisedUnderTwoLifts,
+    /// A floor was raised in two epochs.
+    RaisedInTwoEpochs,
     /// The key was bumped after the namespace was deleted and created again.
     BumpedOnceDeleted,
-    /// A leader found a lift's chunk in a record that it had in memory.
+    /// A leader found an epoch's chunk in a record that it had in memory.
     RecentRecordUsed,
-    /// Entries took numbers under two lifts.
-    TookUnderTwoLifts,
+    /// Entries took numbers in two epochs.
+    TookInTwoEpochs,
 }
 
 /// The margins that can be left out. The table in main.rs says what happens without each.
@@ -86,12 +86,12 @@ pub enum Event {
 pub enum Margin {
     // First touches.
     ReadAfterOwnEntry,
-    OwnLift,
+    OwnEpoch,
     ReadBeforeBump,
     TouchOnce,
-    CurrentBelowOwnLift,
+    CurrentBelowOwnEpoch,
     // The arithmetic of a record.
-    EarlierLiftsCount,
+    EarlierEpochsCount,
     SameK,
     NotClipped,
     TrimAboveFloor,
@@ -99,8 +99,8 @@ pub enum Margin {
     // The ledger.
     HolderWrites,
     NoWriteAfterBequest,
-    LiftAfterBequestCounts,
-    LiftClearsBequest,
+    EpochAfterBequestCounts,
+    EpochClearsBequest,
     InheritClearsBequest,
     NamedSuccessor,
     Digest,
@@ -126,14 +126,14 @@ pub enum Margin {
     InheritsWhatItHolds,
     MemoryUsedOnce,
     // `Part::Releases`.
-    NothingTakenWhileLeaving,
+    NothingTakenWhileEvicting,
     ReleaseAwaited,
     ReleaseToWhatWasUsed,
     // `Part::Floors`.
     FloorGivesNoStep,
     RaisedOnceCommitted,
     // `Part::Deletions`.
-    TombstoneCountsLifts,
+    TombstoneCountsEpochs,
     // `Part::RecentRecords`.
     WrittenReplaces,
     FillLooksAgain,
@@ -144,7 +144,7 @@ pub enum Margin {
 
 pub const K1: Rules = Rules {
     nodes: 2,
-    live_lifts: 1,
+    live_epochs: 1,
     steps: &[1],
     extra: 0,
     max: u8::MAX,
@@ -155,9 +155,9 @@ pub const K1: Rules = Rules {
     terms: 5,
     numbers: 5,
 };
-pub const K2: Rules = Rules { live_lifts: 2, idle_steps: 3, ..K1 };
-/// As the program has it (`LIFTS_LIVE`).
-pub const K8: Rules = Rules { live_lifts: 8, idle_steps: 9, ..K1 };
+pub const K2: Rules = Rules { live_epochs: 2, idle_steps: 3, ..K1 };
+/// As the program has it (`EPOCHS_LIVE`).
+pub const K8: Rules = Rules { live_epochs: 8, idle_steps: 9, ..K1 };
 
 /// With `?`, leaves an action that is not possible.
 pub fn possible(yes: bool) -> Option<()> {
@@ -183,8 +183,8 @@ impl Rules {
         term == self.terms
     }
 
-    /// The checks that must know which lift the greatest number belongs to.
-    pub fn knows_lift_of_top(&self) -> bool {
+    /// The checks that must know which epoch the greatest number belongs to.
+    pub fn knows_epoch_of_top(&self) -> bool {
         self.check == Check::Gap || self.check == Check::Happens(Event::GiveBackUsed)
     }
 }

@@ -19,7 +19,7 @@ pub struct State {
     /// How often the section was evicted.
     pub releases: u8,
     pub broken: bool,
-    /// The lifts under which the event that is looked for happened, as bits.
+    /// The epochs in which the event that is looked for happened, as bits.
     pub happened: u8,
 }
 
@@ -30,8 +30,8 @@ pub struct HandedOut {
     pub numbers: u32,
     /// The greatest number.
     pub top: u8,
-    /// The lift that it belongs to. Kept for `Check::Gap` and `Event::GiveBackUsed`.
-    pub top_lift: u8,
+    /// The epoch that it belongs to. Kept for `Check::Gap` and `Event::GiveBackUsed`.
+    pub top_epoch: u8,
     /// How often the section was written since then; 2 is twice or more. Kept for `Check::Gap`.
     pub touches: u8,
 }
@@ -63,7 +63,7 @@ pub struct Committed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct View {
     pub record: Record,
-    pub lift: u8,
+    pub epoch: u8,
 }
 
 /// A leader's memory. A deposed leader keeps it until the node leads again.
@@ -73,11 +73,11 @@ pub struct Term {
     pub stage: Stage,
     /// A call is inside the closed gate: it may yet take a number.
     pub inside: bool,
-    /// The lift whose chunks it holds. 0: its first entry is not applied yet.
-    pub lift: u8,
+    /// The epoch whose chunks it holds. 0: its first entry is not applied yet.
+    pub epoch: u8,
     pub memory: Memory,
     /// The section is evicted, and the answer to its release has not arrived.
-    pub leaving: bool,
+    pub evicting: bool,
     /// The section's record was read, and is not used yet.
     pub read: Option<Record>,
     /// The ceiling of what it inherited. Kept for `Event::SuccessorWentOn`.
@@ -116,9 +116,9 @@ impl Term {
             term,
             stage: Stage::Beginning,
             inside: false,
-            lift: 0,
+            epoch: 0,
             memory: None,
-            leaving: false,
+            evicting: false,
             read: None,
             inherited: 0,
             seen,
@@ -155,7 +155,7 @@ impl Term {
 
     /// A call takes numbers of its memory.
     pub fn takes(&self, rules: &Rules) -> bool {
-        self.serves() && !(self.leaving && rules.keep(NothingTakenWhileLeaving))
+        self.serves() && !(self.evicting && rules.keep(NothingTakenWhileEvicting))
     }
 
     /// How many numbers it can take before the next chunk.
@@ -190,7 +190,7 @@ impl Node {
 
 impl State {
     pub fn view(&self) -> View {
-        View { record: self.table.record, lift: self.table.ledger.lift }
+        View { record: self.table.record, epoch: self.table.ledger.epoch }
     }
 
     /// The term that `n` leads, if it is the last one: only then can it log.

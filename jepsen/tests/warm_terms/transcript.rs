@@ -19,27 +19,29 @@ impl Told for Rules {
         let logged = match after.table == before.table {
             true => "refused".to_owned(),
             false => format!(
-                "lifts {}, the section's max_seq is {} as of lift {}",
-                ledger.lift, record.max_seq, record.lift
+                "epochs {}, the section's max_seq is {} as of epoch {}",
+                ledger.epoch, record.max_seq, record.epoch
             ),
         };
         let begins = || match ledger.holder == term {
-            true => format!("it holds lift {}", ledger.lift),
+            true => format!("it holds epoch {}", ledger.epoch),
             false => "its first entry is refused".to_owned(),
         };
         match act {
             Elect(n) => format!("node {n} is elected for term {term}: {}", begins()),
-            Lift(n) => format!("node {n} logs a lift instead: {}", begins()),
+            BeginEpoch(n) => format!("node {n} begins an epoch instead: {}", begins()),
             CatchUp(n) => format!("node {n} applies all that is committed"),
             Apply(n) => format!("node {n} applies an entry; its memory: {}", memory(n)),
             Read(n) => {
                 let read = after.nodes[n].leads.and_then(|leads| leads.read);
-                let Record { max_seq, lift, .. } = read.unwrap_or_default();
-                format!("node {n} reads the section's record: max_seq {max_seq} as of lift {lift}")
+                let Record { max_seq, epoch, .. } = read.unwrap_or_default();
+                format!(
+                    "node {n} reads the section's record: max_seq {max_seq} as of epoch {epoch}"
+                )
             }
             Use(n) => format!("node {n} uses what it read; its memory: {}", memory(n)),
             Bump(n, _) => format!("node {n} logs a bump: {logged}"),
-            Settle(n) => format!("node {n} logs a settle: {logged}"),
+            Checkpoint(n) => format!("node {n} logs a checkpoint: {logged}"),
             Take(n) => {
                 let taken = after.nodes[n].leads.and_then(|leads| leads.memory);
                 let number = taken.map_or(0, |chunk| chunk.cur_seq);
@@ -51,7 +53,7 @@ impl Told for Rules {
             Send(n, to) => format!("node {n} sends its memory to node {to}: {}", memory(n)),
             Bequeath(n, to) => format!("node {n} bequeaths to node {to}: {logged}"),
             Trim(n) => format!("node {n} logs a trim: {logged}"),
-            GiveBack(n) => format!("node {n} gives its lift back: {logged}"),
+            GiveBack(n) => format!("node {n} gives its epoch back: {logged}"),
             Reopen(n) => format!("node {n} opens its gate again"),
             Abandon(n) => format!("node {n} loses its memory, and closes its gate"),
             Restart(n) => format!("node {n} crashes and restarts"),
@@ -62,14 +64,14 @@ impl Told for Rules {
                 format!("node {n} has the namespace deleted and created again: {logged}")
             }
             BeginFill(n) => {
-                let Record { max_seq, lift, .. } = after.nodes[n].fill.unwrap_or_default();
+                let Record { max_seq, epoch, .. } = after.nodes[n].fill.unwrap_or_default();
                 format!(
-                    "node {n} reads for its memory of records: max_seq {max_seq} as of lift {lift}"
+                    "node {n} reads for its memory of records: max_seq {max_seq} as of epoch {epoch}"
                 )
             }
             EndFill(n) => {
-                let Record { max_seq, lift, .. } = after.nodes[n].recent.unwrap_or_default();
-                format!("node {n} has the record in memory: max_seq {max_seq} as of lift {lift}")
+                let Record { max_seq, epoch, .. } = after.nodes[n].recent.unwrap_or_default();
+                format!("node {n} has the record in memory: max_seq {max_seq} as of epoch {epoch}")
             }
             TakeGapless(n) => format!("node {n} takes a number by an entry: {logged}"),
         }

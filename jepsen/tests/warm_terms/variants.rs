@@ -28,9 +28,9 @@ fn breaks(name: &str, rules: Rules) {
 
 /// It happens, with all margins kept.
 fn happens(name: &str, event: Event) {
-    for live_lifts in [1, 2] {
+    for live_epochs in [1, 2] {
         let check = Happens(event);
-        let rules = Rules { check, live_lifts, ..FEW };
+        let rules = Rules { check, live_epochs, ..FEW };
         let checker = search_and_tell(name, rules, Any);
         assert!(checker.discovery(EVENT).is_some(), "{event:?} never happens");
     }
@@ -55,9 +55,9 @@ const RECENT: Rules = Rules { with: &[Part::RecentRecords], terms: 3, ..FEW };
 const GAPLESS: Rules = Rules { with: &[Part::Gapless], steps: &[], idle_steps: 0, ..FEW };
 
 searches! {
-    numbers_are_unique_and_ordered_if_a_section_stays_live_for_one_lift: holds(K1);
-    numbers_are_unique_and_ordered_if_a_section_stays_live_for_two_lifts: holds(K2);
-    numbers_are_unique_and_ordered_if_a_section_stays_live_for_eight_lifts: holds(K8);
+    numbers_are_unique_and_ordered_if_a_section_stays_live_for_one_epoch: holds(K1);
+    numbers_are_unique_and_ordered_if_a_section_stays_live_for_two_epochs: holds(K2);
+    numbers_are_unique_and_ordered_if_a_section_stays_live_for_eight_epochs: holds(K8);
     they_are_so_with_three_nodes: holds(Rules { nodes: 3, terms: 3, ..K1 });
     they_are_so_if_the_step_changes: holds(Rules { steps: &[1, 2], terms: 3, ..K1 });
     they_are_so_if_a_bump_brings_more_than_a_step: holds(Rules { extra: 2, terms: 4, ..K1 });
@@ -67,68 +67,68 @@ searches! {
     #[ignore = "a minute, 1 694 812 states: cargo test -p ratchet-jepsen --test warm_terms -- --ignored"]
     they_are_so_if_the_step_changes_over_four_terms: holds(Rules { steps: &[1, 2], terms: 4, ..K2 });
     they_are_so_if_the_max_is_reached_and_raised: holds(Rules { max: 2, ..FEW });
-    a_lift_skips_one_step_at_most_if_a_section_stays_live_for_one_lift: holds(Rules { check: Gap, ..K1 });
-    a_lift_skips_one_step_at_most_if_a_section_stays_live_for_two_lifts: holds(Rules { check: Gap, ..K2 });
-    a_lift_skips_one_step_at_most_if_a_section_stays_live_for_eight_lifts: holds(Rules { check: Gap, ..K8 });
+    an_epoch_skips_one_step_at_most_if_a_section_stays_live_for_one_epoch: holds(Rules { check: Gap, ..K1 });
+    an_epoch_skips_one_step_at_most_if_a_section_stays_live_for_two_epochs: holds(Rules { check: Gap, ..K2 });
+    an_epoch_skips_one_step_at_most_if_a_section_stays_live_for_eight_epochs: holds(Rules { check: Gap, ..K8 });
     so_it_does_with_greater_steps: holds(Rules { check: Gap, steps: &[2], terms: 4, numbers: 8, ..K2 });
     an_idle_section_loses_k_steps_and_the_rest_of_its_last_chunk: breaks(Rules { check: Gap, idle_steps: 2, steps: &[2], numbers: 9, ..K2 });
 
-    chunks_of_two_lifts_are_used: happens(LiftChunksUsed);
+    chunks_of_two_epochs_are_used: happens(EpochChunksUsed);
     a_successor_goes_on_in_the_chunk_that_it_inherited: happens(SuccessorWentOn);
     a_section_that_is_not_live_any_more_is_bumped: happens(BumpedBeyondK);
-    a_section_is_settled: happens(Settled);
-    a_lift_that_was_given_back_is_used_again: happens(GiveBackUsed);
+    a_section_is_checkpointed: happens(Checkpointed);
+    an_epoch_that_was_given_back_is_used_again: happens(GiveBackUsed);
     a_bump_that_was_under_way_when_the_memory_was_lost_is_used: happens(TakenOnceAbandoned);
 
     numbers_are_unique_and_ordered_if_sections_are_evicted: holds(RELEASES);
     they_are_so_if_floors_are_raised: holds(FLOORS);
     they_are_so_if_the_namespace_is_deleted_and_created_again: holds(DELETIONS);
     they_are_so_if_records_are_found_in_memory: holds(RECENT);
-    they_are_so_if_those_stay_live_for_two_lifts: holds(Rules { live_lifts: 2, ..RECENT });
+    they_are_so_if_those_stay_live_for_two_epochs: holds(Rules { live_epochs: 2, ..RECENT });
     gapless_numbers_are_unique_and_ordered: holds(GAPLESS);
     gapless_numbers_are_not_skipped: holds(Rules { check: Gap, terms: 5, numbers: 5, ..GAPLESS });
     a_section_that_is_evicted_skips_one_step_at_most: holds(Rules { check: Gap, ..RELEASES });
     a_key_that_is_raised_alone_skips_nothing_beyond_the_floor: holds(FLOORS_ALONE);
     a_section_that_was_evicted_is_bumped_again: happens_with((BumpedOnceReleased, RELEASES));
-    floors_are_raised_under_two_lifts: happens_with((RaisedUnderTwoLifts, FLOORS));
+    floors_are_raised_in_two_epochs: happens_with((RaisedInTwoEpochs, FLOORS));
     a_key_is_bumped_once_its_namespace_was_created_again: happens_with((BumpedOnceDeleted, DELETIONS));
-    a_lifts_chunk_is_found_in_memory: happens_with((RecentRecordUsed, RECENT));
-    gapless_numbers_are_taken_under_two_lifts: happens_with((TookUnderTwoLifts, GAPLESS));
+    an_epochs_chunk_is_found_in_memory: happens_with((RecentRecordUsed, RECENT));
+    gapless_numbers_are_taken_in_two_epochs: happens_with((TookInTwoEpochs, GAPLESS));
 
-    a_call_that_takes_while_its_section_leaves_takes_what_is_given_again: breaks(Rules { without: &[NothingTakenWhileLeaving], check: Unique, ..RELEASES });
+    a_call_that_takes_while_its_section_leaves_takes_what_is_given_again: breaks(Rules { without: &[NothingTakenWhileEvicting], check: Unique, ..RELEASES });
     a_bequest_with_a_release_under_way_leaves_what_the_release_took_back: breaks(Rules { without: &[ReleaseAwaited], check: Unique, ..RELEASES });
     a_release_that_does_not_say_what_was_used_gives_it_again: breaks(Rules { without: &[ReleaseToWhatWasUsed], check: Unique, ..RELEASES });
     a_floor_that_gives_a_step_is_skipped_for_ever_by_a_key_that_nobody_uses: breaks(Rules { without: &[FloorGivesNoStep], ..FLOORS_ALONE });
     a_floor_that_is_answered_before_it_is_committed_is_not_kept: breaks(Rules { without: &[RaisedOnceCommitted], check: Order, ..FLOORS });
-    a_tombstone_that_ignores_lifts_begins_the_namespace_too_low: breaks(Rules { without: &[TombstoneCountsLifts], check: Unique, ..DELETIONS });
-    a_record_in_memory_that_is_not_replaced_is_stale: breaks(Rules { without: &[WrittenReplaces], live_lifts: 2, check: Unique, ..RECENT });
+    a_tombstone_that_ignores_epochs_begins_the_namespace_too_low: breaks(Rules { without: &[TombstoneCountsEpochs], check: Unique, ..DELETIONS });
+    a_record_in_memory_that_is_not_replaced_is_stale: breaks(Rules { without: &[WrittenReplaces], live_epochs: 2, check: Unique, ..RECENT });
     #[ignore = "a minute, 2 302 775 states: cargo test -p ratchet-jepsen --test warm_terms -- --ignored"]
-    a_record_that_was_read_before_a_newer_one_was_written_is_stale: breaks(Rules { without: &[FillLooksAgain], live_lifts: 2, check: Unique, ..RECENT });
+    a_record_that_was_read_before_a_newer_one_was_written_is_stale: breaks(Rules { without: &[FillLooksAgain], live_epochs: 2, check: Unique, ..RECENT });
     a_take_that_gives_a_step_skips_it: breaks(Rules { without: &[TakeGivesNoStep], check: Gap, ..GAPLESS });
     a_take_that_is_answered_before_it_is_committed_is_given_twice: breaks(Rules { without: &[TookOnceCommitted], check: Unique, ..GAPLESS });
 
     a_record_read_before_ones_own_entry_is_applied_is_stale: breaks(Rules { without: &[ReadAfterOwnEntry], ..TWICE });
-    a_chunk_of_a_lift_that_is_not_ones_own_is_the_successors: breaks(Rules { without: &[OwnLift], live_lifts: 2, ..TWICE });
+    a_chunk_of_an_epoch_that_is_not_ones_own_is_the_successors: breaks(Rules { without: &[OwnEpoch], live_epochs: 2, ..TWICE });
     a_bump_without_a_look_at_the_record_is_safe: holds(Rules { without: &[ReadBeforeBump], ..FEW });
-    a_bump_without_a_look_at_the_record_skips_the_lifts_chunk: breaks(Rules { without: &[ReadBeforeBump], ..GAPS });
-    a_record_read_again_gives_the_lifts_chunk_twice: breaks(Rules { without: &[TouchOnce], ..TWICE });
-    a_current_that_counts_the_own_lift_is_above_what_follows: breaks(Rules { without: &[CurrentBelowOwnLift], check: Order, ..TWICE });
+    a_bump_without_a_look_at_the_record_skips_the_epochs_chunk: breaks(Rules { without: &[ReadBeforeBump], ..GAPS });
+    a_record_read_again_gives_the_epochs_chunk_twice: breaks(Rules { without: &[TouchOnce], ..TWICE });
+    a_current_that_counts_the_own_epoch_is_above_what_follows: breaks(Rules { without: &[CurrentBelowOwnEpoch], check: Order, ..TWICE });
 
-    an_unlogged_chunk_of_an_earlier_lift_that_is_not_counted_is_given_twice: breaks(Rules { without: &[EarlierLiftsCount], ..TWICE });
-    so_it_is_if_sections_stay_live_for_two_lifts: breaks(Rules { without: &[EarlierLiftsCount], live_lifts: 2, ..TWICE });
+    an_unlogged_chunk_of_an_earlier_epoch_that_is_not_counted_is_given_twice: breaks(Rules { without: &[EarlierEpochsCount], ..TWICE });
+    so_it_is_if_sections_stay_live_for_two_epochs: breaks(Rules { without: &[EarlierEpochsCount], live_epochs: 2, ..TWICE });
     a_leader_with_a_greater_k_takes_what_the_state_machine_does_not_count: breaks(Rules { without: &[SameK], terms: 4, ..TWICE });
-    a_settled_chunk_that_is_clipped_by_the_max_is_given_again_once_it_is_raised: breaks(Rules { without: &[NotClipped], max: 1, ..TWICE });
+    a_checkpointed_chunk_that_is_clipped_by_the_max_is_given_again_once_it_is_raised: breaks(Rules { without: &[NotClipped], max: 1, ..TWICE });
     a_trim_never_asks_to_go_below_the_floor: holds(Rules { without: &[TrimAboveFloor], ..FEW });
-    a_trim_that_counts_as_written_under_its_own_lift_is_safe: holds(Rules { without: &[TrimStaysLive], ..FEW });
-    a_trim_that_counts_as_written_under_its_own_lift_skips_nothing: holds(Rules { without: &[TrimStaysLive], ..GAPS });
+    a_trim_that_counts_as_written_in_its_own_epoch_is_safe: holds(Rules { without: &[TrimStaysLive], ..FEW });
+    a_trim_that_counts_as_written_in_its_own_epoch_skips_nothing: holds(Rules { without: &[TrimStaysLive], ..GAPS });
 
     a_term_that_logs_for_itself_alone_needs_no_check_of_the_holder: holds(Rules { without: &[HolderWrites], ..FEW });
     a_leader_that_ends_once_needs_no_check_of_the_bequest: holds(Rules { without: &[NoWriteAfterBequest], ..FEW });
     a_bequest_that_closes_the_ledger_needs_no_leader_that_ends_once: holds(Rules { without: &[EndsOnce], ..FEW });
     a_second_bequest_gives_back_what_was_used: breaks(Rules { without: &[NoWriteAfterBequest, EndsOnce], ..TWICE });
-    a_lift_that_is_not_counted_after_a_bequest_to_a_successor_is_used_twice: breaks(Rules { without: &[LiftAfterBequestCounts], ..TWICE });
-    a_successor_one_term_late_takes_the_chunk_of_another_terms_lift: breaks(Rules { without: &[LiftClearsBequest], terms: 4, ..TWICE });
-    a_successor_one_term_late_is_out_of_order: breaks(Rules { without: &[LiftClearsBequest], check: Order, ..TWICE });
+    an_epoch_that_is_not_counted_after_a_bequest_to_a_successor_is_used_twice: breaks(Rules { without: &[EpochAfterBequestCounts], ..TWICE });
+    a_successor_one_term_late_takes_the_chunk_of_another_terms_epoch: breaks(Rules { without: &[EpochClearsBequest], terms: 4, ..TWICE });
+    a_successor_one_term_late_is_out_of_order: breaks(Rules { without: &[EpochClearsBequest], check: Order, ..TWICE });
     a_memory_that_is_used_once_needs_no_bequest_that_is_used_once: holds(Rules { without: &[InheritClearsBequest], ..FEW });
     a_bequest_that_is_used_once_needs_no_memory_that_is_used_once: holds(Rules { without: &[MemoryUsedOnce], ..FEW });
     a_bequest_used_twice_hands_out_the_memory_twice: breaks(Rules { without: &[InheritClearsBequest, MemoryUsedOnce], ..TWICE });
@@ -138,7 +138,7 @@ searches! {
     a_name_alone_would_do_if_the_successor_has_all: holds(Rules { without: &[Digest], ..FEW });
     a_digest_would_do_if_the_successor_lacks_the_difference: holds(Rules { without: &[SentWhole], ..FEW });
     a_successor_that_lacks_the_difference_repeats_it: breaks(Rules { without: &[SentWhole, Digest], ..TWICE });
-    a_successor_that_lost_its_memory_starts_the_lifts_chunk_again: breaks(Rules { without: &[InheritsWhatItHolds], ..TWICE });
+    a_successor_that_lost_its_memory_starts_the_epochs_chunk_again: breaks(Rules { without: &[InheritsWhatItHolds], ..TWICE });
 
     a_bequest_before_the_gate_is_empty_is_overtaken_by_a_call: breaks(Rules { without: &[EmptyToBequeath], ..TWICE });
     a_trim_before_the_gate_is_empty_is_overtaken_by_a_call: breaks(Rules { without: &[EmptyToTrim], ..TWICE });
@@ -148,7 +148,7 @@ searches! {
     a_write_after_the_trim_skips_its_chunk: breaks(Rules { without: &[WritesEndBeforeTrims], ..GAPS });
     a_trim_and_a_successor_hand_out_the_same_numbers: breaks(Rules { without: &[TrimsOrSuccessor], extra: 2, ..TWICE });
     a_trim_and_a_successor_agree_if_a_chunk_never_exceeds_a_step: holds(Rules { without: &[TrimsOrSuccessor], ..FEW });
-    a_lift_given_back_without_trims_is_used_twice: breaks(Rules { without: &[TrimsBeforeGiveBack], ..TWICE });
+    an_epoch_given_back_without_trims_is_used_twice: breaks(Rules { without: &[TrimsBeforeGiveBack], ..TWICE });
     a_chunk_that_is_used_up_must_be_trimmed_too: breaks(Rules { without: &[UsedUpIsTrimmed], ..TWICE });
     a_gate_opened_again_hands_out_what_was_bequeathed: breaks(Rules { without: &[ClosedForGood], ..TWICE });
 
@@ -158,5 +158,5 @@ searches! {
     a_bump_once_the_memory_is_lost_skips_a_second_step: breaks(Rules { without: &[AbandonedBumpsNothing], steps: &[2], numbers: 8, ..GAPS });
     a_trim_once_the_memory_is_lost_returns_what_was_used: breaks(Rules { without: &[AbandonedTrimsNothing], ..TWICE });
     a_bequest_once_the_memory_is_lost_hides_what_was_used: breaks(Rules { without: &[AbandonedBequeathsNothing], ..TWICE });
-    a_lift_given_back_once_the_memory_is_lost_is_used_twice: breaks(Rules { without: &[AbandonedGivesNothingBack], ..TWICE });
+    an_epoch_given_back_once_the_memory_is_lost_is_used_twice: breaks(Rules { without: &[AbandonedGivesNothingBack], ..TWICE });
 }

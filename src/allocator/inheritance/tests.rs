@@ -121,7 +121,7 @@ impl World {
             let limits = (slots, usize::MAX);
             let _ = shard.evict(shards.hasher(), limits, progression_of, &mut swept);
             for Trim { section, used, .. } in swept.released {
-                assert_eq!(shard.end_leaving(&section), None);
+                assert_eq!(shard.end_eviction(&section), None);
                 self.ceilings.insert(section, used);
             }
         }

@@ -41,7 +41,7 @@ impl Memory {
         let wanted = sections.iter().filter_map(|Trim { section, lost, .. }| {
             self.counts_of(section.namespace).skip(SkipCause::shared_section, *lost);
             let number = shard_of(hasher.section_id(section));
-            let place = self.shards.lock(number).end_leaving(section)?;
+            let place = self.shards.lock(number).end_eviction(section)?;
             Some(Place { shard: number, section: place })
         });
         wanted.collect()

@@ -47,9 +47,9 @@ pub struct ShardChanges {
     pub shared_keys: Vec<SharedKeyChange>,
     /// Ids that share sections and lie close together.
     pub pages: Vec<PageChange>,
-    /// Sections that are still to be settled. One may come twice, or after it was settled. To settle it again does no
+    /// Sections that are still to be checkpointed. One may come twice, or after it was checkpointed. To checkpoint it again does no
     /// harm.
-    pub unsettled: Vec<SectionPlace>,
+    pub uncheckpointed: Vec<SectionPlace>,
 }
 
 impl ShardChanges {
@@ -60,7 +60,7 @@ impl ShardChanges {
             + self.names.len()
             + self.shared_keys.len()
             + self.pages.iter().map(PageChange::len).sum::<usize>()
-            + self.unsettled.len()
+            + self.uncheckpointed.len()
     }
 }
 

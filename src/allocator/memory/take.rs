@@ -41,13 +41,13 @@ impl Memory {
     }
 
     /// The record of a key's section, if it is in memory. The section's shard must be locked, and the section not be
-    /// leaving: then what was released of it is in the record.
+    /// being evicted: then what was released of it is in the record.
     pub(super) fn find_record(&self, namespace: &Namespace, key: Key<'_>) -> Option<SectionRecord> {
         // A section of a namespace that is gone is evicted without a word in the log: its record says nothing then. The
         // hand looked under the lock of the key's shard, as this does.
         self.view.namespaces().by_id(namespace.id)?;
         let records = self.view.recent_records();
-        records.find(&namespace.section_of(key), self.lift)
+        records.find(&namespace.section_of(key), self.epoch)
     }
 
     /// As [`Memory::take`], within the key's shard. `None` if the key was not asked for in this term.
@@ -115,12 +115,12 @@ impl Memory {
         namespace: &Namespace, find: impl FnOnce() -> Option<SectionRecord>,
     ) -> Added {
         self.room.note_new_key();
-        // What the memory of a term that has ended held may have been used: its lift's chunk must not be taken again. While there is no
+        // What the memory of a term that has ended held may have been used: its epoch's chunk must not be taken again. While there is no
         // room for the key, its record is read later.
         if has_nothing
             && !self.has_ended()
             && !self.room.is_full()
-            && !shard.is_leaving(&namespace.section_of(key))
+            && !shard.is_being_evicted(&namespace.section_of(key))
             && let Some(record) = find()
         {
             self.first_touch(shard, place, record, &namespace.config, Source::memory);
@@ -142,7 +142,7 @@ impl Memory {
     }
 
     /// Says what the section of a key, at `place`, needs after it asked for a bump: a read of its record if it has no chunk
-    /// yet, otherwise the bump. `None` while the section is leaving: the releaser asks once the release is applied. Call
+    /// yet, otherwise the bump. `None` while the section is being evicted: the releaser asks once the release is applied. Call
     /// this only for a section that has asked: later another section may have the place ([`Memory::next_bump`]).
     #[cold]
     pub(super) fn need_at(
@@ -152,7 +152,7 @@ impl Memory {
             return Some((place, Need::Bump));
         }
         // A call before this one may have been given up before the record was read, perhaps in the term before.
-        match shard.want_leaving(&namespace.section_of(key), place) {
+        match shard.want_evicted(&namespace.section_of(key), place) {
             true => None,
             false => Some((place, Need::Read)),
         }

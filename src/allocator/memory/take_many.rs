@@ -143,7 +143,7 @@ impl Memory {
         let namespace = asked.namespace;
         let section = |key: &Unknown| namespace.section_of((asked.ask)(key.place).0);
         let sections: Vec<SectionId> = keys.iter().map(section).collect();
-        let records = self.view.recent_records().find_many(&sections, self.lift);
+        let records = self.view.recent_records().find_many(&sections, self.epoch);
         for (key, record) in keys.iter_mut().zip(records) {
             key.record = record;
         }

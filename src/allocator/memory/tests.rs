@@ -1,9 +1,9 @@
 //! What a memory gives at first touches, and what it says once it was closed or abandoned.
 
 mod ceilings;
+mod evicting;
 mod floors;
 mod full;
-mod leaving;
 mod rounds;
 
 use tempfile::TempDir;
@@ -18,9 +18,11 @@ use crate::{
     storage::{Store, StoreOptions},
 };
 
-/// A table and a term whose lift gives (100, 200] of the section of key 7. The term before had (0, 100]. Sections have
+/// A table and a term whose epoch gives (100, 200] of the section of key 7. The term before had (0, 100]. Sections have
 /// `section_size` ids.
-async fn lifted_twice(dir: &TempDir, section_size: u64) -> (StateMachine, Memory, Namespace) {
+async fn in_its_second_epoch(
+    dir: &TempDir, section_size: u64,
+) -> (StateMachine, Memory, Namespace) {
     let options = StoreOptions::new(Arc::new(BootClock));
     let store = Store::open(dir.path(), "test", 1, options).expect("a store");
     let mut machine = StateMachine::open(&store, 1).expect("a table");
@@ -30,15 +32,15 @@ async fn lifted_twice(dir: &TempDir, section_size: u64) -> (StateMachine, Memory
         section_size,
         ..NamespaceConfig::new("book")
     });
-    machine.apply_now(1, [create, Command::Lift]).await;
+    machine.apply_now(1, [create, Command::BeginEpoch]).await;
     let book = view.namespaces().by_name("book").cloned().expect("books");
     for entry in bumps_of(&book, &[7]) {
         machine.apply_now(1, [entry]).await;
     }
-    machine.apply_now(2, [Command::Lift]).await;
-    let lift = view.ledger().expect("a ledger").lift;
-    assert_eq!(lift, 2);
-    let memory = memory_of(lift, view);
+    machine.apply_now(2, [Command::BeginEpoch]).await;
+    let epoch = view.ledger().expect("a ledger").epoch;
+    assert_eq!(epoch, 2);
+    let memory = memory_of(epoch, view);
     (machine, memory, book)
 }
 
@@ -54,7 +56,7 @@ fn bumps_of(namespace: &Namespace, ids: &[u64]) -> impl Iterator<Item = Command>
     })
 }
 
-/// An empty memory of a term whose lift has the term's number.
+/// An empty memory of a term whose epoch has the term's number.
 fn memory_of(term: u64, view: AppliedView) -> Memory {
     let (clock, metrics) = (Arc::new(BootClock), Metrics::new());
     let (shards, work) = (Shards::default(), BlockingExecutor::Inline);
@@ -73,9 +75,9 @@ fn close_gate(memory: &Memory) {
     assert!(memory.gate().advance(TermStage::Closed));
 }
 
-/// A term whose lift gives (100, 200] of book 7. The term before had (0, 100].
+/// A term whose epoch gives (100, 200] of book 7. The term before had (0, 100].
 async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
-    let (_, memory, book) = lifted_twice(dir, 1).await;
+    let (_, memory, book) = in_its_second_epoch(dir, 1).await;
     (memory, book)
 }
 
@@ -87,7 +89,7 @@ fn first_of(answer: &Answer) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn the_first_touch_of_a_live_section_takes_from_the_lifts_chunk_at_once() {
+async fn the_first_touch_of_a_live_section_takes_from_the_epochs_chunk_at_once() {
     let dir = TempDir::new().expect("a directory");
     let (memory, book) = second_term(&dir).await;
     let (answer, need) = memory.take(&book, Key::Id(7), 1);
@@ -98,15 +100,16 @@ async fn the_first_touch_of_a_live_section_takes_from_the_lifts_chunk_at_once() 
 }
 
 #[tokio::test]
-async fn a_section_that_could_not_be_settled_is_settled_later() {
+async fn a_section_that_could_not_be_checkpointed_is_checkpointed_later() {
     let dir = TempDir::new().expect("a directory");
     let (memory, book) = second_term(&dir).await;
     assert_eq!(first_of(&memory.take(&book, Key::Id(7), 1).0), Some(101));
     for _ in 0..2 {
-        assert_eq!(memory.unsettled(), 1);
-        let (sections, places): (Vec<_>, Vec<_>) = memory.take_unsettled(9).into_iter().unzip();
-        assert_eq!((sections, memory.unsettled()), (vec![book.section_of(Key::Id(7))], 0));
-        memory.put_unsettled_back(places);
+        assert_eq!(memory.uncheckpointed(), 1);
+        let (sections, places): (Vec<_>, Vec<_>) =
+            memory.take_uncheckpointed(9).into_iter().unzip();
+        assert_eq!((sections, memory.uncheckpointed()), (vec![book.section_of(Key::Id(7))], 0));
+        memory.put_uncheckpointed_back(places);
     }
 }
 
@@ -145,7 +148,7 @@ async fn a_section_that_was_inherited_untouched_is_not_bumped_before_a_look_at_i
     assert_eq!(need.map(|(_, need)| need), Some(Need::Read), "of a key that is new");
 }
 
-/// Its lift's chunk of the section may be used up to anywhere.
+/// Its epoch's chunk of the section may be used up to anywhere.
 #[tokio::test]
 async fn an_abandoned_memory_gives_no_chunk_a_second_time_and_does_not_say_what_was_used() {
     let dir = TempDir::new().expect("a directory");

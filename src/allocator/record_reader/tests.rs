@@ -30,7 +30,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// A term whose lift gives the second step of each of the `books`. The term before had the first one.
+    /// A term whose epoch gives the second step of each of the `books`. The term before had the first one.
     async fn of(books: u64) -> Reading {
         let dir = TempDir::new().expect("a directory");
         let options =
@@ -43,7 +43,7 @@ impl Reading {
             step: STEP,
             ..NamespaceConfig::new("book")
         });
-        machine.apply_now(1, [create, Command::Lift]).await;
+        machine.apply_now(1, [create, Command::BeginEpoch]).await;
         let book = view.namespaces().by_name("book").cloned().expect("books");
         let raise = Raise { numbers: STEP, unused_max: STEP, step: STEP, up_to: 0 };
         let bump = |id| Bump { section: book.section_of(Key::Id(id)), raise };
@@ -52,7 +52,7 @@ impl Reading {
             let bumps = Command::Bump { bumps: some.map(bump).collect(), lost: vec![], now_ms: 0 };
             machine.apply_now(1, [bumps]).await;
         }
-        machine.apply_now(2, [Command::Lift]).await;
+        machine.apply_now(2, [Command::BeginEpoch]).await;
         // Nothing of the table is in a cache afterwards.
         drop((machine, view, store));
         let store = loop {
@@ -65,12 +65,12 @@ impl Reading {
             }
         };
         let view = StateMachine::open(&store, 1).expect("a table").view();
-        let lift = view.ledger().expect("a ledger").lift;
+        let epoch = view.ledger().expect("a ledger").epoch;
         let (clock, metrics) = (Arc::new(BootClock), Metrics::new());
         let work = BlockingExecutor::Threads;
         let shards = Shards::default();
         let (own_clock, bytes_max) = (clock.clone(), usize::MAX);
-        let memory = Memory::new((2, lift), shards, view, own_clock, metrics, work, bytes_max);
+        let memory = Memory::new((2, epoch), shards, view, own_clock, metrics, work, bytes_max);
         let memory = Arc::new(memory);
         let lasts = std::time::Duration::from_secs(60);
         let lease = LeaseClock::new(clock, 1, lasts).begin(2, Quorums::new(0, [[1].into()]));
@@ -91,7 +91,7 @@ impl Reading {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_sections_that_are_touched_at_once_all_get_what_the_lift_gave_them() {
+async fn many_sections_that_are_touched_at_once_all_get_what_the_epoch_gave_them() {
     const BOOKS: u64 = 3 * (READS_MAX * READ_SECTIONS_MAX) as u64;
     let mut reading = Reading::of(BOOKS).await;
     let answers: Vec<_> = (0..=BOOKS).map(|id| reading.ask(id)).collect();

@@ -1,9 +1,9 @@
 //! A shard as the memory uses it: calls that wait, the bumps that they ask for, and how they are served.
 
 mod dense;
+mod evicting;
+mod evicting_shared;
 mod floors;
-mod leaving;
-mod leaving_shared;
 mod size;
 
 use std::collections::BTreeMap;

@@ -26,7 +26,7 @@ impl Shard {
         self.ids.track_changes(tracking.is_some());
         self.names.track_changes(tracking.is_some());
         self.shared.track_changes(tracking.is_some());
-        self.unsettled_sent = 0;
+        self.uncheckpointed_sent = 0;
         self.tracking = tracking;
     }
 
@@ -48,10 +48,10 @@ impl Shard {
         // A page's keys are sent together, so that they may be more than were left.
         left = left.saturating_sub(pages.iter().map(PageChange::len).sum());
         // As long as there is room for these, all slots of the pass were sent.
-        let unsettled = self.unsettled[self.unsettled_sent..].iter().take(left);
-        let unsettled: Vec<SectionPlace> = unsettled.copied().collect();
-        self.unsettled_sent += unsettled.len();
-        let changes = ShardChanges { sections, ids, names, shared_keys, pages, unsettled };
+        let uncheckpointed = self.uncheckpointed[self.uncheckpointed_sent..].iter().take(left);
+        let uncheckpointed: Vec<SectionPlace> = uncheckpointed.copied().collect();
+        self.uncheckpointed_sent += uncheckpointed.len();
+        let changes = ShardChanges { sections, ids, names, shared_keys, pages, uncheckpointed };
         if changes.len() > 0 {
             return Some(changes);
         }
@@ -81,11 +81,11 @@ impl Shard {
         let shared_keys = changes.shared_keys;
         (self.shared).apply_key_changes(hasher, shared_keys, note_section)?;
         self.shared.apply_page_changes(changes.pages)?;
-        for place in changes.unsettled {
+        for place in changes.uncheckpointed {
             if self.section_id(place).is_none() {
-                return Err(DamagedPart("names a section to settle that was not sent"));
+                return Err(DamagedPart("names a section to checkpoint that was not sent"));
             }
-            self.unsettled.push(place);
+            self.uncheckpointed.push(place);
         }
         Ok(())
     }

@@ -84,11 +84,11 @@ impl Term {
     async fn floors_in_table(
         &self, namespace: &Namespace, sections: Vec<SectionId>, deadline: Instant,
     ) -> Result<Vec<u64>, Why> {
-        let (lift, increment) = (self.memory.lift(), namespace.config.increment);
+        let (epoch, increment) = (self.memory.epoch(), namespace.config.increment);
         let read = self.group.view.read_sections(sections);
         let records = tokio::time::timeout_at(deadline, read).await;
         laps::lap(Phase::Read);
         let records = records.map_err(|_| Why::DeadlineExceeded)??;
-        Ok((records.iter()).map(|record| record.floor_at(lift, increment)).collect())
+        Ok((records.iter()).map(|record| record.floor_at(epoch, increment)).collect())
     }
 }

@@ -1,6 +1,6 @@
-//! Gives back what a closed term has not used, when no successor takes its memory: the rest of its chunks, and its lift.
+//! Gives back what a closed term has not used, when no successor takes its memory: the rest of its chunks, and its epoch.
 //!
-//! Invariant: the lift is given back only if every section that the term touched is trimmed.
+//! Invariant: the epoch is given back only if every section that the term touched is trimmed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ fn limit(config: &Config, is_sole_voter: bool) -> (&'static str, u64) {
 }
 
 impl Handovers {
-    /// Lowers each ceiling of a closed term to the highest number used, and gives the term's lift back. Takes at most
+    /// Lowers each ceiling of a closed term to the highest number used, and gives the term's epoch back. Takes at most
     /// `shutdown_timeout_ms`, or `handover_timeout_ms` where that is longer and this is the only voter, once it is
     /// known what was used. False if not all was given back: the rest is skipped, as after a crash.
     pub(in crate::node) async fn give_back(&self, term: &Arc<Term>) -> bool {
@@ -74,7 +74,7 @@ impl Handovers {
         })
     }
 
-    /// Logs the trims, and that the lift is given back. Breaks off if it would not be done by `until`: half of it saves
+    /// Logs the trims, and that the epoch is given back. Breaks off if it would not be done by `until`: half of it saves
     /// no number.
     async fn log_trims(&self, term: &Arc<Term>, trims: &[Trim], until: Instant) -> bool {
         let (began, entries) = (Instant::now(), trims.chunks(ENTRY_SECTIONS_MAX));
@@ -106,16 +106,16 @@ impl Handovers {
                 counts.skip(SkipCause::shared_section, trim.lost);
             }
         }
-        // Every section that this term touched is trimmed. Its lift's chunks of the others were not touched, or their records
+        // Every section that this term touched is trimmed. Its epoch's chunks of the others were not touched, or their records
         // say that they were released. If one
-        // were not trimmed, the next lift would give its chunk a second time.
+        // were not trimmed, the next epoch would give its chunk a second time.
         if term.lease().is_void() {
-            tracing::info!(term = term.term(), "the term is lost; its lift is not given back");
+            tracing::info!(term = term.term(), "the term is lost; its epoch is not given back");
             return false;
         }
-        let given_back = term.log_last_entry(Bequest::Lift).await;
+        let given_back = term.log_last_entry(Bequest::Epoch).await;
         if let Err(why) = &given_back {
-            tracing::warn!(why, "the lift could not be given back; sections may skip a step");
+            tracing::warn!(why, "the epoch could not be given back; sections may skip a step");
         }
         given_back.is_ok()
     }

@@ -41,11 +41,11 @@ impl ByLeader for v1::ListKeysRequest {
         let page = list_sections(term, &namespace, asked, deadline).await;
         let page = page.map_err(|error| failed(error, &namespace, term, 0))?;
         let sections = page.sections.into_iter();
-        let keys = sections.map(|section| listed(&namespace, section, page.lift));
+        let keys = sections.map(|section| listed(&namespace, section, page.epoch));
         let keys: Vec<_> = keys.collect();
         let last = keys.last().filter(|_| page.more).and_then(|last| last.key.as_ref());
         let next_page_token = last.map(page_token).unwrap_or_default();
-        Ok(v1::ListKeysResponse { keys, next_page_token, epoch: page.lift })
+        Ok(v1::ListKeysResponse { keys, next_page_token, epoch: page.epoch })
     }
 
     fn answer_bytes(&self, _: &Namespaces) -> usize {
@@ -124,7 +124,7 @@ fn last_key(token: &str) -> Result<v1::Key, Refusal> {
     })
 }
 
-fn listed(namespace: &Namespace, section: ListedSection, lift: u64) -> v1::ListedKey {
+fn listed(namespace: &Namespace, section: ListedSection, epoch: u64) -> v1::ListedKey {
     let ListedSection { key, record, held } = section;
     let (key, last_id) = match key {
         SectionKey::Name(name) => (OwnedKey::Name(Bytes::from_owner(name)), None),
@@ -137,8 +137,8 @@ fn listed(namespace: &Namespace, section: ListedSection, lift: u64) -> v1::Liste
     v1::ListedKey {
         key: to_key(&key),
         last_id,
-        ceiling: ceiling(namespace, &record, held.as_ref(), lift),
-        epoch: record.lift,
+        ceiling: ceiling(namespace, &record, held.as_ref(), epoch),
+        epoch: record.epoch,
         step: record.step,
         last: held.filter(|_| !is_shared).map(|held| held.last.min(namespace.greatest_number())),
     }
@@ -147,15 +147,15 @@ fn listed(namespace: &Namespace, section: ListedSection, lift: u64) -> v1::Liste
 fn explanation(
     namespace: &Namespace, key: &OwnedKey, term: u64, explained: &Explained,
 ) -> v1::Explanation {
-    let Explained { record, held, lift, .. } = explained;
-    let (lift, progression) = (*lift, namespace.config.progression());
+    let Explained { record, held, epoch, .. } = explained;
+    let (epoch, progression) = (*epoch, namespace.config.progression());
     let ids = match namespace.section_of(key.as_key()).key {
         SectionKey::Id(number) => Some(namespace.ids_of_section(number)),
         SectionKey::Name(_) => None,
     };
-    let floor = record.floor_at(lift, progression.increment);
+    let floor = record.floor_at(epoch, progression.increment);
     let is_shared = ids.is_some_and(|(first, last)| first < last);
-    let ceiling = ceiling(namespace, record, held.as_ref(), lift);
+    let ceiling = ceiling(namespace, record, held.as_ref(), epoch);
     let is_stored = *record != SectionRecord::default();
     v1::Explanation {
         namespace: namespace.config.name.clone(),
@@ -164,14 +164,14 @@ fn explanation(
         last_id: ids.map(|(_, last)| last),
         increment: progression.increment,
         term,
-        epoch: lift,
+        epoch,
         stored: is_stored.then(|| stored(record)),
         ceiling,
         floor: floor.min(namespace.greatest_number()),
-        live: record.lifted(progression, lift + 1).is_some(),
+        live: record.epoch_chunk(progression, epoch + 1).is_some(),
         held: held.as_ref().map(|held| held_section(held, progression, explained.granted_ms_ago)),
         accounts: (is_stored && !is_shared)
-            .then(|| accounts(record, progression, (lift, ceiling), held.as_ref())),
+            .then(|| accounts(record, progression, (epoch, ceiling), held.as_ref())),
     }
 }
 
@@ -179,7 +179,7 @@ fn stored(record: &SectionRecord) -> v1::StoredSection {
     v1::StoredSection {
         ceiling: record.max_seq,
         floor: record.floor,
-        epoch: record.lift,
+        epoch: record.epoch,
         step: record.step,
         unused_max: record.unused_max,
         skipped: record.skipped,
@@ -189,12 +189,12 @@ fn stored(record: &SectionRecord) -> v1::StoredSection {
 
 /// What became of the numbers up to `ceiling` of a key with a section of its own.
 fn accounts(
-    record: &SectionRecord, progression: Progression, (lift, ceiling): (u64, u64),
+    record: &SectionRecord, progression: Progression, (epoch, ceiling): (u64, u64),
     held: Option<&Holding>,
 ) -> v1::Accounts {
-    let books = record.books_at(progression, lift);
+    let books = record.books_at(progression, epoch);
     let all = progression.unbounded();
-    // The leader knows what it has used. What lies at or below its floor is in the books of earlier tenures, or was used by
+    // The leader knows what it has used. What lies at or below its floor is in the books of earlier epochs, or was used by
     // the leader that left its memory to this one.
     let handed_out = held.map_or(books.handed_out, |held| {
         let used = all.count_between(0, held.last);
@@ -221,9 +221,9 @@ fn held_section(
 
 /// The ceiling that is in force. A bump may have been applied between the reads of the table and of the memory.
 fn ceiling(
-    namespace: &Namespace, record: &SectionRecord, held: Option<&Holding>, lift: u64,
+    namespace: &Namespace, record: &SectionRecord, held: Option<&Holding>, epoch: u64,
 ) -> u64 {
-    let ceiling = record.ceiling_at(lift, namespace.config.increment);
+    let ceiling = record.ceiling_at(epoch, namespace.config.increment);
     let in_memory = held.map_or(0, |held| held.ceiling);
     // A ceiling may lie above all numbers that could be handed out.
     ceiling.max(in_memory).min(namespace.greatest_number())

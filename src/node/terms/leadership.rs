@@ -71,7 +71,7 @@ impl LedTerms {
         let is_void = |term: Arc<Term>| term.lease().is_void();
         assert!(before.is_none_or(is_void), "two terms of this node serve at once");
         self.changes.send_modify(|n| *n += 1);
-        let Some((lift, inheritance)) = self.take_chunks(lease).await else {
+        let Some((epoch, inheritance)) = self.take_chunks(lease).await else {
             return;
         };
         if inheritance.is_none() && is_planted(Bug::TermOpensLate) {
@@ -80,20 +80,20 @@ impl LedTerms {
         self.create_first_namespaces(lease).await;
         self.name_cluster(lease).await;
         if !lease.is_void() {
-            self.open(lease, lift, inheritance);
+            self.open(lease, epoch, inheritance);
         }
     }
 
-    /// Opens the allocator of the term, whose lift has the number `lift`.
-    fn open(&self, lease: &Arc<TermLease>, lift: u64, inheritance: Option<Inheritance>) {
+    /// Opens the allocator of the term, whose epoch has the number `epoch`.
+    fn open(&self, lease: &Arc<TermLease>, epoch: u64, inheritance: Option<Inheritance>) {
         let start = match inheritance {
             Some(_) => TermStart::inheritance,
-            None => TermStart::lift,
+            None => TermStart::epoch,
         };
         let term = Term::open(
             self.group.clone(),
             lease.clone(),
-            lift,
+            epoch,
             inheritance,
             TermOptions {
                 fence: self.config.fence,
@@ -115,8 +115,8 @@ impl LedTerms {
         }
     }
 
-    /// Gets the term its first chunks. Inherits what the last leader left, if it left it to this node. Otherwise a lift
-    /// gives the term a chunk of every live section. Returns the number of the lift, and the memory that was inherited.
+    /// Gets the term its first chunks. Inherits what the last leader left, if it left it to this node. Otherwise an epoch
+    /// gives the term a chunk of every live section. Returns the number of the epoch, and the memory that was inherited.
     /// `None` if the term got none, and must end.
     async fn take_chunks(&self, lease: &TermLease) -> Option<(u64, Option<Inheritance>)> {
         let held = self.inheritance.take(lease.term());
@@ -128,7 +128,7 @@ impl LedTerms {
         if let Some((successor, digest)) = claim {
             let inherit = Command::Inherit { successor, digest };
             match self.propose_first(lease, inherit).await? {
-                Ok(lift) => return Some((lift, memory)),
+                Ok(epoch) => return Some((epoch, memory)),
                 Err(refused) => tracing::info!(
                     term = lease.term(),
                     %refused,
@@ -136,8 +136,8 @@ impl LedTerms {
                 ),
             }
         }
-        match self.propose_first(lease, Command::Lift).await? {
-            Ok(lift) => Some((lift, None)),
+        match self.propose_first(lease, Command::BeginEpoch).await? {
+            Ok(epoch) => Some((epoch, None)),
             Err(refused) => self.end_without_chunks(lease, &refused.to_string()),
         }
     }
@@ -146,17 +146,17 @@ impl LedTerms {
     fn bequeathed(&self) -> Option<(NodeId, MemoryDigest)> {
         match self.group.view.ledger().ok()?.bequest? {
             Bequest::Memory { successor, digest } => Some((successor, digest)),
-            Bequest::Lift => None,
+            Bequest::Epoch => None,
         }
     }
 
-    /// Proposes an entry that gives the term its chunks. Returns the number of their lift, or why it gives none. `None`
+    /// Proposes an entry that gives the term its chunks. Returns the number of their epoch, or why it gives none. `None`
     /// if it is not known, or the term is lost: it must end.
     async fn propose_first(
         &self, lease: &TermLease, first: Command,
     ) -> Option<Result<u64, LedgerRefused>> {
         match self.propose_in(lease, first).await? {
-            Ok(Outcome::Holds(lift)) => Some(Ok(lift)),
+            Ok(Outcome::Holds(epoch)) => Some(Ok(epoch)),
             Ok(Outcome::Refused(refused)) => Some(Err(refused)),
             Ok(outcome) => self.end_without_chunks(lease, &format!("the answer was {outcome:?}")),
             Err(error) => self.end_without_chunks(lease, &error.to_string()),
@@ -251,7 +251,7 @@ impl LedTerms {
 
     /// Gives the cluster its id, unless it has one: at its founding, and when the data comes from a release without ids.
     async fn name_cluster(&self, lease: &TermLease) {
-        // The lift was applied here, and with it whatever was logged before it.
+        // The epoch was applied here, and with it whatever was logged before it.
         if self.group.view.cluster_id().is_some() || lease.is_void() {
             return;
         }

@@ -8,7 +8,7 @@ use crate::sequence::{
     Bequest, Chunk, IdsFull, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
     NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, Raise,
     RequestId, SectionKey, Take,
-    tests::memory_table::{MemoryTable as Memory, bumps, releases, run, settles, trims},
+    tests::memory_table::{MemoryTable as Memory, bumps, checkpoints, releases, run, trims},
 };
 
 fn bump(id: u64, numbers: u64) -> Bump {
@@ -22,12 +22,12 @@ fn section(id: u64) -> SectionId {
     SectionId { namespace: NamespaceId(1), key: SectionKey::Id(id) }
 }
 
-/// A table with the namespace "book", in which term 1 has lifted.
+/// A table with the namespace "book", in which term 1 has begun an epoch.
 fn with_book() -> Memory {
     let mut table = Memory::default();
     let create = Command::create_namespace(NamespaceConfig::new("book"));
     run(&mut table, 1, create);
-    assert_eq!(run(&mut table, 1, Command::Lift), Outcome::Holds(1));
+    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::Holds(1));
     table
 }
 
@@ -48,7 +48,7 @@ fn an_entry_that_bumps_a_section_twice_gives_it_two_adjacent_chunks() {
 #[test]
 fn a_refused_command_has_an_outcome_and_changes_nothing() {
     let mut table = Memory::default();
-    run(&mut table, 1, Command::Lift);
+    run(&mut table, 1, Command::BeginEpoch);
     assert_eq!(
         run(&mut table, 1, bumps(vec![bump(7, 10)])),
         Outcome::Bumped(vec![Bumped::NoNamespace])
@@ -95,22 +95,22 @@ fn trim(id: u64, used: u64) -> Command {
 }
 
 #[test]
-fn a_term_that_has_not_lifted_or_is_over_writes_nothing() {
+fn a_term_that_began_no_epoch_or_is_over_writes_nothing() {
     let mut table = with_book();
     run(&mut table, 1, bumps(vec![bump(7, 10)]));
-    let settle = settles(vec![section(7)]);
+    let checkpoint = checkpoints(vec![section(7)]);
     let before = table.sections.clone();
     let not_holder = |term| Outcome::Refused(LedgerRefused::NotHolder { term, holder: 1 });
-    for command in [bumps(vec![bump(7, 10)]), trim(7, 3), settle.clone()] {
+    for command in [bumps(vec![bump(7, 10)]), trim(7, 3), checkpoint.clone()] {
         assert_eq!(run(&mut table, 2, command), not_holder(2));
     }
-    assert_eq!(run(&mut table, 2, Command::Lift), Outcome::Holds(2));
+    assert_eq!(run(&mut table, 2, Command::BeginEpoch), Outcome::Holds(2));
     let over = Outcome::Refused(LedgerRefused::NotHolder { term: 1, holder: 2 });
-    for command in [bumps(vec![bump(7, 10)]), trim(7, 3), settle.clone()] {
+    for command in [bumps(vec![bump(7, 10)]), trim(7, 3), checkpoint.clone()] {
         assert_eq!(run(&mut table, 1, command), over);
     }
     assert_eq!(table.sections, before);
-    assert_eq!(run(&mut table, 2, settle), Outcome::Written(1));
+    assert_eq!(run(&mut table, 2, checkpoint), Outcome::Written(1));
     assert_eq!(table.sections[&section(7)].max_seq, 20);
     assert_eq!(run(&mut table, 2, trim(7, 13)), Outcome::Written(1));
     assert_eq!(table.sections[&section(7)].max_seq, 13);
@@ -127,7 +127,7 @@ fn a_term_that_released_a_section_gets_its_next_chunk_right_above() {
     let bumped = run(&mut table, 1, bumps(vec![bump(7, 10)]));
     let chunk = Chunk { old: 4, new: 14 };
     assert_eq!(bumped, Outcome::Bumped(vec![Bumped::Chunk(chunk)]));
-    run(&mut table, 2, Command::Lift);
+    run(&mut table, 2, Command::BeginEpoch);
     let over = Outcome::Refused(LedgerRefused::NotHolder { term: 1, holder: 2 });
     assert_eq!(run(&mut table, 1, release(14)), over);
 }

@@ -9,33 +9,33 @@ fn memory_for(successor: NodeId) -> Bequest {
 }
 
 #[test]
-fn the_term_that_lifted_writes_until_the_next_one_lifts() {
+fn the_term_that_began_an_epoch_writes_until_the_next_one_begins() {
     let mut ledger = Ledger::default();
     let none = LedgerRefused::NotHolder { term: 1, holder: 0 };
     assert_eq!(ledger.check_writer(1), Err(none));
-    assert_eq!(ledger.lift(1), Ok(1));
+    assert_eq!(ledger.begin_epoch(1), Ok(1));
     assert_eq!(ledger.check_writer(1), Ok(()));
-    assert_eq!(ledger.lift(1), Err(LedgerRefused::HoldsAlready(1)));
-    assert_eq!(ledger.lift(4), Ok(2));
+    assert_eq!(ledger.begin_epoch(1), Err(LedgerRefused::HoldsAlready(1)));
+    assert_eq!(ledger.begin_epoch(4), Ok(2));
     let later = LedgerRefused::NotHolder { term: 1, holder: 4 };
     assert_eq!(ledger.check_writer(1), Err(later));
-    assert_eq!(ledger.bequeath(1, Bequest::Lift), Err(later));
+    assert_eq!(ledger.bequeath(1, Bequest::Epoch), Err(later));
 }
 
 #[test]
 fn a_term_that_left_its_chunks_writes_nothing_any_more() {
     let mut ledger = Ledger::default();
-    ledger.lift(1).unwrap();
+    ledger.begin_epoch(1).unwrap();
     ledger.bequeath(1, memory_for(2)).unwrap();
     assert_eq!(ledger.check_writer(1), Err(LedgerRefused::Left(1)));
-    assert_eq!(ledger.bequeath(1, Bequest::Lift), Err(LedgerRefused::Left(1)));
-    assert_eq!(ledger.lift(1), Err(LedgerRefused::HoldsAlready(1)));
+    assert_eq!(ledger.bequeath(1, Bequest::Epoch), Err(LedgerRefused::Left(1)));
+    assert_eq!(ledger.begin_epoch(1), Err(LedgerRefused::HoldsAlready(1)));
 }
 
 #[test]
-fn the_successor_that_holds_the_memory_inherits_once_and_goes_on_under_the_same_lift() {
+fn the_successor_that_holds_the_memory_inherits_once_and_goes_on_in_the_same_epoch() {
     let mut ledger = Ledger::default();
-    ledger.lift(1).unwrap();
+    ledger.begin_epoch(1).unwrap();
     ledger.bequeath(1, memory_for(2)).unwrap();
     let other = MemoryDigest { checksum: 1, ..DIGEST };
     assert_eq!(ledger.inherit(2, 3, DIGEST), Err(LedgerRefused::NotSuccessor(3)));
@@ -47,22 +47,22 @@ fn the_successor_that_holds_the_memory_inherits_once_and_goes_on_under_the_same_
 }
 
 #[test]
-fn a_successor_that_comes_after_another_terms_lift_gets_nothing() {
+fn a_successor_that_comes_after_another_terms_epoch_gets_nothing() {
     let mut ledger = Ledger::default();
-    ledger.lift(1).unwrap();
+    ledger.begin_epoch(1).unwrap();
     ledger.bequeath(1, memory_for(2)).unwrap();
-    assert_eq!(ledger.lift(2), Ok(2));
+    assert_eq!(ledger.begin_epoch(2), Ok(2));
     assert_eq!(ledger.inherit(3, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
 }
 
 #[test]
-fn a_lift_that_was_given_back_is_given_again_and_one_that_was_left_to_a_successor_is_not() {
+fn an_epoch_that_was_given_back_is_given_again_and_one_that_was_left_to_a_successor_is_not() {
     let mut ledger = Ledger::default();
-    ledger.lift(1).unwrap();
-    ledger.bequeath(1, Bequest::Lift).unwrap();
+    ledger.begin_epoch(1).unwrap();
+    ledger.bequeath(1, Bequest::Epoch).unwrap();
     assert_eq!(ledger.inherit(2, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
-    assert_eq!(ledger.lift(2), Ok(1));
+    assert_eq!(ledger.begin_epoch(2), Ok(1));
     assert_eq!(ledger.bequest, None);
     ledger.bequeath(2, memory_for(3)).unwrap();
-    assert_eq!(ledger.lift(3), Ok(2));
+    assert_eq!(ledger.begin_epoch(3), Ok(2));
 }

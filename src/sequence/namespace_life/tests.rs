@@ -6,14 +6,14 @@ use crate::sequence::{
     Bump, Bumped, Chunk, ClusterId, Command, KeyKind, Namespace, NamespaceChange, NamespaceConfig,
     NamespaceId, NamespaceRefused, Outcome, Raise, SectionId, SectionKey, Trim, WorkerAct,
     WorkerAnswer, WorkerAsk, WorkerRecord,
-    tests::memory_table::{MemoryTable, bumps, run, settles, trims},
+    tests::memory_table::{MemoryTable, bumps, checkpoints, run, trims},
 };
 
 fn founded() -> MemoryTable {
     let mut table = MemoryTable::default();
     let book = NamespaceConfig { step: 10, ..NamespaceConfig::new("book") };
     run(&mut table, 1, Command::FoundNamespaces(vec![book]));
-    assert_eq!(run(&mut table, 1, Command::Lift), Outcome::Holds(1));
+    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::Holds(1));
     table
 }
 
@@ -106,13 +106,13 @@ fn a_cluster_gets_its_id_once() {
 }
 
 #[test]
-fn a_namespace_that_is_created_again_begins_above_all_that_lifts_may_have_given() {
+fn a_namespace_that_is_created_again_begins_above_all_that_epochs_may_have_given() {
     let mut table = founded();
     let old = id_of_book(&table);
     assert_eq!(bump(&mut table, 1, old, 10), chunk(0, 10));
-    // Two terms took what their lifts gave, and logged nothing of it.
-    run(&mut table, 2, Command::Lift);
-    run(&mut table, 3, Command::Lift);
+    // Two terms took what their epochs gave, and logged nothing of it.
+    run(&mut table, 2, Command::BeginEpoch);
+    run(&mut table, 3, Command::BeginEpoch);
     assert_eq!(delete(&mut table, false), Ok(Some(90)));
     assert!(table.sections.is_empty());
     assert_eq!(bump(&mut table, 3, old, 10), Bumped::NoNamespace);
@@ -253,11 +253,12 @@ fn a_key_of_ten_thousand_numbers_has_half_of_them_left_after_a_hundred_crashes()
     let (step, progression) = (seats.config.step, seats.config.progression());
     let seat = section(seats.id, 7);
     for term in 2..102 {
-        run(&mut table, term, Command::Lift);
-        // As a leader does: a bump, unless the lift has given a chunk.
-        let lift = table.ledger.lift;
-        let lifted = table.sections.get(&seat).and_then(|record| record.lifted(progression, lift));
-        let first = match lifted {
+        run(&mut table, term, Command::BeginEpoch);
+        // As a leader does: a bump, unless the epoch has given a chunk.
+        let epoch = table.ledger.epoch;
+        let epoch_chunk =
+            table.sections.get(&seat).and_then(|record| record.epoch_chunk(progression, epoch));
+        let first = match epoch_chunk {
             Some(chunk) => progression.first_above(chunk.old),
             None => {
                 let raise = Raise { numbers: step, unused_max: step, step, up_to: 0 };
@@ -297,8 +298,8 @@ fn a_leader_that_gives_back_a_deleted_namespaces_sections_writes_nothing() {
     delete(&mut table, false).unwrap();
     let trim = Trim { section: section(old, 7), used: 3, lost: 0 };
     assert_eq!(run(&mut table, 1, trims(vec![trim])), Outcome::Written(1));
-    let settle = settles(vec![section(old, 7)]);
-    assert_eq!(run(&mut table, 1, settle), Outcome::Written(0));
+    let checkpoint = checkpoints(vec![section(old, 7)]);
+    assert_eq!(run(&mut table, 1, checkpoint), Outcome::Written(0));
     assert!(table.sections.is_empty() && table.totals.is_empty());
 }
 
@@ -343,8 +344,8 @@ fn keys_of_ids_with_a_format_stay_of_their_kind() {
 #[derive(Debug, Clone)]
 enum Step {
     Bump(u64, u64),
-    Lift,
-    Settle(u64),
+    BeginEpoch,
+    Checkpoint(u64),
     Trim(u64),
     Recreate,
 }
@@ -352,8 +353,8 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..3u64, 1..40u64).prop_map(|(id, numbers)| Step::Bump(id, numbers)),
-        3 => Just(Step::Lift),
-        1 => (0..3u64).prop_map(Step::Settle),
+        3 => Just(Step::BeginEpoch),
+        1 => (0..3u64).prop_map(Step::Checkpoint),
         1 => (0..3u64).prop_map(Step::Trim),
         1 => Just(Step::Recreate),
     ];
@@ -361,7 +362,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// All numbers that any term was given of a key, by bumps or by lifts, lie below those of the namespace that is
+    /// All numbers that any term was given of a key, by bumps or by epochs, lie below those of the namespace that is
     /// created again.
     #[test]
     fn the_numbers_of_a_name_and_key_never_go_down_through_deletions(steps in steps()) {
@@ -384,16 +385,16 @@ proptest! {
                     prop_assert!(first > begins_above, "{first} after {begins_above}");
                     greatest = chunk.new.max(greatest);
                 }
-                Step::Lift => {
+                Step::BeginEpoch => {
                     term += 1;
-                    let Outcome::Holds(lift) = run(&mut table, term, Command::Lift) else {
-                        panic!("not lifted");
+                    let Outcome::Holds(epoch) = run(&mut table, term, Command::BeginEpoch) else {
+                        panic!("no epoch");
                     };
-                    let given = table.sections.values().filter_map(|record| record.lifted(progression, lift));
+                    let given = table.sections.values().filter_map(|record| record.epoch_chunk(progression, epoch));
                     greatest = given.map(|chunk| chunk.new).max().unwrap_or(0).max(greatest);
                 }
-                Step::Settle(key) => {
-                    run(&mut table, term, settles(vec![section(id, key)]));
+                Step::Checkpoint(key) => {
+                    run(&mut table, term, checkpoints(vec![section(id, key)]));
                 }
                 Step::Trim(key) => {
                     // All was used.

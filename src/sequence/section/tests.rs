@@ -1,4 +1,4 @@
-//! What bumps, lifts, settles and trims do to a section's record.
+//! What bumps, epochs, checkpoints and trims do to a section's record.
 
 mod books;
 mod takes;
@@ -13,10 +13,10 @@ fn step(numbers: u64) -> Raise {
     Raise { numbers, unused_max: numbers, step: numbers, up_to: 0 }
 }
 
-/// The record of a section that was bumped once, under lift number `lift`.
-fn bumped(lift: u64, numbers: u64) -> SectionRecord {
+/// The record of a section that was bumped once, under `epoch`.
+fn bumped(epoch: u64, numbers: u64) -> SectionRecord {
     let fresh = SectionRecord::default();
-    fresh.bump(ONES, lift, step(numbers)).unwrap().0
+    fresh.bump(ONES, epoch, step(numbers)).unwrap().0
 }
 
 fn chunk(old: u64, new: u64) -> Chunk {
@@ -24,106 +24,106 @@ fn chunk(old: u64, new: u64) -> Chunk {
 }
 
 #[test]
-fn chunks_of_one_tenure_are_adjacent_and_those_of_the_next_lie_above() {
+fn chunks_of_one_epoch_are_adjacent_and_those_of_the_next_lie_above() {
     let record = SectionRecord::default();
     let (record, first) = record.bump(ONES, 1, step(10_000)).unwrap();
     let (record, second) = record.bump(ONES, 1, step(10_000)).unwrap();
     assert_eq!(first, chunk(0, 10_000));
     assert_eq!(second, chunk(10_000, 20_000));
     assert_eq!(record.floor, 0);
-    let lifted = record.lifted(ONES, 2).unwrap();
-    assert_eq!(lifted, chunk(20_000, 30_000));
+    let epoch_chunk = record.epoch_chunk(ONES, 2).unwrap();
+    assert_eq!(epoch_chunk, chunk(20_000, 30_000));
     let (record, third) = record.bump(ONES, 2, step(10_000)).unwrap();
     assert_eq!((third.old, third.new), (30_000, 40_000));
-    assert_eq!((record.floor, record.lift), (20_000, 2));
+    assert_eq!((record.floor, record.epoch), (20_000, 2));
 }
 
 #[test]
 fn a_section_without_a_record_is_never_live_and_begins_at_its_first_number() {
     let fresh = SectionRecord::default();
-    for lift in 0..5 {
-        assert_eq!(fresh.lifted(ONES, lift), None);
-        assert_eq!(fresh.ceiling_at(lift, 1), 0);
-        assert_eq!(fresh.settle(ONES, lift), None);
-        assert_eq!(fresh.trim(ONES, lift + 1, 0), None);
-        let (_, chunk) = fresh.bump(ONES, lift, step(10)).unwrap();
+    for epoch in 0..5 {
+        assert_eq!(fresh.epoch_chunk(ONES, epoch), None);
+        assert_eq!(fresh.ceiling_at(epoch, 1), 0);
+        assert_eq!(fresh.checkpoint(ONES, epoch), None);
+        assert_eq!(fresh.trim(ONES, epoch + 1, 0), None);
+        let (_, chunk) = fresh.bump(ONES, epoch, step(10)).unwrap();
         assert_eq!((chunk.old, chunk.new), (0, 10));
     }
 }
 
 #[test]
-fn a_lift_gives_the_next_step_for_eight_lifts_and_an_idle_section_loses_no_more_than_those() {
+fn an_epoch_gives_the_next_step_for_eight_epochs_and_an_idle_section_loses_no_more_than_those() {
     let record = bumped(3, 100);
-    assert_eq!(record.lifted(ONES, 3), None, "written under that lift");
-    for lifts in 1..=8 {
-        assert!(record.is_live_next(2 + lifts));
-        let given = record.lifted(ONES, 3 + lifts);
-        assert_eq!(given, Some(chunk(lifts * 100, (lifts + 1) * 100)), "lift {lifts} since");
+    assert_eq!(record.epoch_chunk(ONES, 3), None, "written in that epoch");
+    for epochs in 1..=8 {
+        assert!(record.is_live_next(2 + epochs));
+        let given = record.epoch_chunk(ONES, 3 + epochs);
+        assert_eq!(given, Some(chunk(epochs * 100, (epochs + 1) * 100)), "epoch {epochs} since");
     }
-    assert_eq!(record.lifted(ONES, 12), None, "not live any more");
-    for lift in [12, 13, 1_000] {
-        assert!(!record.is_live_next(lift));
-        assert_eq!(record.ceiling_at(lift, 1), 900);
-        let (after, chunk) = record.bump(ONES, lift, step(100)).unwrap();
+    assert_eq!(record.epoch_chunk(ONES, 12), None, "not live any more");
+    for epoch in [12, 13, 1_000] {
+        assert!(!record.is_live_next(epoch));
+        assert_eq!(record.ceiling_at(epoch, 1), 900);
+        let (after, chunk) = record.bump(ONES, epoch, step(100)).unwrap();
         assert_eq!((chunk.old, chunk.new), (900, 1_000));
-        assert_eq!((after.floor, after.max_seq, after.lift), (900, 1_000, lift));
+        assert_eq!((after.floor, after.max_seq, after.epoch), (900, 1_000, epoch));
     }
 }
 
 #[test]
-fn a_settled_section_is_live_again_and_costs_no_number() {
+fn a_checkpointed_section_is_live_again_and_costs_no_number() {
     let record = bumped(3, 100);
-    let settled = record.settle(ONES, 5).unwrap();
-    assert_eq!((settled.floor, settled.max_seq, settled.lift), (200, 300, 5));
-    assert_eq!(settled.settle(ONES, 5), None, "written before");
-    assert_eq!(settled.lifted(ONES, 6), Some(chunk(300, 400)));
-    assert_eq!(record.settle(ONES, 12), None, "the lift gave nothing");
-    let (_, chunk) = settled.bump(ONES, 5, step(100)).unwrap();
+    let checkpointed = record.checkpoint(ONES, 5).unwrap();
+    assert_eq!((checkpointed.floor, checkpointed.max_seq, checkpointed.epoch), (200, 300, 5));
+    assert_eq!(checkpointed.checkpoint(ONES, 5), None, "written before");
+    assert_eq!(checkpointed.epoch_chunk(ONES, 6), Some(chunk(300, 400)));
+    assert_eq!(record.checkpoint(ONES, 12), None, "the epoch gave nothing");
+    let (_, chunk) = checkpointed.bump(ONES, 5, step(100)).unwrap();
     assert_eq!((chunk.old, chunk.new), (300, 400));
 }
 
 #[test]
-fn the_books_count_what_lost_tenures_may_have_left() {
+fn the_books_count_what_lost_epochs_may_have_left() {
     let record = bumped(3, 10_000);
     let raise = Raise { numbers: 1_000_000, unused_max: 1_000_400, step: 10_000, up_to: 0 };
     let (record, _) = record.bump(ONES, 3, raise).unwrap();
-    for (lift, skipped) in [(4, 1_000_400), (5, 1_010_400), (12, 1_080_400), (99, 1_080_400)] {
-        let (bumped, _) = record.bump(ONES, lift, step(1)).unwrap();
+    for (epoch, skipped) in [(4, 1_000_400), (5, 1_010_400), (12, 1_080_400), (99, 1_080_400)] {
+        let (bumped, _) = record.bump(ONES, epoch, step(1)).unwrap();
         assert_eq!(bumped.skipped, skipped);
     }
 }
 
 #[test]
-fn a_trim_returns_unused_numbers_if_the_tenure_owns_them() {
+fn a_trim_returns_unused_numbers_if_the_epoch_owns_them() {
     let record = bumped(3, 10_000);
     assert_eq!(record.trim(ONES, 3, 10_001), None, "more than it was given");
-    assert_eq!(record.trim(ONES, 12, 17), None, "no lift gave it anything");
+    assert_eq!(record.trim(ONES, 12, 17), None, "no epoch gave it anything");
     let trimmed = record.trim(ONES, 3, 17).unwrap();
     assert_eq!(trimmed.max_seq, 17);
     let again = trimmed.trim(ONES, 3, 5).unwrap();
     assert_eq!(again.max_seq, 17, "said to be used");
-    let given_back = trimmed.lifted(ONES, 3).unwrap();
+    let given_back = trimmed.epoch_chunk(ONES, 3).unwrap();
     assert_eq!(given_back, chunk(17, 10_017));
-    let lost = trimmed.lifted(ONES, 4).unwrap();
+    let lost = trimmed.epoch_chunk(ONES, 4).unwrap();
     assert_eq!(lost, chunk(10_017, 20_017));
 }
 
 #[test]
-fn a_trim_of_what_a_lift_gave_stops_where_the_lift_began() {
+fn a_trim_of_what_an_epoch_gave_stops_where_the_epoch_began() {
     let record = bumped(3, 100);
     assert_eq!(record.trim(ONES, 4, 130).unwrap().max_seq, 130);
     assert_eq!(record.trim(ONES, 5, 0).unwrap().max_seq, 200);
     assert_eq!(record.trim(ONES, 5, 301), None, "more than it was given");
-    let settled = record.settle(ONES, 5).unwrap();
-    assert_eq!(settled.trim(ONES, 5, 0).unwrap().max_seq, 200);
+    let checkpointed = record.checkpoint(ONES, 5).unwrap();
+    assert_eq!(checkpointed.trim(ONES, 5, 0).unwrap().max_seq, 200);
 }
 
 #[test]
 fn a_raised_ceiling_is_not_lowered_by_a_trim() {
     let raised = bumped(3, 100).raised(ONES, 3, 1_000, 0);
-    assert_eq!(raised.max_seq, 1_900, "lifts that nobody remembers count");
+    assert_eq!(raised.max_seq, 1_900, "epochs that nobody remembers count");
     assert_eq!(raised.trim(ONES, 3, 50).unwrap().max_seq, 1_900);
-    assert_eq!(raised.lifted(ONES, 4), Some(chunk(1_900, 2_000)));
+    assert_eq!(raised.epoch_chunk(ONES, 4), Some(chunk(1_900, 2_000)));
     assert_eq!(raised.raised(ONES, 3, u64::MAX, 0).max_seq, NUMBER_MAX);
     assert_eq!(raised.raised(ONES, 3, 5, 9_000).max_seq, 9_000);
     assert_eq!(raised.raised(ONES, 3, 5, 1_000).max_seq, 2_705);
@@ -140,15 +140,15 @@ fn the_last_chunk_ends_at_the_max_and_then_the_section_is_exhausted() {
 }
 
 #[test]
-fn a_lift_is_as_wide_as_the_step_times_the_increment_and_knows_no_max() {
+fn an_epoch_is_as_wide_as_the_step_times_the_increment_and_knows_no_max() {
     let tens = Progression { start: 7, increment: 10, max: 60 };
     let (record, chunk) = SectionRecord::default().bump(tens, 1, step(3)).unwrap();
     assert_eq!((chunk.old, chunk.new), (0, 27));
-    let lifted = record.lifted(tens, 2).unwrap();
-    assert_eq!((lifted.old, lifted.new), (27, 57));
-    // 67 and more lie above the max: the numbers that the first lift gave are the last ones.
-    let lifted = record.lifted(tens, 3).unwrap();
-    assert_eq!((lifted.old, lifted.new), (57, 87));
+    let epoch_chunk = record.epoch_chunk(tens, 2).unwrap();
+    assert_eq!((epoch_chunk.old, epoch_chunk.new), (27, 57));
+    // 67 and more lie above the max: the numbers that the first epoch gave are the last ones.
+    let epoch_chunk = record.epoch_chunk(tens, 3).unwrap();
+    assert_eq!((epoch_chunk.old, epoch_chunk.new), (57, 87));
     assert_eq!(record.bump(tens, 3, step(3)), Err(Exhausted));
     let wider = Progression { max: 1_000, ..tens };
     let (_, chunk) = record.bump(wider, 3, step(3)).unwrap();
@@ -156,51 +156,51 @@ fn a_lift_is_as_wide_as_the_step_times_the_increment_and_knows_no_max() {
 }
 
 #[test]
-fn the_end_of_the_number_space_is_not_lifted_over() {
+fn no_epoch_reaches_over_the_end_of_the_number_space() {
     let record = SectionRecord {
         max_seq: NUMBER_MAX - 5,
         floor: 0,
-        lift: 1,
+        epoch: 1,
         step: 10,
         unused_max: 10,
         ..SectionRecord::default()
     };
-    assert_eq!(record.lifted(ONES, 2).unwrap().new, NUMBER_MAX);
-    assert_eq!(record.lifted(ONES, 3), None, "nothing is left to give");
+    assert_eq!(record.epoch_chunk(ONES, 2).unwrap().new, NUMBER_MAX);
+    assert_eq!(record.epoch_chunk(ONES, 3), None, "nothing is left to give");
     assert_eq!(record.bump(ONES, 3, step(1)), Err(Exhausted));
     let wide = SectionRecord { step: u64::MAX, ..record };
     assert_eq!(wide.ceiling_at(9, u64::MAX), NUMBER_MAX);
 }
 
 #[test]
-fn a_released_section_has_no_gap_whichever_lift_follows_and_is_bumped_in_the_tenure_that_released_it()
+fn a_released_section_has_no_gap_whichever_epoch_follows_and_is_bumped_in_the_epoch_that_released_it()
  {
     let record = bumped(3, 100);
-    for (used, lift) in [(0, 3), (40, 3), (100, 3), (150, 4), (250, 5)] {
-        let released = record.release(ONES, lift, used).unwrap();
+    for (used, epoch) in [(0, 3), (40, 3), (100, 3), (150, 4), (250, 5)] {
+        let released = record.release(ONES, epoch, used).unwrap();
         assert_eq!((released.max_seq, released.floor), (used, used));
-        assert_eq!(released.lifted(ONES, lift), None, "its tenure owns nothing");
-        assert_eq!(released.floor_at(lift, 1), used);
-        // Also if the lift was given back and comes again.
-        let (_, chunk) = released.bump(ONES, lift, step(10)).unwrap();
+        assert_eq!(released.epoch_chunk(ONES, epoch), None, "its epoch owns nothing");
+        assert_eq!(released.floor_at(epoch, 1), used);
+        // Also if the epoch was given back and comes again.
+        let (_, chunk) = released.bump(ONES, epoch, step(10)).unwrap();
         assert_eq!((chunk.old, chunk.new), (used, used + 10));
-        let next = released.lifted(ONES, lift + 1).unwrap();
+        let next = released.epoch_chunk(ONES, epoch + 1).unwrap();
         assert_eq!((next.old, next.new), (used, used + 100));
         // Who bumps it again, and releases it again, owns what the bump gave.
-        let (again, _) = released.bump(ONES, lift, step(10)).unwrap();
-        assert_eq!(again.release(ONES, lift, used + 7).unwrap().max_seq, used + 7);
-        assert_eq!(again.release(ONES, lift, used + 11), None, "more than it owns");
+        let (again, _) = released.bump(ONES, epoch, step(10)).unwrap();
+        assert_eq!(again.release(ONES, epoch, used + 7).unwrap().max_seq, used + 7);
+        assert_eq!(again.release(ONES, epoch, used + 11), None, "more than it owns");
     }
     assert_eq!(record.release(ONES, 12, 900), None, "not live: it owns nothing");
 }
 
 #[test]
-fn a_bump_for_a_floor_alone_brings_what_it_needs_and_leaves_nothing_to_a_lift() {
+fn a_bump_for_a_floor_alone_brings_what_it_needs_and_leaves_nothing_to_an_epoch() {
     let floor = |up_to| Raise { numbers: 1, unused_max: 1, step: 0, up_to };
     let (record, chunk) = SectionRecord::default().bump(ONES, 1, floor(5_000)).unwrap();
     assert_eq!((chunk.old, chunk.new), (0, 5_000));
     assert_eq!((record.max_seq, record.step), (5_000, 0));
-    assert_eq!(record.lifted(ONES, 2), None);
+    assert_eq!(record.epoch_chunk(ONES, 2), None);
     assert_eq!(record.ceiling_at(9, 1), 5_000);
     assert_eq!(record.floor_at(2, 1), 5_000, "what Current reads in a later term");
     // One that is below the ceiling brings one number: the term must learn where the ceiling is.

@@ -42,8 +42,8 @@ pub fn trims(trims: Vec<Trim>) -> Command {
 }
 
 /// As [`bumps`].
-pub fn settles(sections: Vec<SectionId>) -> Command {
-    Command::Settle { sections, now_ms: 0 }
+pub fn checkpoints(sections: Vec<SectionId>) -> Command {
+    Command::Checkpoint { sections, now_ms: 0 }
 }
 
 /// As [`bumps`].
@@ -66,10 +66,10 @@ impl Table for MemoryTable {
     fn put_ledger(&mut self, ledger: Ledger) {
         self.ledger = ledger;
     }
-    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, Infallible> {
+    fn section(&self, id: &SectionId, epoch: u64) -> Result<SectionRecord, Infallible> {
         let record = self.sections.get(id).copied().unwrap_or_default();
         // Nothing may depend on the floor of an older record.
-        let floor = match record.lift < lift {
+        let floor = match record.epoch < epoch {
             true => record.max_seq,
             false => record.floor,
         };

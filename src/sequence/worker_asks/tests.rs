@@ -31,7 +31,7 @@ fn lease(namespace: NamespaceId, worker: u32, holder: &str, up_to_ms: u64) -> Wo
     WorkerAsk { namespace, worker, act }
 }
 
-/// Asks in one entry of any term: nobody has to have lifted.
+/// Asks in one entry of any term: nobody has to have begun an epoch.
 fn ask(table: &mut MemoryTable, asks: Vec<WorkerAsk>, now_ms: u64) -> Vec<WorkerAnswer> {
     match run(table, 9, Command::Workers { asks, now_ms }) {
         Outcome::Workers(answers) => answers,

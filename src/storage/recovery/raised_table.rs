@@ -135,12 +135,12 @@ fn raise_sections(
             continue;
         };
         let progression = namespace.config.progression();
-        let lift = survivor.ledger.lift;
+        let epoch = survivor.ledger.epoch;
         // Where ids hold a time, `start` lies above what a distance from the ceiling covers.
         let at_least = namespace.config.start - 1;
         let after = SectionRecord {
             written_ms: plan.now_ms,
-            ..before.raised(progression, lift, counted.raised_by, at_least)
+            ..before.raised(progression, epoch, counted.raised_by, at_least)
         };
         counted.sections += 1;
         let totals = totals.entry(id).or_default();
@@ -169,7 +169,7 @@ fn raise_sections(
 /// Applies the entries to the raised table that were not applied yet and gave somebody numbers. Returns how many
 /// entries were not applied.
 ///
-/// The entries may have been committed. Numbers of a bump or a lift may have been handed out, so these count.
+/// The entries may have been committed. Numbers of a bump or an epoch may have been handed out, so these count.
 /// Numbers that a trim gave back may have been handed out again by the lost nodes, so trims lower nothing. For the same
 /// reason nobody inherits what the last term left.
 fn apply_unapplied(
@@ -184,7 +184,12 @@ fn apply_unapplied(
         let term = entry.log_id().committed_leader_id().term;
         match entry.payload {
             EntryPayload::Normal(command) => match command {
-                Bump { .. } | Lift | Settle { .. } | Bequeath(_) | Inherit { .. } | Take { .. } => {
+                Bump { .. }
+                | BeginEpoch
+                | Checkpoint { .. }
+                | Bequeath(_)
+                | Inherit { .. }
+                | Take { .. } => {
                     if !dry_run {
                         apply(&mut change, term, &command)?;
                         change.write()?;
@@ -218,18 +223,18 @@ fn apply_unapplied(
     Ok(unapplied_entries)
 }
 
-/// Does what trims did but for lowering ceilings: the next lift gives the numbers right above.
+/// Does what trims did but for lowering ceilings: the next epoch gives the numbers right above.
 fn keep_ceilings(change: &mut TableChange, trims: &[Trim]) -> Result<(), StoreError> {
-    let lift = change.ledger()?.lift;
+    let epoch = change.ledger()?.epoch;
     for Trim { section, used, .. } in trims {
         let Some(namespace) = change.namespace(section.namespace) else {
             continue;
         };
         let progression = namespace.config.progression();
-        let before = change.section(section, lift)?;
-        let ceiling = before.ceiling_at(lift, progression.increment);
-        let used = before.floor_at(lift, progression.increment).max(*used);
-        if let Some(kept) = before.trim(progression, lift, ceiling) {
+        let before = change.section(section, epoch)?;
+        let ceiling = before.ceiling_at(epoch, progression.increment);
+        let used = before.floor_at(epoch, progression.increment).max(*used);
+        if let Some(kept) = before.trim(progression, epoch, ceiling) {
             let kept = kept.unknown_above(progression, used);
             change.totals(section.namespace)?.note(&before, &kept);
             change.put_section(section, kept);

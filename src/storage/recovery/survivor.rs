@@ -253,7 +253,7 @@ fn note_bumps(
     let Command::Bump { bumps, .. } = command else {
         return Ok(());
     };
-    let lift = table.ledger()?.lift;
+    let epoch = table.ledger()?.epoch;
     for bump in bumps {
         let id = bump.section.namespace;
         let namespace = table.namespaces().by_id(id);
@@ -261,7 +261,7 @@ fn note_bumps(
             continue;
         };
         if let Some(format) = timed_format_of(&namespace.config)? {
-            let record = table.section(&bump.section, lift)?;
+            let record = table.section(&bump.section, epoch)?;
             let lost = lost_times.entry(id).or_default();
             lost.note(&format, &record, now_ms);
         }

@@ -28,7 +28,7 @@ mod margins;
 mod times;
 
 const SET: SetId = 1;
-/// The term of all entries up to the first lift.
+/// The term of all entries up to the first epoch.
 const LOG_TERM: u64 = 3;
 
 /// What a recovery did.
@@ -62,7 +62,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         NamespaceConfig { step: 10, max: 100_000, ..NamespaceConfig::new("book") },
     );
     let uid = Namespace::new(NamespaceId(2), NamespaceConfig::new("uid"));
-    let ledger = Ledger { lift: 3, holder: LOG_TERM, bequest: None };
+    let ledger = Ledger { epoch: 3, holder: LOG_TERM, bequest: None };
     let sealed = codec::encode_record(&ledger).unwrap();
     batch.put_cf(applied, ledger_key(&prefix), sealed);
     for namespace in [book, uid] {
@@ -75,7 +75,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         let record = SectionRecord {
             max_seq: 100,
             floor: 90,
-            lift: 3,
+            epoch: 3,
             step: 10,
             unused_max: 10,
             ..SectionRecord::default()
@@ -93,7 +93,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
     batch.put_cf(applied, meta_key(SET), codec::encode_record(&meta).unwrap());
     let mut term = LOG_TERM;
     for (at, command) in (6..).zip(unapplied) {
-        term += u64::from(command == Command::Lift);
+        term += u64::from(command == Command::BeginEpoch);
         let log_id = LogId::new(term.into(), at);
         let entry = Entry::new(log_id, EntryPayload::Normal(command));
         let log = db.family(Family::Log).unwrap();
@@ -177,14 +177,14 @@ fn raised_ledger(store: &Store) -> Ledger {
     store.db.get(Family::Applied, &key).unwrap().unwrap()
 }
 
-/// The lift may have been committed, and its numbers handed out.
+/// The epoch may have been committed, and its numbers handed out.
 #[test]
-fn an_unapplied_lift_counts() {
-    let dir = directory(2, vec![Command::Lift, bump_by_20(0)]);
+fn an_unapplied_epoch_counts() {
+    let dir = directory(2, vec![Command::BeginEpoch, bump_by_20(0)]);
     recover(dir.path(), SET, &steps(50), false).unwrap();
     let store = open(dir.path()).unwrap();
     assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (710, 680));
-    assert_eq!(raised_ledger(&store).lift, 4);
+    assert_eq!(raised_ledger(&store).epoch, 4);
 }
 
 /// The other nodes may have gone on with it.
@@ -196,7 +196,7 @@ fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
         bump_by_20(0),
         Command::Bequeath(bequest),
         Command::Inherit { successor: 2, digest },
-        Command::Settle { sections: vec![section(1)], now_ms: 0 },
+        Command::Checkpoint { sections: vec![section(1)], now_ms: 0 },
         Command::Bequeath(bequest),
     ];
     let dir = directory(2, unapplied);
@@ -204,7 +204,7 @@ fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
     let store = open(dir.path()).unwrap();
     assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (700, 680));
     let ledger = raised_ledger(&store);
-    assert_eq!((ledger.lift, ledger.bequest), (3, None));
+    assert_eq!((ledger.epoch, ledger.bequest), (3, None));
 }
 
 /// A leader would found the cluster again, and its namespaces begin at 1.
@@ -262,7 +262,7 @@ fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_i
     let prefix = generation_prefix(SET, 1);
     let read = |key: Vec<u8>| store.db.get(Family::Applied, &key).unwrap();
     let tombstone: Option<Tombstone> = read(tombstone_key(&prefix, "book"));
-    // The ceiling 120, eight lifts and 50 steps of 10.
+    // The ceiling 120, eight epochs and 50 steps of 10.
     assert_eq!(tombstone.unwrap().floor, 120 + 80 + 500);
     let books = [1, 2].map(|id| {
         let key = day_key(&prefix, NamespaceId(id), 3);

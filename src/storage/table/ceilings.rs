@@ -100,7 +100,7 @@ impl Reading {
             let not_a_section = || db.damaged(Family::Applied, &key, "its key names no section");
             let section = section_of(&key[prefix.len()..]).ok_or_else(not_a_section)?;
             let ceiling = match is_planted(Bug::ExportTellsFloor) {
-                false => record.ceiling_at(ledger.lift, self.namespace.config.increment),
+                false => record.ceiling_at(ledger.epoch, self.namespace.config.increment),
                 true => record.floor,
             };
             let ceiling = ceiling.min(self.namespace.greatest_number());

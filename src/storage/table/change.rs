@@ -130,9 +130,9 @@ impl TableChange {
         if unread.len() < 2 {
             return Ok(());
         }
-        let lift = self.ledger()?.lift;
+        let epoch = self.ledger()?.epoch;
         if let Some(recent) = &self.recent_records {
-            let in_memory = recent.find_many(&unread, lift);
+            let in_memory = recent.find_many(&unread, epoch);
             let mut in_memory = in_memory.iter().map(Option::is_some);
             unread.retain(|_| !in_memory.next().unwrap_or(false));
         }
@@ -253,12 +253,12 @@ impl Table for TableChange {
     }
 
     // The changed record, the one in memory, one that was read ahead, or that of the table.
-    fn section(&self, id: &SectionId, lift: u64) -> Result<SectionRecord, StoreError> {
+    fn section(&self, id: &SectionId, epoch: u64) -> Result<SectionRecord, StoreError> {
         if let Some(record) = self.sections.get(id) {
             return Ok(*record);
         }
         let recent = self.recent_records.as_deref();
-        let Some(recent) = recent.and_then(|recent| recent.find(id, lift)) else {
+        let Some(recent) = recent.and_then(|recent| recent.find(id, epoch)) else {
             return match self.read_ahead.get(id) {
                 Some(record) => Ok(*record),
                 None => self.read_section(id),

@@ -78,18 +78,18 @@ impl RecentRecords {
         self.own_term.load(Relaxed) == term
     }
 
-    /// The record of a section, if it is here and older than lift number `lift`. Its floor is not kept; nobody needs
+    /// The record of a section, if it is here and older than `epoch`. Its floor is not kept; nobody needs
     /// that of an older record. Nor is the time.
-    pub fn find(&self, id: &SectionId, lift: u64) -> Option<SectionRecord> {
+    pub fn find(&self, id: &SectionId, epoch: u64) -> Option<SectionRecord> {
         let hash = self.hash(id.namespace, &id.key);
         let part = self.parts[part_of(hash)].lock();
         let record = part.find(hash, id)?.record();
-        (record.lift < lift).then_some(record)
+        (record.epoch < epoch).then_some(record)
     }
 
     /// As [`RecentRecords::find`], for many sections, in their order. Those of a part are looked up under one lock, so
     /// that the processor overlaps their cache misses: nothing that waits for one comes between them.
-    pub fn find_many(&self, ids: &[SectionId], lift: u64) -> Vec<Option<SectionRecord>> {
+    pub fn find_many(&self, ids: &[SectionId], epoch: u64) -> Vec<Option<SectionRecord>> {
         let hash = |id: &SectionId| self.hash(id.namespace, &id.key);
         let mut places: Vec<(usize, u64, usize)> = (ids.iter().map(hash).enumerate())
             .map(|(place, hash)| (part_of(hash), hash, place))
@@ -100,7 +100,7 @@ impl RecentRecords {
             let part = self.parts[of_part[0].0].lock();
             for &(_, hash, place) in of_part {
                 let record = part.find(hash, &ids[place]).map(Slot::record);
-                records[place] = record.filter(|record| record.lift < lift);
+                records[place] = record.filter(|record| record.epoch < epoch);
             }
         }
         records

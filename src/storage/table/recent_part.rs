@@ -31,7 +31,7 @@ pub struct Part {
 pub struct Slot {
     key: SectionKey,
     namespace: NamespaceId,
-    lift: u32,
+    epoch: u32,
     max_seq: u64,
     step: u64,
     unused_max: u64,
@@ -69,7 +69,7 @@ impl Part {
         &mut self, hash: u64, id: SectionId, record: SectionRecord, may_add: bool,
         rehash: impl Fn(&Slot) -> u64,
     ) {
-        let Ok(lift) = u32::try_from(record.lift) else {
+        let Ok(epoch) = u32::try_from(record.epoch) else {
             // A slot has no room for it. There are no clusters with so many leader changes.
             return self.clear();
         };
@@ -79,7 +79,7 @@ impl Part {
                 false => record,
                 true => SectionRecord { step: self.slots[place].record().step, ..record },
             };
-            self.slots[place].set(record, lift);
+            self.slots[place].set(record, epoch);
         } else if may_add && self.slots_max > 0 {
             self.add(hash, id, record, rehash);
         } else {
@@ -91,11 +91,11 @@ impl Part {
     pub fn add(
         &mut self, hash: u64, id: SectionId, record: SectionRecord, rehash: impl Fn(&Slot) -> u64,
     ) {
-        let Ok(lift) = u32::try_from(record.lift) else {
+        let Ok(epoch) = u32::try_from(record.epoch) else {
             return self.clear();
         };
         let place = self.free_place(&rehash);
-        let slot = Slot::new(id, record, lift);
+        let slot = Slot::new(id, record, epoch);
         match self.slots.get_mut(place) {
             Some(old) => *old = slot,
             None => {
@@ -140,10 +140,10 @@ impl Part {
 }
 
 impl Slot {
-    fn new(SectionId { namespace, key }: SectionId, record: SectionRecord, lift: u32) -> Self {
+    fn new(SectionId { namespace, key }: SectionId, record: SectionRecord, epoch: u32) -> Self {
         let mut slot =
-            Slot { key, namespace, lift, max_seq: 0, step: 0, unused_max: 0, skipped: 0 };
-        slot.set(record, lift);
+            Slot { key, namespace, epoch, max_seq: 0, step: 0, unused_max: 0, skipped: 0 };
+        slot.set(record, epoch);
         slot
     }
 
@@ -157,7 +157,7 @@ impl Slot {
         SectionRecord {
             max_seq: self.max_seq,
             floor: self.max_seq,
-            lift: self.lift.into(),
+            epoch: self.epoch.into(),
             step: self.step,
             unused_max: self.unused_max,
             skipped: self.skipped,
@@ -165,9 +165,9 @@ impl Slot {
         }
     }
 
-    fn set(&mut self, record: SectionRecord, lift: u32) {
+    fn set(&mut self, record: SectionRecord, epoch: u32) {
         self.max_seq = record.max_seq;
-        self.lift = lift;
+        self.epoch = epoch;
         self.step = record.step;
         self.unused_max = record.unused_max;
         self.skipped = record.skipped;

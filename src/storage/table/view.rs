@@ -355,7 +355,7 @@ impl AppliedView {
 /// How many records a batch reads. It takes about a millisecond, unless the disk is slow.
 const BATCH_RECORDS: usize = 1_024;
 
-/// One fill of the records in memory, from the beginning of the table on. Only records of sections that the next lift
+/// One fill of the records in memory, from the beginning of the table on. Only records of sections that the next epoch
 /// may give a chunk of are added: any other section is bumped at its first touch.
 pub struct RecordsFill {
     view: AppliedView,
@@ -395,7 +395,7 @@ fn batch(view: &AppliedView, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError>
         return Ok(None);
     };
     let generation = view.generation();
-    let lift = generation.read_ledger()?.lift;
+    let epoch = generation.read_ledger()?.epoch;
     let (db, prefix) = (&generation.db, generation.prefix());
     let mut left = BATCH_RECORDS;
     let (_, to) = kind_range(&prefix, b's');
@@ -407,7 +407,7 @@ fn batch(view: &AppliedView, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError>
         }
         left -= 1;
         let record: SectionRecord = db.decode(Family::Applied, &key, &value)?;
-        if !record.is_live_next(lift) {
+        if !record.is_live_next(epoch) {
             continue;
         }
         let not_a_section = || db.damaged(Family::Applied, &key, "its key names no section");

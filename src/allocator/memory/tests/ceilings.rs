@@ -20,7 +20,7 @@ async fn all_ids_of_32_bits_in_sections_of_100_000_have_343_600_bytes_of_ceiling
         step,
         ..NamespaceConfig::new("uid")
     });
-    machine.apply_now(1, [create, Command::Lift]).await;
+    machine.apply_now(1, [create, Command::BeginEpoch]).await;
     let uids = view.namespaces().by_name("uid").cloned().expect("uids");
     let firsts: Vec<u64> = (0..1 << 32).step_by(SECTION_SIZE as usize).collect();
     let mut logged = 0;
@@ -28,7 +28,7 @@ async fn all_ids_of_32_bits_in_sections_of_100_000_have_343_600_bytes_of_ceiling
         logged += codec::encode(&entry).expect("an entry").len();
         machine.apply_now(1, [entry]).await;
     }
-    machine.apply_now(2, [Command::Lift]).await;
+    machine.apply_now(2, [Command::BeginEpoch]).await;
     let memory = memory_of(2, view.clone());
     let (mut ceilings, mut records) = (0, 0);
     for id in &firsts {

@@ -35,7 +35,7 @@ async fn bump(
 #[tokio::test]
 async fn the_next_term_goes_on_above_a_raised_section_and_its_books_add_up() {
     let dir = TempDir::new().expect("a directory");
-    let (mut machine, memory, uid) = lifted_twice(&dir, 100).await;
+    let (mut machine, memory, uid) = in_its_second_epoch(&dir, 100).await;
     let (answer, _) = memory.take(&uid, Key::Id(7), 1);
     assert_eq!(first_of(&answer), Some(101));
     let (answer, place) = raise(&memory, &uid, 50, 150);
@@ -59,7 +59,7 @@ async fn the_next_term_goes_on_above_a_raised_section_and_its_books_add_up() {
     assert_eq!((record.max_seq, books.left), (5_000, 1));
     assert_eq!(books.handed_out + books.skipped + books.left, 5_000);
     // The term ends uncleanly.
-    machine.apply_now(3, [Command::Lift]).await;
+    machine.apply_now(3, [Command::BeginEpoch]).await;
     let books = record.books_at(progression, 3);
     assert_eq!(books.handed_out + books.skipped + books.left, 5_100);
     let memory = memory_of(3, machine.view());
@@ -67,14 +67,14 @@ async fn the_next_term_goes_on_above_a_raised_section_and_its_books_add_up() {
         let (answer, _) = memory.take(&uid, Key::Id(id), 1);
         assert_eq!(first_of(&answer), Some(5_001));
     }
-    let settled = record.settle(progression, 3).expect("a chunk of the lift");
-    assert_eq!(settled.books_at(progression, 3).skipped, books.skipped);
+    let checkpointed = record.checkpoint(progression, 3).expect("a chunk of the epoch");
+    assert_eq!(checkpointed.books_at(progression, 3).skipped, books.skipped);
 }
 
 #[tokio::test]
 async fn what_a_floor_passes_over_is_counted_once_also_if_its_caller_has_left() {
     let dir = TempDir::new().expect("a directory");
-    let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
+    let (mut machine, memory, book) = in_its_second_epoch(&dir, 1).await;
     let raise = |key| {
         let (answer, need) = memory.raise(&book, (FloorOf::Key, Key::Id(key)), 500);
         (answer, need.map(|(place, _)| place))
@@ -108,7 +108,7 @@ async fn what_a_floor_passes_over_is_counted_once_also_if_its_caller_has_left() 
 async fn a_closed_memory_says_that_a_section_was_used_up_to_its_floor_though_no_key_was_asked_for()
 {
     let dir = TempDir::new().expect("a directory");
-    let (mut machine, memory, uid) = lifted_twice(&dir, 100).await;
+    let (mut machine, memory, uid) = in_its_second_epoch(&dir, 100).await;
     let (answer, place) = raise(&memory, &uid, 50, 170);
     assert!(matches!(answer, RaiseAnswer::Done(Ok(_))) && place.is_none());
     close_gate(&memory);
@@ -124,7 +124,7 @@ async fn a_closed_memory_says_that_a_section_was_used_up_to_its_floor_though_no_
 #[tokio::test]
 async fn numbers_above_a_floor_follow_what_the_caller_was_told_of() {
     let dir = TempDir::new().expect("a directory");
-    let (_machine, memory, uid) = lifted_twice(&dir, 1).await;
+    let (_machine, memory, uid) = in_its_second_epoch(&dir, 1).await;
     let take = |floor, told, count| {
         let (answer, _) = memory.take_above(&uid, Key::Id(7), Floor::from(floor), |last| {
             assert_eq!(last, told);
@@ -136,7 +136,7 @@ async fn numbers_above_a_floor_follow_what_the_caller_was_told_of() {
             other => panic!("{other:?}"),
         }
     };
-    // The lift gave the numbers from 101 to 200.
+    // The epoch gave the numbers from 101 to 200.
     assert_eq!(take(120, 120, 5), (Some(121), 5));
     assert_eq!(take(120, 125, 0), (Some(125), 0));
     assert_eq!(take(110, 125, 1), (Some(126), 1));
@@ -167,7 +167,7 @@ async fn bumped(
 #[tokio::test]
 async fn a_key_is_raised_if_it_is_new_and_whoever_comes_meanwhile_stands_behind() {
     let dir = TempDir::new().expect("a directory");
-    let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
+    let (mut machine, memory, book) = in_its_second_epoch(&dir, 1).await;
     let raise = |id, at_least| memory.raise_new(&book, Key::Id(id), at_least);
     let done = |(answer, _): (RaiseNewAnswer, _)| match answer {
         RaiseNewAnswer::Known(RaiseAnswer::Done(Ok(raised))) => (raised.floor, raised.is_higher),

@@ -57,7 +57,7 @@ async fn while_the_memory_is_full_a_bounded_number_of_new_keys_wait_and_no_more_
 #[tokio::test]
 async fn a_new_id_of_a_shared_section_with_numbers_is_served_while_the_memory_is_full() {
     let dir = TempDir::new().expect("a directory");
-    let (_, mut memory, users) = lifted_twice(&dir, 100).await;
+    let (_, mut memory, users) = in_its_second_epoch(&dir, 100).await;
     memory.room = Arc::new(Room::of(0));
     assert_eq!(first_of(&memory.take(&users, Key::Id(7), 1).0), Some(101));
     memory.room().set_full(true);

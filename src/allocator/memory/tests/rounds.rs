@@ -6,12 +6,12 @@ use crate::allocator::key_table::hasher::SHARDS;
 #[tokio::test]
 async fn keys_are_evicted_from_all_shards_alike() {
     let dir = TempDir::new().expect("a directory");
-    let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
+    let (mut machine, memory, book) = in_its_second_epoch(&dir, 1).await;
     let ids: Vec<u64> = (1_000..1_000 + 512 * u64::from(SHARDS)).collect();
     for entry in bumps_of(&book, &ids) {
         machine.apply_now(2, [entry]).await;
     }
-    machine.apply_now(3, [Command::Lift]).await;
+    machine.apply_now(3, [Command::BeginEpoch]).await;
     let memory = memory_of(3, memory.view().clone());
     for id in &ids {
         let (answer, _) = memory.take(&book, Key::Id(*id), 1);

@@ -22,12 +22,12 @@ fn what_entries_do_is_booked_on_their_days_and_a_month_is_kept() {
     bump_on(&mut table, 1, 100, 10, vec![]);
     let handed_out = |handed_out| DayBooks { handed_out, ..DayBooks::default() };
     assert_eq!(books(&table, 100), Some(handed_out(10)));
-    // A crash: the next term's bump finds what the last one left, and what the lift gave.
-    run(&mut table, 2, Command::Lift);
+    // A crash: the next term's bump finds what the last one left, and what the epoch gave.
+    run(&mut table, 2, Command::BeginEpoch);
     let lost = |namespace, numbers| Lost { namespace, by: LostBy::Fence, numbers };
     let told = vec![lost(book, 3), lost(NamespaceId(9), 5)];
     bump_on(&mut table, 2, 101, 10, told);
-    // The bump says that at most ten of the lift's and its own numbers are unused.
+    // The bump says that at most ten of the epoch's and its own numbers are unused.
     let skipped = DayBooks { handed_out: 10, leader_change: 10, fence: 3, ..DayBooks::default() };
     assert_eq!(books(&table, 101), Some(skipped));
     assert_eq!(table.days.len(), 2, "no books of a namespace that does not exist");
@@ -75,11 +75,11 @@ fn what_two_crashes_in_a_row_skip_is_counted_once_and_what_ids_skip_is_not() {
         run(&mut table, 1, bumps(vec![first]));
     }
     // The first of the new leaders writes nothing down.
-    run(&mut table, 2, Command::Lift);
-    run(&mut table, 3, Command::Lift);
+    run(&mut table, 2, Command::BeginEpoch);
+    run(&mut table, 3, Command::BeginEpoch);
     assert_eq!(table.skipped, 0);
-    let settled = run(&mut table, 3, settles(vec![of(1), of(2)]));
-    assert_eq!(settled, Outcome::Written(2));
+    let checkpointed = run(&mut table, 3, checkpoints(vec![of(1), of(2)]));
+    assert_eq!(checkpointed, Outcome::Written(2));
     let booked = |table: &Memory, namespace| {
         let days = table.days.iter().filter(|((id, _), _)| *id == NamespaceId(namespace));
         days.map(|(_, books)| books.leader_change).sum::<u64>()

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// A table with the gapless namespace "invoice", in which term 1 has lifted.
+/// A table with the gapless namespace "invoice", in which term 1 has begun an epoch.
 fn with_invoices() -> Memory {
     let mut table = Memory::default();
     let config = NamespaceConfig { gapless: true, max: 10, ..NamespaceConfig::new("invoice") };
     run(&mut table, 1, Command::create_namespace(config));
-    assert_eq!(run(&mut table, 1, Command::Lift), Outcome::Holds(1));
+    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::Holds(1));
     table
 }
 
@@ -63,13 +63,13 @@ fn repeated(first: u64, last: u64) -> PartTaken {
 }
 
 #[test]
-fn takes_are_answered_in_the_order_of_the_entry_and_leave_no_gap_over_lifts() {
+fn takes_are_answered_in_the_order_of_the_entry_and_leave_no_gap_over_epochs() {
     let mut table = with_invoices();
     let parts = vec![message(None, vec![take(7, 2), take(8, 1)]), message(None, vec![take(7, 1)])];
     let expected = [PartTaken::Taken(vec![range(1, 2), range(1, 1)]), taken(3, 3)];
     assert_eq!(took(&mut table, 1, 0, parts), expected);
-    assert_eq!(run(&mut table, 2, Command::Lift), Outcome::Holds(2));
-    assert_eq!(run(&mut table, 3, Command::Lift), Outcome::Holds(3));
+    assert_eq!(run(&mut table, 2, Command::BeginEpoch), Outcome::Holds(2));
+    assert_eq!(run(&mut table, 3, Command::BeginEpoch), Outcome::Holds(3));
     let parts = vec![message(None, vec![take(7, 7), take(7, 8), take(7, 1)])];
     let left = Taken::Exhausted { left: 0 };
     let expected = PartTaken::Taken(vec![range(4, 10), left.clone(), left]);
@@ -83,7 +83,7 @@ fn a_take_of_a_deposed_term_and_one_in_a_namespace_with_gaps_take_nothing() {
     let mut of_book = message(None, vec![take(7, 1)]);
     of_book.namespace = NamespaceId(2);
     assert_eq!(took(&mut table, 1, 0, vec![of_book]), [PartTaken::NoNamespace]);
-    run(&mut table, 2, Command::Lift);
+    run(&mut table, 2, Command::BeginEpoch);
     let remembering = Remembering { elapsed_ms: 0, keep_ms: 1, bytes_max: 1, forget_max: 1 };
     let parts = vec![message(None, vec![take(7, 1)])];
     let command = Command::Take { remembering, parts, no_room: None, count_max: 1, now_ms: 0 };
@@ -97,7 +97,7 @@ fn a_message_is_answered_once_over_terms_and_its_id_refused_for_another_message(
     let mut table = with_invoices();
     let first = || message(Some("a"), vec![take(7, 2)]);
     assert_eq!(took(&mut table, 1, 0, vec![first(), first()]), [taken(1, 2), repeated(1, 2)]);
-    run(&mut table, 2, Command::Lift);
+    run(&mut table, 2, Command::BeginEpoch);
     let others = [vec![take(7, 1)], vec![take(8, 2)], vec![take(7, 2), take(8, 1)]];
     let others = others.map(|takes| message(Some("a"), takes));
     let used = PartTaken::Reused(Some(Used { keys: 1, first: take(7, 2) }));
@@ -312,7 +312,7 @@ fn a_copy_that_comes_after_its_id_was_forgotten_takes_nothing() {
     assert_eq!(took(&mut table, 1, 50, copies()), [taken(1, 1), taken(2, 2)]);
     assert_eq!(took(&mut table, 1, 999, copies()), [repeated(1, 1), repeated(2, 2)]);
     assert_eq!(took(&mut table, 1, 1, copies()), [expired(50, 1_050), repeated(2, 2)]);
-    run(&mut table, 2, Command::Lift);
+    run(&mut table, 2, Command::BeginEpoch);
     assert_eq!(took(&mut table, 2, 1_000, copies()), [expired(50, 2_050), expired(50, 2_050)]);
     // A message that was made later than now would be forgotten too early.
     let early = took(&mut table, 2, 0, vec![copy("c", None, 2_051), copy("d", None, 2_050)]);

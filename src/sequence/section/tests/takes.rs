@@ -7,19 +7,19 @@ fn progression(max: u64) -> Progression {
 }
 
 #[test]
-fn takes_follow_one_another_without_a_gap_whatever_lifts_come_between() {
+fn takes_follow_one_another_without_a_gap_whatever_epochs_come_between() {
     let mut record = SectionRecord::default();
     let mut expected = 100;
-    for (lift, count) in [(1, 1), (1, 3), (2, 1), (9, 2), (9, 1)] {
-        let (after, range) = record.take(progression(NUMBER_MAX), lift, count).unwrap();
+    for (epoch, count) in [(1, 1), (1, 3), (2, 1), (9, 2), (9, 1)] {
+        let (after, range) = record.take(progression(NUMBER_MAX), epoch, count).unwrap();
         assert_eq!(range.first, expected);
         assert_eq!(range.last, expected + (count - 1) * 10);
         expected = range.last + 10;
         record = after;
     }
-    // A lift gives nothing, there is nothing to settle, and a trim takes nothing back.
-    assert_eq!(record.lifted(progression(NUMBER_MAX), 10), None);
-    assert_eq!(record.settle(progression(NUMBER_MAX), 10), None);
+    // An epoch gives nothing, there is nothing to checkpoint, and a trim takes nothing back.
+    assert_eq!(record.epoch_chunk(progression(NUMBER_MAX), 10), None);
+    assert_eq!(record.checkpoint(progression(NUMBER_MAX), 10), None);
     assert_eq!(record.trim(progression(NUMBER_MAX), 9, 0).unwrap().max_seq, record.max_seq);
     assert_eq!(record.ceiling_at(99, 10), record.max_seq);
     assert_eq!(record.floor_at(99, 10), record.max_seq);

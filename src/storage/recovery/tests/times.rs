@@ -37,7 +37,7 @@ fn with_key_at(format: &Format, ceiling_ms: u64, written_ms: u64) -> TempDir {
     let record = SectionRecord {
         max_seq,
         floor: max_seq - 100,
-        lift: 3,
+        epoch: 3,
         step: STEP,
         unused_max: 100,
         written_ms,
@@ -133,7 +133,7 @@ fn a_namespace_that_was_ahead_of_the_time_goes_on_above_what_it_may_have_reached
     };
     let bumps = Command::Bump { bumps: vec![bump], lost: vec![], now_ms: now_ms - 10 * HOUR_MS };
     let create = Command::create_namespace(chat_config(&rongcloud()));
-    let dir = directory(1, vec![create, Command::Lift, bumps]);
+    let dir = directory(1, vec![create, Command::BeginEpoch, bumps]);
     let (chat, _) = recovered(&dir, &steps(100_000));
     assert_begins_at(&chat, reached_ms);
 }

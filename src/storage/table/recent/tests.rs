@@ -18,7 +18,7 @@ fn record(max_seq: u64) -> SectionRecord {
     SectionRecord {
         max_seq,
         floor: max_seq,
-        lift: 1,
+        epoch: 1,
         step: 10,
         unused_max: 5,
         skipped: 3,
@@ -56,8 +56,8 @@ fn the_memory_is_bounded_and_holds_the_last_record_of_each_section_or_none() {
 fn sections_that_are_looked_up_together_have_the_records_that_each_has() {
     let recent = RecentRecords::new(1 << 20);
     for key in 0..1_000 {
-        let lift = key % 4;
-        let record = SectionRecord { lift, ..record(key) };
+        let epoch = key % 4;
+        let record = SectionRecord { epoch, ..record(key) };
         recent.written(id(key), record, Some(1));
     }
     // Some are not here, some come twice, some are too new.
@@ -167,7 +167,7 @@ fn a_record_that_gave_way_counts_as_missed() {
 fn the_record_of_a_gapless_key_is_found_whenever_it_was_written() {
     let recent = leading();
     let gapless =
-        SectionRecord { max_seq: 7, floor: 7, lift: 3, written_ms: 5, ..SectionRecord::default() };
+        SectionRecord { max_seq: 7, floor: 7, epoch: 3, written_ms: 5, ..SectionRecord::default() };
     recent.written(id(1), gapless, None);
     let found = recent.find(&id(1), u64::MAX).map(|record| (record.max_seq, record.floor));
     assert_eq!(found, Some((7, 7)), "also in the own term");

@@ -26,11 +26,11 @@ fn id(key: u64) -> SectionId {
     }
 }
 
-fn record(max_seq: u64, lift: u64) -> SectionRecord {
+fn record(max_seq: u64, epoch: u64) -> SectionRecord {
     SectionRecord {
         max_seq,
         floor: max_seq,
-        lift,
+        epoch,
         step: 10,
         unused_max: 5,
         skipped: 3,
@@ -47,12 +47,12 @@ fn open(dir: &TempDir, recent_records_bytes: usize) -> AppliedTable {
 
 /// Writes what the next entry changes.
 fn write(
-    table: &mut AppliedTable, term: u64, lift: Option<u64>,
+    table: &mut AppliedTable, term: u64, epoch: Option<u64>,
     records: impl IntoIterator<Item = (u64, SectionRecord)>,
 ) {
     let mut change = table.change();
-    if let Some(lift) = lift {
-        change.put_ledger(Ledger { lift, ..Ledger::default() });
+    if let Some(epoch) = epoch {
+        change.put_ledger(Ledger { epoch, ..Ledger::default() });
     }
     for (key, record) in records {
         change.put_section(&id(key), record);
@@ -80,16 +80,16 @@ fn found(view: &AppliedView, key: u64) -> Option<SectionRecord> {
 async fn a_restarted_node_has_the_records_of_all_live_sections_in_memory_after_a_fill() {
     const KEYS: u64 = 3 * BATCH_RECORDS as u64;
     let dir = TempDir::new().expect("a directory");
-    let lift_of = |key: u64| [1, 2, 9, 10][key as usize % 4];
-    let all = |key| (key, record(key + 1, lift_of(key)));
+    let epoch_of = |key: u64| [1, 2, 9, 10][key as usize % 4];
+    let all = |key| (key, record(key + 1, epoch_of(key)));
     write(&mut open(&dir, 0), TERM, Some(10), (0..KEYS).map(all));
     let view = open(&dir, 1 << 20).view();
     assert_eq!(view.recent_records().len(), 0);
     assert_eq!(fill(&view).await, 3);
     for key in 0..KEYS {
-        // The lift that follows has number 11, or again number 10: what was written under lift 1 is not live then.
-        let live = lift_of(key) > 1;
-        let expected = live.then_some(record(key + 1, lift_of(key)));
+        // The epoch that follows has number 11, or again number 10: what was written in epoch 1 is not live then.
+        let live = epoch_of(key) > 1;
+        let expected = live.then_some(record(key + 1, epoch_of(key)));
         assert_eq!(found(&view, key), expected, "{key}");
     }
 }

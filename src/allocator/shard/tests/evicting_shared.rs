@@ -34,7 +34,7 @@ impl World {
 
     fn released(&mut self, released: &[Trim]) {
         for Trim { section, .. } in released {
-            assert_eq!(self.shard.end_leaving(section), None);
+            assert_eq!(self.shard.end_eviction(section), None);
         }
     }
 
@@ -61,7 +61,7 @@ fn sections_that_nobody_asked_for_go_with_all_their_keys_and_their_numbers_are_g
     assert_eq!(world.evict(), (gone.clone(), 110));
     assert_eq!(world.counts(), (0, 2));
     for (id, used) in [(8, 11), (150, 5_006), (151, 5_006)] {
-        assert_eq!(world.last_of(Key::Id(id)), Some(used), "while it is leaving");
+        assert_eq!(world.last_of(Key::Id(id)), Some(used), "while it is being evicted");
     }
     world.released(&gone);
     assert_eq!(world.evict(), (vec![], 0));
@@ -133,11 +133,11 @@ fn a_key_whose_slot_is_still_there_takes_nothing_of_what_its_section_had() {
 }
 
 #[test]
-fn a_place_that_is_to_be_settled_is_forgotten_with_its_section() {
+fn a_place_that_is_to_be_checkpointed_is_forgotten_with_its_section() {
     let mut world = world();
     let [_, stays] = [0, 100].map(|key| {
         let place = world.place(Key::Id(key));
-        world.shard.note_unsettled(place);
+        world.shard.note_uncheckpointed(place);
         place
     });
     assert_eq!(world.take_and_tell(Key::Id(110), 1), "5002..5002");
@@ -145,8 +145,8 @@ fn a_place_that_is_to_be_settled_is_forgotten_with_its_section() {
     assert_eq!(world.take_and_tell(Key::Id(110), 1), "5003..5003");
     let gone = vec![trim(&world, 0, 1, 0)];
     assert_eq!(world.evict(), (gone, 100));
-    let unsettled = world.shard.take_unsettled(9);
-    assert_eq!(unsettled, [(world.namespace.section_of(Key::Id(110)), stays)]);
+    let uncheckpointed = world.shard.take_uncheckpointed(9);
+    assert_eq!(uncheckpointed, [(world.namespace.section_of(Key::Id(110)), stays)]);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Sections that were evicted and are *leaving*: the log does not say yet what was used of them.
+//! Sections that are *being evicted*: the log does not say yet what was used of them.
 //!
-//! Invariant: no number of a section that is leaving is taken, and its record is not read. Otherwise its lift's chunk
+//! Invariant: no number of a section that is being evicted is taken, and its record is not read. Otherwise its epoch's chunk
 //! could be taken a second time.
 
 use std::collections::HashSet;
 
-use super::{HandIsAt, Leaving, SectionPlace, Shard, own_keys::evict::Swept};
+use super::{Evicting, HandIsAt, SectionPlace, Shard, own_keys::evict::Swept};
 use crate::{
     allocator::key_table::hasher::Hasher,
     sequence::{Key, Namespace, NamespaceId, Progression, SectionId},
@@ -50,22 +50,22 @@ impl Shard {
             }
         }
         self.evictions += (swept.keys - keys + gone.len()) as u64;
-        self.forget_unsettled(&gone);
+        self.forget_uncheckpointed(&gone);
         for released in &swept.released[from..] {
-            let leaving = Leaving { used: released.used, wanted: None };
-            self.leaving.insert(released.section.clone(), leaving);
+            let evicting = Evicting { used: released.used, wanted: None };
+            self.evicting.insert(released.section.clone(), evicting);
         }
         at_end
     }
 
-    /// Sections that are gone are not to be settled: what was used of them is logged. Another key may have the slot soon.
-    fn forget_unsettled(&mut self, gone: &[SectionPlace]) {
-        if gone.is_empty() || self.unsettled.is_empty() {
+    /// Sections that are gone are not to be checkpointed: what was used of them is logged. Another key may have the slot soon.
+    fn forget_uncheckpointed(&mut self, gone: &[SectionPlace]) {
+        if gone.is_empty() || self.uncheckpointed.is_empty() {
             return;
         }
         let gone: HashSet<&SectionPlace> = gone.iter().collect();
-        self.unsettled.retain(|place| !gone.contains(place));
-        self.unsettled_sent = 0;
+        self.uncheckpointed.retain(|place| !gone.contains(place));
+        self.uncheckpointed_sent = 0;
     }
 
     /// Counts how often a section was evicted, and how often its release was applied. What was read of a section without
@@ -75,33 +75,33 @@ impl Shard {
     }
 
     /// True if the log does not say yet what was used of the section.
-    pub fn is_leaving(&self, id: &SectionId) -> bool {
-        self.leaving.contains_key(id)
+    pub fn is_being_evicted(&self, id: &SectionId) -> bool {
+        self.evicting.contains_key(id)
     }
 
     /// Notes that a call waits for the section at `place`, of which the term has nothing. False if the section is not
-    /// leaving.
-    pub fn want_leaving(&mut self, id: &SectionId, place: SectionPlace) -> bool {
-        let leaving = self.leaving.get_mut(id);
-        leaving.map(|leaving| leaving.wanted = Some(place)).is_some()
+    /// being evicted.
+    pub fn want_evicted(&mut self, id: &SectionId, place: SectionPlace) -> bool {
+        let evicting = self.evicting.get_mut(id);
+        evicting.map(|evicting| evicting.wanted = Some(place)).is_some()
     }
 
     /// The log says what was used of the section. Returns where it is now, if a call waits for it.
-    pub fn end_leaving(&mut self, id: &SectionId) -> Option<SectionPlace> {
+    pub fn end_eviction(&mut self, id: &SectionId) -> Option<SectionPlace> {
         self.evictions += 1;
-        let wanted = self.leaving.remove(id)?.wanted;
-        if self.leaving.is_empty() {
-            self.leaving = super::HashMap::new();
+        let wanted = self.evicting.remove(id)?.wanted;
+        if self.evicting.is_empty() {
+            self.evicting = super::HashMap::new();
         }
         wanted
     }
 
-    /// The last number handed out for a key whose section is leaving.
-    pub(super) fn last_of_leaving(&self, namespace: &Namespace, key: Key<'_>) -> Option<u64> {
-        if self.leaving.is_empty() {
+    /// The last number handed out for a key whose section is being evicted.
+    pub(super) fn last_of_evicted(&self, namespace: &Namespace, key: Key<'_>) -> Option<u64> {
+        if self.evicting.is_empty() {
             return None;
         }
-        let leaving = self.leaving.get(&namespace.section_of(key))?;
-        Some(leaving.used)
+        let evicting = self.evicting.get(&namespace.section_of(key))?;
+        Some(evicting.used)
     }
 }

@@ -11,8 +11,8 @@ use crate::{
     sequence::{Raise, SectionRecord, Trim},
 };
 
-/// The number of the lift in force.
-const LIFT: u64 = 7;
+/// The number of the epoch in force.
+const EPOCH: u64 = 7;
 
 /// What keys the cluster has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ enum Kind {
 struct Cluster {
     world: World,
     records: HashMap<SectionId, SectionRecord>,
-    /// What is leaving: logged, and not applied yet.
+    /// What is being evicted: logged, and not applied yet.
     under_way: Vec<Trim>,
     /// Sections that must be bumped, in the order in which they asked.
     to_bump: Vec<SectionPlace>,
@@ -83,11 +83,11 @@ impl Cluster {
         let world = World::new(config);
         let mut records = HashMap::new();
         if kind == Kind::Shared {
-            // The lift gives a chunk of the first section.
+            // The epoch gives a chunk of the first section.
             let record = SectionRecord {
                 max_seq: 100,
                 floor: 100,
-                lift: LIFT - 1,
+                epoch: EPOCH - 1,
                 step: 40,
                 ..SectionRecord::default()
             };
@@ -113,13 +113,13 @@ impl Cluster {
         }
     }
 
-    /// Gives a section that was added what the lift gave of it, if it may.
+    /// Gives a section that was added what the epoch gave of it, if it may.
     fn touch(&mut self, id: &SectionId, (place, has_nothing): (SectionPlace, bool)) {
         let config = &self.world.namespace.config;
         let record = self.records.get(id).copied().unwrap_or_default();
-        let lifted = record.lifted(config.progression(), LIFT);
+        let epoch_chunk = record.epoch_chunk(config.progression(), EPOCH);
         let shard = &mut self.world.shard;
-        if let Some(chunk) = lifted.filter(|_| has_nothing && !shard.is_leaving(id)) {
+        if let Some(chunk) = epoch_chunk.filter(|_| has_nothing && !shard.is_being_evicted(id)) {
             let (now, bump_time) = (Instant::from_nanos(1), Duration::ZERO);
             shard.grant(place, chunk, config, now, bump_time);
         }
@@ -141,7 +141,7 @@ impl Cluster {
         });
         let shard = &mut self.world.shard;
         if let Some(place) = place
-            && (shard.has_chunk(place, &namespace.config) || !shard.want_leaving(&id, place))
+            && (shard.has_chunk(place, &namespace.config) || !shard.want_evicted(&id, place))
         {
             self.to_bump.push(place);
         }
@@ -173,7 +173,7 @@ impl Cluster {
         });
         let shard = &mut self.world.shard;
         if let Some(place) = place
-            && (shard.has_chunk(place, &namespace.config) || !shard.want_leaving(&id, place))
+            && (shard.has_chunk(place, &namespace.config) || !shard.want_evicted(&id, place))
         {
             self.to_bump.push(place);
         }
@@ -212,9 +212,9 @@ impl Cluster {
         for Trim { section, used, .. } in std::mem::take(&mut self.under_way) {
             let progression = self.world.namespace.config.progression();
             let record = self.records.entry(section.clone()).or_default();
-            let released = record.release(progression, LIFT, used);
+            let released = record.release(progression, EPOCH, used);
             *record = released.expect("it owns what it used");
-            self.to_bump.extend(self.world.shard.end_leaving(&section));
+            self.to_bump.extend(self.world.shard.end_eviction(&section));
         }
     }
 
@@ -237,9 +237,9 @@ impl Cluster {
             let record = self.records.entry(id).or_default();
             let has_chunk = self.world.shard.has_chunk(place, &namespace.config);
             // As the record reader does it.
-            let lifted = record.lifted(namespace.config.progression(), LIFT);
-            let chunk = lifted.filter(|_| !has_chunk).unwrap_or_else(|| {
-                let bumped = record.bump(namespace.config.progression(), LIFT, raise);
+            let epoch_chunk = record.epoch_chunk(namespace.config.progression(), EPOCH);
+            let chunk = epoch_chunk.filter(|_| !has_chunk).unwrap_or_else(|| {
+                let bumped = record.bump(namespace.config.progression(), EPOCH, raise);
                 let (after, chunk) = bumped.expect("numbers are left");
                 *record = after;
                 chunk
@@ -285,7 +285,7 @@ impl Cluster {
             let key = self.key(name);
             let known = self.world.last_of(key);
             let id = self.world.namespace.section_of(key);
-            let in_table = || self.records.get(&id).map(|record| record.floor_at(LIFT, 1));
+            let in_table = || self.records.get(&id).map(|record| record.floor_at(EPOCH, 1));
             let current = known.or_else(in_table).expect("a number");
             // A key of a shared section rises to the highest number of the section.
             let is_shared = self.world.namespace.config.shares_sections();
@@ -299,7 +299,7 @@ impl Cluster {
             // One that nobody may have asked for.
             let id = Key::Id(number * self.world.namespace.config.section_size);
             let known = self.world.last_of(id);
-            let in_table = || (self.records.get(section)).map(|record| record.floor_at(LIFT, 1));
+            let in_table = || (self.records.get(section)).map(|record| record.floor_at(EPOCH, 1));
             let current = known.or_else(in_table).expect("a number");
             assert!(current >= *floor, "{section:?}: {current} {floor}");
         }
@@ -307,7 +307,7 @@ impl Cluster {
 }
 
 #[test]
-fn what_was_looked_up_while_a_section_was_leaving_is_looked_up_again_once_it_has_left() {
+fn what_was_looked_up_while_a_section_was_being_evicted_is_looked_up_again_once_it_has_left() {
     let mut cluster = Cluster::new(Kind::Ids);
     cluster.take(&name(0), 1);
     cluster.bump();
@@ -315,10 +315,10 @@ fn what_was_looked_up_while_a_section_was_leaving_is_looked_up_again_once_it_has
     // The first round clears the reference bit.
     cluster.evict(10);
     cluster.evict(10);
-    let leaving = cluster.world.shard.evictions();
-    assert_ne!(before, leaving);
+    let evicting = cluster.world.shard.evictions();
+    assert_ne!(before, evicting);
     cluster.apply();
-    assert_ne!(cluster.world.shard.evictions(), leaving);
+    assert_ne!(cluster.world.shard.evictions(), evicting);
 }
 
 proptest! {

@@ -11,13 +11,13 @@ use crate::sequence::{Lost, LostBy, NamespaceId};
 
 /// What no entry has told of yet.
 #[derive(Debug, Default)]
-pub struct Untold {
+pub struct Unreported {
     noted: Mutex<BTreeMap<(NamespaceId, LostBy), u64>>,
     /// Notified when something is noted.
     to_tell: Notify,
 }
 
-impl Untold {
+impl Unreported {
     /// Notes numbers of a namespace that nobody got.
     pub fn note(&self, namespace: NamespaceId, by: LostBy, numbers: u64) {
         if numbers > 0 {
@@ -53,18 +53,21 @@ mod tests {
 
     #[test]
     fn what_nobody_got_is_summed_by_namespace_and_told_once() {
-        let untold = Untold::default();
+        let unreported = Unreported::default();
         let (book, uid) = (NamespaceId(1), NamespaceId(2));
-        untold.note(uid, LostBy::Fence, 3);
-        untold.note(book, LostBy::Deadline, 5);
-        untold.note(uid, LostBy::Fence, 4);
-        untold.note(uid, LostBy::Deadline, 0);
+        unreported.note(uid, LostBy::Fence, 3);
+        unreported.note(book, LostBy::Deadline, 5);
+        unreported.note(uid, LostBy::Fence, 4);
+        unreported.note(uid, LostBy::Deadline, 0);
         let lost = |namespace, by, numbers| Lost { namespace, by, numbers };
-        assert_eq!(untold.take(), [lost(book, LostBy::Deadline, 5), lost(uid, LostBy::Fence, 7)]);
-        assert_eq!(untold.take(), []);
+        assert_eq!(
+            unreported.take(),
+            [lost(book, LostBy::Deadline, 5), lost(uid, LostBy::Fence, 7)]
+        );
+        assert_eq!(unreported.take(), []);
         // Two keys are raised by nearly all numbers.
-        untold.note(uid, LostBy::Floor, u64::MAX - 1);
-        untold.note(uid, LostBy::Floor, u64::MAX - 1);
-        assert_eq!(untold.take(), [lost(uid, LostBy::Floor, u64::MAX)]);
+        unreported.note(uid, LostBy::Floor, u64::MAX - 1);
+        unreported.note(uid, LostBy::Floor, u64::MAX - 1);
+        assert_eq!(unreported.take(), [lost(uid, LostBy::Floor, u64::MAX)]);
     }
 }

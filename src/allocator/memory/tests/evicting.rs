@@ -25,10 +25,10 @@ fn place_of(memory: &Memory, users: &Namespace) -> Place {
 }
 
 impl World {
-    /// A term whose lift gives (100, 200] of the section of users 0 to 99. Of two of them it took numbers.
+    /// A term whose epoch gives (100, 200] of the section of users 0 to 99. Of two of them it took numbers.
     async fn new() -> World {
         let dir = TempDir::new().expect("a directory");
-        let (machine, memory, users) = lifted_twice(&dir, 100).await;
+        let (machine, memory, users) = in_its_second_epoch(&dir, 100).await;
         let (answer, _) = memory.take(&users, Key::Id(7), 5);
         assert_eq!(first_of(&answer), Some(101));
         let (answer, _) = memory.take(&users, Key::Id(8), 1);
@@ -97,7 +97,7 @@ async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_o
 #[tokio::test]
 async fn a_call_that_is_refused_while_its_section_leaves_asks_for_no_bump() {
     let dir = TempDir::new().expect("a directory");
-    let (mut machine, memory, mut book) = lifted_twice(&dir, 1).await;
+    let (mut machine, memory, mut book) = in_its_second_epoch(&dir, 1).await;
     assert_eq!(first_of(&memory.take(&book, Key::Id(7), 1).0), Some(101));
     let all = usize::MAX / 2;
     let releases = [(); 2].map(|()| memory.evict(all, all).0.released);
@@ -136,7 +136,7 @@ async fn a_record_that_was_read_before_its_section_was_evicted_gives_no_chunk_ag
     let noted = memory.begin_read(place).expect("a section");
     let record = memory.view.section(&noted.0).expect("a record");
     let need = memory.record_read(place, &noted, record, users);
-    assert_eq!(need, Some(Need::Bump), "the lift's chunk was used");
+    assert_eq!(need, Some(Need::Bump), "the epoch's chunk was used");
     assert_eq!(memory.current(users, Key::Id(7)), None);
 }
 
@@ -174,7 +174,7 @@ async fn what_a_closed_memory_gives_back_counts_as_skipped_only_once_the_log_say
 #[tokio::test]
 async fn a_section_of_a_deleted_namespace_that_was_evicted_gives_nothing_again() {
     let dir = TempDir::new().expect("a directory");
-    let (mut machine, memory, book) = lifted_twice(&dir, 1).await;
+    let (mut machine, memory, book) = in_its_second_epoch(&dir, 1).await;
     assert_eq!(first_of(&memory.take(&book, Key::Id(7), 1).0), Some(101));
     let delete = Command::DeleteNamespace { name: "book".into(), forget: false };
     machine.apply_now(2, [delete]).await;

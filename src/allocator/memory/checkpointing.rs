@@ -1,4 +1,4 @@
-//! Which sections of a term are still to be settled, and when an entry of the background is under way: one that settles or
+//! Which sections of a term are still to be checkpointed, and when an entry of the background is under way: one that checkpoints or
 //! releases sections.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
@@ -9,9 +9,9 @@ use super::{Memory, Place};
 use crate::{allocator::key_table::hasher::SHARDS, sequence::SectionId};
 
 impl Memory {
-    /// Notified when the term first uses the chunk that its lift gave of a section, and when the gate closes.
-    pub fn to_settle(&self) -> &Arc<Notify> {
-        &self.to_settle
+    /// Notified when the term first uses the chunk that its epoch gave of a section, and when the gate closes.
+    pub fn to_checkpoint(&self) -> &Arc<Notify> {
+        &self.to_checkpoint
     }
 
     /// Waits until no entry of the background is under way, and lets none begin while the guard lives. `None` if the
@@ -24,23 +24,23 @@ impl Memory {
     /// Waits until no entry of the background is under way. Call it after the gate was closed.
     pub async fn background_ended(&self) {
         assert!(self.gate.is_closed(), "another entry may begin");
-        self.to_settle.notify_one();
+        self.to_checkpoint.notify_one();
         self.room.wake_releaser();
         drop(self.background_entry.lock().await);
     }
 
-    /// How many sections use what the term's lift gave and are not settled yet.
-    pub fn unsettled(&self) -> usize {
-        self.shards.each().map(|shard| shard.unsettled()).sum()
+    /// How many sections use what the term's epoch gave and are not checkpointed yet.
+    pub fn uncheckpointed(&self) -> usize {
+        self.shards.each().map(|shard| shard.uncheckpointed()).sum()
     }
 
-    /// Some sections, at most `limit`, that use what the term's lift gave and are not settled yet, and their places. Each is
+    /// Some sections, at most `limit`, that use what the term's epoch gave and are not checkpointed yet, and their places. Each is
     /// returned once.
-    pub fn take_unsettled(&self, limit: usize) -> Vec<(SectionId, Place)> {
+    pub fn take_uncheckpointed(&self, limit: usize) -> Vec<(SectionId, Place)> {
         let mut sections = Vec::new();
         for _ in 0..SHARDS {
-            let shard = self.settling.fetch_add(1, Relaxed) % SHARDS;
-            let taken = self.shards.lock(shard).take_unsettled(limit - sections.len());
+            let shard = self.checkpointing.fetch_add(1, Relaxed) % SHARDS;
+            let taken = self.shards.lock(shard).take_uncheckpointed(limit - sections.len());
             sections.extend(taken.into_iter().map(|(id, section)| (id, Place { shard, section })));
             if sections.len() == limit {
                 break;
@@ -51,11 +51,11 @@ impl Memory {
         sections
     }
 
-    /// Notes that the sections at these places are not settled. [`Memory::take_unsettled`] returned them, and no entry of the
+    /// Notes that the sections at these places are not checkpointed. [`Memory::take_uncheckpointed`] returned them, and no entry of the
     /// background has begun since: so each place still has the same section.
-    pub fn put_unsettled_back(&self, places: Vec<Place>) {
+    pub fn put_uncheckpointed_back(&self, places: Vec<Place>) {
         for Place { shard, section } in places {
-            self.shards.lock(shard).note_unsettled(section);
+            self.shards.lock(shard).note_uncheckpointed(section);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The first touch of a section: its record is read, and the section gets what the term's lift gave of it.
+//! The first touch of a section: its record is read, and the section gets what the term's epoch gave of it.
 
 use super::{Memory, Need, Place};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 impl Memory {
     /// The identifier of the section at `place`, whose record is to be read, and, if nobody waits for the section, what its
     /// shard counts of sections that are evicted. `None` if nobody wants the record: the term has ended, or the
-    /// section is leaving.
+    /// section is being evicted.
     ///
     /// While calls wait for the section, it is not evicted, and they wait until the record was read: no other request of the
     /// section is under way. So its record stays as it is read.
@@ -19,7 +19,7 @@ impl Memory {
         let shard = self.shards.lock(place.shard);
         let id = shard.section_id(place.section)?;
         let evictions = shard.is_quiet(place.section).then(|| shard.evictions());
-        (!shard.is_leaving(&id)).then_some((id, evictions))
+        (!shard.is_being_evicted(&id)).then_some((id, evictions))
     }
 
     /// Takes in the record of the section at `place`, and serves the calls that waited for it. Says what the section needs
@@ -38,7 +38,7 @@ impl Memory {
                 return true;
             }
             // Whoever evicts it asks for the bump.
-            if shard.is_leaving(id) {
+            if shard.is_being_evicted(id) {
                 return false;
             }
             read_again = evictions.is_some_and(|noted| noted != shard.evictions());
@@ -58,15 +58,15 @@ impl Memory {
         }
     }
 
-    /// Gives the section at `place`, which has no chunk yet, what this term's lift gave of it. `record` is the
-    /// section's, read after the lift was applied.
+    /// Gives the section at `place`, which has no chunk yet, what this term's epoch gave of it. `record` is the
+    /// section's, read after the epoch was applied.
     pub(super) fn first_touch(
         &self, shard: &mut Shard, place: SectionPlace, record: SectionRecord,
         config: &NamespaceConfig, source: Source,
     ) {
-        let chunk = match is_planted(Bug::ChunkFromLocalRead) || is_planted(Bug::LiftNotCounted) {
-            false => record.lifted(config.progression(), self.lift),
-            true => planted_chunk(record, config, self.lift),
+        let chunk = match is_planted(Bug::ChunkFromLocalRead) || is_planted(Bug::EpochNotCounted) {
+            false => record.epoch_chunk(config.progression(), self.epoch),
+            true => planted_chunk(record, config, self.epoch),
         };
         let Some(chunk) = chunk else {
             self.set_metrics.first_touches.add(Source::bump, 1);
@@ -75,14 +75,14 @@ impl Memory {
         self.set_metrics.first_touches.add(source, 1);
         // It is the first chunk: the step does not change.
         let _ = shard.grant(place, chunk, config, self.now(), self.bump_time());
-        shard.note_unsettled(place);
-        self.to_settle.notify_one();
+        shard.note_uncheckpointed(place);
+        self.to_checkpoint.notify_one();
     }
 }
 
-/// A planted bug: the chunk that a lift before may have given, or that the last bump gave.
-fn planted_chunk(record: SectionRecord, config: &NamespaceConfig, lift: u64) -> Option<Chunk> {
-    record.lifted(config.progression(), lift)?;
+/// A planted bug: the chunk that an epoch before may have given, or that the last bump gave.
+fn planted_chunk(record: SectionRecord, config: &NamespaceConfig, epoch: u64) -> Option<Chunk> {
+    record.epoch_chunk(config.progression(), epoch)?;
     let width = record.step * config.increment;
     let old = match is_planted(Bug::ChunkFromLocalRead) {
         true => record.max_seq.saturating_sub(width),
