@@ -59,6 +59,7 @@ fn generate() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("http.rs"), over_http(&api, &operations)?)?;
     fs::write(out.join("operations.rs"), implementations(&operations))?;
     fs::write(out.join("needs.rs"), needs(&api)?)?;
+    fs::write(out.join("streams.rs"), streams(&api))?;
     fs::write(out.join("served.rs"), table(&operations, &["by_leader", "by_asked_node"]))?;
     fs::write(out.join("sequences.rs"), table(&operations, &["sequence"]))?;
     // The others have code of their own.
@@ -207,6 +208,25 @@ fn table(operations: &[Operation], served: &[&str]) -> String {
         format!("    {served}::<crate::proto::{}>(),\n", path(&method.input()))
     };
     format!("&[\n{}]\n", rows.map(row).collect::<String>())
+}
+
+/// The paths of the calls that callers, and peers, make as streams of messages.
+fn streams(api: &DescriptorPool) -> String {
+    let of = |package: &str| {
+        let services = api.services().filter(|service| service.package_name() == package);
+        let methods = services.flat_map(|service| service.methods().collect::<Vec<_>>());
+        let paths = methods
+            .filter(MethodDescriptor::is_client_streaming)
+            .map(|method| format!("/{}/{}", method.parent_service().full_name(), method.name()));
+        paths.collect::<Vec<_>>()
+    };
+    let (public, peer) = (of("ratchet.v1"), of("ratchet.peer.v1"));
+    format!(
+        "/// The calls of callers that are streams of messages.\n\
+         pub const STREAMS: &[&str] = &{public:?};\n\
+         /// Those of peers.\n\
+         pub const PEER_STREAMS: &[&str] = &{peer:?};\n"
+    )
 }
 
 /// The type of a message, below the module of what is generated.

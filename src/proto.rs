@@ -53,6 +53,7 @@ pub trait Operation: Message + Default + 'static {
 }
 
 include!(concat!(env!("OUT_DIR"), "/operations.rs"));
+include!(concat!(env!("OUT_DIR"), "/streams.rs"));
 
 // What the public API is, as its descriptors have it: messages, enumerations, and the comments on all of them.
 

@@ -7,6 +7,7 @@ mod certificates;
 mod clocks;
 mod drop_in;
 mod founding;
+mod grants;
 mod http;
 mod leader;
 pub mod methods;

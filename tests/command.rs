@@ -176,6 +176,8 @@ fn a_configuration_that_cannot_work_does_not_start() {
     std::fs::write(&file, "lease_ms = 290\n").unwrap();
     failed(&start(&["--config", file.to_str().unwrap()]), 78, &["lease_ms is 290"]);
     failed(&start(&["--config", "/nowhere.toml"]), 78, &["/nowhere.toml"]);
+    // Everybody on the machine could read it.
+    failed(&start(&["--tinyid-tokens", "a=token"]), 2, &["unexpected argument '--tinyid-tokens'"]);
     assert!(!std::path::Path::new(data).exists(), "no directory is created");
 }
 

@@ -1,12 +1,21 @@
 //! Every port under a scanner: thousands of connections that send what is known to be bad, or what was drawn at random, without TLS
 //! and over it. Nothing is held and nothing is told of what the cluster has, nobody panics, and numbers flow.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    fs,
+    io::Read,
+    net::{IpAddr, SocketAddr},
+    panic,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use ratchet::{
     metrics::Interface,
-    node::settings::{ClientTls, PeerTls},
+    node::{
+        Config, Kind, NodeContext,
+        settings::{ClientTls, PeerTls},
+    },
     proto::v1::{
         CreateNamespaceRequest, KeyKind, NextRequest, admin_client::AdminClient,
         sequencer_client::SequencerClient,
@@ -22,8 +31,8 @@ use tokio_rustls::rustls::{ALL_VERSIONS, ClientConfig};
 
 use crate::common::{
     certificates::{Certificates, connect_with},
-    closed::{ADMIN, Asking, Closed, asking, create, grant, next},
-    in_time, name, until, with_admin_port, with_metrics,
+    closed::{ADMIN, Asking, Closed, asking, asking_over, create, grant, next},
+    eventually, in_time, name, until, with_admin_port, with_metrics,
 };
 
 /// How many connections each port gets.
@@ -136,13 +145,14 @@ async fn scan(
 }
 
 /// A connection of a Redis client.
-struct Redis(BufReader<TcpStream>);
+struct Redis<S>(BufReader<S>);
 
-impl Redis {
+impl<S: AsyncRead + AsyncWrite + Unpin> Redis<S> {
     /// The reply to a command, of one line.
     async fn reply(&mut self, command: &str) -> String {
         let asking = async {
             self.0.write_all(format!("{command}\r\n").as_bytes()).await?;
+            self.0.flush().await?;
             let mut reply = String::new();
             self.0.read_line(&mut reply).await?;
             Ok::<_, std::io::Error>(reply)
@@ -158,11 +168,10 @@ struct Caller {
 }
 
 impl Caller {
-    fn start(grpc: Asking, redis: SocketAddr) -> Caller {
+    fn start(grpc: Asking, redis: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Caller {
         let (stop, stopped) = watch::channel(false);
         let taking = tokio::spawn(async move {
-            let stream = TcpStream::connect(redis).await.expect("a connection");
-            let mut redis = Redis(BufReader::new(stream));
+            let mut redis = Redis(BufReader::new(redis));
             assert_eq!(redis.reply(&format!("AUTH {ADMIN}")).await, "+OK\r\n");
             let mut last = next(&grpc, "book").await.expect("a number");
             while !*stopped.borrow() {
@@ -181,6 +190,41 @@ impl Caller {
         self.stop.send_replace(true);
         in_time("the last number", self.taking).await.expect("each call was answered")
     }
+}
+
+/// The panics of this process, but for those of tests, which plant some, and fail. A connection has a task of its own: that one
+/// panics shows nowhere else.
+static PANICS: LazyLock<Arc<Mutex<Vec<String>>>> = LazyLock::new(|| {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (before, noted) = (panic::take_hook(), seen.clone());
+    panic::set_hook(Box::new(move |panicked| {
+        let place = panicked.location().map_or_else(String::new, ToString::to_string);
+        if !place.starts_with("tests/") {
+            noted.lock().unwrap_or_else(PoisonError::into_inner).push(panicked.to_string());
+        }
+        before(panicked);
+    }));
+    seen
+});
+
+/// Sees that nothing has panicked since [`PANICS`] was looked at first.
+fn nothing_has_panicked() {
+    let seen = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(seen.is_empty(), "{seen:?}");
+}
+
+/// How many sockets of this address the system has whose other end is gone, and which the node has not let go of.
+fn left_open(address: SocketAddr) -> usize {
+    /// The state of such a socket (`CLOSE_WAIT`), in /proc/net/tcp.
+    const OTHER_END_IS_GONE: &str = "08";
+    let IpAddr::V4(ip) = address.ip() else { panic!("{address}") };
+    let own = format!("{:08X}:{:04X}", u32::from_ne_bytes(ip.octets()), address.port());
+    let sockets = fs::read_to_string("/proc/net/tcp").expect("the sockets of the system");
+    let is_left = |line: &&str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.get(1) == Some(&&*own) && fields.get(3) == Some(&OTHER_END_IS_GONE)
+    };
+    sockets.lines().filter(is_left).count()
 }
 
 /// A name in a namespace that nobody may see.
@@ -251,81 +295,191 @@ impl Secrets {
 
 const METRICS: &str = "metrics";
 
+/// A node, its ports, and what a scan of one of them is told.
+struct Scanned {
+    ports: [(&'static str, SocketAddr); 6],
+    secrets: Secrets,
+    /// Peers want a certificate: a scanner has none.
+    tls: Arc<ClientConfig>,
+    /// Whether each port takes TLS alone, but the one for metrics.
+    requires_tls: bool,
+}
+
+/// How many scans were answered: without TLS, and over it.
+#[derive(Debug, Default)]
+struct Answered {
+    plain: usize,
+    over_tls: usize,
+}
+
+/// What one connection has sent, whether over TLS, and what it was told.
+type Scan = (Vec<u8>, bool, Vec<u8>);
+
+impl Scanned {
+    fn new(closed: &Closed, certificates: &Certificates, node: u64) -> Scanned {
+        let at = closed.cluster.nodes[&node].addresses();
+        let port = |address: Option<SocketAddr>| address.expect("a port");
+        Scanned {
+            ports: [
+                ("gRPC", at.client),
+                ("peer", at.peer),
+                (METRICS, port(at.metrics)),
+                ("HTTP", port(at.http)),
+                ("Redis", port(at.resp)),
+                ("admin", port(at.admin)),
+            ],
+            secrets: Secrets::of(closed, certificates, node),
+            tls: Arc::new(certificates.client_config(None, ALL_VERSIONS)),
+            requires_tls: closed.cluster.configs[&node].tls == ClientTls::Require,
+        }
+    }
+
+    /// Sees that a scan was told nothing that it may not know, and counts it if it was answered.
+    fn check(&self, port: &str, (sent, over_tls, told): &Scan, answered: &mut Answered) {
+        let count = if *over_tls { &mut answered.over_tls } else { &mut answered.plain };
+        *count += usize::from(!told.is_empty());
+        self.secrets.check(port, sent, told);
+        // What begins as a handshake does is told what is wrong with it.
+        let is_handshake = *over_tls || sent.first() == Some(&0x16);
+        if self.requires_tls && port != METRICS && !is_handshake {
+            assert!(told.is_empty(), "{port} tells without TLS: {}", told.escape_ascii());
+        }
+    }
+
+    /// Scans all ports, one after the other.
+    async fn scan(&self, random: &mut StdRng) -> Answered {
+        let mut answered = Answered::default();
+        for (port, address) in self.ports {
+            let (places, mut scans) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+            for _ in 0..OPENINGS {
+                let place = places.clone().acquire_owned().await.expect("a place");
+                let (bytes, hangs_up) = (opening(random), random.random_bool(0.5));
+                let tls = random.random_ratio(1, WITH_TLS).then(|| self.tls.clone());
+                scans.spawn(async move {
+                    let over_tls = tls.is_some();
+                    let told = scan(address, tls, &bytes, hangs_up).await;
+                    drop(place);
+                    (bytes, over_tls, told)
+                });
+                while let Some(done) = scans.try_join_next() {
+                    self.check(port, &done.expect("a scan"), &mut answered);
+                }
+            }
+            while let Some(done) = scans.join_next().await {
+                self.check(port, &done.expect("a scan"), &mut answered);
+            }
+        }
+        answered
+    }
+
+    /// Waits until a node holds nothing of the scans: no connection, whatever it was doing (a handshake is part of one), no call, and
+    /// no memory. One connection of a caller may be open at the port for gRPC.
+    async fn until_nothing_is_held(&self, context: &NodeContext) {
+        let held = |kind| context.callers.held(kind);
+        until("no client holds a connection", || held(Kind::Connection) <= 1).await;
+        for kind in [
+            Kind::Call,
+            Kind::Probe,
+            Kind::Export,
+            Kind::Page,
+            Kind::AdminConnection,
+            Kind::AdminCall,
+        ] {
+            until("nobody holds a place", || held(kind) == 0).await;
+        }
+        for (interface, own) in [(Interface::grpc, 1), (Interface::http, 0), (Interface::redis, 0)]
+        {
+            let open = context.metrics.client_connections.of(interface);
+            until("no connection is counted", || open.get() <= own).await;
+        }
+        for (port, address) in self.ports {
+            until(port, || left_open(address) == 0).await;
+        }
+        until("no memory is held", || context.metrics.request_bytes.get() == 0).await;
+        until("no stream is counted", || context.metrics.streams.get() == 0).await;
+    }
+}
+
+/// Has a node scanned while somebody takes numbers there, over gRPC and as a Redis client.
+async fn is_scanned(
+    closed: &Closed, certificates: &Certificates, node: u64, grpc: Asking,
+    redis: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Answered {
+    nothing_has_panicked();
+    let context = closed.cluster.nodes[&node].context().clone();
+    let scanned = Scanned::new(closed, certificates, node);
+    let before = next(&grpc, "book").await.expect("a number");
+    let caller = Caller::start(grpc.clone(), redis);
+    let seed: u64 = rand::random();
+    println!("the seed is {seed}");
+    let answered = scanned.scan(&mut StdRng::seed_from_u64(seed)).await;
+    let last = caller.stop().await;
+    println!("{answered:?}, and {} numbers were taken beside them", last - before);
+    assert!(last > before + 1, "no numbers flow");
+    scanned.until_nothing_is_held(&context).await;
+    assert!(context.fault().is_none(), "{:?}", context.fault());
+    assert_eq!(next(&grpc, "book").await, Ok(last + 1), "nobody has taken a number");
+    nothing_has_panicked();
+    answered
+}
+
+/// Has a node take TLS and what is none, at each port.
+fn accepts_tls(config: &mut Config, certificates: &Certificates) {
+    with_metrics(config);
+    with_admin_port(config);
+    let host = config.listen.ip().to_string();
+    certificates.node(config.node_id, &host, &[]);
+    let own = |end: &str| Some(certificates.path(&format!("node-{}.{end}", config.node_id)).into());
+    let (certificate, key) = (own("crt"), own("key"));
+    (config.tls, config.peer_tls) = (ClientTls::Accept, PeerTls::Accept);
+    (config.tls_cert, config.tls_key) = (certificate.clone(), key.clone());
+    (config.peer_tls_cert, config.peer_tls_key) = (certificate, key);
+    config.peer_tls_ca = Some(certificates.path("ca.crt").into());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scanner_learns_nothing_and_leaves_nothing_at_any_port_while_numbers_flow() {
     let certificates = Certificates::new();
-    let file = |name: String| Some(certificates.path(&name).into());
-    // Ports that take both: TLS and what is none are looked at on each.
-    let closed = Closed::with(|config| {
-        with_metrics(config);
-        with_admin_port(config);
-        certificates.node(config.node_id, &config.listen.ip().to_string(), &[]);
-        let own = |end: &str| file(format!("node-{}.{end}", config.node_id));
-        let (certificate, key, ca) = (own("crt"), own("key"), file("ca.crt".to_owned()));
-        (config.tls, config.peer_tls) = (ClientTls::Accept, PeerTls::Accept);
-        (config.tls_cert, config.tls_key) = (certificate.clone(), key.clone());
-        (config.peer_tls_cert, config.peer_tls_key, config.peer_tls_ca) = (certificate, key, ca);
-    })
-    .await;
+    let closed = Closed::with(|config| accepts_tls(config, &certificates)).await;
     let node = closed.cluster.leader().await;
-    let context = closed.cluster.nodes[&node].context().clone();
     hide(&closed, node).await;
-    let secrets = Secrets::of(&closed, &certificates, node);
-    let addresses = closed.cluster.nodes[&node].addresses();
-    let admin = closed.at(node, ADMIN);
-    let redis = addresses.resp.expect("a port");
-    let before = next(&admin, "book").await.expect("a number");
-    let caller = Caller::start(admin.clone(), redis);
-    let ports = [
-        ("gRPC", Some(addresses.client)),
-        ("peer", Some(addresses.peer)),
-        (METRICS, addresses.metrics),
-        ("HTTP", addresses.http),
-        ("Redis", addresses.resp),
-        ("admin", addresses.admin),
-    ];
-    // Peers want a certificate: a scanner has none.
+    let redis = closed.cluster.nodes[&node].addresses().resp.expect("a port");
+    let redis = TcpStream::connect(redis).await.expect("a connection");
+    let grpc = closed.at(node, ADMIN);
+    let answered = is_scanned(&closed, &certificates, node, grpc, redis).await;
+    assert!(answered.plain > OPENINGS / 2 && answered.over_tls > 100, "{answered:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scanner_learns_nothing_and_leaves_nothing_at_ports_that_require_tls() {
+    let certificates = Certificates::new();
+    // One that is alone speaks with no node, which would have to speak TLS.
+    let mut closed = Closed::of(1, |config| accepts_tls(config, &certificates)).await;
+    hide(&closed, 1).await;
+    closed.cluster.crash(1).await;
+    let config = closed.cluster.configs.get_mut(&1).expect("a node");
+    (config.tls, config.peer_tls) = (ClientTls::Require, PeerTls::Require);
+    closed.cluster.start_node(1).await;
+    let at = closed.cluster.nodes[&1].addresses();
+    let grpc = asking_over(certificates.channel(at.client, None), Some(ADMIN));
+    eventually("the node answers", async || next(&grpc, "book").await.ok()).await;
     let tls = Arc::new(certificates.client_config(None, ALL_VERSIONS));
-    let seed: u64 = rand::random();
-    println!("the seed is {seed}");
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut answered = 0;
-    for (port, address) in ports {
-        let address = address.expect(port);
-        let (places, mut scans) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
-        let mut check = |(sent, told): (Vec<u8>, Vec<u8>)| {
-            answered += usize::from(!told.is_empty());
-            secrets.check(port, &sent, &told);
-        };
-        for _ in 0..OPENINGS {
-            let place = places.clone().acquire_owned().await.expect("a place");
-            let (bytes, hangs_up) = (opening(&mut random), random.random_bool(0.5));
-            let tls = random.random_ratio(1, WITH_TLS).then(|| tls.clone());
-            scans.spawn(async move {
-                let told = scan(address, tls, &bytes, hangs_up).await;
-                drop(place);
-                (bytes, told)
-            });
-            while let Some(done) = scans.try_join_next() {
-                check(done.expect("a scan"));
-            }
-        }
-        while let Some(done) = scans.join_next().await {
-            check(done.expect("a scan"));
-        }
-    }
-    let last = caller.stop().await;
-    println!(
-        "{answered} connections were answered, and {} numbers taken beside them",
-        last - before
-    );
-    assert!(answered > OPENINGS / 2, "only {answered} connections were answered");
-    let connections = [(Interface::grpc, 8), (Interface::http, 0), (Interface::redis, 0)];
-    for (interface, own) in connections {
-        let open = context.metrics.client_connections.of(interface);
-        until("nobody holds a connection", || open.get() <= own).await;
-    }
-    until("nothing is held", || context.metrics.request_bytes.get() == 0).await;
-    assert!(context.fault().is_none(), "{:?}", context.fault());
-    assert_eq!(next(&admin, "book").await, Ok(last + 1), "nobody has taken a number");
+    let redis = connect_with(&tls, at.resp.expect("a port")).await.expect("a connection");
+    let answered = is_scanned(&closed, &certificates, 1, grpc, redis).await;
+    assert!(answered.over_tls > 100, "{answered:?}");
+}
+
+#[test]
+fn a_socket_that_a_process_does_not_let_go_of_is_seen() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let client = std::net::TcpStream::connect(address).expect("a connection");
+    let (held, _) = listener.accept().expect("a connection");
+    assert_eq!(left_open(address), 0, "its other end is there");
+    drop(client);
+    let mut nothing = [0];
+    assert_eq!((&held).read(&mut nothing).expect("its end"), 0);
+    assert_eq!(left_open(address), 1);
+    drop(held);
+    assert_eq!(left_open(address), 0);
 }

@@ -259,7 +259,7 @@ async fn over_http(place: &Place, tokens: &[&str], seen: &mut Seen) {
         }
     }
     // Clients of Tinyid send a token in the address of what they ask for.
-    for token in tokens {
+    for token in tokens.iter().copied().chain([OF_TYPE]) {
         for path in ["nextId", "nextIdSimple", "nextSegmentId", "nothing"] {
             for of_type in ["test", "none"] {
                 let query = format!("bizType={of_type}&token={token}");
@@ -352,13 +352,18 @@ async fn create_over_http(place: &Place, admin: &str, token: &str, seen: &mut Se
 
 /// Which node has a port for administrators.
 const WITH_ADMIN_PORT: u64 = 3;
+/// The token of a type that clients of Tinyid ask for.
+const OF_TYPE: &str = "a-token-of-the-type";
 
 /// A cluster that is not founded, whose nodes have TLS at every port, and the command that asks it.
 fn start() -> (Processes, Shell) {
+    let tokens = TempDir::new().expect("a temporary directory");
+    let file = tokens.path().join("ratchet.toml");
+    fs::write(&file, format!("[tinyid_tokens]\ntest = \"{OF_TYPE}\"\n")).expect("written");
     // The file that is kept for a full disk holds nothing, and is large.
-    let flags = ["--log", "trace", "--disk-reserve-mb", "0"];
-    let tinyid = ["--tinyid-types", "test=book:1", "--tinyid-tokens", "test=of-the-type"];
-    let mut cluster = Processes::configured(3, &[flags, tinyid].concat());
+    let flags = ["--log", "trace", "--disk-reserve-mb", "0", "--tinyid-types", "test=book:1"];
+    let config = ["--config", file.to_str().expect("a path")];
+    let mut cluster = Processes::configured(3, &[&flags[..], &config].concat());
     let certificates = Certificates::new();
     certificates.client("billing");
     let [admin] = free_ports(cluster.places[&WITH_ADMIN_PORT].listen.ip());
@@ -376,7 +381,6 @@ fn start() -> (Processes, Shell) {
         cluster.own_flags.insert(id, flags);
         cluster.spawn(id);
     }
-    let tokens = TempDir::new().expect("a temporary directory");
     // At that port all is served, and whoever asks there stays there.
     (cluster, Shell { servers: admin.to_string(), tokens, certificates })
 }
@@ -513,6 +517,8 @@ async fn no_secret_is_printed_logged_or_stored() {
     }
 
     fs::write(shell.file("wrong"), &wrong[3]).expect("a file");
+    let broken = format!("[tinyid_tokens]\ntest = \"{}\" {0}\n", wrong[3]);
+    fs::write(shell.file("broken.toml"), broken).expect("a file");
     fs::write(shell.file("two-lines"), format!("{0}\n{0}\n", wrong[3])).expect("a file");
     let socket = cluster.socket(2);
     let shows = "--tls-ca %ca.crt --tls-cert %client-billing.crt --tls-key %client-billing.key";
@@ -540,6 +546,7 @@ async fn no_secret_is_printed_logged_or_stored() {
         "status --tls-ca %ca.crt --tls-cert %client-billing.key --tls-key %client-billing.crt",
         "status --tls-ca %client-billing.key --token-file @ci",
         "token list --token-file @two-lines",
+        "start --config @broken.toml",
         "token create again --grant nxt:book --file @ci --token-file @admin",
         "token create ci --grant all --file @ci --token-file @admin",
         "found --admin-token-file @wrong --token-file @admin",
@@ -560,8 +567,8 @@ async fn no_secret_is_printed_logged_or_stored() {
     let keys = keys(&shell.certificates);
     // Those of the CA, of three nodes and a client, and of what the command has made.
     assert_eq!(keys.len(), 1 + 3 + 1 + 2);
-    let tokens = [admin, ci, printed, over_http_made.to_owned(), over_grpc_made.to_owned()];
-    let tokens = tokens.into_iter().chain(wrong).chain(sessions);
+    let given = [over_http_made, over_grpc_made, OF_TYPE].map(str::to_owned);
+    let tokens = [admin, ci, printed].into_iter().chain(given).chain(wrong).chain(sessions);
     let forbidden: Vec<Vec<u8>> = tokens
         .flat_map(|token| of_token(&token))
         .chain(keys.iter().flat_map(|key| of_key(key)))

@@ -1,6 +1,7 @@
 //! TLS between the nodes of a cluster, and with clients.
 
 mod expiry;
+mod files;
 mod handshakes;
 mod probes;
 mod reload;
@@ -27,17 +28,23 @@ use ratchet::{
     consensus::Transport,
     proto::{
         peer::{AdministerRequest, Header, HelloRequest, RaftMessage, peer_client::PeerClient},
-        v1::{NextRequest, access_client::AccessClient, sequencer_client::SequencerClient},
+        v1::{
+            FoundRequest, NextRequest, access_client::AccessClient, admin_client::AdminClient,
+            sequencer_client::SequencerClient,
+        },
     },
     server::GrpcTransport,
 };
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
 };
 use tokio_rustls::client::TlsStream;
-use tonic::{Code, Status, transport::Channel};
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
 
 use crate::common::id as key;
 
@@ -351,6 +358,88 @@ async fn after_a_reload_new_certificates_are_shown_at_once_and_the_old_ones_if_t
     assert!(told.contains("FAILED_PRECONDITION") && told.contains(&named), "{told}");
     assert!(told.contains("what was read before stays in use"), "{told}");
     assert_eq!(shown().await, second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_does_not_fit_leaves_the_pair_in_place_and_is_told_in_one_line() {
+    let (certificates, others) = (Certificates::new(), Certificates::new());
+    let dir = TempDir::new().expect("a directory");
+    let ip = own_ip();
+    certificates.node(1, &ip.to_string(), &[]);
+    others.node(1, &ip.to_string(), &[]);
+    certificates.client("billing");
+    let node = start_node(dir.path(), ip, &client_flags(&certificates, "accept"));
+    crate::common::Client::new(node.grpc).next_at_last(1).await;
+    let shown = async || {
+        let connection = certificates.connect(node.redis, "client-billing", &[]).await;
+        seen(&connection.expect("a handshake"))
+    };
+    let before = shown().await;
+    let key = certificates.read("node-1.key");
+    fs::write(certificates.path("node-1.key"), others.read("node-1.key")).expect("written");
+    let line = format!(
+        "tls_key {}: it is not the key of tls_cert {}; give both of one pair; what was read before stays in use",
+        certificates.path("node-1.key"),
+        certificates.path("node-1.crt")
+    );
+    let server = format!("unix:{}", dir.path().join("data/admin.sock").display());
+    // The log tells it once, however often it is looked at.
+    for _ in 0..2 {
+        let refused = run(&["reload", "--server", &server]);
+        assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(told.contains(&line) && told.trim_end().lines().count() == 1, "{told}");
+    }
+    let log = || fs::read_to_string(dir.path().join("log")).expect("a log");
+    until("the log tells it", || log().contains(&line)).await;
+    assert_eq!(log().matches("it is not the key of").count(), 1, "{}", log());
+    assert_eq!(shown().await, before);
+    fs::write(certificates.path("node-1.key"), key).expect("written");
+    let read = run(&["reload", "--server", &server]);
+    assert!(read.status.success(), "{read:?}");
+    assert_eq!(shown().await, before);
+}
+
+/// `peer_tls = send` stands between taking both and requiring TLS: a peer that speaks none is not spoken with.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_sends_with_tls_says_nothing_without_to_a_peer_that_speaks_none() {
+    /// The first byte of a handshake.
+    const HANDSHAKE: u8 = 0x16;
+    let mut cluster = Processes::configured(2, &[]);
+    let certificates = Certificates::new();
+    certificates.node(1, &cluster.places[&1].peer_listen.ip().to_string(), &[]);
+    cluster.own_flags.insert(1, certificates.peer_flags(1, "send"));
+    // In the place of node 2.
+    let peer = TcpListener::bind(cluster.places[&2].peer_listen).await.expect("a port");
+    cluster.spawn(1);
+    let socket = Endpoint::from_shared(cluster.socket(1)).expect("an address");
+    let mut admin = AdminClient::new(socket.connect_lazy());
+    let answers: [&[u8]; 5] = [
+        b"",
+        // The settings of HTTP/2, without TLS.
+        b"\0\0\0\x04\0\0\0\0\0",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        // The handshake fails; the version of TLS is refused.
+        b"\x15\x03\x03\0\x02\x02\x28",
+        b"\x15\x03\x01\0\x02\x02\x46",
+    ];
+    let greeted = async {
+        for answer in answers.into_iter().cycle().take(2 * answers.len()) {
+            let (mut stream, _) =
+                in_time("a connection", peer.accept()).await.expect("a connection");
+            let first = in_time("its first byte", stream.read_u8()).await.expect("a byte");
+            assert_eq!(first, HANDSHAKE, "it speaks without TLS");
+            // It may have ended the connection by now.
+            let _ = stream.write_all(answer).await;
+        }
+    };
+    // It greets node 2 time after time.
+    let found = async || admin.found(FoundRequest::default()).await.ok();
+    tokio::select! {
+        biased;
+        () = greeted => {}
+        _ = eventually("a cluster", found) => panic!("it cannot be founded"),
+    }
 }
 
 #[tokio::test]

@@ -11,14 +11,17 @@ use clap::{Args, Subcommand};
 use ratchet_client::{Client, Code, Error, api as v1};
 use serde::Serialize;
 
-use self::arguments::{Granted, Limited, are_alike, lifetime, limits, shown, together};
+use self::arguments::{Granted, Limited, are_alike, lifetime, shown, together};
 use super::{
     connection::{Ask, Connection},
     flags::Flags,
     output::{self, CommandError, date_and_time},
     token_file::Token as Secret,
 };
-use crate::clock::{BootClock, Clock, whole_ms};
+use crate::{
+    clock::{BootClock, Clock, whole_ms},
+    node::written_quotas,
+};
 
 /// How much later a token that was created before may end, in milliseconds, if its creation is asked for again: the end counts
 /// from when the command is run.
@@ -105,7 +108,9 @@ impl Ask for Quota {
         let quotas = quotas.into_iter().map(|Limited(quota)| quota).collect();
         let request = v1::SetQuotasRequest { principal, id, addresses, quotas };
         let set = connection.client()?.set_quotas(request).await?;
-        let line = |one: &v1::Principal| format!("quotas of {}: {}", who(one), limits(&one.quotas));
+        let line = |one: &v1::Principal| {
+            format!("quotas of {}: {}", who(one), written_quotas(&one.quotas))
+        };
         let text: Vec<_> = set.principals.iter().map(line).collect();
         output::result(connection.json, &set, &text.join("\n"))
     }
@@ -256,7 +261,7 @@ pub fn to_table(principals: &[v1::Principal], now_ms: u64) -> String {
             who(principal),
             or_none(principal.id.clone()),
             shown(&principal.grants),
-            limits(&principal.quotas),
+            written_quotas(&principal.quotas),
             end(principal, now_ms),
             or_none(principal.made_by.clone()),
             or_none(made),

@@ -1,9 +1,11 @@
-//! The settings of `ratchet start`: flags first, then environment variables, then the file, then defaults.
+//! The settings of `ratchet start`: flags first, then environment variables, then the file, then defaults. A setting that is a
+//! secret has no flag.
 //!
 //! Their list is in [`crate::node::settings`]. Only `log` and `log_format` are added here: the node does not
 //! use them.
 
 use std::{
+    ffi::OsString,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -31,6 +33,11 @@ macro_rules! settings {
         $(#[$($help:tt)*])*
         $variable:literal [$($flag:tt)*] =>
             $name:ident: $type:ty as $given:ty = $default:expr $(, $range:expr)?;
+    )*
+    secret: $(
+        $(#[$($secret_help:tt)*])*
+        $secret_variable:literal =>
+            $secret:ident: $secret_type:ty as $secret_given:ty = $secret_default:expr;
     )*) => {
         /// The settings that one source gives: the command line with the environment, or the file.
         #[derive(Debug, Clone, Default, Args, Deserialize)]
@@ -40,6 +47,11 @@ macro_rules! settings {
                 $(#[$($help)*])*
                 #[arg(long, env = $variable, $($flag)*)]
                 $name: Option<$given>,
+            )*
+            $(
+                $(#[$($secret_help)*])*
+                #[arg(skip)]
+                $secret: Option<$secret_given>,
             )*
             /// What to log, as a tracing filter [default: info,openraft=error]
             #[arg(long, env = "RATCHET_LOG")]
@@ -54,9 +66,30 @@ macro_rules! settings {
             pub fn or(self, other: Settings) -> Settings {
                 Settings {
                     $($name: self.$name.or(other.$name),)*
+                    $($secret: self.$secret.or(other.$secret),)*
                     log: self.log.or(other.log),
                     log_format: self.log_format.or(other.log_format),
                 }
+            }
+
+            /// Takes the settings that have no flag from their variables.
+            ///
+            /// # Errors
+            /// If a variable is no UTF-8. Its value is not shown.
+            pub fn with_secrets(
+                self, variable: impl Fn(&'static str) -> Option<OsString>,
+            ) -> Result<Settings, CommandError> {
+                $(let $secret = match text_of($secret_variable, variable($secret_variable))? {
+                    Some(text) => Some(<$secret_given>::from(&*text)),
+                    None => self.$secret,
+                };)*
+                Ok(Settings { $($secret,)* ..self })
+            }
+
+            /// The settings that have no flag, and their variables.
+            #[cfg(test)]
+            fn secrets() -> Vec<(&'static str, &'static str)> {
+                vec![$((stringify!($secret), $secret_variable),)*]
             }
 
             /// The node's configuration: these settings, and the defaults of those that are missing.
@@ -64,6 +97,7 @@ macro_rules! settings {
                 let default = Config::default();
                 Config {
                     $($name: self.$name.map_or(default.$name, |given| given.into()),)*
+                    $($secret: self.$secret.map_or(default.$secret, |given| given.into()),)*
                     dev: default.dev,
                 }
             }
@@ -72,6 +106,15 @@ macro_rules! settings {
 }
 
 for_each_setting!(settings);
+
+/// The text of a variable that holds a secret, if it is set.
+///
+/// # Errors
+/// If it is no UTF-8.
+fn text_of(variable: &str, value: Option<OsString>) -> Result<Option<String>, CommandError> {
+    let text = value.map(OsString::into_string).transpose();
+    text.map_err(|_| CommandError::config(format!("the variable {variable} is not valid UTF-8")))
+}
 
 impl ValueEnum for FenceKind {
     fn value_variants<'a>() -> &'a [Self] {
@@ -137,14 +180,20 @@ pub fn read_file(path: &Path) -> Result<Settings, CommandError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         CommandError::config(format!("cannot read the configuration {}: {error}", path.display()))
     })?;
-    toml::from_str(&text).map_err(|error| {
-        CommandError::config(format!("the configuration {} is not valid: {error}", path.display()))
-    })
+    toml::from_str(&text).map_err(|error| CommandError::config(invalid(path, &text, &error)))
+}
+
+/// What is wrong with a file. It may hold secrets, so none of its lines is shown.
+fn invalid(path: &Path, text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before
+        .map_or(String::new(), |before| format!(" in line {}", before.matches('\n').count() + 1));
+    format!("the configuration {} is not valid{line}: {}", path.display(), error.message())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, os::unix::ffi::OsStringExt};
 
     use clap::FromArgMatches;
 
@@ -164,6 +213,22 @@ mod tests {
     fn an_unknown_setting_in_the_file_is_refused_and_named() {
         let error = toml::from_str::<Settings>("lease = 5").unwrap_err().to_string();
         assert!(error.contains("lease"), "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_file_is_told_by_its_line_and_without_what_stands_there() {
+        for (text, says) in [
+            ("node_id = 2\nlease = 5", ": unknown field `lease`"),
+            ("[tinyid_tokens]\n\ntest = \"secret", " in line 3: "),
+            ("[tinyid_tokens]\ntest = \"secret\" secret", " in line 2: "),
+            ("tinyid_tokens = [\"secret\"]", ": write a table of texts"),
+            ("[tinyid_tokens]\ntest = [\"secret\"]", ": write a table of texts"),
+        ] {
+            let error = toml::from_str::<Settings>(text).unwrap_err();
+            let told = invalid(Path::new("ratchet.toml"), text, &error);
+            assert!(told.starts_with("the configuration ratchet.toml is not valid"), "{told}");
+            assert!(told.contains(says) && !told.contains("secret"), "{told}");
+        }
     }
 
     #[test]
@@ -195,19 +260,38 @@ mod tests {
     }
 
     #[test]
-    fn the_file_and_flags_take_the_tables_of_other_generators_and_help_does_not_show_tokens() {
+    fn the_file_and_flags_take_the_tables_of_other_generators() {
         let file: Settings = toml::from_str("[tinyid_tokens]\ntest = \"one two\"").unwrap();
         let command = Settings::augment_args(clap::Command::new("start"));
-        let tokens = command.clone();
         let matches = command.get_matches_from(["start", "--leaf-tags", "order=leaf:order,a=b:1"]);
         let flags = Settings::from_arg_matches(&matches).unwrap();
         let config = flags.or(file).config();
         assert_eq!(config.leaf_tags["order"], "leaf:order");
         assert_eq!(config.leaf_tags["a"], "b:1");
         assert_eq!(config.tinyid_tokens["test"], "one two");
-        let hidden = tokens.get_arguments().filter(|arg| arg.is_hide_env_values_set());
-        let hidden: Vec<_> = hidden.map(|arg| arg.get_id().to_string()).collect();
-        assert_eq!(hidden, ["tinyid_tokens"]);
+    }
+
+    #[test]
+    fn a_secret_has_no_flag_and_its_variable_overrides_the_file() {
+        assert_eq!(Settings::secrets(), [("tinyid_tokens", "RATCHET_TINYID_TOKENS")]);
+        let command = Settings::augment_args(clap::Command::new("start"));
+        assert!(command.get_arguments().all(|arg| arg.get_id() != "tinyid_tokens"));
+        let refused = command.try_get_matches_from(["start", "--tinyid-tokens=test=token"]);
+        let told = refused.unwrap_err().to_string();
+        assert!(told.contains("--tinyid-tokens") && !told.contains("test=token"), "{told}");
+        let file = || -> Settings { toml::from_str("[tinyid_tokens]\ntest = \"one\"").unwrap() };
+        let of = |value: Option<OsString>| {
+            let settings = Settings::default().with_secrets(|name| {
+                assert_eq!(name, "RATCHET_TINYID_TOKENS");
+                value.clone()
+            });
+            settings.map(|settings| settings.or(file()).config().tinyid_tokens)
+        };
+        assert_eq!(of(None).unwrap()["test"], "one");
+        assert_eq!(of(Some("test=two three".into())).unwrap()["test"], "two three");
+        let no_text = OsString::from_vec(b"test=secret\xff".to_vec());
+        let told = format!("{:?}", of(Some(no_text)).unwrap_err());
+        assert!(told.contains("RATCHET_TINYID_TOKENS") && !told.contains("secret"), "{told}");
     }
 
     /// What a setting's help tells of its default: a value, or words.
@@ -267,10 +351,13 @@ mod tests {
         let sections: Vec<(&str, &str)> =
             lines.windows(2).filter(is_section).map(|pair| (pair[0], pair[1])).collect();
         let command = Settings::augment_args(clap::Command::new("start"));
+        let flags = command.get_arguments().map(|arg| (arg.get_id().to_string(), line_of(arg)));
+        let secrets = Settings::secrets().into_iter().map(|(name, variable)| {
+            (name.to_owned(), format!("Default: none. No flag. Variable: `{variable}`."))
+        });
         let mut expected = BTreeSet::new();
-        for arg in command.get_arguments() {
-            let heading = format!("### `{}`", arg.get_id());
-            let line = line_of(arg);
+        for (name, line) in flags.chain(secrets) {
+            let heading = format!("### `{name}`");
             let of_setting = sections.iter().filter(|(told, _)| *told == heading);
             let told: Vec<&str> = of_setting.map(|(_, line)| *line).collect();
             assert_eq!(

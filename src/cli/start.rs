@@ -2,7 +2,7 @@
 
 mod supervisor;
 
-use std::{fs, future::pending, io, path::PathBuf, process, thread, time::Duration};
+use std::{env, fs, future::pending, io, path::PathBuf, process, thread, time::Duration};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -41,7 +41,7 @@ impl Start {
             Some(path) => read_file(path)?,
             None => Settings::default(),
         };
-        let settings = self.settings.or(file);
+        let settings = self.settings.with_secrets(env::var_os)?.or(file);
         let format = settings.log_format.unwrap_or(LogFormat::Human);
         let log = log_to_stderr(settings.log.as_deref(), format)?;
         planted_bugs::asked_for().map_err(CommandError::config)?;

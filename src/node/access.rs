@@ -15,7 +15,10 @@ mod quotas;
 mod spending;
 mod wire;
 
-pub use self::audit::{AUDIT, Entrance};
+pub use self::{
+    audit::{AUDIT, Entrance},
+    wire::written_quotas,
+};
 pub(super) use self::{
     audit::{Note, Subject},
     open::{
@@ -344,10 +347,13 @@ impl Access {
 
     /// Who asks this node, as the audit tells it.
     fn asker(&self, by: &Principal) -> Option<Asker> {
-        let shows_token = matches!(by.shown(), Credential::Token(_));
+        let shown = match by.shown() {
+            Credential::Token(hash) => Some(hash.id()),
+            Credential::Nothing | Credential::Certificate(_) => None,
+        };
         let is_known = *by.shown() != Credential::Nothing && self.knows(by);
-        let entrance = by.entrance?;
-        Some(Asker { who: self.name_of(by), entrance, shows_token, is_known })
+        let (entrance, shows_token) = (by.entrance?, shown.is_some());
+        Some(Asker { who: self.name_of(by), entrance, shown, shows_token, is_known })
     }
 
     /// How a caller is called where people read: the name of its token, the URI of its certificate, `anonymous`, or `local`.

@@ -203,6 +203,11 @@ impl Callers {
         self.caller(network_of(address))
     }
 
+    /// How many of a `kind` all callers have.
+    pub fn held(&self, kind: Kind) -> u64 {
+        self.held[kind as usize].load(Relaxed)
+    }
+
     fn are_closed_to(&self, network: u64) -> bool {
         (self.are_closed_to)(network)
     }

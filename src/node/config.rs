@@ -33,11 +33,17 @@ macro_rules! config {
         $(#[$($help:tt)*])*
         $variable:literal [$($flag:tt)*] =>
             $name:ident: $type:ty as $given:ty = $default:expr $(, $range:expr)?;
+    )*
+    secret: $(
+        $(#[$($secret_help:tt)*])*
+        $secret_variable:literal =>
+            $secret:ident: $secret_type:ty as $secret_given:ty = $secret_default:expr;
     )*) => {
         /// A node's configuration. Times are in milliseconds.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Config {
             $($(#[$($help)*])* pub $name: $type,)*
+            $($(#[$($secret_help)*])* pub $secret: $secret_type,)*
             /// A cluster of one founds itself, for trying. No setting: one that stays in a file or in the environment would
             /// found another cluster when the data is lost.
             pub dev: bool,
@@ -45,7 +51,7 @@ macro_rules! config {
 
         impl Default for Config {
             fn default() -> Self {
-                Config { $($name: $default,)* dev: false }
+                Config { $($name: $default,)* $($secret: $secret_default,)* dev: false }
             }
         }
 

@@ -11,7 +11,7 @@ use super::{
     Config,
     access::{
         Guarded, Principal, Subject, check_granting, check_peers, in_order, invalid, read_grants,
-        read_hash, read_key, read_quotas, to_wire,
+        read_hash, read_key, read_quotas, to_wire, written_quotas,
     },
     requests::operation::ByLeader,
     seams::proposal_failed,
@@ -86,7 +86,11 @@ impl ByLeader for v1::CreateTokenRequest {
 
     fn subject(&self, _: Option<&v1::Principal>) -> Subject {
         let id = read_hash(&self.sha256).ok().map(|hash| hash.id());
-        Subject::of(self.wanted()).on(&self.name).with_token(id)
+        let granted = granted(&self.grants).map(|granted| match self.expires_ms {
+            Some(end) => format!("{granted} until {end}"),
+            None => granted,
+        });
+        Subject::of(self.wanted()).on(&self.name).with_token(id).setting(granted)
     }
 
     async fn carry_out(
@@ -188,11 +192,21 @@ fn about(wanted: Wanted<'_>, principal: &str, addresses: Option<&str>) -> Subjec
     }
 }
 
+/// Grants as they are written, if they can be read.
+fn granted(grants: &[v1::Grant]) -> Option<String> {
+    let grants = read_grants(grants).ok()?;
+    Some(match grants.is_empty() {
+        true => "nothing".to_owned(),
+        false => grants.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    })
+}
+
 impl ByLeader for v1::SetGrantsRequest {
     type Service = Grants;
 
     fn subject(&self, _: Option<&v1::Principal>) -> Subject {
-        about(self.wanted(), &self.principal, self.addresses.as_deref())
+        let subject = about(self.wanted(), &self.principal, self.addresses.as_deref());
+        subject.setting(granted(&self.grants))
     }
 
     async fn carry_out(
@@ -233,7 +247,8 @@ impl ByLeader for v1::SetQuotasRequest {
 
     fn subject(&self, _: Option<&v1::SetQuotasResponse>) -> Subject {
         let subject = about(self.wanted(), &self.principal, self.addresses.as_deref());
-        subject.with_token(self.id.clone())
+        let quotas = read_quotas(&self.quotas).is_ok().then(|| written_quotas(&self.quotas));
+        subject.with_token(self.id.clone()).setting(quotas)
     }
 
     async fn carry_out(

@@ -42,7 +42,9 @@ mod told_call;
 mod traces;
 mod way;
 
-pub use access::{AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralTokens, hash_of};
+pub use access::{
+    AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralTokens, hash_of, written_quotas,
+};
 pub use callers::{Caller, Callers, Counted, Guest, GuestCall, KNOWN_WITHIN, Kind, Port, Silence};
 pub use config::Config;
 pub use formats::id_format;

@@ -141,7 +141,7 @@ where
         is_administrative: is_administrative::<Q>,
         subject: |message, _| {
             let asked: Q = decoded(message.clone()).ok()?;
-            Some(Subject::of(asked.wanted()))
+            Some(asked.subject())
         },
         by: By::AskedNode(|services, message, deadline| {
             let carrying_out = async move {

@@ -29,7 +29,7 @@ const SEGMENT_NUMBERS: u64 = 100_000;
 
 /// Calls the macro `$with` with the list of settings. An entry reads: help, environment variable, in brackets further
 /// clap arguments of its flag, `=>`, name, type in the configuration, `as` the type in which it is given, default, and
-/// range if it has one.
+/// range if it has one. Those after `secret:` have no flag: everybody on the machine can read the flags of a process.
 macro_rules! for_each_setting {
     ($with:ident) => {
         $with! {
@@ -217,14 +217,10 @@ macro_rules! for_each_setting {
             "RATCHET_LEAF_SNOWFLAKE" [] => leaf_snowflake: String as String = String::new();
             /// The values of bizType that clients of Tinyid ask for, and the key of each:
             /// "bizType=namespace:key,..."; a row {bizType} is for every type without one, and {bizType} after "=" is the
-            /// type itself; without any row, they are not served
+            /// type itself; each has a token in the table tinyid_tokens of the file, or in the variable
+            /// RATCHET_TINYID_TOKENS; without any row, they are not served
             "RATCHET_TINYID_TYPES" [] =>
                 tinyid_types: BTreeMap<String, String> as TextTable = BTreeMap::new();
-            /// The token of each bizType in tinyid_types: "bizType=token,..."; several tokens of one bizType have
-            /// spaces between them; a row {bizType} is for every type without one; others can read a flag, so set the
-            /// variable or use the file
-            "RATCHET_TINYID_TOKENS" [hide_env_values = true] =>
-                tinyid_tokens: BTreeMap<String, String> as SecretTable = BTreeMap::new();
             /// How many numbers a segment has that a client of Tinyid takes, of each bizType: "100000", or
             /// "bizType=numbers,..."; a row {bizType} is for every type without one; at most count_max [default: 100000]
             "RATCHET_TINYID_SEGMENT" [] =>
@@ -234,6 +230,11 @@ macro_rules! for_each_setting {
             /// every type without one; without any row, they are not served
             "RATCHET_YUEWEN_TYPES" [] =>
                 yuewen_types: BTreeMap<String, String> as TextTable = BTreeMap::new();
+            secret:
+            /// The token of each bizType in tinyid_types: "bizType=token,..."; several tokens of one bizType have
+            /// spaces between them; a row {bizType} is for every type without one
+            "RATCHET_TINYID_TOKENS" =>
+                tinyid_tokens: BTreeMap<String, String> as SecretTable = BTreeMap::new();
         }
     };
 }

@@ -1,6 +1,6 @@
 //! Settings that are tables of texts.
 
-use std::{collections::BTreeMap, convert::Infallible, str::FromStr};
+use std::{collections::BTreeMap, str::FromStr};
 
 use serde::Deserialize;
 
@@ -97,14 +97,6 @@ impl From<&str> for SecretTable {
     fn from(list: &str) -> Self {
         let rows = list.split(',').filter(|row| !row.trim().is_empty());
         SecretTable::of(rows.map(|row| row.split_once('=')))
-    }
-}
-
-impl FromStr for SecretTable {
-    type Err = Infallible;
-
-    fn from_str(list: &str) -> Result<Self, Infallible> {
-        Ok(SecretTable::from(list))
     }
 }
 

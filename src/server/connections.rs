@@ -10,7 +10,7 @@ mod patient_socket;
 pub(super) mod places;
 pub(super) mod stream;
 pub(super) mod unfinished;
-mod until_known;
+pub(super) mod until_known;
 
 use std::{
     convert::Infallible, future::pending, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration,

@@ -24,6 +24,7 @@ use hyper::{
     header::{HeaderName, HeaderValue},
 };
 use prost::Message;
+use tokio::time::Instant;
 use tonic::{
     Status,
     body::Body,
@@ -47,7 +48,7 @@ pub const CLUSTER_ID: HeaderName = HeaderName::from_static("ratchet-cluster-id")
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// The version of the members that the caller knows; 0 for none. Absent: it does not want to be told.
 const MEMBERS_VERSION: HeaderName = HeaderName::from_static("ratchet-members-version");
-/// What the paths of the reflection service begin with. It has no code of ours that could look who asks.
+/// What the paths of the reflection service begin with.
 const REFLECTION: &str = "/grpc.reflection.";
 /// The route, with an answer.
 const ROUTE: &str = "ratchet-route-bin";
@@ -124,6 +125,23 @@ impl<S> Addressed<S> {
     }
 }
 
+impl<S: Answering> Addressed<S> {
+    /// Has the API described to a caller that is let in. The reflection service has no code of ours that could look who asks.
+    fn describe(
+        &self, by: Principal, call: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + use<S> {
+        let (mut routes, context) = (self.routes.clone(), self.context.clone());
+        let timeout = timeout_in(&MetadataMap::from_headers(call.headers().clone()));
+        let deadline = Instant::now() + budget(timeout, &context.config);
+        async move {
+            match context.admission.admit(&by, Wanted::Anything, deadline).await {
+                Ok(()) => routes.call(call).await,
+                Err(refusal) => Ok(Status::from(refusal).into_http()),
+            }
+        }
+    }
+}
+
 impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
     type Response = Response<Body>;
     type Error = Infallible;
@@ -150,10 +168,8 @@ impl<S: Answering> Service<Request<Incoming>> for Addressed<S> {
                 return Either::Right(ready(Ok(answer)).boxed());
             }
         };
-        if call.uri().path().starts_with(REFLECTION)
-            && let Err(refusal) = access.let_in(&by, Wanted::Anything)
-        {
-            return Either::Right(ready(Ok(Status::from(refusal).into_http())).boxed());
+        if call.uri().path().starts_with(REFLECTION) {
+            return Either::Right(self.describe(by, call).boxed());
         }
         call.extensions_mut().insert(by.clone());
         let Some(known) = call.headers().get(MEMBERS_VERSION) else {

@@ -5,9 +5,9 @@ use std::{fs, net::SocketAddr, time::Duration};
 use ratchet::{
     node::hash_of,
     proto::v1::{
-        CreateNamespaceRequest, ListPrincipalsRequest, NextRequest, RemoveNodeRequest,
-        RevokeTokenRequest, StatusRequest, access_client::AccessClient, admin_client::AdminClient,
-        sequencer_client::SequencerClient,
+        AddNodeRequest, CreateNamespaceRequest, CreateTokenRequest, ListPrincipalsRequest,
+        NextRequest, Quota, RemoveNodeRequest, RevokeTokenRequest, SetQuotasRequest, StatusRequest,
+        access_client::AccessClient, admin_client::AdminClient, sequencer_client::SequencerClient,
     },
 };
 use serde_json::Value;
@@ -20,7 +20,7 @@ use crate::common::{
     eventually, http, http_get,
     openmetrics::{parse, value},
     other_than, others,
-    processes::Processes,
+    processes::{Processes, ratchet},
     until,
 };
 
@@ -32,6 +32,11 @@ fn lines(cluster: &Processes, node: u64) -> Vec<Value> {
     let log = fs::read_to_string(cluster.log(node)).expect("a log");
     let lines = log.lines().filter_map(|line| serde_json::from_str(line).ok());
     lines.filter(|line: &Value| line["target"] == "ratchet::audit").collect()
+}
+
+/// The id of the caller's token, and what the call sets.
+fn more(line: &Value) -> [Option<&str>; 2] {
+    ["shown", "change"].map(|name| line["fields"][name].as_str())
 }
 
 /// Level, method, who, what it is about, the id of a token, and the outcome.
@@ -128,6 +133,113 @@ async fn each_administrative_call_is_a_line_at_the_node_that_was_asked_whatever_
     }
 }
 
+/// What an administrator sets in turn, with its token: each call, what its line says that is set, and about which token.
+async fn set(asking: &Asking, ends_ms: u64) -> Vec<(&'static str, Option<String>, Option<String>)> {
+    let (mut access, mut admin) =
+        (AccessClient::new(asking.clone()), AdminClient::new(asking.clone()));
+    let id = hash_of(b"of-ci").id();
+    let made = CreateTokenRequest {
+        name: "ci".to_owned(),
+        sha256: hash_of(b"of-ci").0.to_vec().into(),
+        grants: vec![grant("read:*"), grant("next:order*")],
+        expires_ms: Some(ends_ms),
+    };
+    access.create_token(made.clone()).await.expect("a token");
+    // Its grants cannot be read: they are the caller's words, and may be long.
+    let unreadable = vec![grant("next:no such name")];
+    access.create_token(CreateTokenRequest { grants: unreadable, ..made }).await.expect_err("why");
+    let limits = vec![Quota {
+        namespaces: "order*".to_owned(),
+        calls_per_second: Some(100),
+        burnt_per_day: Some(7),
+        ..Quota::default()
+    }];
+    let quotas = |quotas| SetQuotasRequest {
+        principal: "ci".to_owned(),
+        id: Some(hash_of(b"of-ci").id()),
+        addresses: None,
+        quotas,
+    };
+    access.set_quotas(quotas(limits)).await.expect("quotas");
+    access.set_quotas(quotas(Vec::new())).await.expect("none");
+    access.set_grants(granting("anonymous", None, &["next:book"])).await.expect("granted");
+    access.set_grants(granting("anonymous", None, &[])).await.expect("taken away");
+    let peer_address = "127.0.0.1:1".to_owned();
+    let add = AddNodeRequest { id: 0, peer_address: peer_address.clone() };
+    admin.add_node(add).await.expect_err("no node has that id");
+    let revoke = RevokeTokenRequest { name: "ci".to_owned(), id: None };
+    access.revoke_token(revoke).await.expect("revoked");
+    let text = |text: &str| Some(text.to_owned());
+    vec![
+        (
+            "Access/CreateToken",
+            Some(format!("next:order* read:* until {ends_ms}")),
+            Some(id.clone()),
+        ),
+        ("Access/CreateToken", None, Some(id.clone())),
+        ("Access/SetQuotas", text("order*:calls=100,burnt=7"), Some(id.clone())),
+        ("Access/SetQuotas", text("none"), Some(id.clone())),
+        ("Access/SetGrants", text("next:book"), None),
+        ("Access/SetGrants", text("nothing"), None),
+        ("Admin/AddNode", Some(peer_address), None),
+        ("Access/RevokeToken", None, Some(id)),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_tells_what_was_set_and_with_which_token_and_no_secret() {
+    let cluster = Processes::start(1, &JSON).await;
+    let listen = cluster.places[&1].listen;
+    create(&mut AccessClient::new(asking(listen, None)), ADMIN, "admin", everything())
+        .await
+        .expect("a token");
+    let before = wait_for(&cluster, 1, 1).await;
+    let admin = hash_of(ADMIN.as_bytes()).id();
+    let [shown, granted] = more(&before[0]);
+    assert_eq!(shown, None, "the call that made the token showed none");
+    assert!(granted.is_some_and(|granted| granted.contains("admin:*")), "{granted:?}");
+    let ends_ms = 4_000_000_000_000;
+    let expected = set(&asking(listen, Some(ADMIN)), ends_ms).await;
+    let lines = wait_for(&cluster, 1, 1 + expected.len()).await;
+    for (line, (method, change, token)) in lines[1..].iter().zip(&expected) {
+        assert_eq!(line["fields"]["method"], format!("ratchet.v1.{method}"));
+        assert_eq!(more(line), [Some(&*admin), change.as_deref()], "{line}");
+        assert_eq!(line["fields"]["token"].as_str(), token.as_deref(), "{line}");
+        assert_eq!(line["fields"]["who"], "admin");
+    }
+    // Two tokens of one name: a line tells which of them it was.
+    let mut access = AccessClient::new(asking(listen, Some(ADMIN)));
+    create(&mut access, "another-secret", "admin", everything()).await.expect("a token");
+    let mut with_other = AccessClient::new(asking(listen, Some("another-secret")));
+    with_other.list_principals(ListPrincipalsRequest {}).await.expect("a list");
+    let lines = wait_for(&cluster, 1, lines.len() + 2).await;
+    let last = lines.last().expect("a line");
+    assert_eq!(last["fields"]["who"], "admin");
+    assert_eq!(more(last), [Some(&*hash_of(b"another-secret").id()), None]);
+    let log = fs::read_to_string(cluster.log(1)).expect("a log");
+    for secret in [ADMIN, "of-ci", "another-secret"] {
+        assert!(!log.contains(secret), "{secret}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_founding_is_told_with_the_id_of_the_token_that_it_makes() {
+    let cluster = Processes::unfounded(1, &JSON);
+    let file = cluster.dir.path().join("admin.token");
+    eventually("the cluster is founded", async || {
+        let mut found = ratchet();
+        found.args(["found", "--server", &cluster.socket(1), "--admin-token-file"]).arg(&file);
+        let running = tokio::task::spawn_blocking(move || found.output().expect("it runs"));
+        running.await.expect("no panic").status.success().then_some(())
+    })
+    .await;
+    let token = fs::read_to_string(&file).expect("a token");
+    let id = hash_of(token.trim_end().as_bytes()).id();
+    let expected = ["INFO", "ratchet.v1.Admin/Found", "local", "-", &id, "ok"];
+    until("the founding is told", || lines(&cluster, 1).iter().any(|line| short(line) == expected))
+        .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_are_not_let_in_are_told_with_who_they_are_and_counted() {
     let cluster = Processes::start(1, &JSON).await;
@@ -177,6 +289,7 @@ async fn callers_that_are_not_let_in_are_told_with_who_they_are_and_counted() {
         .iter()
         .map(|line| {
             assert_eq!((&line["level"], &line["fields"]["left_out"]), (&"WARN".into(), &0.into()));
+            assert_eq!(line["fields"].get("change"), None, "{line}");
             let names = ["interface", "who", "needs", "outcome"];
             names.map(|name| line["fields"][name].as_str().expect(name).to_owned())
         })

@@ -1,6 +1,6 @@
 //! What callers hold counts for their principal, wherever they ask; and connections of strangers keep nobody out.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use ratchet::{
     metrics::Interface,
@@ -187,6 +187,86 @@ async fn a_strangers_connection_brings_64_kib_and_one_where_anonymous_may_ask_br
     admin.set_grants(granting("anonymous", None, &["next:*"])).await.expect("granted");
     let all = async || (pings_answered(closed.cluster.address(1)).await == 10_000).then_some(());
     eventually("the node has heard of it", all).await;
+}
+
+/// How many bytes of a request or a command are sent that never ends.
+const SENT: usize = 900_000;
+
+/// The most that the requests of node 1 hold while somebody sends this, and nothing after it: until the connection ends, or all that
+/// was sent is held.
+async fn most_held(closed: &Closed, at: SocketAddr, says: Vec<u8>) -> i64 {
+    let held = closed.cluster.nodes[&1].context().metrics.request_bytes.clone();
+    let (mut answers, mut asks) = TcpStream::connect(at).await.expect("a connection").into_split();
+    // Beside the reading: the node may not read on.
+    let asking = tokio::spawn(async move { asks.write_all(&says).await.is_ok().then_some(asks) });
+    let (mut most, mut look) = (0, tokio::time::interval(Duration::from_millis(5)));
+    let looking = async {
+        let mut told = [0; 1_024];
+        while most < SENT as i64 {
+            tokio::select! {
+                biased;
+                _ = look.tick() => most = most.max(held.get()),
+                read = answers.read(&mut told) => if !read.is_ok_and(|read| read > 0) { break },
+            }
+        }
+    };
+    in_time("the end of the connection, or all of it", looking).await;
+    asking.abort();
+    most
+}
+
+/// The beginning of a request over HTTP, and of a Redis client's command, each of which never ends.
+fn unfinished() -> [Vec<u8>; 2] {
+    let body = "x".repeat(SENT);
+    let by_http = format!(
+        "POST /v1/namespaces/book/keys/1:next HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n\
+         {SENT:x}\r\n{body}\r\n"
+    );
+    let by_redis = format!("*2\r\n$4\r\nINCR\r\n$1000000\r\n{body}");
+    [by_http.into_bytes(), by_redis.into_bytes()]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_what_a_stranger_sends_over_http_or_to_redis_no_more_than_64_kib_are_held() {
+    let closed = Closed::start().await;
+    let [_, http, redis] = ports(&closed, 1);
+    for (at, says) in [http, redis].into_iter().zip(unfinished()) {
+        let most = most_held(&closed, at, says).await;
+        assert!((1..=64 << 10).contains(&most), "{at}: {most} bytes");
+    }
+    // Where anonymous may do something, all arrives.
+    let mut admin = closed.admin(1);
+    admin.set_grants(granting("anonymous", None, &["next:*"])).await.expect("granted");
+    for (at, says) in [http, redis].into_iter().zip(unfinished()) {
+        eventually("the node has heard of it", async || {
+            (most_held(&closed, at, says.clone()).await >= SENT as i64).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_body_without_a_token_is_refused_before_it_comes_and_one_with_a_token_is_read() {
+    let closed = Closed::start().await;
+    let node = other_than(closed.cluster.leader().await);
+    let [_, at, _] = ports(&closed, node);
+    let body = format!("{}{{\"ids\": [1]}}", " ".repeat(200_000));
+    let head = |token: &str| {
+        format!(
+            "POST /v1/namespaces/book:next HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{token}\r\n",
+            body.len()
+        )
+    };
+    let mut stranger = TcpStream::connect(at).await.expect("a connection");
+    answers(&mut stranger, &head(""), "HTTP/1.1 401").await;
+    let header = format!("Authorization: Bearer {}\r\n", closed.token("next"));
+    let mut known = TcpStream::connect(at).await.expect("a connection");
+    answers(&mut known, &(head(&header) + &body), "HTTP/1.1 200").await;
+    // A token that the node has not heard of yet may be shown with the first request, too.
+    let leader = closed.cluster.leader().await;
+    create(&mut closed.admin(leader), "new", "new", vec![grant("next:*")]).await.expect("a token");
+    let mut new = TcpStream::connect(at).await.expect("a connection");
+    answers(&mut new, &(head("Authorization: Bearer new\r\n") + &body), "HTTP/1.1 200").await;
 }
 
 /// Sends this, and sees that the answer begins so.

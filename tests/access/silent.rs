@@ -1,12 +1,23 @@
 //! What is watched, or read slowly, ends with the token of its reader. `access.rs` shows it of the route, `status_page.rs` of
 //! the status page.
 
-use ratchet::proto::v1::{
-    ExportRequest, NextManyRequest, RevokeTokenRequest, sequencer_client::SequencerClient,
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
 };
-use tonic::Code;
+
+use ratchet::proto::v1::{
+    ExportRequest, NextManyRequest, RevokeTokenRequest, Route, WatchRouteRequest,
+    sequencer_client::SequencerClient,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tonic::{Code, Streaming};
 use tonic_health::pb::{
-    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+    HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
+    health_client::HealthClient,
 };
 
 use crate::common::{
@@ -61,6 +72,80 @@ async fn whoever_watches_the_health_with_a_token_does_so_until_it_is_revoked() {
         () = std::future::ready(()) => None,
     };
     assert!(goes_on.is_none(), "{goes_on:?}");
+}
+
+/// Who watches the health, the route, and the status page with the token.
+struct Watching {
+    health: Streaming<HealthCheckResponse>,
+    route: Streaming<Route>,
+    page: TcpStream,
+}
+
+impl Watching {
+    /// Begins to watch, once a node has told each of them something.
+    async fn begin(closed: &Closed, node: u64) -> Watching {
+        let shows = closed.at(node, TOKEN);
+        let health = HealthClient::new(shows.clone()).watch(HealthCheckRequest::default()).await;
+        let route = SequencerClient::new(shows).watch_route(WatchRouteRequest {}).await;
+        let (mut health, mut route) =
+            (health.expect("it is told").into_inner(), route.expect("it is told").into_inner());
+        in_time("the health", health.message()).await.expect("it is told").expect("a state");
+        in_time("the route", route.message()).await.expect("it is told").expect("a route");
+        let http = closed.cluster.nodes[&node].addresses().http.expect("a port");
+        Watching { health, route, page: watch_page(http).await }
+    }
+
+    /// Waits until each has ended, whatever is told before.
+    async fn end(self) {
+        let Watching { mut health, mut route, mut page } = self;
+        let health = async { while health.message().await.is_ok_and(|told| told.is_some()) {} };
+        let route = async { while route.message().await.is_ok_and(|told| told.is_some()) {} };
+        let page = async {
+            let mut told = [0; 4_096];
+            while page.read(&mut told).await.is_ok_and(|read| read > 0) {}
+        };
+        in_time("the end of all", async { tokio::join!(health, route, page) }).await;
+    }
+}
+
+/// Watches the status page until the first event.
+async fn watch_page(http: SocketAddr) -> TcpStream {
+    let watching = async {
+        let mut stream = TcpStream::connect(http).await.expect("a connection");
+        let says = format!(
+            "GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        );
+        stream.write_all(says.as_bytes()).await.expect("sent");
+        let mut told = Vec::new();
+        while !told.windows(6).any(|part| part == b"data: ") {
+            assert!(stream.read_buf(&mut told).await.expect("an event") > 0, "it has ended");
+        }
+        stream
+    };
+    in_time("an event", watching).await
+}
+
+/// A machine that is busy may need longer now and then: in one of some rounds it does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_watched_in_silence_ends_within_5_s_of_a_revocation() {
+    const ROUNDS: usize = 20;
+    const WITHIN: Duration = Duration::from_secs(5);
+    let closed = Closed::start().await;
+    let node = other_than(closed.cluster.leader().await);
+    for _ in 0..ROUNDS {
+        make(&closed, node).await;
+        let watching = Watching::begin(&closed, node).await;
+        let began = Instant::now();
+        let revoke = RevokeTokenRequest { name: "watcher".to_owned(), id: None };
+        closed.admin(node).revoke_token(revoke).await.expect("revoked");
+        watching.end().await;
+        let took = began.elapsed();
+        if took <= WITHIN {
+            return;
+        }
+        println!("it took {took:?}");
+    }
+    panic!("it took longer than {WITHIN:?} in {ROUNDS} rounds");
 }
 
 /// An export that is read slowly says nothing for long, and holds a view of the table.

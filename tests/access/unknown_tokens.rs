@@ -12,7 +12,7 @@ use ratchet::node::Seams;
 use tokio::task::JoinSet;
 use tonic::Code;
 
-use super::leader::KNOWS_TOKEN;
+use super::{http::reflection, leader::KNOWS_TOKEN};
 use crate::common::{
     closed::{ADMIN, Closed, asking, create, grant, next},
     eventually, in_time, other_than,
@@ -101,4 +101,16 @@ async fn a_follower_asks_the_leader_for_no_token_that_it_knows() {
         }
     }
     assert_eq!(asked.load(SeqCst), before, "it knows both");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_asks_the_leader_before_it_refuses_a_token_that_is_shown_to_reflection() {
+    let mut closed = Closed::start().await;
+    let leader = closed.cluster.leader().await;
+    let follower = other_than(leader);
+    let asked = count_questions(&mut closed, follower).await;
+    let before = asked.load(SeqCst);
+    let stranger = asking(closed.cluster.address(follower), Some("made-up"));
+    assert_eq!(reflection(&stranger).await, Some(Code::Unauthenticated));
+    assert!(asked.load(SeqCst) > before, "it has refused the token by what it knows alone");
 }

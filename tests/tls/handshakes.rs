@@ -201,6 +201,45 @@ async fn ping(config: &Arc<ClientConfig>, redis: SocketAddr) -> Option<(Handshak
     Some((kind, told(stream, "PING\r\nQUIT\r\n").await.starts_with(b"+PONG")))
 }
 
+/// A client whose certificate is still valid, over a connection that was answered; its certificate, and when that ends.
+async fn connected_for_a_moment(
+    certificates: &Certificates, ca: &Ca, redis: SocketAddr,
+) -> (TlsStream<TcpStream>, Pair, SystemTime) {
+    // A busy machine may not get so far while a certificate is valid that lasts for a moment.
+    for seconds in [3, 30, 240] {
+        let ends = SystemTime::now() + Duration::from_secs(seconds);
+        let (chain, key) = client_until(ca, ends);
+        let shown = Some((chain.clone(), key.clone_key()));
+        let config = Arc::new(certificates.config_showing(shown, &VERSIONS));
+        if let Ok(mut stream) = connect_with(&config, redis).await
+            && is_answered(&mut stream, PING.0).await
+        {
+            return (stream, (chain, key), ends);
+        }
+    }
+    panic!("no connection while a certificate is valid")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_expires_ends_no_open_connection_and_begins_no_other() {
+    let (certificates, dir) = (Certificates::new(), TempDir::new().expect("a directory"));
+    let (ip, ca) = (own_ip(), ca());
+    certificates.node(1, &ip.to_string(), &[]);
+    std::fs::write(certificates.path("short.crt"), ca.pem()).expect("written");
+    let own = format!("--tls-client-ca={}", certificates.path("short.crt"));
+    let flags = [certificates.client_flags(1, "require"), vec![own]].concat();
+    let node = start_node(dir.path(), ip, &flags);
+    eventually("the port listens", async || TcpStream::connect(node.redis).await.ok()).await;
+    let (mut open, shown, ends) = connected_for_a_moment(&certificates, &ca, node.redis).await;
+    until("the certificate has expired", || SystemTime::now() > ends + Duration::from_secs(1))
+        .await;
+    assert!(is_answered(&mut open, PING.0).await, "the open connection goes on");
+    // Without a session of before: this is a whole handshake.
+    let config = Arc::new(certificates.config_showing(Some(shown), &VERSIONS));
+    assert!(!ping(&config, node.redis).await.is_some_and(|(_, answered)| answered));
+    assert!(is_answered(&mut open, PING.0).await, "nor does a refused one end it");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_does_not_go_on_once_the_certificate_of_its_beginning_has_expired() {
     let (certificates, dir) = (Certificates::new(), TempDir::new().expect("a directory"));

@@ -123,23 +123,6 @@ impl FromStr for Limited {
     }
 }
 
-/// Quotas as they are written.
-pub fn limits(quotas: &[v1::Quota]) -> String {
-    if quotas.is_empty() {
-        return "none".to_owned();
-    }
-    let one = |quota: &v1::Quota| {
-        let limits = [
-            ("calls", quota.calls_per_second.map(u64::from)),
-            ("numbers", quota.numbers_per_second.map(u64::from)),
-            ("burnt", quota.burnt_per_day),
-        ];
-        let given = limits.iter().filter_map(|(what, limit)| Some(format!("{what}={}", (*limit)?)));
-        format!("{}:{}", quota.namespaces, given.collect::<Vec<_>>().join(","))
-    };
-    quotas.iter().map(one).collect::<Vec<_>>().join(" ")
-}
-
 /// Parses how long a token lasts: "90d", "12h" or "30m".
 ///
 /// # Errors
@@ -164,6 +147,7 @@ pub fn lifetime(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::written_quotas;
 
     fn granted(text: &str) -> Vec<v1::Grant> {
         text.parse::<Granted>().expect(text).0
@@ -216,11 +200,11 @@ mod tests {
     fn a_quota_is_limits_on_namespaces_and_is_shown_as_it_is_written() {
         for text in ["order*:calls=100,numbers=10000,burnt=1000000", "*:burnt=1", "a:b:calls=7"] {
             let Limited(quota) = text.parse().expect(text);
-            assert_eq!(limits(&[quota]), text);
+            assert_eq!(written_quotas(&[quota]), text);
         }
         let Limited(quota) = "a:b:calls=7".parse().expect("a quota");
         assert_eq!((&*quota.namespaces, quota.calls_per_second), ("a:b", Some(7)));
-        assert_eq!(limits(&[]), "none");
+        assert_eq!(written_quotas(&[]), "none");
         for none in [
             "",
             "order*",

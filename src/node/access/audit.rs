@@ -24,6 +24,8 @@ pub const AUDIT: &str = "ratchet::audit";
 const REFUSED_PER_SECOND: u64 = 10;
 /// How many characters of a caller's own words a line has in one place.
 const WORDS_CHARS_MAX: usize = 128;
+/// As many as a change has in a line: nothing that may be granted is cut off, nor any quota that may be set.
+const CHANGE_CHARS_MAX: usize = 8_192;
 /// The outcome of a call whose caller does not wait for it. It may be carried out.
 const LEFT: &str = "CALLER_LEFT (CANCELLED)";
 
@@ -52,7 +54,9 @@ pub struct Asker {
     pub who: String,
     /// Where it asks.
     pub entrance: Entrance,
-    /// Whether it shows a token.
+    /// The id of the token that it shows.
+    pub shown: Option<String>,
+    /// Whether it shows a token, or several.
     pub shows_token: bool,
     /// Whether this node knows what it shows.
     pub is_known: bool,
@@ -62,7 +66,7 @@ impl Asker {
     /// One who shows several tokens: it may be anybody.
     pub fn with_several_tokens(entrance: Entrance) -> Asker {
         let who = "several tokens".to_owned();
-        Asker { who, entrance, shows_token: true, is_known: false }
+        Asker { who, entrance, shown: None, shows_token: true, is_known: false }
     }
 }
 
@@ -74,13 +78,15 @@ pub struct Subject {
     on: Option<String>,
     /// The id of the token that it makes or removes.
     token: Option<String>,
+    /// What it sets: grants, quotas, or the address of a node.
+    change: Option<String>,
 }
 
 impl Subject {
     /// That of a call for which `wanted` is needed: the namespace, if it is about one.
     pub fn of(wanted: Wanted<'_>) -> Subject {
         let on = wanted.namespace().map(words);
-        Subject { needs: words(wanted), on, token: None }
+        Subject { needs: words(wanted), on, token: None, change: None }
     }
 
     /// The same call is about this.
@@ -91,6 +97,12 @@ impl Subject {
     /// The same call makes or removes the token with this id, if it is known.
     pub fn with_token(self, id: Option<String>) -> Subject {
         Subject { token: id.map(words), ..self }
+    }
+
+    /// The same call sets this, if it can be read.
+    pub fn setting(self, change: Option<String>) -> Subject {
+        let change = change.map(|change| change.chars().take(CHANGE_CHARS_MAX).collect());
+        Subject { change, ..self }
     }
 }
 
@@ -147,15 +159,17 @@ impl Audit {
     }
 
     fn tell(&self, line: &Line<'_>) {
-        let Line { asker: Asker { who, entrance, .. }, method, subject, outcome } = line;
+        let Line { asker: Asker { who, entrance, shown, .. }, method, subject, outcome } = line;
         tracing::info!(
             target: AUDIT,
             who,
+            shown,
             from = from(*entrance),
             interface = interface(*entrance),
             method,
             on = subject.on,
             token = subject.token,
+            change = subject.change,
             outcome,
             node = self.node,
             "administrative call"
@@ -164,7 +178,7 @@ impl Audit {
 
     fn tell_refused(&self, line: &Line<'_>, refused: &Refusal) {
         let Line { asker, method, subject, outcome } = line;
-        let Asker { who, entrance, shows_token, is_known } = asker;
+        let Asker { who, entrance, shown, shows_token, is_known } = asker;
         let is_worthless = refused.code() == Code::Unauthenticated;
         if *shows_token && is_worthless {
             self.metrics.logins_refused.add(entrance.interface, 1);
@@ -177,6 +191,7 @@ impl Audit {
         tracing::warn!(
             target: AUDIT,
             who,
+            shown,
             from = from(*entrance),
             interface = interface(*entrance),
             method,
@@ -261,6 +276,7 @@ mod tests {
                 address: Some([10, 0, 0, 1].into()),
                 is_admin_port: false,
             },
+            shown: Some("ba7816bf8f01".to_owned()),
             shows_token: true,
             is_known,
         };
@@ -280,7 +296,9 @@ mod tests {
         let subject = Subject::of(Wanted::OnAll(Verb::Admin));
         assert_eq!((&*subject.needs, &subject.on), ("admin:*", &None));
         let subject = subject.on("é".repeat(1_000)).with_token(Some("1".repeat(1_000)));
+        let subject = subject.setting(Some("é".repeat(10_000)));
         let long = |text: Option<String>| text.expect("a text").chars().count();
-        assert_eq!([long(subject.on), long(subject.token)], [WORDS_CHARS_MAX; 2]);
+        let all = [long(subject.on), long(subject.token), long(subject.change)];
+        assert_eq!(all, [WORDS_CHARS_MAX, WORDS_CHARS_MAX, CHANGE_CHARS_MAX]);
     }
 }

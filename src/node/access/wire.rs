@@ -108,6 +108,23 @@ pub(in crate::node) fn read_quotas(quotas: &[v1::Quota]) -> Result<Vec<Quota>, R
     Ok(read)
 }
 
+/// Quotas as they are written.
+pub fn written_quotas(quotas: &[v1::Quota]) -> String {
+    if quotas.is_empty() {
+        return "none".to_owned();
+    }
+    let one = |quota: &v1::Quota| {
+        let limits = [
+            ("calls", quota.calls_per_second.map(u64::from)),
+            ("numbers", quota.numbers_per_second.map(u64::from)),
+            ("burnt", quota.burnt_per_day),
+        ];
+        let given = limits.iter().filter_map(|(what, limit)| Some(format!("{what}={}", (*limit)?)));
+        format!("{}:{}", quota.namespaces, given.collect::<Vec<_>>().join(","))
+    };
+    quotas.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
 fn read_quota(quota: &v1::Quota) -> Result<Quota, Refusal> {
     let limited = |what, limit| invalid(&InvalidAccess::QuotaLimit(what, limit));
     let a_second = |what, limit: u32| {

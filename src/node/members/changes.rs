@@ -38,7 +38,7 @@ impl ByLeader for v1::AddNodeRequest {
     type Service = Members;
 
     fn subject(&self, _: Option<&v1::MembershipResponse>) -> Subject {
-        Subject::of(self.wanted()).on(self.id)
+        Subject::of(self.wanted()).on(self.id).setting(Some(self.peer_address.clone()))
     }
 
     async fn carry_out(
@@ -96,7 +96,7 @@ impl ByLeader for v1::UpdateNodeRequest {
     type Service = Members;
 
     fn subject(&self, _: Option<&v1::MembershipResponse>) -> Subject {
-        Subject::of(self.wanted()).on(self.id)
+        Subject::of(self.wanted()).on(self.id).setting(self.peer_address.clone())
     }
 
     /// Records a member's new address. The member must listen there already, with the directory that the cluster

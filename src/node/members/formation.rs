@@ -24,7 +24,7 @@ use crate::{
     consensus::{Group, ThisNode},
     node::{
         Config,
-        access::{check_peers, read_hash},
+        access::{Guarded, Subject, check_peers, read_hash},
         common::Common,
         requests::operation::ByAskedNode,
         stopping::Stopping,
@@ -44,6 +44,11 @@ const RETRY: Duration = Duration::from_millis(100);
 
 impl ByAskedNode for v1::FoundRequest {
     type Service = Arc<Founding>;
+
+    fn subject(&self) -> Subject {
+        let admin = read_hash(&self.admin_token_sha256).ok();
+        Subject::of(self.wanted()).with_token(admin.map(|hash| hash.id()))
+    }
 
     /// Founds a cluster of the nodes in `peers`, this one among them, and waits until it hands out numbers. It is founded
     /// even if the caller does not wait for it. If this node belongs to a cluster already, nothing changes, and the answer

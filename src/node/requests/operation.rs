@@ -63,6 +63,11 @@ pub(in crate::node) trait ByAskedNode: Operation + Guarded {
     /// The part of the node that carries it out.
     type Service;
 
+    /// What the audit says that it is about.
+    fn subject(&self) -> Subject {
+        Subject::of(self.wanted())
+    }
+
     /// Carries it out before `deadline`.
     fn carry_out(
         self, service: &Self::Service, deadline: Instant,

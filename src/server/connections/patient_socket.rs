@@ -30,6 +30,7 @@ use super::{
     opening::GREETING_TIME_MAX,
     places::Place,
     stream::Stream,
+    until_known::UntilKnown,
 };
 
 // A socket whose other end must read answers, and must send the head of a request in time once it has begun one. A
@@ -72,7 +73,7 @@ impl Times {
 
 /// A socket whose other end must read, and must end what it begins.
 pub struct PatientSocket {
-    stream: Stream,
+    stream: UntilKnown<Stream>,
     times: Times,
     calls: Arc<Calls>,
     stop: CancellationToken,
@@ -119,13 +120,19 @@ fn is_given_up(given_up: &mut GivenUp, cx: &mut Context<'_>) -> bool {
 impl PatientSocket {
     /// A socket whose writes wait for at most `times.idle`, each anew, and for a second after `stop`; a head of a request,
     /// which ends when a call begins, for `times.head`.
-    pub fn new(stream: Stream, times: Times, calls: Arc<Calls>, stop: CancellationToken) -> Self {
+    pub fn new(
+        stream: UntilKnown<Stream>, times: Times, calls: Arc<Calls>, stop: CancellationToken,
+    ) -> Self {
         PatientSocket { stream, times, calls, stop, waiting: None, head: None, given_up: (0, None) }
     }
 
     /// The socket.
-    pub fn into_inner(self) -> Stream {
+    pub fn into_inner(self) -> UntilKnown<Stream> {
         self.stream
+    }
+
+    fn is_tls(&self) -> bool {
+        self.stream.inner().is_tls()
     }
 
     /// What a write came to. One that must wait fails once it has waited for too long.
@@ -222,7 +229,7 @@ impl AsyncWrite for PatientSocket {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        match self.stream.is_tls() {
+        match self.is_tls() {
             true => self.bound(cx, flushed),
             // What the socket did not take, a write waits for.
             false => flushed,
@@ -231,7 +238,7 @@ impl AsyncWrite for PatientSocket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
-        match self.stream.is_tls() {
+        match self.is_tls() {
             true => self.bound(cx, shut),
             false => shut,
         }
@@ -251,14 +258,15 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/1, or breaks off.
 pub async fn serve<S: Answering>(
-    mut stream: Stream, service: S, place: Arc<Place>, times: Times, stop: CancellationToken,
+    stream: Stream, service: S, place: Arc<Place>, times: Times, stop: CancellationToken,
 ) -> Result<(), String> {
+    let mut stream = UntilKnown::new(stream, place.guest());
     let mut is_new = true;
     // It was idle before it rested.
     let rest = times.idle.saturating_sub(times.rest_after);
     loop {
         let waiting = async {
-            let first = stream.has_more();
+            let first = stream.inner_mut().has_more();
             match std::mem::take(&mut is_new) {
                 true => place.greeted(first, times.head, times.idle).await,
                 false => timeout(rest, first).await.map_err(|_| "no further request".into()),
@@ -284,8 +292,9 @@ pub async fn serve<S: Answering>(
 /// Serves requests until none comes for a while. Returns the socket then, with what was read of a further request; `None` if
 /// the connection has ended.
 async fn serve_until_rest<S: Answering>(
-    stream: Stream, service: S, place: &Arc<Place>, times: Times, stop: &CancellationToken,
-) -> Result<Option<Stream>, String> {
+    stream: UntilKnown<Stream>, service: S, place: &Arc<Place>, times: Times,
+    stop: &CancellationToken,
+) -> Result<Option<UntilKnown<Stream>>, String> {
     let Times { idle, rest_after, .. } = times;
     let (calls, of_connection) = (place.calls(), place.clone());
     let service = service_fn(move |request| {
@@ -349,7 +358,7 @@ async fn serve_until_rest<S: Answering>(
     match read_buf.is_empty() || calls.begun() == begun {
         true => {
             let mut stream = socket.into_inner();
-            stream.put_back(read_buf);
+            stream.inner_mut().put_back(read_buf);
             Ok(Some(stream))
         }
         false => Err("more was sent after the last request".to_owned()),

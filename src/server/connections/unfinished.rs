@@ -18,7 +18,7 @@ use tonic::{Status, codegen::Service, service::Routes};
 
 use crate::{
     node::{COUNTED_BYTES_MIN, Caller, RequestMemory, Reservation, Silence},
-    proto::{Refusal, refusal},
+    proto::{Refusal, STREAMS, refusal},
 };
 
 // Limits the memory of messages that have arrived in part, and how long the rest of them may take.
@@ -38,9 +38,7 @@ use crate::{
 /// The largest message that a client may send, in bytes.
 pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// The calls that are streams of messages, and end by themselves when the node stops.
-const STREAMS: [&str; 2] = ["/ratchet.v1.Sequencer/NextMany", "/ratchet.v1.Ids/NextMany"];
-/// The paths of the library's own streams begin so. They do not end by themselves when the node stops.
+/// The paths of the library's own streams begin so. They do not end by themselves when the node stops, as ours do.
 const REFLECTION: &str = "/grpc.reflection.";
 
 /// Routes whose requests' unfinished messages are metered in `memory`. Each part of a message may take `patience` to arrive. A

@@ -1,7 +1,8 @@
 //! What comes over a connection of which nobody knows whose it is, although that has to be.
 //!
-//! HTTP/2 would take in a megabyte before somebody reads it: the library tells a connection its window once, when it begins. So the
-//! socket is not read on. Whoever has a token shows it in the headers of its first call, long before.
+//! HTTP/2 would take in a megabyte before somebody reads it: the library tells a connection its window once, when it begins. A body
+//! over HTTP/1, and a command of a Redis client, may have a megabyte, too. So the socket is not read on. Whoever has a token shows it
+//! in the headers of its first call, or in AUTH, long before.
 //!
 //! Invariant: a stranger's connection brings at most [`STRANGERS_BYTES_MAX`], counted from when it became a stranger's.
 
@@ -17,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::node::Guest;
 
 /// How many bytes a stranger's connection may bring in all.
-const STRANGERS_BYTES_MAX: usize = 64 << 10;
+pub const STRANGERS_BYTES_MAX: usize = 64 << 10;
 
 /// A stream that is read on once it is known whose it is.
 pub struct UntilKnown<S> {
@@ -43,6 +44,16 @@ impl<S> UntilKnown<S> {
             known: None,
         });
         UntilKnown { stream, bound }
+    }
+
+    /// The stream, of which everything may be asked but what it brings.
+    pub fn inner(&self) -> &S {
+        &self.stream
+    }
+
+    /// As [`UntilKnown::inner`], to change it.
+    pub fn inner_mut(&mut self) -> &mut S {
+        &mut self.stream
     }
 }
 

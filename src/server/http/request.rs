@@ -24,7 +24,10 @@ use crate::{
     },
     sequence::{KeyKind, OwnedKey, Wanted},
     server::{
-        connections::{calls::until_sent, owner::Owner, unfinished::CLIENT_MESSAGE_BYTES_MAX},
+        connections::{
+            calls::until_sent, owner::Owner, unfinished::CLIENT_MESSAGE_BYTES_MAX,
+            until_known::STRANGERS_BYTES_MAX,
+        },
         metadata::CLUSTER_ID,
         trace_headers::trace_in,
         written::{integer, key, shown},
@@ -203,12 +206,17 @@ pub async fn bytes(
 /// As [`bytes`], but for how many there may be.
 ///
 /// # Errors
-/// INVALID_ARGUMENT if there are more than `bytes_max`; else as [`bytes`].
+/// INVALID_ARGUMENT if there are more than `bytes_max`; those of `Admission::admit` if there are more than a stranger may
+/// bring; else as [`bytes`].
 pub async fn bytes_up_to(
     bytes_max: usize, context: &NodeContext, body: Body, due: &Due,
 ) -> Result<(Bytes, Option<Reservation>), Refusal> {
     if body.is_end_stream() {
         return Ok((Bytes::new(), None));
+    }
+    // A stranger's would never arrive, and nobody would say why.
+    if body.size_hint().lower() > STRANGERS_BYTES_MAX as u64 {
+        context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
     }
     let reading = timeout_at(due.deadline, read(context, body, bytes_max)).await;
     reading.map_err(|_| refusal!(DeadlineExceeded, "the body did not arrive in time").not_done())?

@@ -28,7 +28,7 @@ use tonic::{Status, service::Routes};
 use crate::{
     consensus::Group,
     node::{Caller, RequestMemory, Reservation},
-    proto::{Refusal, peer::Header, refusal},
+    proto::{PEER_STREAMS, Refusal, peer::Header, refusal},
     sequence::NodeId,
     server::connections::{
         places::Place,
@@ -45,13 +45,6 @@ const STRANGER_TIME_MAX: Duration = Duration::from_secs(5);
 const HEADER_END_MAX: usize = 256;
 /// The tag of a message's first field, if that is a message or text.
 const FIRST_FIELD: u8 = 1 << 3 | 2;
-/// The calls that are streams of messages.
-const STREAMS: [&str; 4] = [
-    "/ratchet.peer.v1.Peer/Append",
-    "/ratchet.peer.v1.Peer/InstallSnapshot",
-    "/ratchet.peer.v1.Peer/TakeMemory",
-    "/ratchet.peer.v1.Peer/Forward",
-];
 
 /// A connection of the peer port: who is at its other end, and the memory for what comes over it.
 #[derive(Clone)]
@@ -112,7 +105,7 @@ pub fn from_peers(
             connection: connection.clone(),
             reservation: None,
             place: place.clone(),
-            is_stream: STREAMS.contains(&request.uri().path()),
+            is_stream: PEER_STREAMS.contains(&request.uri().path()),
             beginning: Beginning::default(),
             arrival: Arrival::new(false),
             sender: Sender::Unknown,

@@ -25,6 +25,7 @@ use crate::{
     proto::refusal,
     server::connections::{
         aside::aside, opening::GREETING_TIME_MAX, owner::Owner, places::Place, stream::Stream,
+        until_known::UntilKnown,
     },
 };
 
@@ -40,7 +41,7 @@ const CLOSING_TIME: Duration = Duration::from_millis(250);
 /// A connection.
 struct Connection<'a> {
     context: &'a NodeContext,
-    stream: Stream,
+    stream: UntilKnown<Stream>,
     reader: CommandReader,
     commands: Commands,
     session: Session,
@@ -66,7 +67,7 @@ pub async fn serve(
     let owner = Owner::of(&stream, Interface::redis);
     let mut connection = Connection {
         context: &context,
-        stream,
+        stream: UntilKnown::new(stream, place.guest()),
         reader: CommandReader::default(),
         commands: Commands::default(),
         session: Session::new(context.clone(), id, owner),
@@ -82,7 +83,8 @@ pub async fn serve(
 impl Connection<'_> {
     async fn serve(&mut self, place: &Place) -> io::Result<()> {
         let mut stopped = pin!(aside(self.stop.clone().cancelled_owned()));
-        let greeted = place.greeted(self.stream.has_more(), GREETING_TIME_MAX, self.idle);
+        let greeted =
+            place.greeted(self.stream.inner_mut().has_more(), GREETING_TIME_MAX, self.idle);
         let greeted = tokio::select! {
             biased;
             () = &mut stopped => None,
@@ -134,7 +136,7 @@ impl Connection<'_> {
     async fn read(&mut self) -> io::Result<usize> {
         let buffer = self.reader.buffer();
         if buffer.capacity() == 0 {
-            self.stream.has_more().await?;
+            self.stream.inner_mut().has_more().await?;
         }
         buffer.reserve(READ_BYTES);
         self.stream.read_buf(&mut buffer.limit(READ_BYTES)).await
@@ -281,7 +283,7 @@ impl Connection<'_> {
     }
 }
 
-async fn send_all(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+async fn send_all(stream: &mut UntilKnown<Stream>, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(bytes).await?;
     stream.flush().await
 }
