@@ -69,7 +69,9 @@ async fn many_keys_are_raised_and_read_together_or_refused_before_any_is_raised(
         assert_eq!(raised, floors);
         let last = client.current_many("book", keys()).await.expect("numbers");
         assert_eq!(last, floors.iter().copied().map(Some).collect::<Vec<_>>());
-        assert_eq!(client.next("book", base + 5).await.expect("a number"), (base + 5) * 3 + 2);
+        // The client asks again if an answer is lost, and so a number may be skipped.
+        let next = client.next("book", base + 5).await.expect("a number");
+        assert!(next > (base + 5) * 3 + 1, "{next}");
         let none = client.current_many("book", [Key::Id(u64::MAX - 1)]).await;
         assert_eq!(none.expect("an answer"), [None]);
 

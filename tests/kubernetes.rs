@@ -153,10 +153,15 @@ fn values_under_which_strangers_could_do_everything_or_no_node_would_run_are_ref
         (&["insecure=true", "nodeIds.3=2"], "pods 2 and 3 would both run node 2"),
         (&["insecure=true", "nodeIds.3=three"], "nodeIds"),
         (&["insecure=true", "node=3"], "node"),
+        (&["insecure=true", "settings.refuse_root=false"], "settings.refuse_root"),
+        (&["insecure=true", "settings.tinyid_tokens=a=b"], "secretSettings"),
     ] {
         let said = chart_refuses(values);
         assert!(said.contains(why), "{values:?}: {said}");
     }
+    let made = chart("ratchet", &["insecure=true", "secretSettings=secret-settings"]);
+    let container = &made.stateful_set()["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["envFrom"][1]["secretRef"]["name"], "secret-settings");
     // Tokens alone, over TLS, are enough.
     chart("ratchet", &["tls.secret=a", "tls.clientCertificates=false", "tokens=true"]);
 }

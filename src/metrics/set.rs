@@ -13,7 +13,7 @@ label! {
     TermStart as "from" {
         /// The memory of the term before, which its leader had sent.
         inheritance,
-        /// An epoch: the term began with an empty memory.
+        /// The term began an epoch, with an empty memory.
         epoch,
     }
 }

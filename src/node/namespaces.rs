@@ -81,7 +81,7 @@ impl ByLeader for v1::CreateNamespaceRequest {
         check_limits(self.count_max, self.keys_max, 1).map_err(invalid)?;
         check_section_size(self.section_size).map_err(invalid)?;
         check_description(self.description.as_deref()).map_err(invalid)?;
-        // Its epoch must have begun.
+        // The epoch from which its format counts time must not lie in the future.
         let now_ms = match self.format {
             Some(_) => namespaces.time.now_ms(term.term())?,
             None => 0,

@@ -1,8 +1,8 @@
 //! The terms of a Raft group that this node leads: each begins with chunks, or with the memory that the last leader left to this
 //! node.
 //!
-//! `leadership.rs` opens and closes an allocator for each, `successor.rs` takes in a memory that a leader sends, and `state.rs` keeps
-//! it until a term begins.
+//! `own.rs` says which term this node leads, and whether its allocator is open. `leadership.rs` gets each term its chunks and opens
+//! its allocator. `successor.rs` takes in a memory that a leader sends, and `state.rs` keeps it until a term begins.
 //!
 //! Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is none.
 

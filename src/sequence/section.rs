@@ -248,8 +248,7 @@ impl SectionRecord {
     }
 
     /// Lowers the ceiling to `used`, as [`SectionRecord::trim`] does, while the epoch goes on. The epoch owns nothing of
-    /// the section any more: its next chunk comes from a bump. The next epoch gives the numbers right above `used`,
-    /// whether this one is given back or not.
+    /// the section any more: its next chunk comes from a bump. The next epoch gives the numbers right above `used`. If this one is given back, the next has the same number, and a bump brings them.
     pub fn release(self, progression: Progression, epoch: u64, used: u64) -> Option<Self> {
         let trimmed = self.trim(progression, epoch, used)?;
         Some(SectionRecord { epoch, ..trimmed })

@@ -35,8 +35,8 @@ pub fn check_volume(dir: &Path) -> Result<(), StoreError> {
     let dir = dir.display();
     Err(StoreError::Inaccessible(format!(
         "no volume is mounted at data directory {dir}, and require_volume is set, as in the image: in a container, what is \
-         written there is lost with it. Mount a volume there, as with -v ratchet:{dir}, or set require_volume to false if this \
-         is where the data shall be"
+         written there is lost with it. Mount a volume there, as with -v ratchet:{dir}, or set RATCHET_REQUIRE_VOLUME=false in \
+         its environment, which wins over a file, if this is where the data shall be"
     )))
 }
 
@@ -108,15 +108,17 @@ pub fn denied_or(dir: &Path, error: StoreError) -> StoreError {
         StoreError::Io { path, source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
             Some(path.clone())
         }
-        // RocksDB tells the reason as a text alone.
-        StoreError::Database { .. } => denied_in(&dir.join(DATABASE)),
+        // RocksDB tells of a file that is not open to it as of an invalid argument. Damage is damage, whoever may read the rest.
+        StoreError::Database { .. } if !error.to_string().contains("Corruption: ") => {
+            denied_in(&dir.join(DATABASE))
+        }
         _ => None,
     };
     let Some(path) = denied else { return error };
     let (user, dir) = (geteuid().as_raw(), dir.display());
     StoreError::Inaccessible(format!(
         "user {user}, whom this process runs as, may not use {path} in the data directory {dir}; give that user all of it, to \
-         read and to write: chown -R {user} {dir} && chmod -R u+rwX {dir}",
+         read and to write: chown -R {user} {dir} && chmod -R u+rwX {dir} (opening it failed with: {error})",
         path = path.display()
     ))
 }

@@ -31,8 +31,10 @@ use crate::{
 
 /// The number of nodes: the smallest cluster that survives the loss of one.
 const NODES: u64 = 3;
-/// The shortest time from the start of the load to the event, and from there to the end, in seconds.
+/// The shortest time from the first answer to the event, and from there to the end, in seconds.
 const PART_MIN: f64 = 2.0;
+/// How long the first answer is waited for.
+const FIRST_ANSWER_MAX: Duration = Duration::from_secs(60);
 
 impl FailoverOptions {
     /// Measures, and reports.
@@ -175,7 +177,9 @@ impl Measured {
         &mut self, event: Event, options: &EventOptions, asked_follower: Option<u64>,
         workers: &Workers,
     ) -> (Result<Done, Error>, Seen) {
-        let at = workers.started() + Duration::from_secs_f64(options.at);
+        let mut seen = Seen::new();
+        until_answered(workers, &mut seen).await;
+        let at = Instant::now() + Duration::from_secs_f64(options.at);
         let is_over = Cell::new(false);
         let happening = async {
             tokio::time::sleep_until(at.into()).await;
@@ -184,13 +188,27 @@ impl Measured {
             is_over.set(true);
             done
         };
-        tokio::join!(happening, watch(workers, at, &is_over))
+        tokio::join!(happening, watch(workers, seen, at, &is_over))
+    }
+}
+
+/// Waits for the first answer, so that a slow machine has as many seconds before the event as a fast one. The report says if there
+/// was none.
+async fn until_answered(workers: &Workers, seen: &mut Seen) {
+    let given_up = Instant::now() + FIRST_ANSWER_MAX;
+    while !workers.have_stopped() && Instant::now() < given_up {
+        let receipts = workers.records().receipts;
+        // Latencies of the start do not count.
+        seen.timeline.add(&receipts);
+        if !receipts.is_empty() {
+            return;
+        }
+        tokio::time::sleep(TICK).await;
     }
 }
 
 /// Collects what the callers see until the load is over. The event begins at `event`.
-async fn watch(workers: &Workers, event: Instant, is_over: &Cell<bool>) -> Seen {
-    let mut seen = Seen::new();
+async fn watch(workers: &Workers, mut seen: Seen, event: Instant, is_over: &Cell<bool>) -> Seen {
     tokio::time::sleep_until((workers.started() + Duration::from_millis(START_MS)).into()).await;
     // The latencies of the start do not count. The timeline leaves the start out by itself.
     seen.timeline.add(&workers.records().receipts);

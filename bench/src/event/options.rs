@@ -73,7 +73,7 @@ impl From<By> for Event {
 /// The options that both have.
 #[derive(Debug, Args)]
 pub struct EventOptions {
-    /// When the event happens, in seconds after the start of the load
+    /// When the event happens, in seconds after the first answer
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     pub at: f64,
     /// How long the load runs, in seconds, besides the time that the event itself takes

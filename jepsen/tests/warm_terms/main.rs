@@ -41,7 +41,7 @@
 //!   deposed. There are no chunks.
 //!
 //! **Not modelled**: several sections (nothing that an entry does to one looks at another, but for quotas), a record that
-//! is read while its section leaves, and the parts together.
+//! is read while its section is being evicted, and the parts together.
 //!
 //! **Abstracted, and why nothing is lost.**
 //! * An entry is committed when it is logged. One that is lost is one that was never logged.

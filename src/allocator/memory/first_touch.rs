@@ -80,7 +80,7 @@ impl Memory {
     }
 }
 
-/// A planted bug: the chunk that an epoch before may have given, or that the last bump gave.
+/// A planted bug: the chunk that an earlier epoch may have given, or that the last bump gave.
 fn planted_chunk(record: SectionRecord, config: &NamespaceConfig, epoch: u64) -> Option<Chunk> {
     record.epoch_chunk(config.progression(), epoch)?;
     let width = record.step * config.increment;

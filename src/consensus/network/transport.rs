@@ -173,7 +173,7 @@ pub fn decode<T: DeserializeOwned>(
     })
 }
 
-// Sends one RPC to one peer, and reads the answer. What the answer means is decided above.
+// Sends one RPC to one peer, and reads the answer. What the answer means is decided by the caller.
 
 /// The way to one peer.
 #[derive(Clone)]

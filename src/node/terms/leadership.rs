@@ -17,11 +17,6 @@ use crate::{
     storage::{AppliedView, RecordsFill},
 };
 
-// Follows the leadership: an allocator for each term that this node leads.
-//
-// Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is
-// none.
-
 impl LedTerms {
     /// Opens an allocator for each term that this node leads, and drops it when the term is over.
     pub(in crate::node) async fn follow_leadership(self: Arc<Self>) {

@@ -7,7 +7,7 @@ use std::{
     net::SocketAddr,
     pin::{Pin, pin},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -157,8 +157,9 @@ impl Place {
 /// The places of a port, the oldest one first.
 pub struct Places {
     when_full: WhenFull,
-    /// Empty if no connection ends for another one.
-    taken: VecDeque<Arc<Place>>,
+    /// Empty if no connection ends for another one. A connection that has ended holds its place no more: what is counted for its
+    /// caller is given back at once.
+    taken: VecDeque<Weak<Place>>,
 }
 
 impl Places {
@@ -173,39 +174,35 @@ impl Places {
         let (WhenFull::EndIdle(max) | WhenFull::EndStrangers(max)) = self.when_full else {
             return Some(place);
         };
-        // The connections that have ended hold theirs no more.
-        self.taken.retain(|place| Arc::strong_count(place) > 1);
+        self.taken.retain(|place| place.strong_count() > 0);
         if self.taken.len() as u64 >= max {
             let oldest = self.taken.remove(self.first_to_end()?)?;
-            oldest.needed.as_ref()?.cancel();
+            // It may have ended just now.
+            if let Some(oldest) = oldest.upgrade() {
+                oldest.needed.as_ref()?.cancel();
+            }
         }
-        self.taken.push_back(place.clone());
+        self.taken.push_back(Arc::downgrade(&place));
         Some(place)
     }
 
     fn first_to_end(&self) -> Option<usize> {
-        let is_strangers =
-            |place: &Arc<Place>| place.guest().is_some_and(|guest| guest.is_strangers());
-        let first = self.taken.iter().position(is_strangers);
-        let idle = || self.taken.iter().position(|place| place.may_end(self.when_full));
-        first.or_else(idle).or_else(|| {
-            let longest = whole_ms(CALL_TIME_MAX);
-            self.taken.iter().position(|place| {
-                let last_call_ms = place.last_call_ms.as_ref().map(|ms| ms.load(Relaxed));
-                last_call_ms.is_some_and(|ms| place.age_ms().saturating_sub(ms) > longest)
-            })
-        })
+        let first_that = |may_end: &dyn Fn(&Place) -> bool| {
+            // One that has ended meanwhile is the first choice.
+            let fits = |place: &Weak<Place>| place.upgrade().is_none_or(|place| may_end(&place));
+            self.taken.iter().position(fits)
+        };
+        let longest = whole_ms(CALL_TIME_MAX);
+        let is_strangers = |place: &Place| place.guest().is_some_and(|guest| guest.is_strangers());
+        let is_long = |place: &Place| {
+            let last_call_ms = place.last_call_ms.as_ref().map(|ms| ms.load(Relaxed));
+            last_call_ms.is_some_and(|ms| place.age_ms().saturating_sub(ms) > longest)
+        };
+        first_that(&is_strangers)
+            .or_else(|| first_that(&|place| place.may_end(self.when_full)))
+            .or_else(|| first_that(&is_long))
     }
 }
-
-// Accepts the connections of a port up to a limit, and waits for them when the node stops.
-//
-// Invariant: no connection delays the accepting of the next one, and all interfaces for clients share one limit. Whoever
-// holds connections of the ports for peers and probes without using them keeps no peer and no probe out.
-
-/// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
-/// at once.
-pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Up to 1/`AGE_DRAWN_PART` of the greatest age of a connection is taken off.
 const AGE_DRAWN_PART: u32 = 4;
@@ -360,7 +357,7 @@ mod tests {
 
     use crate::{
         metrics::Metrics,
-        node::{Callers, Config},
+        node::{Callers, Config, Kind},
         sequence::network_of,
     };
 
@@ -413,6 +410,18 @@ mod tests {
         let _call = stranger.begin_call();
         places.enter(None).expect("the stranger's place, whatever it asks");
         assert_eq!([&idle, &stranger].map(|place| is_needed(place)), [false, true]);
+    }
+
+    #[tokio::test]
+    async fn what_a_connection_counts_for_its_caller_is_given_back_when_it_ends() {
+        let callers = Callers::new(&Config::default(), &Metrics::new(), |_| false);
+        let mut places = Places::new(WhenFull::EndIdle(2));
+        let guest = callers.connect(Port::Administrators, [10, 0, 0, 1].into());
+        let place = places.enter(Some(guest.expect("a connection"))).expect("room");
+        assert_eq!(callers.held(Kind::AdminConnection), 1);
+        drop(place);
+        // No other connection has come since.
+        assert_eq!(callers.held(Kind::AdminConnection), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -203,6 +203,9 @@ pub async fn bytes(
     bytes_up_to(CLIENT_MESSAGE_BYTES_MAX, context, body, due).await
 }
 
+/// How many bytes of a body surely fit into what a stranger's connection may bring, beside the head of its request.
+const STRANGERS_BODY_MAX: u64 = STRANGERS_BYTES_MAX as u64 / 2;
+
 /// As [`bytes`], but for how many there may be.
 ///
 /// # Errors
@@ -215,7 +218,7 @@ pub async fn bytes_up_to(
         return Ok((Bytes::new(), None));
     }
     // A stranger's would never arrive, and nobody would say why.
-    if body.size_hint().lower() > STRANGERS_BYTES_MAX as u64 {
+    if body.size_hint().upper().is_none_or(|most| most > STRANGERS_BODY_MAX) {
         context.admission.admit(&due.by, Wanted::Anything, due.deadline).await?;
     }
     let reading = timeout_at(due.deadline, read(context, body, bytes_max)).await;

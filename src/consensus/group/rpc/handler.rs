@@ -210,7 +210,7 @@ impl Group {
 }
 
 // A leader's memory on its way to the node that is to lead next: who sends it, and from whom it is taken. What it
-// holds is decided above.
+// holds is decided by the caller.
 //
 // Invariant: a memory comes from the leader that the receiver follows.
 

@@ -65,7 +65,7 @@ impl Uses {
         self.used = *used;
     }
 
-    /// The epoch evicts the section, and goes on.
+    /// The term evicts the section, and goes on.
     fn release(&mut self) {
         let epoch_chunk = self.record.epoch_chunk(ONES, self.epoch);
         let owned = self.owned.take();
@@ -108,7 +108,7 @@ impl Uses {
         self.owned = None;
     }
 
-    /// The epoch crashes, and so do those that follow, `epochs` in all. Nobody uses the section meanwhile.
+    /// The leader crashes, and so do those that follow, `epochs` in all. Nobody uses the section meanwhile.
     fn end_again_and_again(&mut self, epochs: u64) {
         (0..epochs).for_each(|_| self.end(2));
     }
