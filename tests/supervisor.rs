@@ -192,6 +192,10 @@ fn no_unit_starts_a_node_again_that_no_restart_helps() {
     let said = &unit("ratchet.service")["RestartPreventExitStatus"];
     let codes: Vec<u8> = said.split(' ').filter_map(|code| code.parse().ok()).collect();
     assert_eq!(codes, [2, 78]);
+    // Steps of systemd before the program runs.
+    for step in ["EXEC", "USER", "GROUP", "NAMESPACE"] {
+        assert!(said.split(' ').any(|word| word == step), "{step}: {said}");
+    }
 }
 
 #[test]
