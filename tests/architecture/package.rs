@@ -11,18 +11,30 @@ use tempfile::TempDir;
 
 use crate::files::root;
 
-/// What Cargo.toml says that the package is.
-fn description() -> String {
+/// What Cargo.toml says first of `field`.
+fn manifest(field: &str) -> String {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let said = manifest.lines().find_map(|line| line.strip_prefix("description = \""));
-    said.expect("a description").trim_end_matches('"').to_owned()
+    let begins = format!("{field} = \"");
+    let said = manifest.lines().find_map(|line| line.strip_prefix(&begins));
+    said.unwrap_or_else(|| panic!("no {field}")).trim_end_matches('"').to_owned()
 }
 
 #[test]
 fn what_the_package_is_fits_into_the_one_line_that_debians_tools_show() {
-    let said = description();
+    let said = manifest("description");
     // cargo-deb breaks a longer one, and its rest is lost in the paragraph below.
     assert!(said.len() < 80, "{said:?}");
+}
+
+#[test]
+fn the_package_has_the_licence_and_the_source_that_the_manifest_tells() {
+    let copyright = fs::read_to_string(root().join("dist/copyright")).unwrap();
+    for line in [
+        format!("License: {}\n", manifest("license")),
+        format!("Source: {}\n", manifest("repository")),
+    ] {
+        assert!(copyright.contains(&line), "{line}");
+    }
 }
 
 /// The links of units that are enabled, below a root of their own.
