@@ -8,6 +8,7 @@ mod dashboards;
 mod files;
 mod layers;
 mod lists;
+mod package;
 mod pages;
 mod purity;
 mod queries;

@@ -204,6 +204,15 @@ impl Places {
     }
 }
 
+// Accepts the connections of a port up to a limit, and waits for them when the node stops.
+//
+// Invariant: no connection delays the accepting of the next one, and all interfaces for clients share one limit. Whoever
+// holds connections of the ports for peers and probes without using them keeps no peer and no probe out.
+
+/// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
+/// at once.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// Up to 1/`AGE_DRAWN_PART` of the greatest age of a connection is taken off.
 const AGE_DRAWN_PART: u32 = 4;
 

@@ -1,0 +1,69 @@
+//! What Debian's tools show of the package, and what its scripts do.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+use crate::files::root;
+
+/// What Cargo.toml says first of `field`.
+fn manifest(field: &str) -> String {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let begins = format!("{field} = \"");
+    let said = manifest.lines().find_map(|line| line.strip_prefix(&begins));
+    said.unwrap_or_else(|| panic!("no {field}")).trim_end_matches('"').to_owned()
+}
+
+#[test]
+fn what_the_package_is_fits_into_the_one_line_that_debians_tools_show() {
+    let said = manifest("description");
+    // cargo-deb breaks a longer one, and its rest is lost in the paragraph below.
+    assert!(said.len() < 80, "{said:?}");
+}
+
+#[test]
+fn the_package_has_the_licence_and_the_source_that_the_manifest_tells() {
+    let copyright = fs::read_to_string(root().join("dist/copyright")).unwrap();
+    for line in [
+        format!("License: {}\n", manifest("license")),
+        format!("Source: {}\n", manifest("repository")),
+    ] {
+        assert!(copyright.contains(&line), "{line}");
+    }
+}
+
+/// The links of units that are enabled, below a root of their own.
+fn links(of: &Path) -> Vec<String> {
+    let names = fs::read_dir(of.join("etc/systemd/system/multi-user.target.wants")).unwrap();
+    let mut names: Vec<String> =
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn only_a_purge_keeps_a_node_of_several_from_starting_at_the_next_boot() {
+    let dir = TempDir::new().unwrap();
+    let wants = dir.path().join("etc/systemd/system/multi-user.target.wants");
+    fs::create_dir_all(&wants).unwrap();
+    for name in ["other@1.service", "ratchet@1.service", "ratchet@22.service"] {
+        // The unit is gone already.
+        symlink("/lib/systemd/system/gone", wants.join(name)).unwrap();
+    }
+    let runs = |what: &str| {
+        let mut script = Command::new(root().join("dist/postrm"));
+        script.arg(what).env("DPKG_ROOT", dir.path()).stdin(Stdio::null());
+        assert!(script.status().unwrap().success(), "postrm {what}");
+        links(dir.path())
+    };
+    for what in ["upgrade", "remove"] {
+        assert_eq!(runs(what).len(), 3, "postrm {what}");
+    }
+    assert_eq!(runs("purge"), ["other@1.service"]);
+    assert_eq!(runs("purge"), ["other@1.service"], "nothing is left to remove");
+}
