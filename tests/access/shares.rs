@@ -232,9 +232,9 @@ async fn of_what_a_stranger_sends_over_http_or_to_redis_no_more_than_64_kib_are_
     let [_, http, redis] = ports(&closed, 1);
     for (at, says) in [http, redis].into_iter().zip(unfinished()) {
         let most = most_held(&closed, at, says).await;
-        // The place of an argument of a command counts, too.
+        // The place of an argument of a command counts, too. Over HTTP the body is refused before it is read.
         let max = (64 << 10) + size_of::<Range<usize>>() as i64;
-        assert!((1..=max).contains(&most), "{at}: {most} bytes");
+        assert!(most <= max, "{at}: {most} bytes");
     }
     // Where anonymous may do something, all arrives.
     let mut admin = closed.admin(1);
