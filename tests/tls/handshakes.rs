@@ -201,6 +201,18 @@ async fn ping(config: &Arc<ClientConfig>, redis: SocketAddr) -> Option<(Handshak
     Some((kind, told(stream, "PING\r\nQUIT\r\n").await.starts_with(b"+PONG")))
 }
 
+/// A node whose clients need certificates of a CA of their own, and that CA.
+async fn node_with_client_ca(certificates: &Certificates, dir: &TempDir) -> (Node, Ca) {
+    let (ip, ca) = (own_ip(), ca());
+    certificates.node(1, &ip.to_string(), &[]);
+    std::fs::write(certificates.path("short.crt"), ca.pem()).expect("written");
+    let own = format!("--tls-client-ca={}", certificates.path("short.crt"));
+    let flags = [certificates.client_flags(1, "require"), vec![own]].concat();
+    let node = start_node(dir.path(), ip, &flags);
+    eventually("the port listens", async || TcpStream::connect(node.redis).await.ok()).await;
+    (node, ca)
+}
+
 /// A client whose certificate is still valid, over a connection that was answered; its certificate, and when that ends.
 async fn connected_for_a_moment(
     certificates: &Certificates, ca: &Ca, redis: SocketAddr,
@@ -223,13 +235,7 @@ async fn connected_for_a_moment(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_expires_ends_no_open_connection_and_begins_no_other() {
     let (certificates, dir) = (Certificates::new(), TempDir::new().expect("a directory"));
-    let (ip, ca) = (own_ip(), ca());
-    certificates.node(1, &ip.to_string(), &[]);
-    std::fs::write(certificates.path("short.crt"), ca.pem()).expect("written");
-    let own = format!("--tls-client-ca={}", certificates.path("short.crt"));
-    let flags = [certificates.client_flags(1, "require"), vec![own]].concat();
-    let node = start_node(dir.path(), ip, &flags);
-    eventually("the port listens", async || TcpStream::connect(node.redis).await.ok()).await;
+    let (node, ca) = node_with_client_ca(&certificates, &dir).await;
     let (mut open, shown, ends) = connected_for_a_moment(&certificates, &ca, node.redis).await;
     until("the certificate has expired", || SystemTime::now() > ends + Duration::from_secs(1))
         .await;
@@ -243,13 +249,7 @@ async fn a_certificate_that_expires_ends_no_open_connection_and_begins_no_other(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_does_not_go_on_once_the_certificate_of_its_beginning_has_expired() {
     let (certificates, dir) = (Certificates::new(), TempDir::new().expect("a directory"));
-    let (ip, ca) = (own_ip(), ca());
-    certificates.node(1, &ip.to_string(), &[]);
-    std::fs::write(certificates.path("short.crt"), ca.pem()).expect("written");
-    let own = format!("--tls-client-ca={}", certificates.path("short.crt"));
-    let flags = [certificates.client_flags(1, "require"), vec![own]].concat();
-    let node = start_node(dir.path(), ip, &flags);
-    eventually("the port listens", async || TcpStream::connect(node.redis).await.ok()).await;
+    let (node, ca) = node_with_client_ca(&certificates, &dir).await;
     for version in VERSIONS {
         let mut found = None;
         // A busy machine may not get so far while a certificate is valid that lasts for a moment.
