@@ -109,7 +109,7 @@ fn make_late(replies: &mut ForwardReplies) {
             };
             many.refused.push(RefusedKeys {
                 places: vec![1],
-                failure: Some(failure),
+                failure: Some(Box::new(failure)),
                 left_to_next_leader: true,
             });
             *answer = many.encode_to_vec().into();

@@ -347,16 +347,18 @@ fn range(first: u64, count: u64, increment: u64) -> Numbers {
 
 /// The places whose keys get nothing: why, and of those with fewer numbers left than were asked for, how many.
 fn refused_places(
-    refused: Vec<RefusedKeys>, exhausted: Option<Exhausted>,
+    refused: Vec<RefusedKeys>, exhausted: Option<Box<Exhausted>>,
 ) -> HashMap<u32, (Status, Option<u64>)> {
-    let status =
-        |failure: Option<Failure>, unsaid: Status| failure.map_or(unsaid, Failure::into_status);
+    let status = |failure: Option<Box<Failure>>, unsaid: Status| {
+        failure.map_or(unsaid, |failure| failure.into_status())
+    };
     let mut all = HashMap::new();
     for RefusedKeys { places, failure, .. } in refused {
         let status = status(failure, Status::unknown("the server does not say why"));
         all.extend(places.into_iter().map(|place| (place, (status.clone(), None))));
     }
-    if let Some(Exhausted { places, left, failure }) = exhausted {
+    if let Some(exhausted) = exhausted {
+        let Exhausted { places, left, failure } = *exhausted;
         let unsaid = Status::out_of_range("the numbers of the namespace are used up");
         let (status, left) = (status(failure, unsaid), left.into_iter().map(Some));
         all.extend(places.into_iter().zip(left.map(|left| (status.clone(), left))));

@@ -146,19 +146,20 @@ impl Members {
     }
 
     /// The route for an answer of this node in its own `term`, if the one that the caller knows is older.
-    pub(super) fn newer_route(&self, known: KnownRoute, term: u64) -> Option<Route> {
+    pub(super) fn newer_route(&self, known: KnownRoute, term: u64) -> Option<Box<Route>> {
         let lacks_members =
             (known.members_version).is_some_and(|known| known < self.group.voters_version());
         (known.version < term || lacks_members).then(|| self.own_route(term, lacks_members))
     }
 
     #[cold]
-    fn own_route(&self, term: u64, with_members: bool) -> Route {
+    fn own_route(&self, term: u64, with_members: bool) -> Box<Route> {
         let me = (self.config.node_id, self.as_member());
-        match with_members {
+        let route = match with_members {
             true => self.route(term, Some(&me), &self.group.voters().borrow()),
             false => self.route(term, Some(&me), &Voters::default()),
-        }
+        };
+        Box::new(route)
     }
 
     /// The route to the leader of `term`, if it is known, and to `voters`.

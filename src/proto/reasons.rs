@@ -136,6 +136,12 @@ impl From<Failure> for Refusal {
     }
 }
 
+impl From<Refusal> for Box<Failure> {
+    fn from(refusal: Refusal) -> Self {
+        refusal.0
+    }
+}
+
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         *refusal.0

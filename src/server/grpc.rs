@@ -10,7 +10,7 @@ mod next_many;
 pub(super) mod operations;
 mod sequencer;
 
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use futures::{
     FutureExt, Stream, StreamExt,
@@ -113,6 +113,6 @@ pub async fn answer<Q: SequenceRequest>(
     // A number for each key.
     let reserved = context.request_memory.reserve_if_many(size_of::<u64>() * asked.keys());
     let reserved = reserved.inspect_err(|refusal| asked.refused(refusal))?;
-    let answer = context.numbers.serve(asked, origin, deadline).await?;
+    let answer = pin!(context.numbers.serve(asked, origin, deadline)).await?;
     Ok((answer, reserved))
 }

@@ -138,7 +138,7 @@ pub trait SequenceRequest: Operation + Guarded {
     }
 
     /// Where an answer tells the route.
-    fn route_in(answer: &mut Self::Answer) -> &mut Option<Route>;
+    fn route_in(answer: &mut Self::Answer) -> &mut Option<Box<Route>>;
 
     /// How many numbers of each key are lost with its answer, or one of each if there are no counts. `None`: none, since what
     /// was taken under a request id is given to whoever asks again.
@@ -168,7 +168,7 @@ macro_rules! of_namespace {
             self.members_version = None;
         }
 
-        fn route_in(answer: &mut Self::Answer) -> &mut Option<Route> {
+        fn route_in(answer: &mut Self::Answer) -> &mut Option<Box<Route>> {
             &mut answer.route
         }
     };
@@ -347,7 +347,7 @@ impl SequenceRequest for NextManyRequest {
         let exhausted = answer.exhausted.iter().map(|one| (&one.failure, &one.places));
         let refused = answer.refused.iter().map(|one| (&one.failure, &one.places));
         let keys = exhausted.chain(refused).map(|(failure, places)| {
-            let reason = failure.as_ref().map_or(Reason::Unspecified, Failure::reason);
+            let reason = failure.as_deref().map_or(Reason::Unspecified, Failure::reason);
             (reason, places.len() as u64)
         });
         keys.collect()

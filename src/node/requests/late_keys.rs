@@ -92,7 +92,8 @@ pub(in crate::node) fn add_late(
             places.push(place);
             left.push(numbers);
         }
-        answer.exhausted = Some(Exhausted { places, left, failure: more.failure });
+        let failure = more.failure;
+        answer.exhausted = Some(Box::new(Exhausted { places, left, failure }));
     }
 }
 

@@ -42,7 +42,8 @@ pub fn refused_at(answer: &NextManyResponse, place: usize) -> Option<&Failure> {
     let refused = |places: &[u32]| places.binary_search(&place).is_ok();
     let exhausted = answer.exhausted.iter().find(|one| refused(&one.places));
     let why = exhausted.map(|exhausted| &exhausted.failure);
-    why.or_else(|| Some(&answer.refused.iter().find(|one| refused(&one.places))?.failure))?.as_ref()
+    why.or_else(|| Some(&answer.refused.iter().find(|one| refused(&one.places))?.failure))?
+        .as_deref()
 }
 
 /// The answer to a message of `keys` keys, from a term. `at` is the place in it of each key that numbers were taken of.
@@ -56,11 +57,11 @@ pub fn many_ranges(
         let at_places = places.iter().map(|(place, _)| at(*place));
         match why {
             Why::Exhausted { .. } => {
-                exhausted = Some(Exhausted {
+                exhausted = Some(Box::new(Exhausted {
                     places: at_places.map(|place| place as u32).collect(),
                     left: places.iter().map(|(_, left)| *left).collect(),
                     failure: Some(refusal.into()),
-                });
+                }));
             }
             _ => others.push(RefusedKeys {
                 left_to_next_leader: why == Why::NotLeading,

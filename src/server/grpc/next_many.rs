@@ -13,6 +13,7 @@
 //! answered before.
 
 use std::{
+    future::poll_fn,
     iter, mem,
     pin::{Pin, pin},
     sync::Arc,
@@ -22,10 +23,7 @@ use std::{
 
 use futures::{FutureExt, Stream, StreamExt, stream::FuturesUnordered};
 use tokio::time::Instant;
-use tokio_util::{
-    sync::{ReusableBoxFuture, WaitForCancellationFutureOwned},
-    task::AbortOnDropHandle,
-};
+use tokio_util::{sync::WaitForCancellationFutureOwned, task::AbortOnDropHandle};
 use tonic::Status;
 
 use super::errors::{count_response_errors, count_stream_error};
@@ -51,9 +49,6 @@ const UNANSWERED_KEYS_MAX: usize = 1 << 17;
 /// How many requests that were answered at once share one entry in the metrics: their duration is measured from
 /// the first one's arrival, once for all of them.
 const IMMEDIATE_MAX: u64 = 32;
-
-/// A request that is being answered.
-type ReplyFuture = ReusableBoxFuture<'static, Reply>;
 
 /// The response to one request, and what it counts against the limits.
 struct Reply {
@@ -83,8 +78,8 @@ pub struct ResponseStream<R> {
     /// there are.
     immediate_since: Option<Instant>,
     immediate: u64,
-    /// The request that was read last, while it is answered. Its memory is reused for the next one.
-    reply: ReplyFuture,
+    /// Answers the request that was read last. Its memory is reused for the next one.
+    answering: Box<dyn Answering>,
     /// The requests that wait, each in a task. The tasks are aborted with the stream: its caller is gone.
     waiting: FuturesUnordered<AbortOnDropHandle<Reply>>,
     /// How many keys the requests in `waiting` have.
@@ -111,7 +106,7 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             stop: Box::pin(stop),
             immediate_since: None,
             immediate: 0,
-            reply: ReusableBoxFuture::new(std::future::pending()),
+            answering: answering(),
             waiting: FuturesUnordered::new(),
             waiting_keys: 0,
             turn_keys: 0,
@@ -183,8 +178,8 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
             let arrived = Instant::now();
             let keys = request.ids.len() + request.names.len();
             self.turn_keys += keys.max(1);
-            self.reply.set(answer(self.node.clone(), request, arrived));
-            if let Ready(Reply { answer, reservation, .. }) = self.reply.poll(cx) {
+            self.answering.begin(self.node.clone(), request, arrived);
+            if let Ready(Reply { answer, reservation, .. }) = self.answering.poll_reply(cx) {
                 self.unsent = reservation;
                 self.immediate_since.get_or_insert(arrived);
                 self.immediate += 1;
@@ -194,11 +189,10 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> ResponseStream<R
                 return Ready(Some(Ok(answer)));
             }
             self.waiting_keys += keys;
-            let unused = ReusableBoxFuture::new(std::future::pending());
-            let reply = mem::replace(&mut self.reply, unused);
+            let mut begun = mem::replace(&mut self.answering, answering());
             let node = self.node.clone();
             let task = tokio::spawn(Caller::go_on(async move {
-                let answered = reply.await;
+                let answered = poll_fn(|cx| begun.poll_reply(cx)).await;
                 let spans = node.context.metrics.request_seconds.of(Interface::grpc);
                 spans.observe(arrived.elapsed(), 1);
                 answered
@@ -257,7 +251,44 @@ impl<R: Stream<Item = Result<NextManyRequest, Status>> + Unpin> Stream for Respo
     }
 }
 
+/// Answers one request at a time. Its future is made where it stays: it is large, and most requests are answered at once.
+trait Answering: Send {
+    /// Begins to answer a request, which came at the time `arrived`. The one before it is over.
+    fn begin(&mut self, node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant);
+
+    /// The response, once it is there.
+    ///
+    /// # Panics
+    /// If nothing was begun.
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply>;
+}
+
+/// What answers requests with the futures that it makes.
+struct AnsweringBy<M, F> {
+    make: M,
+    future: Pin<Box<Option<F>>>,
+}
+
+impl<M, F> Answering for AnsweringBy<M, F>
+where
+    M: Fn(Arc<NodeRef>, NextManyRequest, Instant) -> F + Send,
+    F: Future<Output = Reply> + Send,
+{
+    fn begin(&mut self, node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant) {
+        self.future.set(Some((self.make)(node, request, arrived)));
+    }
+
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
+        self.future.as_mut().as_pin_mut().expect("a request that was begun").poll(cx)
+    }
+}
+
+fn answering() -> Box<dyn Answering> {
+    Box::new(AnsweringBy { make: answer, future: Box::pin(None) })
+}
+
 /// Answers one request, which came at the time `arrived`. A failure becomes a response with the request's id.
+#[inline]
 fn answer(
     node: Arc<NodeRef>, mut request: NextManyRequest, arrived: Instant,
 ) -> impl Future<Output = Reply> {
@@ -274,7 +305,8 @@ fn answer(
     let asked = Asked::of_caller(request, by, traces, trace);
     async move {
         let context = &node.context;
-        let answered = grpc::answer(context, &asked, Origin::Client, deadline).await;
+        // Not awaited by value: the compiler would move it, twice, and it is large.
+        let answered = pin!(grpc::answer(context, &asked, Origin::Client, deadline)).await;
         let (mut answer, reservation) =
             answered.unwrap_or_else(|unanswered| (failed(unanswered), None));
         answer.id = id;

@@ -1,5 +1,7 @@
 //! `ratchet.v1.Sequencer`: numbers, and which node leads. `NextMany` is in [`super::next_many`].
 
+use std::pin::pin;
+
 use futures::{
     Stream, StreamExt, TryStreamExt,
     stream::{self, BoxStream},
@@ -38,7 +40,7 @@ impl Services {
         let by = Services::asker(&message);
         let trace = trace_in(&self.context, message.metadata().as_ref());
         let asked = Asked::of_caller(message.into_inner(), by, &self.context.traces, trace);
-        let answered = answer(&self.context, &asked, Origin::Client, deadline).await;
+        let answered = pin!(answer(&self.context, &asked, Origin::Client, deadline)).await;
         let spans = self.context.metrics.request_seconds.of(Interface::grpc);
         spans.observe(arrived.elapsed(), 1);
         let (answer, reserved) = answered?;

@@ -4,7 +4,7 @@
 //! Invariant: a forwarded request is never forwarded again. If this node does not lead, the reply says who
 //! does.
 
-use std::{collections::VecDeque, mem, sync::Arc};
+use std::{collections::VecDeque, mem, pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use futures::{
@@ -257,7 +257,7 @@ async fn answer_request<Q: SequenceRequest>(
             let by = Principal::from_wire(request.by, request.caller);
             let (traces, said) = (&context.traces, request.trace_parent);
             let asked = by.and_then(|by| Asked::of_peer(message, by, traces, said));
-            answer(&context, &asked, origin, deadline).await
+            pin!(answer(&context, &asked, origin, deadline)).await
         }
         Err(error) => Err(refusal!(InvalidRequest, "{}: {error}", Q::METHOD).into()),
     };

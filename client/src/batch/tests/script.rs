@@ -158,7 +158,8 @@ impl Script {
             request_clock_ms: clock_ms,
             ..Failure::default()
         };
-        let answer = NextManyResponse { failure: Some(failure), ..NextManyResponse::default() };
+        let answer =
+            NextManyResponse { failure: Some(Box::new(failure)), ..NextManyResponse::default() };
         let (namespaces, marks) = (&self.namespaces, &mut self.marks);
         let leftover = batch.complete(answer, "a:1", namespaces, marks, self.now);
         self.leftover(leftover)
@@ -202,13 +203,14 @@ impl Script {
                 answer.increment = increment.parse().unwrap();
             } else if let Some(left) = word.strip_prefix("left=") {
                 let (place, left) = left.split_once(':').unwrap();
-                let exhausted = answer.exhausted.get_or_insert_with(|| Exhausted {
-                    failure: Some(Failure {
+                let exhausted = answer.exhausted.get_or_insert_with(|| {
+                    let failure = Failure {
                         code: Code::OutOfRange.into(),
                         message: "raise max".to_owned(),
                         ..Failure::default()
-                    }),
-                    ..Exhausted::default()
+                    };
+                    let failure = Some(Box::new(failure));
+                    Box::new(Exhausted { failure, ..Exhausted::default() })
                 });
                 exhausted.places.push(place.parse().unwrap());
                 exhausted.left.push(left.parse().unwrap());
@@ -221,7 +223,7 @@ impl Script {
                 let places = vec![place.parse().unwrap()];
                 answer.refused.push(RefusedKeys {
                     places,
-                    failure: Some(failure),
+                    failure: Some(Box::new(failure)),
                     ..RefusedKeys::default()
                 });
             } else {

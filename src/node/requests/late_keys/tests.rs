@@ -13,9 +13,9 @@ fn refused_keys(places: &[u32], why: Refusal) -> RefusedKeys {
     RefusedKeys { places: places.to_vec(), failure: Some(why.into()), ..RefusedKeys::default() }
 }
 
-fn used_up(places: &[u32], left: &[u64]) -> Option<Exhausted> {
+fn used_up(places: &[u32], left: &[u64]) -> Option<Box<Exhausted>> {
     let failure = Some(refusal!(NumbersExhausted, "used up").into());
-    Some(Exhausted { places: places.to_vec(), left: left.to_vec(), failure })
+    Some(Box::new(Exhausted { places: places.to_vec(), left: left.to_vec(), failure }))
 }
 
 /// A request whose keys are ten times their places, and whose third and fifth are late.
