@@ -75,7 +75,12 @@ impl Supervised {
         let status = Process(command.spawn().unwrap()).ended().await;
         let log = self.log();
         assert_eq!(status.code(), Some(78), "{log}");
-        log.lines().last().unwrap_or_default().to_owned()
+        let errors: Vec<&str> = log.lines().filter(|line| line.starts_with("error: ")).collect();
+        let [said] = errors[..] else {
+            panic!("one line says why: {log}");
+        };
+        assert_eq!(log.lines().last(), Some(said), "nothing follows it");
+        said.to_owned()
     }
 
     fn log(&self) -> String {
