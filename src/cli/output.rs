@@ -347,10 +347,7 @@ mod tests {
         let code = code.to_string();
         let words =
             |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(|word| word == code);
-        let mut found: Vec<_> =
-            named.filter(|(_, text)| words(text)).map(|(setting, _)| setting).collect();
-        found.dedup();
-        found
+        named.filter(|(_, text)| words(text)).map(|(setting, _)| setting).collect()
     }
 
     #[test]
