@@ -13,7 +13,7 @@ use ratchet_ids::{DateTime, Offset};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{node::StartError, storage::StoreError, tasks::Fault};
+use crate::{node::StartError, tasks::Fault};
 
 /// Writes bytes.
 ///
@@ -286,6 +286,7 @@ pub fn date_and_time(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::StoreError;
 
     #[test]
     fn each_column_of_a_table_is_as_wide_as_its_widest_cell() {
