@@ -202,11 +202,11 @@ async fn a_port_or_a_directory_in_use_and_a_strange_directory_are_refused() {
     failed(&start(&dir("fresh"), &taken, &[]), 71, &[&taken, "listen"]);
     assert!(cluster.terminate(1).await.success());
     let other_node = ["--cluster", "test", "--node-id", "2"];
-    failed(&start(&dir("1"), &free[0], &other_node), 74, &["node 1", "node 2", &dir("1")]);
-    failed(&start(&dir("1"), &free[0], &["--cluster", "prod"]), 74, &["\"test\"", "\"prod\""]);
+    failed(&start(&dir("1"), &free[0], &other_node), 78, &["node 1", "node 2", &dir("1")]);
+    failed(&start(&dir("1"), &free[0], &["--cluster", "prod"]), 78, &["\"test\"", "\"prod\""]);
     std::fs::create_dir(dir("strange")).unwrap();
     std::fs::write(dir("strange") + "/thesis.txt", "mine").unwrap();
-    failed(&start(&dir("strange"), &free[0], &[]), 74, &["thesis.txt"]);
+    failed(&start(&dir("strange"), &free[0], &[]), 78, &["thesis.txt"]);
     std::fs::remove_file(dir("1") + "/NODE").unwrap();
     failed(&start(&dir("1"), &free[0], &["--cluster", "test"]), 74, &["lost its files", "NODE"]);
 }

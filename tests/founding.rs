@@ -454,7 +454,7 @@ async fn a_cluster_for_trying_founds_itself_and_its_directory_and_others_are_not
     drop(node);
     let log = |dir: &std::path::Path| fs::read_to_string(dir.with_extension("log")).unwrap();
     let (node, _) = dev_node(&tried, &[]);
-    assert_eq!(node.ended().await.code(), Some(74));
+    assert_eq!(node.ended().await.code(), Some(78));
     assert!(log(&tried).contains("Start it with --dev"), "{}", log(&tried));
     // Without the flag it waits, whatever a variable says, and is never founded by the flag afterwards.
     let (node, mut client) = dev_node(&waits, &[]);
@@ -463,7 +463,7 @@ async fn a_cluster_for_trying_founds_itself_and_its_directory_and_others_are_not
     until("its log says so", || log(&waits).contains("ratchet found --server")).await;
     drop(node);
     let (node, _) = dev_node(&waits, &["--dev"]);
-    assert_eq!(node.ended().await.code(), Some(74));
+    assert_eq!(node.ended().await.code(), Some(78));
     assert!(log(&waits).contains("Start without --dev"), "{}", log(&waits));
     // Its data is lost: only --dev founds again by itself.
     fs::remove_dir_all(&tried).unwrap();

@@ -124,6 +124,16 @@ async fn a_call_whose_key_waits_for_its_turn_behind_a_log_entry_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_a_majority_to_have_its_log_entry_is_told_so() {
+    let mut last = KEYS_FROM;
+    let new_keys = || {
+        last += 2;
+        [last - 1, last]
+    };
+    waited_for("bump_ms", &["fence_ms", "forward_ms", "leader_ms"], "lease", new_keys).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_waits_for_the_quorum_fence_is_told_so() {
     // Its key has numbers.
     waited_for("fence_ms", &["bump_ms", "write_ms"], "quorum", || [KEYS_FROM; 2]).await;

@@ -75,7 +75,12 @@ impl Supervised {
         let status = Process(command.spawn().unwrap()).ended().await;
         let log = self.log();
         assert_eq!(status.code(), Some(78), "{log}");
-        log.lines().last().unwrap_or_default().to_owned()
+        let errors: Vec<&str> = log.lines().filter(|line| line.starts_with("error: ")).collect();
+        let [said] = errors[..] else {
+            panic!("one line says why: {log}");
+        };
+        assert_eq!(log.lines().last(), Some(said), "nothing follows it");
+        said.to_owned()
     }
 
     fn log(&self) -> String {
@@ -105,7 +110,7 @@ async fn a_node_that_cannot_listen_or_open_its_data_never_says_that_it_is_ready(
     drop(taken);
     fs::create_dir(supervised.dir.path().join("data")).unwrap();
     fs::write(supervised.dir.path().join("data/stranger"), "").unwrap();
-    assert_eq!(ended().await.code(), Some(74), "{}", supervised.log());
+    assert_eq!(ended().await.code(), Some(78), "{}", supervised.log());
     assert_eq!(silent(), Err(std::io::ErrorKind::WouldBlock));
 }
 
@@ -172,6 +177,12 @@ async fn a_node_that_no_restart_helps_ends_with_78_and_one_line_that_says_what_t
     assert!(said.contains("data directory /") && said.contains(" user "), "{said}");
     let said = ends_with_78(|supervised, _| fs::write(volume(supervised), "").unwrap()).await;
     assert!(said.contains("is no directory; choose a directory"), "{said}");
+    let said = ends_with_78(|supervised, _| {
+        fs::create_dir(volume(supervised)).unwrap();
+        fs::write(volume(supervised).join("thesis.txt"), "").unwrap();
+    })
+    .await;
+    assert!(said.contains("thesis.txt") && said.contains("choose an empty directory"), "{said}");
     let said = ends_with_78(|_, command| {
         command.args(["--tls=require", "--tls-cert=/nowhere.crt", "--tls-key=/nowhere.key"]);
     })
@@ -235,6 +246,35 @@ fn no_unit_starts_a_node_again_that_no_restart_helps() {
     // The names are systemd's, of what it cannot set up for a node before it runs.
     let names = ["EXEC", "USER", "GROUP", "NAMESPACE", "STATE_DIRECTORY"];
     assert_eq!(codes, [&["2", "78"][..], &names].concat());
+}
+
+/// Runs what a unit has its supervisor run after a node that ended with this status. Returns how long that sleeps.
+fn slept_after(status: &str) -> String {
+    let line = &unit("ratchet.service")["ExecStopPost"];
+    let script = line.strip_prefix("/bin/sh -c '").and_then(|rest| rest.strip_suffix('\''));
+    // To systemd, two of these are one.
+    let script = script.expect("a script").replace("$$", "$");
+    let dir = TempDir::new().unwrap();
+    let (sleep, slept) = (dir.path().join("sleep"), dir.path().join("slept"));
+    fs::write(&sleep, format!("#!/bin/sh\necho \"$1\" >{}\n", slept.display())).unwrap();
+    fs::set_permissions(&sleep, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &script]).env_clear().env("PATH", dir.path()).env("EXIT_STATUS", status);
+    let ran = shell.output().unwrap();
+    assert!(ran.status.success(), "{status}: {ran:?}");
+    fs::read_to_string(slept).unwrap_or_default().trim_end().to_owned()
+}
+
+#[test]
+fn a_node_whose_disk_failed_is_started_again_half_a_minute_later_and_any_other_one_at_once() {
+    assert_eq!(slept_after("74"), "30");
+    // 9 and TERM are signals. After a start that was refused there is no status.
+    for status in ["0", "1", "70", "71", "75", "78", "9", "TERM", ""] {
+        assert_eq!(slept_after(status), "", "{status:?}");
+    }
+    // The supervisor ends what takes longer.
+    let limit: u64 = unit("ratchet.service")["TimeoutStopSec"].parse().unwrap();
+    assert!(limit > 60, "{limit}");
 }
 
 #[test]

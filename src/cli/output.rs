@@ -13,7 +13,7 @@ use ratchet_ids::{DateTime, Offset};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{node::StartError, storage::StoreError, tasks::Fault};
+use crate::{node::StartError, tasks::Fault};
 
 /// Writes bytes.
 ///
@@ -112,11 +112,13 @@ Exit codes:
       little is granted to it
   70  start: a part of the node panicked, which is a bug
   71  start: an address cannot be listened on
-  74  start, recover: the data or its disk cannot be used or trusted, the margin does not fit it, or
-      the node had to stop, or hung when it stopped; the message says which
+  74  start, recover: the disk fails, the data is damaged, too old or in use, the margin does not fit
+      it, or the node had to stop, or hung when it stopped; the message says which
   75  start: the only voter gave its term up; all it needs is another start
-  78  start, recover: the configuration is not valid, or this user cannot use the data directory as
-      it is mounted and owned";
+  78  start, recover: the set-up is wrong, and no restart helps: a setting is not valid; data_dir
+      holds other files, or belongs to another node, cluster or release; its user cannot use it; no
+      volume is mounted there (require_volume); the process runs as root (refuse_root); strangers
+      reach the node (insecure); or a recovery was cut short";
 
 /// How long the last words of a process wait for their reader.
 const PRINT_MAX: Duration = Duration::from_secs(2);
@@ -263,7 +265,7 @@ impl From<StartError> for CommandError {
         let (exit, code) = match &error {
             Config(_) => (CONFIG, "CONFIGURATION"),
             Listen { .. } => (LISTEN, "LISTEN"),
-            Store(StoreError::Inaccessible(_)) => (CONFIG, "DATA_DIRECTORY"),
+            Store(error) if error.is_of_set_up() => (CONFIG, "DATA_DIRECTORY"),
             Store(_) => (STORE, "DATA_DIRECTORY"),
             Stopped(Fault::Panic { .. }) => (PANIC, "PANIC"),
             Stopped(Fault::NeedsRestart(_)) => (RESTART, "NEEDS_RESTART"),
@@ -284,6 +286,7 @@ pub fn date_and_time(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::StoreError;
 
     #[test]
     fn each_column_of_a_table_is_as_wide_as_its_widest_cell() {
@@ -305,8 +308,12 @@ mod tests {
         let stopped = |reason| CommandError::from(StartError::Stopped(reason)).exit;
         assert_eq!(stopped(Fault::CannotGoOn("x".into())), 74);
         assert_eq!(stopped(Fault::NeedsRestart("x".into())), 75);
-        let inaccessible = StartError::from(StoreError::Inaccessible("x".into()));
-        assert_eq!(CommandError::from(inaccessible).exit, 78);
+        let not_opened = |error| CommandError::from(StartError::from(error)).exit;
+        assert_eq!(not_opened(StoreError::Inaccessible("x".into())), 78);
+        assert_eq!(not_opened(StoreError::WrongSetUp("x".into())), 78);
+        assert_eq!(not_opened(StoreError::OtherRelease("x".into())), 78);
+        assert_eq!(not_opened(StoreError::Refused("x".into())), 74);
+        assert_eq!(not_opened(StoreError::Failed("x".into())), 74);
     }
 
     /// The codes in the first cells of the rows of the table below `heading`, which may hold several each.
@@ -331,6 +338,31 @@ mod tests {
             codes.iter().copied().filter(|code| [OTHER, 2].contains(code) || *code >= PANIC);
         let told = codes_of_table(include_str!("../../docs/deploy.md"), "**Exit codes.**");
         assert_eq!(told, of_nodes.collect::<Vec<u8>>(), "docs/deploy.md");
+    }
+
+    /// The settings whose sections in the page say that a node ends with this code.
+    fn settings_that_end_with(code: u8) -> Vec<&'static str> {
+        let page = include_str!("../../docs/settings.md");
+        let sections = page.split("\n### `").skip(1);
+        let named = sections.filter_map(|section| section.split_once('`'));
+        let code = code.to_string();
+        let words =
+            |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(|word| word == code);
+        named.filter(|(_, text)| words(text)).map(|(setting, _)| setting).collect()
+    }
+
+    #[test]
+    fn the_help_and_the_page_name_each_setting_that_ends_a_node_with_78() {
+        let settings = settings_that_end_with(CONFIG);
+        assert!(settings.contains(&"require_volume") && settings.contains(&"refuse_root"));
+        let (_, help) = HELP.split_once("\n  78  ").expect("the code");
+        let page = include_str!("../../docs/deploy.md");
+        let row = page.lines().find(|line| line.starts_with("| 78 |")).expect("a row");
+        for setting in settings {
+            assert!(help.contains(setting), "{setting} is not in the help: {help}");
+            let link = format!("settings.md#{setting})");
+            assert!(row.contains(&link), "{link} is not in the row of docs/deploy.md: {row}");
+        }
     }
 
     #[test]

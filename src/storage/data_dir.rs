@@ -55,7 +55,7 @@ pub fn lock(dir: &Path) -> Result<File, StoreError> {
 /// Checks that the directory holds no files but Ratchet's.
 ///
 /// # Errors
-/// [`StoreError::Refused`] for a file that is not Ratchet's; [`StoreError::Io`] if the directory cannot
+/// [`StoreError::WrongSetUp`] for a file that is not Ratchet's; [`StoreError::Io`] if the directory cannot
 /// be listed.
 pub fn check_contents(dir: &Path) -> Result<(), StoreError> {
     // A directory that is the root of a file system holds lost+found.
@@ -64,9 +64,9 @@ pub fn check_contents(dir: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(StoreError::io("cannot read", dir))? {
         let name = entry.map_err(StoreError::io("cannot read", dir))?.file_name();
         if !KNOWN.iter().any(|known| name == *known) {
-            return Err(StoreError::Refused(format!(
-                "data directory {} holds {name:?}, which is not a file of Ratchet's; choose an empty \
-                 directory",
+            return Err(StoreError::WrongSetUp(format!(
+                "data directory {} holds {name:?}, which is not a file of Ratchet's; move that file away, \
+                 or choose an empty directory",
                 dir.display()
             )));
         }
@@ -291,8 +291,19 @@ mod tests {
         assert!(dir.path().join(LOCAL_SOCKET).exists());
         check_contents(dir.path()).unwrap();
         File::create(dir.path().join("thesis.txt")).unwrap();
-        let refused = check_contents(dir.path()).unwrap_err().to_string();
-        assert!(refused.contains("thesis.txt"), "{refused}");
+        let refused = check_contents(dir.path()).unwrap_err();
+        assert!(refused.is_of_set_up() && refused.to_string().contains("thesis.txt"), "{refused}");
+    }
+
+    /// The other process may end: then the next start of this one helps.
+    #[test]
+    fn a_directory_that_another_process_uses_is_not_set_up_wrongly() {
+        let dir = TempDir::new().unwrap();
+        let held = lock(dir.path()).unwrap();
+        let refused = lock(dir.path()).unwrap_err();
+        assert!(!refused.is_of_set_up() && refused.to_string().contains("in use"), "{refused}");
+        drop(held);
+        lock(dir.path()).unwrap();
     }
 
     #[test]

@@ -76,8 +76,11 @@ pub enum StoreError {
     /// The user of this process cannot use the directory as it is mounted and owned. The text says what to do.
     #[error("{0}")]
     Inaccessible(String),
-    /// The directory belongs to another node, lost a part, or may not be used now. The text says what
-    /// to do.
+    /// The disk is well, and the directory is not one for a node that is set up like this: it holds other files, belongs to
+    /// another node or cluster, or waits for the end of a recovery. The text says what to do.
+    #[error("{0}")]
+    WrongSetUp(String),
+    /// The directory lost a part, is older than what the cluster knows, or may not be used now. The text says what to do.
     #[error("{0}")]
     Refused(String),
     /// An earlier write failed, so that nothing is written any more.
@@ -92,6 +95,22 @@ impl StoreError {
     /// A [`StoreError::Invalid`].
     pub fn invalid(why: impl Into<String>) -> Self {
         StoreError::Invalid(why.into())
+    }
+
+    /// Whether the disk is well, and somebody has to correct how the node is set up: no restart helps. False for a disk that
+    /// fails, data that cannot be trusted, and what may be over at the next start.
+    pub fn is_of_set_up(&self) -> bool {
+        use StoreError::*;
+        match self {
+            Inaccessible(_) | WrongSetUp(_) | OtherRelease(_) => true,
+            Io { .. }
+            | Database { .. }
+            | Damaged { .. }
+            | DiskNearlyFull { .. }
+            | Refused(_)
+            | Failed(_)
+            | Invalid(_) => false,
+        }
     }
 
     /// Makes a [`StoreError::Io`] of the system's error.

@@ -103,14 +103,14 @@ pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
 /// Checks that the directory belongs to this node of this cluster.
 ///
 /// # Errors
-/// [`StoreError::Refused`] if it does not.
+/// [`StoreError::WrongSetUp`] if it does not.
 pub fn check_owner(
     dir: &Path, found: &Identity, cluster: &str, node: NodeId,
 ) -> Result<(), StoreError> {
     if found.cluster == cluster && found.node == node {
         return Ok(());
     }
-    Err(StoreError::Refused(format!(
+    Err(StoreError::WrongSetUp(format!(
         "data directory {} belongs to node {} of cluster {:?}, not to node {node} of cluster \
          {cluster:?}; choose another data_dir, or correct node_id and cluster",
         dir.display(),
@@ -122,15 +122,15 @@ pub fn check_owner(
 /// Checks that the directory is of a cluster that founds itself if and only if the node is started as one.
 ///
 /// # Errors
-/// [`StoreError::Refused`] if it is not.
+/// [`StoreError::WrongSetUp`] if it is not.
 pub fn check_dev(dir: &Path, found: bool, wanted: bool) -> Result<(), StoreError> {
     let dir = dir.display();
     match (found, wanted) {
-        (false, true) => Err(StoreError::Refused(format!(
+        (false, true) => Err(StoreError::WrongSetUp(format!(
             "data directory {dir} belongs to a node that was started without --dev. With it, another cluster would be founded \
              if the directory were lost, and its numbers would begin at 1. Start without --dev, or choose another data_dir"
         ))),
-        (true, false) => Err(StoreError::Refused(format!(
+        (true, false) => Err(StoreError::WrongSetUp(format!(
             "data directory {dir} belongs to a cluster for trying, of ratchet start --dev. Start it with --dev, or choose \
              another data_dir"
         ))),
@@ -142,8 +142,8 @@ pub fn check_dev(dir: &Path, found: bool, wanted: bool) -> Result<(), StoreError
 /// identity by [`draw`].
 ///
 /// # Errors
-/// [`StoreError::Refused`] if they differ, belong to another node, or one of them is lost; other errors
-/// if the disk fails.
+/// [`StoreError::Refused`] if they differ, or one of them is lost; [`StoreError::WrongSetUp`] if they belong to another node;
+/// other errors if the disk fails.
 pub fn reconcile(
     db: &Database, marker: Option<Marker>, cluster: &str, node: NodeId,
 ) -> Result<Option<Marker>, StoreError> {
@@ -308,11 +308,11 @@ pub struct Pending {
 /// Checks that no recovery of the directory was cut short.
 ///
 /// # Errors
-/// [`StoreError::Refused`] if one was.
+/// [`StoreError::WrongSetUp`] if one was.
 pub fn check_complete(db: &Database) -> Result<(), StoreError> {
     match db.get::<Pending>(Family::HardState, RECOVERY_KEY)? {
         None => Ok(()),
-        Some(_) => Err(StoreError::Refused(format!(
+        Some(_) => Err(StoreError::WrongSetUp(format!(
             "the recovery of data directory {0} was cut short; complete it first: ratchet recover \
              --data-dir {0}",
             db.dir().display()

@@ -46,8 +46,8 @@ pub use margin::Margin;
 /// the recovered cluster. Blocks.
 ///
 /// # Errors
-/// [`StoreError::Inaccessible`] if the user of this process cannot use the directory;
-/// [`StoreError::Refused`] if the directory is in use, is not a member's, or a margin does not fit a
+/// [`StoreError::Inaccessible`] if the user of this process cannot use the directory; [`StoreError::WrongSetUp`] if it holds
+/// other files; [`StoreError::Refused`] if the directory is in use, is not a member's, or a margin does not fit a
 /// namespace; [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read. Nothing
 /// has changed then. [`StoreError::Io`] or [`StoreError::Database`] if the disk fails. If it fails after
 /// the switch, another run completes the recovery.

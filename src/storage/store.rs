@@ -48,11 +48,10 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Inaccessible`] if the user of this process cannot use the directory, or no volume is there and one is
-    /// required;
-    /// [`StoreError::Refused`] if the directory is in use by another process, belongs to another node
-    /// or cluster, was created with another [`StoreOptions::dev`], lost a part, holds other files, or its recovery was cut
-    /// short; [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read; [`StoreError::Io`] or
-    /// [`StoreError::Database`] if the disk fails.
+    /// required; [`StoreError::WrongSetUp`] if the directory belongs to another node or cluster, was created with another
+    /// [`StoreOptions::dev`], holds other files, or its recovery was cut short; [`StoreError::Refused`] if it is in use by
+    /// another process, or lost a part; [`StoreError::Damaged`] or [`StoreError::OtherRelease`] if a record cannot be read;
+    /// [`StoreError::Io`] or [`StoreError::Database`] if the disk fails.
     pub fn open(
         dir: &Path, cluster: &str, node: NodeId, options: StoreOptions,
     ) -> Result<Arc<Store>, StoreError> {

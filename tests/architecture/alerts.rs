@@ -53,6 +53,12 @@ fn section<'p>(page: &'p str, heading: &str) -> Option<&'p str> {
     Some(rest.split("\n## ").next().unwrap_or(rest))
 }
 
+/// How many rows the table of when alerts fired has for one.
+fn times_fired(runbooks: &str, name: &str) -> usize {
+    let table = section(runbooks, "When they fired").unwrap_or_default();
+    table.lines().filter(|line| line.starts_with(&format!("| {name} | "))).count()
+}
+
 /// What an alert lacks.
 fn lacks(alert: &Alert, runbooks: &str, promtool: &str, broken: &str) -> Vec<String> {
     let Alert { name, lasts, severity, summary, runbook } = alert;
@@ -74,6 +80,10 @@ fn lacks(alert: &Alert, runbooks: &str, promtool: &str, broken: &str) -> Vec<Str
     let lasts = lasts.as_deref().unwrap_or("at once");
     let row = format!("| [{name}](#{}) | {severity} | {lasts} |", name.to_lowercase());
     needs(runbooks.contains(&row), &format!("has no row in docs/runbooks.md: {row}"));
+    needs(
+        times_fired(runbooks, name) == 1,
+        "has not one row below \"When they fired\" in docs/runbooks.md",
+    );
     needs(promtool.contains(&format!("alertname: {name}\n")), "is not in observe/alerts_test.yml");
     needs(broken.contains(&format!("\"{name}\"")), "fires in no test of `prometheus`");
     lacks
@@ -116,7 +126,8 @@ fn what_an_alert_lacks_is_found() {
       - alert: RatchetB
         expr: up == 0
 ";
-    let page = "| [RatchetA](#ratcheta) | warning | 5m | It is down. |\n\n## RatchetA\n\nCallers see nothing.\n";
+    let page = "| [RatchetA](#ratcheta) | warning | 5m | It is down. |\n\n## RatchetA\n\nCallers see nothing.\n\n\
+        ## When they fired\n\n| alert | cause |\n| --- | --- |\n| RatchetA | a node is killed |\n";
     let [whole, bare] = &alerts(rules)[..] else {
         panic!("two alerts");
     };
@@ -126,5 +137,7 @@ fn what_an_alert_lacks_is_found() {
     let without = page.replace("Callers see", "It is");
     assert_eq!(lacks(whole, &without, tested, "\"RatchetA\"").len(), 1);
     assert_eq!(lacks(whole, page, tested, "RatchetA").len(), 1);
-    assert_eq!(lacks(bare, page, tested, "\"RatchetA\"").len(), 7, "it has nothing");
+    assert_eq!(lacks(bare, page, tested, "\"RatchetA\"").len(), 8, "it has nothing");
+    let twice = format!("{page}| RatchetA | a node is stopped |\n");
+    assert_eq!(lacks(whole, &twice, tested, "\"RatchetA\"").len(), 1);
 }

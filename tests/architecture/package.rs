@@ -37,6 +37,20 @@ fn the_package_has_the_licence_and_the_source_that_the_manifest_tells() {
     }
 }
 
+/// Three machines that upgrade by themselves would be an outage, and a node's settings come before its first start.
+#[test]
+fn the_package_starts_no_node_and_its_upgrade_stops_and_restarts_none() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let manifest: toml::Value = toml::from_str(&manifest).expect("Cargo.toml");
+    let units = &manifest["package"]["metadata"]["deb"]["systemd-units"];
+    for what in ["enable", "start", "restart-after-upgrade", "stop-on-upgrade"] {
+        assert_eq!(units[what].as_bool(), Some(false), "{what}");
+    }
+    // needrestart starts what uses a library that was replaced.
+    let left_alone = fs::read_to_string(root().join("dist/needrestart.conf")).unwrap();
+    assert!(left_alone.contains("ratchet"), "{left_alone}");
+}
+
 /// The links of units that are enabled, below a root of their own.
 fn links(of: &Path) -> Vec<String> {
     let names = fs::read_dir(of.join("etc/systemd/system/multi-user.target.wants")).unwrap();
@@ -61,9 +75,13 @@ fn only_a_purge_keeps_a_node_of_several_from_starting_at_the_next_boot() {
         assert!(script.status().unwrap().success(), "postrm {what}");
         links(dir.path())
     };
+    let data = dir.path().join("var/lib/ratchet/NODE");
+    fs::create_dir_all(data.parent().unwrap()).unwrap();
+    fs::write(&data, "").unwrap();
     for what in ["upgrade", "remove"] {
         assert_eq!(runs(what).len(), 3, "postrm {what}");
     }
     assert_eq!(runs("purge"), ["other@1.service"]);
     assert_eq!(runs("purge"), ["other@1.service"], "nothing is left to remove");
+    assert!(data.exists(), "a purge leaves what a node has promised");
 }

@@ -80,13 +80,13 @@ async fn a_node_that_is_killed_and_a_leader_that_is_stopped_are_told_until_all_r
 
     let killed = others(cluster.leader().await)[0];
     cluster.kill(killed);
-    prometheus.fire(&one_is_gone).await;
+    prometheus.fire("one of three nodes is killed", &one_is_gone).await;
 
     let leader = cluster.leader().await;
     let asked = others(leader).into_iter().find(|node| *node != killed).expect("the third node");
     let asking = callers(cluster.places[&asked].http_listen);
     cluster.pause(leader);
-    prometheus.fire(&nobody_leads).await;
+    prometheus.fire("of the other two, the leader is stopped", &nobody_leads).await;
 
     cluster.resume(leader);
     prometheus.are_quiet(&nobody_leads).await;
@@ -105,7 +105,8 @@ async fn a_leadership_that_goes_from_node_to_node_is_told_until_it_stays() {
         let moved = cluster.client(cluster.leader().await).transfer(None).await;
         moved.expect("another node leads");
     };
-    prometheus.fires_while("RatchetLeaderFlaps", transfer).await;
+    let cause = "the leadership is handed on again and again";
+    prometheus.fires_while(cause, "RatchetLeaderFlaps", transfer).await;
     prometheus.are_quiet(&["RatchetLeaderFlaps"]).await;
 }
 
@@ -130,11 +131,12 @@ async fn a_disk_that_is_slow_and_one_that_hangs_are_told_until_they_are_quick() 
         drop(hanging);
         until("the fsync ends", || disks[&slow].hanging() == 0).await;
     };
-    prometheus.fires_while("RatchetSlowDisk", slow_down).await;
+    let cause = "each fsync of a follower takes 0.3 s";
+    prometheus.fires_while(cause, "RatchetSlowDisk", slow_down).await;
     prometheus.are_quiet(&["RatchetSlowDisk"]).await;
 
     let hanging = disks[&hung].hang_then(Fsync::Succeeds);
-    prometheus.fire(&["RatchetMemberFallsBehind"]).await;
+    prometheus.fire("the disk of a follower hangs", &["RatchetMemberFallsBehind"]).await;
     drop(hanging);
     prometheus.are_quiet(&["RatchetMemberFallsBehind"]).await;
 }
@@ -147,9 +149,9 @@ async fn a_disk_that_fills_up_is_told_until_it_has_room() {
     prometheus.are_quiet(&full).await;
     // Twice as much should be free.
     disks[&1].set_free_mb(1_500);
-    prometheus.fire(&full[..1]).await;
+    prometheus.fire("a disk has one and a half times its reserve left", &full[..1]).await;
     disks[&1].set_free_mb(0);
-    prometheus.fire(&full).await;
+    prometheus.fire("a disk is full", &full).await;
     disks[&1].set_free_mb(1 << 20);
     prometheus.are_quiet(&full).await;
 }
@@ -172,16 +174,19 @@ async fn clocks_that_differ_are_told_until_they_agree() {
     let [(wrong, off), (_, other_off)] = &nodes;
     off.store(86_400_000, Ordering::SeqCst);
     other_off.store(3_600_000, Ordering::SeqCst);
-    cluster.lead(*wrong).await;
-    prometheus.fire(&wrong_clocks).await;
+    tokio::join!(
+        cluster.lead(*wrong),
+        prometheus.fire("the clocks of three nodes show three times", &wrong_clocks)
+    );
     let ask_for_a_worker_id = async || {
         orders.lease_worker("orders", "a").await.expect_err("no time is believed");
     };
-    prometheus.fires_while("RatchetIdsRefused", ask_for_a_worker_id).await;
+    let cause = "callers ask such nodes for a worker id";
+    prometheus.fires_while(cause, "RatchetIdsRefused", ask_for_a_worker_id).await;
     off.store(0, Ordering::SeqCst);
     other_off.store(0, Ordering::SeqCst);
-    prometheus.are_quiet(&wrong_clocks).await;
-    prometheus.are_quiet(&["RatchetIdsRefused"]).await;
+    let [doubted, differ] = wrong_clocks;
+    prometheus.are_quiet(&[doubted, differ, "RatchetIdsRefused"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,7 +200,7 @@ async fn a_certificate_that_ends_soon_is_told_until_it_is_renewed() {
     let mut client = cluster.client(1);
     eventually("the cluster is founded", async || client.found().await.ok()).await;
     let prometheus = Prometheus::start([cluster.places[&1].metrics_listen]).await;
-    prometheus.fire(&["RatchetCertificateEndsSoon"]).await;
+    prometheus.fire("a certificate ends within a day", &["RatchetCertificateEndsSoon"]).await;
 
     certificates.node(1, &host, &["--replace"]);
     let reloaded = run(&["reload", "--server", &cluster.socket(1)]);
@@ -225,19 +230,29 @@ async fn callers_that_are_refused_are_told_until_they_are_not() {
     let ask_for_nothing = async || {
         client.try_next("none", id(1), 1).await.expect_err("there is no such namespace");
     };
-    prometheus.fires_while("RatchetCallsRefused", ask_for_nothing).await;
+    let cause = "callers ask for a namespace that is not there";
+    prometheus.fires_while(cause, "RatchetCallsRefused", ask_for_nothing).await;
+    // What comes next may have an earlier one fire again. So each is seen to be quiet while the next cause begins.
 
     let address = cluster.address(1);
     let connect_often =
         async || drop(join_all((0..64).map(|_| http2::connect_from_elsewhere(address))).await);
-    prometheus.fires_while("RatchetConnectionsRefused", connect_often).await;
+    let cause = "there are more connections than places for them";
+    tokio::join!(
+        prometheus.are_quiet(&["RatchetCallsRefused"]),
+        prometheus.fires_while(cause, "RatchetConnectionsRefused", connect_often)
+    );
 
     let at = cluster.nodes[&1].addresses().http.expect("a port");
     let show_a_token = async || {
         let answer = http(at, "GET /v1/namespaces", "Authorization: Bearer none\r\n", "").await;
         assert_eq!(answer.status, 401, "{}", answer.body);
     };
-    prometheus.fires_while("RatchetLoginsRefused", show_a_token).await;
+    let cause = "a caller shows a token that is worth nothing";
+    tokio::join!(
+        prometheus.are_quiet(&["RatchetConnectionsRefused"]),
+        prometheus.fires_while(cause, "RatchetLoginsRefused", show_a_token)
+    );
 
     let orders = client_of(&cluster, &[1]);
     create_with_format(&orders, "orders", "bits zero:1=0 time-ms:48 worker:1 sequence:12").await;
@@ -247,7 +262,11 @@ async fn callers_that_are_refused_are_told_until_they_are_not() {
     let lease_a_third = async || {
         orders.lease_worker("orders", "c").await.expect_err("there are two");
     };
-    prometheus.fires_while("RatchetWorkerIdsRunOut", lease_a_third).await;
+    let cause = "a third caller asks for one of two worker ids";
+    tokio::join!(
+        prometheus.are_quiet(&["RatchetLoginsRefused"]),
+        prometheus.fires_while(cause, "RatchetWorkerIdsRunOut", lease_a_third)
+    );
 
     let mut client = cluster.client(1);
     let mut first = 0;
@@ -256,7 +275,11 @@ async fn callers_that_are_refused_are_told_until_they_are_not() {
         let _ = client.next_of_each((first..first + 10_000).collect()).await;
         first += 10_000;
     };
-    prometheus.fires_while("RatchetKeyMemoryFull", fill_the_memory).await;
+    let cause = "callers ask for more keys than fit into the memory";
+    tokio::join!(
+        prometheus.are_quiet(&["RatchetWorkerIdsRunOut"]),
+        prometheus.fires_while(cause, "RatchetKeyMemoryFull", fill_the_memory)
+    );
 
     prometheus.are_quiet(&refused).await;
 }
@@ -286,7 +309,8 @@ async fn requests_without_memory_to_wait_in_are_told_until_there_is_some() {
         });
         join_all(asked).await;
     };
-    prometheus.fires_while("RatchetRequestMemoryFull", ask_for_much).await;
+    let cause = "large requests wait for a leader";
+    prometheus.fires_while(cause, "RatchetRequestMemoryFull", ask_for_much).await;
     prometheus.are_quiet(&["RatchetRequestMemoryFull"]).await;
 }
 
@@ -305,7 +329,8 @@ async fn numbers_that_are_skipped_without_a_crash_are_told_until_none_is() {
         let answer = client.next_of_each(vec![1, key]).await;
         answer.expect_err("the deadline comes first");
     };
-    prometheus.fires_while("RatchetNumbersSkipped", give_up_half_way).await;
+    let cause = "calls reach their deadlines while the disk hangs";
+    prometheus.fires_while(cause, "RatchetNumbersSkipped", give_up_half_way).await;
     prometheus.are_quiet(&["RatchetNumbersSkipped"]).await;
 }
 
@@ -328,7 +353,7 @@ async fn snapshots_that_do_not_arrive_are_told_until_they_do() {
     cluster.links.damage_snapshots(u32::MAX);
     let peer_address = cluster.start_joining(2, short_log).await;
     let adding = tokio::spawn(async move { client.add_node(2, peer_address).await });
-    prometheus.fire(&["RatchetSnapshotFails"]).await;
+    prometheus.fire("snapshots are damaged on their way", &["RatchetSnapshotFails"]).await;
     cluster.links.damage_snapshots(0);
     adding.await.expect("no panic").expect("the node is added");
     prometheus.are_quiet(&["RatchetSnapshotFails"]).await;
@@ -350,7 +375,8 @@ async fn numbers_that_are_used_up_soon_are_told_until_there_are_more() {
     let take_many = async || {
         taking.try_next("few", id(1), 10_000).await.expect("numbers");
     };
-    prometheus.fires_while("RatchetNumbersRunOut", take_many).await;
+    let cause = "a caller takes ten thousand numbers at a time, of a thousand million";
+    prometheus.fires_while(cause, "RatchetNumbersRunOut", take_many).await;
     let more = UpdateNamespaceRequest {
         namespace: "few".into(),
         max: Some(i64::MAX as u64),

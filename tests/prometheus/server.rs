@@ -6,6 +6,8 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::Mutex,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -69,10 +71,20 @@ fn shorter_ranges(line: &str) -> String {
 /// A value of a series, by its labels.
 pub type Series = BTreeMap<String, f64>;
 
+/// An alert that fired, and was not quiet since.
+struct Fired {
+    cause: String,
+    /// How long after its cause began.
+    after: Duration,
+    /// When the cause ended. `None` if it lasts.
+    ended: Option<Instant>,
+}
+
 pub struct Prometheus {
     _process: Process,
     address: SocketAddr,
     dir: TempDir,
+    fired: Mutex<BTreeMap<String, Fired>>,
 }
 
 impl Prometheus {
@@ -111,7 +123,8 @@ impl Prometheus {
                 command.get_program()
             )
         });
-        let prometheus = Prometheus { _process: Process(process), address, dir };
+        let fired = Mutex::default();
+        let prometheus = Prometheus { _process: Process(process), address, dir, fired };
         eventually("Prometheus has seen all nodes", async || {
             let seen = prometheus.query("sum(up)").await.ok()?;
             (seen.values().sum::<f64>() == count as f64).then_some(())
@@ -169,28 +182,61 @@ impl Prometheus {
         (alerts.iter().map(name).collect(), firing.map(name).collect())
     }
 
-    /// Waits until each of these alerts fires.
-    pub async fn fire(&self, alerts: &[&str]) {
+    /// Waits until each of these alerts fires. Their cause has begun just now.
+    pub async fn fire(&self, cause: &str, alerts: &[&str]) {
+        let began = Instant::now();
+        let mut fired = BTreeMap::new();
         for alert in alerts {
-            let fires = async || self.alerts().await.1.contains(*alert).then_some(());
+            let fires = async || {
+                let firing = self.alerts().await.1;
+                for seen in alerts.iter().filter(|alert| firing.contains(**alert)) {
+                    fired.entry(*seen).or_insert_with(|| began.elapsed());
+                }
+                fired.contains_key(alert).then_some(())
+            };
             eventually(&format!("{alert} fires"), fires).await;
+        }
+        for (alert, after) in fired {
+            self.has_fired(alert, Fired { cause: cause.to_owned(), after, ended: None });
         }
     }
 
     /// Does what is wrong again and again until an alert fires.
-    pub async fn fires_while(&self, alert: &str, mut wrong: impl AsyncFnMut()) {
+    pub async fn fires_while(&self, cause: &str, alert: &str, mut wrong: impl AsyncFnMut()) {
+        let began = Instant::now();
         let fires = async || {
             wrong().await;
             self.alerts().await.1.contains(alert).then_some(())
         };
         eventually(&format!("{alert} fires"), fires).await;
+        let (after, ended) = (began.elapsed(), Some(Instant::now()));
+        self.has_fired(alert, Fired { cause: cause.to_owned(), after, ended });
     }
 
-    /// Waits until each of these alerts is quiet. Not until all are: the disks of a busy machine are slow.
+    fn has_fired(&self, alert: &str, fired: Fired) {
+        self.fired.lock().expect("no panic").entry(alert.to_owned()).or_insert(fired);
+    }
+
+    /// Waits until each of these alerts is quiet. Not until all are: the disks of a busy machine are slow. What they fired for,
+    /// if it lasted, has ended just now.
     pub async fn are_quiet(&self, alerts: &[&str]) {
+        let now = Instant::now();
+        let mut quiet = BTreeMap::new();
         for alert in alerts {
-            let is_quiet = async || (!self.alerts().await.0.contains(*alert)).then_some(());
+            let is_quiet = async || {
+                let loud = self.alerts().await.0;
+                for seen in alerts.iter().filter(|alert| !loud.contains(**alert)) {
+                    quiet.entry(*seen).or_insert_with(Instant::now);
+                }
+                quiet.contains_key(alert).then_some(())
+            };
             eventually(&format!("{alert} is quiet"), is_quiet).await;
+        }
+        for (alert, at) in quiet {
+            if let Some(fired) = self.fired.lock().expect("no panic").remove(alert) {
+                let lasted = at.duration_since(fired.ended.unwrap_or(now));
+                print_row(alert, &fired, lasted);
+            }
         }
     }
 
@@ -205,6 +251,15 @@ impl Prometheus {
             .map(|rule| (text(rule, "name"), text(rule, "lastError")))
             .collect()
     }
+}
+
+/// Prints the row of an alert for the table in docs/runbooks.md, which has the same cause: it fired, and was quiet once it had
+/// `lasted` longer than its cause.
+fn print_row(alert: &str, fired: &Fired, lasted: Duration) {
+    let row = format!("| {alert} | {} |", fired.cause);
+    println!("{row} {:.1} s | {:.1} s |", fired.after.as_secs_f64(), lasted.as_secs_f64());
+    let page = include_str!("../../docs/runbooks.md");
+    assert!(page.contains(&row), "docs/runbooks.md has no row that begins with: {row}");
 }
 
 #[test]
