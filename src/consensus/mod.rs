@@ -23,7 +23,7 @@
 //! * *A leadership transfer overrides leases, and an election can follow a vote that was granted while the
 //!   lease held.* The lease is void before Raft is told ([`Group::handle_rpc`], [`Group::transfer`]).
 //! * *An append renews promises although the leader's lease is void, and its answer the leader's refusal to vote.* Those of a
-//!   term that was given up fail, but for one voter's (`group/succession.rs`).
+//!   term that was given up fail, but for one voter's (`group/transfer.rs`).
 //! * *Openraft knows no margin for drift.* The leader's lease is shorter than the followers'. Every message
 //!   carries the followers' lease, and nodes that disagree refuse each other ([`Group::check_header`]).
 //! * *A watched state hides changes in between.* Everything is compared by term ([`Group::leadership`]).

@@ -1,9 +1,7 @@
-//! Which terms an honest peer can name, and which later ones Raft may know of.
-
-// Which terms an honest peer can name.
-//
-// Raft obeys every term that is higher than its own: it stores that term, and adds one to it in the next
-// election. One confused node that names the highest number there is would end all elections.
+//! Which terms an honest peer can name.
+//!
+//! Raft obeys every term that is higher than its own: it stores that term, and adds one to it in the next
+//! election. One confused node that names the highest number there is would end all elections.
 
 /// How far the term of a message may lie above the term that this node knows of.
 ///
@@ -30,44 +28,6 @@ pub fn check(known: u64, claimed: u64) -> Result<(), String> {
         "it speaks of term {claimed}; the term here is {known}, and no cluster holds so many \
          elections: its data directory or its memory is damaged; stop that node"
     ))
-}
-
-// Which later terms Raft may know of: a lease of an earlier term must not be valid.
-//
-// Invariant: the highest term that Raft has adopted never goes down.
-
-/// The later terms that Raft was told of.
-#[derive(Debug, Default)]
-pub struct LaterTerms {
-    /// Raft may follow this term. No lease of an earlier one is valid, not even a lease that begins
-    /// later because a watcher lags.
-    adopted: u64,
-    /// The terms that Raft has been told of and has not decided on. They count like `adopted`.
-    pending: Vec<u64>,
-}
-
-impl LaterTerms {
-    /// Raft is about to be told of `term`.
-    pub fn add_pending(&mut self, term: u64) {
-        self.pending.push(term);
-    }
-
-    /// Raft has decided on `term`, which was pending: it may have adopted it, or has kept to an earlier
-    /// term.
-    pub fn decide(&mut self, term: u64, adopted: bool) {
-        if let Some(at) = self.pending.iter().position(|pending| *pending == term) {
-            self.pending.swap_remove(at);
-        }
-        if adopted {
-            self.adopted = term.max(self.adopted);
-        }
-    }
-
-    /// True if no lease of `term` may be valid.
-    pub fn forbid(&self, term: u64) -> bool {
-        let pending = self.pending.iter().copied().max();
-        term < self.adopted.max(pending.unwrap_or(0))
-    }
 }
 
 #[cfg(test)]

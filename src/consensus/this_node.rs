@@ -3,6 +3,9 @@
 //!
 //! Invariant: as long as it is not known which incarnation is on the disk, no message reaches Raft and nobody claims the node.
 
+mod peer_clocks;
+mod peer_disks;
+mod peer_flushes;
 mod peer_machines;
 
 use std::{
@@ -18,7 +21,7 @@ use std::{
 
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
-pub use self::peer_machines::ClockDistance;
+pub use self::peer_clocks::ClockDistance;
 use self::peer_machines::PeerMachines;
 use crate::{
     clock::Instant,

@@ -10,7 +10,7 @@ use prometheus_client::{
     metrics::{MetricType, TypedMetric},
 };
 
-use super::declare::{By, Label, PeerGauges};
+use super::labels::{By, Label, PeerGauges};
 
 /// The label's name.
 const SET: &str = "set";

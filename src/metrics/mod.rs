@@ -1,8 +1,9 @@
 //! The node's metrics for Prometheus. docs/metrics.md lists them for operators.
 //!
-//! `declare.rs` has the macros that declare metrics, and their types; `histogram.rs` is one of them. `namespaces.rs` bounds what is
-//! counted by namespace, `skip_cause.rs` says why numbers are skipped, `consumption.rs` how fast they are used up, and `process.rs`
-//! what the process uses.
+//! `declare.rs` has the macros that declare metrics. Their types are in `gauge.rs`, `histogram.rs` and, those with a label, in
+//! `labels.rs`. `set.rs` has the metrics of a Raft group, and `by_set.rs` shows them. `namespaces.rs` bounds what is counted by
+//! namespace, `skip_cause.rs` says why numbers are skipped, `consumption.rs` how fast they are used up, and `process.rs` what the
+//! process uses.
 //!
 //! Invariant: counting never blocks and never fails; a counter costs one atomic add, and one more where a namespace has it
 //! to itself. (Only the first count of a namespace waits for those of others.) Gauges that must be read (disk, process) are
@@ -13,7 +14,9 @@ mod declare;
 #[macro_use]
 mod by_set;
 mod consumption;
+mod gauge;
 mod histogram;
+mod labels;
 mod namespaces;
 mod process;
 mod set;
@@ -32,11 +35,12 @@ use tonic::Code;
 
 use crate::version;
 use by_set::BySet;
-use declare::Gauge;
+use gauge::Gauge;
 use namespaces::{Figure, OfNamespaces};
 
-pub use declare::{By, Counters, Label, PairCounters, PeerGauges, SecondsBy, whole};
+pub use gauge::whole;
 pub use histogram::{Histogram, Reading};
+pub use labels::{By, Counters, Label, PairCounters, PeerGauges, SecondsBy};
 pub use namespaces::{CountsGuard, NamespaceCounts, NamespaceMetrics};
 pub use process::PROCESS;
 pub use set::{

@@ -31,7 +31,7 @@ use prometheus_client::{
 
 use super::{
     consumption::Consumption,
-    declare::{Counters, Label},
+    labels::{Counters, Label},
     skip_cause::SkipCause,
 };
 use crate::proto::{name_of_reason, v1::Reason};

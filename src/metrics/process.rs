@@ -13,7 +13,7 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-use super::declare::{Gauge, Seconds, whole};
+use super::gauge::{Gauge, Seconds, whole};
 
 metrics! {
     /// Metrics of the whole process, however many nodes run in it.

@@ -4,8 +4,9 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::{
     by_set::BySet,
-    declare::{Counters, Gauge, PeerGauges, Seconds, SecondsBy},
+    gauge::{Gauge, Seconds},
     histogram::Histogram,
+    labels::{Counters, PeerGauges, SecondsBy},
 };
 
 label! {

@@ -21,11 +21,13 @@ use serde::de::DeserializeOwned;
 
 use super::{
     codec::{self, CodecError},
-    data_dir::{DATABASE, Directories},
-    error::{self, StoreError},
+    data_dir::DATABASE,
+    directories::Directories,
+    error::StoreError,
     free_space::FreeSpace,
     layout::Family,
     options::{StoreOptions, UnsyncedWrites},
+    unknown_format,
 };
 
 /// With 10 bits, one lookup in a hundred reads a block of a file that does not hold the key.
@@ -247,7 +249,7 @@ impl Database {
     /// The error for a record that cannot be decoded.
     fn undecoded(&self, family: Family, key: &[u8], error: &CodecError) -> StoreError {
         match error {
-            CodecError::Version(found) => error::unknown_format(
+            CodecError::Version(found) => unknown_format::unknown_format(
                 self.record(family, key),
                 &Self::path(&self.dir),
                 (*found).into(),

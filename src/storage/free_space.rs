@@ -24,7 +24,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::fs::statvfs;
 
-use super::{data_dir::Spare, error::StoreError};
+use super::{error::StoreError, spare::Spare};
 use crate::sequence::NodeId;
 
 /// The reserve of a disk that is too small for the setting: a twentieth of it, and no less than this.
@@ -270,7 +270,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::storage::data_dir::SPARE;
+    use crate::storage::spare::SPARE;
 
     const MB: u64 = 1 << 20;
 

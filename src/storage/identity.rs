@@ -1,4 +1,10 @@
-//! Whose data directory it is: the node's identity, and what a recovery did to it.
+//! Whose data directory it is: the node's identity.
+//!
+//! The identity stands in two places: in the marker (the file `NODE`) and in a record of the database.
+//!
+//! Invariants: a directory with Raft state is refused if the two differ, or if one is missing: a voter that forgot its votes
+//! could elect a second leader. A directory without Raft state gets a new incarnation whenever it is opened. So a copy that
+//! was made of it is never taken for the node that has voted since.
 
 use std::{
     fs::{self, File},
@@ -12,17 +18,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     codec,
     database::Database,
-    error::{self, REPLACE, StoreError},
-    layout::{Family, IDENTITY_KEY, RECOVERY_KEY, is_before_raft},
+    error::{REPLACE, StoreError},
+    layout::{Family, IDENTITY_KEY, is_before_raft},
+    unknown_format,
 };
 use crate::{random, sequence::NodeId, version};
-
-// Whose data directory it is: the node's identity.
-//
-// The identity stands in two places: in the marker (the file `NODE`) and in a record of the database. Invariants: a
-// directory with Raft state is refused if the two differ, or if one is missing: a voter that forgot its votes could
-// elect a second leader. A directory without Raft state gets a new incarnation whenever it is opened. So a copy that
-// was made of it is never taken for the node that has voted since.
 
 /// The marker's file.
 const MARKER: &str = "NODE";
@@ -66,7 +66,9 @@ struct Format {
 /// The newest release that has opened the directory, this release included.
 pub fn newest_release(marker: Option<&Marker>) -> String {
     match marker {
-        Some(Marker { format, .. }) if error::is_later(&format.release, version::VERSION) => {
+        Some(Marker { format, .. })
+            if unknown_format::is_later(&format.release, version::VERSION) =>
+        {
             format.release.clone()
         }
         Some(_) | None => version::VERSION.to_owned(),
@@ -95,7 +97,7 @@ pub fn read_marker(dir: &Path) -> Result<Option<Marker>, StoreError> {
     if format.format_version != FORMAT_VERSION {
         let newest = (!format.release.is_empty()).then_some(format.release.as_str());
         let (what, found) = ("the marker".to_owned(), format.format_version);
-        return Err(error::unknown_format(what, &path, found, FORMAT_VERSION, newest));
+        return Err(unknown_format::unknown_format(what, &path, found, FORMAT_VERSION, newest));
     }
     serde_json::from_str(&text).map(Some).map_err(damaged)
 }
@@ -247,75 +249,4 @@ pub fn write_marker(db: &Database, identity: &Identity, dev: bool) -> Result<Mar
     };
     write().map_err(StoreError::io("cannot write", path.clone()))?;
     Ok(marker)
-}
-
-// What a recovery did, and the record of one that was cut short.
-
-/// What a recovery did, or what a dry run would do. `ratchet recover --json` prints these names.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recovery {
-    /// The node whose directory it is.
-    pub node: NodeId,
-    /// The cluster's name, which does not change.
-    pub cluster: String,
-    /// The term of this copy's last log entry. Of several copies, recover the one with the highest term;
-    /// if terms are equal, the one with the longest log.
-    pub last_log_term: u64,
-    /// The index of that entry. Entries that the other nodes committed after it are lost.
-    pub last_log_index: u64,
-    /// How many entries at the log's end were not applied yet. They may never have been committed.
-    pub unapplied_entries: u64,
-    /// The former members, which are not members of the recovered cluster.
-    pub left_behind: Vec<NodeId>,
-    /// How each namespace was raised.
-    pub namespaces: Vec<RaisedNamespace>,
-    /// True if an earlier run was cut short after the switch, so that only its end was left to do.
-    pub completed_only: bool,
-}
-
-/// How a namespace was raised.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RaisedNamespace {
-    /// Its name.
-    pub name: String,
-    /// The margin, in steps. 0 if its ids come from keys and hold a time, unless one was given, or it is not known how far
-    /// the times got.
-    pub margin_steps: u64,
-    /// By how much every ceiling was raised at least.
-    pub raised_by: u64,
-    /// How many sections have a ceiling.
-    pub sections: u64,
-    /// How many of them have no number left under `max` because of that.
-    pub exhausted: u64,
-    /// The first number of keys in sections that this copy does not know.
-    pub start: u64,
-    /// Its ids have times from this one on, in milliseconds since 1970: leases and numbers may be lost. `None` if its ids
-    /// have no format.
-    pub ids_after_ms: Option<u64>,
-    /// True if its ids come from keys and hold a time. Then every ceiling was raised to `start`.
-    pub follows_the_time: bool,
-}
-
-/// A recovery that was written but for the marker.
-#[derive(Serialize, Deserialize)]
-pub struct Pending {
-    /// The identity that the directory gets.
-    pub identity: Identity,
-    /// What the recovery did.
-    pub recovery: Recovery,
-}
-
-/// Checks that no recovery of the directory was cut short.
-///
-/// # Errors
-/// [`StoreError::WrongSetUp`] if one was.
-pub fn check_complete(db: &Database) -> Result<(), StoreError> {
-    match db.get::<Pending>(Family::HardState, RECOVERY_KEY)? {
-        None => Ok(()),
-        Some(_) => Err(StoreError::WrongSetUp(format!(
-            "the recovery of data directory {0} was cut short; complete it first: ratchet recover \
-             --data-dir {0}",
-            db.dir().display()
-        ))),
-    }
 }

@@ -17,24 +17,28 @@
 //! - `store`: opens the data directory of a node and holds its database and its writer.
 //! - `writer`: the threads that write logs and votes, with one fsync for all that wait.
 //! - `unwritten`: what Raft has appended to its log, until it is in the database.
-//! - `identity`: whose data directory it is: the file `NODE` and a record in the database; and what a recovery did to it.
+//! - `recovery_record`: what a recovery did, and the record of one that was cut short.
+//! - `identity`: whose data directory it is: the file `NODE` and a record in the database.
 //! - `database`: the RocksDB database: options, reads, batches, errors.
 //! - `options`: what a store is given from outside, with the seams for tests, and where blocking work runs.
 //! - `free_space`: measures the disk, and keeps a reserve of it.
 //! - `access`: whether this process may use a data directory, as it is mounted and owned.
-//! - `data_dir`: which files a data directory may hold, the lock on it, names that outlive a power cut, and the file that
-//!   holds the space to open the database on a full disk.
+//! - `data_dir`: which files a data directory may hold, and the lock on it.
+//! - `spare`: the file that holds the space to open the database on a full disk.
+//! - `directories`: names of files that outlive a power cut.
 //! - `raft_types`: openraft's types as this product uses them.
 //! - `raft_runtime`: the runtime that Raft runs on.
 //! - `layout`: the column families and the keys in them.
 //! - `codec`: how values become bytes.
-//! - `error`: what can go wrong, and what to do about it; formats that this release does not read.
+//! - `unknown_format`: the error for a format that this release does not read.
+//! - `error`: what can go wrong, and what to do about it.
 
 mod access;
 mod applied;
 pub mod codec;
 mod data_dir;
 mod database;
+mod directories;
 mod error;
 mod free_space;
 mod identity;
@@ -45,9 +49,12 @@ mod raft_runtime;
 mod raft_types;
 mod reclaimer;
 mod recovery;
+mod recovery_record;
 mod snapshot;
+mod spare;
 mod store;
 mod table;
+mod unknown_format;
 mod unwritten;
 mod writer;
 
@@ -55,13 +62,13 @@ pub use applied::AppliedTable;
 pub use data_dir::LOCAL_SOCKET;
 pub use error::{StoreError, replacing};
 pub use free_space::{DiskSpace, FreeSpace, LowDisk};
-pub use identity::{RaisedNamespace, Recovery};
 pub use log::{LogReader, LogStore};
 pub use options::{BeforeApply, BlockingExecutor, StoreOptions, UnsyncedWrites};
 pub use raft_types::{
     Entry, LogId, Member, Membership, SnapshotMeta, StoredMembership, Types, Vote,
 };
 pub use recovery::{Margin, recover};
+pub use recovery_record::{RaisedNamespace, Recovery};
 pub use snapshot::{
     SNAPSHOT_PART_BYTES_MAX, Snapshot, SnapshotData,
     incoming::{ArrivedSnapshot, IncomingSnapshot},

@@ -29,9 +29,10 @@ use super::{
     access, data_dir,
     database::Database,
     error::StoreError,
-    identity::{self, Pending, Recovery},
+    identity,
     layout::{Family, RECOVERY_KEY},
     options::StoreOptions,
+    recovery_record::{Pending, Recovery},
     table::{AppliedMeta, Generation},
 };
 use crate::{

@@ -7,14 +7,15 @@ use rocksdb::WriteBatch;
 use serde::Serialize;
 
 use super::{
-    access, codec,
-    data_dir::{self, Directories},
+    access, codec, data_dir,
     database::Database,
+    directories::Directories,
     error::StoreError,
     free_space::FreeSpace,
     identity::{self, Marker},
     layout::{Family, founding_token_key, promise_key},
     options::{BeforeApply, BlockingExecutor, StoreOptions},
+    recovery_record,
     writer::{DiskHealth, Writer},
 };
 use crate::{
@@ -80,7 +81,7 @@ impl Store {
         }
         let newest = identity::newest_release(marker.as_ref());
         let db = Arc::new(Database::open(dir, lock, newest, &options)?);
-        identity::check_complete(&db)?;
+        recovery_record::check_complete(&db)?;
         let owner = match identity::reconcile(&db, marker, cluster, node)? {
             Some(owner) => owner,
             None => identity::draw(&db, cluster, node, options.dev)?,

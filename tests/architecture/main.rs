@@ -6,6 +6,7 @@ mod alerts;
 mod circles;
 mod dashboards;
 mod files;
+mod headings;
 mod layers;
 mod lists;
 mod package;

@@ -3,32 +3,46 @@
 //!
 //! From the bottom up:
 //!
-//! * `config`, `leadership`: the limits of a group, who leads it and who votes.
+//! * `config`: the limits of a group.
+//! * `leadership`, `takeover`, `voters`: who leads it, how this node came to lead it, and who votes.
+//! * `raft_readings`: small readings of Raft's types.
 //! * `group`: [`Group`] itself, proposals, and why they fail.
-//! * `majority`: what a majority of the voters says: whether it still follows this leader, their disks and clocks.
+//! * `confirmation`: whether a majority of the voters still follows this leader.
+//! * `voter_disks`, `voter_clocks`: how the disks and clocks of a majority of the voters are.
 //! * `canvass`: asks the voters before Raft does: whether they would vote, and, where disks are slow, for their votes.
 //! * `election`: when this node stands for election.
 //! * `slow_disk`: whether another node had better lead because the disk here is slow; the end of a term whose disk hangs.
-//! * `succession`: which voter can lead next, and how it comes to that.
+//! * `successor`: which voter can lead next.
+//! * `transfer`: how it comes to that; the end of a term that was given up.
 //! * `membership`: who belongs to the group, and how that is changed.
 //! * `rpc`: answers the RPCs of the group's peers.
-//! * `start`: starts a group, and follows what Raft says.
+//! * `raft_watch`: follows what Raft says.
+//! * `start`: starts a group.
 
 mod canvass;
 mod config;
+mod confirmation;
 mod election;
 #[expect(clippy::module_inception, reason = "it is the file of the type")]
 pub(super) mod group;
 mod leadership;
-mod majority;
 mod membership;
+mod raft_readings;
+mod raft_watch;
 mod rpc;
 mod slow_disk;
 mod start;
-mod succession;
+mod successor;
+mod takeover;
+mod transfer;
+mod voter_clocks;
+mod voter_disks;
+mod voters;
 
 pub use config::GroupConfig;
 pub use group::{Group, ProposeError};
-pub use leadership::{Leadership, Takeover, Voters};
+pub use leadership::Leadership;
 pub use membership::{LogState, MembershipChange, NodeState};
 pub use rpc::{ArrivingSnapshot, MemoryOrigin};
+pub use takeover::Takeover;
+pub use voters::Voters;

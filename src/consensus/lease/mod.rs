@@ -11,18 +11,24 @@
 //!
 //! From the bottom up:
 //!
-//! * `arithmetic`: whose majorities must agree, which acknowledgements count, and until when the lease is valid. Pure.
-//! * `clock`: [`TermLease`], the lease of one term, as the hot path reads it; and [`LeaseClock`], which holds what there
-//!   is, reads the clock, and keeps the current lease up to date.
+//! * `quorums`: whose majorities must agree. Pure.
+//! * `arithmetic`: which acknowledgements count, and until when the lease is valid. Pure.
+//! * `later_terms`: which later terms Raft may know of. Pure.
+//! * `term_lease`: [`TermLease`], the lease of one term, as the hot path reads it.
+//! * `clock`: [`LeaseClock`], which holds what there is, reads the clock, and keeps the current lease up to date.
 //!
 //! Invariant: a void lease never becomes valid again, and an acknowledgement of one term never extends
 //! the lease of another.
 
 mod arithmetic;
 mod clock;
+mod later_terms;
+mod quorums;
+mod term_lease;
 
-pub use arithmetic::Quorums;
-pub use clock::{LeaseClock, Silence, TermLease};
+pub use clock::{LeaseClock, Silence};
+pub use quorums::Quorums;
+pub use term_lease::TermLease;
 
 #[cfg(test)]
 mod tests;

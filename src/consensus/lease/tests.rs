@@ -16,7 +16,7 @@ use futures::{
     task::{ArcWake, Context, waker},
 };
 
-use super::{LeaseClock, Quorums, TermLease, clock::LeaseStage};
+use super::{LeaseClock, Quorums, TermLease, term_lease::LeaseStage};
 use crate::{
     clock::{Clock, Instant},
     sequence::NodeId,

@@ -2,19 +2,29 @@
 //!
 //! From the bottom up:
 //!
-//! * `transport`: how bytes reach an address (`server/peer/client.rs` has that of production), where the members are, and one
-//!   RPC to one peer.
+//! * `transport`: how bytes reach an address (`server/peer/client.rs` has that of production).
+//! * `payload`: how the bytes of a peer are read.
+//! * `member_addresses`: where the members are.
+//! * `rpc_client`: one RPC to one peer.
 //! * `sender`: who sends a message, as its header says.
+//! * `acknowledged`, `log_holds`: up to where each peer has acknowledged the log, and for whom it is held.
 //! * `peer_state`: what is remembered of the peers: their logs, and since when this node asks for votes.
 //! * `snapshot_sender`: how a peer gets a snapshot.
-//! * `peer`: Raft's RPCs to one peer, what their answers mean for the lease, and [`Network`], which makes the peers.
+//! * `peer`: Raft's RPCs to one peer, and what their answers mean for the lease.
+//! * `group_network`: [`Network`], which makes the peers.
 
+mod acknowledged;
+mod group_network;
+mod log_holds;
+mod member_addresses;
+pub(super) mod payload;
 mod peer;
 mod peer_state;
+mod rpc_client;
 mod sender;
 mod snapshot_sender;
-pub(super) mod transport;
+mod transport;
 
-pub use peer::Network;
+pub use group_network::Network;
 pub use sender::Sender;
 pub use transport::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Transport};

@@ -1,9 +1,13 @@
-//! The peers: Raft's RPCs to each, what their answers mean for the lease, and what the peers share.
+//! Raft's RPCs to one peer, and what their answers mean for the lease.
+//!
+//! Invariant: an append is stamped before it is sent, and counts for the lease only when that very
+//! message is answered in this leader's favour. Appends go one at a time for each peer: with pipelined
+//! appends an answer could count for messages that were not answered.
 
 use std::{sync::Arc, time::Duration};
 
 use openraft::{
-    RaftNetworkFactory, RaftNetworkV2,
+    RaftNetworkV2,
     errors::{RPCError, ReplicationClosed, StreamingError, Unreachable},
     network::RPCOption,
     raft::{
@@ -13,32 +17,22 @@ use openraft::{
 };
 
 use super::{
-    peer_state::PeerState,
-    sender::Sender,
-    snapshot_sender::{Haste, SnapshotSender},
-    transport::{MemberAddresses, RaftRpc, RpcClient, Transport},
+    peer_state::PeerState, rpc_client::RpcClient, snapshot_sender::SnapshotSender,
+    transport::RaftRpc,
 };
 use crate::{
     consensus::{lease::LeaseClock, this_node::ThisNode},
-    metrics::SetMetrics,
     planted_bugs::{Bug, is_planted},
     proto::peer::RaftMessage,
-    sequence::NodeId,
-    storage::{LowDisk, Member, Snapshot, SnapshotData, StoredMembership, Types, Vote, replacing},
+    storage::{LowDisk, Snapshot, SnapshotData, Types, Vote, replacing},
 };
-
-// Raft's RPCs to one peer, and what their answers mean for the lease.
-//
-// Invariant: an append is stamped before it is sent, and counts for the lease only when that very
-// message is answered in this leader's favour. Appends go one at a time for each peer: with pipelined
-// appends an answer could count for messages that were not answered.
 
 /// One peer.
 pub struct Peer {
     /// The way to the peer.
-    pub(super) client: RpcClient,
+    client: RpcClient,
     /// Where acknowledgements are recorded.
-    pub(super) lease: Arc<LeaseClock>,
+    lease: Arc<LeaseClock>,
     /// Where it is noted what the answers tell of the peers' machines.
     this_node: Arc<ThisNode>,
     /// What the group remembers of all peers.
@@ -48,6 +42,14 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// The peer that `client` reaches.
+    pub(super) fn new(
+        client: RpcClient, lease: Arc<LeaseClock>, this_node: Arc<ThisNode>, peers: Arc<PeerState>,
+        snapshots: SnapshotSender,
+    ) -> Self {
+        Peer { client, lease, this_node, peers, snapshots }
+    }
+
     /// Sends an append, and reads from the answer whether the peer still follows the leader of the
     /// request's vote. If so, this is recorded as an acknowledgement.
     ///
@@ -228,100 +230,6 @@ impl RaftNetworkV2<Types> for Peer {
                 sent
             }
         }
-    }
-}
-
-// Makes a `Peer` for each target that Raft asks for, and holds what the peers share.
-
-/// A group's network to its peers.
-#[derive(Clone)]
-pub struct Network {
-    sender: Arc<Sender>,
-    transport: Arc<dyn Transport>,
-    lease: Arc<LeaseClock>,
-    metrics: Arc<SetMetrics>,
-    addresses: Arc<MemberAddresses>,
-    /// What the group remembers of the peers.
-    pub peers: Arc<PeerState>,
-    snapshot_bytes_per_second: u64,
-}
-
-impl Network {
-    /// A network for `sender`. Acknowledgements are recorded in `lease`; what is sent is counted
-    /// in `metrics`. Snapshots are sent with `snapshot_bytes_per_second`.
-    pub fn new(
-        sender: Arc<Sender>, transport: Arc<dyn Transport>, lease: Arc<LeaseClock>,
-        metrics: Arc<SetMetrics>, snapshot_bytes_per_second: u64,
-    ) -> Self {
-        Network {
-            sender,
-            transport,
-            lease,
-            metrics,
-            addresses: Arc::default(),
-            peers: Arc::default(),
-            snapshot_bytes_per_second,
-        }
-    }
-
-    /// Follows the members to their addresses, and closes connections to other addresses.
-    pub fn follow(&self, membership: &StoredMembership) {
-        if let Some(addresses) = self.addresses.follow(membership) {
-            self.transport.keep(self.sender.set, addresses);
-        }
-    }
-
-    /// Where the members are.
-    pub fn addresses(&self) -> &MemberAddresses {
-        &self.addresses
-    }
-
-    /// Who this node is.
-    pub fn sender(&self) -> &Arc<Sender> {
-        &self.sender
-    }
-
-    /// The way to the peer `target`, which is `member`.
-    pub fn client(&self, target: NodeId, member: &Member) -> RpcClient {
-        RpcClient {
-            transport: self.transport.clone(),
-            addresses: self.addresses.clone(),
-            target,
-            first_address: member.peer_address.clone(),
-            header: self.sender.header(target, member),
-        }
-    }
-
-    /// The peer `target`, which is `member`.
-    pub fn peer(&self, target: NodeId, member: &Member) -> Peer {
-        let client = self.client(target, member);
-        let haste = Haste {
-            lease: self.lease.clone(),
-            target,
-            heard: Duration::from_millis(self.sender.election_timeout_ms),
-        };
-        let snapshots = SnapshotSender::new(
-            client.clone(),
-            self.metrics.clone(),
-            self.peers.clone(),
-            haste,
-            self.snapshot_bytes_per_second,
-        );
-        Peer {
-            client,
-            lease: self.lease.clone(),
-            this_node: self.sender.this_node.clone(),
-            peers: self.peers.clone(),
-            snapshots,
-        }
-    }
-}
-
-impl RaftNetworkFactory<Types> for Network {
-    type Network = Peer;
-
-    async fn new_client(&mut self, target: NodeId, node: &Member) -> Peer {
-        self.peer(target, node)
     }
 }
 

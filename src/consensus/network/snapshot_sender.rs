@@ -12,10 +12,7 @@ use openraft::{
 };
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{
-    peer_state::{LogHold, PeerState},
-    transport::{self, RpcClient},
-};
+use super::{log_holds::LogHold, payload, peer_state::PeerState, rpc_client::RpcClient};
 use crate::{
     consensus::{lease::LeaseClock, terms},
     metrics::SetMetrics,
@@ -138,7 +135,7 @@ impl SnapshotSender {
         };
         let last = snapshot.meta.last_log_id.map(|last| last.index);
         let started = Instant::now();
-        let mut hold = LogHold::after(&self.peers, last.unwrap_or(0));
+        let mut hold = LogHold::after(&self.peers.log_holds, last.unwrap_or(0));
         let announcement: (Vote, SnapshotMeta) = (vote, snapshot.meta);
         let announcement = codec::encode(&announcement).map_err(|e| refusal!(Internal, "{e}"))?;
         let first =
@@ -147,7 +144,7 @@ impl SnapshotSender {
         hold.sent();
         let what = "the answer to a snapshot";
         let response: SnapshotResponse<Types> =
-            transport::decode(what, self.client.target, &reply.payload)
+            payload::decode(what, self.client.target, &reply.payload)
                 .map_err(|why| refusal!(Internal, "{why}"))?;
         let term = vote.leader_id.term;
         terms::check(term, response.vote.leader_id.term)

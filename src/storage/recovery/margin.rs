@@ -13,7 +13,7 @@ use crate::{
         AHEAD_MAX_MS, LeaseFloor, NUMBER_MAX, NamespaceConfig, NamespaceId, NamespaceTotals,
         Tombstone,
     },
-    storage::{error::StoreError, identity::RaisedNamespace, table::Namespaces},
+    storage::{error::StoreError, recovery_record::RaisedNamespace, table::Namespaces},
 };
 
 /// By how many steps ceilings are raised. The step of a namespace is the greatest that one of its

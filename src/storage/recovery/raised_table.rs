@@ -11,8 +11,8 @@ use crate::{
     storage::{
         codec,
         error::StoreError,
-        identity::{RaisedNamespace, Recovery},
         layout::{Family, days_range_of, kind_range, section_of, totals_key},
+        recovery_record::{RaisedNamespace, Recovery},
         table::TableChange,
     },
 };

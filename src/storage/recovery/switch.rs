@@ -12,9 +12,10 @@ use crate::{
     storage::{
         codec,
         error::StoreError,
-        identity::{Identity, Pending, Recovery},
+        identity::Identity,
         layout::{Family, IDENTITY_KEY, RECOVERY_KEY, log_key, meta_key, purged_key, vote_key},
         raft_types::{LogId, Member, Membership, StoredMembership, Vote},
+        recovery_record::{Pending, Recovery},
         table::AppliedMeta,
     },
 };

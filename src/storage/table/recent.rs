@@ -5,7 +5,7 @@
 //! written, which are not kept.
 //!
 //! Once a record is in the table, the state machine tells of it here (`written`), one record at a time.
-//! A *fill* adds records that were written before (`begin_fill`, `fill`; `view.rs`). It reads them from the
+//! A *fill* adds records that were written before (`begin_fill`, `fill`; `records_fill.rs`). It reads them from the
 //! table while the state machine goes on, and a newer record may be written between the read and the addition. The
 //! leader's own term does not even add its records here, but for those of gapless keys. Still no old record stays:
 //!

@@ -1,11 +1,15 @@
-//! Answers one Raft RPC of a peer, and sends a leader's memory to the node that is to lead next.
+//! Answers one Raft RPC of a peer.
+//!
+//! Invariant: nothing of a later term reaches Raft before this node's own lease of an earlier term is
+//! void, because Raft may grant a vote, or obey a successor, as soon as it hears of one. Messages that
+//! are not from a member, or cannot be honest, are refused before (`Group::check_sender`,
+//! `Group::check_vote`).
 
 use std::{
     pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use futures::{Stream, StreamExt, stream};
 use openraft::{
     RaftState,
     raft::{
@@ -14,30 +18,21 @@ use openraft::{
     },
     type_config::TypeConfigExt,
 };
-use serde::{Serialize, de::DeserializeOwned};
 
-use super::sender_check::{read, stopped, write};
+use super::payload::{read, stopped, write};
 use crate::{
     consensus::{
-        group::{Group, group::is_higher_vote},
+        group::{Group, raft_readings::is_higher_vote},
         network::RaftRpc,
     },
     planted_bugs::{Bug, is_planted},
     proto::{
         Refusal,
-        peer::{Header, MemoryPart, RaftMessage},
+        peer::{Header, RaftMessage},
         refusal, refuse,
     },
-    sequence::{MemoryDigest, NodeId},
     storage::{Types, Vote},
 };
-
-// Answers one Raft RPC of a peer.
-//
-// Invariant: nothing of a later term reaches Raft before this node's own lease of an earlier term is
-// void, because Raft may grant a vote, or obey a successor, as soon as it hears of one. Messages that
-// are not from a member, or cannot be honest, are refused before (`Group::check_sender`,
-// `Group::check_vote`).
 
 impl Group {
     /// Answers one Raft RPC. As long as this node belongs to no cluster, and if it is to lead, it does so to the end, even if
@@ -194,7 +189,7 @@ impl Group {
     }
 
     /// Checks that this node follows the leader whose vote `leader` is.
-    async fn check_follows(&self, leader: &Vote) -> Result<(), Refusal> {
+    pub(super) async fn check_follows(&self, leader: &Vote) -> Result<(), Refusal> {
         let known = self.raft.with_raft_state(|state| *state.vote_ref()).await;
         let known = known.map_err(stopped)?;
         match known == *leader {
@@ -206,79 +201,5 @@ impl Group {
                 leader.leader_id.term
             )),
         }
-    }
-}
-
-// A leader's memory on its way to the node that is to lead next: who sends it, and from whom it is taken. What it
-// holds is decided by the caller.
-//
-// Invariant: a memory comes from the leader that the receiver follows.
-
-/// The leader that a memory comes from, in its term.
-#[derive(Debug, Clone, Copy)]
-pub struct MemoryOrigin(Vote);
-
-impl MemoryOrigin {
-    /// The term.
-    pub fn term(&self) -> u64 {
-        self.0.leader_id.term
-    }
-}
-
-impl Group {
-    /// Sends the memory of `term`, which this node leads, to node `to`: `announcement`, and then `parts`. Waits until
-    /// all of it has arrived. Returns what has.
-    ///
-    /// # Errors
-    /// FAILED_PRECONDITION if this node does not lead `term`, or `to` is not a member. UNIMPLEMENTED if `to` runs a
-    /// release that takes no memory. The receiver's own errors, and the network's.
-    pub async fn send_memory<H: Serialize>(
-        &self, term: u64, to: NodeId, announcement: H,
-        parts: impl Stream<Item = Vec<u8>> + Send + 'static,
-    ) -> Result<MemoryDigest, Refusal> {
-        let metrics = self.metrics();
-        let vote = metrics.vote;
-        let leads = vote.committed && vote.leader_id.voted_for == self.node();
-        if vote.leader_id.term != term || !leads {
-            refuse!(WrongState, "node {} does not lead term {term}", self.node());
-        }
-        let membership = metrics.membership_config.membership();
-        let Some(member) = membership.get_node(&to) else {
-            refuse!(WrongState, "node {to} is not a member");
-        };
-        let client = self.network.client(to, member);
-        let first = MemoryPart {
-            header: Some(client.header.clone()),
-            payload: write(&(vote, announcement))?.into(),
-        };
-        let parts = parts.map(|payload| MemoryPart { header: None, payload: payload.into() });
-        let parts = stream::iter([first]).chain(parts).boxed();
-        let reply = client.transport.send_memory(client.to(&client.address()), parts).await?;
-        Ok(MemoryDigest { parts: reply.parts, checksum: reply.checksum })
-    }
-
-    /// Reads the announcement in the first part of a memory. Returns where it comes from, and what is announced.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT if the part cannot be read. FAILED_PRECONDITION if it is not meant for this node, or not from
-    /// the leader that this node follows. UNAVAILABLE if Raft has stopped.
-    pub async fn begin_memory<H: DeserializeOwned>(
-        &self, first: &MemoryPart,
-    ) -> Result<(MemoryOrigin, H), Refusal> {
-        let header = self.check_header(first.header.as_ref())?;
-        self.check_sender(header, true)?;
-        let (vote, announcement): (Vote, H) = read(self.node(), &first.payload)?;
-        self.check_vote(header, &vote, true)?;
-        let origin = MemoryOrigin(vote);
-        self.check_origin(&origin).await?;
-        Ok((origin, announcement))
-    }
-
-    /// Checks that this node still follows the leader that a memory comes from.
-    ///
-    /// # Errors
-    /// FAILED_PRECONDITION if not. UNAVAILABLE if Raft has stopped.
-    pub async fn check_origin(&self, origin: &MemoryOrigin) -> Result<(), Refusal> {
-        self.check_follows(&origin.0).await
     }
 }

@@ -2,13 +2,17 @@
 //!
 //! From the bottom up:
 //!
-//! * `sender_check`: reads payloads, and refuses messages that are not for this node, or not from a member.
-//! * `handler`: answers one Raft RPC; sends a leader's memory, and says from whom one is taken.
+//! * `payload`: reads payloads, and writes answers.
+//! * `sender_check`: refuses messages that are not for this node, or not from a member.
+//! * `handler`: answers one Raft RPC.
+//! * `memory`: sends a leader's memory, and says from whom one is taken.
 //! * `snapshot_receiver`: takes in a snapshot, part by part.
 
 mod handler;
+mod memory;
+mod payload;
 mod sender_check;
 mod snapshot_receiver;
 
-pub use handler::MemoryOrigin;
+pub use memory::MemoryOrigin;
 pub use snapshot_receiver::ArrivingSnapshot;

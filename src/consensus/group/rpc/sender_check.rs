@@ -1,14 +1,12 @@
-//! Reads the messages of peers, and refuses those that are not for this node, or not from a member, or that no honest
-//! node sends.
+//! Refuses messages of peers that are not for this node, or not from a member, or that no honest node sends.
 
 use openraft::async_runtime::watch::WatchReceiver;
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    consensus::{group::Group, network::transport, terms},
+    consensus::{group::Group, terms},
     proto::{Refusal, peer::Header, refusal, refuse},
     sequence::NodeId,
-    storage::{Membership, Vote, codec, replacing},
+    storage::{Membership, Vote, replacing},
 };
 
 impl Group {
@@ -158,29 +156,4 @@ impl Group {
 fn is_sent_by_one_of(membership: &Membership, header: &Header) -> bool {
     let known = membership.get_node(&header.from);
     known.is_some_and(|node| node.incarnation == header.from_incarnation)
-}
-
-// Reads the payloads of peers' messages, and writes the answers.
-
-/// The message in `payload`, which was sent to node `me`.
-///
-/// # Errors
-/// INVALID_ARGUMENT if it cannot be read.
-pub fn read<T: DeserializeOwned>(me: NodeId, payload: &[u8]) -> Result<T, Refusal> {
-    transport::decode("a peer message", me, payload)
-        .map_err(|why| refusal!(InvalidRequest, "{why}"))
-}
-
-/// The payload of an answer.
-///
-/// # Errors
-/// INTERNAL if it cannot be encoded.
-pub fn write<T: Serialize>(answer: &T) -> Result<Vec<u8>, Refusal> {
-    codec::encode(answer)
-        .map_err(|e| refusal!(Internal, "an answer to a peer cannot be written: {e}"))
-}
-
-/// What a peer is told when Raft has stopped.
-pub fn stopped(error: impl std::fmt::Display) -> Refusal {
-    refusal!(NodeStopping, "Raft has stopped on this node: {error}")
 }

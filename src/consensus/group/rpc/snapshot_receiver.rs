@@ -15,7 +15,7 @@ use openraft::{
     raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse},
 };
 
-use super::sender_check::{read, stopped, write};
+use super::payload::{read, stopped, write};
 use crate::{
     consensus::group::Group,
     proto::{Refusal, peer::SnapshotPart, refusal, refuse},
