@@ -249,7 +249,7 @@ fn over_http(api: &DescriptorPool, served: &[Operation]) -> Result<String, Box<d
             let (verb, has_body) = (verb.name().to_uppercase(), !body.is_empty());
             let path = path.as_str().ok_or("a path is no text")?;
             let by = served.iter().find(|one| one.method == method).map(|one| one.served);
-            // The function of `server/http/endpoints.rs` that answers it.
+            // The function of `server/http/answers.rs` that answers it.
             let is_key = |field: &FieldDescriptor| {
                 field.kind().as_message().is_some_and(|of| of.name() == "Key")
             };
@@ -262,7 +262,7 @@ fn over_http(api: &DescriptorPool, served: &[Operation]) -> Result<String, Box<d
                 Some(_) => "operation",
                 None => "ids",
             };
-            // The function of `server/http/request.rs` that finds out which kind its keys are of.
+            // The function of `server/http/received.rs` that finds out which kind its keys are of.
             let kind_by = match answered_by {
                 "sequence_of_key" => "of_known_kind",
                 _ => "of_kind",

@@ -4,6 +4,7 @@
 //! asked, so that the command can be repeated if the answer is lost.
 
 mod arguments;
+pub(super) mod principals;
 
 use std::{path::PathBuf, slice, time::Duration};
 
@@ -11,11 +12,15 @@ use clap::{Args, Subcommand};
 use ratchet_client::{Client, Code, Error, api as v1};
 use serde::Serialize;
 
-use self::arguments::{Granted, Limited, are_alike, lifetime, shown, together};
+use self::{
+    arguments::{Granted, Limited, are_alike, lifetime, shown, together},
+    principals::{to_table, who},
+};
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
     flags::Flags,
-    output::{self, CommandError, date_and_time},
+    output,
     token_file::Token as Secret,
 };
 use crate::{
@@ -231,45 +236,6 @@ fn warn_of_missing(principal: &v1::Principal) {
     }
 }
 
-// Principals as text.
-
-fn who(principal: &v1::Principal) -> String {
-    match &principal.addresses {
-        Some(addresses) => format!("{} from {addresses}", principal.name),
-        None => principal.name.clone(),
-    }
-}
-
-/// When it ends, if it can.
-fn end(principal: &v1::Principal, now_ms: u64) -> String {
-    match principal.expires_ms {
-        Some(end) if end <= now_ms => format!("ended {} UTC", date_and_time(end)),
-        Some(end) => format!("{} UTC", date_and_time(end)),
-        None if principal.id.is_some() => "never".to_owned(),
-        None => "-".to_owned(),
-    }
-}
-
-/// A row for each principal.
-pub fn to_table(principals: &[v1::Principal], now_ms: u64) -> String {
-    let head = ["NAME", "ID", "GRANTS", "QUOTAS", "EXPIRES", "MADE BY", "MADE"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    rows.extend(principals.iter().map(|principal| {
-        let made = principal.made_ms.map(|made| format!("{} UTC", date_and_time(made)));
-        vec![
-            who(principal),
-            or_none(principal.id.clone()),
-            shown(&principal.grants),
-            written_quotas(&principal.quotas),
-            end(principal, now_ms),
-            or_none(principal.made_by.clone()),
-            or_none(made),
-        ]
-    }));
-    output::table(&rows)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{Parser, error::ErrorKind};
@@ -343,34 +309,5 @@ mod tests {
         ] {
             assert!(!is_as_asked(&other, &asked), "{other:?}");
         }
-    }
-
-    #[test]
-    fn principals_are_rows_with_what_is_granted_to_them() {
-        let anonymous = v1::Principal {
-            name: "anonymous".to_owned(),
-            addresses: Some("10.1.0.0/16".to_owned()),
-            ..v1::Principal::default()
-        };
-        let token = v1::Principal {
-            name: "billing".to_owned(),
-            id: Some("ba7816bf8f01".to_owned()),
-            grants: grants("next:order* read:*"),
-            quotas: vec!["*:calls=9".parse::<Limited>().expect("a quota").0],
-            expires_ms: Some(1_772_373_909_999),
-            made_by: Some("admin".to_owned()),
-            made_ms: Some(0),
-            ..v1::Principal::default()
-        };
-        let forever = v1::Principal { expires_ms: None, quotas: Vec::new(), ..token.clone() };
-        let table = to_table(&[anonymous, token.clone(), forever], 0);
-        let lines = [
-            "NAME                        ID            GRANTS               QUOTAS     EXPIRES                  MADE BY  MADE",
-            "anonymous from 10.1.0.0/16  -             nothing              none       -                        -        -",
-            "billing                     ba7816bf8f01  next:order*, read:*  *:calls=9  2026-03-01 14:05:09 UTC  admin    1970-01-01 00:00:00 UTC",
-            "billing                     ba7816bf8f01  next:order*, read:*  none       never                    admin    1970-01-01 00:00:00 UTC",
-        ];
-        assert_eq!(table.lines().collect::<Vec<_>>(), lines);
-        assert_eq!(end(&token, u64::MAX), "ended 2026-03-01 14:05:09 UTC");
     }
 }

@@ -21,8 +21,9 @@ use serde_json::{Map, Value, json};
 
 use self::authority::{Authority, Pair, Subject, Unusable};
 use super::{
+    command_error::CommandError,
     files::{self, Existing, Readers, Staged},
-    output::{self, CommandError, date_and_time},
+    output::{self, date_and_time},
 };
 use crate::{
     clock::{BootClock, Clock},

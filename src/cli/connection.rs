@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use ratchet_client::{Builder, Client, Error, Tls};
 
-use super::{files::read_named, output::CommandError, token_file::Token};
+use super::{command_error::CommandError, files::read_named, token_file::Token};
 
 /// A subcommand that asks a cluster, with the flags that say which one.
 #[derive(Debug, Args)]

@@ -14,8 +14,9 @@ use serde_json::json;
 use tempfile::{Builder, NamedTempFile};
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
-    output::{self, CommandError},
+    output,
 };
 
 /// How many parts of an exact export are asked for at a time.

@@ -12,7 +12,7 @@ use std::{
 use ratchet_client::Error;
 use tempfile::{Builder, NamedTempFile};
 
-use super::output::CommandError;
+use super::command_error::CommandError;
 
 /// Who may read a file.
 #[derive(Debug, Clone, Copy)]

@@ -6,9 +6,10 @@ use clap::Args;
 use ratchet_client::{Code, Error, api as v1};
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
     node::list,
-    output::{self, CommandError},
+    output,
     token_file::Token,
 };
 

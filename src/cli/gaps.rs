@@ -5,8 +5,9 @@ use ratchet_client::api as v1;
 use ratchet_ids::Date;
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
-    output::{self, CommandError},
+    output,
 };
 use crate::sequence::DAYS_KEPT;
 

@@ -6,9 +6,10 @@ use ratchet_ids::{Format, Source};
 use serde_json::{Value, json};
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Asking, Connection},
     numbers::key_of,
-    output::{self, CommandError},
+    output,
 };
 
 /// `ratchet id`.

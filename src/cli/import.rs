@@ -37,8 +37,9 @@ use self::{
     send::Import as Sending,
 };
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
-    output::{self, CommandError},
+    output,
 };
 
 /// How long a message may take at least, on all servers together. One that is given up too early is sent again while the

@@ -4,9 +4,10 @@ use clap::Args;
 use ratchet_client::api::{self as v1, key::Kind};
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
     numbers::{self, KeyArgs},
-    output::{self, CommandError},
+    output,
 };
 
 /// `ratchet keys`.

@@ -26,7 +26,7 @@ use tracing_subscriber::{EnvFilter, filter::Directive, fmt::MakeWriter};
 
 use self::queue::{LogQueue, Room};
 use super::{
-    output::CommandError,
+    command_error::CommandError,
     settings::{LOG_FILTER, LogFormat},
 };
 use crate::{metrics::PROCESS, node::AUDIT};

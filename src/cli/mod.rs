@@ -4,14 +4,15 @@
 //! wrong) and runs the subcommand. Most subcommands ask a cluster through the client that `connection.rs`
 //! makes. `start` reads its settings (`settings.rs`) and runs a node until it is stopped or fails; `recover`
 //! works on a data directory, and `cert` on a directory of certificates. The result is printed by `output.rs`, as
-//! text or JSON. An error of the client or of the node becomes a `CommandError` in `output.rs`, which prints it and
-//! maps its kind to the exit code.
+//! text or JSON. An error of the client or of the node becomes a `CommandError` in `command_error.rs`, which prints it
+//! and maps its kind to the exit code.
 //!
 //! Uses the client, and the server for `start`. Invariant: results go to standard output, errors to standard
 //! error, and the exit code tells the kind of error.
 
 mod access;
 mod cert;
+mod command_error;
 mod connection;
 mod export;
 mod files;
@@ -40,13 +41,13 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::version;
+use command_error::CommandError;
 use connection::Asking;
-use output::CommandError;
 
 /// The command line of `ratchet`.
 #[derive(Debug, Parser)]
 #[command(name = "ratchet", version = version::LONG, long_version = version::with_features())]
-#[command(about, after_help = output::HELP)]
+#[command(about, after_help = command_error::HELP)]
 pub struct Cli {
     #[command(subcommand)]
     command: Subcommands,

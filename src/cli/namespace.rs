@@ -7,9 +7,10 @@ use ratchet_client::api as v1;
 use ratchet_ids::Format;
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
     flags::Flags,
-    output::{self, CommandError},
+    output,
 };
 
 /// `ratchet namespace`.

@@ -4,9 +4,10 @@ use clap::{Args, Subcommand};
 use ratchet_client::api as v1;
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
     flags::Flags,
-    output::{self, CommandError},
+    output,
 };
 
 /// `ratchet transfer`.

@@ -3,8 +3,9 @@
 use clap::Args;
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
-    output::{self, CommandError},
+    output,
 };
 use ratchet_client::{
     Key, Numbers,

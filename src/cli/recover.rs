@@ -7,8 +7,9 @@ use ratchet_client::api as v1;
 use serde_json::{Value, json};
 
 use super::{
-    access::to_table,
-    output::{self, CommandError, date_and_time},
+    access::principals::to_table,
+    command_error::CommandError,
+    output::{self, date_and_time},
 };
 use crate::{
     clock::{BootClock, Clock},

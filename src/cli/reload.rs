@@ -4,8 +4,9 @@ use clap::Args;
 use ratchet_client::api::{ReloadResponse, ReloadedFile};
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
-    output::{self, CommandError, table},
+    output::{self, table},
 };
 
 /// `ratchet reload`.

@@ -13,7 +13,7 @@ use std::{
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use serde::Deserialize;
 
-use super::output::CommandError;
+use super::command_error::CommandError;
 use crate::{
     node::{
         Config,

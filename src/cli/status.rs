@@ -11,8 +11,9 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use ratchet_client::{Client, Error, api as v1};
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
-    output::{self, CommandError, date_and_time},
+    output::{self, date_and_time},
 };
 
 /// Moves a terminal's cursor to the top and clears the screen below it.

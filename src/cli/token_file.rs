@@ -10,8 +10,8 @@ use ratchet_client::{Client, Error};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::{
+    command_error::CommandError,
     files::{self, Existing, Readers, Staged},
-    output::CommandError,
 };
 use crate::node::hash_of;
 

@@ -4,8 +4,9 @@ use clap::{Args, Subcommand};
 use ratchet_client::api as v1;
 
 use super::{
+    command_error::CommandError,
     connection::{Ask, Connection},
-    output::{self, CommandError, date_and_time},
+    output::{self, date_and_time},
 };
 
 /// A lease reaches ten seconds ahead of its leader's time. One that reaches so far was made under a wrong clock.

@@ -13,8 +13,7 @@ use super::{
         Guarded, Principal, Subject, check_granting, check_peers, in_order, invalid, read_grants,
         read_hash, read_key, read_quotas, to_wire, written_quotas,
     },
-    requests::operation::ByLeader,
-    seams::proposal_failed,
+    requests::{operation::ByLeader, refused::proposal_failed},
     way::attempt::Attempt,
 };
 use crate::{

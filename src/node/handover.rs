@@ -1,7 +1,8 @@
 //! Graceful handover: the successor goes on with the term's memory, or, if it cannot take it, with the numbers that the
 //! term gives back.
 //!
-//! `bequest.rs` leaves the memory to the successor, and `give_back.rs` gives numbers back. `current.rs` is the handover under way.
+//! `bequest.rs` leaves the memory to the successor, to whom `memory_stream.rs` sends it, and `give_back.rs` gives numbers back.
+//! `current.rs` is the handover under way.
 //! `slow_disk.rs` and `doubted.rs` hand over by themselves.
 //!
 //! A handover belongs to the node, not to its caller. There is one for each term. It goes on when its caller
@@ -14,6 +15,7 @@ mod bequest;
 pub(super) mod current;
 mod doubted;
 mod give_back;
+mod memory_stream;
 mod slow_disk;
 
 use std::{sync::Arc, time::Duration};
@@ -22,8 +24,9 @@ use futures::FutureExt;
 use tokio::time::Instant;
 
 use self::{
-    bequest::{MemoryFate, Persistence},
+    bequest::MemoryFate,
     current::{Handover, HandoverOutcome, Handovers},
+    memory_stream::Persistence,
 };
 use super::{
     access::{Guarded, Principal, Subject},

@@ -10,9 +10,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     Config, NodeContext, StartError,
     access::{all_to_wire, check_start, warn_of_strangers},
-    members::rejoin,
+    members::{lost_directory::watch_for_lost_directory, rejoin},
     seams::{Addresses, Seams},
-    terms::leadership::fill_recent_records,
+    terms::recent_records::fill_recent_records,
 };
 use crate::{
     consensus::{self, Group, GroupConfig, ThisNode},
@@ -129,7 +129,7 @@ impl Node {
         self.run_until_stopped("formation", services.founding.clone().form());
         let warning = warn_of_strangers(config.clone(), group.clone());
         self.run_until_stopped("warning of strangers", warning);
-        let lost = rejoin::watch_for_lost_directory(services.members.clone());
+        let lost = watch_for_lost_directory(services.members.clone());
         self.run_until_stopped("watch for a lost directory", lost);
         self.run_until_stopped("giving idle worker ids back", ids.clone().let_idle_workers_go());
         self.run_until_stopped("following the clock", status.clone().follow_clock());

@@ -1,15 +1,20 @@
 //! Who the members of the cluster are, which of them leads, and where callers reach them.
 //!
-//! `formation.rs` is how a node without data comes into a cluster, and `rejoin.rs` how one with data comes back. `greeting.rs` asks
-//! other nodes who they are, `hello.rs` answers, and `introductions.rs` keeps what they said. `changes.rs` adds and removes members.
+//! `formation.rs` is how a node without data comes into a cluster, and `founding_claim.rs` into which one. `rejoin.rs` is how a node
+//! with data comes back, and `lost_directory.rs` stops one whose data was lost. `greeting.rs` asks other nodes who they are,
+//! `hello.rs` answers, and `introductions.rs` keeps what they said. `changes.rs` adds and removes members, and `reach.rs` sees that
+//! they reach each other.
 //!
 //! Invariant: a caller whose route is up to date costs two comparisons and nothing else.
 
 mod changes;
 pub(super) mod formation;
+mod founding_claim;
 pub(super) mod greeting;
 mod hello;
 pub(super) mod introductions;
+pub(super) mod lost_directory;
+mod reach;
 pub(super) mod rejoin;
 
 use std::sync::Arc;

@@ -34,6 +34,7 @@ mod requests;
 mod seams;
 pub mod settings;
 mod slow_calls;
+mod start_error;
 mod status;
 mod stopping;
 mod terms;
@@ -62,8 +63,9 @@ pub use requests::{
     keys::{REQUEST_KEYS_MAX, invalid_key, to_key},
     refused_keys::refused_at,
 };
-pub use seams::{Addresses, FileRead, Reload, Seams, StartError};
+pub use seams::{Addresses, FileRead, Reload, Seams};
 pub use settings::mapped_names::{MappedNames, RowPart, asked_by, row_fields, row_of};
+pub use start_error::StartError;
 pub use status::{
     readiness::NotReady,
     recent_activity::{SECONDS_KEPT, Second},

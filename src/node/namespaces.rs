@@ -17,9 +17,8 @@ use super::{
     requests::{
         checks::{check_namespace, namespace_named},
         operation::{ByLeader, NUMBERS_BYTES},
-        refused::low_disk,
+        refused::{low_disk, proposal_failed},
     },
-    seams::proposal_failed,
     way::attempt::Attempt,
 };
 use crate::{

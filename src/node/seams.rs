@@ -1,4 +1,4 @@
-//! What a node is started with besides its configuration, and why it did not start or had to stop.
+//! What a node is started with besides its configuration.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -7,13 +7,10 @@ use futures::{
     future::{BoxFuture, ready},
 };
 
-use super::config::ConfigError;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{ProposeError, Transport},
-    proto::{Refusal, refusal},
-    storage::{StoreError, StoreOptions},
-    tasks::Fault,
+    consensus::Transport,
+    storage::StoreOptions,
 };
 
 /// The world as a node sees it. Production hands in the real one, tests and simulations their own.
@@ -88,47 +85,4 @@ pub struct Addresses {
     pub resp: Option<SocketAddr>,
     /// For administrators.
     pub admin: Option<SocketAddr>,
-}
-
-// Why a node did not start, or had to stop; and what a caller is told of a proposal that failed.
-
-/// Why a node did not start, or had to stop.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration cannot work.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The data directory cannot be used or trusted.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// An address cannot be listened on.
-    #[error(
-        "cannot listen on {field} {address}: {source}; stop what listens there or choose another"
-    )]
-    Listen {
-        /// The configuration's field.
-        field: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// It ran, and had to stop.
-    #[error(transparent)]
-    Stopped(#[from] Fault),
-    /// The runtime failed.
-    #[error("{0}")]
-    Internal(String),
-}
-
-/// What a caller is told of a proposal that failed.
-pub fn proposal_failed(error: ProposeError) -> Refusal {
-    match error {
-        ProposeError::Refused(why) => refusal!(WrongState, "{why}"),
-        ProposeError::NotLeader(_) => refusal!(NoLeader, "{error}; ask again"),
-        other => refusal!(
-            OutcomeUnknown,
-            "{other}; whether it takes effect is unknown: look before you ask again"
-        ),
-    }
 }

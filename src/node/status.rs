@@ -1,7 +1,10 @@
 //! What this node knows of the cluster and tells of it: the status, and whether it is ready.
 //!
-//! `readiness.rs` says whether it is ready, `measure.rs` measures it, and `recent_activity.rs` keeps the last two minutes.
+//! `readiness.rs` says whether it is ready, and `measure.rs` measures it for each scrape. `free_space.rs` follows the room on its
+//! disk. `activity.rs` notes what it does, and `recent_activity.rs` keeps the last two minutes of that.
 
+mod activity;
+mod free_space;
 mod measure;
 pub(super) mod readiness;
 pub(super) mod recent_activity;
@@ -15,7 +18,10 @@ use super::{
     Config,
     access::{Principal, open_to_strangers},
     common::Common,
-    leases::ids_time::{Belief, ClockDoubt, IdsTime},
+    leases::{
+        believed_time::{Belief, ClockDoubt},
+        ids_time::IdsTime,
+    },
     members::Members,
     requests::operation::{ByAskedNode, ByLeader},
     terms::LedTerms,

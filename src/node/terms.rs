@@ -2,23 +2,25 @@
 //! node.
 //!
 //! `own.rs` says which term this node leads, and whether its allocator is open. `leadership.rs` gets each term its chunks and opens
-//! its allocator. `successor.rs` takes in a memory that a leader sends, and `state.rs` keeps it until a term begins.
+//! its allocator, and `recent_records.rs` keeps the records at hand that it will need. `successor.rs` takes in a memory that a leader
+//! sends, and `held_inheritance.rs` keeps it until a term begins. `takeover.rs` shows how long a takeover took, until its first
+//! answer (`awaited_answer.rs`).
 //!
 //! Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is none.
 
-pub(super) mod leadership;
+mod awaited_answer;
+mod held_inheritance;
+mod leadership;
 mod own;
-mod state;
+pub(super) mod recent_records;
 mod successor;
+mod takeover;
 
 use std::sync::Arc;
 
 use arc_swap::Guard;
 
-use self::{
-    own::OwnTerm,
-    state::{AwaitedAnswer, HeldInheritance},
-};
+use self::{awaited_answer::AwaitedAnswer, held_inheritance::HeldInheritance, own::OwnTerm};
 use super::{Config, common::Common, stopping::Stopping};
 use crate::{
     allocator::Term,

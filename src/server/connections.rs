@@ -1,8 +1,16 @@
-//! The sockets of a node and the connections of its ports for HTTP: idle ones are closed, the others end gracefully
-//! when the node stops.
+//! The connections of a port that speaks HTTP: closes idle ones, and ends the others gracefully when the node stops. Those
+//! of HTTP/1 are in `http1.rs`.
+//!
+//! Invariant: a silent connection is closed within the limits below.
 
+pub(super) mod acceptor;
+pub(super) mod arrival;
 pub(super) mod aside;
 pub(super) mod calls;
+pub(super) mod client_limit;
+mod http1;
+pub(super) mod inspected_body;
+pub(super) mod listeners;
 pub(super) mod local_socket;
 pub(super) mod opening;
 pub(super) mod owner;
@@ -10,16 +18,14 @@ mod patient_socket;
 pub(super) mod places;
 pub(super) mod stream;
 pub(super) mod unfinished;
+mod unread_answers;
 pub(super) mod until_known;
 
-use std::{
-    convert::Infallible, future::pending, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration,
-};
+use std::{convert::Infallible, future::pending, io, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hyper::{Request, body::Incoming, server::conn::http2::Builder, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -29,20 +35,17 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use self::{
+    acceptor::{Limits, accept},
     aside::aside,
     calls::{Answering, SHUTDOWN_TIME_MAX, answered},
     opening::{GREETING_TIME_MAX, Opening},
-    patient_socket::{ReadInTime, Times},
-    places::{Limits, Place, accept},
+    patient_socket::Times,
+    places::Place,
     stream::Stream,
+    unread_answers::ReadInTime,
     until_known::UntilKnown,
 };
-use crate::node::{Addresses, Config, Guest, StartError, config::ConfigError};
-
-// The connections of a port that speaks HTTP: closes idle ones, and ends the others gracefully when the node stops.
-// Those of HTTP/1 are in `patient_socket.rs`.
-//
-// Invariant: a silent connection is closed within the limits below.
+use crate::node::Guest;
 
 /// How many calls of one connection may be in progress, and how many bytes of the headers of a call there may be. Further calls
 /// wait at the client. A peer merges what its clients ask for, and its headers are short: anybody may open connections there.
@@ -103,7 +106,7 @@ pub async fn serve<S: Answering>(
             let bounds = match protocol {
                 Protocol::Http1 => {
                     let times = Times::new(idle, too_old_at);
-                    return patient_socket::serve(stream, service, place, times, stop).await;
+                    return http1::serve(stream, service, place, times, stop).await;
                 }
                 Protocol::PeerHttp2 => (PEER_CALLS, PEER_WINDOWS),
                 Protocol::Http2 => (CLIENT_CALLS, CLIENT_WINDOWS),
@@ -237,120 +240,4 @@ async fn read_preface(mut stream: Stream) -> Result<Stream, String> {
     }
     stream.put_back(Bytes::from_static(PREFACE));
     Ok(stream)
-}
-
-// The sockets that a node listens on, bound before anything else starts.
-
-/// A listener for each port.
-pub struct Listeners {
-    pub client: TcpListener,
-    pub peer: TcpListener,
-    pub metrics: Option<TcpListener>,
-    pub http: Option<TcpListener>,
-    pub resp: Option<TcpListener>,
-    pub admin: Option<TcpListener>,
-}
-
-impl Listeners {
-    /// Binds the addresses of the configuration.
-    ///
-    /// # Errors
-    /// [`StartError::Listen`] if an address is in use or not this machine's. It names the setting.
-    pub async fn bind(config: &Config) -> Result<Listeners, StartError> {
-        Ok(Listeners {
-            client: bind("listen", config.listen).await?,
-            peer: bind("peer_listen", config.peer_listen).await?,
-            metrics: bind_if_wanted("metrics_listen", config.metrics_listen).await?,
-            http: bind_if_wanted("http_listen", config.http_listen).await?,
-            resp: bind_if_wanted("resp_listen", config.resp_listen).await?,
-            admin: bind_if_wanted("admin_listen", config.admin_listen).await?,
-        })
-    }
-
-    /// The addresses that were bound; a configured port 0 has become a real one.
-    ///
-    /// # Errors
-    /// If the system cannot tell the address of a socket.
-    pub fn addresses(&self) -> std::io::Result<Addresses> {
-        Ok(Addresses {
-            client: self.client.local_addr()?,
-            peer: self.peer.local_addr()?,
-            metrics: address_of(self.metrics.as_ref())?,
-            http: address_of(self.http.as_ref())?,
-            resp: address_of(self.resp.as_ref())?,
-            admin: address_of(self.admin.as_ref())?,
-        })
-    }
-}
-
-fn address_of(listener: Option<&TcpListener>) -> std::io::Result<Option<SocketAddr>> {
-    listener.map(TcpListener::local_addr).transpose()
-}
-
-async fn bind_if_wanted(
-    field: &'static str, address: Option<SocketAddr>,
-) -> Result<Option<TcpListener>, StartError> {
-    match address {
-        Some(address) => bind(field, address).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-async fn bind(field: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Listen { field, address, source })
-}
-
-// The limit on client connections that follows from the process's limit on file descriptors.
-//
-// Invariant: `RESERVED` descriptors stay free for the disk and the peers. However many clients connect,
-// the node can open its log.
-
-/// The descriptors that the node needs besides those of clients: RocksDB's files (256 at most), the
-/// connections to and from peers, the metrics port, administrators, the local socket, snapshots, and standard streams and the
-/// like.
-const RESERVED: u64 = 512;
-/// The least number of client connections that makes a node useful.
-const CLIENTS_MIN: u64 = 64;
-
-/// How many client connections may be open at a time: `client_connections_max`, or fewer if the process may
-/// not open as many files. Raises the process's own limit first.
-///
-/// # Errors
-/// [`ConfigError`] if fewer than [`CLIENTS_MIN`] descriptors are left for clients.
-pub fn client_connections(config: &Config) -> Result<u64, StartError> {
-    let files_max = files_max();
-    let left = files_max.saturating_sub(RESERVED);
-    if left < CLIENTS_MIN {
-        return Err(ConfigError(format!(
-            "the process may open {files_max} files; a node needs {RESERVED} for its disk and its \
-             peers, and at least {CLIENTS_MIN} for clients; raise the limit with ulimit -n, or with \
-             LimitNOFILE= in a systemd unit"
-        ))
-        .into());
-    }
-    let clients = config.client_connections_max.min(left);
-    if clients < config.client_connections_max {
-        tracing::warn!(
-            files_max,
-            client_connections_max = config.client_connections_max,
-            "only {clients} client connections are possible: the process may open no more files, and \
-             {RESERVED} are reserved for the disk and the peers; raise the limit with ulimit -n, or \
-             with LimitNOFILE= in a systemd unit"
-        );
-    } else {
-        tracing::info!(files_max, "up to {clients} client connections are possible");
-    }
-    Ok(clients)
-}
-
-/// How many files the process may open, after its soft limit was raised to the hard one. The soft limit is
-/// low by default only for the sake of programs that use select(2).
-fn files_max() -> u64 {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let wanted = Rlimit { current: maximum, maximum };
-    let taken = match setrlimit(Resource::Nofile, wanted) {
-        Ok(()) => maximum,
-        Err(_) => current,
-    };
-    taken.unwrap_or(u64::MAX)
 }

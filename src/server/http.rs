@@ -2,15 +2,17 @@
 //! generators.
 //!
 //! From a socket to a number: a request that is meant for another cluster is refused here. `foreign_page.rs` refuses what
-//! another site's page asks for. `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and has
-//! the messages answered. `request.rs` reads the deadline, the path, and the body within its limits, of which such a message
-//! is made: the same as gRPC's. `problem.rs` tells what went wrong. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers
+//! another site's page asks for. `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and
+//! `answers.rs` has the messages answered. `request.rs` reads the deadline and the path, `bodies.rs` the body within its limits, and
+//! `received.rs` makes such a message of them: the same as gRPC's. `problem.rs` tells what went wrong. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers
 //! clients of other id generators in the form that they know. `page.rs` is the status page, for which browsers log in, and
 //! `openapi.rs` describes the API.
 //!
 //! Invariant: a number of 64 bits is written as a string unless the caller knows no other form. In JavaScript, and wherever
 //! else numbers are floating, those above 2^53 would be rounded.
 
+mod answers;
+mod bodies;
 mod drop_in;
 mod endpoints;
 mod export;
@@ -18,6 +20,7 @@ pub mod foreign_page;
 mod openapi;
 mod page;
 mod problem;
+mod received;
 mod request;
 
 use std::{
@@ -42,11 +45,13 @@ use super::{
     metrics,
 };
 use crate::{node::NodeContext, proto::Refusal, sequence::Wanted};
+use answers::{count, timed};
+use bodies::{Answer, uncacheable};
 use drop_in::yuewen;
-use endpoints::{Route, count, timed};
+use endpoints::Route;
 use page::login;
 use problem::{Problem, nothing_here, other_method, takes_only};
-use request::{Answer, Due, Node, uncacheable};
+use request::{Due, Node};
 
 pub use page::Live;
 

@@ -3,14 +3,15 @@
 //!
 //! From a socket to a number:
 //!
-//! 1. `connections.rs` binds the ports, and serves the calls of an HTTP connection; `connections/calls.rs` knows when it is
-//!    idle. `connections/places.rs` accepts a connection, if there is room for it, and `connections/opening.rs` begins it, with
-//!    TLS (`tls.rs`) or without. `connections/local_socket.rs` does all of that for the local socket.
+//! 1. `connections/listeners.rs` binds the ports. `connections/acceptor.rs` accepts a connection, if there is room for it
+//!    (`connections/places.rs`), and `connections/opening.rs` begins it, with TLS (`tls.rs`) or without. `connections.rs` serves
+//!    the calls of an HTTP connection; `connections/calls.rs` knows when it is idle. `connections/local_socket.rs` does all of
+//!    that for the local socket.
 //! 2. `metadata.rs` refuses what is meant for another cluster. `connections/unfinished.rs` limits the memory of a message
-//!    that arrives in parts, and `peer/body.rs` what strangers send to the peer port; both know when it is late. The
-//!    gRPC library decodes the whole message and calls a method of a service: `grpc/sequencer.rs` for `Next` and `Current`,
-//!    `grpc/next_many.rs` for `NextMany`, `grpc/ids.rs`, `grpc/health.rs`, `peer.rs`, and `peer/forwarded.rs` for what
-//!    followers forward.
+//!    that arrives in parts, and `peer/body.rs` what strangers send to the peer port; both know when it is late
+//!    (`connections/arrival.rs`). The gRPC library decodes the whole message and calls a method of a service:
+//!    `grpc/sequencer.rs` for `Next` and `Current`, `grpc/next_many.rs` for `NextMany`, `grpc/ids.rs`, `grpc/health.rs`,
+//!    `peer.rs`, and `peer/forwarded.rs` for what followers forward.
 //! 3. The service reads the deadline (`metadata.rs`), has the message checked (`Asked`), and calls `Numbers::serve` of
 //!    [`crate::node`]. The node answers, or asks the leader. The methods that `proto` calls served by the leader or the asked
 //!    node have no service: `grpc/operations.rs` passes their messages on as they are.
@@ -53,12 +54,15 @@ use crate::{
     },
 };
 use connections::{
-    Listeners, Protocol,
+    Protocol,
+    acceptor::Limits,
     calls::{Answering, holding},
+    client_limit::client_connections,
+    listeners::Listeners,
     local_socket::LocalSocket,
     opening::Opening,
     owner::Owner,
-    places::{Limits, Place, WhenFull},
+    places::{Place, WhenFull},
     serve,
     stream::Stream,
     unfinished::{CLIENT_MESSAGE_BYTES_MAX, metered},
@@ -101,7 +105,7 @@ pub async fn start_with(config: Config, seams: Seams) -> Result<Node, StartError
 }
 
 async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node, StartError> {
-    config.client_connections_max = connections::client_connections(&config)?;
+    config.client_connections_max = client_connections(&config)?;
     // Bound first, so that an address in use is found before the data directory is created. Connections wait
     // until the ports are served below.
     let listeners = Listeners::bind(&config).await?;

@@ -34,8 +34,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::connections::{
+    acceptor::{Limits, accept},
     opening::Opening,
-    places::{Limits, accept},
 };
 use crate::node::NodeContext;
 

@@ -39,6 +39,7 @@ const ORDERED: [(&str, &[&str]); 1] = [(
         "callers",
         "stopping",
         "seams",
+        "start_error",
         "config",
         "settings",
         "text_table",

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use super::rows::Format;
-use crate::cli::output::CommandError;
+use crate::cli::command_error::CommandError;
 
 /// How far an import is, and of what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,9 @@ use ratchet_ids::Source;
 use serde::{Deserialize, Serialize};
 
 use super::ranges::IdRange;
-use crate::{cli::output::CommandError, sequence::KEY_NAME_BYTES_MAX, server::written::integer};
+use crate::{
+    cli::command_error::CommandError, sequence::KEY_NAME_BYTES_MAX, server::written::integer,
+};
 
 /// How many faults of a file are shown, and how many warnings.
 const FAULTS_SHOWN: usize = 20;

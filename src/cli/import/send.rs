@@ -13,7 +13,7 @@ use super::{
     reader,
     rows::{Expected, Faults, Format, Row, RowOf, written},
 };
-use crate::cli::output::CommandError;
+use crate::cli::command_error::CommandError;
 
 /// How many keys or sections a message has at most: as many as one entry of the log raises.
 const MESSAGE_KEYS: usize = 8_192;

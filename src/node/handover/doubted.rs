@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::current::Handovers;
-use crate::node::leases::ids_time::{Belief, ClockDoubt, IdsTime};
+use crate::node::leases::{
+    believed_time::{Belief, ClockDoubt},
+    ids_time::IdsTime,
+};
 
 /// How often it is looked whether the clock is believed.
 const CHECK_EVERY: Duration = Duration::from_millis(500);

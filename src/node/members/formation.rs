@@ -3,7 +3,7 @@
 //! Invariant: a cluster is founded once. Nobody founds one because a directory is empty: its data may be lost. The node
 //! that an operator asks meets every node of `peers`, which says that it belongs to no cluster and never did. It greets itself
 //! at its own address, too: if another process answers there, the others would never reach this one. Then it claims them all,
-//! itself among them ([`FoundingClaim`](super::introductions)), and asks each once more, whether it is still the one that was
+//! itself among them ([`FoundingClaim`]), and asks each once more, whether it is still the one that was
 //! met. The founder records which data directory each of them has, so that a node whose directory is wiped later is not taken
 //! for the same node.
 
@@ -16,9 +16,9 @@ use tokio::{
 
 use super::{
     Members,
-    changes::check_reach,
+    founding_claim::{Founder, FoundingClaim},
     greeting::Purpose,
-    introductions::{Founder, FoundingClaim},
+    reach::check_reach,
 };
 use crate::{
     consensus::{Group, ThisNode},

@@ -11,7 +11,8 @@ use futures::future::join_all;
 
 use super::{
     Members,
-    introductions::{Founder, Introduction, this_build},
+    founding_claim::Founder,
+    introductions::{Introduction, this_build},
 };
 use crate::{
     consensus::{Destination, Transport},

@@ -4,7 +4,8 @@ use tokio::time::Instant;
 
 use super::{
     formation::Founding,
-    introductions::{Claim, Founder, Introduction, this_build},
+    founding_claim::{Claim, Founder},
+    introductions::{Introduction, this_build},
 };
 use crate::{
     clock,
@@ -153,7 +154,7 @@ impl Founding {
     /// As [`FoundingClaim::claim`]; FAILED_PRECONDITION if a message of a cluster has reached the node; INTERNAL if the disk
     /// fails, and the node stops.
     ///
-    /// [`FoundingClaim::claim`]: super::introductions::FoundingClaim::claim
+    /// [`FoundingClaim::claim`]: super::founding_claim::FoundingClaim::claim
     async fn be_held_by(&self, claim: Claim) -> Result<(), Refusal> {
         let mut held = self.claim.clone().lock_owned().await;
         let (this_node, set) = (self.this_node.clone(), self.group.config.set);

@@ -1,14 +1,22 @@
-//! How a node that starts finds its place among the members.
+//! How a node that is started again finds its place among the members.
+//!
+//! It keeps silent for as long as a promise of its last run may bind it. Meanwhile it asks its peers, and the leader that
+//! they name, whether its disk still holds everything that it acknowledged, and at last whether another process answers
+//! with the same data.
+//!
+//! A node without Raft state has promised nothing. If its directory is a copy from before its first vote, its peers
+//! know it with another incarnation (`storage/identity.rs`).
+//!
+//! Invariant: a node whose log is known to be shorter than what it acknowledged takes no part in elections. The
+//! directory may be an older copy, or the disk may have lost synced writes. Such a node could vote for a leader that
+//! lacks a committed ceiling, and the next ceiling would be too low.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use super::{
-    Members,
-    greeting::{HELLO_TIMEOUT, greeting},
-};
+use super::greeting::{HELLO_TIMEOUT, greeting};
 use crate::{
     consensus::{Destination, Transport},
     node::{Config, StartError},
@@ -18,20 +26,8 @@ use crate::{
         peer::{Acknowledged, HelloRequest, HelloResponse},
     },
     sequence::{NodeId, SetId},
-    storage::{AppliedTable, LogStore, Store, StoreError, replacing},
-    tasks::Fault,
+    storage::{AppliedTable, LogStore, Store, StoreError},
 };
-
-// A restart: the node keeps silent for as long as a promise of its last run may bind it. Meanwhile it asks its peers,
-// and the leader that they name, whether its disk still holds everything that it acknowledged, and at last whether
-// another process answers with the same data.
-//
-// Invariant: a node whose log is known to be shorter than what it acknowledged takes no part in elections. The
-// directory may be an older copy, or the disk may have lost synced writes. Such a node could vote for a leader that
-// lacks a committed ceiling, and the next ceiling would be too low.
-//
-// A node without Raft state has promised nothing. If its directory is a copy from before its first vote, its peers
-// know it with another incarnation (`storage/identity.rs`).
 
 /// Peers, with their addresses, and what their clocks showed when they answered; 0 before that.
 type Peers = BTreeMap<NodeId, (String, u64)>;
@@ -147,68 +143,4 @@ fn peers(store: &Arc<Store>, set: SetId, config: &Config) -> Result<Peers, Store
     }
     peers.remove(&config.node_id);
     Ok(peers.into_iter().map(|(id, address)| (id, (address, 0))).collect())
-}
-
-// A fresh node that its cluster knows with another data directory: the files of that one were lost.
-//
-// Messages of its members say so, and so may any stranger's. Only the peers that the node itself was given are
-// believed.
-
-/// How soon the peers are asked again, and the log tells of it again.
-const ASK_EVERY: Duration = Duration::from_secs(10);
-
-/// Stops this node if it belongs to no cluster and one of its peers belongs to one that knows it with another data
-/// directory. Returns once it belongs to a cluster.
-pub(in crate::node) async fn watch_for_lost_directory(members: Arc<Members>) {
-    let (group, config) = (&members.group, &members.config);
-    let mut taken = members.this_node.taken_for_another();
-    let mut is_news = taken.borrow().is_some();
-    while !group.is_formed() {
-        if !is_news && taken.changed().await.is_err() {
-            return;
-        }
-        is_news = false;
-        if group.is_formed() {
-            return;
-        }
-        let asked = Instant::now();
-        if let Some(peer) = peer_of_a_cluster(&members).await {
-            return members.this_node.tasks.fail(Fault::CannotGoOn(lost_directory(config, peer)));
-        }
-        tracing::error!(
-            "a message for node {} of cluster {:?} is for another data directory than {}, and none of the peers in the \
-             configuration belongs to a cluster; if the files of the other directory were lost, {}",
-            config.node_id,
-            config.cluster,
-            config.data_dir.display(),
-            replacing(config.node_id)
-        );
-        tokio::time::sleep_until(asked + ASK_EVERY).await;
-    }
-}
-
-/// A peer of the configuration that belongs to a cluster already.
-async fn peer_of_a_cluster(members: &Members) -> Option<NodeId> {
-    for (&id, address) in &members.config.peers {
-        let hello = members.greeting_to(id);
-        let to = Destination { node: id, address };
-        match members.transport.hello(to, hello, HELLO_TIMEOUT).await {
-            Ok(hello) if hello.formed => return Some(id),
-            Ok(_) => {}
-            Err(refusal) => tracing::debug!(peer = id, %refusal, "no greeting"),
-        }
-    }
-    None
-}
-
-fn lost_directory(config: &Config, peer: NodeId) -> String {
-    format!(
-        "node {peer} belongs to the cluster {:?}, which knows node {id} with another data directory than {}: the one here \
-         is new. Put back the lost directory itself, not a backup; or {}. If node {id} was only added, and was started again \
-         before the leader reached it, nothing is lost: ratchet node remove {id}, start it again, then ratchet node add {id}",
-        config.cluster,
-        config.data_dir.display(),
-        replacing(config.node_id),
-        id = config.node_id
-    )
 }

@@ -1,8 +1,10 @@
-//! Why a request, or keys of it, got nothing, as callers are told it: a refusal is made of what a term says.
+//! Why a request, or keys of it, got nothing, as callers are told it: a refusal is made of what a term says, or of why a
+//! proposal failed.
 
 use super::checks::too_large;
 use crate::{
     allocator::{Term, Unserved, UsedId, Why},
+    consensus::ProposeError,
     node::{Caller, way::attempt::Unanswered},
     proto::{Refusal, refusal},
     sequence::{IdsFull, MessageId, NUMBER_MAX, Namespace},
@@ -54,6 +56,18 @@ pub(in crate::node) fn failed_under(
 
 fn unknown_of(why: &impl std::fmt::Display, asked: Told<'_>) -> Unanswered {
     outcome_unknown(why, &asked.namespace.config.name).into()
+}
+
+/// What a caller is told of a proposal that failed.
+pub(in crate::node) fn proposal_failed(error: ProposeError) -> Refusal {
+    match error {
+        ProposeError::Refused(why) => refusal!(WrongState, "{why}"),
+        ProposeError::NotLeader(_) => refusal!(NoLeader, "{error}; ask again"),
+        other => refusal!(
+            OutcomeUnknown,
+            "{other}; whether it takes effect is unknown: look before you ask again"
+        ),
+    }
 }
 
 /// What is told of floors that are refused, the first `may_be` of which may be raised all the same.

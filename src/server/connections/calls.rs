@@ -6,7 +6,7 @@
 //! Invariant: a call counts from when its headers have arrived until its answer is sent, or dropped because the caller
 //! is gone; so does the memory that its answer holds. The connection is given no further part of an answer while more
 //! than [`UNSENT_BYTES_MAX`] of it are unsent, and not its end while more than [`UNSENT_END_BYTES_MAX`] are: until
-//! then the call can be given up (`patient_socket.rs`).
+//! then the call can be given up (`unread_answers.rs`, `patient_socket.rs`).
 
 use std::{
     convert::Infallible,
@@ -348,10 +348,8 @@ impl<D: Buf> Drop for UnsentPart<D> {
 #[derive(Clone)]
 pub struct EndsEarly(pub CancellationToken);
 
-// The memory that an answer holds until it is sent. A service puts it among the response's extensions, and the
-// connection's body takes it from there.
-
-/// Memory that an answer holds.
+/// Memory that an answer holds until it is sent. A service puts it among the response's extensions, and the connection's body
+/// takes it from there.
 #[derive(Clone)]
 pub struct Held(#[allow(dead_code)] Arc<Reservation>);
 

@@ -19,9 +19,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     CLIENT_CALLS, CLIENT_WINDOWS, Ends,
+    acceptor::ACCEPT_PAUSE,
     calls::Answering,
     http2,
-    places::{ACCEPT_PAUSE, Place, WhenFull},
+    places::{Place, WhenFull},
     serve_http2,
 };
 use crate::{server::rare_warning::RareWarning, storage::LOCAL_SOCKET};

@@ -1,50 +1,31 @@
-//! Connections whose other end is slow or silent: they are read and written in time, or end, and hold nothing
-//! meanwhile.
+//! A socket whose other end must read answers, and must send the head of a request in time once it has begun one. A
+//! protocol waits for as long as the other end likes, and meanwhile asks nothing of the answer that it sends: what that
+//! answer holds would be held, and a node could not stop.
+//!
+//! Hyper's own time for a head counts from the end of the last answer. It would end the connections of callers that
+//! pause, or that read a long answer slowly; so it is off.
+//!
+//! Invariant: a write waits for at most the patience that it was given, and once the node stops, or who reads may not any
+//! more, for a second. A head arrives in the time that it was given, or the read fails.
 
 use std::{
-    future::poll_fn,
     io,
-    pin::{Pin, pin},
-    sync::{Arc, OnceLock},
+    pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use futures::TryFutureExt;
-use hyper::{
-    header::{CONNECTION, HeaderValue},
-    rt::Executor,
-    server::conn::http1::{Builder, Parts},
-    service::service_fn,
-};
-use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, Sleep, sleep, timeout},
+    time::{Instant, Sleep, sleep},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::{
-    aside::aside,
-    calls::{ANSWER, Answering, Calls, SHUTDOWN_TIME_MAX, Unsent, answered},
-    opening::GREETING_TIME_MAX,
-    places::Place,
-    stream::Stream,
-    until_known::UntilKnown,
-};
-
-// A socket whose other end must read answers, and must send the head of a request in time once it has begun one. A
-// protocol waits for as long as the other end likes, and meanwhile asks nothing of the answer that it sends: what that
-// answer holds would be held, and a node could not stop.
-//
-// Hyper's own time for a head counts from the end of the last answer. It would end the connections of callers that
-// pause, or that read a long answer slowly; so it is off.
-//
-// Invariant: a write waits for at most the patience that it was given, and once the node stops, or who reads may not any more, for
-// a second. A head arrives in the time that it was given, or the read fails.
+use super::{calls::Calls, opening::GREETING_TIME_MAX, stream::Stream, until_known::UntilKnown};
 
 /// How long a write may wait once the node stops, or its answer is to end early.
-const LAST_PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a connection waits for its other end.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +47,8 @@ impl Times {
         Times { idle, head: usual, rest_after: usual, too_old_at }
     }
 
-    fn are_over(&self) -> bool {
+    /// Whether the connection is too old.
+    pub(super) fn are_over(&self) -> bool {
         self.too_old_at.is_some_and(|time| time <= Instant::now())
     }
 }
@@ -99,9 +81,10 @@ struct Waiting {
 }
 
 /// Ready a moment after an answer is to end early: who reads it has been told why by then. `None`: it never is.
-type GivenUp = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
+pub(super) type GivenUp = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-fn given_up(end: Option<CancellationToken>) -> GivenUp {
+/// Waits for what says that an answer is to end early, and a moment more.
+pub(super) fn given_up(end: Option<CancellationToken>) -> GivenUp {
     let end = end?;
     Some(Box::pin(async move {
         end.cancelled().await;
@@ -109,7 +92,8 @@ fn given_up(end: Option<CancellationToken>) -> GivenUp {
     }))
 }
 
-fn is_given_up(given_up: &mut GivenUp, cx: &mut Context<'_>) -> bool {
+/// Whether an answer is given up by now.
+pub(super) fn is_given_up(given_up: &mut GivenUp, cx: &mut Context<'_>) -> bool {
     let is_ready = given_up.as_mut().is_some_and(|given_up| given_up.as_mut().poll(cx).is_ready());
     if is_ready {
         *given_up = None;
@@ -129,6 +113,11 @@ impl PatientSocket {
     /// The socket.
     pub fn into_inner(self) -> UntilKnown<Stream> {
         self.stream
+    }
+
+    /// Whether a write waits for the other end to read.
+    pub(super) fn is_writing(&self) -> bool {
+        self.waiting.is_some()
     }
 
     fn is_tls(&self) -> bool {
@@ -244,188 +233,3 @@ impl AsyncWrite for PatientSocket {
         }
     }
 }
-
-// One HTTP/1 connection. While nobody uses it, it is a socket, with TLS also its session, and nothing else: the buffers of
-// the protocol, some 20 kB, are made anew for the next request.
-//
-// Invariant: a silent connection is closed within the limits below.
-
-/// The most bytes of the head of a request.
-const HEAD_BYTES_MAX: usize = 16 << 10;
-
-/// Serves a connection with `service` until its other end closes it, it takes longer than `times` says, or the node stops.
-///
-/// # Errors
-/// A text if the other end sends nothing in time, does not speak HTTP/1, or breaks off.
-pub async fn serve<S: Answering>(
-    stream: Stream, service: S, place: Arc<Place>, times: Times, stop: CancellationToken,
-) -> Result<(), String> {
-    let mut stream = UntilKnown::new(stream, place.guest());
-    let mut is_new = true;
-    // It was idle before it rested.
-    let rest = times.idle.saturating_sub(times.rest_after);
-    loop {
-        let waiting = async {
-            let first = stream.inner_mut().has_more();
-            match std::mem::take(&mut is_new) {
-                true => place.greeted(first, times.head, times.idle).await,
-                false => timeout(rest, first).await.map_err(|_| "no further request".into()),
-            }
-        };
-        let arrived = tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            arrived = waiting => arrived?,
-        };
-        if !arrived.map_err(|error| error.to_string())? {
-            return Ok(());
-        }
-        let serving = serve_until_rest(stream, service.clone(), &place, times, &stop);
-        // In a box, so that a socket that rests is small.
-        match Box::pin(serving).await? {
-            Some(rests) => stream = rests,
-            None => return Ok(()),
-        }
-    }
-}
-
-/// Serves requests until none comes for a while. Returns the socket then, with what was read of a further request; `None` if
-/// the connection has ended.
-async fn serve_until_rest<S: Answering>(
-    stream: UntilKnown<Stream>, service: S, place: &Arc<Place>, times: Times,
-    stop: &CancellationToken,
-) -> Result<Option<UntilKnown<Stream>>, String> {
-    let Times { idle, rest_after, .. } = times;
-    let (calls, of_connection) = (place.calls(), place.clone());
-    let service = service_fn(move |request| {
-        let call = of_connection.begin_call();
-        // In a box before anything else: it would be copied into whatever waits for it.
-        Box::pin(service.clone().call(request)).map_ok(move |answer| {
-            let mut answer = answered(call, answer);
-            if times.are_over() {
-                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            answer
-        })
-    });
-    let mut builder = Builder::new();
-    builder.max_buf_size(HEAD_BYTES_MAX).header_read_timeout(None);
-    let stream = PatientSocket::new(stream, times, calls.clone(), stop.clone());
-    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
-    let ends = aside(async {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => true,
-            () = calls.idle_for(rest_after) => false,
-        }
-    });
-    let node_stops = tokio::select! {
-        biased;
-        ended = &mut connection => {
-            return ended.map(|()| None).map_err(|error| error.to_string());
-        }
-        node_stops = ends => node_stops,
-    };
-    if node_stops {
-        // Tells the other end to begin no further calls. Those in progress are answered.
-        connection.as_mut().graceful_shutdown();
-        return tokio::select! {
-            biased;
-            ended = &mut connection => ended.map(|()| None).map_err(|error| error.to_string()),
-            () = calls.idle_for(SHUTDOWN_TIME_MAX) => Ok(None),
-        };
-    }
-    // No call is in progress: this ends the protocol without a word to the other end, once all answers are sent. If a part
-    // of the first request has arrived, the rest is waited for, and that request is the last one: its answer says so.
-    let begun = calls.begun();
-    connection.as_mut().graceful_shutdown();
-    let resting = timeout(idle, Pin::into_inner(connection).without_shutdown());
-    let stopping = async {
-        stop.cancelled().await;
-        calls.idle_for(SHUTDOWN_TIME_MAX).await;
-    };
-    let rested = tokio::select! {
-        biased;
-        rested = resting => rested.map_err(|_| "the other end neither sends nor reads")?,
-        () = stopping => return Ok(None),
-    };
-    let Parts { io, read_buf, .. } = rested.map_err(|error| error.to_string())?;
-    let socket = io.into_inner();
-    if socket.waiting.is_some() {
-        // What was read may be the rest of that answer's request.
-        return Err("the end of an answer is not sent".to_owned());
-    }
-    match read_buf.is_empty() || calls.begun() == begun {
-        true => {
-            let mut stream = socket.into_inner();
-            stream.inner_mut().put_back(read_buf);
-            Ok(Some(stream))
-        }
-        false => Err("more was sent after the last request".to_owned()),
-    }
-}
-
-// Gives up calls over HTTP/2 whose answers nobody reads, one by one: the other calls of their connection go on.
-//
-// HTTP/2 lets a caller read a connection and yet not one of its calls. The library waits for that for as long as the
-// connection lives, with what the answer holds. When the task of a call is dropped, it resets the call.
-//
-// Invariant: a call of which there is more to send than the caller wants is reset once nothing of it was sent for the
-// patience that it was given, or for up to twice as long; or a moment after its caller may not read it any more.
-
-/// Runs the calls of a connection, each in a task.
-#[derive(Clone)]
-pub struct ReadInTime {
-    /// How long nothing of an answer may be read.
-    pub patience: Duration,
-    /// Whose connection it is.
-    pub place: Arc<Place>,
-}
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ReadInTime {
-    fn execute(&self, call: F) {
-        let call = read_in_time(call, self.place.clone(), self.patience);
-        match self.place.guest() {
-            Some(guest) => tokio::spawn(guest.clone().scope_call(call)),
-            None => tokio::spawn(call),
-        };
-    }
-}
-
-/// Runs a call until it is answered, or given up. Its connection keeps its `place` until then.
-async fn read_in_time(call: impl Future<Output = ()>, _place: Arc<Place>, patience: Duration) {
-    let answer = Arc::new(OnceLock::<Arc<Unsent>>::new());
-    let mut call = pin!(ANSWER.scope(answer.clone(), call));
-    let mut waiting = None;
-    let mut ends = None;
-    poll_fn(|cx| {
-        if call.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(());
-        }
-        if let Some(unsent) = answer.get().filter(|unsent| unsent.end().is_some())
-            && is_given_up(ends.get_or_insert_with(|| given_up(unsent.end().cloned())), cx)
-        {
-            tracing::debug!("a call is given up: its caller may not read the answer any more");
-            return Poll::Ready(());
-        }
-        let Some(unsent) = answer.get().filter(|unsent| unsent.waits_for_reader()) else {
-            waiting = None;
-            return Poll::Pending;
-        };
-        let (timer, sent) =
-            waiting.get_or_insert_with(|| (Box::pin(sleep(patience)), unsent.bytes_sent()));
-        while timer.as_mut().poll(cx).is_ready() {
-            let before = std::mem::replace(sent, unsent.bytes_sent());
-            if before == *sent {
-                tracing::debug!("a call is given up: its answer is not read");
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(Instant::now() + patience);
-        }
-        Poll::Pending
-    })
-    .await;
-}
-
-#[cfg(test)]
-mod tests;

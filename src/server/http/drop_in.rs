@@ -2,7 +2,7 @@
 //! the names that these clients use to keys.
 //!
 //! From a request to a number: `leaf.rs`, `tinyid.rs` and `yuewen.rs` read a request (`parameters.rs`) and write the
-//! answer: a number, many (`tinyid.rs`), or a segment (`tinyid.rs`). `mapped.rs` finds the key, which the caller may say
+//! answer: a number, many (`tinyid/listed.rs`), or a segment (`tinyid/segment.rs`). `mapped.rs` finds the key, which the caller may say
 //! (`said.rs`), takes its numbers or ids (`mapped/ids.rs`), and warns the operator (`mapped/warnings.rs`) where the settings fit
 //! no namespace.
 //!
@@ -25,7 +25,7 @@ use axum::{
     routing::{MethodRouter, get},
 };
 
-use super::{endpoints::time, problem::takes_only};
+use super::{answers::time, problem::takes_only};
 use crate::node::NodeContext;
 
 type Routes = Router<Arc<NodeContext>>;

@@ -1,53 +1,36 @@
-//! The operations that `proto` describes for HTTP (`google.api.http`): their routes, and how they are answered.
+//! What `proto` describes for HTTP (`google.api.http`): the routes.
+//!
+//! The build writes a row for each method, and which fields stand in its path (`build.rs`): they are set one by one. `received.rs`
+//! reads what else makes up the message of a request, and one of the functions in `answers.rs` has it answered. The JSON is
+//! proto's own, made from the messages in the client's package.
 
 use std::{
     borrow::Cow,
     cmp::Reverse,
     collections::BTreeSet,
-    mem,
     sync::{Arc, LazyLock},
 };
 
 use axum::{
     body::Body,
-    extract::{Request, State},
     http::{HeaderValue, Method, StatusCode, request::Parts},
-    middleware::Next,
-    response::{IntoResponse, Response},
+    response::IntoResponse,
 };
-use futures::{FutureExt, future::BoxFuture};
+use futures::future::BoxFuture;
 use serde::Serialize;
-use tokio::time::Instant;
 
 use super::{
+    answers::{ids, observe, one_of_stream, operation, sequence, sequence_of_key},
+    bodies::{Answer, forbid_caching, reserved_json},
     problem::Problem,
-    request::{
-        self, Answer, Due, Node, Received, decoded, forbid_caching, of_kind, of_known_kind,
-        said_once, take_request_id,
-    },
+    received::{Received, of_kind, of_known_kind, said_once, take_request_id},
+    request::{Due, decoded},
 };
 use crate::{
-    metrics::Interface,
-    node::{
-        Asked, Guarded, NEXT_IDS, NodeContext, Origin, ROUTE_UNWANTED, Reservation,
-        SequenceRequest, check_ids,
-    },
-    proto::{
-        Code, Operation, Refusal, refusal, refuse,
-        v1::{self, NextIdsRequest, NextIdsResponse, NextManyRequest, NextManyResponse},
-    },
-    server::{
-        connections::owner::Owner,
-        grpc::{errors::count_response_errors, ids},
-        written::shown,
-    },
+    node::{Guarded, NodeContext, ROUTE_UNWANTED, Reservation},
+    proto::{Refusal, refusal, v1},
+    server::{connections::owner::Owner, written::shown},
 };
-
-// What `proto` describes for HTTP (`google.api.http`): the routes.
-//
-// The build writes a row for each method, and which fields stand in its path (`build.rs`): they are set one by one. `request.rs`
-// reads what else makes up the message of a request, and one of the functions here has it answered. The JSON is proto's own,
-// made from the messages in the client's package.
 
 /// Where a method can be asked for over HTTP, as its option has it.
 pub struct Endpoint {
@@ -309,152 +292,9 @@ impl Route {
 fn answered(
     rpc: &str, (answer, reserved): (impl Serialize, Option<Reservation>),
 ) -> Result<Answer, Problem> {
-    let mut response = request::reserved_json(&answer, reserved)?;
+    let mut response = reserved_json(&answer, reserved)?;
     *response.status_mut() = status(rpc);
     Ok(response)
-}
-
-// Asks the node, and records how long that took and whether it failed. The build says which function has which message
-// answered (`build.rs`).
-//
-// Invariant: the memory of a long answer is reserved before anything is waited for, and held until it is sent.
-
-/// The most keys of a request.
-const KEYS_MAX: usize = 4_096;
-/// How many bytes an answer has for each key.
-const KEY_BYTES: usize = 100;
-
-/// An answer, and the memory that is reserved for it, if it is much.
-type Answered<A> = Result<(A, Option<Reservation>), Refusal>;
-
-/// The node's answer to a request.
-///
-/// # Errors
-/// Whatever the node, or the leader, refuses it for.
-pub async fn serve<Q: SequenceRequest>(
-    context: &Arc<NodeContext>, asked: Asked<Q>, due: &Due,
-) -> Result<Q::Answer, Refusal> {
-    Ok(context.numbers.serve(&asked, Origin::Client, due.deadline).await?)
-}
-
-/// Has an operation carried out.
-///
-/// # Errors
-/// Whatever it is refused for.
-pub async fn operation<Q: Operation>(
-    context: &Arc<NodeContext>, message: Q, due: &Due,
-) -> Answered<Q::Answer> {
-    let span = context.traces.of_caller(Q::METHOD, due.trace.clone());
-    let asking = context.operations.ask_in(span.as_deref(), &message, &due.by, due.deadline);
-    asking.await
-}
-
-/// Answers a message out of the sequences of a namespace.
-///
-/// # Errors
-/// INVALID_ARGUMENT if it is malformed or has too many keys; RESOURCE_EXHAUSTED if other requests hold the memory; and whatever
-/// the node, or the leader, refuses it for.
-pub async fn sequence<Q: SequenceRequest>(
-    context: &Arc<NodeContext>, message: Q, due: &Due,
-) -> Answered<Q::Answer> {
-    let (by, trace) = (due.by.clone(), due.trace.clone());
-    let asked = Asked::of_caller(message, by, &context.traces, trace)?;
-    let keys = asked.keys();
-    if keys > KEYS_MAX {
-        let why = refusal!(
-            InvalidRequest,
-            "the message has {keys} keys; over HTTP give at most {KEYS_MAX}"
-        );
-        asked.refused(&why);
-        return Err(why);
-    }
-    let reserved = context.request_memory.reserve_if_many(keys * KEY_BYTES);
-    let reserved = reserved.map_err(|busy| {
-        // What nobody could answer is told so, however many others wait.
-        let known =
-            context.namespaces.key_kind(asked.wanted(), &due.by, due.deadline).now_or_never();
-        let why = known.and_then(Result::err).unwrap_or(busy);
-        asked.refused(&why);
-        why
-    })?;
-    Ok((serve(context, asked, due).await?, reserved))
-}
-
-/// Answers a message about one key. Who is not let in is told so, whatever is wrong with the message.
-///
-/// # Errors
-/// As [`sequence`].
-pub async fn sequence_of_key<Q: SequenceRequest>(
-    context: &Arc<NodeContext>, message: Q, due: &Due,
-) -> Answered<Q::Answer> {
-    if let Err(wrong) = message.check() {
-        context.admission.admit(&due.by, message.wanted(), due.deadline).await?;
-        return Err(wrong);
-    }
-    sequence(context, message, due).await
-}
-
-/// Answers a message that others send on a stream. An error of a key is counted, as it is there.
-///
-/// # Errors
-/// As [`sequence`].
-pub async fn one_of_stream(
-    context: &Arc<NodeContext>, mut message: NextManyRequest, due: &Due,
-) -> Answered<NextManyResponse> {
-    if message.timeout_ms > 0 {
-        let why = "timeout_ms is for streams; here the header ratchet-timeout-ms says how long the caller waits";
-        refuse!(InvalidRequest, "{why}");
-    }
-    if message.traceparent.is_some() {
-        let why = "traceparent is for streams; here the header traceparent says which span the request is a part of";
-        refuse!(InvalidRequest, "{why}");
-    }
-    let id = mem::take(&mut message.id);
-    let (mut answer, reserved) = sequence(context, message, due).await?;
-    answer.id = id;
-    count_response_errors(&context.metrics, Interface::http, &answer);
-    Ok((answer, reserved))
-}
-
-/// Makes ids.
-///
-/// # Errors
-/// Those of [`Ids::next`](crate::node::Ids::next).
-pub async fn ids(
-    context: &Arc<NodeContext>, mut message: NextIdsRequest, due: &Due,
-) -> Answered<NextIdsResponse> {
-    check_ids(&message)?;
-    let written = message.key.take();
-    message.key = of_kind(context, message.wanted(), written, due).await?;
-    let span = context.traces.of_caller(NEXT_IDS, due.trace.clone());
-    let by = (&due.by, span.as_deref());
-    let (made, reserved) = context.ids.next(&message, by, due.deadline).await?;
-    Ok((ids::answer(made, message.as_text), Some(reserved)))
-}
-
-/// Waits for an answer, and records how long it took.
-pub async fn timed<A>(context: &NodeContext, answering: impl Future<Output = A>) -> A {
-    let arrived = Instant::now();
-    let answer = answering.await;
-    observe(context, arrived);
-    answer
-}
-
-/// Records how long an answer took.
-fn observe(context: &NodeContext, arrived: Instant) {
-    context.metrics.request_seconds.of(Interface::http).observe(arrived.elapsed(), 1);
-}
-
-/// Answers a request of a path whose answers are [`timed`].
-pub async fn time(State(context): Node, request: Request, next: Next) -> Response {
-    timed(&context, next.run(request)).await
-}
-
-/// Counts the problem that an answer tells, if it tells one.
-pub fn count(context: &NodeContext, answer: &Answer) {
-    if let Some(code) = answer.extensions().get::<Code>() {
-        context.metrics.errors.of(Interface::http).add(*code, 1);
-    }
 }
 
 #[cfg(test)]

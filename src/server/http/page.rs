@@ -30,8 +30,9 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    bodies::uncacheable,
     problem::Problem,
-    request::{Due, Node, uncacheable},
+    request::{Due, Node},
 };
 use crate::{
     metrics::{Label, SkipCause},

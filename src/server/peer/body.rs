@@ -7,7 +7,7 @@
 //!
 //! Invariant: calls of a connection whose headers are refused, or that have none, hold at most [`STRANGER_BYTES_MAX`] together,
 //! and what came last. Each ends within three times [`STRANGER_TIME_MAX`]. Whoever knows the directory and is no member
-//! ends what it begins (`connections/unfinished.rs`). A node without data tells its directory to anybody: until it is a
+//! ends what it begins (`connections/arrival.rs`). A node without data tells its directory to anybody: until it is a
 //! member, the messages to it are reserved in [`PeerConnection`], whole ones until they are answered (`peer.rs`).
 
 use std::{
@@ -31,8 +31,9 @@ use crate::{
     proto::{PEER_STREAMS, Refusal, peer::Header, refusal},
     sequence::NodeId,
     server::connections::{
+        arrival::{Arrival, HEADER_BYTES},
+        inspected_body::{Inspect, InspectedRoutes},
         places::Place,
-        unfinished::{Arrival, HEADER_BYTES, Inspect, InspectedRoutes},
     },
 };
 

@@ -22,8 +22,9 @@ use crate::{
     sequence::Wanted,
     server::{
         http::{
+            bodies::uncacheable,
             problem::Problem,
-            request::{Due, Node, PagePath, in_path, uncacheable},
+            request::{Due, Node, PagePath, in_path},
         },
         written::shown,
     },

@@ -11,7 +11,7 @@ use axum::{
 use crate::{
     node::{NodeContext, Reservation},
     proto::{Refusal, refusal},
-    server::http::request::{self, Due},
+    server::http::{bodies, request::Due},
 };
 
 /// The media type of a form.
@@ -42,7 +42,7 @@ impl Parameters {
         if head.method != Method::POST || !is_form(&head.headers) {
             return Ok(parameters);
         }
-        let (form, reserved) = request::bytes(context, body, due).await?;
+        let (form, reserved) = bodies::bytes(context, body, due).await?;
         Ok(Parameters { form, _reserved: reserved, ..parameters })
     }
 

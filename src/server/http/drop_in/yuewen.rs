@@ -15,10 +15,7 @@ use crate::{
     proto::{Code, refusal},
     sequence::Wanted,
     server::{
-        http::{
-            problem::Problem,
-            request::{Due, uncacheable},
-        },
+        http::{bodies::uncacheable, problem::Problem, request::Due},
         written::shown,
     },
 };

@@ -23,8 +23,9 @@ use crate::{
     server::{
         connections::owner::Owner,
         http::{
+            bodies::{bytes_up_to, uncacheable},
             problem::Problem,
-            request::{Due, Node, bytes_up_to, uncacheable},
+            request::{Due, Node},
         },
     },
 };

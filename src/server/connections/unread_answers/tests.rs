@@ -1,8 +1,9 @@
 //! Answers over HTTP/2 that nobody reads.
 
+use super::*;
 use crate::server::connections::{
     calls::{Calls, EndsEarly, answered},
-    patient_socket::*,
+    patient_socket::LAST_PATIENCE,
     places::{Places, WhenFull},
 };
 use std::future::pending;
@@ -10,6 +11,7 @@ use std::future::pending;
 use bytes::Buf;
 use hyper::body::Body as _;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tonic::codegen::http::Response;
 
 const SECOND: Duration = Duration::from_secs(1);

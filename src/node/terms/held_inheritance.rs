@@ -1,21 +1,16 @@
-//! What this node keeps between its terms: the memory that a leader has sent, and whether the last allocator has answered yet.
-
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+//! The memory that a leader has sent to this node, its successor. At most one is kept: the last that has arrived whole. It is
+//! used by the next term that this node leads. It is dropped once another node leads, and a while after it
+//! arrived (`KEEP_TIMEOUTS` in `successor.rs`).
+//!
+//! Invariant: a memory leaves here once. Whether it may be used is decided by the state machine.
 
 use parking_lot::Mutex;
 
 use crate::{
     allocator::Inheritance,
-    clock::Instant,
     consensus::Leadership,
     sequence::{MemoryDigest, NodeId},
 };
-
-// The memory that a leader has sent to this node, its successor. At most one is kept: the last that has arrived
-// whole. It is used by the next term that this node leads. It is dropped once another node leads, and `KEEP_TIMEOUTS`
-// after it arrived.
-//
-// Invariant: a memory leaves here once. Whether it may be used is decided by the state machine.
 
 /// The memory that this node holds for the next term that it leads.
 #[derive(Default)]
@@ -75,47 +70,5 @@ impl HeldInheritance {
         if leads_other && holding.whole.as_ref().is_some_and(|(it, _)| it.term() < now.term) {
             holding.whole = None;
         }
-    }
-}
-
-// Knows whether the allocator that was opened last has answered a request.
-//
-// Invariant: the first answer after an opening is told from all later ones, once.
-
-/// When this node opened its allocator, until a request is answered from it.
-#[derive(Debug, Default)]
-pub struct AwaitedAnswer {
-    /// In nanoseconds; 0 if no answer is awaited.
-    open_since: AtomicU64,
-}
-
-impl AwaitedAnswer {
-    /// The allocator was opened at `opened`, and no request was answered yet.
-    pub fn begin(&self, opened: Instant) {
-        self.open_since.store(opened.as_nanos(), Relaxed);
-    }
-
-    /// When the allocator was opened, if this is its first answer. One atomic load for all later ones.
-    pub fn end(&self) -> Option<Instant> {
-        if self.open_since.load(Relaxed) == 0 {
-            return None;
-        }
-        let opened = self.open_since.swap(0, Relaxed);
-        (opened != 0).then_some(Instant::from_nanos(opened))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_first_answer_after_an_opening_ends_the_wait_for_it() {
-        let opened = Instant::from_nanos(5);
-        let awaited = AwaitedAnswer::default();
-        assert_eq!(awaited.end(), None);
-        awaited.begin(opened);
-        assert_eq!(awaited.end(), Some(opened));
-        assert_eq!(awaited.end(), None);
     }
 }

@@ -1,10 +1,9 @@
-//! Sockets whose other end is slow to read or to write.
-
-mod unread;
+//! HTTP/1 connections whose other end is slow to read or to write.
 
 use super::*;
 use crate::server::connections::{
     calls::EndsEarly,
+    patient_socket::LAST_PATIENCE,
     places::{Places, WhenFull},
 };
 use std::{convert::Infallible, time::Duration};
@@ -13,6 +12,7 @@ use hyper::{Request, Response, body::Incoming};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    time::sleep,
 };
 use tonic::body::Body;
 use tower::service_fn as service;

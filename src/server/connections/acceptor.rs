@@ -1,0 +1,203 @@
+//! Accepts the connections of a port up to a limit, and waits for them when the node stops.
+//!
+//! Invariant: no connection delays the accepting of the next one, and all interfaces for clients share one limit. Whoever
+//! holds connections of the ports for peers and probes without using them keeps no peer and no probe out.
+
+use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+
+use futures::future::Either;
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{Instant, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    aside::aside,
+    calls::SHUTDOWN_TIME_MAX,
+    places::{Place, Places, WhenFull},
+};
+use crate::{
+    clock::whole_ms,
+    node::{Callers, KNOWN_WITHIN, Port},
+    random,
+    server::rare_warning::RareWarning,
+};
+
+/// The pause after a failed accept. The usual cause is a lack of file descriptors: the next accept would fail
+/// at once.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Up to 1/`AGE_DRAWN_PART` of the greatest age of a connection is taken off.
+const AGE_DRAWN_PART: u32 = 4;
+
+/// The limits for the connections of a port, and their metrics.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The port's name, for the log.
+    pub port: &'static str,
+    /// How many connections may be open at a time, and which one ends when there are as many, and another one comes.
+    pub when_full: WhenFull,
+    /// How long a connection that is not used is kept; it may be kept up to twice as long.
+    pub idle: Duration,
+    /// How old a connection may become, at most; then no further call is begun over it.
+    pub age_max: Option<Duration>,
+    /// How many connections of this port are open.
+    pub connections: Gauge,
+    /// How many connections were refused because of the limit.
+    pub refused: Counter,
+    /// What callers may hold, and at which ports; `None` if the port is for others.
+    pub callers: Option<(Arc<Callers>, Port)>,
+}
+
+impl Limits {
+    /// When a connection that begins now is too old. It is drawn, so that those that began together do not end together.
+    pub fn too_old_at(&self) -> Option<Instant> {
+        let age_max = self.age_max?;
+        let less = random::u64() % (1 + whole_ms(age_max / AGE_DRAWN_PART));
+        Some(Instant::now() + age_max - Duration::from_millis(less))
+    }
+}
+
+/// Has `serve` serve the connections of `listener` until `stop`. Then it accepts no more, and returns once all are
+/// served.
+pub async fn accept<F>(
+    listener: TcpListener, limits: Limits, stop: CancellationToken,
+    serve: impl Fn(TcpStream, Arc<Place>) -> F,
+) where
+    F: Future<Output = Result<(), String>> + Send + 'static,
+{
+    let serving = TaskTracker::new();
+    let mut places = Places::new(limits.when_full);
+    let warning = RareWarning::default();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let why = match accepted {
+            Ok((stream, from)) => match enter(&mut places, &limits, from) {
+                Ok((place, open)) => {
+                    let (port, served) = (limits.port, Box::pin(serve(stream, place.clone())));
+                    serving.spawn(async move {
+                        let _open = open;
+                        if let Err(error) = in_place(&place, served).await {
+                            tracing::debug!(port, %from, error, "a connection failed");
+                        }
+                    });
+                    continue;
+                }
+                Err(why) => refuse(&limits, from, &why),
+            },
+            Err(error) if is_callers_fault(&error) => continue,
+            Err(error) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                format!("cannot accept connections: {error}")
+            }
+        };
+        if warning.is_due() {
+            tracing::warn!(port = limits.port, "{why}");
+        }
+    }
+    drop(listener);
+    serving.close();
+    serving.wait().await;
+}
+
+/// Room for a further connection.
+///
+/// # Errors
+/// A text if there is none, or `from` has its share.
+fn enter(
+    places: &mut Places, limits: &Limits, from: SocketAddr,
+) -> Result<(Arc<Place>, Open), String> {
+    let callers = limits.callers.as_ref();
+    let guest = callers.map(|(callers, port)| callers.connect(*port, from.ip())).transpose()?;
+    // The one that ends for it leaves a moment later.
+    let place = places.enter(guest);
+    let place = place.ok_or("all connections are used that this port may have")?;
+    limits.connections.inc();
+    Ok((place, Open(limits.connections.clone())))
+}
+
+/// Serves a connection until it ends, another one needs its place, or it is a stranger's for too long. The memory that is reserved
+/// in doing so is its caller's.
+async fn in_place(
+    place: &Place, served: Pin<Box<impl Future<Output = Result<(), String>>>>,
+) -> Result<(), String> {
+    let served = match place.guest() {
+        Some(guest) => Either::Left(guest.clone().scope(served)),
+        None => Either::Right(served),
+    };
+    let is_strangers_for_too_long = async {
+        place.is_strangers_for_too_long().await;
+        // The protocol ends it in its own way, if it has one. What is under way may be answered, and may even bring what is known.
+        let _ = timeout(KNOWN_WITHIN, place.calls().idle_for(SHUTDOWN_TIME_MAX)).await;
+        place.is_strangers_for_too_long().await;
+    };
+    let ends = aside(async {
+        tokio::select! {
+            biased;
+            () = place.is_needed() => "it made room for another connection".to_owned(),
+            () = is_strangers_for_too_long => format!(
+                "it brought neither a token nor a certificate that is known within {} s",
+                KNOWN_WITHIN.as_secs()
+            ),
+        }
+    });
+    tokio::select! {
+        biased;
+        why = ends => Err(why),
+        served = served => served,
+    }
+}
+
+/// Counts a refused connection. Returns the warning for the log.
+fn refuse(limits: &Limits, from: SocketAddr, why: &str) -> String {
+    limits.refused.inc();
+    format!("refused a connection from {from}: {why}")
+}
+
+/// True if an accept failed because of the other end; then the next accept needs no pause.
+fn is_callers_fault(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
+}
+
+/// A connection that counts as open until this is dropped.
+struct Open(Gauge);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn when_a_connection_is_too_old_is_drawn() {
+        const MINUTE: Duration = Duration::from_secs(60);
+        let limits = |age_max| Limits {
+            port: "client",
+            when_full: WhenFull::RefuseNew,
+            idle: MINUTE,
+            age_max,
+            connections: Gauge::default(),
+            refused: Counter::default(),
+            callers: None,
+        };
+        assert_eq!(limits(None).too_old_at(), None);
+        let limits = limits(Some(MINUTE));
+        let ages: Vec<_> = (0..100)
+            .filter_map(|_| Some(limits.too_old_at()? - Instant::now()))
+            .inspect(|age| assert!((MINUTE * 3 / 4..=MINUTE).contains(age), "{age:?}"))
+            .collect();
+        assert_eq!(ages.len(), 100);
+        assert!(ages.iter().any(|age| *age != ages[0]), "they end together");
+    }
+}

@@ -1,0 +1,169 @@
+//! Asks the node, and records how long that took and whether it failed. The build says which function has which message
+//! answered (`build.rs`).
+//!
+//! Invariant: the memory of a long answer is reserved before anything is waited for, and held until it is sent.
+
+use std::{mem, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use futures::FutureExt;
+use tokio::time::Instant;
+
+use super::{
+    bodies::Answer,
+    received::of_kind,
+    request::{Due, Node},
+};
+use crate::{
+    metrics::Interface,
+    node::{
+        Asked, Guarded, NEXT_IDS, NodeContext, Origin, Reservation, SequenceRequest, check_ids,
+    },
+    proto::{
+        Code, Operation, Refusal, refusal, refuse,
+        v1::{NextIdsRequest, NextIdsResponse, NextManyRequest, NextManyResponse},
+    },
+    server::grpc::{errors::count_response_errors, ids},
+};
+
+/// The most keys of a request.
+const KEYS_MAX: usize = 4_096;
+/// How many bytes an answer has for each key.
+const KEY_BYTES: usize = 100;
+
+/// An answer, and the memory that is reserved for it, if it is much.
+type Answered<A> = Result<(A, Option<Reservation>), Refusal>;
+
+/// The node's answer to a request.
+///
+/// # Errors
+/// Whatever the node, or the leader, refuses it for.
+pub async fn serve<Q: SequenceRequest>(
+    context: &Arc<NodeContext>, asked: Asked<Q>, due: &Due,
+) -> Result<Q::Answer, Refusal> {
+    Ok(context.numbers.serve(&asked, Origin::Client, due.deadline).await?)
+}
+
+/// Has an operation carried out.
+///
+/// # Errors
+/// Whatever it is refused for.
+pub async fn operation<Q: Operation>(
+    context: &Arc<NodeContext>, message: Q, due: &Due,
+) -> Answered<Q::Answer> {
+    let span = context.traces.of_caller(Q::METHOD, due.trace.clone());
+    let asking = context.operations.ask_in(span.as_deref(), &message, &due.by, due.deadline);
+    asking.await
+}
+
+/// Answers a message out of the sequences of a namespace.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it is malformed or has too many keys; RESOURCE_EXHAUSTED if other requests hold the memory; and whatever
+/// the node, or the leader, refuses it for.
+pub async fn sequence<Q: SequenceRequest>(
+    context: &Arc<NodeContext>, message: Q, due: &Due,
+) -> Answered<Q::Answer> {
+    let (by, trace) = (due.by.clone(), due.trace.clone());
+    let asked = Asked::of_caller(message, by, &context.traces, trace)?;
+    let keys = asked.keys();
+    if keys > KEYS_MAX {
+        let why = refusal!(
+            InvalidRequest,
+            "the message has {keys} keys; over HTTP give at most {KEYS_MAX}"
+        );
+        asked.refused(&why);
+        return Err(why);
+    }
+    let reserved = context.request_memory.reserve_if_many(keys * KEY_BYTES);
+    let reserved = reserved.map_err(|busy| {
+        // What nobody could answer is told so, however many others wait.
+        let known =
+            context.namespaces.key_kind(asked.wanted(), &due.by, due.deadline).now_or_never();
+        let why = known.and_then(Result::err).unwrap_or(busy);
+        asked.refused(&why);
+        why
+    })?;
+    Ok((serve(context, asked, due).await?, reserved))
+}
+
+/// Answers a message about one key. Who is not let in is told so, whatever is wrong with the message.
+///
+/// # Errors
+/// As [`sequence`].
+pub async fn sequence_of_key<Q: SequenceRequest>(
+    context: &Arc<NodeContext>, message: Q, due: &Due,
+) -> Answered<Q::Answer> {
+    if let Err(wrong) = message.check() {
+        context.admission.admit(&due.by, message.wanted(), due.deadline).await?;
+        return Err(wrong);
+    }
+    sequence(context, message, due).await
+}
+
+/// Answers a message that others send on a stream. An error of a key is counted, as it is there.
+///
+/// # Errors
+/// As [`sequence`].
+pub async fn one_of_stream(
+    context: &Arc<NodeContext>, mut message: NextManyRequest, due: &Due,
+) -> Answered<NextManyResponse> {
+    if message.timeout_ms > 0 {
+        let why = "timeout_ms is for streams; here the header ratchet-timeout-ms says how long the caller waits";
+        refuse!(InvalidRequest, "{why}");
+    }
+    if message.traceparent.is_some() {
+        let why = "traceparent is for streams; here the header traceparent says which span the request is a part of";
+        refuse!(InvalidRequest, "{why}");
+    }
+    let id = mem::take(&mut message.id);
+    let (mut answer, reserved) = sequence(context, message, due).await?;
+    answer.id = id;
+    count_response_errors(&context.metrics, Interface::http, &answer);
+    Ok((answer, reserved))
+}
+
+/// Makes ids.
+///
+/// # Errors
+/// Those of [`Ids::next`](crate::node::Ids::next).
+pub async fn ids(
+    context: &Arc<NodeContext>, mut message: NextIdsRequest, due: &Due,
+) -> Answered<NextIdsResponse> {
+    check_ids(&message)?;
+    let written = message.key.take();
+    message.key = of_kind(context, message.wanted(), written, due).await?;
+    let span = context.traces.of_caller(NEXT_IDS, due.trace.clone());
+    let by = (&due.by, span.as_deref());
+    let (made, reserved) = context.ids.next(&message, by, due.deadline).await?;
+    Ok((ids::answer(made, message.as_text), Some(reserved)))
+}
+
+/// Waits for an answer, and records how long it took.
+pub async fn timed<A>(context: &NodeContext, answering: impl Future<Output = A>) -> A {
+    let arrived = Instant::now();
+    let answer = answering.await;
+    observe(context, arrived);
+    answer
+}
+
+/// Records how long an answer took.
+pub(super) fn observe(context: &NodeContext, arrived: Instant) {
+    context.metrics.request_seconds.of(Interface::http).observe(arrived.elapsed(), 1);
+}
+
+/// Answers a request of a path whose answers are [`timed`].
+pub async fn time(State(context): Node, request: Request, next: Next) -> Response {
+    timed(&context, next.run(request)).await
+}
+
+/// Counts the problem that an answer tells, if it tells one.
+pub fn count(context: &NodeContext, answer: &Answer) {
+    if let Some(code) = answer.extensions().get::<Code>() {
+        context.metrics.errors.of(Interface::http).add(*code, 1);
+    }
+}

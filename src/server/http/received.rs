@@ -1,0 +1,221 @@
+//! How what is asked becomes a message: of the path and the query, or of the path and the body, and of the header that names
+//! the request.
+//!
+//! Invariant: a field that is said twice, in two places, is refused.
+
+use std::{borrow::Cow, sync::Arc, vec};
+
+use axum::{
+    body::Body,
+    http::{HeaderName, HeaderValue, header, request::Parts},
+};
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+
+use super::{
+    bodies::{bytes, json, unreadable},
+    request::Due,
+};
+use crate::{
+    node::{NodeContext, Reservation, to_key},
+    proto::{
+        Refusal, refusal, refuse,
+        v1::{self, InPath, key::Kind},
+    },
+    sequence::{KeyKind, OwnedKey, Wanted},
+    server::written::{key, shown},
+};
+
+/// What the caller calls a request, so that it can ask again.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// What may be wrong where no body says what is asked for.
+const NO_BODY: &str = "the path, or what follows the question mark,";
+
+/// A request as it arrives. What it asks for is read field by field of the path, and the rest by [`Received::in_query`] or
+/// [`Received::in_body`].
+pub struct Received<'a> {
+    /// The node that is asked.
+    pub context: &'a Arc<NodeContext>,
+    /// When it is to be answered, and to whom.
+    pub due: &'a Due,
+    /// The values of the fields that the path names, in its order.
+    path: vec::IntoIter<Cow<'a, str>>,
+    head: &'a Parts,
+    body: Body,
+}
+
+impl<'a> Received<'a> {
+    /// What asks for the values in `path`, with this head and body.
+    pub fn new(
+        context: &'a Arc<NodeContext>, due: &'a Due, path: Vec<Cow<'a, str>>,
+        (head, body): (&'a Parts, Body),
+    ) -> Self {
+        Received { context, due, path: path.into_iter(), head, body }
+    }
+
+    /// What the caller calls it, without the quotes that may stand around that.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it is said twice, or the quotes do not end.
+    pub fn request_id(&self) -> Result<Option<Bytes>, Refusal> {
+        let mut said = self.head.headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
+        let Some(written) = said.next() else {
+            return Ok(None);
+        };
+        let quoted = written.strip_prefix(b"\"");
+        let id = quoted.map_or(Some(written), |rest| rest.strip_suffix(b"\""));
+        match (id, said.next()) {
+            (Some(id), None) => Ok(Some(Bytes::copy_from_slice(id))),
+            _ => Err(refusal!(
+                InvalidRequest,
+                "give one {IDEMPOTENCY_KEY}, with quotes around it or without; the first one is {}",
+                shown(written)
+            )),
+        }
+    }
+
+    fn query(&self) -> &str {
+        self.head.uri.query().unwrap_or_default()
+    }
+
+    /// What follows the question mark, without the fields of the path.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it cannot be read.
+    pub fn in_query<Q: DeserializeOwned + Default>(&self) -> Result<Q, Refusal> {
+        if self.query().is_empty() {
+            return Ok(Q::default());
+        }
+        let query = || form_urlencoded::parse(self.query().as_bytes());
+        // Different bytes that are no text would all be read as this character.
+        if let Some((field, _)) = query().find(|(_, value)| value.contains('\u{FFFD}')) {
+            refuse!(
+                InvalidRequest,
+                "what follows the question mark is not all UTF-8, or has U+FFFD; that is in '{}'",
+                shown(field.as_bytes())
+            );
+        }
+        let fields = serde_urlencoded::Deserializer::new(query());
+        serde_path_to_error::deserialize(fields).map_err(|error| unreadable(NO_BODY, error))
+    }
+
+    /// The value of the next field of the path, which is called `field`. `is_alone`: nothing follows the question mark that
+    /// is read.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it cannot be read, or is said again.
+    pub fn in_path<T: InPath>(&mut self, field: &str, is_alone: bool) -> Result<T, Refusal> {
+        let query = self.query();
+        let mut said = form_urlencoded::parse(query.as_bytes());
+        if !is_alone && said.any(|(name, _)| name == field) {
+            return Err(unreadable(NO_BODY, format_args!("duplicate field `{field}`")));
+        }
+        let text = self.path.next().unwrap_or_default();
+        T::in_path(text).map_err(|why| unreadable(NO_BODY, format_args!("{field}: {why}")))
+    }
+
+    /// What the body says, and the memory that is reserved for it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if something follows the question mark, or the body is compressed; and those of [`json()`].
+    pub async fn in_body<Q: DeserializeOwned>(self) -> Result<(Q, Option<Reservation>), Refusal> {
+        let query = self.query();
+        if !query.is_empty() {
+            refuse!(
+                InvalidRequest,
+                "here the body says what is asked for, and something follows the question mark: '{}'",
+                shown(query.as_bytes())
+            );
+        }
+        if let Some(encoding) = self.head.headers.get(header::CONTENT_ENCODING) {
+            refuse!(
+                InvalidRequest,
+                "the body is compressed ({}: {}), and no node reads such; send it as it is",
+                header::CONTENT_ENCODING,
+                shown(encoding.as_bytes())
+            );
+        }
+        json(self.context, self.body, self.due).await
+    }
+
+    /// Sees that there is no body. Returns the memory that is reserved for it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if there is one; and those of [`bytes`].
+    pub async fn without_body(self) -> Result<Option<Reservation>, Refusal> {
+        let (body, reserved) = bytes(self.context, self.body, self.due).await?;
+        if !body.is_empty() {
+            let why = "the request has a body; leave it out: what is asked for stands in the path, or after the question mark";
+            refuse!(InvalidRequest, "{why}");
+        }
+        Ok(reserved)
+    }
+}
+
+/// Sees that a body does not say a field of the path.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it does.
+pub fn said_once<T: Default + PartialEq>(field: &str, in_body: &T) -> Result<(), Refusal> {
+    match *in_body == T::default() {
+        true => Ok(()),
+        false => Err(refusal!(
+            InvalidRequest,
+            "the path says what the body says again; leave {field} out of the body"
+        )),
+    }
+}
+
+/// Takes what the header calls a request for its request id.
+///
+/// # Errors
+/// INVALID_ARGUMENT if the message has an id of its own.
+pub fn take_request_id(request_id: &mut Option<Bytes>, name: Option<Bytes>) -> Result<(), Refusal> {
+    if name.is_some() && request_id.is_some() {
+        let why = "Idempotency-Key says what request_id says again; leave one of them out";
+        refuse!(InvalidRequest, "{why}");
+    }
+    *request_id = request_id.take().or(name);
+    Ok(())
+}
+
+/// A key of the kind that the namespace has: what is written may be an id or a name.
+///
+/// # Errors
+/// If there is no such namespace, or it takes other keys.
+pub async fn of_kind(
+    context: &Arc<NodeContext>, wanted: Wanted<'_>, written: Option<v1::Key>, due: &Due,
+) -> Result<Option<v1::Key>, Refusal> {
+    let Some(written) = written.and_then(|key| key.kind) else {
+        return Ok(None);
+    };
+    let kind = context.namespaces.key_kind(wanted, &due.by, due.deadline).await?;
+    made_of(kind, wanted, written)
+}
+
+/// As [`of_kind`]. Who asks need not be let in if this node knows the kind, and nothing is wrong with the key: the key is told to
+/// nobody, and what answers the message lets in who asks.
+///
+/// # Errors
+/// As [`of_kind`].
+pub async fn of_known_kind(
+    context: &Arc<NodeContext>, wanted: Wanted<'_>, written: Option<v1::Key>, due: &Due,
+) -> Result<Option<v1::Key>, Refusal> {
+    let known = wanted.namespace().and_then(|namespace| context.namespaces.known_kind(namespace));
+    if let (Some(kind), Some(v1::Key { kind: Some(key) })) = (known, &written)
+        && let Ok(key) = made_of(kind, wanted, key.clone())
+    {
+        return Ok(key);
+    }
+    of_kind(context, wanted, written, due).await
+}
+
+fn made_of(kind: KeyKind, wanted: Wanted<'_>, written: Kind) -> Result<Option<v1::Key>, Refusal> {
+    let written = match (kind, written) {
+        (KeyKind::Id, written @ Kind::Id(_)) => return Ok(Some(v1::Key { kind: Some(written) })),
+        (_, Kind::Id(id)) => id.to_string().into(),
+        (_, Kind::Name(name)) => name,
+    };
+    Ok(to_key(&OwnedKey::from(key(kind, wanted.namespace().unwrap_or_default(), &written)?)))
+}
