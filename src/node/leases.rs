@@ -22,7 +22,7 @@ use self::{
 };
 use super::{
     Config,
-    access::Principal,
+    access::{Guarded, Principal, Subject},
     common::Common,
     formats::{WorkerIds, leases_of, worker_ids},
     requests::{checks::namespace_named, operation::ByLeader},
@@ -287,6 +287,15 @@ impl ByLeader for v1::TakeWorkerBackRequest {
 
     /// Who asked a second leader would be told that there is no such lease, although the first one has taken it back.
     const IS_ASKED_ONCE: bool = true;
+
+    fn subject(&self, answer: Option<&v1::TakeWorkerBackResponse>) -> Subject {
+        let asked = format!("worker={} ceiling_ms={}", self.worker, self.ceiling_ms);
+        let change = match answer {
+            Some(answer) => format!("{asked}->{}", answer.ceiling_ms),
+            None => asked,
+        };
+        Subject::of(self.wanted()).setting(Some(change))
+    }
 
     async fn carry_out(
         self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,
