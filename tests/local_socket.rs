@@ -30,7 +30,8 @@ use crate::common::{
     rust_client, until,
 };
 
-fn socket_in(data_dir: &Path) -> PathBuf {
+/// Where the local socket of a node is.
+pub fn socket_in(data_dir: &Path) -> PathBuf {
     data_dir.join("admin.sock")
 }
 

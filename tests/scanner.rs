@@ -1,11 +1,12 @@
-//! Every port under a scanner: thousands of connections that send what is known to be bad, or what was drawn at random, without TLS
-//! and over it. Nothing is held and nothing is told of what the cluster has, nobody panics, and numbers flow.
+//! Every port, and the local socket, under a scanner: thousands of connections that send what is known to be bad, or what was drawn
+//! at random, without TLS and over it. Nothing is held and nothing is told of what the cluster has, nobody panics, and numbers flow.
 
 use std::{
     fs,
     io::Read,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     panic,
+    path::{Path, PathBuf},
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
@@ -23,22 +24,32 @@ use ratchet::{
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
-    net::TcpStream,
+    net::{TcpStream, UnixStream},
     sync::{Semaphore, watch},
     task::{JoinHandle, JoinSet},
 };
-use tokio_rustls::rustls::{ALL_VERSIONS, ClientConfig};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{ALL_VERSIONS, ClientConfig},
+};
 
-use crate::common::{
-    certificates::{Certificates, connect_with},
-    closed::{ADMIN, Asking, Closed, asking, asking_over, create, grant, next},
-    eventually, in_time, name, until, with_admin_port, with_metrics,
+use crate::{
+    common::{
+        certificates::{Certificates, connect_with},
+        closed::{ADMIN, Asking, Closed, asking, asking_over, create, grant, next},
+        eventually, in_time, name, other_than, until, with_admin_port, with_metrics,
+    },
+    local_socket::{socket_in, socket_of},
 };
 
 /// How many connections each port gets.
 const OPENINGS: usize = 10_000;
 /// How many of them at a time.
 const AT_ONCE: usize = 48;
+/// How many connections the local socket takes at a time. A further one is closed.
+const LOCAL_CONNECTIONS_MAX: usize = 16;
+/// How many of a scanner's it has at a time: a place is free a little after its connection has ended, and most are to be served.
+const LOCAL_AT_ONCE: usize = LOCAL_CONNECTIONS_MAX / 2;
 /// One of so many speaks TLS first.
 const WITH_TLS: u32 = 16;
 /// The name of a namespace, of a key in it, and of a token, of which nobody is told.
@@ -124,19 +135,35 @@ async fn exchange(
     Ok(())
 }
 
+/// Where a scanner connects.
+#[derive(Debug, Clone)]
+enum At {
+    Port(SocketAddr),
+    /// The local socket.
+    Socket(PathBuf),
+}
+
 /// Opens a connection, over TLS if it is said how, and sends `bytes`. Returns what was answered. A connection may break at any
 /// time.
-async fn scan(
-    address: SocketAddr, tls: Option<Arc<ClientConfig>>, bytes: &[u8], hangs_up: bool,
-) -> Vec<u8> {
+async fn scan(at: At, tls: Option<Arc<ClientConfig>>, bytes: &[u8], hangs_up: bool) -> Vec<u8> {
     let mut told = Vec::new();
     let scanning = async {
-        match tls {
-            Some(tls) => {
+        match (at, tls) {
+            (At::Port(address), Some(tls)) => {
                 let stream = connect_with(&tls, address).await?;
                 exchange(stream, bytes, hangs_up, &mut told).await
             }
-            None => exchange(TcpStream::connect(address).await?, bytes, hangs_up, &mut told).await,
+            (At::Port(address), None) => {
+                exchange(TcpStream::connect(address).await?, bytes, hangs_up, &mut told).await
+            }
+            (At::Socket(path), Some(tls)) => {
+                let (stream, name) = (UnixStream::connect(path).await?, Ipv4Addr::LOCALHOST);
+                let stream = TlsConnector::from(tls).connect(IpAddr::from(name).into(), stream);
+                exchange(stream.await?, bytes, hangs_up, &mut told).await
+            }
+            (At::Socket(path), None) => {
+                exchange(UnixStream::connect(path).await?, bytes, hangs_up, &mut told).await
+            }
         }
     };
     // Whether it broke does not matter: it is over.
@@ -232,6 +259,22 @@ fn left_open(address: SocketAddr) -> usize {
     sockets.lines().filter(is_left).count()
 }
 
+/// Waits until nobody has a place at the local socket: as many as it takes at a time are served.
+async fn until_all_places_are_free(socket: &Path) {
+    eventually("all places of the local socket are free", async || {
+        let mut served = Vec::new();
+        for _ in 0..LOCAL_CONNECTIONS_MAX {
+            let mut stream = UnixStream::connect(socket).await.ok()?;
+            // Whoever has a place is told the settings of HTTP/2 at once.
+            let read = in_time("settings, or the end", stream.read(&mut [0])).await;
+            read.ok().filter(|bytes| *bytes > 0)?;
+            served.push(stream);
+        }
+        Some(())
+    })
+    .await;
+}
+
 /// A name in a namespace that nobody may see.
 async fn hide(closed: &Closed, node: u64) {
     let asked = CreateNamespaceRequest {
@@ -299,22 +342,24 @@ impl Secrets {
 }
 
 const METRICS: &str = "metrics";
+const LOCAL: &str = "local";
 
 /// A node, its ports, and what a scan of one of them is told.
 struct Scanned {
-    ports: [(&'static str, SocketAddr); 6],
+    ports: [(&'static str, At); 7],
     secrets: Secrets,
     /// Peers want a certificate: a scanner has none.
     tls: Arc<ClientConfig>,
-    /// Whether each port takes TLS alone, but the one for metrics.
+    /// Whether each port takes TLS alone, but the one for metrics, and the local socket.
     requires_tls: bool,
 }
 
-/// How many scans were answered: without TLS, and over it.
+/// How many scans were answered: at the ports without TLS, and over it, and at the local socket.
 #[derive(Debug, Default)]
 struct Answered {
     plain: usize,
     over_tls: usize,
+    local: usize,
 }
 
 /// What one connection has sent, whether over TLS, and what it was told.
@@ -323,15 +368,16 @@ type Scan = (Vec<u8>, bool, Vec<u8>);
 impl Scanned {
     fn new(closed: &Closed, certificates: &Certificates, node: u64) -> Scanned {
         let at = closed.cluster.nodes[&node].addresses();
-        let port = |address: Option<SocketAddr>| address.expect("a port");
+        let port = |address: Option<SocketAddr>| At::Port(address.expect("a port"));
         Scanned {
             ports: [
-                ("gRPC", at.client),
-                ("peer", at.peer),
+                ("gRPC", At::Port(at.client)),
+                ("peer", At::Port(at.peer)),
                 (METRICS, port(at.metrics)),
                 ("HTTP", port(at.http)),
                 ("Redis", port(at.resp)),
                 ("admin", port(at.admin)),
+                (LOCAL, At::Socket(socket_in(closed.cluster.data_dir(node)))),
             ],
             secrets: Secrets::of(closed, certificates, node),
             tls: Arc::new(certificates.client_config(None, ALL_VERSIONS)),
@@ -341,12 +387,16 @@ impl Scanned {
 
     /// Sees that a scan was told nothing that it may not know, and counts it if it was answered.
     fn check(&self, port: &str, (sent, over_tls, told): &Scan, answered: &mut Answered) {
-        let count = if *over_tls { &mut answered.over_tls } else { &mut answered.plain };
+        let count = match (port, over_tls) {
+            (LOCAL, _) => &mut answered.local,
+            (_, true) => &mut answered.over_tls,
+            (_, false) => &mut answered.plain,
+        };
         *count += usize::from(!told.is_empty());
         self.secrets.check(port, sent, told);
         // What begins as a handshake does is told what is wrong with it.
         let is_handshake = *over_tls || sent.first() == Some(&0x16);
-        if self.requires_tls && port != METRICS && !is_handshake {
+        if self.requires_tls && ![METRICS, LOCAL].contains(&port) && !is_handshake {
             assert!(told.is_empty(), "{port} tells without TLS: {}", told.escape_ascii());
         }
     }
@@ -354,15 +404,17 @@ impl Scanned {
     /// Scans all ports, one after the other.
     async fn scan(&self, random: &mut StdRng) -> Answered {
         let mut answered = Answered::default();
-        for (port, address) in self.ports {
-            let (places, mut scans) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+        for (port, at) in &self.ports {
+            let at_once = if *port == LOCAL { LOCAL_AT_ONCE } else { AT_ONCE };
+            let (places, mut scans) = (Arc::new(Semaphore::new(at_once)), JoinSet::new());
             for _ in 0..OPENINGS {
                 let place = places.clone().acquire_owned().await.expect("a place");
                 let (bytes, hangs_up) = (opening(random), random.random_bool(0.5));
                 let tls = random.random_ratio(1, WITH_TLS).then(|| self.tls.clone());
+                let at = at.clone();
                 scans.spawn(async move {
                     let over_tls = tls.is_some();
-                    let told = scan(address, tls, &bytes, hangs_up).await;
+                    let told = scan(at, tls, &bytes, hangs_up).await;
                     drop(place);
                     (bytes, over_tls, told)
                 });
@@ -397,8 +449,11 @@ impl Scanned {
             let open = context.metrics.client_connections.of(interface);
             until("no connection is counted", || open.get() <= own).await;
         }
-        for (port, address) in self.ports {
-            until(port, || left_open(address) == 0).await;
+        for (port, at) in &self.ports {
+            match at {
+                At::Port(address) => until(port, || left_open(*address) == 0).await,
+                At::Socket(path) => until_all_places_are_free(path).await,
+            }
         }
         until("no memory is held", || context.metrics.request_bytes.get() == 0).await;
         until("no stream is counted", || context.metrics.streams.get() == 0).await;
@@ -424,6 +479,11 @@ async fn is_scanned(
     scanned.until_nothing_is_held(&context).await;
     assert!(context.fault().is_none(), "{:?}", context.fault());
     assert_eq!(next(&grpc, "book").await, Ok(last + 1), "nobody has taken a number");
+    let local = asking_over(socket_of(&closed.cluster, node), None);
+    // Those who were served last at the local socket may be there for another moment.
+    let number = eventually("a number", async || next(&local, "book").await.ok()).await;
+    assert_eq!(number, last + 2, "nobody has taken a number");
+    assert!(answered.local > OPENINGS / 4, "{answered:?}");
     nothing_has_panicked();
     answered
 }
@@ -458,20 +518,34 @@ async fn a_scanner_learns_nothing_and_leaves_nothing_at_any_port_while_numbers_f
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scanner_learns_nothing_and_leaves_nothing_at_ports_that_require_tls() {
     let certificates = Certificates::new();
-    // One that is alone speaks with no node, which would have to speak TLS.
-    let mut closed = Closed::of(1, |config| accepts_tls(config, &certificates)).await;
+    let mut closed = Closed::with(|config| accepts_tls(config, &certificates)).await;
     hide(&closed, 1).await;
-    closed.cluster.crash(1).await;
-    let config = closed.cluster.configs.get_mut(&1).expect("a node");
-    (config.tls, config.peer_tls) = (ClientTls::Require, PeerTls::Require);
-    closed.cluster.start_node(1).await;
-    let at = closed.cluster.nodes[&1].addresses();
-    let grpc = asking_over(certificates.channel(at.client, None), Some(ADMIN));
-    eventually("the node answers", async || next(&grpc, "book").await.ok()).await;
+    // From now on nobody is spoken with without TLS, by the nodes among themselves either.
+    for id in 1..=3 {
+        closed.cluster.crash(id).await;
+        let config = closed.cluster.configs.get_mut(&id).expect("a node");
+        (config.tls, config.peer_tls) = (ClientTls::Require, PeerTls::Require);
+    }
+    for id in 1..=3 {
+        closed.cluster.start_node_of_production(id).await;
+    }
+    let over_tls = |node: u64| {
+        let address = closed.cluster.address(node);
+        asking_over(certificates.channel(address, None), Some(ADMIN))
+    };
+    let answers = async |node| {
+        eventually("a number", async || next(&over_tls(node), "book").await.ok()).await
+    };
+    for node in 1..=3 {
+        answers(node).await;
+    }
+    let node = closed.cluster.leader().await;
+    let at = closed.cluster.nodes[&node].addresses();
     let tls = Arc::new(certificates.client_config(None, ALL_VERSIONS));
     let redis = connect_with(&tls, at.resp.expect("a port")).await.expect("a connection");
-    let answered = is_scanned(&closed, &certificates, 1, grpc, redis).await;
+    let answered = is_scanned(&closed, &certificates, node, over_tls(node), redis).await;
     assert!(answered.over_tls > 100, "{answered:?}");
+    answers(other_than(node)).await;
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! TLS between the nodes of a cluster, and with clients.
 
 mod expiry;
+mod false_sender;
 mod files;
 mod handshakes;
 mod probes;
@@ -119,10 +120,20 @@ async fn strangers_are_refused(cluster: &Processes, certificates: &Certificates)
     let refused = plain.hello(listening_at(&address), greeting(2, 1), PATIENCE).await;
     refused.expect_err("it speaks no TLS");
     certificates.client("billing");
+    // The CA of another cluster has signed for its node 2, and this one's CA for a node of another cluster.
+    let others = Certificates::new();
+    others.node(2, "localhost", &[]);
+    for end in ["crt", "key"] {
+        let [from, to] = [format!("node-2.{end}"), format!("stranger.{end}")];
+        fs::copy(others.path(&from), certificates.path(&to)).expect("copied");
+    }
+    certificates.make(&["node", "--cluster", "prod", "--node-id", "5", "--host", "localhost"]);
     let other = Some(Code::FailedPrecondition);
     for (shown, from, refused_as) in [
         (None, 2, Some(Code::Unavailable)),
         (Some("client-billing"), 2, Some(Code::Unavailable)),
+        (Some("stranger"), 2, Some(Code::Unavailable)),
+        (Some("node-5"), 5, Some(Code::Unavailable)),
         (Some("node-2"), 3, other),
         (Some("node-2"), 2, None),
     ] {

@@ -1,16 +1,17 @@
 //! Namespaces, as the leader makes, changes, deletes and tells them. `gaps.rs` tells what was handed out and skipped on each day,
-//! `listing.rs` which keys they have, and `export.rs` all ceilings at one moment.
+//! `listing.rs` which keys they have, and `export.rs` all ceilings at one moment. `set_fields.rs` tells the audit what a call sets.
 
 pub(super) mod export;
 mod gaps;
 mod listing;
+mod set_fields;
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::{
-    access::{Access, Principal},
+    access::{Access, Guarded, Principal, Subject},
     common::Common,
     formats::{SequenceWish, check_sequence, for_new_namespace, id_format},
     leases::ids_time::IdsTime,
@@ -72,6 +73,10 @@ impl Namespaces {
 
 impl ByLeader for v1::CreateNamespaceRequest {
     type Service = Namespaces;
+
+    fn subject(&self, _: Option<&v1::Namespace>) -> Subject {
+        Subject::of(self.wanted()).setting(set_fields::of_created(self))
+    }
 
     async fn carry_out(
         self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,
@@ -148,6 +153,10 @@ impl ByLeader for v1::ListNamespacesRequest {
 impl ByLeader for v1::UpdateNamespaceRequest {
     type Service = Namespaces;
 
+    fn subject(&self, _: Option<&v1::Namespace>) -> Subject {
+        Subject::of(self.wanted()).setting(set_fields::of_updated(self))
+    }
+
     async fn carry_out(
         self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,
     ) -> Attempt<v1::Namespace> {
@@ -184,6 +193,10 @@ impl ByLeader for v1::DeleteNamespaceRequest {
 
     /// A deletion that is carried out twice may delete a namespace that was created again meanwhile.
     const IS_ASKED_ONCE: bool = true;
+
+    fn subject(&self, _: Option<&v1::DeleteNamespaceResponse>) -> Subject {
+        Subject::of(self.wanted()).setting(set_fields::of_deleted(self))
+    }
 
     async fn carry_out(
         self, namespaces: &Namespaces, (term, _): (&Term, &Principal), _: Instant,

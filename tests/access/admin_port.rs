@@ -125,6 +125,12 @@ async fn administrative_methods_are_served_at_the_port_for_administrators_alone(
             }
             let told = case.over_grpc(admin, token).await;
             assert!(!REFUSED.contains(&told), "{name}: {told:?}");
+            for verb in VERBS {
+                if case.verb.as_deref().is_some_and(|wanted| wanted != verb) {
+                    let told = case.over_grpc(admin, Some(closed.token(verb))).await;
+                    assert_eq!(told, Code::PermissionDenied, "{name} with {verb}");
+                }
+            }
             for worthless in [Some("it is not known"), None] {
                 let told = case.over_grpc(admin, worthless).await;
                 assert_eq!(told, Code::Unauthenticated, "{name} with {worthless:?}");

@@ -5,9 +5,11 @@ use std::{fs, net::SocketAddr, time::Duration};
 use ratchet::{
     node::hash_of,
     proto::v1::{
-        AddNodeRequest, CreateNamespaceRequest, CreateTokenRequest, ListPrincipalsRequest,
-        NextRequest, Quota, RemoveNodeRequest, RevokeTokenRequest, SetQuotasRequest, StatusRequest,
-        access_client::AccessClient, admin_client::AdminClient, sequencer_client::SequencerClient,
+        AddNodeRequest, CreateNamespaceRequest, CreateTokenRequest, DeleteNamespaceRequest,
+        ListPrincipalsRequest, NextRequest, PromoteNodeRequest, Quota, RemoveNodeRequest,
+        RevokeTokenRequest, SetQuotasRequest, StatusRequest, TakeWorkerBackRequest,
+        UpdateNamespaceRequest, access_client::AccessClient, admin_client::AdminClient,
+        ids_client::IdsClient, sequencer_client::SequencerClient,
     },
 };
 use serde_json::Value;
@@ -167,10 +169,14 @@ async fn set(asking: &Asking, ends_ms: u64) -> Vec<(&'static str, Option<String>
     let peer_address = "127.0.0.1:1".to_owned();
     let add = AddNodeRequest { id: 0, peer_address: peer_address.clone() };
     admin.add_node(add).await.expect_err("no node has that id");
+    let remove = RemoveNodeRequest { id: 99, force: true };
+    admin.remove_node(remove).await.expect_err("no node has that id");
+    let promote = PromoteNodeRequest { id: 99, force: false };
+    admin.promote_node(promote).await.expect_err("no node has that id");
     let revoke = RevokeTokenRequest { name: "ci".to_owned(), id: None };
     access.revoke_token(revoke).await.expect("revoked");
     let text = |text: &str| Some(text.to_owned());
-    vec![
+    let mut told = vec![
         (
             "Access/CreateToken",
             Some(format!("next:order* read:* until {ends_ms}")),
@@ -182,7 +188,54 @@ async fn set(asking: &Asking, ends_ms: u64) -> Vec<(&'static str, Option<String>
         ("Access/SetGrants", text("next:book"), None),
         ("Access/SetGrants", text("nothing"), None),
         ("Admin/AddNode", Some(peer_address), None),
+        ("Admin/RemoveNode", text("force=true"), None),
+        ("Admin/PromoteNode", None, None),
         ("Access/RevokeToken", None, Some(id)),
+    ];
+    let of_namespaces = set_of_namespaces(&mut admin, &mut IdsClient::new(asking.clone())).await;
+    told.extend(of_namespaces.map(|(method, change)| (method, change.map(str::to_owned), None)));
+    told
+}
+
+/// The same of a namespace, from its creation to its end.
+async fn set_of_namespaces(
+    admin: &mut AdminClient<Asking>, ids: &mut IdsClient<Asking>,
+) -> [(&'static str, Option<&'static str>); 6] {
+    let name = || "order".to_owned();
+    let created = CreateNamespaceRequest {
+        step: Some(200),
+        // Whoever writes it cannot have it taken for what is set.
+        description: Some("of \"shops\" gapless=true".to_owned()),
+        ..namespace("order")
+    };
+    admin.create_namespace(created).await.expect("a namespace");
+    let raised = UpdateNamespaceRequest {
+        namespace: name(),
+        step: Some(400),
+        keys_max: Some(0),
+        redis_strings: Some(false),
+        ..UpdateNamespaceRequest::default()
+    };
+    admin.update_namespace(raised).await.expect("a change");
+    let two_lines = UpdateNamespaceRequest {
+        namespace: name(),
+        description: Some("two\nlines".to_owned()),
+        ..UpdateNamespaceRequest::default()
+    };
+    admin.update_namespace(two_lines).await.expect_err("it is to be one line");
+    let take_back =
+        TakeWorkerBackRequest { namespace: name(), worker: 3, ceiling_ms: 70, vouched: true };
+    ids.take_worker_back(take_back).await.expect_err("it has no workers");
+    let delete = |forget| DeleteNamespaceRequest { namespace: name(), confirm: name(), forget };
+    admin.delete_namespace(delete(false)).await.expect("it is gone");
+    admin.delete_namespace(delete(true)).await.expect_err("nothing is left of it");
+    [
+        ("Admin/CreateNamespace", Some(r#"step=200 description="of \"shops\" gapless=true""#)),
+        ("Admin/UpdateNamespace", Some("step=400 keys_max=0 redis_strings=false")),
+        ("Admin/UpdateNamespace", Some(r#"description="two\nlines""#)),
+        ("Ids/TakeWorkerBack", Some("worker=3 ceiling_ms=70")),
+        ("Admin/DeleteNamespace", None),
+        ("Admin/DeleteNamespace", Some("forget=true")),
     ]
 }
 

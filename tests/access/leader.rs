@@ -15,9 +15,10 @@ use ratchet::{
 };
 use tonic::{Code, Status, transport::Channel};
 
+use super::methods::{Case, cases};
 use crate::common::{
     PATIENCE, channel,
-    closed::{ADMIN, Closed},
+    closed::{ADMIN, Closed, VERBS},
     cluster::Cluster,
     eventually, id, in_time, other_than,
 };
@@ -27,6 +28,9 @@ const NETWORK: u64 = 0xffff_7f00_0001;
 /// An operation that only nodes ask for.
 const TAKE_ID_NUMBERS: &str = "ratchet.peer.v1.Leader/TakeIdNumbers";
 pub(super) const KNOWS_TOKEN: &str = "ratchet.peer.v1.Leader/KnowsToken";
+/// Who serves the methods that followers pass on, as `proto` says it.
+const BY_LEADER: &str = "SERVED_BY_LEADER";
+const BY_SEQUENCE: &str = "SERVED_BY_SEQUENCE";
 
 /// Whoever speaks like a follower, at the leader's port for peers.
 pub(super) struct Follower {
@@ -75,12 +79,19 @@ impl Follower {
     pub async fn try_forward(&mut self, namespace: &str, by: Option<Asker>) -> Result<(), Status> {
         let asked =
             NextRequest { namespace: namespace.to_owned(), key: id(1), ..NextRequest::default() };
+        self.try_forward_as("ratchet.v1.Sequencer/Next", &asked, by).await
+    }
+
+    /// Forwards a request of any kind, once.
+    async fn try_forward_as(
+        &mut self, method: &str, message: &impl Message, by: Option<Asker>,
+    ) -> Result<(), Status> {
         let request = ForwardRequest {
             id: 7,
             budget_ms: PATIENCE.as_millis() as u64,
             caller: Some(NETWORK),
-            method: "ratchet.v1.Sequencer/Next".into(),
-            message: asked.encode_to_vec().into(),
+            method: method.to_owned().into(),
+            message: message.encode_to_vec().into(),
             by,
             ..ForwardRequest::default()
         };
@@ -100,6 +111,17 @@ impl Follower {
             forward_reply::Reply::Error(failure) => Err(Refusal::from(failure.clone()).into()),
             forward_reply::Reply::NotLeader(why) => panic!("it leads: {why:?}"),
         }
+    }
+
+    /// Has the leader do what a method asks for, once. The code of what it is refused for.
+    async fn try_case(&mut self, case: &Case, by: Option<Asker>) -> Option<Code> {
+        let method = case.name.trim_start_matches('/');
+        let told = match case.served_by.as_deref() {
+            Some(BY_LEADER) => self.try_administer(method, &case.asked, by).await,
+            Some(BY_SEQUENCE) => self.try_forward_as(method, &case.asked, by).await,
+            other => panic!("{method} is served by {other:?}"),
+        };
+        told.err().map(|refused| refused.code())
     }
 
     /// Has an operation carried out. The code of what it is refused for. As with a number, it may be asked again.
@@ -178,6 +200,43 @@ async fn a_follower_that_lets_everybody_in_gets_nothing_for_those_to_whom_nothin
     let again = follower.administer(create, &mine, asker.clone()).await;
     assert_eq!(again, Some(Code::AlreadyExists));
     assert_eq!(follower.administer(create, &theirs, asker).await, None, "nobody has made it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_does_for_a_follower_what_its_caller_is_granted_whichever_method_it_passes_on() {
+    let closed = Closed::start().await;
+    let mut follower = Follower::of(&closed.cluster).await;
+    let is_passed_on = |case: &Case| {
+        case.served_by.as_deref().is_some_and(|by| [BY_LEADER, BY_SEQUENCE].contains(&by))
+    };
+    let cases: Vec<Case> = cases().into_iter().filter(is_passed_on).collect();
+    assert!(cases.len() > 25, "{} methods", cases.len());
+    for case in &cases {
+        let wanted = case.verb.as_deref().expect("followers pass nothing on that anybody may do");
+        let askers = VERBS.map(|verb| {
+            let refused = (verb != wanted).then_some(Code::PermissionDenied);
+            (with_token(closed.token(verb)), refused)
+        });
+        let nobody = [None, with_token("it is not known")];
+        let nobody = nobody.map(|asker| (asker, Some(Code::Unauthenticated)));
+        for (asker, refused) in askers.into_iter().chain(nobody) {
+            // A leader that could not see in time that it leads is asked again.
+            let told = eventually("an answer", async || {
+                let told = follower.try_case(case, asker.clone()).await;
+                (refused.is_none() || told != Some(Code::Unavailable)).then_some(told)
+            })
+            .await;
+            let by_asker = [Code::Unauthenticated, Code::PermissionDenied];
+            match refused {
+                Some(_) => assert_eq!(told, refused, "{} for {asker:?}", case.name),
+                None => assert!(
+                    told.is_none_or(|code| !by_asker.contains(&code)),
+                    "{} for {asker:?}: {told:?}",
+                    case.name
+                ),
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

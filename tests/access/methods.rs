@@ -23,10 +23,12 @@ use crate::common::{
 /// A method, with what stands in its request, and the verb that its caller needs. `None`: any that is known.
 pub(super) struct Case {
     pub name: String,
-    asked: DynamicMessage,
+    pub asked: DynamicMessage,
     pub verb: Option<String>,
     /// Whether it is needed on a namespace that the request names.
     pub is_on_one: bool,
+    /// Who carries it out, by the name in `proto`. `None`: code of its own.
+    pub served_by: Option<String>,
     answer: prost_reflect::MessageDescriptor,
     /// The method and the path of HTTP.
     http: Option<(String, String)>,
@@ -57,6 +59,12 @@ fn option(method: &MethodDescriptor, name: &str) -> Option<Value> {
     let extension = method.parent_pool().get_extension_by_name(name).expect(name);
     let options = method.options();
     options.has_extension(&extension).then(|| options.get_extension(&extension).into_owned())
+}
+
+fn served_by(method: &MethodDescriptor) -> Option<String> {
+    let number = option(method, "ratchet.v1.served_by")?.as_enum_number().expect("a value");
+    let values = method.parent_pool().get_enum_by_name("ratchet.v1.ServedBy").expect("values");
+    Some(values.get_value(number).expect("a name").name().to_owned())
 }
 
 impl Needs {
@@ -131,6 +139,7 @@ fn of_method(method: &MethodDescriptor) -> Vec<Case> {
         asked: asked.clone(),
         verb,
         is_on_one: !needs.of.is_empty(),
+        served_by: served_by(method),
         answer: method.output(),
         http: http.clone(),
         http_has_body,

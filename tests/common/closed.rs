@@ -103,12 +103,7 @@ impl Closed {
     }
 
     pub async fn with(change: impl Fn(&mut Config)) -> Closed {
-        Closed::of(3, change).await
-    }
-
-    /// One of so many nodes.
-    pub async fn of(nodes: u64, change: impl Fn(&mut Config)) -> Closed {
-        let cluster = Cluster::start(nodes, |config| {
+        let cluster = Cluster::start(3, |config| {
             with_http(config);
             with_resp(config);
             change(config);

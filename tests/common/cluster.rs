@@ -151,13 +151,15 @@ impl Cluster {
     /// Starts a node, if it can start.
     pub async fn try_start(&self, id: u64, seams: Seams) -> Result<Node, StartError> {
         let config = &self.configs[&id];
-        eventually("the directory and the ports of the node are free", async || {
-            match ratchet::server::start_with(config.clone(), seams.clone()).await {
-                Err(error) if is_held_for_a_moment(&error) => None,
-                started => Some(started),
-            }
-        })
-        .await
+        once_not_held(async || ratchet::server::start_with(config.clone(), seams.clone()).await)
+            .await
+    }
+
+    /// Starts a node as production does. What it sends goes over no links of the test's, and over TLS if `peer_tls` says so.
+    pub async fn start_node_of_production(&mut self, id: u64) {
+        let config = &self.configs[&id];
+        let node = once_not_held(async || ratchet::server::start(config.clone()).await).await;
+        self.nodes.insert(id, node.expect("the node starts"));
     }
 
     /// Recovers the data directory of a node that is stopped.
@@ -319,6 +321,17 @@ fn is_locked(inode: u64) -> bool {
     let locks = fs::read_to_string("/proc/locks").expect("a list of all locks");
     let of_file = format!(":{inode}");
     locks.lines().any(|lock| lock.split_whitespace().any(|word| word.ends_with(&of_file)))
+}
+
+/// What starts a node, once its directory and its ports are free.
+async fn once_not_held(
+    starts: impl AsyncFn() -> Result<Node, StartError>,
+) -> Result<Node, StartError> {
+    eventually("the directory and the ports of the node are free", async || match starts().await {
+        Err(error) if is_held_for_a_moment(&error) => None,
+        started => Some(started),
+    })
+    .await
 }
 
 /// Whether a node cannot start for the moment: its last run holds its directory, or a process that another test starts holds a

@@ -35,10 +35,10 @@ const REMOVED: u64 = 4;
 /// A node that was never a member.
 const UNKNOWN: u64 = 9;
 
-/// What a node says to another one over a connection with its certificate, and in its own name.
-struct Speaker {
+/// What a node says to another one over a connection with its certificate, in the name that its header has.
+pub(super) struct Speaker {
     peer: PeerClient<Channel>,
-    header: Header,
+    pub header: Header,
     term: u64,
 }
 
@@ -144,7 +144,7 @@ impl Speaker {
     }
 
     /// Says everything that a node can say. Returns what was answered, by the method's name.
-    async fn say_all(&mut self, name: &str) -> Vec<(&'static str, Result<(), Status>)> {
+    pub async fn say_all(&mut self, name: &str) -> Vec<(&'static str, Result<(), Status>)> {
         let (entries, candidacy) = (self.append(), self.candidacy());
         vec![
             ("Hello", self.hello().await),
@@ -191,7 +191,7 @@ impl Appends {
 }
 
 /// The methods by which nodes speak with one another, as the protocol describes them.
-fn methods() -> BTreeSet<String> {
+pub(super) fn methods() -> BTreeSet<String> {
     let text = include_str!("../../proto/ratchet/peer/v1/peer.proto");
     let service = text.split_once("service Peer {").expect("a service").1;
     let service = service.split_once("\n}").expect("its end").0;
@@ -200,7 +200,7 @@ fn methods() -> BTreeSet<String> {
 }
 
 /// A cluster of three whose nodes speak TLS with one another, and the certificates of nodes 4 and 9. Answers the leader, too.
-async fn cluster() -> (Cluster, Certificates, u64) {
+pub(super) async fn cluster() -> (Cluster, Certificates, u64) {
     let certificates = Certificates::new();
     let cluster = Cluster::start(3, |config| {
         let id = config.node_id;
@@ -219,7 +219,7 @@ async fn cluster() -> (Cluster, Certificates, u64) {
 }
 
 /// Who speaks as node `from`, whose data directory has that incarnation, with the node `to`.
-fn speaker(
+pub(super) fn speaker(
     cluster: &Cluster, certificates: &Certificates, (from, from_incarnation): (u64, u64), to: u64,
     term: u64,
 ) -> Speaker {
@@ -237,7 +237,7 @@ fn speaker(
     Speaker { peer: PeerClient::new(channel), header, term }
 }
 
-fn incarnation(cluster: &Cluster, id: u64) -> u64 {
+pub(super) fn incarnation(cluster: &Cluster, id: u64) -> u64 {
     cluster.nodes[&id].context().this_node.store.incarnation()
 }
 

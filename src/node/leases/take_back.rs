@@ -15,7 +15,7 @@ use super::{
 use crate::{
     allocator::Term,
     node::{
-        access::Principal,
+        access::{Guarded, Principal, Subject},
         formats::{WorkerIds, leases_of},
         requests::{checks::namespace_named, operation::ByLeader},
         way::attempt::Attempt,
@@ -29,6 +29,15 @@ impl ByLeader for v1::TakeWorkerBackRequest {
 
     /// Who asked a second leader would be told that there is no such lease, although the first one has taken it back.
     const IS_ASKED_ONCE: bool = true;
+
+    fn subject(&self, answer: Option<&v1::TakeWorkerBackResponse>) -> Subject {
+        let asked = format!("worker={} ceiling_ms={}", self.worker, self.ceiling_ms);
+        let change = match answer {
+            Some(answer) => format!("{asked}->{}", answer.ceiling_ms),
+            None => asked,
+        };
+        Subject::of(self.wanted()).setting(Some(change))
+    }
 
     async fn carry_out(
         self, leader: &LeaderIds, (term, _): (&Term, &Principal), deadline: Instant,

@@ -112,7 +112,7 @@ impl ByLeader for v1::PromoteNodeRequest {
     type Service = Members;
 
     fn subject(&self, _: Option<&v1::MembershipResponse>) -> Subject {
-        Subject::of(self.wanted()).on(self.id)
+        Subject::of(self.wanted()).on(self.id).setting(forced(self.force))
     }
 
     async fn carry_out(
@@ -128,7 +128,7 @@ impl ByLeader for v1::RemoveNodeRequest {
     type Service = Members;
 
     fn subject(&self, _: Option<&v1::MembershipResponse>) -> Subject {
-        Subject::of(self.wanted()).on(self.id)
+        Subject::of(self.wanted()).on(self.id).setting(forced(self.force))
     }
 
     async fn carry_out(
@@ -151,6 +151,11 @@ impl ByLeader for v1::RemoveNodeRequest {
     ) -> Option<v1::MembershipResponse> {
         (refused.reason() == Reason::NodeNotFound).then(|| members.membership())
     }
+}
+
+/// What the audit says that a change sets: whether it is made although those whom it needs may not answer.
+fn forced(force: bool) -> Option<String> {
+    force.then(|| "force=true".to_owned())
 }
 
 impl Members {
