@@ -3,7 +3,7 @@
 //!
 //! Invariant: the memory of a long answer is reserved before anything is waited for, and held until it is sent.
 
-use std::{mem, sync::Arc};
+use std::{mem, pin::pin, sync::Arc};
 
 use axum::{
     extract::{Request, State},
@@ -43,9 +43,9 @@ type Answered<A> = Result<(A, Option<Reservation>), Refusal>;
 /// # Errors
 /// Whatever the node, or the leader, refuses it for.
 pub async fn serve<Q: SequenceRequest>(
-    context: &Arc<NodeContext>, asked: Asked<Q>, due: &Due,
+    context: &Arc<NodeContext>, asked: &Asked<Q>, due: &Due,
 ) -> Result<Q::Answer, Refusal> {
-    Ok(context.numbers.serve(&asked, Origin::Client, due.deadline).await?)
+    Ok(pin!(context.numbers.serve(asked, Origin::Client, due.deadline)).await?)
 }
 
 /// Has an operation carried out.
@@ -88,7 +88,7 @@ pub async fn sequence<Q: SequenceRequest>(
         asked.refused(&why);
         why
     })?;
-    Ok((serve(context, asked, due).await?, reserved))
+    Ok((pin!(serve(context, &asked, due)).await?, reserved))
 }
 
 /// Answers a message about one key. Who is not let in is told so, whatever is wrong with the message.
@@ -102,7 +102,7 @@ pub async fn sequence_of_key<Q: SequenceRequest>(
         context.admission.admit(&due.by, message.wanted(), due.deadline).await?;
         return Err(wrong);
     }
-    sequence(context, message, due).await
+    pin!(sequence(context, message, due)).await
 }
 
 /// Answers a message that others send on a stream. An error of a key is counted, as it is there.

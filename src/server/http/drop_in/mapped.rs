@@ -149,7 +149,7 @@ impl<'a> Mapped<'a> {
         let (by, trace) = (due.by.clone(), due.trace.clone());
         let asked = Asked::of_caller(message, by, &context.traces, trace);
         let asked = asked.map_err(|refusal| said.failed(refusal))?;
-        let taken = serve(context, asked, due).await.map_err(|refusal| said.failed(refusal))?;
+        let taken = serve(context, &asked, due).await.map_err(|refusal| said.failed(refusal))?;
         if taken.first == keys.start && said.by != By::Parameter {
             self.tell_first(taken.first, &said.text);
         }
