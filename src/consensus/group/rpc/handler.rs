@@ -48,7 +48,8 @@ impl Group {
         let kept = self.keep_incarnation().await.map_err(|error| refusal!(Internal, "{error}"))?;
         // The leader waits for the answer to a transfer no longer than Raft lets it. With slow disks it takes longer.
         if kept.is_none() && rpc != RaftRpc::TransferLeader {
-            return self.answer_rpc(rpc, &message).await;
+            // Boxed: it has eight kilobytes, and those who wait for it would be moved with them.
+            return Box::pin(self.answer_rpc(rpc, &message)).await;
         }
         let group = self.clone();
         let answering = async move {
