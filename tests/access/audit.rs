@@ -9,9 +9,10 @@ use ratchet::{
         ListPrincipalsRequest, NextRequest, PromoteNodeRequest, Quota, RemoveNodeRequest,
         RevokeTokenRequest, SetQuotasRequest, StatusRequest, TakeWorkerBackRequest,
         UpdateNamespaceRequest, access_client::AccessClient, admin_client::AdminClient,
-        ids_client::IdsClient, sequencer_client::SequencerClient,
+        sequencer_client::SequencerClient,
     },
 };
+use ratchet_client::api::ids_client::IdsClient;
 use serde_json::Value;
 use tonic::{Code, Request};
 
