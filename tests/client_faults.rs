@@ -183,8 +183,9 @@ impl Sequencer for Broken {
             let request = request?;
             known.lock().unwrap().push(request.route_version);
             let wanted = cluster_id.filter(|_| request.route_version < 5);
-            let route =
-                |id: &str| Route { version: 5, cluster_id: id.to_owned(), ..Route::default() };
+            let route = |id: &str| {
+                Box::new(Route { version: 5, cluster_id: id.to_owned(), ..Route::default() })
+            };
             Ok(NextManyResponse {
                 id: request.id,
                 firsts: vec![7; request.ids.len()],

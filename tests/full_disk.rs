@@ -104,7 +104,7 @@ fn assert_second_refused(answer: &NextManyResponse) {
     let refused = answer.refused.first().expect("some keys are refused");
     assert_eq!(refused.places, [1], "{answer:?}");
     let why = refused.failure.clone().expect("a reason");
-    assert_refused(Err::<(), _>(Refusal::from(why).into()));
+    assert_refused(Err::<(), _>(Refusal::from(*why).into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

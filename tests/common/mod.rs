@@ -218,7 +218,7 @@ impl Client {
         let answer = answers.message().await?;
         let answer = answer.ok_or_else(|| Status::unavailable("the stream ended"))?;
         match answer.failure {
-            Some(failure) => Err(Refusal::from(failure).into()),
+            Some(failure) => Err(Refusal::from(*failure).into()),
             None if answer.exhausted.is_some() => Err(Status::out_of_range("no number is left")),
             None if !answer.refused.is_empty() => Err(Status::unknown("some keys were refused")),
             None => Ok(answer.firsts),
