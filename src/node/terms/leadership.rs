@@ -1,11 +1,11 @@
 //! Follows the leadership: an allocator for each term that this node leads.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::LedTerms;
 use crate::{
     allocator::{GaplessLimits, Inheritance, Term, TermOptions},
-    consensus::{Group, ProposeError, TermLease},
+    consensus::{ProposeError, TermLease},
     metrics::TermStart,
     planted_bugs::{Bug, is_planted},
     random,
@@ -13,7 +13,6 @@ use crate::{
         AccessChange, Bequest, ClusterId, Command, Grant, LedgerRefused, MemoryDigest,
         NamespaceConfig, NodeId, Outcome,
     },
-    storage::{AppliedView, RecordsFill},
 };
 
 impl LedTerms {
