@@ -121,8 +121,8 @@ impl FreeSpace {
         self.reserve_bytes.load(Acquire)
     }
 
-    /// How large the log may be so that it fits into the reserve, as of the last measurement. `None` if no reserve is kept,
-    /// or the file system does not tell how large the disk is.
+    /// How large the logs of all sets together may be so that they fit into the reserve, in bytes, as of the last measurement.
+    /// `None` if no reserve is kept, or the file system does not tell how large the disk is.
     pub fn log_bytes_max(&self) -> Option<u64> {
         let reserve = self.reserve_bytes();
         (reserve > 0).then_some(reserve / LOG_SHARE)

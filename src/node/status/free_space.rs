@@ -28,7 +28,7 @@ impl Status {
             seen.note(self.measure_disk().await, None);
             return;
         }
-        let configured = self.config.log_keep_bytes;
+        let configured = self.this_node.budget.whole().log_keep_bytes;
         if let Some(kept) = disk.log_bytes_max().filter(|kept| *kept < configured) {
             tracing::warn!("{}", short_log(configured, kept, disk.reserve_bytes()));
         }
