@@ -114,6 +114,7 @@ impl Node {
         let (group, of_group) = (&self.context.group, &self.context.services.of_group);
         let (led, handovers) = (&of_group.led, &of_group.handovers);
         self.run_until_stopped("watchdog of the disk", group.clone().watch_disk());
+        self.run_until_stopped("watch over the disks of voters", group.clone().watch_voter_disks());
         self.run_until_stopped("leaving a slow disk", handovers.clone().leave_slow_disk());
         self.run_until_stopped("bounding the log", consensus::log_limit::watch(group.clone()));
         self.run_until_stopped("following the leadership", led.clone().follow_leadership());

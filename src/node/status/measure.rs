@@ -134,6 +134,7 @@ impl Status {
                 metrics.disk_free_bytes.set(whole(space.disk_free_bytes));
                 metrics.disk_size_bytes.set(whole(space.disk_size_bytes));
                 self.show_reserve();
+                self.group.show_refusal();
             }
             Err(error) => tracing::warn!(%error, "reading figures for the metrics failed"),
         }
