@@ -22,10 +22,6 @@ use crate::{
 };
 
 /// An event on a stream.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all events are answers, and a box would cost an allocation each"
-)]
 pub enum StreamEvent {
     /// The server accepted the stream: it can be reached, and is of the cluster.
     Opened,

@@ -15,7 +15,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::group::{Group, GroupConfig};
+use super::{NodeBudget, group::Group};
 use crate::{
     storage::{BlockingExecutor, FreeSpace, LogReader, StoreError},
     tasks::Fault,
@@ -36,8 +36,7 @@ const PIECES_PER_KEEP: u64 = 16;
 /// Bounds the log until Raft stops.
 pub async fn watch(group: Arc<Group>) {
     let reader = LogReader::new(&group.this_node.store, group.config.set);
-    let (keep_bytes, _) = bounds(&group.config, group.this_node.store.free_space());
-    let mut sizes = LogSizes::new(keep_bytes);
+    let mut sizes = LogSizes::new(bounds_of(&group).0);
     let mut stopped = group.stopped();
     let (mut pause, mut looked_at) = (CHECK_EVERY, None);
     loop {
@@ -72,7 +71,7 @@ pub async fn watch(group: Arc<Group>) {
                 Err(reason) => return group.stop_because(Fault::CannotGoOn(reason)),
             }
         }
-        let (keep_bytes, hold_bytes) = bounds(&group.config, group.this_node.store.free_space());
+        let (keep_bytes, hold_bytes) = bounds_of(&group);
         sizes.keep_bytes = keep_bytes;
         let Some(up_to) = sizes.purgeable(keep_bytes) else {
             continue;
@@ -104,12 +103,19 @@ pub async fn watch(group: Arc<Group>) {
     }
 }
 
-/// How much of the log is kept, and how much at most for a peer that is sent a snapshot.
-fn bounds(config: &GroupConfig, disk: &FreeSpace) -> (u64, u64) {
-    let keep_bytes = config.log_keep_bytes.min(disk.log_bytes_max().unwrap_or(u64::MAX));
+/// How much of the group's log is kept, and how much at most for a peer that is sent a snapshot, in bytes.
+fn bounds_of(group: &Group) -> (u64, u64) {
+    let node = &group.this_node;
+    bounds(&node.budget, group.config.log_hold_times, node.store.free_space())
+}
+
+/// The same for each group of a node with this budget and disk.
+fn bounds(budget: &NodeBudget, hold_times: u64, disk: &FreeSpace) -> (u64, u64) {
+    let reserved = disk.log_bytes_max().map_or(u64::MAX, |bytes| budget.share_of(bytes));
+    let keep_bytes = budget.share().log_keep_bytes.min(reserved);
     let hold_bytes = match disk.low() {
         Some(_) => keep_bytes,
-        None => keep_bytes.saturating_mul(config.log_hold_times),
+        None => keep_bytes.saturating_mul(hold_times),
     };
     (keep_bytes, hold_bytes)
 }
@@ -123,14 +129,14 @@ async fn tell_of_vain_snapshots(group: &Group, peers: usize, hold_bytes: u64) {
     let store = group.this_node.store.clone();
     let measured = store.blocking().run(move || store.disk_usage()).await;
     let table_bytes = measured.ok().and_then(Result::ok).map_or(0, |usage| usage.table_bytes);
-    let rate = group.config.snapshot_bytes_per_second;
+    let of_node = group.this_node.budget.whole();
     tracing::error!(
         peers,
         table_bytes,
-        at_least_seconds = table_bytes / rate,
+        at_least_seconds = table_bytes / group.budget.snapshot_bytes_per_second,
         "more than {hold_bytes} bytes were logged while a snapshot was being sent, so that its receiver needs another one: \
          raise snapshot_mb_per_second (now {}), or log_hold_times (now {}) if the disk has room for a longer log",
-        rate >> 20,
+        of_node.snapshot_bytes_per_second >> 20,
         group.config.log_hold_times
     );
 }
@@ -215,32 +221,30 @@ impl LogSizes {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use tempfile::TempDir;
 
     use super::*;
     use crate::{
         clock::BootClock,
+        consensus::Budget,
         storage::{DiskSpace, Store, StoreOptions},
     };
 
     const MB: u64 = 1 << 20;
 
-    fn config(log_keep_mb: u64) -> GroupConfig {
-        GroupConfig {
-            set: 1,
-            heartbeat_ms: 50,
-            election_timeout_ms: 300,
-            lease_ms: 200,
-            log_keep_bytes: log_keep_mb * MB,
-            log_hold_times: 8,
-            snapshot_bytes_per_second: 8 * MB,
-        }
+    /// The budget of a node that keeps so much of the logs of so many groups.
+    fn budget(log_keep_mb: u64, groups: u64) -> NodeBudget {
+        let whole = *NodeBudget::of_a_test().whole();
+        let whole = Budget { log_keep_bytes: log_keep_mb * MB, ..whole };
+        NodeBudget::new(whole, NonZeroU64::new(groups).unwrap())
     }
 
     #[test]
     fn the_log_keeps_to_its_part_of_the_reserve_and_holds_nothing_while_the_disk_is_low() {
         let dir = TempDir::new().unwrap();
-        let bounds_at = |free_mb: u64, reserve_mb: u64, log_keep_mb| {
+        let bounds_at = |free_mb: u64, reserve_mb: u64, budget: NodeBudget| {
             let options = StoreOptions {
                 measure_disk: Arc::new(move |_| {
                     Ok(DiskSpace { free_bytes: free_mb * MB, size_bytes: 4_000 * MB })
@@ -249,14 +253,20 @@ mod tests {
                 ..StoreOptions::new(Arc::new(BootClock))
             };
             let store = Store::open(dir.path(), "test", 1, options).unwrap();
-            let (keep, hold) = bounds(&config(log_keep_mb), store.free_space());
+            let (keep, hold) = bounds(&budget, 8, store.free_space());
             (keep / MB, hold / MB)
         };
         // The reserve of this disk is a twentieth of it: 200 MB.
-        assert_eq!(bounds_at(1_000, 1_024, 20), (20, 160));
-        assert_eq!(bounds_at(1_000, 1_024, 256), (50, 400));
-        assert_eq!(bounds_at(199, 1_024, 256), (50, 50));
-        assert_eq!(bounds_at(1, 0, 256), (256, 2_048), "no reserve is to be kept");
+        assert_eq!(bounds_at(1_000, 1_024, budget(20, 1)), (20, 160));
+        assert_eq!(bounds_at(1_000, 1_024, budget(256, 1)), (50, 400));
+        assert_eq!(bounds_at(199, 1_024, budget(256, 1)), (50, 50));
+        assert_eq!(bounds_at(1, 0, budget(256, 1)), (256, 2_048), "no reserve is to be kept");
+        assert_eq!(bounds_at(1_000, 1_024, budget(20, 2)), (10, 80), "half for each of two groups");
+        assert_eq!(
+            bounds_at(1_000, 1_024, budget(256, 2)),
+            (25, 200),
+            "half of the reserve's part"
+        );
     }
 
     #[test]

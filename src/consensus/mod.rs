@@ -52,4 +52,4 @@ pub use group::{
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};
 pub use network::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};
 pub use state_machine::StateMachine;
-pub use this_node::{ClockDistance, ThisNode};
+pub use this_node::{Budget, ClockDistance, NodeBudget, ThisNode};

@@ -1,8 +1,10 @@
 //! [`ThisNode`]: what a node has once, however many Raft groups run on it: who it is, its store, its tasks, and what other nodes
-//! tell of their machines. A group borrows its budgets from here: the store's disk and threads.
+//! tell of their machines. A group borrows from here: the store's disk and threads, and its share of the node's budget
+//! (`budget.rs`).
 //!
 //! Invariant: as long as it is not known which incarnation is on the disk, no message reaches Raft and nobody claims the node.
 
+mod budget;
 mod peer_clocks;
 mod peer_disks;
 mod peer_flushes;
@@ -21,8 +23,11 @@ use std::{
 
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
-pub use self::peer_clocks::ClockDistance;
 use self::peer_machines::PeerMachines;
+pub use self::{
+    budget::{Budget, NodeBudget},
+    peer_clocks::ClockDistance,
+};
 use crate::{
     clock::Instant,
     ordered_watch,
@@ -41,6 +46,8 @@ pub struct ThisNode {
     pub store: Arc<Store>,
     /// The tasks of the node.
     pub tasks: Tasks,
+    /// What its groups may use together.
+    pub budget: NodeBudget,
     /// What other nodes tell of their machines.
     pub(super) peer_machines: PeerMachines,
     /// Whether this node is known to belong to a cluster: once it does, it always does.
@@ -53,13 +60,16 @@ pub struct ThisNode {
 }
 
 impl ThisNode {
-    /// The node `id` of `cluster`, whose data is in `store` and whose tasks are `tasks`.
-    pub fn new(cluster: String, id: NodeId, store: Arc<Store>, tasks: Tasks) -> Arc<Self> {
+    /// The node `id` of `cluster`, whose data is in `store` and whose tasks are `tasks`. Its groups share `budget`.
+    pub fn new(
+        cluster: String, id: NodeId, store: Arc<Store>, tasks: Tasks, budget: NodeBudget,
+    ) -> Arc<Self> {
         Arc::new(ThisNode {
             cluster,
             id,
             store,
             tasks,
+            budget,
             peer_machines: PeerMachines::default(),
             had_members: AtomicBool::new(false),
             taken_for_another: ordered_watch::Sender::default(),

@@ -14,10 +14,7 @@ use super::settings::{
     COUNT_MAX_MAX, ClientTls, PeerTls, Sample, Segments, TIME_MS_MAX, for_each_setting,
     mapped_names::{MappedNames, TINYID_PARAMETER, check_segments, check_tokens},
 };
-use crate::{
-    allocator::MemoryLimits,
-    sequence::{NodeId, check_name},
-};
+use crate::sequence::{NodeId, check_name};
 
 /// How many election timeouts a node is waited for that was not heard lately. One that is up is heard within a heartbeat or
 /// two, unless its machine is overloaded.
@@ -128,12 +125,9 @@ impl Config {
         }
     }
 
-    /// How much the memory of a term may hold, and for how long.
-    pub(super) fn memory_limits(&self) -> MemoryLimits {
-        MemoryLimits {
-            bytes_max: usize::try_from(self.memory_max_mb << 20).unwrap_or(usize::MAX),
-            idle: (self.key_idle_ms > 0).then(|| Duration::from_millis(self.key_idle_ms)),
-        }
+    /// After how long a key that nobody asks for is evicted. `None`: never.
+    pub(super) fn key_idle(&self) -> Option<Duration> {
+        (self.key_idle_ms > 0).then(|| Duration::from_millis(self.key_idle_ms))
     }
 
     /// How long a node is waited for that was not heard lately.

@@ -2,7 +2,7 @@
 
 pub(super) mod context;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{num::NonZeroU64, path::Path, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -15,7 +15,7 @@ use super::{
     terms::recent_records::fill_recent_records,
 };
 use crate::{
-    consensus::{self, Group, GroupConfig, ThisNode},
+    consensus::{self, Budget, Group, GroupConfig, NodeBudget, ThisNode},
     metrics::Metrics,
     planted_bugs::{Bug, is_planted},
     proto::v1,
@@ -26,6 +26,8 @@ use crate::{
 
 /// The one set that a cluster has for now. What is below is handed the set that it belongs to.
 const FIRST_SET: SetId = 1;
+/// How many Raft groups share what the node may use: that of the one set.
+const GROUPS: NonZeroU64 = NonZeroU64::MIN;
 /// How long a node that has to stop waits for answers that are under way.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// How long Raft has to stop, after that. On a disk that hangs it never does.
@@ -68,10 +70,11 @@ impl Node {
         let metrics = Metrics::new();
         metrics.namespaces().set_places_max(config.metrics_namespaces_max as usize);
         let tasks = Tasks::default();
+        let budget = node_budget(&config);
         let options = StoreOptions {
             block_cache_bytes: (config.block_cache_mb << 20) as usize,
             disk_reserve_bytes: config.disk_reserve_mb << 20,
-            recent_records_bytes: (config.recent_records_mb << 20) as usize,
+            recent_records_bytes: budget.share().recent_records_bytes as usize,
             tasks: tasks.clone(),
             metrics: metrics.clone(),
             dev: config.dev,
@@ -85,7 +88,7 @@ impl Node {
             .map_err(|e| StartError::Internal(e.to_string()))??;
         check_is_not_open(&config, &store)?;
         rejoin::rejoin(&store, FIRST_SET, &config, &seams.transport).await?;
-        let this_node = ThisNode::new(config.cluster.clone(), id, store, tasks);
+        let this_node = ThisNode::new(config.cluster.clone(), id, store, tasks, budget);
         let group = Group::start(
             group_config(&config),
             this_node,
@@ -111,6 +114,7 @@ impl Node {
         let (group, of_group) = (&self.context.group, &self.context.services.of_group);
         let (led, handovers) = (&of_group.led, &of_group.handovers);
         self.run_until_stopped("watchdog of the disk", group.clone().watch_disk());
+        self.run_until_stopped("watch over the disks of voters", group.clone().watch_voter_disks());
         self.run_until_stopped("leaving a slow disk", handovers.clone().leave_slow_disk());
         self.run_until_stopped("bounding the log", consensus::log_limit::watch(group.clone()));
         self.run_until_stopped("following the leadership", led.clone().follow_leadership());
@@ -263,10 +267,20 @@ fn group_config(config: &Config) -> GroupConfig {
         } else {
             config.lease_ms
         },
-        log_keep_bytes: config.log_keep_bytes,
         log_hold_times: config.log_hold_times,
-        snapshot_bytes_per_second: config.snapshot_mb_per_second << 20,
     }
+}
+
+/// What the node may use for its groups.
+fn node_budget(config: &Config) -> NodeBudget {
+    let whole = Budget {
+        memory_bytes: config.memory_max_mb << 20,
+        request_ids_bytes: config.request_ids_max_mb << 20,
+        log_keep_bytes: config.log_keep_bytes,
+        snapshot_bytes_per_second: config.snapshot_mb_per_second << 20,
+        recent_records_bytes: config.recent_records_mb << 20,
+    };
+    NodeBudget::new(whole, GROUPS)
 }
 
 #[cfg(test)]

@@ -195,7 +195,7 @@ impl Status {
         Some(v1::LeaderMemory {
             keys: footprint.keys as u64,
             bytes: (footprint.bytes - footprint.vacant_bytes) as u64,
-            bytes_max: self.config.memory_limits().bytes_max as u64,
+            bytes_max: self.group.budget.memory_bytes,
         })
     }
 

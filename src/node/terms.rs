@@ -101,6 +101,11 @@ impl LedTerms {
         self.changes.subscribe()
     }
 
+    /// How many bytes the memory of a term may hold: the group's share of what the node may use.
+    fn memory_bytes_max(&self) -> usize {
+        usize::try_from(self.group.budget.memory_bytes).unwrap_or(usize::MAX)
+    }
+
     /// Answers nothing more, because the node stops.
     pub(super) fn stop(&self) {
         drop(self.own.stop());

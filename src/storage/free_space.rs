@@ -21,11 +21,10 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
 use rustix::fs::statvfs;
 
 use super::{error::StoreError, spare::Spare};
-use crate::sequence::NodeId;
+use crate::{ordered_watch, sequence::NodeId};
 
 /// The reserve of a disk that is too small for the setting: a twentieth of it, and no less than this.
 const SMALL_RESERVE_BYTES: u64 = 64 << 20;
@@ -90,8 +89,8 @@ pub struct FreeSpace {
     is_low: AtomicBool,
     free_bytes: AtomicU64,
     reserve_bytes: AtomicU64,
-    /// A follower whose low disk forbids new sections, although this node's is not low.
-    low_follower: Mutex<Option<LowDisk>>,
+    /// Counts the measurements.
+    measurements: ordered_watch::Sender<u64>,
     spare: Spare,
 }
 
@@ -106,7 +105,7 @@ impl FreeSpace {
             is_low: AtomicBool::new(false),
             free_bytes: AtomicU64::new(UNKNOWN),
             reserve_bytes: AtomicU64::new(reserve_bytes_max),
-            low_follower: Mutex::new(None),
+            measurements: ordered_watch::Sender::default(),
             spare: Spare::of(dir),
         }
     }
@@ -121,8 +120,8 @@ impl FreeSpace {
         self.reserve_bytes.load(Acquire)
     }
 
-    /// How large the log may be so that it fits into the reserve, as of the last measurement. `None` if no reserve is kept,
-    /// or the file system does not tell how large the disk is.
+    /// How large the logs of all sets together may be so that they fit into the reserve, in bytes, as of the last measurement.
+    /// `None` if no reserve is kept, or the file system does not tell how large the disk is.
     pub fn log_bytes_max(&self) -> Option<u64> {
         let reserve = self.reserve_bytes();
         (reserve > 0).then_some(reserve / LOG_SHARE)
@@ -151,14 +150,9 @@ impl FreeSpace {
         })
     }
 
-    /// Notes the follower whose low disk forbids new sections, if there is one.
-    pub fn note_low_follower(&self, low: Option<LowDisk>) {
-        *self.low_follower.lock() = low;
-    }
-
-    /// Why this node, as leader, makes no new sections: its own disk is low, or those of too many voters are.
-    pub fn refusal(&self) -> Option<LowDisk> {
-        self.low().or_else(|| *self.low_follower.lock())
+    /// Counts the measurements from now on, those that fail among them.
+    pub fn measurements(&self) -> ordered_watch::Receiver<u64> {
+        self.measurements.subscribe()
     }
 
     /// Measures the disk. One that was low stays so until a quarter more than the reserve is free: otherwise it would come
@@ -167,7 +161,13 @@ impl FreeSpace {
     /// # Errors
     /// [`StoreError::Io`] if the file system does not tell.
     pub fn measure(&self) -> Result<DiskSpace, StoreError> {
-        let disk = self.read()?;
+        let measured = self.read().inspect(|disk| self.take_in(*disk));
+        self.measurements.send_modify(|count| *count += 1);
+        measured
+    }
+
+    /// Takes in what was measured.
+    fn take_in(&self, disk: DiskSpace) {
         let reserve = self.reserve_of(disk);
         let enough = match self.is_low.load(Acquire) {
             true => reserve + reserve / 4,
@@ -177,7 +177,6 @@ impl FreeSpace {
         self.free_bytes.store(if is_known { disk.free_bytes } else { UNKNOWN }, Release);
         self.reserve_bytes.store(reserve, Release);
         self.is_low.store(is_known && disk.free_bytes < enough, Release);
-        Ok(disk)
     }
 
     /// Checks that the disk can take `bytes` more and keep the reserve. Blocks.
@@ -267,6 +266,7 @@ fn wal_bytes_max(reserve_bytes: u64) -> u64 {
 mod tests {
     use std::fs;
 
+    use parking_lot::Mutex;
     use tempfile::TempDir;
 
     use super::*;
@@ -331,15 +331,27 @@ mod tests {
     }
 
     #[test]
-    fn a_low_follower_forbids_new_sections_and_does_not_make_this_disk_low() {
-        let (space, free_mb) = disk(Path::new("/"), 100);
-        let follower = LowDisk { free_mb: 7, reserve_mb: 8, follower: Some(3) };
-        space.note_low_follower(Some(follower));
-        assert_eq!((space.low(), space.refusal()), (None, Some(follower)));
-        assert!(follower.to_string().starts_with("7 MB are free on the disk of node 3, and"));
-        *free_mb.lock() = 0;
+    fn measurements_are_counted_also_those_that_fail() {
+        let fails = Arc::new(AtomicBool::new(false));
+        let told = fails.clone();
+        let measure = move |_: &Path| match told.load(Acquire) {
+            false => Ok(DiskSpace { free_bytes: MB, size_bytes: 100_000 * MB }),
+            true => Err(io::Error::other("no answer")),
+        };
+        let space = FreeSpace::new(Path::new("/"), 100 * MB, Arc::new(measure));
+        let seen = space.measurements();
         space.measure().unwrap();
-        assert_eq!(space.refusal(), space.low(), "its own disk comes first");
+        fails.store(true, Release);
+        space.measure().unwrap_err();
+        assert_eq!(*seen.borrow(), 2);
+        assert!(space.low().is_some(), "what was measured last");
+    }
+
+    #[test]
+    fn a_low_disk_says_whose_it_is() {
+        let of = |follower| LowDisk { free_mb: 7, reserve_mb: 8, follower }.to_string();
+        assert!(of(Some(3)).starts_with("7 MB are free on the disk of node 3, and"));
+        assert!(of(None).starts_with("7 MB are free, and"));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct StoreOptions {
     /// The size of the cache for blocks read from the database, in bytes. What is not in the database's files yet counts
     /// within it.
     pub block_cache_bytes: usize,
-    /// How much memory the records of sections take that a new leader needs, in bytes.
+    /// How much memory the records of sections take that a new leader needs, in bytes, for the table of each set.
     pub recent_records_bytes: usize,
     /// The node founds a cluster of one by itself. A directory is opened only as it was created: with this, or without.
     pub dev: bool,

@@ -45,7 +45,7 @@ impl Memory {
             if read_again {
                 return false;
             }
-            if let Some(low) = self.view.free_space().refusal().filter(|_| !record.exists()) {
+            if let Some(low) = self.view.refuses_new_sections().filter(|_| !record.exists()) {
                 shard.with_waiters(place.section, |queued| queued.refuse(low, served));
                 return false;
             }

@@ -1,4 +1,4 @@
-//! The timing and limits of a group, and what follows from them for openraft.
+//! The settings of a group, and what follows from them for openraft.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use openraft::{SnapshotPolicy, StepDownPolicy};
 
 use crate::{sequence::SetId, storage::StoreError};
 
-/// The timing and limits of a group. Times are in milliseconds.
+/// The settings of a group. Times are in milliseconds. How much it may use is its share of the node's budget.
 #[derive(Debug, Clone)]
 pub struct GroupConfig {
     /// The set that the group serves.
@@ -18,13 +18,9 @@ pub struct GroupConfig {
     pub election_timeout_ms: u64,
     /// How long a leader's answers are in order after the sending of what a majority acknowledged.
     pub lease_ms: u64,
-    /// How many bytes of the applied log are kept for followers that lag.
-    pub log_keep_bytes: u64,
-    /// How many times as much is kept, at most, for a peer that is sent a snapshot: one that takes it slowly must not fill
-    /// this node's disk.
+    /// How many times the group's `log_keep_bytes` are kept, at most, for a peer that is sent a snapshot: one that takes it
+    /// slowly must not fill this node's disk.
     pub log_hold_times: u64,
-    /// How fast a snapshot is sent, at most.
-    pub snapshot_bytes_per_second: u64,
 }
 
 impl GroupConfig {

@@ -39,7 +39,7 @@ use crate::{
         lease::LeaseClock,
         network::{Network, Sender},
         state_machine::StateMachine,
-        this_node::ThisNode,
+        this_node::{Budget, ThisNode},
     },
     metrics::SetMetrics,
     ordered_watch,
@@ -57,6 +57,8 @@ pub struct Group {
     pub this_node: Arc<ThisNode>,
     /// Its configuration.
     pub config: GroupConfig,
+    /// Its share of what the node may use.
+    pub budget: Budget,
     pub(in crate::consensus) raft: Raft<Types, StateMachine>,
     pub(super) lease: Arc<LeaseClock>,
     pub(in crate::consensus) network: Network,

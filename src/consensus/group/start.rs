@@ -52,12 +52,13 @@ impl Group {
             election_timeout_ms: config.election_timeout_ms,
         });
         let set_metrics = metrics.of_set(config.set);
+        let budget = this_node.budget.share();
         let network = Network::new(
             sender,
             transport,
             lease.clone(),
             set_metrics.clone(),
-            config.snapshot_bytes_per_second,
+            budget.snapshot_bytes_per_second,
         );
         let log = LogStore::open(&this_node.store, config.set)?;
         let machine = StateMachine::open(&this_node.store, config.set)?;
@@ -73,6 +74,7 @@ impl Group {
         let group = Arc::new(Group {
             this_node,
             config,
+            budget,
             raft,
             lease,
             network,

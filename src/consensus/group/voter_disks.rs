@@ -4,8 +4,10 @@
 //! makes no new ones while the voters that have room, and answer, are no majority. It knows what they have to say by
 //! the time that it serves: its lease rests on their answers. One that answers late counts for a while as it spoke
 //! last: a disk fills up more slowly than that.
+//!
+//! The disk of this node is measured once for all of its groups. After each measurement a group looks at its voters' disks.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::group::Group;
 use crate::{sequence::NodeId, storage::LowDisk};
@@ -16,7 +18,35 @@ const SPOKE_LAST: Duration = Duration::from_millis(1_500);
 impl Group {
     /// Why this node, as leader, refuses new keys and namespaces; `None` while it takes them.
     pub fn refuses_new_keys(&self) -> Option<LowDisk> {
-        self.this_node.store.free_space().refusal()
+        self.view.refuses_new_sections()
+    }
+
+    /// Looks at the voters' disks whenever this node's is measured, for as long as the node runs. Tells when new keys are
+    /// refused, and when they are taken again. Without a reserve none are refused.
+    pub async fn watch_voter_disks(self: Arc<Group>) {
+        let disk = self.this_node.store.free_space();
+        if !disk.has_reserve() {
+            return;
+        }
+        let mut measurements = disk.measurements();
+        let mut told = None;
+        loop {
+            self.view.note_low_voter(self.low_voter());
+            self.show_refusal();
+            let refusal = self.refuses_new_keys();
+            tell_of_change(told, refusal);
+            told = refusal;
+            if measurements.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Brings the gauge of refused keys up to date.
+    pub fn show_refusal(&self) {
+        let leads = self.leadership.borrow().own.is_some();
+        let refuses = leads && self.refuses_new_keys().is_some();
+        self.set_metrics.new_keys_refused.set(i64::from(refuses));
     }
 
     /// A voter whose disk is low, if those that have room are no majority without it. `None` if they are one, or if this
@@ -41,5 +71,22 @@ impl Group {
         }
         let low = low.into_iter().filter(|(id, _)| voters.contains(id));
         low.map(|(_, low)| low).min_by_key(|low| low.free_mb)
+    }
+}
+
+/// Tells that new keys are refused for another disk than before, or that they are taken again.
+fn tell_of_change(before: Option<LowDisk>, now: Option<LowDisk>) {
+    let whose = |refusal: Option<LowDisk>| refusal.map(|low| low.follower);
+    if whose(before) == whose(now) {
+        return;
+    }
+    match now {
+        Some(low @ LowDisk { follower: None, .. }) => tracing::warn!(
+            "the disk is nearly full: {low}. As leader this node refuses new keys and namespaces; make room"
+        ),
+        Some(low) => tracing::warn!(
+            "the voters whose disks have room are no majority: {low}. New keys and namespaces are refused; make room"
+        ),
+        None => tracing::info!("the disks have room again: new keys are taken"),
     }
 }

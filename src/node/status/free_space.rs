@@ -1,17 +1,15 @@
-//! Follows the free space on the disk of the data directory, and what peers say of theirs.
+//! Follows the free space on the disk of the data directory.
 //!
-//! The leader decides whether new sections are made: not while its own disk is low, and not while the voters whose
-//! disks have room are no majority. A follower whose disk is low says so itself, and tells the leader with each answer.
+//! The leader of a group decides whether new sections are made: not while its own disk is low, and not while the voters whose
+//! disks have room are no majority (`Group::watch_voter_disks`). A follower whose disk is low says so itself, and tells the
+//! leader with each answer.
 //!
 //! Invariant: whoever asks is told what the last measurement said, at once.
 
 use std::{sync::Arc, time::Duration};
 
 use super::Status;
-use crate::{
-    metrics::whole,
-    storage::{LowDisk, StoreError},
-};
+use crate::{metrics::whole, storage::StoreError};
 
 /// How often the disk is measured while entries are applied. New sections at full speed take some 30 MB in this time.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
@@ -19,25 +17,23 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 const CHECK_AT_REST_EVERY: Duration = Duration::from_secs(2);
 
 impl Status {
-    /// Measures the disk again and again, keeps the spare, and looks at what peers say of their disks.
+    /// Measures the disk again and again, and keeps the spare.
     pub(in crate::node) async fn follow_free_space(self: Arc<Self>) {
         let disk = self.this_node.store.free_space();
-        let mut seen = Seen::default();
+        let mut failed = false;
         if !disk.has_reserve() {
             // An earlier setting may have left a spare.
-            seen.note(self.measure_disk().await, None);
+            note(&mut failed, &self.measure_disk().await);
             return;
         }
-        let configured = self.config.log_keep_bytes;
+        let configured = self.this_node.budget.whole().log_keep_bytes;
         if let Some(kept) = disk.log_bytes_max().filter(|kept| *kept < configured) {
             tracing::warn!("{}", short_log(configured, kept, disk.reserve_bytes()));
         }
         let mut applied = None;
         loop {
-            let measured = self.measure_disk().await;
-            disk.note_low_follower(self.group.low_voter());
+            note(&mut failed, &self.measure_disk().await);
             self.show_reserve();
-            seen.note(measured, self.group.refuses_new_keys());
             tokio::time::sleep(CHECK_EVERY).await;
             applied = self.group.more_is_applied(applied, CHECK_AT_REST_EVERY).await;
         }
@@ -58,11 +54,8 @@ impl Status {
     /// Brings the gauges of the reserve up to date.
     pub(super) fn show_reserve(&self) {
         let free_space = self.this_node.store.free_space();
-        let leads = self.group.leadership().borrow().own.is_some();
-        let refuses = leads && self.group.refuses_new_keys().is_some();
         self.metrics.disk_reserve_bytes.set(whole(free_space.reserve_bytes()));
         self.metrics.disk_low.set(i64::from(free_space.low().is_some()));
-        self.group.set_metrics.new_keys_refused.set(i64::from(refuses));
     }
 }
 
@@ -76,35 +69,12 @@ fn short_log(configured: u64, kept: u64, reserve: u64) -> String {
     )
 }
 
-/// What was seen last, and told.
-#[derive(Default)]
-struct Seen {
-    failed: bool,
-    refusal: Option<LowDisk>,
-}
-
-impl Seen {
-    /// Tells what has changed.
-    fn note(&mut self, measured: Result<(), StoreError>, refusal: Option<LowDisk>) {
-        if let (Err(error), false) = (&measured, self.failed) {
-            tracing::warn!(%error, "the reserve of the disk is not looked after for now");
-        }
-        self.failed = measured.is_err();
-        let whose = |refusal: Option<LowDisk>| refusal.map(|low| low.follower);
-        let before = std::mem::replace(&mut self.refusal, refusal);
-        if whose(before) == whose(refusal) {
-            return;
-        }
-        match refusal {
-            Some(low @ LowDisk { follower: None, .. }) => tracing::warn!(
-                "the disk is nearly full: {low}. As leader this node refuses new keys and namespaces; make room"
-            ),
-            Some(low) => tracing::warn!(
-                "the voters whose disks have room are no majority: {low}. New keys and namespaces are refused; make room"
-            ),
-            None => tracing::info!("the disks have room again: new keys are taken"),
-        }
+/// Says that measuring the disk, or keeping the spare, has begun to fail. `failed` is whether it did the last time.
+fn note(failed: &mut bool, measured: &Result<(), StoreError>) {
+    if let (Err(error), false) = (measured, *failed) {
+        tracing::warn!(%error, "the reserve of the disk is not looked after for now");
     }
+    *failed = measured.is_err();
 }
 
 #[cfg(test)]

@@ -124,8 +124,8 @@ impl Status {
     /// Brings the gauges of the disk and the process up to date. Blocks.
     fn measure_machine(&self) {
         let metrics = &self.metrics;
-        let bytes_max = self.config.memory_limits().bytes_max;
-        metrics.memory_max_bytes.set(whole(bytes_max));
+        let of_node = self.this_node.budget.whole();
+        metrics.memory_max_bytes.set(whole(of_node.memory_bytes));
         PROCESS.measure();
         match self.this_node.store.disk_usage() {
             Ok(space) => {
@@ -134,6 +134,7 @@ impl Status {
                 metrics.disk_free_bytes.set(whole(space.disk_free_bytes));
                 metrics.disk_size_bytes.set(whole(space.disk_size_bytes));
                 self.show_reserve();
+                self.group.show_refusal();
             }
             Err(error) => tracing::warn!(%error, "reading figures for the metrics failed"),
         }

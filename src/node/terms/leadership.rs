@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::LedTerms;
 use crate::{
-    allocator::{GaplessLimits, Inheritance, Term, TermOptions},
+    allocator::{GaplessLimits, Inheritance, MemoryLimits, Term, TermOptions},
     consensus::{ProposeError, TermLease},
     metrics::TermStart,
     planted_bugs::{Bug, is_planted},
@@ -90,10 +90,13 @@ impl LedTerms {
             inheritance,
             TermOptions {
                 fence: self.config.fence,
-                memory: self.config.memory_limits(),
+                memory: MemoryLimits {
+                    bytes_max: self.memory_bytes_max(),
+                    idle: self.config.key_idle(),
+                },
                 gapless: GaplessLimits {
                     keep: Duration::from_millis(self.config.request_id_keep_ms),
-                    bytes_max: self.config.request_ids_max_mb << 20,
+                    bytes_max: self.group.budget.request_ids_bytes,
                     count_max: self.config.count_max,
                 },
             },

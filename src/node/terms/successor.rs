@@ -43,7 +43,7 @@ impl LedTerms {
                 header.term
             );
         }
-        let bytes_max = 2 * self.config.memory_limits().bytes_max;
+        let bytes_max = self.memory_bytes_max().saturating_mul(2);
         let work = self.group.this_node.store.blocking();
         let mut inheritance =
             Inheritance::begin(&header, bytes_max, work).map_err(|why| self.refuse_memory(why))?;
@@ -105,7 +105,7 @@ impl LedTerms {
 
     /// What the sender of a memory is told.
     fn refuse_memory(&self, why: NotInherited) -> Refusal {
-        let (node, max_mb) = (self.config.node_id, 2 * self.config.memory_max_mb);
+        let (node, max_mb) = (self.config.node_id, 2 * (self.group.budget.memory_bytes >> 20));
         let refusal = match why {
             NotInherited::TooLarge => refusal!(
                 MemoryFull,

@@ -11,6 +11,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SetOnce};
 
 use super::{generation::Generation, namespaces::Namespaces, recent::RecentRecords};
@@ -21,7 +22,7 @@ use crate::{
     storage::{
         database::Database,
         error::StoreError,
-        free_space::FreeSpace,
+        free_space::LowDisk,
         layout::{Family, next_namespace_key, section_key},
         options::BlockingExecutor,
         store::Store,
@@ -54,6 +55,8 @@ pub struct AppliedView {
     cluster_id: Arc<SetOnce<ClusterId>>,
     /// The nodes that were members once, and were removed.
     former_members: Arc<ArcSwap<BTreeSet<NodeId>>>,
+    /// A voter of the set whose low disk forbids new sections, although this node's is not low.
+    low_voter: Arc<Mutex<Option<LowDisk>>>,
     recent_records: Arc<RecentRecords>,
     blocking: BlockingExecutor,
     before_read: Arc<dyn Fn() + Send + Sync>,
@@ -83,6 +86,7 @@ impl AppliedView {
             principals_changed: Arc::new(Notify::new()),
             cluster_id: Arc::new(SetOnce::new_with(generation.read_cluster_id()?)),
             former_members: Arc::new(ArcSwap::from_pointee(generation.read_former_members()?)),
+            low_voter: Arc::default(),
             recent_records: Arc::new(RecentRecords::new(store.options.recent_records_bytes)),
             blocking: store.blocking(),
             before_read: store.options.before_read.clone(),
@@ -96,9 +100,14 @@ impl AppliedView {
         &self.db
     }
 
-    /// The free space of the disk that holds the table.
-    pub fn free_space(&self) -> &FreeSpace {
-        self.db.free_space()
+    /// Notes the voter of the set whose low disk forbids new sections, if there is one.
+    pub fn note_low_voter(&self, low: Option<LowDisk>) {
+        *self.low_voter.lock() = low;
+    }
+
+    /// Why this node, as leader, makes no new sections in this table: its own disk is low, or those of too many voters are.
+    pub fn refuses_new_sections(&self) -> Option<LowDisk> {
+        self.db.free_space().low().or_else(|| *self.low_voter.lock())
     }
 
     /// The generation that readers are shown.
@@ -344,5 +353,47 @@ impl AppliedView {
         let applied = self.db.family(Family::Applied).expect("a family");
         batch.put_cf(applied, key, b"damaged");
         self.db.write(batch, false).expect("written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{
+        clock::BootClock,
+        storage::{AppliedTable, DiskSpace, StoreOptions},
+    };
+
+    const MB: u64 = 1 << 20;
+
+    #[test]
+    fn a_low_voter_forbids_new_sections_of_its_set_and_the_low_disk_of_this_node_those_of_all() {
+        let dir = TempDir::new().unwrap();
+        let free_mb = Arc::new(Mutex::new(50_000));
+        let told = free_mb.clone();
+        let options = StoreOptions {
+            measure_disk: Arc::new(move |_| {
+                Ok(DiskSpace { free_bytes: *told.lock() * MB, size_bytes: 100_000 * MB })
+            }),
+            disk_reserve_bytes: 100 * MB,
+            ..StoreOptions::new(Arc::new(BootClock))
+        };
+        let store = Store::open(dir.path(), "test", 1, options).unwrap();
+        let [first, second] = [1, 2].map(|set| AppliedTable::open(&store, set).unwrap().view());
+        let voter = LowDisk { free_mb: 7, reserve_mb: 8, follower: Some(3) };
+        first.clone().note_low_voter(Some(voter));
+        let refusals = || [&first, &second].map(AppliedView::refuses_new_sections);
+        assert_eq!(refusals(), [Some(voter), None]);
+        assert_eq!(store.free_space().low(), None, "this disk has room");
+        *free_mb.lock() = 9;
+        store.free_space().measure().unwrap();
+        let own = LowDisk { free_mb: 9, reserve_mb: 100, follower: None };
+        assert_eq!(refusals(), [Some(own); 2], "its own disk comes first");
+        *free_mb.lock() = 50_000;
+        store.free_space().measure().unwrap();
+        first.note_low_voter(None);
+        assert_eq!(refusals(), [None; 2]);
     }
 }

@@ -120,9 +120,7 @@ mod tests {
             heartbeat_ms: 50,
             election_timeout_ms: 300,
             lease_ms: 200,
-            log_keep_bytes: 0,
             log_hold_times: 1,
-            snapshot_bytes_per_second: 1,
         };
         let slowest = Duration::from_millis(slowest_ms);
         let of = |share| pause(&config, share, slowest, lost).as_millis();

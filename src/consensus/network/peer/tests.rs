@@ -21,7 +21,7 @@ use crate::{
         StateMachine,
         lease::Quorums,
         network::{Destination, Network, Sender, Transport},
-        this_node::ThisNode,
+        this_node::{NodeBudget, ThisNode},
     },
     metrics::Metrics,
     proto::{Refusal, peer::*, refusal, refuse},
@@ -126,8 +126,9 @@ impl Leader {
         let dir = TempDir::new().unwrap();
         let options = StoreOptions::new(clock.clone());
         let store = Store::open(dir.path(), "test", 1, options).unwrap();
+        let (tasks, budget) = (Tasks::default(), NodeBudget::of_a_test());
         let sender = Arc::new(Sender {
-            this_node: ThisNode::new("test".into(), 1, store, Tasks::default()),
+            this_node: ThisNode::new("test".into(), 1, store, tasks, budget),
             set: 1,
             election_timeout_ms: 300,
         });

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::{
     clock::{BootClock, Clock},
-    consensus::{Destination, GroupConfig, RaftRpc, StateMachine, ThisNode, Transport},
+    consensus::{Destination, GroupConfig, NodeBudget, RaftRpc, StateMachine, ThisNode, Transport},
     metrics::Metrics,
     proto::{Code, Refusal, peer::*},
     storage::{Entry, Member, Store, StoreOptions, codec},
@@ -95,13 +95,12 @@ async fn follower(dir: &Path) -> Arc<Group> {
         heartbeat_ms: 50,
         election_timeout_ms: 60_000,
         lease_ms: 200,
-        log_keep_bytes: 1 << 20,
         log_hold_times: 8,
-        snapshot_bytes_per_second: 8 << 20,
     };
     let transport = Arc::new(NoNetwork);
     let clock = Arc::new(BootClock);
-    let this_node = ThisNode::new("test".to_owned(), 2, store(dir), Tasks::default());
+    let (tasks, budget) = (Tasks::default(), NodeBudget::of_a_test());
+    let this_node = ThisNode::new("test".to_owned(), 2, store(dir), tasks, budget);
     Group::start(config, this_node, transport, clock, &Metrics::new()).await.unwrap()
 }
 
