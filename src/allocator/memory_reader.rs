@@ -1,7 +1,7 @@
-//! Reads a term's memory, to be sent to the node that is to lead next, while the term serves: in passes, each of what
+//! Reads a term's memory, to be sent to the node that is to lead next, while the term serves: in deltas, each of what
 //! changed since the one before.
 //!
-//! Invariant: a pass that is made after no number can be taken any more brings the receiver to the memory's last state.
+//! Invariant: a delta that is made after no number can be taken any more brings the receiver to the memory's last state.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub struct MemoryReader {
     work: BlockingExecutor,
     digest: Digest,
     tracking: Tracking,
-    /// Where the pass is.
+    /// Where the delta is.
     shard: u32,
     /// How many changes were read.
     changes: usize,
@@ -71,10 +71,10 @@ impl MemoryReader {
         header_of(&self.memory)
     }
 
-    /// The next part of the pass, as it is sent. `None` at the end of the pass; the next call begins another one.
+    /// The next part of the delta, as it is sent. `None` at the end of the delta; the next call begins another one.
     ///
     /// # Errors
-    /// [`NotSent`]. [`NotSent::Lost`] also if the term has ended at any time before the end of the pass.
+    /// [`NotSent`]. [`NotSent::Lost`] also if the term has ended at any time before the end of the delta.
     pub async fn next_part(&mut self) -> Result<Option<Vec<u8>>, NotSent> {
         let (memory, tracking, from) = (self.memory.clone(), self.tracking, self.shard);
         // This goes on even if nobody waits for it any more.

@@ -26,7 +26,7 @@
 //!
 //! # Why the order of the steps is the safety argument
 //!
-//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or an epoch, or was inherited, and no
+//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or an epoch, or was taken over, and no
 //! other term can get those numbers. Order comes from the fence of that same term: if a successor had answered before
 //! the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
@@ -48,7 +48,7 @@
 //! # A handover
 //!
 //! `memory_reader.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it.
-//! `inheritance.rs` builds the same tables on the other node. Tables note which slots are changed
+//! `received_memory.rs` builds the same tables on the other node. Tables note which slots are changed
 //! (`key_table/changed_slots.rs`).
 //! `memory/part.rs` is what travels.
 //!
@@ -78,14 +78,14 @@ mod checkpointer;
 mod fence;
 mod floor;
 mod gate;
-mod held;
+mod held_numbers;
 mod hot_keys;
-mod inheritance;
 mod key_table;
 mod listing;
 mod memory;
 mod memory_reader;
 mod outcome;
+mod received_memory;
 mod record_reader;
 mod releaser;
 mod section;
@@ -96,10 +96,11 @@ mod unreported;
 
 pub use fence::FenceKind;
 pub use floor::{Floor, FloorOf, Raised};
-pub use held::{Held, lost_on_this_thread};
+pub use held_numbers::{HeldNumbers, lost_on_this_thread};
 pub use hot_keys::{HotKey, HotKeys};
-pub use inheritance::{Inheritance, NotInherited};
-pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections, read_books};
+pub use listing::{
+    Explained, ListedSection, ListedSections, explain, list_sections, read_accounts,
+};
 pub use memory::{
     KEYS_AT_ONCE,
     part::{MEMORY_FORMAT, MemoryHeader},
@@ -107,6 +108,7 @@ pub use memory::{
 };
 pub use memory_reader::{MemoryReader, NotSent};
 pub use outcome::{ManyNumbers, RefusedPlaces, Unserved, UsedId, Why};
+pub use received_memory::{NotReceived, ReceivedMemory};
 pub use releaser::MemoryLimits;
 pub use section::holding::Holding;
 pub use shard::Footprint;

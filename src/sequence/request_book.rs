@@ -111,7 +111,7 @@ impl IdHolder {
 
 /// Where in the queues an id stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct IdPlace {
     /// The ids that are remembered as long as it.
     pub lifetime: Lifetime,
     /// How many of those came before it, ever.
@@ -161,8 +161,8 @@ impl RequestBook {
     /// That of `queued_id`, which finds the id at a place.
     pub fn advance<E>(
         &mut self, remembering: &Remembering,
-        queued_id: impl Fn(Place) -> Result<Option<QueuedId>, E>,
-    ) -> Result<Vec<(Place, QueuedId)>, E> {
+        queued_id: impl Fn(IdPlace) -> Result<Option<QueuedId>, E>,
+    ) -> Result<Vec<(IdPlace, QueuedId)>, E> {
         self.clock_ms = self.clock_ms.saturating_add(remembering.elapsed_ms);
         let (mut due, mut left) = (Vec::new(), remembering.forget_max);
         for (index, queue) in self.queues.iter_mut().enumerate() {
@@ -172,7 +172,7 @@ impl RequestBook {
                 at_ms.saturating_add(lifetime.ms(remembering.keep_ms)) <= self.clock_ms
             };
             while left > 0 && queue.first < queue.next && is_due(queue.oldest_ms) {
-                let place = Place { lifetime, number: queue.first };
+                let place = IdPlace { lifetime, number: queue.first };
                 if let Some(queued) = queued_id(place)? {
                     queue.oldest_ms = queued.at_ms;
                     if !is_due(queued.at_ms) {
@@ -213,14 +213,14 @@ impl RequestBook {
 
     /// Counts the id of a part, or that of its message's left-out parts, which the table is to remember. Returns it as it
     /// stands in its queue, and where.
-    pub fn remember(&mut self, part: &MessagePart, id: PartId, bytes: u64) -> (Place, QueuedId) {
+    pub fn remember(&mut self, part: &MessagePart, id: PartId, bytes: u64) -> (IdPlace, QueuedId) {
         let at_ms = self.clock_ms;
         let (namespace, caller) = (part.namespace, part.caller);
         let queue = &mut self.queues[usize::from(id.lifetime.index())];
         if queue.first == queue.next {
             queue.oldest_ms = at_ms;
         }
-        let place = Place { lifetime: id.lifetime, number: queue.next };
+        let place = IdPlace { lifetime: id.lifetime, number: queue.next };
         queue.next += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         (place, QueuedId { namespace, id, caller, at_ms, bytes })

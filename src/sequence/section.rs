@@ -13,9 +13,9 @@
 //! None of this is limited by the namespace's `max`, which may be lowered and raised again. `max` limits which
 //! numbers of a chunk can be taken.
 //!
-//! # Books
+//! # Accounts
 //!
-//! A record also tells what became of the numbers. For a section with one key, after `epoch` epochs, as [`SectionBooks`] has
+//! A record also tells what became of the numbers. For a section with one key, after `epoch` epochs, as [`SectionAccounts`] has
 //! it:
 //!
 //! ```text
@@ -70,7 +70,7 @@ pub struct SectionRecord {
 
 /// What became of the numbers of a section with one key, up to its ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SectionBooks {
+pub struct SectionAccounts {
     /// At least so many were handed out.
     pub handed_out: u64,
     /// At most so many were skipped.
@@ -292,7 +292,7 @@ impl SectionRecord {
     }
 
     /// What became of the numbers up to the ceiling after `epoch` epochs.
-    pub fn books_at(&self, progression: Progression, epoch: u64) -> SectionBooks {
+    pub fn accounts_at(&self, progression: Progression, epoch: u64) -> SectionAccounts {
         let all = numbers(progression, 0, self.ceiling_at(epoch, progression.increment));
         let skipped = self.skipped_at(progression, epoch);
         let left = match self.epochs_since(epoch) {
@@ -302,12 +302,16 @@ impl SectionRecord {
                 all - numbers(progression, 0, floor)
             }
         };
-        SectionBooks { handed_out: all.saturating_sub(skipped.saturating_add(left)), skipped, left }
+        SectionAccounts {
+            handed_out: all.saturating_sub(skipped.saturating_add(left)),
+            skipped,
+            left,
+        }
     }
 
     /// How many numbers at or below the floor were skipped at most, when `epoch` goes on.
     pub(super) fn skipped_at(&self, progression: Progression, epoch: u64) -> u64 {
-        if self.epochs_since(epoch) == 0 || is_planted(Bug::SkipsNotBooked) {
+        if self.epochs_since(epoch) == 0 || is_planted(Bug::SkipsNotAccounted) {
             return self.skipped;
         }
         let floor = self.floor_at(epoch, progression.increment);

@@ -14,7 +14,7 @@ use ratchet_jepsen::checker::check_order;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    admin, books,
+    accounts, admin,
     cluster::{Cluster, World},
     counting, crowd,
     fault::some_kinds,
@@ -252,7 +252,7 @@ fn start_clients(
         operators.await?;
         let mut asked = admin::last_questions(&world, &record, HEALING_MAX).await;
         if asked.is_ok() {
-            asked = books::check(&world, &record, HEALING_MAX).await;
+            asked = accounts::check(&world, &record, HEALING_MAX).await;
         }
         record.stop();
         if asked.is_ok() {

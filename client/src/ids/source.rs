@@ -89,7 +89,7 @@ impl<L: Lessor> Clone for IdSource<L> {
 }
 
 /// What the leader says to an ask. `None`: the lease that was to be renewed is lost.
-type Answer<L> = Result<Option<Grant>, <L as Lessor>::Error>;
+type LeaseAnswer<L> = Result<Option<Grant>, <L as Lessor>::Error>;
 
 struct Shared<L: Lessor> {
     lessor: Arc<L>,
@@ -203,7 +203,7 @@ impl<L: Lessor> IdSource<L> {
     }
 
     /// Gives the worker ids back, so that other holders may have them soon. No clone makes ids before it has a new lease.
-    pub async fn give_back(&self) {
+    pub async fn release(&self) {
         let given_up = self.shared.holder.lock().give_up();
         release(&*self.shared.lessor, given_up).await;
     }
@@ -231,7 +231,7 @@ async fn release_one<L: Lessor>(lessor: &L, (held, used_ms): (HeldWorker, u64)) 
     }
 }
 
-async fn ask_for<L: Lessor>(lessor: &L, ask: Ask) -> Answer<L> {
+async fn ask_for<L: Lessor>(lessor: &L, ask: Ask) -> LeaseAnswer<L> {
     let renew = match ask {
         Ask::Lease | Ask::Further => None,
         Ask::Renew(held) => Some(as_message(held)),
@@ -303,7 +303,7 @@ impl<L: Lessor> Shared<L> {
         self.holder.lock().look_again(mono_ns)
     }
 
-    fn heed(&self, asked_ns: u64, answers: Vec<(Ask, Answer<L>)>) {
+    fn heed(&self, asked_ns: u64, answers: Vec<(Ask, LeaseAnswer<L>)>) {
         let mono_ns = self.lessor.mono_ns();
         let mut holder = self.holder.lock();
         let mut failure = self.failure.lock();

@@ -7,7 +7,7 @@ use rand::{RngExt, rngs::StdRng};
 use super::ledger::Ledger;
 use crate::{
     address::Address,
-    client::Answer,
+    client::FirstAndLast,
     history::{Action, Interface, Op, Outcome},
     nodes::KnownNodes,
     record::{Flow, Recorder},
@@ -43,7 +43,8 @@ impl Shared {
 
     /// Records the answer to a call. `request` is what a violation calls it.
     pub fn answered(
-        &self, call: &Call, answer: Answer, (node, interface): (u64, Interface), request: &str,
+        &self, call: &Call, answer: FirstAndLast, (node, interface): (u64, Interface),
+        request: &str,
     ) {
         let returned_ns = self.recorder.now();
         let (first, last) = answer;

@@ -131,7 +131,7 @@ impl IdSources {
             all.is_closed = true;
             std::mem::take(&mut all.by_namespace)
         };
-        let giving = all.values().map(|kept| kept.source.ids.give_back());
+        let giving = all.values().map(|kept| kept.source.ids.release());
         join_all(giving).await;
     }
 }

@@ -1,6 +1,6 @@
 //! What bumps, epochs, checkpoints and trims do to a section's record.
 
-mod books;
+mod accounts;
 mod takes;
 mod uses;
 
@@ -83,7 +83,7 @@ fn a_checkpointed_section_is_live_again_and_costs_no_number() {
 }
 
 #[test]
-fn the_books_count_what_lost_epochs_may_have_left() {
+fn the_accounts_count_what_lost_epochs_may_have_left() {
     let record = bumped(3, 10_000);
     let raise = Raise { numbers: 1_000_000, unused_max: 1_000_400, step: 10_000, up_to: 0 };
     let (record, _) = record.bump(ONES, 3, raise).unwrap();
@@ -102,8 +102,8 @@ fn a_trim_returns_unused_numbers_if_the_epoch_owns_them() {
     assert_eq!(trimmed.max_seq, 17);
     let again = trimmed.trim(ONES, 3, 5).unwrap();
     assert_eq!(again.max_seq, 17, "said to be used");
-    let given_back = trimmed.epoch_chunk(ONES, 3).unwrap();
-    assert_eq!(given_back, chunk(17, 10_017));
+    let returned = trimmed.epoch_chunk(ONES, 3).unwrap();
+    assert_eq!(returned, chunk(17, 10_017));
     let lost = trimmed.epoch_chunk(ONES, 4).unwrap();
     assert_eq!(lost, chunk(10_017, 20_017));
 }

@@ -116,9 +116,9 @@ impl Uses {
 
 impl Uses {
     /// Handed out + skipped + left = ceiling, and each bound holds of what was really used.
-    fn check_books(&self) {
+    fn check_accounts(&self) {
         let (record, epoch) = (self.record, self.epoch);
-        let SectionBooks { handed_out, skipped, left } = record.books_at(ONES, epoch);
+        let SectionAccounts { handed_out, skipped, left } = record.accounts_at(ONES, epoch);
         let ceiling = record.ceiling_at(epoch, 1);
         assert_eq!(handed_out + skipped + left, ceiling, "{record:?}");
         assert!(handed_out <= self.taken, "{record:?}: {} were used", self.taken);
@@ -178,7 +178,7 @@ proptest! {
                 _ => unreachable!("the range of acts"),
             }
             prop_assert!(uses.record.ceiling_at(uses.epoch, 1) >= uses.used);
-            uses.check_books();
+            uses.check_accounts();
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     allocator::Term,
     metrics::SkipCause,
     node::Config,
-    sequence::{Bequest, Command, Outcome, Trim},
+    sequence::{Command, HandOff, Outcome, Trim},
 };
 
 /// How many sections one log entry trims at most.
@@ -40,7 +40,7 @@ impl Handovers {
     /// Lowers each ceiling of a closed term to the highest number used, and gives the term's epoch back. Takes at most
     /// `shutdown_timeout_ms`, or `handover_timeout_ms` where that is longer and this is the only voter, once it is
     /// known what was used. False if not all was given back: the rest is skipped, as after a crash.
-    pub(in crate::node) async fn give_back(&self, term: &Arc<Term>) -> bool {
+    pub(in crate::node) async fn return_numbers(&self, term: &Arc<Term>) -> bool {
         let term_number = term.term();
         let (setting, limit_ms) = limit(&self.config, self.group.is_sole_voter());
         let sections = term.footprint().sections;
@@ -59,11 +59,11 @@ impl Handovers {
         };
         let time = Duration::from_millis(limit_ms);
         let logging = self.log_trims(term, &trims, Instant::now() + time);
-        let given_back = tokio::time::timeout(time, logging).await;
+        let returned = tokio::time::timeout(time, logging).await;
         // There may be millions, each with a name.
         let work = self.group.this_node.store.blocking();
         work.run_detached(move || drop(trims));
-        given_back.unwrap_or_else(|_| {
+        returned.unwrap_or_else(|_| {
             tracing::warn!(
                 term = term_number,
                 setting,
@@ -113,11 +113,11 @@ impl Handovers {
             tracing::info!(term = term.term(), "the term is lost; its epoch is not given back");
             return false;
         }
-        let given_back = term.log_last_entry(Bequest::Epoch).await;
-        if let Err(why) = &given_back {
+        let returned = term.log_last_entry(HandOff::Epoch).await;
+        if let Err(why) = &returned {
             tracing::warn!(why, "the epoch could not be given back; sections may skip a step");
         }
-        given_back.is_ok()
+        returned.is_ok()
     }
 }
 
