@@ -25,7 +25,7 @@ pub enum Bug {
     EpochReadEarly,
     /// An acknowledgement counts from the latest message that was sent, answered or not.
     LeaseFromPipelinedAcknowledgements,
-    /// What a leader left that ended uncleanly is accounted as handed out.
+    /// Numbers that a leader left uncleanly are accounted as handed out.
     SkipsNotAccounted,
     /// A node that was elected lets more than a second pass before it hands out numbers.
     TermOpensLate,
@@ -33,7 +33,7 @@ pub enum Bug {
     OpenDuringTransfer,
     /// A term leaves its memory to its successor while calls still take numbers.
     HandOffBeforeEmpty,
-    /// A node that does not hold a term's memory takes it over.
+    /// A node takes over from a term whose memory it does not hold.
     StrangerTakesOver,
     /// Keys in pages that take numbers while a memory is sent to a successor arrive there as they were before.
     PageChangesNotSent,

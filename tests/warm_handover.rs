@@ -188,7 +188,7 @@ async fn a_memory_that_was_sent_and_not_handed_off_is_not_taken_over() {
     let successor = other_than(leader);
     let group = &cluster.nodes[&leader].context().group;
     let term = group.leadership().borrow().term;
-    // An empty memory. If it were taken over, each key would begin anew.
+    // An empty memory. If a term took it over, each key would begin anew.
     let header = MemoryHeader { term, seed: 1, format: MEMORY_FORMAT };
     let sent = group.send_memory(term, successor, header, stream::empty()).await;
     assert_eq!(sent.expect("it has arrived").parts, 0);

@@ -202,7 +202,7 @@ impl Ids {
         self.source.worker()
     }
 
-    /// Gives the worker id back, so that another holder may have it soon. A clone that makes ids later leases one again.
+    /// Releases the worker id, so that another holder may have it soon. A clone that makes ids later leases one again.
     pub async fn release(self) {
         self.source.release().await;
     }

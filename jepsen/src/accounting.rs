@@ -1,8 +1,8 @@
-//! What nodes count and account for of skipped numbers, beside what callers saw.
+//! The nodes' accounts and counters of skipped numbers, beside those of callers.
 //!
-//! The accounts of a key say how many of its numbers were handed out at least, were skipped at most by leaders that ended
-//! without giving back what they had, and are left. The leader knows what it has used; what a crashed leader had used of its
-//! last chunk nobody knows, so that all of it counts as skipped. So, for a key with a section of its own:
+//! The accounts of a key say how many of its numbers were handed out at least, were skipped at most by leaders that
+//! ended without returning their chunks, and are left. The leader knows what it has used; what a crashed leader had
+//! used of its last chunk nobody knows, so that all of it counts as skipped. So, for a key with a section of its own:
 //!
 //! - no more was handed out, as the accounts have it, than callers got and calls may have burnt: what callers saw skipped is
 //!   accounted as skipped;
@@ -13,9 +13,10 @@
 //!
 //! Gapless keys never skip: their accounts are exact, whatever happens.
 //!
-//! The metric counts what the accounts have, once, at the node that wrote it. Leaders go on writing down what an earlier one left
-//! while nobody asks, so that accounts are read before and after the metric. What it lacks was counted by processes that ended, or
-//! written down by a later leader. It has the whole if there was one unclean change at most.
+//! The metric counts what the accounts have, once, at the node that wrote it. Leaders go on writing down what an
+//! earlier one left while nobody asks, so that accounts are read before and after the metric. What it lacks was counted
+//! by processes that ended, or written down by a later leader. It has the whole if there was one unclean change at
+//! most.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -36,13 +37,13 @@ const KEYS_MAX: usize = 60;
 /// How long a healed cluster may take to tell its accounts.
 const TOLD_MAX: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_millis(50);
-/// The cause of what leaders left that ended without giving it back.
+/// The cause of what leaders left that ended without returning it.
 const LEFT: &str = "leader_change";
 
 /// What was skipped of namespaces, by cause.
 type Skipped = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// What the nodes count and account for.
+/// The nodes' accounts and counters.
 #[derive(Debug, Clone, Default)]
 pub struct Accounting {
     /// What became of the numbers of keys with a section of their own.
@@ -51,8 +52,8 @@ pub struct Accounting {
     pub namespaces: Skipped,
     /// What the nodes' metrics counted as skipped, by cause, before `namespaces` was read.
     pub counted: BTreeMap<String, u64>,
-    /// What the accounts of the namespaces had before that, as left by leaders. Leaders go on writing down what an earlier one
-    /// left while nobody asks.
+    /// What the accounts of the namespaces had before that, as left by leaders. Leaders go on writing down what an
+    /// earlier one left while nobody asks.
     pub left_before: u64,
     /// What could not be told.
     pub untold: Vec<String>,

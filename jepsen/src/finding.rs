@@ -14,7 +14,7 @@ pub enum Finding {
     FinalRead,
     /// More numbers of a key were skipped than may be.
     Gap,
-    /// The nodes count or account for other numbers than callers saw.
+    /// The nodes' accounts or counters have other numbers than callers saw.
     Accounting,
     /// An export lacks what was answered.
     Export,

@@ -140,7 +140,7 @@ fn start(options: &Options, dir: &Path) -> io::Result<Injector> {
 struct Observed {
     faults: Vec<Fault>,
     final_reads: Vec<Op>,
-    /// What the nodes count and account for, unless the run was stopped.
+    /// The nodes' accounts and counters, unless the run was stopped.
     accounting: Option<Accounting>,
     /// What was exported in the end.
     exported: Exported,

@@ -197,7 +197,7 @@ pub struct Criteria {
     pub fence_skips: u64,
     /// How many numbers of one key calls may ask for at the same time, those among them whose callers have gone.
     pub waiting_max: u64,
-    /// What the nodes count and account for. `None` if the product has no accounting, or the run was stopped.
+    /// The nodes' accounts and counters. `None` if the product has no accounting, or the run was stopped.
     pub accounting: Option<Accounting>,
     /// What was exported in the end. Nothing if the run was stopped.
     pub exported: Exported,

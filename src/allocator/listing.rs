@@ -98,8 +98,8 @@ pub async fn explain(
     pass(term, deadline).await.map(|()| explained)
 }
 
-/// Reads the accounts of a namespace: those of the last `days` days by this node's clock, and of days ahead of it. With 0 days,
-/// all that are kept.
+/// Reads the accounts of a namespace: those of the last `days` days by this node's clock, and of days ahead of it. With
+/// 0 days, all that are kept.
 ///
 /// # Errors
 /// As [`Term::current`].

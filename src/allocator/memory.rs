@@ -5,9 +5,9 @@
 //! whether there is some. `part.rs` is a part of a memory on its way to another node, and `last_entry.rs` says
 //! how long the last log entry took.
 //!
-//! Invariant: it starts empty or taken over, and once it is closed no call takes a number from it. A section's first
-//! chunk comes from its record, which was read after this term's epoch or hand-off was applied, or from a bump; or
-//! it was taken over.
+//! Invariant: it starts empty, or is the one that the last term handed off. Once it is closed no call takes a number
+//! from it. A section's first chunk comes from its record, which was read after this term's first entry was applied, or
+//! from a bump; or the term before had it.
 
 mod checkpointing;
 mod eviction;
@@ -115,8 +115,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of `term`, whose epoch has the number `epoch` and is applied in `view`. `shards` are empty, or were
-    /// taken over from the term before. It may hold `bytes_max` bytes.
+    /// The memory of `term`, whose epoch has the number `epoch` and is applied in `view`. `shards` are empty, or those
+    /// that the term before handed off. It may hold `bytes_max` bytes.
     pub fn new(
         (term, epoch): (u64, u64), shards: Shards, view: AppliedView, clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>, work: BlockingExecutor, bytes_max: usize,
@@ -399,7 +399,7 @@ impl Memory {
 
     /// Empties the memory of a closed term and says what was used, in an order that is the same in every run. `None` if the
     /// term has ended: what was used is not known any more. Sections with numbers left come first, because a trim saves
-    /// those. Sections used to their end follow: if the epoch is given back, their records must say so.
+    /// those. Sections used to their end follow: if the epoch is returned, their records must say so.
     pub fn close(&self) -> Option<Vec<Trim>> {
         let stage = self.gate.stage();
         assert!(stage.is_past_closing(), "a term that is {stage:?} may take numbers meanwhile");

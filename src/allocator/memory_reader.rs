@@ -1,7 +1,8 @@
-//! Reads a term's memory, to be sent to the node that is to lead next, while the term serves: in deltas, each of what
-//! changed since the one before.
+//! Reads a term's memory, to be sent to the node that is to lead next, while the term serves. The first delta is all of
+//! it, and each further one has the changes since the one before.
 //!
-//! Invariant: a delta that is made after no number can be taken any more brings the receiver to the memory's last state.
+//! Invariant: a delta that is read after no number can be taken any more brings the receiver to the memory's last
+//! state.
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ pub struct MemoryReader {
     work: BlockingExecutor,
     digest: Digest,
     tracking: Tracking,
-    /// Where the delta is.
+    /// The shard that the delta has come to.
     shard: u32,
     /// How many changes were read.
     changes: usize,

@@ -21,14 +21,14 @@
 //!    At the first touch of a section in the term, its record is looked at before: the term's epoch may have given a
 //!    chunk, and then nothing is logged (`Memory::take_first`; `record_reader.rs` reads records that are not in
 //!    memory, `checkpointer.rs` writes such sections down later).
-//! 6. *Then* the fence is checked. If it fails, the numbers are discarded and counted (`held.rs`).
+//! 6. *Then* the fence is checked. If it fails, the numbers are discarded and counted (`held_numbers.rs`).
 //! 7. The numbers are answered, or why there are none (`outcome.rs`).
 //!
 //! # Why the order of the steps is the safety argument
 //!
-//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or an epoch, or was taken over, and no
-//! other term can get those numbers. Order comes from the fence of that same term: if a successor had answered before
-//! the numbers were taken, the fence, which is checked after they were taken, would fail.
+//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or an epoch, or was handed off to
+//! it, and no other term can get those numbers. Order comes from the fence of that same term: if a successor had
+//! answered before the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
 //! Numbers of gapless keys do not come from this memory. `term/gapless.rs` has them taken by log entries, and says why
 //! that needs no fence; `term/gapless_calls.rs` has the calls. What a request id was answered with is in the replicated

@@ -1,4 +1,4 @@
-//! The memory of a term that another node led, as far as it has arrived here.
+//! The memory of a term that another node led and hands off, as far as it has arrived here.
 //!
 //! Invariant: it is used at most once, by the term whose leader takes it over, and only if all of it has arrived.
 
@@ -36,8 +36,8 @@ pub enum NotReceived {
     TooLarge,
     /// Another release sends it, in another format.
     #[error(
-        "the memory has format {0}, this release takes {MEMORY_FORMAT}; handovers between these releases give numbers \
-         back instead, and there is nothing to do once all nodes have the same"
+        "the memory has format {0}, this release takes {MEMORY_FORMAT}; handovers between these releases return numbers \
+         instead, and there is nothing to do once all nodes have the same"
     )]
     Format(u32),
     /// A part cannot be decoded.
@@ -77,7 +77,7 @@ impl ReceivedMemory {
     /// Takes in the next part. Its time grows with the part, so call it where blocking is allowed.
     ///
     /// # Errors
-    /// [`NotReceived`]. The hand-off is of no use then.
+    /// [`NotReceived`]. This memory is of no use then.
     pub fn take_part(&mut self, bytes: &[u8]) -> Result<(), NotReceived> {
         self.digest.add(bytes);
         let part: MemoryPart = codec::decode(bytes)?;

@@ -148,8 +148,8 @@ macro_rules! at_place {
 impl Shard {
     /// As [`Shard::take`], within the key's fast limit. `None` if [`Shard::take`] must be called: then nothing was taken.
     ///
-    /// Inlined, so that the range stays in registers. An [`TakeAnswer`] goes through memory, which takes longer than to take the
-    /// numbers.
+    /// Inlined, so that the range stays in registers. An [`TakeAnswer`] goes through memory, which takes longer than to
+    /// take the numbers.
     #[inline(always)]
     pub fn take_fast(
         &mut self, hash: u64, namespace: &Namespace, key: Key<'_>, count: u64,

@@ -11,9 +11,9 @@ pub enum TermStage {
     Closing,
     /// Nobody is inside, and no entry is under way that changes the term's sections. So it is known what the term used.
     Closed,
-    /// The last entry left the memory to the successor.
+    /// The last entry handed the memory off to the successor.
     HandedOff,
-    /// The last entry gave back what the term had not used.
+    /// The last entry returned the numbers that the term had not used.
     Returned,
     /// The memory was dropped without such an entry. So nobody knows what the term used.
     Abandoned,

@@ -84,9 +84,8 @@ pub struct Term {
 }
 
 impl Term {
-    /// Opens the allocator of the term that `lease` belongs to, with the memory that it takes over, or an empty one.
-    /// The number of its epoch is `epoch`. What gave the term its chunks, the epoch or the hand-off, is applied on
-    /// this node.
+    /// Opens the allocator of the term that `lease` belongs to, with the memory that was handed off to it, or an empty
+    /// one. The number of its epoch is `epoch`. The entry that gave the term its chunks is applied on this node.
     pub fn open(
         group: Arc<Group>, lease: Arc<TermLease>, epoch: u64, received: Option<ReceivedMemory>,
         options: TermOptions, clock: Arc<dyn Clock>, metrics: Arc<Metrics>,
@@ -254,11 +253,11 @@ impl Term {
         self.memory.gate().stage()
     }
 
-    /// Logs the last entry of the term: it leaves the memory to a successor, or gives back what was not used. Call it after
-    /// [`Term::close`].
+    /// Logs the last entry of the term: it hands the memory off to a successor, or returns the unused numbers. Call it
+    /// after [`Term::close`].
     ///
     /// # Errors
-    /// A text that says why it is not known to be applied.
+    /// The reason for which it is not known to be applied.
     ///
     /// # Panics
     /// If the term is not closed: numbers that are used yet would be another term's as well.

@@ -29,7 +29,7 @@ impl Ask for Gaps {
     }
 }
 
-/// Up to when the accounts tell.
+/// The moment of which the accounts are.
 const AS_OF: &str = "as of each key's last log entry: what was handed out of its last chunk since is accounted for with its next one";
 
 /// A row for each day, and a column for each cause.

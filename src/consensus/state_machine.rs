@@ -78,7 +78,8 @@ impl StateMachine {
     /// Counts what an entry tells of its namespaces.
     fn count(&self, applied: &Applied) {
         let namespaces = self.view.namespaces();
-        // Every node enters them in the accounts. The one that proposed the entry counts them, although its leadership may be over.
+        // Every node enters them in the accounts. The one that proposed the entry counts them in its metrics, although
+        // its leadership may be over.
         if self.view.recent_records().leads_last(applied.term) || is_planted(Bug::SkipsCountedByAll)
         {
             for (namespace, numbers) in &applied.skipped {
@@ -116,7 +117,7 @@ fn gone() -> io::Error {
 struct Applied {
     term: u64,
     outcome: Outcome,
-    /// How many numbers it entered as skipped by leaders that ended, by namespace.
+    /// How many numbers it counted as skipped by leaders that ended, by namespace.
     skipped: Vec<(NamespaceId, u64)>,
     /// What it tells of the greatest ceilings of namespaces.
     ceilings: Vec<Ceiling>,

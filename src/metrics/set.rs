@@ -53,7 +53,7 @@ label! {
         election,
         /// Until the first entry of its term was applied here.
         entry,
-        /// Until its epoch, or its hand-off, was applied and its allocator open.
+        /// Until the entry that gives it its chunks was applied, and its allocator open.
         opening,
         /// Until a request was answered from the allocator. 0 before that.
         answer,
@@ -81,7 +81,7 @@ label! {
         close,
         /// Until what had changed meanwhile was sent, and the successor held all of it.
         last_changes,
-        /// Until the term's last entry, which leaves the memory to the successor, was applied.
+        /// Until the hand-off, the term's last entry, was applied.
         hand_off,
     }
 }
@@ -178,7 +178,7 @@ metrics_of_set! {
         snapshot_bytes: Gauge,
 
         /// Keys in the memory of this node as leader: those requested in its term, and in the terms whose memory it
-        /// taken over, but for those that were evicted.
+        /// took over, but for those that were evicted.
         memory_keys: Gauge,
         /// Sections in the memory of this node as leader.
         memory_sections: Gauge,

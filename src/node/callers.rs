@@ -298,7 +298,7 @@ impl Counted {
     fn become_of(&self, caller: &Arc<Caller>) -> Result<(), Full> {
         // There is room for it among all: it has its place there.
         let place = caller.begin(self.kind, [0, u64::MAX])?;
-        // What was counted for the one before is given back with it.
+        // What was counted for the one before is freed with it.
         place.caller.store(self.caller.swap(caller.clone()));
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Graceful handover: the successor goes on with the term's memory, or, if it cannot take it, with the numbers that the
-//! term gives back.
+//! term returns.
 //!
-//! `hand_off.rs` leaves the memory to the successor, to whom `memory_stream.rs` sends it, and `return_numbers.rs` gives numbers back.
-//! `current.rs` is the handover under way.
-//! `slow_disk.rs` and `doubted.rs` hand over by themselves.
+//! `hand_off.rs` hands the memory off to the successor, to which `memory_stream.rs` sends it, and `return_numbers.rs`
+//! returns unused numbers. `current.rs` is the handover under way. `slow_disk.rs` and `doubted.rs` hand over by
+//! themselves.
 //!
 //! A handover belongs to the node, not to its caller. There is one for each term. It goes on when its caller
 //! hangs up, and further callers wait for the same one.
@@ -275,8 +275,8 @@ impl Handovers {
         }
     }
 
-    /// Leaves what the term is entitled to: its memory to the successor, or, if there is none that takes it, the
-    /// numbers that it has not used to whoever comes. Returns who is to lead next.
+    /// Hands the term's memory off to the successor, or, if there is none that takes it, returns the unused numbers to
+    /// the next term. Returns the node that is to lead next.
     async fn hand_off_or_return(
         &self, term: &Arc<Term>, mut successor: Option<NodeId>,
     ) -> Option<NodeId> {
@@ -330,7 +330,7 @@ impl Handovers {
     /// How long a handover takes at most.
     pub(super) fn handover_max(&self) -> Duration {
         let config = &self.config;
-        // Sending, twice; closing the term, and giving back; some tens of election timeouts for the steps between.
+        // Sending, twice; closing the term, and returning; some tens of election timeouts for the steps between.
         let attempts = u64::from(ATTEMPTS) * config.handover_timeout_ms;
         let steps = 5 * TRANSFER_ELECTIONS * config.election_timeout_ms;
         Duration::from_millis(attempts + 2 * config.shutdown_timeout_ms + steps)

@@ -1,4 +1,4 @@
-//! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader; and what a wrong clock does
+//! Worker ids for the makers of ids: leased, renewed, released and listed by the leader; and what a wrong clock does
 //! to them.
 //!
 //! `desk.rs` is where leases are asked for, and `free_workers.rs` which worker id one gets. `ids_time.rs` is the time that they are

@@ -1,7 +1,7 @@
 //! Serving a request: from this node's memory if it leads, from the leader's if it does not.
 //!
-//! `checked_request.rs` is a request that was checked. `sequence_request.rs` says how each kind is checked and answered, with `floors.rs` for
-//! those that raise floors. `lost.rs` counts numbers in replies that nobody hears.
+//! `checked_request.rs` is a request that was checked. `sequence_request.rs` says how each kind is checked and
+//! answered, with `floors.rs` for those that raise floors. `lost.rs` counts numbers in replies that nobody hears.
 //!
 //! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
 //! in [`super::RequestMemory`] from then on.

@@ -3,8 +3,8 @@
 //!
 //! `own.rs` says which term this node leads, and whether its allocator is open. `leadership.rs` gets each term its chunks and opens
 //! its allocator, and `recent_records.rs` keeps the records at hand that it will need. `successor.rs` takes in a memory that a leader
-//! sends, and `held_memory.rs` keeps it until a term begins. `takeover.rs` shows how long a takeover took, until its first
-//! answer (`awaited_answer.rs`).
+//! sends, and `held_memory.rs` keeps it until a term begins. `takeover.rs` shows how long a takeover took, until its
+//! first answer (`awaited_answer.rs`).
 //!
 //! Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is none.
 

@@ -1,7 +1,7 @@
 //! The accounts of namespaces: how many numbers were handed out and skipped on each day.
 //!
-//! What an entry does to sections is accounted for by the state machine, on the day of the entry's time. What the leader alone
-//! sees travels with its entries (`Lost`).
+//! The state machine enters the effect of an entry on sections in the accounts of the day of the entry's time. Losses
+//! that the leader alone sees travel with its entries (`Lost`).
 //!
 //! Invariant: a namespace has the accounts of at most `DAYS_KEPT` days.
 
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ids::NamespaceId, progression::Progression, section::SectionRecord};
 
-/// The accounts of so many days on which something was accounted for are kept. The log's entries mean something else with another
-/// value: a change of it is a change of format.
+/// The accounts of so many days are kept; a day on which nothing happened has none. The log's entries mean something
+/// else with another value: a change of it is a change of format.
 pub const DAYS_KEPT: u32 = 31;
 
 /// The milliseconds of a day.
@@ -25,8 +25,8 @@ pub struct DayAccounts {
     /// and those that a raised floor passed over, are among them. Of ids that share sections, those of the id that took the
     /// greatest numbers count.
     pub handed_out: u64,
-    /// At most so many were skipped because a leader ended without giving its chunks back. Accounted for when the section is written
-    /// again.
+    /// At most so many were skipped because a leader ended without returning its chunks. Entered when the section is
+    /// written again.
     pub leader_change: u64,
     /// So many were skipped because a key rose to the greatest number of the section that it shares.
     pub shared_section: u64,
@@ -66,7 +66,7 @@ pub fn day_of(ms: u64) -> u32 {
 }
 
 impl DayAccounts {
-    /// The accounts with what `more` has on top.
+    /// The sum of both accounts.
     #[must_use]
     pub fn plus(self, more: DayAccounts) -> Self {
         DayAccounts {
@@ -109,13 +109,13 @@ impl From<Lost> for DayAccounts {
 pub struct EntryAccounts(BTreeMap<NamespaceId, DayAccounts>);
 
 impl EntryAccounts {
-    /// Books `more` of a namespace.
+    /// Adds `more` to the accounts of a namespace.
     pub fn add(&mut self, namespace: NamespaceId, more: DayAccounts) {
         let accounts = self.0.entry(namespace).or_default();
         *accounts = accounts.plus(more);
     }
 
-    /// What was accounted for.
+    /// The accounts of each namespace that has some.
     pub fn into_iter(self) -> impl Iterator<Item = (NamespaceId, DayAccounts)> {
         self.0.into_iter().filter(|(_, accounts)| *accounts != DayAccounts::default())
     }

@@ -117,7 +117,7 @@ struct Entry {
     epoch: u64,
     /// The time by the clock of the leader that proposed the entry.
     now_ms: u64,
-    /// the accounts of an entry.
+    /// What the entry adds to accounts.
     accounts: EntryAccounts,
 }
 
@@ -139,8 +139,9 @@ fn write_sections<T: Table>(
     }
 }
 
-/// Writes the accounts of an entry. If a namespace has the accounts of as many days as are kept, the entry that opens another day
-/// removes one. It is the one farthest from the new day, since a clock that was wrong may have named a day far ahead.
+/// Adds what an entry counted to the accounts of its day. If a namespace has the accounts of as many days as are kept,
+/// the entry that opens another day removes one. It is the one farthest from the new day, since a clock that was wrong
+/// may have named a day far ahead.
 fn add_accounts<T: Table>(
     table: &mut T, day: u32, accounts: EntryAccounts,
 ) -> Result<(), T::Error> {
@@ -391,7 +392,7 @@ fn lower_each<T: Table>(
             let lost = DayAccounts { shared_section: *lost, ..DayAccounts::default() };
             entry.accounts.add(section.namespace, lost);
         }
-        // Nothing is left to give back of a section whose namespace is gone.
+        // There is nothing to return of a section whose namespace is gone.
         lowered += u64::from(written != Some(false));
     }
     Ok(Outcome::Written(lowered))
@@ -426,7 +427,8 @@ fn rewrite<T: Table>(
     Ok(Some(true))
 }
 
-/// Writes a section's record in the place of `before`, with the time. Keeps the namespace's totals, and enters the change in the accounts.
+/// Writes a section's record in the place of `before`, with the time. Keeps the namespace's totals, and enters the
+/// change in the accounts.
 fn write_section<T: Table>(
     table: &mut T, entry: &mut Entry, id: &SectionId,
     (before, after): (&SectionRecord, SectionRecord), progression: Progression,

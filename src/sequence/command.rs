@@ -55,7 +55,7 @@ pub enum Command {
         /// What changes.
         change: NamespaceChange,
     },
-    /// Give the entry's term a chunk of every live section. The first entry of a term whose leader took over nothing.
+    /// Give the entry's term a chunk of every live section. The first entry of a term that takes nothing over.
     BeginEpoch,
     /// Write down what the last epoch gave of many sections, so that they are live for the next ones. Costs no number.
     Checkpoint {
@@ -64,10 +64,10 @@ pub enum Command {
         /// As in a bump.
         now_ms: u64,
     },
-    /// Leave what the term is entitled to. Its last entry.
+    /// Leave the term's chunks to the next one. Its last entry.
     HandOff(HandOff),
-    /// Go on with what the last term left to this node. The first entry of a term whose leader holds the last
-    /// one's memory.
+    /// Go on with the chunks that the last term handed off to this node. The first entry of a term whose leader holds
+    /// the last one's memory.
     TakeOver {
         /// The node that leads the entry's term.
         successor: NodeId,

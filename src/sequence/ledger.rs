@@ -1,10 +1,10 @@
-//! The ledger of a set: which term may write sections, how many epochs have begun, and what the last writer left.
+//! The ledger of a set: which term may write sections, how many epochs have begun, and the last writer's hand-off.
 //!
 //! An *epoch* begins with a term's first entry, and lasts until the next one begins: for that term, and for those that
-//! take over from it. The chunks of the set's sections belong to epochs.
+//! take over, one from the other. The chunks of the set's sections belong to epochs.
 //!
-//! Invariant: a term writes sections only between its own epoch or hand-off and its hand-off, or the next term's
-//! epoch or hand-off.
+//! Invariant: a term writes sections only between its first entry, which begins an epoch or takes over, and its
+//! hand-off, or the first entry of the next term that has one.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,26 +13,26 @@ use super::ids::NodeId;
 /// The ledger of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ledger {
-    /// How many epochs count. One that was given back is given again under the same number.
+    /// How many epochs count. The number of one that was returned is used again.
     pub epoch: u64,
     /// The term that began an epoch or took over last. 0 if none did.
     pub writer: u64,
-    /// What the writer left, if it has written its last entry.
+    /// The hand-off of the writer, if it has logged it: its last entry.
     pub hand_off: Option<HandOff>,
 }
 
-/// What a term leaves to the next one.
+/// The last entry of a term, which leaves its chunks to the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandOff {
-    /// Its memory, which it has sent to one node. Everything that it was entitled to is that node's.
+    /// The term's memory, which it has sent to one node. All chunks of the term are that node's.
     Memory {
         /// The node that was sent the memory.
         successor: NodeId,
-        /// What was sent.
+        /// Identifies the memory that was sent.
         digest: MemoryDigest,
     },
-    /// Its epoch: it has trimmed every section that it touched. The chunks of the others are unused, so that the
-    /// next epoch may give them again.
+    /// The term's epoch, which it returns: it has trimmed every section that it touched. The chunks of the others are
+    /// unused, so that the next epoch may give them again.
     Epoch,
 }
 
@@ -62,7 +62,7 @@ pub enum LedgerRefused {
     /// The term has left its chunks to the next one.
     #[error("term {0} has left its chunks to the next term")]
     Left(u64),
-    /// Nothing was left to this node, something else was, or an epoch came between.
+    /// Nothing was handed off to this node, another memory was, or an epoch came between.
     #[error("node {0} is not the successor of the memory that it named")]
     NotSuccessor(NodeId),
 }
@@ -77,7 +77,7 @@ impl Ledger {
             return Err(LedgerRefused::HoldsAlready(term));
         }
         match self.hand_off.take() {
-            // The last epoch was given back.
+            // The last epoch was returned.
             Some(HandOff::Epoch) => {}
             Some(HandOff::Memory { .. }) | None => self.epoch += 1,
         }
@@ -85,10 +85,11 @@ impl Ledger {
         Ok(self.epoch)
     }
 
-    /// Gives `term`, led by `successor`, what was left to that node. Returns the number of the epoch that goes on.
+    /// Gives `term`, led by `successor`, the chunks that were handed off to that node. Returns the number of the epoch
+    /// that goes on.
     ///
     /// # Errors
-    /// [`LedgerRefused::NotSuccessor`] if the last entry of the last writer did not leave this memory to this node.
+    /// [`LedgerRefused::NotSuccessor`] if the last writer did not hand this memory off to this node.
     pub fn take_over(
         &mut self, term: u64, successor: NodeId, digest: MemoryDigest,
     ) -> Result<u64, LedgerRefused> {
@@ -100,7 +101,7 @@ impl Ledger {
         Ok(self.epoch)
     }
 
-    /// Logs the last entry of `term`: it writes nothing any more.
+    /// Logs the hand-off of `term`: it writes nothing any more.
     ///
     /// # Errors
     /// As [`Ledger::check_writer`].

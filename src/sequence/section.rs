@@ -15,8 +15,7 @@
 //!
 //! # Accounts
 //!
-//! A record also tells what became of the numbers. For a section with one key, after `epoch` epochs, as [`SectionAccounts`] has
-//! it:
+//! A record also accounts for the numbers. For a section with one key, after `epoch` epochs ([`SectionAccounts`]):
 //!
 //! ```text
 //! handed out + skipped + left = all numbers up to the ceiling
@@ -162,7 +161,7 @@ impl SectionRecord {
     }
 
     /// True if the epoch that follows may give a chunk of this section, when `epoch` epochs have begun. It has that
-    /// number again if the last one is given back.
+    /// number again if the last one is returned.
     pub fn is_live_next(&self, epoch: u64) -> bool {
         self.epochs_since(epoch) <= EPOCHS_LIVE
     }
@@ -225,7 +224,7 @@ impl SectionRecord {
     /// rest of its chunks can be handed out later. Never goes below the floor: earlier epochs may have used what
     /// lies there. `None`, and no change, if the epoch owns nothing of the section, or less than `used`.
     ///
-    /// The record is written as of the epoch before. If the epoch is given back, the next one gives the
+    /// The record is written as of the epoch before. If the epoch is returned, the next one gives the
     /// numbers right above `used`. If it does not, the next epoch gives those of one step further up.
     pub fn trim(self, progression: Progression, epoch: u64, used: u64) -> Option<Self> {
         let increment = progression.increment;
@@ -248,7 +247,8 @@ impl SectionRecord {
     }
 
     /// Lowers the ceiling to `used`, as [`SectionRecord::trim`] does, while the epoch goes on. The epoch owns nothing of
-    /// the section any more: its next chunk comes from a bump. The next epoch gives the numbers right above `used`. If this one is given back, the next has the same number, and a bump brings them.
+    /// the section any more: its next chunk comes from a bump. The next epoch gives the numbers right above `used`. If
+    /// this one is returned, the next has the same number, and a bump brings them.
     pub fn release(self, progression: Progression, epoch: u64, used: u64) -> Option<Self> {
         let trimmed = self.trim(progression, epoch, used)?;
         Some(SectionRecord { epoch, ..trimmed })

@@ -105,7 +105,7 @@ pub trait Table {
     fn accounted_days(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Self::Error>;
     /// Removes the accounts of a namespace and a day.
     fn remove_day_accounts(&mut self, id: NamespaceId, day: u32);
-    /// Notes how many numbers of a namespace the entry entered as skipped by leaders that ended without leaving them to
+    /// Notes how many numbers of a namespace the entry counted as skipped by leaders that ended without leaving them to
     /// anybody.
     fn note_skipped(&mut self, namespace: NamespaceId, numbers: u64);
 

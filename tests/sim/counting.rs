@@ -55,7 +55,7 @@ pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> R
         }
     }
     if counted[0] > accounted[0] {
-        return Err(format!("more was counted than accounted: {}", told()));
+        return Err(format!("more was counted than accounted for: {}", told()));
     }
     let counted_late = if none_ended { 1 } else { 2 };
     if counted
@@ -64,7 +64,7 @@ pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> R
         .skip(counted_late)
         .any(|(counted, accounted)| accounted > *counted)
     {
-        return Err(format!("more was accounted than counted: {}", told()));
+        return Err(format!("more was accounted for than counted: {}", told()));
     }
     check_handed_out(world, record, patience).await
 }

@@ -46,7 +46,7 @@ pub trait Lessor: Send + Sync + 'static {
     /// Gives a worker id back. `used_ms` is the greatest time in an id, 0 if there is none.
     ///
     /// # Errors
-    /// Why it may not be given back.
+    /// Why it may not be released.
     fn release(
         &self, held: v1::HeldWorker, used_ms: u64,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
@@ -227,7 +227,7 @@ async fn release<L: Lessor>(lessor: &L, given_up: Vec<(HeldWorker, u64)>) {
 
 async fn release_one<L: Lessor>(lessor: &L, (held, used_ms): (HeldWorker, u64)) {
     if let Err(error) = lessor.release(as_message(held), used_ms).await {
-        tracing::debug!(%error, "a worker id was not given back; it is free once its ceiling has passed");
+        tracing::debug!(%error, "a worker id was not released; it is free once its ceiling has passed");
     }
 }
 

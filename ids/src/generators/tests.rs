@@ -31,7 +31,7 @@ enum Step {
     Lose(u64),
     /// Renewed, by so many milliseconds.
     Extend(u64, u64),
-    /// Given back: the next lease begins above what was used.
+    /// Released: the next lease begins above what was used.
     Release(u64),
 }
 

@@ -59,8 +59,8 @@ fn where_nothing_went_wrong_the_accounts_are_what_callers_got_and_what_floors_pa
     .assert_eq(&format!("{:?}", judged(accounting(9, 3))));
 }
 
-/// What is wrong with accounts that had `before` numbers left by leaders, then metrics that count `counted`, then accounts that have
-/// `skipped` of each namespace.
+/// What is wrong with accounts that had `before` numbers left by leaders, then metrics that count `counted`, then
+/// accounts that have `skipped` of each namespace.
 fn check_namespaces(
     before: u64, counted: u64, skipped: &[(&str, u64)], unclean_changes: u64, expected: Expect,
 ) {

@@ -38,7 +38,7 @@ pub struct Controls {
     out: PathBuf,
 }
 
-/// Holes and books are judged when a run is over.
+/// Holes and accounts are judged when a run is over.
 const SHOWS_AT_THE_END: &str = "--seconds=10";
 
 /// A planted bug, the run that catches it, and what must be found then. A violation of another kind may have another cause.

@@ -308,7 +308,7 @@ impl Rules {
         self.end(state, n, HandOff { successor, digest })
     }
 
-    /// A leader that has trimmed all that it touched gives its epoch back.
+    /// A leader that has trimmed all that it touched returns its epoch.
     fn return_epoch(&self, state: &mut State, n: usize) -> Option<()> {
         let leads = state.leads(n)?;
         let needs_no_trim = match leads.memory {

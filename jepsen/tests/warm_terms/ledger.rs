@@ -20,7 +20,7 @@ pub struct Ledger {
 /// The writer's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandOff {
-    /// `None`: the term trimmed what it had touched, and gives its epoch back.
+    /// `None`: the term trimmed what it had touched, and returns its epoch.
     pub successor: Option<usize>,
     /// The digest is the memory itself: digests do not collide.
     pub digest: Memory,

@@ -1,5 +1,5 @@
-//! A model of warm terms that is searched exhaustively: epochs, checkpoints, trims, hand-offs and successors, and apart from one
-//! another releases, floors, deletions, records in memory and gapless keys.
+//! A model of warm terms that is searched exhaustively: epochs, checkpoints, trims, hand-offs and successors, and apart
+//! from one another releases, floors, deletions, records in memory and gapless keys.
 //!
 //! Every order of events within the bounds is tried. With all margins kept, no order breaks a promise;
 //! with one of them left out, the search prints the shortest way to break it
@@ -12,7 +12,7 @@
 //! deposed leader hands out what its memory holds, and reads records, at any time. Order follows as well:
 //! the fence, which the other model proves, refuses a number of a term once a later term has answered.
 //! `Check::Gap`: since the last number that was handed out, at most one step is skipped for each epoch that
-//! was counted, and nothing where none was (a successor, an epoch that was given back). A section that nobody
+//! was counted, and nothing where none was (a successor, an epoch that was returned). A section that nobody
 //! touches loses at most K steps and the rest of its last chunk: K + 1 steps in all, and no fewer
 //! (`an_idle_section_...`). `Current` is answered with each read: not less than what was handed out before,
 //! and less than what is handed out later.
@@ -103,9 +103,9 @@
 //! | `SameK` | a leader with a greater K takes a chunk that the state machine does not count | `a_leader_with_a_greater_k_...` |
 //! | `NotClipped` | a checkpoint writes less than the epoch's chunk, whose rest is taken once `max` is raised, and given again by the next epoch | `a_checkpointed_chunk_that_is_clipped_...` |
 //! | `TrimAboveFloor` | nothing: a leader asks for no less than it used. A second guard | `a_trim_never_asks_...` |
-//! | `TrimStaysLive` | nothing: with `s := S` instead of `S - 1` each section costs a bump after a give-back. For speed | `a_trim_that_counts_...` |
+//! | `TrimStaysLive` | nothing: with `s := S` instead of `S - 1` each section costs a bump after its epoch is returned. For speed | `a_trim_that_counts_...` |
 //! | `WriterAlone` | nothing: Raft's leader proposes for its own term alone, and only after its first entry is applied. A second guard | `a_term_that_logs_...` |
-//! | `NoWriteAfterHandOff`, `EndsOnce` | each is the other's second guard; without both, a hand-off to a successor becomes a give-back of an epoch that was used | `a_leader_that_ends_once_...`, `a_hand_off_that_closes_...`, `a_second_hand_off_...` |
+//! | `NoWriteAfterHandOff`, `EndsOnce` | each is the other's second guard; without both, a hand-off to a successor becomes the return of an epoch that was used | `a_leader_that_ends_once_...`, `a_hand_off_that_closes_...`, `a_second_hand_off_...` |
 //! | `EpochAfterHandOffCounts` | the epoch's chunk is handed out again | `an_epoch_that_is_not_counted_...` |
 //! | `EpochClearsHandOff` | a successor one term late takes the other term's epoch, or goes on below its numbers | `a_successor_one_term_late_...` |
 //! | `TakeOverClearsHandOff`, `MemoryUsedOnce` | each is the other's second guard; without both, the successor starts again where it began | `a_memory_that_...`, `a_hand_off_that_is_used_...`, `a_hand_off_used_twice_...` |

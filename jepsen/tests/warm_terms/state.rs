@@ -80,7 +80,7 @@ pub struct Term {
     pub evicting: bool,
     /// The section's record was read, and is not used yet.
     pub read: Option<Record>,
-    /// The ceiling of what it took over. Kept for `Event::SuccessorWentOn`.
+    /// The ceiling of the chunk that it took over. Kept for `Event::SuccessorWentOn`.
     pub taken_over: u8,
     /// The greatest number that this term and earlier ones handed out.
     pub seen: u8,

@@ -53,7 +53,7 @@ impl Told for Rules {
             Send(n, to) => format!("node {n} sends its memory to node {to}: {}", memory(n)),
             LogHandOff(n, to) => format!("node {n} hands off to node {to}: {logged}"),
             Trim(n) => format!("node {n} logs a trim: {logged}"),
-            ReturnEpoch(n) => format!("node {n} gives its epoch back: {logged}"),
+            ReturnEpoch(n) => format!("node {n} returns its epoch: {logged}"),
             Reopen(n) => format!("node {n} opens its gate again"),
             Abandon(n) => format!("node {n} loses its memory, and closes its gate"),
             Restart(n) => format!("node {n} crashes and restarts"),

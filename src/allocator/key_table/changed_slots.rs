@@ -7,13 +7,13 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tracking(pub u64);
 
-/// The numbers of changed slots. They are taken in ascending order, in deltas. A slot that is noted behind the delta's
-/// position is taken in the next delta.
+/// The numbers of changed slots. They are taken delta by delta, each in ascending order. A slot that is noted below the
+/// position of the delta belongs to the next one.
 #[derive(Debug, Default)]
 pub struct ChangedSlots {
     /// A bit for each slot.
     words: Vec<u64>,
-    /// Where the delta is.
+    /// The slot that the delta has come to.
     from: u32,
     /// All slots with lower numbers were taken at least once.
     known: u32,
@@ -67,7 +67,7 @@ impl ChangedSlots {
         None
     }
 
-    /// Begins another delta.
+    /// Begins the next delta.
     pub fn rewind(&mut self) {
         self.from = 0;
     }

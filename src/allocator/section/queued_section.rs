@@ -244,7 +244,7 @@ impl QueuedSection {
     }
 }
 
-/// Serves a call that waits, and says what refill the section wants then. Gives back what it wants if it needs a further
+/// Serves a call that waits, and says what refill the section wants then. Returns the demand if it needs a further
 /// bump. `None` if its key is not there.
 fn serve_one(
     section: &mut Section, cursors: &mut impl Cursors, config: &NamespaceConfig,

@@ -40,7 +40,7 @@ use crate::{
     },
 };
 
-/// Room for this many expanded sections is not given back.
+/// Room for this many expanded sections is not freed.
 const EXPANDED_KEPT: usize = 64;
 
 /// Keys that are stored as `K`, and their sections.

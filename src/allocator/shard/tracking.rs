@@ -30,8 +30,8 @@ impl Shard {
         self.tracking = tracking;
     }
 
-    /// The next changes of the delta, at most `limit`. `None` at the end of the delta; the next call begins another one.
-    /// `None` if `tracking` is not in force any more.
+    /// The next changes of the delta, at most `limit`. `None` at the end of the delta; the next call begins another
+    /// one. `None` if `tracking` is not in force any more.
     pub fn take_changes(&mut self, tracking: Tracking, limit: usize) -> Option<ShardChanges> {
         if self.tracking != Some(tracking) {
             return None;

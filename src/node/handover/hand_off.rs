@@ -2,9 +2,9 @@
 //! so that there is no gap, and no cold start.
 //!
 //! 1. The memory is sent while the term serves: all of it, then what changed meanwhile, until little is left.
-//! 2. The term is closed. Whoever is inside leaves.
-//! 3. What changed since is sent. The successor says what it holds.
-//! 4. The term's last entry names the successor and what it holds.
+//! 2. The term is closed. The calls inside leave.
+//! 3. The last changes are sent. The successor answers with the digest of the memory that it holds.
+//! 4. The term's last entry, the hand-off, names the successor and that digest.
 //!
 //! Invariant: nothing is handed off unless the successor has said that it holds the memory's last state.
 
@@ -42,7 +42,7 @@ pub(super) enum MemoryFate {
 }
 
 impl Handovers {
-    /// Sends the memory of `term` to `successor`, closes the term, and hands off the memory.
+    /// Sends the memory of `term` to `successor`, closes the term, and hands the memory off.
     pub(super) async fn hand_off(&self, term: &Arc<Term>, successor: NodeId) -> MemoryFate {
         let not_sent = |why: &SendFailed| {
             let term = term.term();
@@ -110,7 +110,7 @@ impl Handovers {
         Ok(stream)
     }
 
-    /// Logs the term's last entry, which leaves the memory to `successor`.
+    /// Logs the hand-off, the term's last entry, to `successor`.
     async fn log_hand_off(
         &self, term: &Term, successor: NodeId, digest: MemoryDigest,
     ) -> MemoryFate {

@@ -52,12 +52,12 @@ impl HeldMemory {
         let mut holding = self.0.lock();
         if holding.begun == number && holding.whole.take().is_some() {
             tracing::warn!(
-                "no term has come to take over with the memory that the last leader sent; it is dropped"
+                "no term has come to take over the memory that the last leader sent; it is dropped"
             );
         }
     }
 
-    /// Takes the memory of a term before `term`, to be taken over by that term.
+    /// Takes the memory of a term before `term`, for `term` to take it over.
     pub(super) fn take(&self, term: u64) -> Option<(ReceivedMemory, MemoryDigest)> {
         let whole = self.0.lock().whole.take();
         whole.filter(|(received, _)| received.term() < term)

@@ -109,9 +109,9 @@ impl LedTerms {
         }
     }
 
-    /// Gets the term its first chunks. Inherits what the last leader left, if it left it to this node. Otherwise an epoch
-    /// gives the term a chunk of every live section. Returns the number of the epoch, and the memory that was taken over.
-    /// `None` if the term got none, and must end.
+    /// Gets the term its first chunks. It takes over if the last leader handed its memory off to this node. Otherwise
+    /// an epoch gives the term a chunk of every live section. Returns the number of the epoch, and the memory that it
+    /// took over. `None` if the term got none, and must end.
     async fn take_chunks(&self, lease: &TermLease) -> Option<(u64, Option<ReceivedMemory>)> {
         let held = self.held_memory.take(lease.term());
         let held = held.map(|(memory, digest)| (memory, (self.config.node_id, digest)));
@@ -136,7 +136,7 @@ impl LedTerms {
         }
     }
 
-    /// What the last leader left, and to whom. Only a planted bug asks for it.
+    /// The hand-off of the last leader: the successor, and the digest. Only a planted bug asks for it.
     fn handed_off(&self) -> Option<(NodeId, MemoryDigest)> {
         match self.group.view.ledger().ok()?.hand_off? {
             HandOff::Memory { successor, digest } => Some((successor, digest)),

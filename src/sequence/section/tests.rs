@@ -181,7 +181,7 @@ fn a_released_section_has_no_gap_whichever_epoch_follows_and_is_bumped_in_the_ep
         assert_eq!((released.max_seq, released.floor), (used, used));
         assert_eq!(released.epoch_chunk(ONES, epoch), None, "its epoch owns nothing");
         assert_eq!(released.floor_at(epoch, 1), used);
-        // Also if the epoch was given back and comes again.
+        // Also if the epoch was returned and comes again.
         let (_, chunk) = released.bump(ONES, epoch, step(10)).unwrap();
         assert_eq!((chunk.old, chunk.new), (used, used + 10));
         let next = released.epoch_chunk(ONES, epoch + 1).unwrap();

@@ -141,7 +141,7 @@ impl ConnectionPlace {
 pub struct Places {
     when_full: WhenFull,
     /// Empty if no connection ends for another one. A connection that has ended holds its place no more: what is counted for its
-    /// caller is given back at once.
+    /// caller is uncounted at once.
     taken: VecDeque<Weak<ConnectionPlace>>,
 }
 

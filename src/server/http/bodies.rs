@@ -41,7 +41,7 @@ pub fn forbid_caching(headers: &mut HeaderMap) {
 /// An answer as it is sent.
 pub type HttpAnswer = axum::http::Response<tonic::body::Body>;
 
-/// An answer in JSON. The memory that is reserved for it is given back once its bytes are sent, or dropped.
+/// An answer in JSON. The memory that is reserved for it is freed once its bytes are sent, or dropped.
 ///
 /// # Errors
 /// INTERNAL if it cannot be written as JSON.

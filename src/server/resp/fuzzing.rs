@@ -39,7 +39,7 @@ impl Reading {
         (commands.iter().map(copy).collect(), read)
     }
 
-    /// Gives back the memory that no unfinished command needs.
+    /// Frees the memory that no unfinished command needs.
     pub fn release(&mut self) {
         self.0.release();
     }

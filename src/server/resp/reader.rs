@@ -164,7 +164,7 @@ impl CommandReader {
         &mut self.buffer
     }
 
-    /// Gives back the memory that no unfinished command needs.
+    /// Frees the memory that no unfinished command needs.
     pub fn release(&mut self) {
         self.buffer = match self.buffer.is_empty() {
             true => BytesMut::new(),

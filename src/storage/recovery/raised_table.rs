@@ -170,8 +170,8 @@ fn raise_sections(
 /// entries were not applied.
 ///
 /// The entries may have been committed. Numbers of a bump or an epoch may have been handed out, so these count.
-/// Numbers that a trim gave back may have been handed out again by the lost nodes, so trims lower nothing. For the same
-/// reason nobody takes over what the last term left.
+/// Numbers that a trim returned may have been handed out again by the lost nodes, so trims lower nothing. For the same
+/// reason nobody takes over from the last term.
 fn apply_unapplied(
     survivor: &Survivor<'_>, plan: &RaisePlan, dry_run: bool,
 ) -> Result<u64, StoreError> {

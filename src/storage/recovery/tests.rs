@@ -138,7 +138,7 @@ fn a_recovered_directory_has_raised_ceilings_and_one_member() {
 }
 
 /// The entries may have been committed. Numbers of the bumps may have been handed out. Numbers that the
-/// trim gave back may have been handed out by the other nodes.
+/// trim returned may have been handed out by the other nodes.
 #[test]
 fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     let bump = |of, numbers| Bump {

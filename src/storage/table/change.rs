@@ -112,7 +112,7 @@ impl TableChange {
         }
     }
 
-    /// How many numbers the entries since the last call entered as skipped by leaders that ended, by namespace.
+    /// How many numbers the entries since the last call counted as skipped by leaders that ended, by namespace.
     pub(crate) fn take_skipped(&mut self) -> Vec<(NamespaceId, u64)> {
         std::mem::take(&mut self.skipped)
     }

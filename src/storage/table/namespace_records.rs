@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// Reads the accounts of a namespace, from day `from` on, on a thread for blocking work. Each is as the table was at one
-/// moment.
+/// Reads the accounts of a namespace, from day `from` on, on a thread for blocking work. Each is as the table was at
+/// one moment.
 ///
 /// # Errors
 /// [`StoreError`] if the database fails or a record is damaged.

@@ -1,4 +1,4 @@
-//! What entries book.
+//! What entries add to accounts.
 
 use super::*;
 

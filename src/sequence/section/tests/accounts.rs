@@ -17,7 +17,7 @@ fn the_accounts_tell_what_was_handed_out_and_what_a_crash_skipped() {
     assert_eq!(accounts(record, 2), (90, 110, 100));
     let checkpointed = record.checkpoint(ONES, 2).unwrap();
     assert_eq!(accounts(checkpointed, 2), (90, 110, 100));
-    // It used 30, trims, and is given back.
+    // It used 30, trims, and is returned.
     let trimmed = checkpointed.trim(ONES, 2, 230).unwrap();
     assert_eq!(accounts(trimmed, 2), (120, 110, 100));
     let raised = trimmed.raised(ONES, 2, 1_000, 0);
@@ -35,7 +35,7 @@ fn the_accounts_do_not_depend_on_a_max_that_changes() {
     assert_eq!(written.accounts_at(ONES, 2), accounts);
 }
 
-/// A recovery moves the first number as well as the ceilings: what lies below it belongs to no accounts.
+/// A recovery moves the first number as well as the ceilings: what lies below it is in no account.
 #[test]
 fn the_accounts_of_a_raised_section_hold_what_lies_above_a_first_number_that_was_moved() {
     let unused = bumped(1, 10_000);

@@ -16,7 +16,7 @@ struct Uses {
     used: u64,
     /// How many numbers were used.
     taken: u64,
-    /// True if an epoch has ended otherwise than by a trim and by being given back.
+    /// True if an epoch has ended otherwise than by a trim and by being returned.
     lost: bool,
 }
 
@@ -88,14 +88,14 @@ impl Uses {
         let before = self.used;
         self.lost |= end != 0;
         match end {
-            // It is trimmed where it was touched, and is given back.
+            // It is trimmed where it was touched, and is returned.
             0 => {
                 if let Some((used, _)) = self.owned.take() {
                     self.record = self.record.trim(ONES, self.epoch, used).unwrap();
                     assert_eq!(self.record.max_seq, before.max(self.record.floor));
                 }
             }
-            // It trims, and crashes before it is given back.
+            // It trims, and crashes before it is returned.
             1 => {
                 if let Some((used, _)) = self.owned.take() {
                     self.record = self.record.trim(ONES, self.epoch, used).unwrap();
