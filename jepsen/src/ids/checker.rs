@@ -49,7 +49,7 @@ pub struct Checker {
     start_ms: u64,
     distance: Distance,
     /// The calls so far, as far as a duplicate names them.
-    calls: Vec<Call>,
+    calls: Vec<CheckedCall>,
     broken: Broken,
     farthest_ms: u64,
 }
@@ -79,7 +79,7 @@ struct Judged {
 
 /// Who took ids, and when.
 #[derive(Debug, Clone, Copy)]
-struct Call {
+struct CheckedCall {
     maker: Maker,
     invoked_ns: u64,
     returned_ns: u64,
@@ -136,7 +136,7 @@ impl Checker {
     /// Judges what one call took, all but the order among calls.
     pub fn add(&mut self, taken: &TakenIds) {
         let call = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
-        self.calls.push(Call {
+        self.calls.push(CheckedCall {
             maker: taken.maker,
             invoked_ns: taken.invoked_ns,
             returned_ns: taken.returned_ns,
@@ -361,7 +361,7 @@ fn extend(
     span.last = span.last.max(value);
 }
 
-impl std::fmt::Display for Call {
+impl std::fmt::Display for CheckedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ms = |ns: u64| ns as f64 / 1e6;
         let (from, to) = (ms(self.invoked_ns), ms(self.returned_ns));

@@ -34,7 +34,7 @@ const ACCOUNTS_MAX: usize = 65_536;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What a node counts, for each quota of each holder.
+/// What a node counts, for each quota of each principal.
 pub(super) struct Quotas {
     node: NodeId,
     accounts: Mutex<Accounts>,
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(wait, SECOND / 2);
         tokio::time::advance(wait).await;
         assert_eq!(ask(&quotas, &own, 2), Ok(()));
-        assert_eq!(ask(&quotas, &account(7), 4), Ok(()), "another holder's");
+        assert_eq!(ask(&quotas, &account(7), 4), Ok(()), "another principal's");
     }
 
     #[tokio::test(start_paused = true)]
