@@ -25,16 +25,16 @@ pub enum Bug {
     EpochReadEarly,
     /// An acknowledgement counts from the latest message that was sent, answered or not.
     LeaseFromPipelinedAcknowledgements,
-    /// What a leader left that ended uncleanly is booked as handed out.
-    SkipsNotBooked,
+    /// Numbers that a leader left uncleanly are accounted as handed out.
+    SkipsNotAccounted,
     /// A node that was elected lets more than a second pass before it hands out numbers.
     TermOpensLate,
     /// The leadership is handed over while numbers are still handed out.
     OpenDuringTransfer,
     /// A term leaves its memory to its successor while calls still take numbers.
-    BequestBeforeEmpty,
-    /// A node that does not hold a term's memory inherits it.
-    StrangerInherits,
+    HandOffBeforeEmpty,
+    /// A node takes over from a term whose memory it does not hold.
+    StrangerTakesOver,
     /// Keys in pages that take numbers while a memory is sent to a successor arrive there as they were before.
     PageChangesNotSent,
     /// Keys that are names and take numbers while a memory is sent to a successor arrive there as they were before.
@@ -86,7 +86,7 @@ pub enum Bug {
     CounterLaps,
     /// The date in ids is that of the leader's clock, without a look at the log.
     DateNotLogged,
-    /// What leaders left unused is counted by every node that applies the entry which books it.
+    /// What leaders left unused is counted by every node that applies the entry which accounts for it.
     SkipsCountedByAll,
     /// A leader believes its wall clock, whatever those of a majority show.
     ClockBelievedAtStart,
@@ -107,11 +107,11 @@ const NAMES: [(&str, Bug); 43] = [
     ("epoch-not-counted", Bug::EpochNotCounted),
     ("epoch-read-early", Bug::EpochReadEarly),
     ("lease-from-pipelined-acknowledgements", Bug::LeaseFromPipelinedAcknowledgements),
-    ("skips-not-booked", Bug::SkipsNotBooked),
+    ("skips-not-accounted", Bug::SkipsNotAccounted),
     ("term-opens-late", Bug::TermOpensLate),
     ("open-during-transfer", Bug::OpenDuringTransfer),
-    ("bequest-before-empty", Bug::BequestBeforeEmpty),
-    ("stranger-inherits", Bug::StrangerInherits),
+    ("hand-off-before-empty", Bug::HandOffBeforeEmpty),
+    ("stranger-takes-over", Bug::StrangerTakesOver),
     ("page-changes-not-sent", Bug::PageChangesNotSent),
     ("name-changes-not-sent", Bug::NameChangesNotSent),
     ("current-of-page-at-floor", Bug::CurrentOfPageAtFloor),

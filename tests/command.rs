@@ -274,7 +274,7 @@ async fn keys_are_listed_and_explained_in_a_shell() {
     assert_eq!(explained["held"]["last"], "1");
     let gaps = text(ask(&cluster, &["gaps", "book"]).await);
     // A number was handed out, of a chunk that no entry has told of yet.
-    assert!(gaps.contains("nothing is booked, as of each key's last log entry"), "{gaps}");
+    assert!(gaps.contains("nothing is accounted for, as of each key's last log entry"), "{gaps}");
     let gaps = json(&ask(&cluster, &["gaps", "book", "--json", "--days", "1"]).await);
     assert_eq!(gaps, serde_json::json!({"days": []}));
     failed(&ask(&cluster, &["gaps", "book", "--days", "32"]).await, 2, &["1..=31"]);

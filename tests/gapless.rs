@@ -55,7 +55,7 @@ async fn every_node_hands_out_numbers_without_a_gap_and_any_kind_of_call_sees_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_give_back() {
+async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_return() {
     let mut cluster = cluster_with_invoices().await;
     let mut expected = 1;
     for round in 0..3 {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::common::{Client, cluster::Cluster, id, name, other_than, until};
 use ratchet::{
     allocator::Footprint,
-    metrics::{Metrics, ReleaseCause, SetMetrics, SkipCause},
+    metrics::{EvictionCause, Metrics, SetMetrics, SkipCause},
     node::Config,
     proto::v1::{CreateNamespaceRequest, KeyKind},
 };
@@ -31,12 +31,12 @@ async fn until_idle_keys_are_gone(cluster: &Cluster, leader: u64) {
 }
 
 /// As [`until_idle_keys_are_gone`], and the log says what was used of them all.
-async fn until_idle_keys_are_released(cluster: &Cluster, leader: u64) {
+async fn until_idle_keys_are_evicted(cluster: &Cluster, leader: u64) {
     until_idle_keys_are_gone(cluster, leader).await;
     // They are counted once their release is applied.
     let released = || {
-        let keys = &set_metrics(cluster, leader).released_keys;
-        keys.get(ReleaseCause::idle) >= KEYS
+        let keys = &set_metrics(cluster, leader).evicted_keys;
+        keys.get(EvictionCause::idle) >= KEYS
     };
     until("all are released", released).await;
 }
@@ -91,8 +91,8 @@ async fn a_key_that_was_evicted_goes_on_with_its_next_number() {
     }
     // The last one may be counted a moment later.
     let released = || {
-        let keys = &set_metrics(&cluster, leader).released_keys;
-        keys.get(ReleaseCause::idle) >= 3 * KEYS
+        let keys = &set_metrics(&cluster, leader).evicted_keys;
+        keys.get(EvictionCause::idle) >= 3 * KEYS
     };
     until("all are counted", released).await;
     assert_eq!(skipped(&cluster), 0);
@@ -137,7 +137,7 @@ async fn a_shared_section_that_was_evicted_goes_on_above_the_highest_number_of_i
         (keys.iter()).map(|key| if (100..200).contains(key) { 15 } else { 5 }).collect();
     assert_eq!(numbers.expect("numbers"), expected);
     until("what its neighbours lost is counted", || counted() == 99 * 10).await;
-    let gone = || set_metrics(&cluster, leader).released_shared_sections.get() >= 5 * 3;
+    let gone = || set_metrics(&cluster, leader).evicted_shared_sections.get() >= 5 * 3;
     until("all sections are counted", gone).await;
     until("sections without keys are forgotten", || memory(&cluster, leader).sections == 0).await;
 }
@@ -150,7 +150,7 @@ async fn a_shared_section_that_was_evicted_skips_nothing_when_the_leader_is_lost
     let keys: Vec<u64> = (0..KEYS).collect();
     let numbers = client.next_of_each_in("member", keys.clone()).await;
     assert_eq!(numbers.expect("numbers"), vec![1; KEYS as usize]);
-    until_idle_keys_are_released(&cluster, leader).await;
+    until_idle_keys_are_evicted(&cluster, leader).await;
     cluster.cut_off(leader);
     let seen_by = other_than(leader);
     let next = cluster.leader_seen_by(seen_by, |new| new != leader).await;
@@ -189,7 +189,7 @@ async fn keys_of_shared_sections_that_come_and_go_under_load_and_through_handove
     for caller in callers {
         caller.await.expect("no panic");
     }
-    let gone = (1..=3).map(|node| set_metrics(&cluster, node).released_shared_sections.get());
+    let gone = (1..=3).map(|node| set_metrics(&cluster, node).evicted_shared_sections.get());
     assert!(gone.sum::<u64>() > 10, "too few sections were evicted to show anything");
 }
 
@@ -197,7 +197,7 @@ async fn keys_of_shared_sections_that_come_and_go_under_load_and_through_handove
 async fn a_key_that_was_evicted_skips_nothing_when_the_leader_is_lost() {
     let (cluster, leader) = forgetful(|_| {}).await;
     assert_eq!(take_of_each(&mut cluster.client(leader)).await, vec![1; KEYS as usize]);
-    until_idle_keys_are_released(&cluster, leader).await;
+    until_idle_keys_are_evicted(&cluster, leader).await;
     cluster.cut_off(leader);
     let seen_by = other_than(leader);
     let next = cluster.leader_seen_by(seen_by, |new| new != leader).await;
@@ -241,7 +241,7 @@ async fn keys_that_come_and_go_under_load_and_through_handovers_have_no_gap() {
     }
     assert!(missing <= skipped(&cluster), "{missing} numbers are missing, and not counted");
     let released =
-        (1..=3).map(|node| set_metrics(&cluster, node).released_keys.get(ReleaseCause::idle));
+        (1..=3).map(|node| set_metrics(&cluster, node).evicted_keys.get(EvictionCause::idle));
     assert!(released.sum::<u64>() > 100, "too few keys were evicted to show anything");
 }
 
@@ -264,6 +264,6 @@ async fn a_memory_that_is_full_takes_new_keys_for_idle_ones_and_stays_within_its
             assert!(bytes < 2 << 20, "{bytes}");
         }
     }
-    assert!(set_metrics(&cluster, leader).released_keys.get(ReleaseCause::room) > all);
+    assert!(set_metrics(&cluster, leader).evicted_keys.get(EvictionCause::room) > all);
     assert_eq!(skipped(&cluster), 0);
 }

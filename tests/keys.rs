@@ -178,7 +178,7 @@ async fn a_key_is_explained_before_its_first_number_and_through_a_leader_change(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_crash_skips_is_on_the_books_of_the_key_and_of_the_day() {
+async fn what_a_crash_skips_is_in_the_accounts_of_the_key_and_of_the_day() {
     let mut cluster = start(3).await;
     let leader = cluster.leader().await;
     let other = other_than(leader);
@@ -199,9 +199,9 @@ async fn what_a_crash_skips_is_on_the_books_of_the_key_and_of_the_day() {
     assert!(last - 20_006 <= skipped, "{accounts:?}: {} were skipped", last - 20_006);
     assert!(known.stored.expect("stored").written_ms.is_some());
 
-    // The next entry for the section books it.
+    // The next entry for the section accounts for it.
     client.next_range("book", 42, 20_000).await.expect("numbers");
-    let gaps = client.gaps("book".into(), 2).await.expect("the books");
+    let gaps = client.gaps("book".into(), 2).await.expect("the accounts");
     let of = |cause: &str| {
         let skipped = gaps.days.iter().flat_map(|day| &day.skipped);
         let of_cause = skipped.filter(|skipped| skipped.cause == cause);
@@ -303,7 +303,7 @@ async fn keys_are_listed_and_explained_over_http() {
         let (status, gaps) = get(&format!("room/gaps?{none}")).await;
         assert_eq!((status, gaps), (200, json!({"days": []})), "nothing is known to be used");
     }
-    // The second entry books what was left of the first one's numbers.
+    // The second entry accounts for what was left of the first one's numbers.
     client.next_range("room", "a", 20_000).await.expect("numbers");
     let (_, gaps) = get("room/gaps").await;
     let day = &gaps["days"][0];

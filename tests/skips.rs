@@ -111,7 +111,7 @@ async fn the_rest_of_a_chunk_whose_caller_hung_up_is_counted_when_its_leader_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_two_crashes_in_a_row_skip_is_counted_once_as_the_books_have_it() {
+async fn what_two_crashes_in_a_row_skip_is_counted_once_as_the_accounts_have_it() {
     let cluster = Cluster::start(3, |_| {}).await;
     let mut leader = cluster.leader().await;
     cluster.client(leader).next(7).await.expect("a number");
@@ -129,10 +129,10 @@ async fn what_two_crashes_in_a_row_skip_is_counted_once_as_the_books_have_it() {
     let counted: u64 =
         nodes.map(|node| node.context().metrics.skipped(SkipCause::leader_change)).sum();
     let asked = GapsRequest { namespace: "book".into(), days: 0 };
-    let told = cluster.client(leader).admin.gaps(asked).await.expect("the books").into_inner();
+    let told = cluster.client(leader).admin.gaps(asked).await.expect("the accounts").into_inner();
     let skipped = told.days.into_iter().flat_map(|day| day.skipped);
-    let booked = skipped.filter(|skipped| skipped.cause == "leader_change");
-    assert_eq!(counted, booked.map(|skipped| skipped.numbers).sum::<u64>());
+    let accounted = skipped.filter(|skipped| skipped.cause == "leader_change");
+    assert_eq!(counted, accounted.map(|skipped| skipped.numbers).sum::<u64>());
     // What was left of the first chunk, and of the step that the first new leader had.
     assert_eq!(counted, 2 * 10_000);
 }

@@ -23,7 +23,7 @@ use openraft::{
 use ratchet::{
     consensus::StateMachine,
     sequence::{
-        AccessChange, AddressRange, Bequest, Bump, ClusterId, Command, Grant, KeyKind, Lifetime,
+        AccessChange, AddressRange, Bump, ClusterId, Command, Grant, HandOff, KeyKind, Lifetime,
         Lost, LostBy, MemoryDigest, MessagePart, NamespaceChange, NamespaceConfig, NamespaceId,
         NamespacePattern, NoRoom, PartId, PrincipalKey, PrincipalRecord, Quota, Raise, Remembering,
         RequestId, SectionId, SectionKey, Take, TokenHash, TokenRecord, Trim, Verb, WorkerAct,
@@ -189,9 +189,9 @@ fn commands() -> Vec<Command> {
         bump_of(NamespaceId(8)),
         Command::DeleteNamespace { name: "doomed".to_owned(), forget: false },
         Command::Trim { trims: vec![trim(named(BOX, b"alice \xff"), 60)], now_ms: NOW_MS },
-        Command::Bequeath(Bequest::Memory { successor: 1, digest }),
-        Command::Inherit { successor: 1, digest },
-        Command::Bequeath(Bequest::Epoch),
+        Command::HandOff(HandOff::Memory { successor: 1, digest }),
+        Command::TakeOver { successor: 1, digest },
+        Command::HandOff(HandOff::Epoch),
         Command::ChangeAccess(AccessChange::Found {
             admin: TokenHash([1; 32]),
             grants: grants(),

@@ -8,7 +8,7 @@ use ratchet::{
     metrics::{FirstTouch, HandoverEnd, SetMetrics, SkipCause},
     node::Config,
     proto::v1::{CreateNamespaceRequest, Key, KeyKind},
-    sequence::{Bequest, Command, MemoryDigest, Outcome},
+    sequence::{Command, HandOff, MemoryDigest, Outcome},
 };
 
 const STEP: u64 = 10_000;
@@ -127,7 +127,7 @@ async fn assert_a_transfer_gives_the_numbers_back(change: impl Fn(&mut Config)) 
     let old = cluster.leader().await;
     let leader = transfer(&cluster).await;
     let handovers = &set_metrics(&cluster, old).handovers;
-    assert_eq!(handovers.get(HandoverEnd::given_back), 1);
+    assert_eq!(handovers.get(HandoverEnd::returned), 1);
     let metrics = set_metrics(&cluster, leader);
     let touched = first_touches(metrics);
     let firsts = take_of_each(&mut cluster.client(leader)).await;
@@ -160,7 +160,7 @@ async fn a_successor_that_is_cut_off_meanwhile_costs_no_key_of_its_own_section_a
     let firsts = take_of_each(&mut cluster.client(new)).await;
     assert_no_gap_in_own_sections(&firsts, &expected);
     let handovers = &set_metrics(&cluster, leader).handovers;
-    let whole = handovers.get(HandoverEnd::memory) + handovers.get(HandoverEnd::given_back);
+    let whole = handovers.get(HandoverEnd::memory) + handovers.get(HandoverEnd::returned);
     assert_eq!((whole, handovers.get(HandoverEnd::skipped)), (1, 0));
 }
 
@@ -173,22 +173,22 @@ async fn a_successor_that_holds_no_memory_any_more_begins_above_what_was_used() 
     // As if the successor had been restarted since.
     let group = &cluster.nodes[&leader].context().group;
     let term = group.leadership().borrow().term;
-    let bequest = Command::Bequeath(Bequest::Memory { successor, digest });
-    let bequeathed = group.propose(term, bequest).await.expect("logged");
-    assert_eq!(bequeathed, Outcome::Bequeathed);
+    let hand_off = Command::HandOff(HandOff::Memory { successor, digest });
+    let handed_off = group.propose(term, hand_off).await.expect("logged");
+    assert_eq!(handed_off, Outcome::HandedOff);
     lose_the_leader_to(&cluster, successor).await;
     let number = cluster.client(successor).next_at_last(1).await;
     assert!(number > STEP, "{number}: the old term may have used its chunk to the end");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_memory_that_was_sent_and_not_bequeathed_is_not_inherited() {
+async fn a_memory_that_was_sent_and_not_handed_off_is_not_taken_over() {
     let (cluster, _) = cluster_in_use(|_| {}).await;
     let leader = cluster.leader().await;
     let successor = other_than(leader);
     let group = &cluster.nodes[&leader].context().group;
     let term = group.leadership().borrow().term;
-    // An empty memory. If it were inherited, each key would begin anew.
+    // An empty memory. If a term took it over, each key would begin anew.
     let header = MemoryHeader { term, seed: 1, format: MEMORY_FORMAT };
     let sent = group.send_memory(term, successor, header, stream::empty()).await;
     assert_eq!(sent.expect("it has arrived").parts, 0);

@@ -106,7 +106,7 @@ async fn a_lease_outlives_its_leader_and_whoever_gets_the_worker_id_next_is_abov
     let released = client.release_worker("orders", held(&first), u64::MAX);
     assert!(!released.await.expect("an answer"));
 
-    // The leader is killed again, with another majority, and nobody gives back: the ceiling alone counts.
+    // The leader is killed again, with another majority, and nobody releases: the ceiling alone counts.
     cluster.spawn(leader);
     cluster.client(leader).next_at_last(7).await;
     let leader = cluster.leader().await;
@@ -145,7 +145,7 @@ async fn as_many_holders_as_there_are_worker_ids_get_one_each_and_the_next_one_a
     assert_eq!(last.worker, 1_023);
     assert_eq!((last.from_ms, last.ceiling_ms), (lease.from_ms, lease.ceiling_ms));
 
-    // One is given back unused, and the one who was refused gets it.
+    // One is released unused, and the one who was refused gets it.
     assert!(client.release_worker("orders", held(lease), 0).await.expect("an answer"));
     let given = client.lease_worker("orders", "one more").await.expect("a lease");
     assert_eq!((given.worker, given.from_ms), (1_023, lease.from_ms));

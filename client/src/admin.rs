@@ -105,7 +105,7 @@ calls! {
         v1::ExplainRequest { namespace, key: Some(key.into()) } => explain,
         changes: false;
     /// How many numbers of a namespace were handed out and skipped on each of the last `days` days, 31 at most. With 0,
-    /// on all days whose books are kept.
+    /// on all days whose accounts are kept.
     gaps(namespace: String, days: u32) -> GapsResponse:
         v1::GapsRequest { namespace, days } => gaps, changes: false;
     /// The keys of a namespace that the settings of the asked server write out for clients of other id generators.

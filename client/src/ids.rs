@@ -202,9 +202,9 @@ impl Ids {
         self.source.worker()
     }
 
-    /// Gives the worker id back, so that another holder may have it soon. A clone that makes ids later leases one again.
-    pub async fn give_back(self) {
-        self.source.give_back().await;
+    /// Releases the worker id, so that another holder may have it soon. A clone that makes ids later leases one again.
+    pub async fn release(self) {
+        self.source.release().await;
     }
 
     fn fixed(&self) -> Result<Fixed, Error> {

@@ -37,9 +37,9 @@ const RENEWAL_EVERY_NS: u64 = 1_000_000_000;
 const GROW_EVERY_NS: u64 = 200_000_000;
 /// How soon a further worker id is asked for again where there was none to spare.
 const GROW_RETRY_NS: u64 = 10_000_000_000;
-/// A worker id is given back if it was of no use for so long. The last one stays.
+/// A worker id is released if it was of no use for so long. The last one stays.
 const IDLE_NS: u64 = 60_000_000_000;
-/// How soon another one may be given back.
+/// How soon another one may be released.
 const SHRINK_EVERY_NS: u64 = 1_000_000_000;
 
 /// Why there is no id now.
@@ -69,7 +69,7 @@ pub struct Holder {
     ask_at_ns: u64,
     /// When it may be asked for a further worker id.
     grow_at_ns: u64,
-    /// When a worker id may be given back.
+    /// When a worker id may be released.
     shrink_at_ns: u64,
     /// Whether a lease is wanted where there is none.
     is_wanted: bool,

@@ -57,7 +57,7 @@ impl Clone for Client {
 }
 
 /// The first and last number of an answer; `Current` answers one number twice.
-pub type Answer = (u64, u64);
+pub type FirstAndLast = (u64, u64);
 
 impl Client {
     /// Connects at the first call, and again after the connection broke.
@@ -76,7 +76,7 @@ impl Client {
     ///
     /// # Errors
     /// The node's, or the connection's.
-    pub async fn ask(&mut self, target: &Target, action: Action) -> Result<Answer, Status> {
+    pub async fn ask(&mut self, target: &Target, action: Action) -> Result<FirstAndLast, Status> {
         let namespace = target.namespace.to_owned();
         let key = target.key();
         let asking = async {
@@ -127,7 +127,7 @@ impl Client {
     /// The node's, or the connection's.
     pub async fn next_once(
         &mut self, target: &Target, count: u64, id: &str,
-    ) -> Result<Answer, Status> {
+    ) -> Result<FirstAndLast, Status> {
         let request = bounded(NextRequest {
             namespace: target.namespace.to_owned(),
             key: target.key(),
@@ -147,7 +147,7 @@ impl Client {
     /// The node's, or the connection's.
     pub async fn ask_many(
         &mut self, targets: &[Target], counts: &[u64],
-    ) -> Result<Vec<Result<Answer, Status>>, Status> {
+    ) -> Result<Vec<Result<FirstAndLast, Status>>, Status> {
         let (namespace, ids, names) = keys_of(targets);
         let request = NextManyRequest {
             namespace,
@@ -182,7 +182,7 @@ impl Client {
     /// The node's, or the connection's.
     pub async fn current_many(
         &mut self, targets: &[Target],
-    ) -> Result<Vec<Result<Answer, Status>>, Status> {
+    ) -> Result<Vec<Result<FirstAndLast, Status>>, Status> {
         let (namespace, ids, names) = keys_of(targets);
         let request = CurrentManyRequest { namespace, ids, names, ..CurrentManyRequest::default() };
         let answer = within(DEADLINE, self.sequencer.current_many(bounded(request))).await?;

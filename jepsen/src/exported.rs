@@ -6,7 +6,7 @@ use tokio_stream::StreamExt;
 use tonic::Status;
 
 use crate::{
-    gaps::Taken,
+    gaps::TakenOfKey,
     nemesis::Injector,
     proto::{ExportRequest, ExportResponse},
     target::{OWN, SHARED, Target},
@@ -41,7 +41,7 @@ impl Exported {
     }
 
     /// What is wrong with the exports: each key that callers got numbers of is there, with a number that is no lower.
-    pub fn judge(&self, taken: &BTreeMap<String, Taken>) -> Vec<String> {
+    pub fn judge(&self, taken: &BTreeMap<String, TakenOfKey>) -> Vec<String> {
         let mut wrong = self.missing.clone();
         for (key, taken) in taken.iter().filter(|(_, taken)| taken.got > 0) {
             let Some(target) = Target::from_name(key) else { continue };
@@ -104,7 +104,7 @@ mod tests {
             missing: Vec::new(),
         };
         let judged = |keys: &[(&str, u64)]| {
-            let taken = |last| Taken { got: 1, last, ..Taken::default() };
+            let taken = |last| TakenOfKey { got: 1, last, ..TakenOfKey::default() };
             let keys = keys.iter().map(|(key, last)| ((*key).to_owned(), taken(*last)));
             exported.judge(&keys.collect()).join("; ")
         };

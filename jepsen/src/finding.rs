@@ -14,8 +14,8 @@ pub enum Finding {
     FinalRead,
     /// More numbers of a key were skipped than may be.
     Gap,
-    /// The nodes count or book other numbers than callers saw.
-    Books,
+    /// The nodes' accounts or counters have other numbers than callers saw.
+    Accounting,
     /// An export lacks what was answered.
     Export,
     /// A task of a node panicked.

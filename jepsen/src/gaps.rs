@@ -58,7 +58,7 @@ impl GapBound {
 
 /// What callers took of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Taken {
+pub struct TakenOfKey {
     /// How many numbers they got.
     pub got: u64,
     /// The greatest of them.
@@ -117,8 +117,8 @@ impl Tally {
         self.lost_max + bound.fence_skips.min(self.fenced_max)
     }
 
-    fn taken(&self, bound: &GapBound) -> Taken {
-        Taken {
+    fn taken(&self, bound: &GapBound) -> TakenOfKey {
+        TakenOfKey {
             got: self.got,
             last: self.given.iter().map(|given| given.last).max().unwrap_or_default(),
             burnt_max: self.burnt_max(bound),
@@ -167,7 +167,7 @@ pub fn gaps(
 /// What callers took of the keys that have a section of their own.
 pub fn taken(
     history: &History, bound: &GapBound, own_section: impl Fn(&str) -> bool,
-) -> BTreeMap<String, Taken> {
+) -> BTreeMap<String, TakenOfKey> {
     let tallies = tallies(history, bound, own_section).into_iter();
     tallies.map(|(key, tally)| (key.to_owned(), tally.taken(bound))).collect()
 }

@@ -8,9 +8,9 @@
 //! Invariant: the crate knows the public API, the Rust client and the command line, and no code of the node.
 
 pub mod access;
+pub mod accounting;
 pub mod address;
 pub mod authors;
-pub mod books;
 pub mod changes;
 pub mod checker;
 pub mod client;

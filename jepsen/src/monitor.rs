@@ -27,7 +27,7 @@ const SCRAPE_MAX: Duration = Duration::from_millis(500);
 const SCRAPED_MAX: Duration = Duration::from_secs(5);
 /// The metrics that are read, up to the cause.
 const SKIPPED: &str = "ratchet_numbers_skipped_total{cause=\"";
-const RELEASED: &str = "ratchet_released_keys_total{cause=\"";
+const EVICTED: &str = "ratchet_evicted_keys_total{cause=\"";
 
 /// The time for which a node was seen to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,8 +203,8 @@ impl Monitor {
     }
 
     /// How many keys the nodes evicted from the memory. Otherwise as [`Monitor::fence_skips`].
-    pub fn released_keys(&self) -> u64 {
-        self.counted(RELEASED).values().sum()
+    pub fn evicted_keys(&self) -> u64 {
+        self.counted(EVICTED).values().sum()
     }
 
     /// What the nodes counted in one metric, by cause.
@@ -269,7 +269,7 @@ async fn scrape(metrics: SocketAddr) -> io::Result<Vec<(&'static str, String, u6
 /// labels follow, if there are some.
 fn count_of_line(line: &str) -> Option<(&'static str, String, u64)> {
     let (metric, rest) =
-        [SKIPPED, RELEASED].into_iter().find_map(|name| Some((name, line.strip_prefix(name)?)))?;
+        [SKIPPED, EVICTED].into_iter().find_map(|name| Some((name, line.strip_prefix(name)?)))?;
     let (series, count) = rest.split_once("\"} ")?;
     Some((metric, series.to_owned(), count.parse().ok()?))
 }
@@ -284,8 +284,8 @@ mod tests {
     fn a_line_of_a_metric_that_is_read_has_a_cause_and_a_number() {
         let line = "ratchet_numbers_skipped_total{cause=\"fence\"} 3";
         assert_eq!(count_of_line(line), Some((SKIPPED, "fence".to_owned(), 3)));
-        let line = "ratchet_released_keys_total{cause=\"idle\",set=\"1\"} 17";
-        assert_eq!(count_of_line(line), Some((RELEASED, "idle\",set=\"1".to_owned(), 17)));
+        let line = "ratchet_evicted_keys_total{cause=\"idle\",set=\"1\"} 17";
+        assert_eq!(count_of_line(line), Some((EVICTED, "idle\",set=\"1".to_owned(), 17)));
         assert_eq!(count_of_line("ratchet_numbers_total 3"), None);
     }
 
@@ -297,12 +297,12 @@ mod tests {
         for (series, count) in
             [("idle\",set=\"1", 17), ("idle\",set=\"2", 3), ("room\",set=\"1", 5)]
         {
-            counters.entry((RELEASED, series.to_owned())).or_default().read(count);
+            counters.entry((EVICTED, series.to_owned())).or_default().read(count);
         }
         drop(terms);
         let expected = BTreeMap::from([("idle".to_owned(), 20), ("room".to_owned(), 5)]);
-        assert_eq!(monitor.counted(RELEASED), expected);
-        assert_eq!(monitor.released_keys(), 25);
+        assert_eq!(monitor.counted(EVICTED), expected);
+        assert_eq!(monitor.evicted_keys(), 25);
     }
 
     #[test]

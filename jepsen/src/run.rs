@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
-    books::Books,
+    accounting::Accounting,
     changes::Operator,
     checker,
     cluster::{Cluster, Product},
@@ -80,14 +80,14 @@ async fn attempt(options: &Options) -> io::Result<Run> {
         ops_min: options.ops_min,
         keys_min: options.workload.keys_min(options.keys),
         changes_min: options.changes_min,
-        released_min: u64::from(options.cluster.releases_keys()),
-        released: monitor.released_keys(),
+        evicted_min: u64::from(options.cluster.releases_keys()),
+        evicted: monitor.evicted_keys(),
         step: options.step,
         unclean_changes: monitor.unclean_changes(&injector.handed_over),
         changes: monitor.changes(),
         fence_skips: monitor.fence_skips(),
         waiting_max: 2 * options.callers as u64 * COUNT_MAX,
-        books: observed.books,
+        accounting: observed.accounting,
         exported: observed.exported,
         panics: injector.cluster.panics(),
         two_leaders: monitor.two_leaders(),
@@ -140,8 +140,8 @@ fn start(options: &Options, dir: &Path) -> io::Result<Injector> {
 struct Observed {
     faults: Vec<Fault>,
     final_reads: Vec<Op>,
-    /// What the nodes count and book, unless the run was stopped.
-    books: Option<Books>,
+    /// The nodes' accounts and counters, unless the run was stopped.
+    accounting: Option<Accounting>,
     /// What was exported in the end.
     exported: Exported,
     /// What was found of gapless keys.
@@ -181,7 +181,7 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         return Ok(Observed {
             faults,
             final_reads: Vec::new(),
-            books: None,
+            accounting: None,
             exported: Exported::default(),
             gapless: Findings::default(),
             ids: Findings::default(),
@@ -232,15 +232,15 @@ async fn observe(options: &Options, injector: &mut Injector) -> io::Result<Obser
         Some(_) => Vec::new(),
         None => final_reads::read(injector).await,
     };
-    let has_books = options.cluster.product == Product::Ratchet && caught_after_s.is_none();
-    let (books, exported) = match has_books {
-        true => (Some(Books::read(injector).await), Exported::read(injector).await),
+    let has_accounts = options.cluster.product == Product::Ratchet && caught_after_s.is_none();
+    let (accounting, exported) = match has_accounts {
+        true => (Some(Accounting::read(injector).await), Exported::read(injector).await),
         false => (None, Exported::default()),
     };
     Ok(Observed {
         faults,
         final_reads,
-        books,
+        accounting,
         exported,
         gapless: found,
         ids: seen.ids.as_ref().map(|ids| ids.findings()).unwrap_or_default(),

@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use crate::{
     address::Address,
-    client::{Answer, Client},
+    client::{Client, FirstAndLast},
     history::Action,
     target::Target,
 };
@@ -46,6 +46,6 @@ pub async fn are_refused(address: &Address) -> io::Result<()> {
     }
 }
 
-async fn ask(address: &Address) -> Result<Answer, Status> {
+async fn ask(address: &Address) -> Result<FirstAndLast, Status> {
     Client::new(address.clone()).ask(&Target::UNUSED, Action::Current).await
 }

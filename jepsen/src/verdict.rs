@@ -13,7 +13,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    books::{Books, Circumstances},
+    accounting::{Accounting, Circumstances},
     checker,
     exported::Exported,
     finding::{Finding, Violation},
@@ -134,7 +134,7 @@ impl Verdict {
             (Finding::Order, disorder.iter().map(ToString::to_string).collect()),
             (Finding::FinalRead, wrong_final_reads(history, final_reads)),
             (Finding::Gap, forbidden_gaps(history, criteria)),
-            (Finding::Books, criteria.wrong_books(history)),
+            (Finding::Accounting, criteria.wrong_accounts(history)),
             (Finding::Export, criteria.exported.judge(&taken)),
             (Finding::Panic, criteria.panics.clone()),
             (Finding::TwoLeaders, criteria.two_leaders.clone()),
@@ -183,9 +183,9 @@ pub struct Criteria {
     /// How many leader changes there must be.
     pub changes_min: u64,
     /// How many keys must be evicted from the memory.
-    pub released_min: u64,
+    pub evicted_min: u64,
     /// How many were.
-    pub released: u64,
+    pub evicted: u64,
     /// The step of the namespaces.
     pub step: u64,
     /// The leader changes that may have been unclean. A graceful one may skip nothing.
@@ -197,8 +197,8 @@ pub struct Criteria {
     pub fence_skips: u64,
     /// How many numbers of one key calls may ask for at the same time, those among them whose callers have gone.
     pub waiting_max: u64,
-    /// What the nodes count and book. `None` if the product has no books, or the run was stopped.
-    pub books: Option<Books>,
+    /// The nodes' accounts and counters. `None` if the product has no accounting, or the run was stopped.
+    pub accounting: Option<Accounting>,
     /// What was exported in the end. Nothing if the run was stopped.
     pub exported: Exported,
     /// What nodes said of tasks of theirs that panicked.
@@ -231,9 +231,9 @@ impl Criteria {
         }
     }
 
-    /// What is wrong with the nodes' books, beside what callers saw.
-    fn wrong_books(&self, history: &History) -> Vec<String> {
-        let Some(books) = &self.books else {
+    /// What is wrong with the nodes' accounting, beside what callers saw.
+    fn wrong_accounts(&self, history: &History) -> Vec<String> {
+        let Some(accounting) = &self.accounting else {
             return Vec::new();
         };
         let taken = gaps::taken(history, &self.gap_bound(), self.own_section);
@@ -241,7 +241,7 @@ impl Criteria {
             unclean_changes: self.unclean_count(),
             skipped_max: self.step + self.waiting_max,
         };
-        books.judge(&taken, than)
+        accounting.judge(&taken, than)
     }
 }
 
@@ -300,7 +300,7 @@ fn shortcomings(history: &History, faults: &[Fault], criteria: &Criteria) -> Vec
     let keys = history.keys() as u64;
     require(keys, criteria.keys_min, "keys were answered for");
     require(criteria.changes, criteria.changes_min, "leader changes were seen");
-    require(criteria.released, criteria.released_min, "keys were evicted from the memory");
+    require(criteria.evicted, criteria.evicted_min, "keys were evicted from the memory");
     let injected: BTreeSet<Nemesis> = faults.iter().map(|fault| fault.nemesis).collect();
     if injected.is_empty() && criteria.nemesis != Nemesis::None {
         missing.push(format!("{:?} was never injected", criteria.nemesis));

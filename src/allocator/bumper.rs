@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{
     backlog::Backlog,
-    memory::{Memory, Place},
+    memory::{Memory, MemoryPlace},
 };
 use crate::{
     consensus::{Group, ProposeError, TermLease},
@@ -30,7 +30,7 @@ const TELL_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub enum Request {
     /// Bump the section at this place.
-    Bump(Place),
+    Bump(MemoryPlace),
     /// Finish the bumps that were asked for before, answer, and end.
     Finish(oneshot::Sender<()>),
 }
@@ -44,7 +44,7 @@ pub async fn run(
     let mut backlog = Backlog::new();
     let mut finish = None;
     // Sections that need a further bump.
-    let mut again: VecDeque<Place> = VecDeque::new();
+    let mut again: VecDeque<MemoryPlace> = VecDeque::new();
     // When an entry last told of numbers that nobody got.
     let mut told_at = Instant::now();
     loop {
@@ -68,7 +68,7 @@ pub async fn run(
                 Request::Finish(done) => finish = Some(done),
             }
         }
-        let mut places: Vec<Place> = again.drain(..first).collect();
+        let mut places: Vec<MemoryPlace> = again.drain(..first).collect();
         let calls = |place| memory.calls_waiting(place);
         places.extend(backlog.take(ENTRY_SECTIONS_MAX - first, calls).await);
         let lost = memory.unreported().take();
@@ -106,8 +106,8 @@ pub async fn run(
 /// The term is then lost.
 #[tracing::instrument(level = "debug", name = "propose", skip_all, fields(term = memory.term(), sections = places.len()))]
 async fn bump(
-    group: &Group, memory: &Memory, mut places: Vec<Place>, lost: Vec<Lost>,
-) -> Result<Vec<Place>, ProposeError> {
+    group: &Group, memory: &Memory, mut places: Vec<MemoryPlace>, lost: Vec<Lost>,
+) -> Result<Vec<MemoryPlace>, ProposeError> {
     let mut bumps = Vec::with_capacity(places.len());
     {
         let namespaces = group.view.namespaces();

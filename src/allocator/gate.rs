@@ -200,7 +200,7 @@ mod tests {
         assert_eq!((gate.stage(), gate.is_empty()), (TermStage::Abandoned, false));
         drop(inside);
         assert!(gate.is_deserted());
-        for late in [TermStage::Closing, TermStage::Closed, TermStage::Bequeathed] {
+        for late in [TermStage::Closing, TermStage::Closed, TermStage::HandedOff] {
             assert!(!gate.advance(late));
             assert_eq!(gate.stage(), TermStage::Abandoned);
         }
@@ -209,27 +209,27 @@ mod tests {
     #[test]
     fn the_end_of_a_term_that_left_its_memory_is_not_forgotten_when_the_memory_is_dropped() {
         let gate = Gate::default();
-        for next in [TermStage::Closing, TermStage::Closed, TermStage::Bequeathed] {
+        for next in [TermStage::Closing, TermStage::Closed, TermStage::HandedOff] {
             assert!(gate.advance(next));
         }
         assert!(!gate.advance(TermStage::Abandoned));
-        assert_eq!(gate.stage(), TermStage::Bequeathed);
+        assert_eq!(gate.stage(), TermStage::HandedOff);
     }
 
     #[test]
-    #[should_panic(expected = "a term that is Closing becomes Bequeathed")]
+    #[should_panic(expected = "a term that is Closing becomes HandedOff")]
     fn a_term_whose_calls_are_not_waited_for_leaves_no_memory() {
         let gate = Gate::default();
         gate.advance(TermStage::Closing);
-        gate.advance(TermStage::Bequeathed);
+        gate.advance(TermStage::HandedOff);
     }
 
     #[test]
-    #[should_panic(expected = "a term that is Bequeathed becomes GivenBack")]
+    #[should_panic(expected = "a term that is HandedOff becomes Returned")]
     fn a_term_has_one_last_entry() {
         let gate = Gate::default();
-        let steps = [TermStage::Closing, TermStage::Closed, TermStage::Bequeathed];
-        for next in steps.into_iter().chain([TermStage::GivenBack]) {
+        let steps = [TermStage::Closing, TermStage::Closed, TermStage::HandedOff];
+        for next in steps.into_iter().chain([TermStage::Returned]) {
             gate.advance(next);
         }
     }

@@ -247,7 +247,7 @@ impl<S: Slot> KeyTable<S> {
         self.slots.track_changes(track);
     }
 
-    /// The next slot that was changed; a vacant one is taken once. `None` at the end of the pass.
+    /// The next slot that was changed; a vacant one is taken once. `None` at the end of the delta.
     pub fn take_changed(&mut self) -> Option<(ChangedSlot, &S)> {
         loop {
             let (changed, slot) = self.slots.take_changed()?;
@@ -258,7 +258,7 @@ impl<S: Slot> KeyTable<S> {
         }
     }
 
-    /// Begins another pass over the changed slots.
+    /// Begins the next delta of the changed slots.
     pub fn rewind_changes(&mut self) {
         self.slots.rewind_changes();
     }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{outcome::Why, section::holding::Holding, term::Term};
 use crate::{
     clock::whole_ms,
-    sequence::{DayBooks, Key, Namespace, SectionKey, SectionRecord, day_of},
+    sequence::{DayAccounts, Key, Namespace, SectionKey, SectionRecord, day_of},
     storage::{PageAsked, read_days, read_page},
 };
 
@@ -98,22 +98,22 @@ pub async fn explain(
     pass(term, deadline).await.map(|()| explained)
 }
 
-/// Reads the books of a namespace: those of the last `days` days by this node's clock, and of days ahead of it. With 0 days,
-/// all that are kept.
+/// Reads the accounts of a namespace: those of the last `days` days by this node's clock, and of days ahead of it. With
+/// 0 days, all that are kept.
 ///
 /// # Errors
 /// As [`Term::current`].
-pub async fn read_books(
+pub async fn read_accounts(
     term: &Term, namespace: &Namespace, days: u32, deadline: Instant,
-) -> Result<Vec<(u32, DayBooks)>, Why> {
+) -> Result<Vec<(u32, DayAccounts)>, Why> {
     let memory = term.memory();
     let first = match days {
         0 => 0,
         _ => day_of(memory.wall_ms()).saturating_sub(days - 1),
     };
     let read = timeout_at(deadline, read_days(memory.view(), namespace.id, first)).await;
-    let books = read.map_err(|_| Why::DeadlineExceeded)??;
-    pass(term, deadline).await.map(|()| books)
+    let accounts = read.map_err(|_| Why::DeadlineExceeded)??;
+    pass(term, deadline).await.map(|()| accounts)
 }
 
 /// Checks that the term still led after its memory was read.

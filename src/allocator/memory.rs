@@ -5,9 +5,9 @@
 //! whether there is some. `part.rs` is a part of a memory on its way to another node, and `last_entry.rs` says
 //! how long the last log entry took.
 //!
-//! Invariant: it starts empty or inherited, and once it is closed no call takes a number from it. A section's first
-//! chunk comes from its record, which was read after this term's epoch or inheritance was applied, or from a bump; or
-//! it was inherited.
+//! Invariant: it starts empty, or is the one that the last term handed off. Once it is closed no call takes a number
+//! from it. A section's first chunk comes from its record, which was read after this term's first entry was applied, or
+//! from a bump; or the term before had it.
 
 mod checkpointing;
 mod eviction;
@@ -22,7 +22,7 @@ mod take;
 mod take_many;
 
 pub use room::Room;
-pub use take_many::{Asked, KEYS_AT_ONCE};
+pub use take_many::{KEYS_AT_ONCE, KeyBatch};
 
 use std::{
     sync::{
@@ -45,7 +45,7 @@ use super::{
     section::{
         StepChange,
         holding::Holding,
-        pending::{Served, Waiters},
+        pending::{ServedCall, Waiters},
         queued_section::QueuedSection,
     },
     shard::{SectionPlace, Shard},
@@ -72,15 +72,15 @@ pub enum Need {
 
 /// Where a section is in the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct MemoryPlace {
     shard: u32,
     section: SectionPlace,
 }
 
-impl Place {
+impl MemoryPlace {
     /// What a section in shard number `shard` needs, by its place in the memory.
-    fn in_shard(shard: u32, need: Option<(SectionPlace, Need)>) -> Option<(Place, Need)> {
-        need.map(|(section, need)| (Place { shard, section }, need))
+    fn in_shard(shard: u32, need: Option<(SectionPlace, Need)>) -> Option<(MemoryPlace, Need)> {
+        need.map(|(section, need)| (MemoryPlace { shard, section }, need))
     }
 }
 
@@ -115,8 +115,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of `term`, whose epoch has the number `epoch` and is applied in `view`. `shards` are empty, or were
-    /// inherited from the term before. It may hold `bytes_max` bytes.
+    /// The memory of `term`, whose epoch has the number `epoch` and is applied in `view`. `shards` are empty, or those
+    /// that the term before handed off. It may hold `bytes_max` bytes.
     pub fn new(
         (term, epoch): (u64, u64), shards: Shards, view: AppliedView, clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>, work: BlockingExecutor, bytes_max: usize,
@@ -237,7 +237,7 @@ impl Memory {
     /// or for its record, is not quiet until whoever carries that out has ended it, and only a quiet section is evicted. Each
     /// section has one such request under way at most: who comes later waits for it. While it is being evicted there is none;
     /// who waits then is noted, and [`Memory::released`] asks.
-    pub fn next_bump(&self, place: Place, namespaces: &Namespaces) -> Option<Bump> {
+    pub fn next_bump(&self, place: MemoryPlace, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
         if self.has_ended() {
             // A call that was inside the gate asks. The term has lost track of what it used: another chunk would only
@@ -262,7 +262,7 @@ impl Memory {
     }
 
     /// How many calls wait for the section at `place`.
-    pub fn calls_waiting(&self, place: Place) -> usize {
+    pub fn calls_waiting(&self, place: MemoryPlace) -> usize {
         let mut calls = 0;
         let mut shard = self.shards.lock(place.shard);
         shard.with_waiters(place.section, |queued| calls = queued.waiting());
@@ -272,7 +272,7 @@ impl Memory {
     /// Takes in the answer to the bump of the section at `place`, and serves the calls that waited for
     /// it, with the namespace as it is now. True if a further bump must be asked for.
     pub fn bump_answered(
-        &self, place: Place, id: &SectionId, answer: Bumped, namespace: &Namespace,
+        &self, place: MemoryPlace, id: &SectionId, answer: Bumped, namespace: &Namespace,
     ) -> bool {
         let config = &namespace.config;
         let take_in = |shard: &mut Shard| match answer {
@@ -301,7 +301,7 @@ impl Memory {
     /// Drops the calls that wait for the section at `place`, whose namespace was deleted or replaced. They look for the
     /// namespace by its name again. Nothing of the section can be used by a call that comes after the deletion: such a
     /// call finds no namespace of that id.
-    pub fn namespace_gone(&self, place: Place, id: &SectionId) {
+    pub fn namespace_gone(&self, place: MemoryPlace, id: &SectionId) {
         let mut shard = self.shards.lock(place.shard);
         // After `abandon` another section may have this place.
         if shard.section_id(place.section).as_ref() == Some(id) {
@@ -312,8 +312,8 @@ impl Memory {
     /// Lets `take_in` change the section at `place`, and then, if it says so, serves the calls that waited for it, with the
     /// namespace as it is now. It may answer some of them itself. True if a bump must be asked for.
     fn serve_at(
-        &self, place: Place, id: &SectionId, namespace: &Namespace,
-        take_in: impl FnOnce(&mut Shard, &mut Vec<Served>) -> bool,
+        &self, place: MemoryPlace, id: &SectionId, namespace: &Namespace,
+        take_in: impl FnOnce(&mut Shard, &mut Vec<ServedCall>) -> bool,
     ) -> bool {
         let mut served = Vec::new();
         let again = {
@@ -399,7 +399,7 @@ impl Memory {
 
     /// Empties the memory of a closed term and says what was used, in an order that is the same in every run. `None` if the
     /// term has ended: what was used is not known any more. Sections with numbers left come first, because a trim saves
-    /// those. Sections used to their end follow: if the epoch is given back, their records must say so.
+    /// those. Sections used to their end follow: if the epoch is returned, their records must say so.
     pub fn close(&self) -> Option<Vec<Trim>> {
         let stage = self.gate.stage();
         assert!(stage.is_past_closing(), "a term that is {stage:?} may take numbers meanwhile");

@@ -1,7 +1,8 @@
-//! Reads a term's memory, to be sent to the node that is to lead next, while the term serves: in passes, each of what
-//! changed since the one before.
+//! Reads a term's memory, to be sent to the node that is to lead next, while the term serves. The first delta is all of
+//! it, and each further one has the changes since the one before.
 //!
-//! Invariant: a pass that is made after no number can be taken any more brings the receiver to the memory's last state.
+//! Invariant: a delta that is read after no number can be taken any more brings the receiver to the memory's last
+//! state.
 
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ pub struct MemoryReader {
     work: BlockingExecutor,
     digest: Digest,
     tracking: Tracking,
-    /// Where the pass is.
+    /// The shard that the delta has come to.
     shard: u32,
     /// How many changes were read.
     changes: usize,
@@ -71,10 +72,10 @@ impl MemoryReader {
         header_of(&self.memory)
     }
 
-    /// The next part of the pass, as it is sent. `None` at the end of the pass; the next call begins another one.
+    /// The next part of the delta, as it is sent. `None` at the end of the delta; the next call begins another one.
     ///
     /// # Errors
-    /// [`NotSent`]. [`NotSent::Lost`] also if the term has ended at any time before the end of the pass.
+    /// [`NotSent`]. [`NotSent::Lost`] also if the term has ended at any time before the end of the delta.
     pub async fn next_part(&mut self) -> Result<Option<Vec<u8>>, NotSent> {
         let (memory, tracking, from) = (self.memory.clone(), self.tracking, self.shard);
         // This goes on even if nobody waits for it any more.

@@ -21,14 +21,14 @@
 //!    At the first touch of a section in the term, its record is looked at before: the term's epoch may have given a
 //!    chunk, and then nothing is logged (`Memory::take_first`; `record_reader.rs` reads records that are not in
 //!    memory, `checkpointer.rs` writes such sections down later).
-//! 6. *Then* the fence is checked. If it fails, the numbers are discarded and counted (`held.rs`).
+//! 6. *Then* the fence is checked. If it fails, the numbers are discarded and counted (`held_numbers.rs`).
 //! 7. The numbers are answered, or why there are none (`outcome.rs`).
 //!
 //! # Why the order of the steps is the safety argument
 //!
-//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or an epoch, or was inherited, and no
-//! other term can get those numbers. Order comes from the fence of that same term: if a successor had answered before
-//! the numbers were taken, the fence, which is checked after they were taken, would fail.
+//! Uniqueness comes from the chunk: it comes from this term's own proposal, a bump or an epoch, or was handed off to
+//! it, and no other term can get those numbers. Order comes from the fence of that same term: if a successor had
+//! answered before the numbers were taken, the fence, which is checked after they were taken, would fail.
 //!
 //! Numbers of gapless keys do not come from this memory. `term/gapless.rs` has them taken by log entries, and says why
 //! that needs no fence; `term/gapless_calls.rs` has the calls. What a request id was answered with is in the replicated
@@ -48,7 +48,7 @@
 //! # A handover
 //!
 //! `memory_reader.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it.
-//! `inheritance.rs` builds the same tables on the other node. Tables note which slots are changed
+//! `received_memory.rs` builds the same tables on the other node. Tables note which slots are changed
 //! (`key_table/changed_slots.rs`).
 //! `memory/part.rs` is what travels.
 //!
@@ -78,14 +78,14 @@ mod checkpointer;
 mod fence;
 mod floor;
 mod gate;
-mod held;
+mod held_numbers;
 mod hot_keys;
-mod inheritance;
 mod key_table;
 mod listing;
 mod memory;
 mod memory_reader;
 mod outcome;
+mod received_memory;
 mod record_reader;
 mod releaser;
 mod section;
@@ -96,10 +96,11 @@ mod unreported;
 
 pub use fence::FenceKind;
 pub use floor::{Floor, FloorOf, Raised};
-pub use held::{Held, lost_on_this_thread};
+pub use held_numbers::{HeldNumbers, lost_on_this_thread};
 pub use hot_keys::{HotKey, HotKeys};
-pub use inheritance::{Inheritance, NotInherited};
-pub use listing::{Explained, ListedSection, ListedSections, explain, list_sections, read_books};
+pub use listing::{
+    Explained, ListedSection, ListedSections, explain, list_sections, read_accounts,
+};
 pub use memory::{
     KEYS_AT_ONCE,
     part::{MEMORY_FORMAT, MemoryHeader},
@@ -107,6 +108,7 @@ pub use memory::{
 };
 pub use memory_reader::{MemoryReader, NotSent};
 pub use outcome::{ManyNumbers, RefusedPlaces, Unserved, UsedId, Why};
+pub use received_memory::{NotReceived, ReceivedMemory};
 pub use releaser::MemoryLimits;
 pub use section::holding::Holding;
 pub use shard::Footprint;

@@ -194,7 +194,7 @@ impl ManyNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocator::section::pending::Answer;
+    use crate::allocator::section::pending::TakeAnswer;
 
     #[test]
     fn a_reason_takes_no_more_room_than_numbers_do() {
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(size_of::<Result<Range, Why>>(), size_of::<Range>() + size_of::<u64>());
         assert_eq!(size_of::<Result<Range, Unserved>>(), size_of::<Result<Range, Why>>());
         assert_eq!(size_of::<Result<(), Why>>(), size_of::<Why>());
-        assert_eq!(size_of::<Answer>(), size_of::<Result<Range, Why>>());
+        assert_eq!(size_of::<TakeAnswer>(), size_of::<Result<Range, Why>>());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::{
     bumper::Request,
-    memory::{Memory, Need, Place},
+    memory::{Memory, MemoryPlace, Need},
 };
 use crate::{
     consensus::TermLease,
@@ -26,11 +26,11 @@ const READS_MAX: usize = 4;
 const READ_SECTIONS_MAX: usize = 1_024;
 
 /// Sections, what was noted before the read, and their records.
-type Read = Vec<(Place, (SectionId, Option<u64>), SectionRecord)>;
+type Read = Vec<(MemoryPlace, (SectionId, Option<u64>), SectionRecord)>;
 
 /// Serves one term's requests until the term is dropped or lost.
 pub async fn run(
-    memory: Arc<Memory>, lease: Arc<TermLease>, mut requests: mpsc::UnboundedReceiver<Place>,
+    memory: Arc<Memory>, lease: Arc<TermLease>, mut requests: mpsc::UnboundedReceiver<MemoryPlace>,
     bumper: mpsc::UnboundedSender<Request>,
 ) {
     let mut reads = FuturesUnordered::new();
@@ -69,7 +69,7 @@ pub async fn run(
 }
 
 /// Reads the records of the sections at `places`.
-async fn read(memory: &Memory, places: Vec<Place>) -> Result<Read, StoreError> {
+async fn read(memory: &Memory, places: Vec<MemoryPlace>) -> Result<Read, StoreError> {
     // Keys that are new to the term come this way when the memory is full: they wait until others were evicted.
     memory.room().wait().await;
     if memory.gate().is_deserted() {
@@ -86,7 +86,9 @@ async fn read(memory: &Memory, places: Vec<Place>) -> Result<Read, StoreError> {
 
 /// Gives the sections their records, and asks for the bumps that are needed then. Returns the sections whose records must
 /// be read again.
-fn take_in(memory: &Memory, read: Read, bumper: &mpsc::UnboundedSender<Request>) -> Vec<Place> {
+fn take_in(
+    memory: &Memory, read: Read, bumper: &mpsc::UnboundedSender<Request>,
+) -> Vec<MemoryPlace> {
     let namespaces = memory.view().namespaces();
     let mut again = Vec::new();
     for (place, noted, record) in read {

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     consensus::{Group, TermLease},
-    metrics::ReleaseCause,
+    metrics::EvictionCause,
     planted_bugs::{Bug, is_planted},
     sequence::{Command, Outcome, Trim},
 };
@@ -88,7 +88,8 @@ pub async fn run(releaser: Releaser, memory: Weak<Memory>, room: Arc<Room>) {
         if let (Some(at), Some(idle)) = (next_round, idle)
             && Instant::now() >= at
         {
-            let part = releaser.release(&memory, IDLE_ENTRY_SECTIONS_MAX, ReleaseCause::idle).await;
+            let part =
+                releaser.release(&memory, IDLE_ENTRY_SECTIONS_MAX, EvictionCause::idle).await;
             let ControlFlow::Continue(part) = part else {
                 break;
             };
@@ -132,7 +133,7 @@ impl Releaser {
         let mut rounds_in_vain = 0;
         // The first round clears the reference bits.
         while used > sixteenths(max, EVICT_TO) && rounds_in_vain < 3 {
-            let part = self.release(memory, ENTRY_SECTIONS_MAX, ReleaseCause::room).await?;
+            let part = self.release(memory, ENTRY_SECTIONS_MAX, EvictionCause::room).await?;
             rounds_in_vain = match part.keys {
                 0 => rounds_in_vain + usize::from(part.is_around),
                 _ => 0,
@@ -146,7 +147,7 @@ impl Releaser {
     /// Moves the hand on, and logs what was used of the sections that are evicted. Breaks off if the term is closed or
     /// lost.
     async fn release(
-        &self, memory: &Arc<Memory>, sections_max: usize, cause: ReleaseCause,
+        &self, memory: &Arc<Memory>, sections_max: usize, cause: EvictionCause,
     ) -> ControlFlow<(), Part> {
         // Until the entry is applied, the term cannot end in good order: a successor would not know what was used.
         let Some(_under_way) = memory.begin_background_entry().await else {
@@ -169,8 +170,8 @@ impl Releaser {
                     let _ = self.bumper.send(Request::Bump(place));
                 }
                 let (keys, metrics) = (swept.keys, memory.set_metrics());
-                metrics.released_keys.add(cause, keys as u64);
-                (metrics.released_shared_sections).inc_by(swept.shared_sections as u64);
+                metrics.evicted_keys.add(cause, keys as u64);
+                (metrics.evicted_shared_sections).inc_by(swept.shared_sections as u64);
                 ControlFlow::Continue(Part { keys, is_around })
             }
             Err(why) => {

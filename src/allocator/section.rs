@@ -99,7 +99,7 @@ impl Section {
     }
 
     /// A section with a step of its own, as it was in a term of another node.
-    pub fn inherited(step: u64, owned: Option<Owned>) -> Self {
+    pub fn received(step: u64, owned: Option<Owned>) -> Self {
         Section { step, state: owned.map_or(State::Untouched, State::Open) }
     }
 

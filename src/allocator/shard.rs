@@ -28,7 +28,7 @@ use super::{
     section::{
         StepChange,
         holding::Holding,
-        pending::{Answer, RaiseAnswer, Served, Waiters},
+        pending::{RaiseAnswer, ServedCall, TakeAnswer, Waiters},
         queued_section::QueuedSection,
     },
 };
@@ -94,7 +94,7 @@ struct Evicting {
 /// How much a memory, or a part of it, holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Keys that were asked for in this term, and in those whose memory it inherited.
+    /// Keys that were asked for in this term, and in those whose memory it took over.
     pub keys: usize,
     /// Their sections.
     pub sections: usize,
@@ -148,8 +148,8 @@ macro_rules! at_place {
 impl Shard {
     /// As [`Shard::take`], within the key's fast limit. `None` if [`Shard::take`] must be called: then nothing was taken.
     ///
-    /// Inlined, so that the range stays in registers. An [`Answer`] goes through memory, which takes longer than to take the
-    /// numbers.
+    /// Inlined, so that the range stays in registers. An [`TakeAnswer`] goes through memory, which takes longer than to
+    /// take the numbers.
     #[inline(always)]
     pub fn take_fast(
         &mut self, hash: u64, namespace: &Namespace, key: Key<'_>, count: u64,
@@ -164,7 +164,7 @@ impl Shard {
     /// `hash` is the key's.
     pub fn take(
         &mut self, hash: u64, namespace: &Namespace, key: Key<'_>, count: u64,
-    ) -> Option<(Answer, Option<SectionPlace>)> {
+    ) -> Option<(TakeAnswer, Option<SectionPlace>)> {
         among_keys!((&mut) self, namespace, key, |keys, one, at| {
             Some(placed(keys.take(hash, namespace, one, count)?, at))
         })
@@ -291,7 +291,7 @@ impl Shard {
     /// to `served`. True if a further bump must be asked for.
     pub fn serve(
         &mut self, hasher: &Hasher, place: SectionPlace, namespace: &Namespace,
-        served: &mut Vec<Served>,
+        served: &mut Vec<ServedCall>,
     ) -> bool {
         at_place!((&mut) self, place, |keys, number| keys.serve(hasher, number, namespace, served))
     }

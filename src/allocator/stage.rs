@@ -11,10 +11,10 @@ pub enum TermStage {
     Closing,
     /// Nobody is inside, and no entry is under way that changes the term's sections. So it is known what the term used.
     Closed,
-    /// The last entry left the memory to the successor.
-    Bequeathed,
-    /// The last entry gave back what the term had not used.
-    GivenBack,
+    /// The last entry handed the memory off to the successor.
+    HandedOff,
+    /// The last entry returned the numbers that the term had not used.
+    Returned,
     /// The memory was dropped without such an entry. So nobody knows what the term used.
     Abandoned,
 }
@@ -25,8 +25,8 @@ impl TermStage {
         TermStage::Serving,
         TermStage::Closing,
         TermStage::Closed,
-        TermStage::Bequeathed,
-        TermStage::GivenBack,
+        TermStage::HandedOff,
+        TermStage::Returned,
         TermStage::Abandoned,
     ];
 
@@ -36,7 +36,7 @@ impl TermStage {
             TermStage::Serving => false,
             TermStage::Closing => self == TermStage::Serving,
             TermStage::Closed => self == TermStage::Closing,
-            TermStage::Bequeathed | TermStage::GivenBack => self == TermStage::Closed,
+            TermStage::HandedOff | TermStage::Returned => self == TermStage::Closed,
             TermStage::Abandoned => !self.has_ended(),
         }
     }
@@ -48,7 +48,7 @@ impl TermStage {
             TermStage::Serving => false,
             TermStage::Closing => self != TermStage::Serving,
             // One handover alone closes the term, and logs its last entry.
-            TermStage::Closed | TermStage::Bequeathed | TermStage::GivenBack => {
+            TermStage::Closed | TermStage::HandedOff | TermStage::Returned => {
                 self == TermStage::Abandoned
             }
             TermStage::Abandoned => self.has_ended(),
@@ -62,7 +62,7 @@ impl TermStage {
 
     /// True if the memory is of no use to the term any more. It may be empty.
     pub fn has_ended(self) -> bool {
-        matches!(self, TermStage::Bequeathed | TermStage::GivenBack | TermStage::Abandoned)
+        matches!(self, TermStage::HandedOff | TermStage::Returned | TermStage::Abandoned)
     }
 }
 
@@ -88,10 +88,10 @@ mod tests {
         expect![[r#"
             Serving leads to [Closing, Abandoned]; too late for []
             Closing leads to [Closed, Abandoned]; too late for [Closing]
-            Closed leads to [Bequeathed, GivenBack, Abandoned]; too late for [Closing]
-            Bequeathed leads to []; too late for [Closing, Abandoned]
-            GivenBack leads to []; too late for [Closing, Abandoned]
-            Abandoned leads to []; too late for [Closing, Closed, Bequeathed, GivenBack, Abandoned]
+            Closed leads to [HandedOff, Returned, Abandoned]; too late for [Closing]
+            HandedOff leads to []; too late for [Closing, Abandoned]
+            Returned leads to []; too late for [Closing, Abandoned]
+            Abandoned leads to []; too late for [Closing, Closed, HandedOff, Returned, Abandoned]
         "#]]
         .assert_eq(&table);
     }

@@ -28,21 +28,21 @@ use tokio::{
     time::Instant,
 };
 
-use self::gapless::{Call, GaplessLimits, Taker};
+use self::gapless::{GaplessLimits, TakeCall, Taker};
 use super::{
     bumper::{self, Request},
     checkpointer,
     fence::{Fence, FenceKind},
     gate::Inside,
-    held::{Delivery, Held},
+    held_numbers::{Delivery, HeldNumbers},
     hot_keys::HotKeys,
-    inheritance::Inheritance,
-    memory::{Memory, Need, Place, shards::Shards},
+    memory::{Memory, MemoryPlace, Need, shards::Shards},
     memory_reader::MemoryReader,
     outcome::Why,
+    received_memory::ReceivedMemory,
     record_reader,
     releaser::{self, MemoryLimits, Releaser},
-    section::pending::Answer,
+    section::pending::TakeAnswer,
     shard::Footprint,
     stage::TermStage,
 };
@@ -52,7 +52,7 @@ use crate::{
     laps,
     metrics::{CountsGuard, Metrics, NamespaceCounts},
     planted_bugs::{Bug, is_planted},
-    sequence::{Bequest, Command, Key, LostBy, Namespace, Outcome, Range, Trim},
+    sequence::{Command, HandOff, Key, LostBy, Namespace, Outcome, Range, Trim},
 };
 
 /// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then
@@ -77,25 +77,24 @@ pub struct Term {
     lease: Arc<TermLease>,
     fence: Fence,
     bumper: mpsc::UnboundedSender<Request>,
-    reader: mpsc::UnboundedSender<Place>,
-    gapless: mpsc::UnboundedSender<Call>,
+    reader: mpsc::UnboundedSender<MemoryPlace>,
+    gapless: mpsc::UnboundedSender<TakeCall>,
     group: Arc<Group>,
     hot_keys: HotKeys,
 }
 
 impl Term {
-    /// Opens the allocator of the term that `lease` belongs to, with the memory that it inherits, or an empty one.
-    /// The number of its epoch is `epoch`. What gave the term its chunks, the epoch or the inheritance, is applied on
-    /// this node.
+    /// Opens the allocator of the term that `lease` belongs to, with the memory that was handed off to it, or an empty
+    /// one. The number of its epoch is `epoch`. The entry that gave the term its chunks is applied on this node.
     pub fn open(
-        group: Arc<Group>, lease: Arc<TermLease>, epoch: u64, inheritance: Option<Inheritance>,
+        group: Arc<Group>, lease: Arc<TermLease>, epoch: u64, received: Option<ReceivedMemory>,
         options: TermOptions, clock: Arc<dyn Clock>, metrics: Arc<Metrics>,
     ) -> Term {
         let view = group.view.clone();
         view.recent_records().leading(lease.term());
         let memory = Arc::new(Memory::new(
             (lease.term(), epoch),
-            inheritance.map_or_else(Shards::default, Inheritance::into_shards),
+            received.map_or_else(Shards::default, ReceivedMemory::into_shards),
             view,
             clock.clone(),
             metrics,
@@ -114,7 +113,7 @@ impl Term {
         if memory.uncheckpointed() > 0 {
             memory.to_checkpoint().notify_one();
         }
-        // What it inherited may be more than there is room for on this node.
+        // What it took over may be more than there is room for on this node.
         memory.room().wake_releaser();
         let (bumper, requests) = mpsc::unbounded_channel();
         let (reader, places) = mpsc::unbounded_channel();
@@ -179,11 +178,11 @@ impl Term {
         assert!(!namespace.config.gapless, "a chunk would leave a gap");
         let _inside = self.enter()?;
         let taken = match self.take(namespace, key, count) {
-            Answer::Done(taken) => taken,
-            Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
+            TakeAnswer::Done(taken) => taken,
+            TakeAnswer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
         };
         let counts = self.counts(namespace);
-        let held = Held::new(&*counts, if taken.is_ok() { count } else { 0 });
+        let held = HeldNumbers::new(&*counts, if taken.is_ok() { count } else { 0 });
         // Not earlier: if a successor answered before the numbers were taken, the fence fails now.
         self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
         if taken.is_ok() {
@@ -254,26 +253,26 @@ impl Term {
         self.memory.gate().stage()
     }
 
-    /// Logs the last entry of the term: it leaves the memory to a successor, or gives back what was not used. Call it after
-    /// [`Term::close`].
+    /// Logs the last entry of the term: it hands the memory off to a successor, or returns the unused numbers. Call it
+    /// after [`Term::close`].
     ///
     /// # Errors
-    /// A text that says why it is not known to be applied.
+    /// The reason for which it is not known to be applied.
     ///
     /// # Panics
     /// If the term is not closed: numbers that are used yet would be another term's as well.
-    pub async fn log_last_entry(&self, bequest: Bequest) -> Result<(), String> {
-        let (stage, is_early) = (self.stage(), is_planted(Bug::BequestBeforeEmpty));
+    pub async fn log_last_entry(&self, hand_off: HandOff) -> Result<(), String> {
+        let (stage, is_early) = (self.stage(), is_planted(Bug::HandOffBeforeEmpty));
         assert!(
             stage.is_past_closing() || is_early,
             "a term that is {stage:?} logs its last entry"
         );
-        let end = match bequest {
-            Bequest::Memory { .. } => TermStage::Bequeathed,
-            Bequest::Epoch => TermStage::GivenBack,
+        let end = match hand_off {
+            HandOff::Memory { .. } => TermStage::HandedOff,
+            HandOff::Epoch => TermStage::Returned,
         };
-        let entry = Command::Bequeath(bequest);
-        self.group.propose_for(self.term(), entry, &Outcome::Bequeathed).await?;
+        let entry = Command::HandOff(hand_off);
+        self.group.propose_for(self.term(), entry, &Outcome::HandedOff).await?;
         if !is_early {
             // If the term was lost meanwhile, its memory is abandoned, and the entry counts all the same.
             self.memory.gate().advance(end);
@@ -292,7 +291,7 @@ impl Term {
     }
 
     /// Where calls for numbers of gapless keys go.
-    pub(super) fn gapless(&self) -> &mpsc::UnboundedSender<Call> {
+    pub(super) fn gapless(&self) -> &mpsc::UnboundedSender<TakeCall> {
         &self.gapless
     }
 
@@ -312,7 +311,7 @@ impl Term {
 
     /// Takes numbers from memory, or queues up for them there. Asks for a bump if one is needed.
     #[inline]
-    fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> Answer {
+    fn take(&self, namespace: &Namespace, key: Key<'_>, count: u64) -> TakeAnswer {
         let (answer, need) = self.memory.take(namespace, key, count);
         if let Some(need) = need {
             self.ask_for(need);
@@ -322,7 +321,7 @@ impl Term {
 
     /// Asks for what a section needs.
     #[cold]
-    fn ask_for(&self, (place, need): (Place, Need)) {
+    fn ask_for(&self, (place, need): (MemoryPlace, Need)) {
         let is_lost = match need {
             Need::Read => self.reader.send(place).is_err(),
             Need::Bump => self.bumper.send(Request::Bump(place)).is_err(),
@@ -360,7 +359,8 @@ impl Term {
     /// Checks the fence for numbers that were `held` for the answers of `answers` keys. If it fails, they
     /// are discarded and counted.
     pub(super) async fn pass_fence(
-        &self, namespace: &Namespace, held: Held<&NamespaceCounts>, answers: u64, deadline: Instant,
+        &self, namespace: &Namespace, held: HeldNumbers<&NamespaceCounts>, answers: u64,
+        deadline: Instant,
     ) -> Result<(), Why> {
         if self.fence.check(deadline).await {
             held.answer(answers);
@@ -377,7 +377,7 @@ impl Term {
         &self, namespace: &Namespace, deadline: Instant,
     ) -> Result<(), Why> {
         let counts = self.counts(namespace);
-        self.pass_fence(namespace, Held::new(&*counts, 0), 0, deadline).await
+        self.pass_fence(namespace, HeldNumbers::new(&*counts, 0), 0, deadline).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Numbers that were taken and that nobody got, by namespace, until an entry of the log tells of them.
 //!
-//! What was not told when a term is lost is missing in the books. The metrics have counted it.
+//! What was not told when a term is lost is missing in the accounts. The metrics have counted it.
 
 use std::collections::BTreeMap;
 

@@ -36,11 +36,11 @@ const REPEATED_WITHIN_MS: u64 = 3_600_000;
 #[derive(Debug, Args)]
 pub struct Token {
     #[command(subcommand)]
-    command: Command,
+    command: AccessCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum AccessCommand {
     /// Create a token, and print it
     ///
     /// The token is printed alone, this once: the cluster stores its SHA-256, and nobody can find it out again. With --file it is
@@ -125,13 +125,13 @@ impl Ask for Token {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let (client, json) = (connection.client()?, connection.json);
         match self.command {
-            Command::Create(create) => create.run(&client, json).await,
-            Command::List => {
+            AccessCommand::Create(create) => create.run(&client, json).await,
+            AccessCommand::List => {
                 let list = client.list_principals().await?;
                 let table = to_table(&list.principals, BootClock.wall_ms());
                 output::result(json, &list, &table)
             }
-            Command::Revoke(Flags(asked)) => {
+            AccessCommand::Revoke(Flags(asked)) => {
                 let v1::RevokeTokenRequest { name, id } = asked;
                 let revoked = client.revoke_token(name.clone(), id).await?;
                 output::result(json, &revoked, &format!("revoked token {name} ({})", revoked.id))
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_token_is_granted_something_and_a_principal_is_granted_nothing_only_in_so_many_words() {
-        let Command::Create(create) =
+        let AccessCommand::Create(create) =
             parsed::<Token>("create a --grant next:a* --grant all --expires 90d").unwrap().command
         else {
             panic!("create");
@@ -270,7 +270,8 @@ mod tests {
         assert_eq!(missing.kind(), ErrorKind::MissingRequiredArgument);
         let wrong = parsed::<Token>("create a --grant nxt:a").unwrap_err().to_string();
         assert!(wrong.contains("next, read, raise, namespaces, admin"), "{wrong}");
-        let Command::Revoke(Flags(revoke)) = parsed::<Token>("revoke a --id b").unwrap().command
+        let AccessCommand::Revoke(Flags(revoke)) =
+            parsed::<Token>("revoke a --id b").unwrap().command
         else {
             panic!("revoke");
         };

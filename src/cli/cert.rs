@@ -37,11 +37,11 @@ const DAYS_MAX: u64 = 36_500;
 #[derive(Debug, Args)]
 pub struct Cert {
     #[command(subcommand)]
-    command: Command,
+    command: CertCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CertCommand {
     /// Make a CA: ca.crt, which every node and client gets, and ca.key, which signs their certificates
     Ca(Ca),
     /// Make the certificate of a node, for its clients and for the other nodes: node-N.crt and node-N.key
@@ -51,7 +51,7 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct Directory {
     /// The directory of the certificates and keys
     #[arg(long)]
     dir: PathBuf,
@@ -63,7 +63,7 @@ struct Place {
 #[derive(Debug, Args)]
 struct Ca {
     #[command(flatten)]
-    place: Place,
+    directory: Directory,
     /// For how many days it is valid
     #[arg(long, default_value_t = 3650, value_parser = value_parser!(u64).range(1..=DAYS_MAX))]
     days: u64,
@@ -104,7 +104,7 @@ struct Client {
 #[derive(Debug, Args)]
 struct Leaf {
     #[command(flatten)]
-    place: Place,
+    directory: Directory,
     /// For how many days it is valid; no longer than the CA
     #[arg(long, default_value_t = 825, value_parser = value_parser!(u64).range(1..=DAYS_MAX))]
     days: u64,
@@ -120,16 +120,16 @@ impl Cert {
     pub(super) fn run(self) -> Result<(), CommandError> {
         let now_ms = BootClock.wall_ms();
         let (made, json) = match self.command {
-            Command::Ca(ca) => (ca.make(now_ms), ca.place.json),
-            Command::Node(node) => (node.make(now_ms), node.leaf.place.json),
-            Command::Client(client) => (client.make(now_ms), client.leaf.place.json),
+            CertCommand::Ca(ca) => (ca.make(now_ms), ca.directory.json),
+            CertCommand::Node(node) => (node.make(now_ms), node.leaf.directory.json),
+            CertCommand::Client(client) => (client.make(now_ms), client.leaf.directory.json),
         };
         let shown = made.and_then(|(value, text)| output::result(json, &value, &text));
         shown.map_err(|error| error.in_json(json))
     }
 }
 
-impl Place {
+impl Directory {
     fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -169,9 +169,9 @@ fn unusable(certificates: &Path, key: &Path, why: Unusable) -> CommandError {
 
 impl Ca {
     fn make(&self, now_ms: u64) -> Result<Made, CommandError> {
-        let (certificates, key) = (self.place.file("ca.crt"), self.place.file("ca.key"));
+        let (certificates, key) = (self.directory.file("ca.crt"), self.directory.file("ca.key"));
         let (old, old_key) = self.found(&certificates, &key)?;
-        files::make(&self.place.dir)?;
+        files::make(&self.directory.dir)?;
         // The time makes the names of two CAs differ.
         let name = format!("Ratchet CA {}", time(now_ms));
         let pair =
@@ -253,7 +253,7 @@ impl Node {
         let uri = node_uri(cluster, *node_id);
         let subject = Subject::node(format!("node {node_id} of {cluster}"), uri.clone(), hosts?);
         let made = leaf.make(&format!("node-{node_id}"), subject.map_err(cannot_make)?, now_ms)?;
-        let authority = leaf.place.file("ca.crt").display().to_string();
+        let authority = leaf.directory.file("ca.crt").display().to_string();
         let accept = "accept".to_owned();
         let settings = [
             ("tls", &accept),
@@ -321,7 +321,7 @@ impl Written {
 impl Leaf {
     /// Makes the files `name.crt` and `name.key`.
     fn make(&self, name: &str, subject: Subject, now_ms: u64) -> Result<Written, CommandError> {
-        let files = ["crt", "key"].map(|end| self.place.file(&format!("{name}.{end}")));
+        let files = ["crt", "key"].map(|end| self.directory.file(&format!("{name}.{end}")));
         for path in &files {
             if !self.replace && files::is_there(path)? {
                 return Err(CommandError::refused(format!(
@@ -343,14 +343,14 @@ impl Leaf {
 
     /// Has it signed. Tells if it ends earlier than was asked for.
     fn sign(&self, subject: Subject, now: u64) -> Result<Pair, CommandError> {
-        let authority = self.place.authority()?;
-        let certificates = self.place.file("ca.crt");
+        let authority = self.directory.authority()?;
+        let certificates = self.directory.file("ca.crt");
         let end = date_and_time(authority.until.saturating_mul(1_000));
         if authority.until <= now {
             return Err(CommandError::refused(format!(
                 "the CA in {} ended at {end} UTC; add a new one: ratchet cert ca --dir {} --add",
                 certificates.display(),
-                self.place.dir.display()
+                self.directory.dir.display()
             )));
         }
         let pair = authority.issue(subject, now, self.days).map_err(cannot_make)?;

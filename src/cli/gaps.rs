@@ -29,13 +29,13 @@ impl Ask for Gaps {
     }
 }
 
-/// Up to when the books tell.
-const AS_OF: &str = "as of each key's last log entry: what was handed out of its last chunk since is booked with its next one";
+/// The moment of which the accounts are.
+const AS_OF: &str = "as of each key's last log entry: what was handed out of its last chunk since is accounted for with its next one";
 
 /// A row for each day, and a column for each cause.
 fn days_to_table(days: &[v1::GapsOfDay]) -> String {
     let Some(first) = days.first() else {
-        return format!("nothing is booked, {AS_OF}");
+        return format!("nothing is accounted for, {AS_OF}");
     };
     let mut head = vec!["DAY".to_owned(), "HANDED OUT".to_owned()];
     let causes = first.skipped.iter();
@@ -69,6 +69,6 @@ mod tests {
                 AS_OF
             ]
         );
-        assert_eq!(days_to_table(&[]), format!("nothing is booked, {AS_OF}"));
+        assert_eq!(days_to_table(&[]), format!("nothing is accounted for, {AS_OF}"));
     }
 }

@@ -16,11 +16,11 @@ use super::{
 #[derive(Debug, Args)]
 pub struct Id {
     #[command(subcommand)]
-    command: Command,
+    command: IdCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum IdCommand {
     /// Make the next ids of a namespace that has a format
     Next(Asking<Next>),
     /// Take an id apart: show its time and its other fields
@@ -81,10 +81,10 @@ fn parameter(text: &str) -> Result<(String, u64), String> {
 impl Id {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let (done, json) = match self.command {
-            Command::Next(next) => return next.run().await,
-            Command::Decode { format, id, shown } => (decode(&format, &id), shown.json),
-            Command::Explain { format, shown } => (explain(&format), shown.json),
-            Command::Formats { shown } => (Ok(formats()), shown.json),
+            IdCommand::Next(next) => return next.run().await,
+            IdCommand::Decode { format, id, shown } => (decode(&format, &id), shown.json),
+            IdCommand::Explain { format, shown } => (explain(&format), shown.json),
+            IdCommand::Formats { shown } => (Ok(formats()), shown.json),
         };
         let shown = done.and_then(|(value, text)| output::result(json, &value, &text));
         shown.map_err(|error| error.in_json(json))

@@ -171,7 +171,7 @@ fn account_rows(accounts: &v1::Accounts) -> [(&'static str, String); 3] {
             match accounts.skipped {
                 0 => "none by leader changes".to_owned(),
                 skipped => format!(
-                    "at most {skipped}, by leaders that ended without giving back what they had"
+                    "at most {skipped}, by leaders that ended without returning their numbers"
                 ),
             },
         ),

@@ -17,11 +17,11 @@ use super::{
 #[derive(Debug, Args)]
 pub struct Namespace {
     #[command(subcommand)]
-    command: Command,
+    command: NamespaceCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum NamespaceCommand {
     /// List all namespaces
     List,
     /// Show one namespace
@@ -43,19 +43,19 @@ impl Ask for Namespace {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let (client, json) = (connection.client()?, connection.json);
         let namespace = match self.command {
-            Command::List => {
+            NamespaceCommand::List => {
                 let namespaces = client.list_namespaces().await?;
                 let all = v1::ListNamespacesResponse { namespaces };
                 return output::result(json, &all, &to_table(&all.namespaces));
             }
-            Command::Delete(Flags(asked)) => {
+            NamespaceCommand::Delete(Flags(asked)) => {
                 let v1::DeleteNamespaceRequest { namespace, confirm, forget } = asked;
                 let deleted = client.delete_namespace(namespace.clone(), confirm, forget).await?;
                 return output::result(json, &deleted, &remembered(&namespace, &deleted));
             }
-            Command::Show { name } => client.get_namespace(name).await?,
-            Command::Create(Flags(create)) => client.create_namespace(create).await?,
-            Command::Update(Flags(update)) => client.update_namespace(update).await?,
+            NamespaceCommand::Show { name } => client.get_namespace(name).await?,
+            NamespaceCommand::Create(Flags(create)) => client.create_namespace(create).await?,
+            NamespaceCommand::Update(Flags(update)) => client.update_namespace(update).await?,
         };
         output::result(json, &namespace, &to_table(slice::from_ref(&namespace)))
     }

@@ -29,11 +29,11 @@ impl Ask for Transfer {
 #[derive(Debug, Args)]
 pub struct Node {
     #[command(subcommand)]
-    command: Command,
+    command: NodeCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum NodeCommand {
     /// Add a running node that holds no data; it becomes a learner, or with --voter a voter
     Add {
         /// The node's id
@@ -56,7 +56,7 @@ impl Ask for Node {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let client = connection.client()?;
         let members = match self.command {
-            Command::Add { id, peer_address, voter } => {
+            NodeCommand::Add { id, peer_address, voter } => {
                 let added = client.add_node(id, peer_address).await?;
                 match voter {
                     true => client.promote_node(id, false).await.map_err(|error| {
@@ -67,9 +67,11 @@ impl Ask for Node {
                     false => added,
                 }
             }
-            Command::Promote(Flags(node)) => client.promote_node(node.id, node.force).await?,
-            Command::Remove(Flags(node)) => client.remove_node(node.id, node.force).await?,
-            Command::Update(Flags(node)) => client.update_node(node.id, node.peer_address).await?,
+            NodeCommand::Promote(Flags(node)) => client.promote_node(node.id, node.force).await?,
+            NodeCommand::Remove(Flags(node)) => client.remove_node(node.id, node.force).await?,
+            NodeCommand::Update(Flags(node)) => {
+                client.update_node(node.id, node.peer_address).await?
+            }
         };
         output::result(connection.json, &members, &to_text(&members))
     }

@@ -16,11 +16,11 @@ const FAR_MS: u64 = 600_000;
 #[derive(Debug, Args)]
 pub struct Worker {
     #[command(subcommand)]
-    command: Command,
+    command: WorkerCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum WorkerCommand {
     /// List the worker ids that were ever leased, and their last leases
     List {
         /// The namespace, for example "orders"
@@ -49,11 +49,11 @@ impl Ask for Worker {
     async fn run(self, connection: &Connection) -> Result<(), CommandError> {
         let (client, json) = (connection.client()?, connection.json);
         match self.command {
-            Command::List { namespace } => {
+            WorkerCommand::List { namespace } => {
                 let list = client.list_workers(namespace).await?;
                 output::result(json, &list, &to_text(&list))
             }
-            Command::TakeBack { namespace, worker, ceiling_ms, vouch } => {
+            WorkerCommand::TakeBack { namespace, worker, ceiling_ms, vouch } => {
                 let taking = client.take_worker_back(&namespace, worker, ceiling_ms, vouch);
                 let taken = taking.await?;
                 output::result(json, &taken, &taken_back(worker, &taken))

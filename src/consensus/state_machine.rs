@@ -78,7 +78,8 @@ impl StateMachine {
     /// Counts what an entry tells of its namespaces.
     fn count(&self, applied: &Applied) {
         let namespaces = self.view.namespaces();
-        // Every node books them. The one that proposed the entry counts them, although its leadership may be over.
+        // Every node enters them in the accounts. The one that proposed the entry counts them in its metrics, although
+        // its leadership may be over.
         if self.view.recent_records().leads_last(applied.term) || is_planted(Bug::SkipsCountedByAll)
         {
             for (namespace, numbers) in &applied.skipped {
@@ -116,7 +117,7 @@ fn gone() -> io::Error {
 struct Applied {
     term: u64,
     outcome: Outcome,
-    /// How many numbers it has booked as skipped by leaders that ended, by namespace.
+    /// How many numbers it counted as skipped by leaders that ended, by namespace.
     skipped: Vec<(NamespaceId, u64)>,
     /// What it tells of the greatest ceilings of namespaces.
     ceilings: Vec<Ceiling>,
@@ -331,7 +332,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn what_an_entry_books_is_counted_by_the_node_that_led_its_term_though_nobody_waits_for_it()
+    async fn what_an_entry_accounts_for_is_counted_by_the_node_that_led_its_term_though_nobody_waits_for_it()
      {
         let dir = tempfile::TempDir::new().expect("a directory");
         let options = StoreOptions::new(Arc::new(BootClock));
@@ -347,7 +348,7 @@ mod tests {
         machine.apply_now(1, [Command::Bump { bumps, lost: vec![], now_ms: 0 }]).await;
         let checkpoint = || Command::Checkpoint { sections: vec![section.clone()], now_ms: 0 };
         let counted = || store.metrics().skipped(SkipCause::leader_change);
-        // Another node leads term 2, and counts what its entry books.
+        // Another node leads term 2, and counts what its entry accounts for.
         view.recent_records().leading(1);
         machine.apply_now(2, [Command::BeginEpoch, checkpoint()]).await;
         assert_eq!(counted(), 0);

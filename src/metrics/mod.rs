@@ -44,7 +44,7 @@ pub use labels::{By, Counters, Label, PairCounters, PeerGauges, SecondsBy};
 pub use namespaces::{CountsGuard, NamespaceCounts, NamespaceMetrics};
 pub use process::PROCESS;
 pub use set::{
-    FirstTouch, HandoverEnd, HandoverPhase, ReleaseCause, SetMetrics, TakeoverPhase, TermStart,
+    EvictionCause, FirstTouch, HandoverEnd, HandoverPhase, SetMetrics, TakeoverPhase, TermStart,
 };
 pub use skip_cause::SkipCause;
 
@@ -225,7 +225,7 @@ mod tests {
         counts.hand_out(7, 1);
         let (first, second) = (metrics.of_set(1), metrics.of_set(2));
         first.bumps.inc_by(3);
-        second.released_keys.add(ReleaseCause::idle, 5);
+        second.evicted_keys.add(EvictionCause::idle, 5);
         second.peer_lag_entries.set([(3, 17)]);
         let text = metrics.text();
         for line in [
@@ -237,8 +237,8 @@ mod tests {
             "ratchet_bumps_total{set=\"1\"} 3",
             "ratchet_bumps_total{set=\"2\"} 0",
             "ratchet_bump_seconds_count{set=\"2\"} 0",
-            "ratchet_released_keys_total{cause=\"idle\",set=\"1\"} 0",
-            "ratchet_released_keys_total{cause=\"idle\",set=\"2\"} 5",
+            "ratchet_evicted_keys_total{cause=\"idle\",set=\"1\"} 0",
+            "ratchet_evicted_keys_total{cause=\"idle\",set=\"2\"} 5",
             "ratchet_peer_lag_entries{peer=\"3\",set=\"2\"} 17",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in:\n{text}");

@@ -13,7 +13,7 @@ label! {
     /// What gave a term its chunks.
     TermStart as "from" {
         /// The memory of the term before, which its leader had sent.
-        inheritance,
+        hand_off,
         /// The term began an epoch, with an empty memory.
         epoch,
     }
@@ -33,7 +33,7 @@ label! {
 
 label! {
     /// Why keys were evicted from the leader's memory.
-    ReleaseCause as "cause" {
+    EvictionCause as "cause" {
         /// Nobody had asked for them for long.
         idle,
         /// The memory was nearly full.
@@ -53,7 +53,7 @@ label! {
         election,
         /// Until the first entry of its term was applied here.
         entry,
-        /// Until its epoch, or its inheritance, was applied and its allocator open.
+        /// Until the entry that gives it its chunks was applied, and its allocator open.
         opening,
         /// Until a request was answered from the allocator. 0 before that.
         answer,
@@ -66,7 +66,7 @@ label! {
         /// The memory: each key goes on with its next number.
         memory,
         /// The numbers that were not used: no gap where a key has a section of its own, and a cold start.
-        given_back,
+        returned,
         /// Less: what was not used is skipped, as after a crash.
         skipped,
     }
@@ -81,8 +81,8 @@ label! {
         close,
         /// Until what had changed meanwhile was sent, and the successor held all of it.
         last_changes,
-        /// Until the term's last entry, which leaves the memory to the successor, was applied.
-        bequest,
+        /// Until the hand-off, the term's last entry, was applied.
+        hand_off,
     }
 }
 
@@ -178,16 +178,16 @@ metrics_of_set! {
         snapshot_bytes: Gauge,
 
         /// Keys in the memory of this node as leader: those requested in its term, and in the terms whose memory it
-        /// inherited, but for those that were evicted.
+        /// took over, but for those that were evicted.
         memory_keys: Gauge,
         /// Sections in the memory of this node as leader.
         memory_sections: Gauge,
         /// Memory that keys and sections take on this node as leader.
         memory_bytes: Gauge,
         /// Keys that this node as leader evicted from its memory, by the reason.
-        released_keys: Counters<ReleaseCause>,
+        evicted_keys: Counters<EvictionCause>,
         /// Sections that keys share and that this node as leader evicted from its memory.
-        released_shared_sections: Counter,
+        evicted_shared_sections: Counter,
 
         /// Records of sections in memory, for the state machine and for the moment in which this node becomes leader.
         recent_records: Gauge,

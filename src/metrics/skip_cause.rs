@@ -3,7 +3,7 @@
 label! {
     /// Why numbers were skipped: they will never be handed out.
     SkipCause as "cause" {
-        /// The last leader ended without giving its chunks back. Per section that skips at most one step
+        /// The last leader ended without returning its chunks. Per section that skips at most one step
         /// and what waiting calls had asked for beyond it. Counted when an entry writes the section again, as an upper
         /// bound: nobody knows how much of a chunk was used that no entry tells of.
         leader_change,

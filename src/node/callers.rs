@@ -9,7 +9,7 @@
 //! others out. Each is known for as long as it holds anything.
 
 mod guest;
-mod served;
+mod on_behalf_of;
 mod silence;
 mod strangers;
 
@@ -298,7 +298,7 @@ impl Counted {
     fn become_of(&self, caller: &Arc<Caller>) -> Result<(), Full> {
         // There is room for it among all: it has its place there.
         let place = caller.begin(self.kind, [0, u64::MAX])?;
-        // What was counted for the one before is given back with it.
+        // What was counted for the one before is freed with it.
         place.caller.store(self.caller.swap(caller.clone()));
         Ok(())
     }
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hangs_up_and_connects_again_still_holds_what_is_not_given_back() {
+    fn who_hangs_up_and_connects_again_still_holds_what_is_not_freed() {
         let callers = callers(2, 9, 9);
         let connect = || callers.connect(Port::Clients, address("10.0.0.1")).expect("a connection");
         let caller = connect().caller();

@@ -1,9 +1,9 @@
 //! Graceful handover: the successor goes on with the term's memory, or, if it cannot take it, with the numbers that the
-//! term gives back.
+//! term returns.
 //!
-//! `bequest.rs` leaves the memory to the successor, to whom `memory_stream.rs` sends it, and `give_back.rs` gives numbers back.
-//! `current.rs` is the handover under way.
-//! `slow_disk.rs` and `doubted.rs` hand over by themselves.
+//! `hand_off.rs` hands the memory off to the successor, to which `memory_stream.rs` sends it, and `return_numbers.rs`
+//! returns unused numbers. `current.rs` is the handover under way. `slow_disk.rs` and `doubted.rs` hand over by
+//! themselves.
 //!
 //! A handover belongs to the node, not to its caller. There is one for each term. It goes on when its caller
 //! hangs up, and further callers wait for the same one.
@@ -11,11 +11,11 @@
 //! Invariant: a closed term is never opened again. Whatever fails on the way, this node hands out nothing more
 //! in that term, and has other voters lead until one does (`Group::end_term`).
 
-mod bequest;
 pub(super) mod current;
 mod doubted;
-mod give_back;
+mod hand_off;
 mod memory_stream;
+mod return_numbers;
 mod slow_disk;
 
 use std::{sync::Arc, time::Duration};
@@ -24,8 +24,8 @@ use futures::FutureExt;
 use tokio::time::Instant;
 
 use self::{
-    bequest::MemoryFate,
     current::{Handover, HandoverOutcome, Handovers},
+    hand_off::MemoryFate,
     memory_stream::Persistence,
 };
 use super::{
@@ -226,12 +226,12 @@ impl Handovers {
         let _void = VoidOnDrop(term.clone());
         let left = match successor {
             Some(wanted) => Some(self.leave_memory(&term, wanted).await),
-            None => self.bequeath_or_give_back(&term, None).await,
+            None => self.hand_off_or_return(&term, None).await,
         };
         let Some(successor) = left else {
             return Ok(self.group.leadership().borrow().clone());
         };
-        let stays_open = is_planted(Bug::OpenDuringTransfer) || is_planted(Bug::BequestBeforeEmpty);
+        let stays_open = is_planted(Bug::OpenDuringTransfer) || is_planted(Bug::HandOffBeforeEmpty);
         assert!(
             term.stage() != TermStage::Serving || stays_open,
             "term {} is handed over while it serves",
@@ -260,7 +260,7 @@ impl Handovers {
     async fn leave_memory(&self, term: &Arc<Term>, wanted: NodeId) -> NodeId {
         tokio::select! {
             biased;
-            successor = self.bequeath_or_give_back(term, Some(wanted)) => successor.unwrap_or(wanted),
+            successor = self.hand_off_or_return(term, Some(wanted)) => successor.unwrap_or(wanted),
             () = self.group.table_hangs() => {
                 // The outcomes of entries under way are not known here, and so neither is what the memory has to be. Numbers
                 // are skipped, as after a crash; none is repeated.
@@ -275,9 +275,9 @@ impl Handovers {
         }
     }
 
-    /// Leaves what the term is entitled to: its memory to the successor, or, if there is none that takes it, the
-    /// numbers that it has not used to whoever comes. Returns who is to lead next.
-    async fn bequeath_or_give_back(
+    /// Hands the term's memory off to the successor, or, if there is none that takes it, returns the unused numbers to
+    /// the next term. Returns the node that is to lead next.
+    async fn hand_off_or_return(
         &self, term: &Arc<Term>, mut successor: Option<NodeId>,
     ) -> Option<NodeId> {
         if is_planted(Bug::OpenDuringTransfer) {
@@ -291,7 +291,7 @@ impl Handovers {
             let Some(next) = successor else {
                 break;
             };
-            let persistence = match self.bequeath(term, next).await {
+            let persistence = match self.hand_off(term, next).await {
                 MemoryFate::Left => {
                     self.group.set_metrics.handovers.add(HandoverEnd::memory, 1);
                     return successor;
@@ -312,8 +312,8 @@ impl Handovers {
             }
         }
         let is_closed = term.stage().is_past_closing() || self.close_in_time(term).await;
-        let end = match is_closed && self.give_back(term).await {
-            true => HandoverEnd::given_back,
+        let end = match is_closed && self.return_numbers(term).await {
+            true => HandoverEnd::returned,
             false => HandoverEnd::skipped,
         };
         self.group.set_metrics.handovers.add(end, 1);
@@ -330,7 +330,7 @@ impl Handovers {
     /// How long a handover takes at most.
     pub(super) fn handover_max(&self) -> Duration {
         let config = &self.config;
-        // Sending, twice; closing the term, and giving back; some tens of election timeouts for the steps between.
+        // Sending, twice; closing the term, and returning; some tens of election timeouts for the steps between.
         let attempts = u64::from(ATTEMPTS) * config.handover_timeout_ms;
         let steps = 5 * TRANSFER_ELECTIONS * config.election_timeout_ms;
         Duration::from_millis(attempts + 2 * config.shutdown_timeout_ms + steps)

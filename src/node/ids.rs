@@ -59,8 +59,8 @@ use crate::{
 pub const NEXT_IDS: &str = "ratchet.v1.Ids/Next";
 /// An answer that took longer does not say what the leader's time is by now.
 const LATE_MIN: Duration = Duration::from_millis(500);
-/// How long a node that stops waits until its worker ids are given back.
-const GIVING_BACK_MAX: Duration = Duration::from_millis(500);
+/// How long a node that stops waits until its worker ids are released.
+const RELEASING_MAX: Duration = Duration::from_millis(500);
 /// How often idle worker ids are looked for.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 
@@ -379,9 +379,9 @@ impl Ids {
     /// Gives all worker ids back, because the node stops. Ids that are asked for later fail.
     pub(super) async fn give_workers_back(&self) {
         let giving = self.sources.close();
-        if tokio::time::timeout(GIVING_BACK_MAX, giving).await.is_err() {
+        if tokio::time::timeout(RELEASING_MAX, giving).await.is_err() {
             tracing::info!(
-                "worker ids were not given back in time; they are free once their ceilings have passed"
+                "worker ids were not released in time; they are free once their ceilings have passed"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Worker ids for the makers of ids: leased, renewed, given back and listed by the leader; and what a wrong clock does
+//! Worker ids for the makers of ids: leased, renewed, released and listed by the leader; and what a wrong clock does
 //! to them.
 //!
 //! `desk.rs` is where leases are asked for, and `free_workers.rs` which worker id one gets. `ids_time.rs` is the time that they are
@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::{
     dates::Dates,
-    desk::{Served, Wanted, WorkerDesk},
+    desk::{DeskAnswer, Wanted, WorkerDesk},
     ids_time::IdsTime,
     key_times::KeyTimes,
 };
@@ -68,7 +68,7 @@ impl ByLeader for v1::LeaseWorkerRequest {
         };
         let is_renewal = self.renew.is_some();
         let served = leader.ask_for_worker(term, &ids, wanted, deadline).await;
-        if let Ok(Served::Done(worker, WorkerAnswer::Leased(lease))) = served {
+        if let Ok(DeskAnswer::Done(worker, WorkerAnswer::Leased(lease))) = served {
             match is_renewal {
                 true => leader.group.set_metrics.worker_renewals.inc(),
                 false => leader.group.set_metrics.worker_leases.inc(),
@@ -76,7 +76,9 @@ impl ByLeader for v1::LeaseWorkerRequest {
             return Ok(leader.granted(worker, lease, ids.format));
         }
         if let Ok(
-            Served::NoneFree { .. } | Served::NoneToSpare | Served::Done(_, WorkerAnswer::Lost),
+            DeskAnswer::NoneFree { .. }
+            | DeskAnswer::NoneToSpare
+            | DeskAnswer::Done(_, WorkerAnswer::Lost),
         ) = served
         {
             leader.group.set_metrics.worker_leases_refused.inc();
@@ -100,8 +102,8 @@ impl ByLeader for v1::ReleaseWorkerRequest {
         let wanted = Wanted::Act { worker, act };
         let served = leader.ask_for_worker(term, &ids, wanted, deadline).await;
         let released = match served {
-            Ok(Served::Done(_, WorkerAnswer::Released)) => true,
-            Ok(Served::Done(_, WorkerAnswer::Lost)) => false,
+            Ok(DeskAnswer::Done(_, WorkerAnswer::Released)) => true,
+            Ok(DeskAnswer::Done(_, WorkerAnswer::Lost)) => false,
             served => return Err(not_served(served, &ids, 0)),
         };
         Ok(v1::ReleaseWorkerResponse { released })
@@ -176,7 +178,7 @@ impl LeaderIds {
     /// DEADLINE_EXCEEDED if it is not known in time.
     async fn ask_for_worker(
         &self, term: &Term, ids: &WorkerIds, wanted: Wanted, deadline: Instant,
-    ) -> Result<Served, Refusal> {
+    ) -> Result<DeskAnswer, Refusal> {
         let asking = self.desk.ask(term.lease(), ids.namespace, wanted);
         timeout_at(deadline, asking).await.map_err(|_| {
             refusal!(
@@ -201,8 +203,8 @@ impl LeaderIds {
 }
 
 /// Why a caller did not get what it wanted.
-fn not_served(served: Result<Served, Refusal>, ids: &WorkerIds, token: u64) -> Unanswered {
-    use Served::*;
+fn not_served(served: Result<DeskAnswer, Refusal>, ids: &WorkerIds, token: u64) -> Unanswered {
+    use DeskAnswer::*;
     let name = &ids.name;
     Unanswered::Refused(match served {
         Err(refusal) => refusal,

@@ -290,7 +290,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        node::{Asked, Origin, Principal, Unanswered},
+        node::{CheckedRequest, Origin, Principal, Unanswered},
         proto::v1::{self, Key, NextRequest, Reason, key},
         sequence::{
             Bump, Bumped, Chunk, Command, NamespaceId, Outcome, Raise, SectionId, SectionKey,
@@ -393,7 +393,7 @@ mod tests {
             key: Some(Key { kind: Some(key::Kind::Id(7)) }),
             ..NextRequest::default()
         };
-        let asked = Asked::new(asked, Principal::node(1)).expect("a request");
+        let asked = CheckedRequest::new(asked, Principal::node(1)).expect("a request");
         let ask = || context.numbers.serve(&asked, Origin::Client, forever);
         ask().await.expect("a number");
         node.halt().await;

@@ -56,8 +56,8 @@ pub use members::{
     ROUTE_UNWANTED, RespNode, greeting::greeting, introductions::Introduction, without_addresses,
 };
 pub use namespaces::export::{Export, Exported};
-pub use numbers::{asked::Asked, sequence_request::SequenceRequest};
-pub use operations::{OPERATIONS, Served};
+pub use numbers::{checked_request::CheckedRequest, sequence_request::SequenceRequest};
+pub use operations::{OPERATIONS, ServedOperation};
 pub use request_memory::{COUNTED_BYTES_MIN, RequestMemory, Reservation};
 pub use requests::{
     keys::{REQUEST_KEYS_MAX, invalid_key, to_key},

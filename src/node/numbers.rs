@@ -1,7 +1,7 @@
 //! Serving a request: from this node's memory if it leads, from the leader's if it does not.
 //!
-//! `asked.rs` is a request that was checked. `sequence_request.rs` says how each kind is checked and answered, with `floors.rs` for
-//! those that raise floors. `lost.rs` counts numbers in replies that nobody hears.
+//! `checked_request.rs` is a request that was checked. `sequence_request.rs` says how each kind is checked and
+//! answered, with `floors.rs` for those that raise floors. `lost.rs` counts numbers in replies that nobody hears.
 //!
 //! A request that this node answers at once costs nothing but its numbers. One that has to wait is counted
 //! in [`super::RequestMemory`] from then on.
@@ -9,7 +9,7 @@
 //! Invariant: the term is loaded before the namespaces. So no term that began after a namespace was deleted is asked
 //! for its id.
 
-pub(super) mod asked;
+pub(super) mod checked_request;
 mod floors;
 mod lost;
 pub(super) mod sequence_request;
@@ -20,7 +20,7 @@ use prost::Message;
 use tokio::time::Instant;
 
 use self::{
-    asked::Asked,
+    checked_request::CheckedRequest,
     sequence_request::{Limits, SequenceRequest, count_max, forwarded},
 };
 use super::{
@@ -50,7 +50,7 @@ use super::{
     },
 };
 use crate::{
-    allocator::Held,
+    allocator::HeldNumbers,
     consensus::Group,
     planted_bugs::{Bug, is_planted},
     proto::{
@@ -102,7 +102,7 @@ impl Numbers {
     /// # Errors
     /// [`Unanswered`]: a refusal that says what was wrong, or, for a peer's request, that another node is to be asked.
     pub async fn serve<Q: SequenceRequest>(
-        &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
+        &self, asked: &CheckedRequest<Q>, origin: Origin, deadline: Instant,
     ) -> Attempt<Q::Answer> {
         let is_asked_here = matches!(origin, Origin::Client);
         let about = || asked.about(!is_asked_here);
@@ -123,7 +123,7 @@ impl Numbers {
 
     /// As [`Numbers::serve`], and answers which namespace the answer is of. The call is not counted.
     async fn serve_checked<Q: SequenceRequest>(
-        &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
+        &self, asked: &CheckedRequest<Q>, origin: Origin, deadline: Instant,
     ) -> Attempt<OfNamespace<Q::Answer>> {
         let (by, message) = (&asked.by, &asked.message);
         self.admission.admit(by, message.wanted(), deadline).await?;
@@ -135,7 +135,7 @@ impl Numbers {
 
     /// Answers a request whose caller may have it, and whose call is counted.
     async fn serve_admitted<Q: SequenceRequest>(
-        &self, asked: &Asked<Q>, origin: Origin, deadline: Instant,
+        &self, asked: &CheckedRequest<Q>, origin: Origin, deadline: Instant,
     ) -> Attempt<OfNamespace<Q::Answer>> {
         let message = &asked.message;
         message.check_counts(count_max(asked.id.is_some(), &self.config))?;
@@ -164,7 +164,8 @@ impl Numbers {
 
     /// Gets what an answer lacks, because a leader handed over, from the next leader. What cannot be got is refused.
     async fn complete<Q: SequenceRequest>(
-        &self, message: &Q, (mut answer, mut rest): (Q::Answer, Asked<Q>), deadline: Instant,
+        &self, message: &Q, (mut answer, mut rest): (Q::Answer, CheckedRequest<Q>),
+        deadline: Instant,
     ) -> Q::Answer {
         loop {
             let Ok(_reserved) = self.request_memory.reserve(rest.message.bytes()) else {
@@ -172,7 +173,7 @@ impl Numbers {
             };
             // If the caller leaves meanwhile, nobody gets what it was given.
             let counts = self.counts.of(message.namespace());
-            let held = Held::new(&*counts, message.numbers_in(&answer));
+            let held = HeldNumbers::new(&*counts, message.numbers_in(&answer));
             let asking = (Origin::Client, false);
             let more = self.way.to_leader(self, &rest, asking, deadline).await;
             held.release();
@@ -210,7 +211,7 @@ impl Numbers {
 /// An answer, and the namespace that it is of, if this node knows it.
 type OfNamespace<A> = (A, Option<NamespaceId>);
 
-impl<Q: SequenceRequest> ForLeader for Asked<Q> {
+impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
     type Here = Numbers;
     type Answer = OfNamespace<Q::Answer>;
 

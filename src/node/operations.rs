@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// How an operation is served: what is known of it without the types of its messages.
-pub struct Served {
+pub struct ServedOperation {
     /// Service and method, as in the path of a gRPC call.
     pub method: &'static str,
     /// How many bytes the request and its answer hold at most.
@@ -86,13 +86,13 @@ type CarryOut = for<'a> fn(
 type CarryOutHere = fn(&OperationServices, Bytes, Instant) -> BoxFuture<'_, Result<Bytes, Refusal>>;
 
 /// All operations.
-pub static OPERATIONS: &[Served] = include!(concat!(env!("OUT_DIR"), "/served.rs"));
+pub static OPERATIONS: &[ServedOperation] = include!(concat!(env!("OUT_DIR"), "/served.rs"));
 
-const fn by_leader<Q: ByLeader>() -> Served
+const fn by_leader<Q: ByLeader>() -> ServedOperation
 where
     OperationServices: AsRef<Q::Service>,
 {
-    Served {
+    ServedOperation {
         method: Q::METHOD,
         bytes: |services, message| {
             let asked: Q = decoded(message.clone())?;
@@ -129,11 +129,11 @@ where
     }
 }
 
-const fn by_asked_node<Q: ByAskedNode>() -> Served
+const fn by_asked_node<Q: ByAskedNode>() -> ServedOperation
 where
     OperationServices: AsRef<Q::Service>,
 {
-    Served {
+    ServedOperation {
         method: Q::METHOD,
         bytes: |_, message| decoded::<Q>(message.clone()).map(|_| held_by::<Q>(message)),
         admit: admit::<Q>,
@@ -191,15 +191,16 @@ fn encoded(answer: &impl Message) -> Bytes {
     answer.encode_to_vec().into()
 }
 
-impl Served {
+impl ServedOperation {
     /// The operation of the leader's with that service and method.
-    pub fn by_leader(method: &str) -> Option<&'static Served> {
-        let is_meant = |one: &&Served| one.method == method && matches!(one.by, By::Leader(_));
+    pub fn by_leader(method: &str) -> Option<&'static ServedOperation> {
+        let is_meant =
+            |one: &&ServedOperation| one.method == method && matches!(one.by, By::Leader(_));
         OPERATIONS.iter().find(is_meant)
     }
 
     /// The operation whose request is `Q`.
-    fn of<Q: Operation>() -> &'static Served {
+    fn of<Q: Operation>() -> &'static ServedOperation {
         let of_request = OPERATIONS.iter().find(|one| one.method == Q::METHOD);
         of_request.expect("the build makes the table of what it makes operations of")
     }
@@ -272,7 +273,7 @@ impl Operations {
     /// [`Unanswered`]: those of [`Admission::admit`]; a refusal with what was wrong; RESOURCE_EXHAUSTED if other requests and answers
     /// hold the memory; or, for a peer's request, that another node is to be asked.
     pub async fn call(
-        &self, operation: &'static Served, (message, by): (Bytes, &Principal),
+        &self, operation: &'static ServedOperation, (message, by): (Bytes, &Principal),
         (origin, span): (Origin, Option<&Span>), deadline: Instant,
     ) -> Attempt<(Bytes, Option<Reservation>)> {
         let forwarded_here = origin != Origin::Client;
@@ -287,7 +288,7 @@ impl Operations {
 
     /// As [`Operations::call`]. The log does not tell if it is slow.
     async fn call_unwatched(
-        &self, operation: &'static Served, (message, by): (Bytes, &Principal),
+        &self, operation: &'static ServedOperation, (message, by): (Bytes, &Principal),
         from: (Origin, Option<&Span>), deadline: Instant,
     ) -> Attempt<(Bytes, Option<Reservation>)> {
         let admitted = (operation.admit)(&self.admission, by, message.clone(), deadline).await;
@@ -302,14 +303,14 @@ impl Operations {
 
     /// Has an operation carried out for a caller that may have that.
     async fn carry_out(
-        &self, operation: &'static Served, (message, by): (Bytes, &Principal),
+        &self, operation: &'static ServedOperation, (message, by): (Bytes, &Principal),
         (origin, span): (Origin, Option<&Span>), deadline: Instant,
     ) -> Attempt<(Bytes, Option<Reservation>)> {
         let expected = (operation.bytes)(&self.services, &message)?;
         let reserved = self.request_memory.reserve_if_many(expected)?;
         let answer = match &operation.by {
             By::Leader(led) => {
-                let call = Call { check: operation.check, led, message, by, span };
+                let call = OperationCall { check: operation.check, led, message, by, span };
                 self.way.answer(self, &call, origin, deadline).await?
             }
             By::AskedNode(carry_out) => carry_out(&self.services, message, deadline).await?,
@@ -335,7 +336,8 @@ impl Operations {
         &self, span: Option<&Span>, request: &Q, by: &Principal, deadline: Instant,
     ) -> Result<(Q::Answer, Option<Reservation>), Refusal> {
         let asked = (encoded(request), by);
-        let calling = self.call(Served::of::<Q>(), asked, (Origin::Client, span), deadline);
+        let calling =
+            self.call(ServedOperation::of::<Q>(), asked, (Origin::Client, span), deadline);
         let (answer, reserved) = calling.await?;
         let unreadable = |error| refusal!(Internal, "the answer of {}: {error}", Q::METHOD);
         Ok((Q::Answer::decode(answer).map_err(unreadable)?, reserved))
@@ -343,7 +345,7 @@ impl Operations {
 }
 
 /// An operation on its way to the leader.
-struct Call<'a> {
+struct OperationCall<'a> {
     check: Check,
     led: &'static Led,
     message: Bytes,
@@ -351,7 +353,7 @@ struct Call<'a> {
     span: Option<&'a Span>,
 }
 
-impl ForLeader for Call<'_> {
+impl ForLeader for OperationCall<'_> {
     type Here = Operations;
     type Answer = Bytes;
 

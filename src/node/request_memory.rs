@@ -37,7 +37,7 @@ pub struct RequestMemory {
     refused: Counter,
 }
 
-/// A part of the memory. It is given back when dropped.
+/// A part of the memory. It is freed when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     memory: Arc<RequestMemory>,

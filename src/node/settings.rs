@@ -149,7 +149,7 @@ macro_rules! for_each_setting {
             /// caller likes [default: 0]
             "RATCHET_CONNECTION_AGE_MAX_MS" [] =>
                 connection_age_max_ms: u64 as u64 = 0, 0..=86_400_000;
-            /// How long a handover may take to close the term, and to give numbers back (a sole voter:
+            /// How long a handover may take to close the term, and to return numbers (a sole voter:
             /// handover_timeout_ms, if longer), and how long a stopping node then waits for callers, in milliseconds
             /// [default: 5000]
             "RATCHET_SHUTDOWN_TIMEOUT_MS" [] =>
@@ -184,7 +184,7 @@ macro_rules! for_each_setting {
             /// memory, in milliseconds, or up to twice as long; 0: not before the memory is full [default: 600000]
             "RATCHET_KEY_IDLE_MS" [] => key_idle_ms: u64 as u64 = 600_000, 0..=86_400_000;
             /// How long a leader that hands over may go on serving while it sends its memory to its successor, in
-            /// milliseconds; 0: it sends none. A sole voter that stops has as long to give numbers back [default: 30000]
+            /// milliseconds; 0: it sends none. A sole voter that stops has as long to return numbers [default: 30000]
             "RATCHET_HANDOVER_TIMEOUT_MS" [] =>
                 handover_timeout_ms: u64 as u64 = 30_000, 0..=3_600_000;
             /// How long a request id of a gapless namespace is remembered, in milliseconds, if its caller states no retry

@@ -3,13 +3,13 @@
 //!
 //! `own.rs` says which term this node leads, and whether its allocator is open. `leadership.rs` gets each term its chunks and opens
 //! its allocator, and `recent_records.rs` keeps the records at hand that it will need. `successor.rs` takes in a memory that a leader
-//! sends, and `held_inheritance.rs` keeps it until a term begins. `takeover.rs` shows how long a takeover took, until its first
-//! answer (`awaited_answer.rs`).
+//! sends, and `held_memory.rs` keeps it until a term begins. `takeover.rs` shows how long a takeover took, until its
+//! first answer (`awaited_answer.rs`).
 //!
 //! Invariant: the allocator in use belongs to the term that Raft last said this node leads, or there is none.
 
 mod awaited_answer;
-mod held_inheritance;
+mod held_memory;
 mod leadership;
 mod own;
 pub(super) mod recent_records;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 
-use self::{awaited_answer::AwaitedAnswer, held_inheritance::HeldInheritance, own::OwnTerm};
+use self::{awaited_answer::AwaitedAnswer, held_memory::HeldMemory, own::OwnTerm};
 use super::{Config, common::Common, stopping::Stopping};
 use crate::{
     allocator::Term,
@@ -42,7 +42,7 @@ pub struct LedTerms {
     changes: ordered_watch::Sender<u64>,
     awaited_answer: AwaitedAnswer,
     /// The memory that a leader that hands over has sent to this node.
-    inheritance: HeldInheritance,
+    held_memory: HeldMemory,
     stopping: Stopping,
 }
 
@@ -57,7 +57,7 @@ impl LedTerms {
             own: OwnTerm::default(),
             changes: ordered_watch::Sender::default(),
             awaited_answer: AwaitedAnswer::default(),
-            inheritance: HeldInheritance::default(),
+            held_memory: HeldMemory::default(),
             stopping: common.stopping.clone(),
         }
     }

@@ -8,14 +8,14 @@
 
 use super::{
     access::{AccessChange, AccessRefused},
-    books::{Booked, DAYS_KEPT, DayBooks, day_of},
+    accounts::{DAYS_KEPT, DayAccounts, EntryAccounts, day_of},
     command::{Bump, Bumped, Command, Outcome, Trim},
     gapless_take::{MessagePart, NoRoom, PartTaken, Take, Taken, Used},
     ids::{NamespaceId, SectionId},
     ledger::{Ledger, LedgerRefused},
     namespace_life,
     progression::Progression,
-    request_book::{IdHolder, Remembered, Remembering, RequestBook},
+    request_book::{IdBudget, Remembered, Remembering, RequestBook},
     request_id::PartId,
     section::{Exhausted, SectionRecord},
     table::Table,
@@ -33,7 +33,7 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
     match command {
         Bump { bumps, lost, now_ms } => write_sections(table, term, *now_ms, |table, entry| {
             for lost in lost {
-                entry.booked.add(lost.namespace, (*lost).into());
+                entry.accounts.add(lost.namespace, (*lost).into());
             }
             let bumped = bumps.iter().map(|bump| apply_bump(table, entry, bump));
             bumped.collect::<Result<_, _>>().map(Outcome::Bumped)
@@ -53,12 +53,12 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             Ok(Outcome::Written(checkpointed))
         }),
         BeginEpoch => change_ledger(table, |ledger| ledger.begin_epoch(term).map(Outcome::Holds)),
-        Inherit { successor, digest } => change_ledger(table, |ledger| {
-            ledger.inherit(term, *successor, *digest).map(Outcome::Holds)
+        TakeOver { successor, digest } => change_ledger(table, |ledger| {
+            ledger.take_over(term, *successor, *digest).map(Outcome::Holds)
         }),
-        Bequeath(bequest) => change_ledger(table, |ledger| {
-            let done = ledger.bequeath(term, *bequest);
-            done.map(|()| Outcome::Bequeathed)
+        HandOff(hand_off) => change_ledger(table, |ledger| {
+            let done = ledger.hand_off(term, *hand_off);
+            done.map(|()| Outcome::HandedOff)
         }),
         CreateNamespace { config, namespaces_max } => {
             namespace_life::create(table, config, *namespaces_max).map(Outcome::Namespace)
@@ -117,8 +117,8 @@ struct Entry {
     epoch: u64,
     /// The time by the clock of the leader that proposed the entry.
     now_ms: u64,
-    /// What the entry books.
-    booked: Booked,
+    /// What the entry adds to accounts.
+    accounts: EntryAccounts,
 }
 
 /// Lets `write` write sections, if `term` may.
@@ -129,19 +129,23 @@ fn write_sections<T: Table>(
     let ledger = table.ledger()?;
     match ledger.check_writer(term) {
         Ok(()) => {
-            let mut entry = Entry { epoch: ledger.epoch, now_ms, booked: Booked::default() };
+            let mut entry =
+                Entry { epoch: ledger.epoch, now_ms, accounts: EntryAccounts::default() };
             let outcome = write(table, &mut entry)?;
-            book(table, day_of(now_ms), entry.booked)?;
+            add_accounts(table, day_of(now_ms), entry.accounts)?;
             Ok(outcome)
         }
         Err(refused) => Ok(Outcome::Refused(refused)),
     }
 }
 
-/// Writes what an entry books. If a namespace has the books of as many days as are kept, the entry that opens another day
-/// removes one. It is the one farthest from the new day, since a clock that was wrong may have named a day far ahead.
-fn book<T: Table>(table: &mut T, day: u32, booked: Booked) -> Result<(), T::Error> {
-    for (namespace, more) in booked.into_iter() {
+/// Adds what an entry counted to the accounts of its day. If a namespace has the accounts of as many days as are kept,
+/// the entry that opens another day removes one. It is the one farthest from the new day, since a clock that was wrong
+/// may have named a day far ahead.
+fn add_accounts<T: Table>(
+    table: &mut T, day: u32, accounts: EntryAccounts,
+) -> Result<(), T::Error> {
+    for (namespace, more) in accounts.into_iter() {
         let Some(known) = table.namespace(namespace) else {
             continue;
         };
@@ -149,16 +153,16 @@ fn book<T: Table>(table: &mut T, day: u32, booked: Booked) -> Result<(), T::Erro
         if known.config.format.is_none() {
             table.note_skipped(namespace, more.leader_change);
         }
-        let known = table.day_books(namespace, day)?;
+        let known = table.day_accounts(namespace, day)?;
         if known.is_none() {
-            let booked = table.days_booked(namespace)?;
-            let farthest = booked.iter().copied().max_by_key(|booked| booked.abs_diff(day));
-            if let Some(farthest) = farthest.filter(|_| booked.len() >= DAYS_KEPT as usize) {
-                table.remove_day_books(namespace, farthest);
+            let days = table.accounted_days(namespace)?;
+            let farthest = days.iter().copied().max_by_key(|known| known.abs_diff(day));
+            if let Some(farthest) = farthest.filter(|_| days.len() >= DAYS_KEPT as usize) {
+                table.remove_day_accounts(namespace, farthest);
             }
         }
-        let books = known.unwrap_or_default().plus(more);
-        table.put_day_books(namespace, day, books);
+        let accounts = known.unwrap_or_default().plus(more);
+        table.put_day_accounts(namespace, day, accounts);
     }
     Ok(())
 }
@@ -282,9 +286,9 @@ fn before<T: Table>(
         return Ok(answer.map(Before::Answered));
     }
     let bytes = Remembered::bytes(id, &part.takes);
-    for holder in IdHolder::all_of(part.namespace, part.caller) {
-        let held = table.id_bytes(holder)?;
-        if let Some(full) = book.full(remembering, bytes, (holder, held)) {
+    for budget in IdBudget::all_of(part.namespace, part.caller) {
+        let held = table.id_bytes(budget)?;
+        if let Some(full) = book.full(remembering, bytes, (budget, held)) {
             return Ok(Some(Before::Answered(PartTaken::IdsFull(full))));
         }
     }
@@ -342,9 +346,9 @@ fn remember<T: Table>(
 fn count_ids<T: Table>(
     table: &mut T, (namespace, caller): (NamespaceId, Option<u64>), change: impl Fn(u64) -> u64,
 ) -> Result<(), T::Error> {
-    for holder in IdHolder::all_of(namespace, caller) {
-        let held = table.id_bytes(holder)?;
-        table.put_id_bytes(holder, change(held));
+    for budget in IdBudget::all_of(namespace, caller) {
+        let held = table.id_bytes(budget)?;
+        table.put_id_bytes(budget, change(held));
     }
     Ok(())
 }
@@ -385,10 +389,10 @@ fn lower_each<T: Table>(
         let lower = |before, progression, epoch| lower(before, progression, epoch, *used);
         let written = rewrite(table, entry, section, lower)?;
         if written == Some(true) {
-            let lost = DayBooks { shared_section: *lost, ..DayBooks::default() };
-            entry.booked.add(section.namespace, lost);
+            let lost = DayAccounts { shared_section: *lost, ..DayAccounts::default() };
+            entry.accounts.add(section.namespace, lost);
         }
-        // Nothing is left to give back of a section whose namespace is gone.
+        // There is nothing to return of a section whose namespace is gone.
         lowered += u64::from(written != Some(false));
     }
     Ok(Outcome::Written(lowered))
@@ -423,13 +427,14 @@ fn rewrite<T: Table>(
     Ok(Some(true))
 }
 
-/// Writes a section's record in the place of `before`, with the time. Keeps the namespace's totals, and books the change.
+/// Writes a section's record in the place of `before`, with the time. Keeps the namespace's totals, and enters the
+/// change in the accounts.
 fn write_section<T: Table>(
     table: &mut T, entry: &mut Entry, id: &SectionId,
     (before, after): (&SectionRecord, SectionRecord), progression: Progression,
 ) -> Result<(), T::Error> {
-    let change = DayBooks::of_change(before, &after, progression);
-    entry.booked.add(id.namespace, change);
+    let change = DayAccounts::of_change(before, &after, progression);
+    entry.accounts.add(id.namespace, change);
     table.totals(id.namespace)?.note(before, &after);
     let written_ms = entry.now_ms;
     table.put_section(id, SectionRecord { written_ms, ..after });

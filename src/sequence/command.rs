@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     access::{AccessChange, AccessRefused},
-    books::Lost,
+    accounts::Lost,
     gapless_take::{MessagePart, NoRoom, PartTaken},
     ids::{ClusterId, NodeId, SectionId},
-    ledger::{Bequest, LedgerRefused, MemoryDigest},
+    ledger::{self, HandOff, LedgerRefused, MemoryDigest},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
     namespace_change::NamespaceChange,
     request_book::Remembering,
@@ -27,7 +27,7 @@ pub enum Command {
     Bump {
         /// The bumps.
         bumps: Vec<Bump>,
-        /// Numbers that nobody got, for the books.
+        /// Numbers that nobody got, for the accounts.
         lost: Vec<Lost>,
         /// When it was proposed, by the leader's clock: milliseconds since 1970.
         now_ms: u64,
@@ -55,7 +55,7 @@ pub enum Command {
         /// What changes.
         change: NamespaceChange,
     },
-    /// Give the entry's term a chunk of every live section. The first entry of a term whose leader inherited nothing.
+    /// Give the entry's term a chunk of every live section. The first entry of a term that takes nothing over.
     BeginEpoch,
     /// Write down what the last epoch gave of many sections, so that they are live for the next ones. Costs no number.
     Checkpoint {
@@ -64,11 +64,11 @@ pub enum Command {
         /// As in a bump.
         now_ms: u64,
     },
-    /// Leave what the term is entitled to. Its last entry.
-    Bequeath(Bequest),
-    /// Go on with what the last term left to this node. The first entry of a term whose leader holds the last
-    /// one's memory.
-    Inherit {
+    /// Leave the term's chunks to the next one. Its last entry.
+    HandOff(HandOff),
+    /// Go on with the chunks that the last term handed off to this node. The first entry of a term whose leader holds
+    /// the last one's memory.
+    TakeOver {
         /// The node that leads the entry's term.
         successor: NodeId,
         /// The memory that it holds.
@@ -144,11 +144,11 @@ impl fmt::Display for Command {
             DeleteNamespace { name, .. } => write!(f, "delete namespace {name:?}"),
             BeginEpoch => write!(f, "begin an epoch"),
             Checkpoint { sections, .. } => write!(f, "checkpoint {} sections", sections.len()),
-            Bequeath(Bequest::Memory { successor, .. }) => {
-                write!(f, "bequeath to node {successor}")
+            HandOff(ledger::HandOff::Memory { successor, .. }) => {
+                write!(f, "hand off to node {successor}")
             }
-            Bequeath(Bequest::Epoch) => write!(f, "give the epoch back"),
-            Inherit { successor, .. } => write!(f, "inherit by node {successor}"),
+            HandOff(ledger::HandOff::Epoch) => write!(f, "return the epoch"),
+            TakeOver { successor, .. } => write!(f, "take over by node {successor}"),
             Release { released, .. } => write!(f, "release {} sections", released.len()),
             Take { parts, .. } => {
                 let takes: usize = parts.iter().map(|part| part.takes.len()).sum();
@@ -197,7 +197,7 @@ pub enum Outcome {
     /// How many sections were written. Those that are lowered count also if they have no namespace any more.
     Written(u64),
     /// The term's chunks are left to the next one.
-    Bequeathed,
+    HandedOff,
     /// The entry's term may not do that. Nothing has changed.
     Refused(LedgerRefused),
     /// An answer for each part of a message, in order.

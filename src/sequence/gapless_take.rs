@@ -1,7 +1,8 @@
 //! Taking numbers of a gapless key: the log says which numbers were taken, not up to where they may be.
 //!
 //! The record of such a section has the last number taken as its ceiling and its floor, and a step of 0. So an epoch
-//! gives nothing of it, there is nothing to checkpoint, to trim or to inherit, and a change of the leader skips nothing.
+//! gives nothing of it, there is nothing to checkpoint, to trim or to hand off, and a change of the leader skips
+//! nothing.
 
 use serde::{Deserialize, Serialize};
 

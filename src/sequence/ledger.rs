@@ -1,10 +1,10 @@
-//! The ledger of a set: which term may write sections, how many epochs have begun, and what the last writer left.
+//! The ledger of a set: which term may write sections, how many epochs have begun, and the last writer's hand-off.
 //!
 //! An *epoch* begins with a term's first entry, and lasts until the next one begins: for that term, and for those that
-//! inherit from it. The chunks of the set's sections belong to epochs.
+//! take over, one from the other. The chunks of the set's sections belong to epochs.
 //!
-//! Invariant: a term writes sections only between its own epoch or inheritance and its bequest, or the next term's
-//! epoch or inheritance.
+//! Invariant: a term writes sections only between its first entry, which begins an epoch or takes over, and its
+//! hand-off, or the first entry of the next term that has one.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,26 +13,26 @@ use super::ids::NodeId;
 /// The ledger of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ledger {
-    /// How many epochs count. One that was given back is given again under the same number.
+    /// How many epochs count. The number of one that was returned is used again.
     pub epoch: u64,
-    /// The term that began an epoch or inherited last. 0 if none did.
-    pub holder: u64,
-    /// What the holder left, if it has written its last entry.
-    pub bequest: Option<Bequest>,
+    /// The term that began an epoch or took over last. 0 if none did.
+    pub writer: u64,
+    /// The hand-off of the writer, if it has logged it: its last entry.
+    pub hand_off: Option<HandOff>,
 }
 
-/// What a term leaves to the next one.
+/// The last entry of a term, which leaves its chunks to the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Bequest {
-    /// Its memory, which it has sent to one node. Everything that it was entitled to is that node's.
+pub enum HandOff {
+    /// The term's memory, which it has sent to one node. All chunks of the term are that node's.
     Memory {
         /// The node that was sent the memory.
         successor: NodeId,
-        /// What was sent.
+        /// Identifies the memory that was sent.
         digest: MemoryDigest,
     },
-    /// Its epoch: it has trimmed every section that it touched. The chunks of the others are unused, so that the
-    /// next epoch may give them again.
+    /// The term's epoch, which it returns: it has trimmed every section that it touched. The chunks of the others are
+    /// unused, so that the next epoch may give them again.
     Epoch,
 }
 
@@ -48,21 +48,21 @@ pub struct MemoryDigest {
 /// Why an entry of a term was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum LedgerRefused {
-    /// The term has begun an epoch or inherited before.
+    /// The term has begun an epoch or taken over before.
     #[error("term {0} holds the chunks already")]
     HoldsAlready(u64),
-    /// Another term began an epoch or inherited last, or none did.
-    #[error("term {term} may not write: the chunks belong to term {holder} (0: to none)")]
-    NotHolder {
+    /// Another term began an epoch or took over last, or none did.
+    #[error("term {term} may not write: the chunks belong to term {writer} (0: to none)")]
+    NotWriter {
         /// The term of the entry.
         term: u64,
         /// The term that holds the chunks. 0 for none.
-        holder: u64,
+        writer: u64,
     },
     /// The term has left its chunks to the next one.
     #[error("term {0} has left its chunks to the next term")]
     Left(u64),
-    /// Nothing was left to this node, something else was, or an epoch came between.
+    /// Nothing was handed off to this node, another memory was, or an epoch came between.
     #[error("node {0} is not the successor of the memory that it named")]
     NotSuccessor(NodeId),
 }
@@ -71,55 +71,56 @@ impl Ledger {
     /// Gives `term` a chunk of every live section. Returns the number of its epoch.
     ///
     /// # Errors
-    /// [`LedgerRefused::HoldsAlready`] if the term has begun an epoch or inherited before.
+    /// [`LedgerRefused::HoldsAlready`] if the term has begun an epoch or taken over before.
     pub fn begin_epoch(&mut self, term: u64) -> Result<u64, LedgerRefused> {
-        if self.holder == term {
+        if self.writer == term {
             return Err(LedgerRefused::HoldsAlready(term));
         }
-        match self.bequest.take() {
-            // The last epoch was given back.
-            Some(Bequest::Epoch) => {}
-            Some(Bequest::Memory { .. }) | None => self.epoch += 1,
+        match self.hand_off.take() {
+            // The last epoch was returned.
+            Some(HandOff::Epoch) => {}
+            Some(HandOff::Memory { .. }) | None => self.epoch += 1,
         }
-        self.holder = term;
+        self.writer = term;
         Ok(self.epoch)
     }
 
-    /// Gives `term`, led by `successor`, what was left to that node. Returns the number of the epoch that goes on.
+    /// Gives `term`, led by `successor`, the chunks that were handed off to that node. Returns the number of the epoch
+    /// that goes on.
     ///
     /// # Errors
-    /// [`LedgerRefused::NotSuccessor`] if the last entry of the last holder did not leave this memory to this node.
-    pub fn inherit(
+    /// [`LedgerRefused::NotSuccessor`] if the last writer did not hand this memory off to this node.
+    pub fn take_over(
         &mut self, term: u64, successor: NodeId, digest: MemoryDigest,
     ) -> Result<u64, LedgerRefused> {
-        if self.bequest != Some(Bequest::Memory { successor, digest }) {
+        if self.hand_off != Some(HandOff::Memory { successor, digest }) {
             return Err(LedgerRefused::NotSuccessor(successor));
         }
-        self.bequest = None;
-        self.holder = term;
+        self.hand_off = None;
+        self.writer = term;
         Ok(self.epoch)
     }
 
-    /// Logs the last entry of `term`: it writes nothing any more.
+    /// Logs the hand-off of `term`: it writes nothing any more.
     ///
     /// # Errors
     /// As [`Ledger::check_writer`].
-    pub fn bequeath(&mut self, term: u64, bequest: Bequest) -> Result<(), LedgerRefused> {
+    pub fn hand_off(&mut self, term: u64, hand_off: HandOff) -> Result<(), LedgerRefused> {
         self.check_writer(term)?;
-        self.bequest = Some(bequest);
+        self.hand_off = Some(hand_off);
         Ok(())
     }
 
     /// Checks that `term` may write sections.
     ///
     /// # Errors
-    /// [`LedgerRefused`] if it has neither begun an epoch nor inherited, a later term has, or it has left its chunks.
+    /// [`LedgerRefused`] if it has neither begun an epoch nor taken over, a later term has, or it has left its chunks.
     pub fn check_writer(&self, term: u64) -> Result<(), LedgerRefused> {
-        if self.holder != term {
-            let holder = self.holder;
-            return Err(LedgerRefused::NotHolder { term, holder });
+        if self.writer != term {
+            let writer = self.writer;
+            return Err(LedgerRefused::NotWriter { term, writer });
         }
-        match self.bequest {
+        match self.hand_off {
             None => Ok(()),
             Some(_) => Err(LedgerRefused::Left(term)),
         }

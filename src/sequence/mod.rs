@@ -6,12 +6,13 @@
 //! its holder may lower to what it used.
 //!
 //! Which file uses which: `caller_ids`, `ids`, `key` and `progression` use no other; `ledger`, `request_id`, `section` and
-//! `workers` come next, then `namespace`, `books` and `gapless_take`, then `written_key`, `totals`, `request_book`, `access` and
-//! `namespace_limits`, `namespace_change`, `command`, `table`, `namespace_life` and `worker_asks`, and last `apply`.
+//! `workers` come next, then `namespace`, `accounts` and `gapless_take`, then `written_key`, `totals`, `request_book`,
+//! `access` and `namespace_limits`, `namespace_change`, `command`, `table`, `namespace_life` and `worker_asks`, and
+//! last `apply`.
 
 mod access;
+mod accounts;
 pub(super) mod apply;
-mod books;
 mod caller_ids;
 mod command;
 mod gapless_take;
@@ -38,14 +39,14 @@ pub use access::{
     PrincipalRecord, Principals, QUOTAS_MAX, Quota, TokenHash, TokenRecord, Verb, Wanted,
     check_token_name, check_uri,
 };
+pub use accounts::{DAYS_KEPT, DayAccounts, Lost, LostBy, day_of};
 pub use apply::apply;
-pub use books::{DAYS_KEPT, DayBooks, Lost, LostBy, day_of};
 pub use caller_ids::{NO_NETWORK, is_principal, network_of, principal_id};
 pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
 pub use gapless_take::{IdsFull, MessagePart, NoRoom, PartTaken, Take, Taken, Used};
 pub use ids::{ClusterId, NamespaceId, NodeId, SectionId, SectionKey, SetId, client_uri, node_uri};
 pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
-pub use ledger::{Bequest, Ledger, LedgerRefused, MemoryDigest};
+pub use ledger::{HandOff, Ledger, LedgerRefused, MemoryDigest};
 pub use namespace::{
     InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, check_name,
 };
@@ -55,11 +56,11 @@ pub use namespace_limits::{
     STEP_MAX, check_description, check_format, check_limits, check_section_size, check_steps,
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
-pub use request_book::{IdHolder, Place, QueuedId, Remembered, Remembering, RequestBook};
+pub use request_book::{IdBudget, IdPlace, QueuedId, Remembered, Remembering, RequestBook};
 pub use request_id::{
     InvalidRequestId, Lifetime, MessageId, PartId, REQUEST_ID_BYTES_MAX, RequestId,
 };
-pub use section::{Chunk, EPOCHS_LIVE, Exhausted, Raise, SectionBooks, SectionRecord};
+pub use section::{Chunk, EPOCHS_LIVE, Exhausted, Raise, SectionAccounts, SectionRecord};
 pub use table::Table;
 pub use totals::{NamespaceTotals, Tombstone};
 pub use workers::{

@@ -19,7 +19,7 @@
 //! and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is remembered
 //! without what it asked for.
 //!
-//! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. What each holder
+//! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. What each budget
 //! has is the sum of the bytes of its ids.
 
 use serde::{Deserialize, Serialize};
@@ -84,34 +84,34 @@ pub struct QueuedId {
     pub bytes: u64,
 }
 
-/// For whom ids are remembered.
+/// A budget for which the bytes of remembered ids count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum IdHolder {
-    /// All who take numbers of a namespace.
+pub enum IdBudget {
+    /// That of all callers who take numbers of a namespace.
     Namespace(NamespaceId),
-    /// A principal, or the callers of an address, in all namespaces.
+    /// That of a principal, or of the callers of an address, in all namespaces.
     Caller(u64),
 }
 
-impl IdHolder {
-    /// Those for whom the ids of a namespace and a caller are remembered.
-    pub fn all_of(namespace: NamespaceId, caller: Option<u64>) -> impl Iterator<Item = IdHolder> {
-        let caller = caller.map(IdHolder::Caller).into_iter();
-        caller.chain([IdHolder::Namespace(namespace)])
+impl IdBudget {
+    /// The budgets of a namespace and of a caller.
+    pub fn all_of(namespace: NamespaceId, caller: Option<u64>) -> impl Iterator<Item = IdBudget> {
+        let caller = caller.map(IdBudget::Caller).into_iter();
+        caller.chain([IdBudget::Namespace(namespace)])
     }
 
-    /// How many bytes it may hold while `free` are left to all.
+    /// How many bytes it may have while `free` are left to all.
     fn share_of(self, free: u64) -> u64 {
         match self {
-            IdHolder::Caller(_) => free,
-            IdHolder::Namespace(_) => free.saturating_mul(2),
+            IdBudget::Caller(_) => free,
+            IdBudget::Namespace(_) => free.saturating_mul(2),
         }
     }
 }
 
 /// Where in the queues an id stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct IdPlace {
     /// The ids that are remembered as long as it.
     pub lifetime: Lifetime,
     /// How many of those came before it, ever.
@@ -161,8 +161,8 @@ impl RequestBook {
     /// That of `queued_id`, which finds the id at a place.
     pub fn advance<E>(
         &mut self, remembering: &Remembering,
-        queued_id: impl Fn(Place) -> Result<Option<QueuedId>, E>,
-    ) -> Result<Vec<(Place, QueuedId)>, E> {
+        queued_id: impl Fn(IdPlace) -> Result<Option<QueuedId>, E>,
+    ) -> Result<Vec<(IdPlace, QueuedId)>, E> {
         self.clock_ms = self.clock_ms.saturating_add(remembering.elapsed_ms);
         let (mut due, mut left) = (Vec::new(), remembering.forget_max);
         for (index, queue) in self.queues.iter_mut().enumerate() {
@@ -172,7 +172,7 @@ impl RequestBook {
                 at_ms.saturating_add(lifetime.ms(remembering.keep_ms)) <= self.clock_ms
             };
             while left > 0 && queue.first < queue.next && is_due(queue.oldest_ms) {
-                let place = Place { lifetime, number: queue.first };
+                let place = IdPlace { lifetime, number: queue.first };
                 if let Some(queued) = queued_id(place)? {
                     queue.oldest_ms = queued.at_ms;
                     if !is_due(queued.at_ms) {
@@ -200,27 +200,27 @@ impl RequestBook {
         (!is_in_time && !is_planted(Bug::LateCopyTaken)).then_some(self.clock_ms)
     }
 
-    /// Why `bytes` more cannot be remembered for `holder`, which has `held`, if so.
+    /// Why `bytes` more cannot be remembered for `budget`, which has `held`, if so.
     pub fn full(
-        &self, remembering: &Remembering, bytes: u64, (holder, held): (IdHolder, u64),
+        &self, remembering: &Remembering, bytes: u64, (budget, held): (IdBudget, u64),
     ) -> Option<IdsFull> {
         let bytes_max = remembering.bytes_max;
         let free = bytes_max.checked_sub(self.bytes.saturating_add(bytes));
-        let may_hold = free.map_or(0, |free| holder.share_of(free));
-        let of_caller = matches!(holder, IdHolder::Caller(_));
+        let may_hold = free.map_or(0, |free| budget.share_of(free));
+        let of_caller = matches!(budget, IdBudget::Caller(_));
         (held.saturating_add(bytes) > may_hold).then_some(IdsFull { of_caller, held, bytes_max })
     }
 
     /// Counts the id of a part, or that of its message's left-out parts, which the table is to remember. Returns it as it
     /// stands in its queue, and where.
-    pub fn remember(&mut self, part: &MessagePart, id: PartId, bytes: u64) -> (Place, QueuedId) {
+    pub fn remember(&mut self, part: &MessagePart, id: PartId, bytes: u64) -> (IdPlace, QueuedId) {
         let at_ms = self.clock_ms;
         let (namespace, caller) = (part.namespace, part.caller);
         let queue = &mut self.queues[usize::from(id.lifetime.index())];
         if queue.first == queue.next {
             queue.oldest_ms = at_ms;
         }
-        let place = Place { lifetime: id.lifetime, number: queue.next };
+        let place = IdPlace { lifetime: id.lifetime, number: queue.next };
         queue.next += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         (place, QueuedId { namespace, id, caller, at_ms, bytes })

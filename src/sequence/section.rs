@@ -13,10 +13,9 @@
 //! None of this is limited by the namespace's `max`, which may be lowered and raised again. `max` limits which
 //! numbers of a chunk can be taken.
 //!
-//! # Books
+//! # Accounts
 //!
-//! A record also tells what became of the numbers. For a section with one key, after `epoch` epochs, as [`SectionBooks`] has
-//! it:
+//! A record also accounts for the numbers. For a section with one key, after `epoch` epochs ([`SectionAccounts`]):
 //!
 //! ```text
 //! handed out + skipped + left = all numbers up to the ceiling
@@ -70,7 +69,7 @@ pub struct SectionRecord {
 
 /// What became of the numbers of a section with one key, up to its ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SectionBooks {
+pub struct SectionAccounts {
     /// At least so many were handed out.
     pub handed_out: u64,
     /// At most so many were skipped.
@@ -162,7 +161,7 @@ impl SectionRecord {
     }
 
     /// True if the epoch that follows may give a chunk of this section, when `epoch` epochs have begun. It has that
-    /// number again if the last one is given back.
+    /// number again if the last one is returned.
     pub fn is_live_next(&self, epoch: u64) -> bool {
         self.epochs_since(epoch) <= EPOCHS_LIVE
     }
@@ -225,7 +224,7 @@ impl SectionRecord {
     /// rest of its chunks can be handed out later. Never goes below the floor: earlier epochs may have used what
     /// lies there. `None`, and no change, if the epoch owns nothing of the section, or less than `used`.
     ///
-    /// The record is written as of the epoch before. If the epoch is given back, the next one gives the
+    /// The record is written as of the epoch before. If the epoch is returned, the next one gives the
     /// numbers right above `used`. If it does not, the next epoch gives those of one step further up.
     pub fn trim(self, progression: Progression, epoch: u64, used: u64) -> Option<Self> {
         let increment = progression.increment;
@@ -248,7 +247,8 @@ impl SectionRecord {
     }
 
     /// Lowers the ceiling to `used`, as [`SectionRecord::trim`] does, while the epoch goes on. The epoch owns nothing of
-    /// the section any more: its next chunk comes from a bump. The next epoch gives the numbers right above `used`. If this one is given back, the next has the same number, and a bump brings them.
+    /// the section any more: its next chunk comes from a bump. The next epoch gives the numbers right above `used`. If
+    /// this one is returned, the next has the same number, and a bump brings them.
     pub fn release(self, progression: Progression, epoch: u64, used: u64) -> Option<Self> {
         let trimmed = self.trim(progression, epoch, used)?;
         Some(SectionRecord { epoch, ..trimmed })
@@ -292,7 +292,7 @@ impl SectionRecord {
     }
 
     /// What became of the numbers up to the ceiling after `epoch` epochs.
-    pub fn books_at(&self, progression: Progression, epoch: u64) -> SectionBooks {
+    pub fn accounts_at(&self, progression: Progression, epoch: u64) -> SectionAccounts {
         let all = numbers(progression, 0, self.ceiling_at(epoch, progression.increment));
         let skipped = self.skipped_at(progression, epoch);
         let left = match self.epochs_since(epoch) {
@@ -302,12 +302,16 @@ impl SectionRecord {
                 all - numbers(progression, 0, floor)
             }
         };
-        SectionBooks { handed_out: all.saturating_sub(skipped.saturating_add(left)), skipped, left }
+        SectionAccounts {
+            handed_out: all.saturating_sub(skipped.saturating_add(left)),
+            skipped,
+            left,
+        }
     }
 
     /// How many numbers at or below the floor were skipped at most, when `epoch` goes on.
     pub(super) fn skipped_at(&self, progression: Progression, epoch: u64) -> u64 {
-        if self.epochs_since(epoch) == 0 || is_planted(Bug::SkipsNotBooked) {
+        if self.epochs_since(epoch) == 0 || is_planted(Bug::SkipsNotAccounted) {
             return self.skipped;
         }
         let floor = self.floor_at(epoch, progression.increment);

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::{
     access::{PrincipalKey, PrincipalRecord, Principals},
-    books::DayBooks,
+    accounts::DayAccounts,
     ids::{ClusterId, NamespaceId, SectionId},
     ledger::Ledger,
     namespace::Namespace,
-    request_book::{IdHolder, Place, QueuedId, Remembered, RequestBook},
+    request_book::{IdBudget, IdPlace, QueuedId, Remembered, RequestBook},
     request_id::PartId,
     section::SectionRecord,
     totals::{NamespaceTotals, Tombstone},
@@ -28,7 +28,7 @@ pub trait Table {
     fn namespace_count(&self) -> usize;
     /// Writes a namespace.
     fn put_namespace(&mut self, namespace: Namespace);
-    /// Removes a namespace, its totals, its books, and the records of all its sections and worker ids.
+    /// Removes a namespace, its totals, its accounts, and the records of all its sections and worker ids.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
@@ -91,21 +91,21 @@ pub trait Table {
     /// Writes a section's record.
     fn put_section(&mut self, id: &SectionId, record: SectionRecord);
 
-    /// The books of a namespace and a day; `None` if there are none.
+    /// The accounts of a namespace and a day; `None` if there are none.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
-    fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Self::Error>;
-    /// Writes the books of a namespace and a day.
-    fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks);
-    /// The days of which a namespace has books.
+    fn day_accounts(&self, id: NamespaceId, day: u32) -> Result<Option<DayAccounts>, Self::Error>;
+    /// Writes the accounts of a namespace and a day.
+    fn put_day_accounts(&mut self, id: NamespaceId, day: u32, accounts: DayAccounts);
+    /// The days of which a namespace has accounts.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
-    fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Self::Error>;
-    /// Removes the books of a namespace and a day.
-    fn remove_day_books(&mut self, id: NamespaceId, day: u32);
-    /// Notes how many numbers of a namespace the entry has booked as skipped by leaders that ended without leaving them to
+    fn accounted_days(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Self::Error>;
+    /// Removes the accounts of a namespace and a day.
+    fn remove_day_accounts(&mut self, id: NamespaceId, day: u32);
+    /// Notes how many numbers of a namespace the entry counted as skipped by leaders that ended without leaving them to
     /// anybody.
     fn note_skipped(&mut self, namespace: NamespaceId, numbers: u64);
 
@@ -127,18 +127,18 @@ pub trait Table {
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
-    fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, Self::Error>;
+    fn queued_id(&self, place: IdPlace) -> Result<Option<QueuedId>, Self::Error>;
     /// Writes what is known of a part whose request id has a place.
     fn put_remembered(&mut self, namespace: NamespaceId, id: &PartId, remembered: Remembered);
-    /// How many bytes of request ids are remembered for a holder.
+    /// How many bytes of request ids are remembered for a budget.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
-    fn id_bytes(&self, holder: IdHolder) -> Result<u64, Self::Error>;
-    /// Writes how many bytes of request ids are remembered for a holder. With 0 nothing is kept of it.
-    fn put_id_bytes(&mut self, holder: IdHolder, bytes: u64);
+    fn id_bytes(&self, budget: IdBudget) -> Result<u64, Self::Error>;
+    /// Writes how many bytes of request ids are remembered for a budget. With 0 nothing is kept of it.
+    fn put_id_bytes(&mut self, budget: IdBudget, bytes: u64);
     /// Writes a request id at a place, and what its part took.
-    fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered);
+    fn remember(&mut self, place: IdPlace, queued: QueuedId, remembered: Remembered);
     /// Removes the request id at a place.
-    fn forget(&mut self, place: Place, queued: &QueuedId);
+    fn forget(&mut self, place: IdPlace, queued: &QueuedId);
 }

@@ -40,7 +40,7 @@ use self::{
     calls::{Answering, SHUTDOWN_TIME_MAX, answered},
     opening::{GREETING_TIME_MAX, Opening},
     patient_socket::Times,
-    places::Place,
+    places::ConnectionPlace,
     stream::Stream,
     unread_answers::ReadInTime,
     until_known::UntilKnown,
@@ -86,11 +86,11 @@ pub enum Protocol {
 /// accepts no more, and returns once the calls in progress are answered.
 pub async fn serve<S: Answering>(
     listener: TcpListener, opening: Opening,
-    service: impl Fn(&Arc<Place>, &Stream) -> S + Clone + Send + 'static, protocol: Protocol,
-    limits: Limits, stop: CancellationToken,
+    service: impl Fn(&Arc<ConnectionPlace>, &Stream) -> S + Clone + Send + 'static,
+    protocol: Protocol, limits: Limits, stop: CancellationToken,
 ) {
     let (idle, of_port, of_connection) = (limits.idle, limits.clone(), stop.clone());
-    let serve = |socket: TcpStream, place: Arc<Place>| {
+    let serve = |socket: TcpStream, place: Arc<ConnectionPlace>| {
         let (opening, service, stop) = (opening.clone(), service.clone(), of_connection.clone());
         let too_old_at = of_port.too_old_at();
         async move {
@@ -131,7 +131,7 @@ pub async fn serve<S: Answering>(
 /// Nothing of an answer may be unread for `patience`.
 fn http2(
     ([calls, headers], [of_call, of_connection]): ([u32; 2], [u32; 2]), patience: Duration,
-    place: &Arc<Place>,
+    place: &Arc<ConnectionPlace>,
 ) -> Builder<ReadInTime> {
     let mut builder = Builder::new(ReadInTime { patience, place: place.clone() });
     builder
@@ -166,7 +166,7 @@ pub struct TooOld(pub CancellationToken);
 /// A text if the other end does not speak HTTP/2, or breaks it.
 async fn serve_http2<S: Answering>(
     stream: impl AsyncRead + AsyncWrite + Unpin, http2: Builder<ReadInTime>, service: S,
-    place: Arc<Place>, Ends { idle, too_old_at, stop }: Ends,
+    place: Arc<ConnectionPlace>, Ends { idle, too_old_at, stop }: Ends,
 ) -> Result<(), String> {
     let calls = place.calls();
     let of_connection = place.clone();

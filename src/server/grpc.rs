@@ -22,7 +22,10 @@ use tonic::{Request, Status};
 
 use self::errors::count_stream_error;
 use crate::{
-    node::{Asked, Attempt, Caller, NodeContext, Origin, Principal, Reservation, SequenceRequest},
+    node::{
+        Attempt, Caller, CheckedRequest, NodeContext, Origin, Principal, Reservation,
+        SequenceRequest,
+    },
     proto::Refusal,
     sequence::Wanted,
     server::connections::{TooOld, owner::Owner},
@@ -106,7 +109,7 @@ impl Services {
 /// [`Unanswered`](crate::node::Unanswered): a refusal if the message is malformed or the request fails, or that another node
 /// is to be asked.
 pub async fn answer<Q: SequenceRequest>(
-    context: &Arc<NodeContext>, asked: &Result<Asked<Q>, Refusal>, origin: Origin,
+    context: &Arc<NodeContext>, asked: &Result<CheckedRequest<Q>, Refusal>, origin: Origin,
     deadline: Instant,
 ) -> Attempt<(Q::Answer, Option<Reservation>)> {
     let asked = asked.as_ref().map_err(Refusal::clone)?;

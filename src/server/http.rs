@@ -46,7 +46,7 @@ use super::{
 };
 use crate::{node::NodeContext, proto::Refusal, sequence::Wanted};
 use answers::{count, timed};
-use bodies::{Answer, uncacheable};
+use bodies::{HttpAnswer, uncacheable};
 use drop_in::yuewen;
 use endpoints::Route;
 use page::login;
@@ -73,7 +73,7 @@ impl HttpPort {
     /// Answers the requests that come over a connection which `owner` has opened.
     pub fn requests_of<B>(
         &self, owner: Owner,
-    ) -> impl Service<Request<B>, Response = Answer, Error = Infallible, Future: Send> + Clone + use<B>
+    ) -> impl Service<Request<B>, Response = HttpAnswer, Error = Infallible, Future: Send> + Clone + use<B>
     where
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
@@ -103,7 +103,7 @@ struct Connection {
 
 impl Connection {
     /// Answers a request, counts the problem that the answer tells, if it tells one, and says which cluster answers.
-    async fn answer(&self, (mut head, body): (Parts, Body)) -> Answer {
+    async fn answer(&self, (mut head, body): (Parts, Body)) -> HttpAnswer {
         let HttpPort { context, pages } = &self.port;
         let mut answer = match self.check(&head) {
             Err(refusal) => sent(Problem::from(refusal).into_response()),
@@ -148,7 +148,7 @@ impl Connection {
     }
 }
 
-fn sent(answer: Response) -> Answer {
+fn sent(answer: Response) -> HttpAnswer {
     answer.map(tonic::body::Body::new)
 }
 

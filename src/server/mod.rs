@@ -12,7 +12,7 @@
 //!    (`connections/arrival.rs`). The gRPC library decodes the whole message and calls a method of a service:
 //!    `grpc/sequencer.rs` for `Next` and `Current`, `grpc/next_many.rs` for `NextMany`, `grpc/ids.rs`, `grpc/health.rs`,
 //!    `peer.rs`, and `peer/forwarded.rs` for what followers forward.
-//! 3. The service reads the deadline (`metadata.rs`), has the message checked (`Asked`), and calls `Numbers::serve` of
+//! 3. The service reads the deadline (`metadata.rs`), has the message checked (`CheckedRequest`), and calls `Numbers::serve` of
 //!    [`crate::node`]. The node answers, or asks the leader. The methods that `proto` calls served by the leader or the asked
 //!    node have no service: `grpc/operations.rs` passes their messages on as they are.
 //! 4. The answer is a message. A failure becomes a gRPC status and is counted (`grpc/errors.rs`).
@@ -62,7 +62,7 @@ use connections::{
     local_socket::LocalSocket,
     opening::Opening,
     owner::Owner,
-    places::{Place, WhenFull},
+    places::{ConnectionPlace, WhenFull},
     serve,
     stream::Stream,
     unfinished::{CLIENT_MESSAGE_BYTES_MAX, metered},
@@ -285,7 +285,7 @@ impl Services {
         let routes = routes.prepare();
         let limits = self.limits("peer", WhenFull::EndStrangers(PEER_CONNECTIONS_MAX));
         let context = self.context;
-        let of_connection = move |place: &Arc<Place>, stream: &Stream| {
+        let of_connection = move |place: &Arc<ConnectionPlace>, stream: &Stream| {
             let (group, memory) = (context.group.clone(), context.request_memory.clone());
             let from = stream.socket().peer_addr();
             let from = from.map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());

@@ -22,7 +22,7 @@
 //! | `applied` | 1, generation, `q`, `p`, lifetime, number | the id that came at this place |
 //! | `applied` | 1, generation, `q`, `h`, `n` or `c`, namespace or address | how many bytes of ids are remembered for it |
 //! | `applied` | 1, generation, `t`, namespace | totals of a namespace that has sections |
-//! | `applied` | 1, generation, `g`, namespace, day | the books of a day |
+//! | `applied` | 1, generation, `g`, namespace, day | the accounts of a day |
 //! | `applied` | 1, generation, `s`, namespace, `i` or `b`, section | section record |
 //! | `applied` | 1, generation, `v` | how often the principals were changed; none before the first change |
 //! | `applied` | 1, generation, `w`, namespace, worker id | the last lease of a worker id |
@@ -32,7 +32,7 @@
 //! records lie in the order of their numbers.
 
 use crate::sequence::{
-    IdHolder, NamespaceId, NodeId, PartId, Place, PrincipalKey, SectionId, SectionKey, SetId,
+    IdBudget, IdPlace, NamespaceId, NodeId, PartId, PrincipalKey, SectionId, SectionKey, SetId,
 };
 
 /// A column family.
@@ -148,16 +148,16 @@ pub fn request_key(generation: &[u8], namespace: NamespaceId, id: &PartId) -> Ve
 }
 
 /// The key of the request id that came at `place` in the generation with this prefix.
-pub fn request_place_key(generation: &[u8], place: Place) -> Vec<u8> {
+pub fn request_place_key(generation: &[u8], place: IdPlace) -> Vec<u8> {
     let (lifetime, number) = ([place.lifetime.index()], place.number.to_be_bytes());
     [generation, b"qp", &lifetime, &number].concat()
 }
 
-/// The key of how many bytes of request ids a holder has in the generation with this prefix.
-pub fn id_bytes_key(generation: &[u8], holder: IdHolder) -> Vec<u8> {
-    match holder {
-        IdHolder::Namespace(id) => [generation, b"qhn", &id.0.to_be_bytes()].concat(),
-        IdHolder::Caller(address) => [generation, b"qhc", &address.to_be_bytes()].concat(),
+/// The key of how many bytes of request ids a budget has in the generation with this prefix.
+pub fn id_bytes_key(generation: &[u8], budget: IdBudget) -> Vec<u8> {
+    match budget {
+        IdBudget::Namespace(id) => [generation, b"qhn", &id.0.to_be_bytes()].concat(),
+        IdBudget::Caller(address) => [generation, b"qhc", &address.to_be_bytes()].concat(),
     }
 }
 
@@ -203,12 +203,12 @@ pub fn totals_key(generation: &[u8], id: NamespaceId) -> Vec<u8> {
     [generation, b"t", &id.0.to_be_bytes()].concat()
 }
 
-/// The key of the books of a namespace and a day in the generation with this prefix.
+/// The key of the accounts of a namespace and a day in the generation with this prefix.
 pub fn day_key(generation: &[u8], id: NamespaceId, day: u32) -> Vec<u8> {
     [generation, b"g", &id.0.to_be_bytes(), &day.to_be_bytes()].concat()
 }
 
-/// The range of the keys of a namespace's books in the generation with this prefix; its end is exclusive.
+/// The range of the keys of a namespace's accounts in the generation with this prefix; its end is exclusive.
 pub fn days_range_of(generation: &[u8], id: NamespaceId) -> (Vec<u8>, Vec<u8>) {
     // No clock shows that day.
     (day_key(generation, id, 0), day_key(generation, id, u32::MAX))

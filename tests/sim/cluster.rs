@@ -293,10 +293,10 @@ impl World {
         &self, id: Host, metrics: &Metrics, begun: &mut (u64, u64),
     ) -> std::convert::Infallible {
         self.note_beginning(id, metrics, begun).await;
-        let mut gone = metrics.of_set(1).released_shared_sections.get();
+        let mut gone = metrics.of_set(1).evicted_shared_sections.get();
         loop {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            let now = metrics.of_set(1).released_shared_sections.get();
+            let now = metrics.of_set(1).evicted_shared_sections.get();
             if std::mem::replace(&mut gone, now) != now {
                 let text = format!("node {id}");
                 self.trace.event(clock::now(), "shared section evicted", text);
@@ -309,10 +309,10 @@ impl World {
     async fn note_beginning(&self, id: Host, metrics: &Metrics, begun: &mut (u64, u64)) {
         loop {
             let count = |start| metrics.of_set(1).terms_begun.get(start);
-            let now = (count(TermStart::inheritance), count(TermStart::epoch));
+            let now = (count(TermStart::hand_off), count(TermStart::epoch));
             if now != *begun {
                 let kind = match now.0 > begun.0 {
-                    true => "inheritance",
+                    true => "hand_off",
                     false => "epoch",
                 };
                 *begun = now;

@@ -1,10 +1,10 @@
-//! What was counted as skipped, beside the books and beside what callers got.
+//! What was counted as skipped, beside the accounts and beside what callers got.
 //!
-//! - What all nodes counted as skipped by leaders that ended is what the books say. If a process ended, or a node was
+//! - What all nodes counted as skipped by leaders that ended is what the accounts say. If a process ended, or a node was
 //!   removed, it may be less: an entry that it had proposed, and did not apply, is counted by nobody.
-//! - Of the other causes the books have no more than was counted: what a leader had not told is missing. What its trims and
+//! - Of the other causes the accounts have no more than was counted: what a leader had not told is missing. What its trims and
 //!   releases skip in shared sections is counted once they are applied there. So that may be less, too, if a process ended.
-//! - The books say that at least so many numbers of a key were handed out. So many were taken: callers got them, or they
+//! - The accounts say that at least so many numbers of a key were handed out. So many were taken: callers got them, or they
 //!   were lost on the way to a caller, or counted as skipped.
 //!
 //! A run in which this is checked has no other callers than those of the keys below, and deletes no namespace: what they
@@ -16,7 +16,7 @@ use ratchet::{metrics::SkipCause, proto::v1::GapsRequest};
 use ratchet_jepsen::history::Action;
 
 use crate::{
-    books, clock,
+    accounts, clock,
     cluster::{Condition, World},
     workload::{KEYS, NAMESPACES, Record, administer},
 };
@@ -24,8 +24,8 @@ use crate::{
 /// No call of a run takes longer.
 const CALLS_MAX: Duration = Duration::from_secs(2);
 
-/// The causes that the books have, too.
-const BOOKED: [SkipCause; 5] = [
+/// The causes that the accounts have, too.
+const ACCOUNTED: [SkipCause; 5] = [
     SkipCause::leader_change,
     SkipCause::shared_section,
     SkipCause::fence,
@@ -36,38 +36,43 @@ const BOOKED: [SkipCause; 5] = [
 /// Checks what was counted, once the callers have stopped.
 ///
 /// # Errors
-/// If what was counted, the books and what callers got do not agree, or the leader does not tell within `patience`.
+/// If what was counted, the accounts and what callers got do not agree, or the leader does not tell within `patience`.
 pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> Result<(), String> {
     tokio::time::sleep(CALLS_MAX).await;
-    let mut booked = [0; BOOKED.len()];
+    let mut accounted = [0; ACCOUNTED.len()];
     for namespace in NAMESPACES {
-        let of_namespace = booked_of(world, namespace, patience).await?;
-        booked.iter_mut().zip(of_namespace).for_each(|(sum, numbers)| *sum += numbers);
+        let of_namespace = accounted_of(world, namespace, patience).await?;
+        accounted.iter_mut().zip(of_namespace).for_each(|(sum, numbers)| *sum += numbers);
     }
-    let counted = BOOKED.map(|cause| world.skipped(cause));
-    let told = || format!("{BOOKED:?}: counted {counted:?}, booked {booked:?}");
+    let counted = ACCOUNTED.map(|cause| world.skipped(cause));
+    let told = || format!("{ACCOUNTED:?}: counted {counted:?}, accounted {accounted:?}");
     let is_gone = |condition: &Condition| *condition == Condition::Gone;
     let none_ended = !world.trace.counts().contains_key("crash") && world.nodes(is_gone).is_empty();
     if none_ended {
         world.trace.note(clock::now(), "counted exactly", counted[0]);
-        if counted[0] != booked[0] {
-            return Err(format!("the books and the counters differ: {}", told()));
+        if counted[0] != accounted[0] {
+            return Err(format!("the accounts and the counters differ: {}", told()));
         }
     }
-    if counted[0] > booked[0] {
-        return Err(format!("more was counted than booked: {}", told()));
+    if counted[0] > accounted[0] {
+        return Err(format!("more was counted than accounted for: {}", told()));
     }
     let counted_late = if none_ended { 1 } else { 2 };
-    if counted.iter().zip(booked).skip(counted_late).any(|(counted, booked)| booked > *counted) {
-        return Err(format!("more was booked than counted: {}", told()));
+    if counted
+        .iter()
+        .zip(accounted)
+        .skip(counted_late)
+        .any(|(counted, accounted)| accounted > *counted)
+    {
+        return Err(format!("more was accounted for than counted: {}", told()));
     }
     check_handed_out(world, record, patience).await
 }
 
-/// What the books of a namespace say of each cause, in all days.
-async fn booked_of(
+/// What the accounts of a namespace say of each cause, in all days.
+async fn accounted_of(
     world: &World, namespace: &str, patience: Duration,
-) -> Result<[u64; BOOKED.len()], String> {
+) -> Result<[u64; ACCOUNTED.len()], String> {
     let until = clock::now() + patience;
     loop {
         let request = GapsRequest { namespace: namespace.to_owned(), days: 0 };
@@ -75,7 +80,7 @@ async fn booked_of(
             && let Ok(told) = administer(world, leader, request, Duration::from_secs(1)).await
         {
             let skipped: Vec<_> = told.days.into_iter().flat_map(|day| day.skipped).collect();
-            return Ok(BOOKED.map(|cause| {
+            return Ok(ACCOUNTED.map(|cause| {
                 let of_cause = skipped.iter().filter(|one| one.cause == format!("{cause:?}"));
                 of_cause.map(|one| one.numbers).sum()
             }));
@@ -87,16 +92,16 @@ async fn booked_of(
     }
 }
 
-/// Checks that the books of the keys with sections of their own have no more numbers as handed out than were taken.
+/// Checks that the accounts of the keys with sections of their own have no more numbers as handed out than were taken.
 async fn check_handed_out(
     world: &Arc<World>, record: &Record, patience: Duration,
 ) -> Result<(), String> {
-    let mut booked = 0;
+    let mut accounted = 0;
     let mut got_of_others = 0;
     for (namespace, id) in KEYS {
-        let known = books::known(world, (namespace, id), patience).await?;
+        let known = accounts::known(world, (namespace, id), patience).await?;
         match known.first_id == known.last_id {
-            true => booked += known.accounts.map_or(0, |accounts| accounts.handed_out),
+            true => accounted += known.accounts.map_or(0, |accounts| accounts.handed_out),
             false => got_of_others += numbers_got(record, &format!("{namespace}/{id}")),
         }
     }
@@ -106,9 +111,9 @@ async fn check_handed_out(
         [SkipCause::fence, SkipCause::deadline, SkipCause::cancelled, SkipCause::floor];
     let lost: u64 = taken_and_lost.map(|cause| world.skipped(cause)).iter().sum();
     let taken = (answered + lost).saturating_sub(got_of_others);
-    if booked > taken {
+    if accounted > taken {
         return Err(format!(
-            "the books say that {booked} numbers were handed out at least, of {taken} that were taken: {answered} were \
+            "the accounts say that {accounted} numbers were handed out at least, of {taken} that were taken: {answered} were \
              answered, {got_of_others} of them for keys of shared sections, and {lost} were lost"
         ));
     }

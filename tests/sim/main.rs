@@ -14,9 +14,9 @@
 //! clock that leases are counted on, the transport, the time that an fsync takes, and randomness.
 //! Every node is a turmoil host: a crash drops its whole runtime.
 
+mod accounts;
 mod admin;
 mod answers;
-mod books;
 mod clock;
 mod cluster;
 mod counting;
@@ -154,7 +154,7 @@ fn many_seeds() {
         "crash",
         "crash that lost writes",
         "memory",
-        "inheritance",
+        "hand_off",
         "epoch",
         "shared section evicted",
         "section raised",

@@ -178,7 +178,7 @@ impl Run {
     async fn change_gracefully(
         &self, rng: &mut StdRng, jobs: &mpsc::UnboundedSender<Job>,
     ) -> Result<(), String> {
-        let now = || self.world.trace.counts().get("inheritance").copied();
+        let now = || self.world.trace.counts().get("hand_off").copied();
         let (leader, before) = (self.until_leader().await, now());
         if rng.random_bool(0.7) {
             let job = Job::Transfer { asked: leader, to: None };
@@ -192,7 +192,7 @@ impl Run {
         let until = clock::now() + PATIENCE;
         while now() == before {
             if clock::now() > until {
-                return Err(format!("nobody inherited from node {leader}"));
+                return Err(format!("nobody took over from node {leader}"));
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -14,7 +14,7 @@ use ratchet_jepsen::checker::check_order;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    admin, books,
+    accounts, admin,
     cluster::{Cluster, World},
     counting, crowd,
     fault::some_kinds,
@@ -68,7 +68,7 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
     };
     // In such a run there are no other callers than those of numbers, so that all that is counted can be compared.
     let is_counting = rng.random_ratio(1, 4);
-    // A node that gets a snapshot instead of entries that it has proposed does not count what they book.
+    // A node that gets a snapshot instead of entries that it has proposed does not count what they account for.
     if rng.random_bool(0.5) && !is_counting {
         config.log_keep_bytes = rng.random_range(1_000..6_000);
     }
@@ -252,7 +252,7 @@ fn start_clients(
         operators.await?;
         let mut asked = admin::last_questions(&world, &record, HEALING_MAX).await;
         if asked.is_ok() {
-            asked = books::check(&world, &record, HEALING_MAX).await;
+            asked = accounts::check(&world, &record, HEALING_MAX).await;
         }
         record.stop();
         if asked.is_ok() {

@@ -1,5 +1,6 @@
-//! Holders of worker ids, who lease, renew, give back or just go, and what must hold of it: no time of a worker id belongs
-//! to two leases, whatever the leaders' clocks show, and however often the namespace is deleted and created again.
+//! Holders of worker ids, who lease, renew, release or just go, and what must hold of it: no time of a worker id
+//! belongs to two leases, whatever the leaders' clocks show, and however often the namespace is deleted and created
+//! again.
 
 use std::{
     collections::BTreeMap,

@@ -56,8 +56,8 @@ impl ClientAlone {
     }
 
     /// Gives the worker id back.
-    pub async fn give_back(self) {
-        self.ids.give_back().await;
+    pub async fn release(self) {
+        self.ids.release().await;
     }
 
     fn check(&mut self, id: Id) -> Result<(), Error> {

@@ -72,7 +72,7 @@ impl IdsOptions {
             let round = self.round(nth, &sides, &mut alone).await?;
             report.add(round);
         }
-        alone.give_back().await;
+        alone.release().await;
         Ok(Printed { json: report.to_json(), text: report.to_text() })
     }
 

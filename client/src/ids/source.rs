@@ -46,7 +46,7 @@ pub trait Lessor: Send + Sync + 'static {
     /// Gives a worker id back. `used_ms` is the greatest time in an id, 0 if there is none.
     ///
     /// # Errors
-    /// Why it may not be given back.
+    /// Why it may not be released.
     fn release(
         &self, held: v1::HeldWorker, used_ms: u64,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
@@ -89,7 +89,7 @@ impl<L: Lessor> Clone for IdSource<L> {
 }
 
 /// What the leader says to an ask. `None`: the lease that was to be renewed is lost.
-type Answer<L> = Result<Option<Grant>, <L as Lessor>::Error>;
+type LeaseAnswer<L> = Result<Option<Grant>, <L as Lessor>::Error>;
 
 struct Shared<L: Lessor> {
     lessor: Arc<L>,
@@ -203,7 +203,7 @@ impl<L: Lessor> IdSource<L> {
     }
 
     /// Gives the worker ids back, so that other holders may have them soon. No clone makes ids before it has a new lease.
-    pub async fn give_back(&self) {
+    pub async fn release(&self) {
         let given_up = self.shared.holder.lock().give_up();
         release(&*self.shared.lessor, given_up).await;
     }
@@ -227,11 +227,11 @@ async fn release<L: Lessor>(lessor: &L, given_up: Vec<(HeldWorker, u64)>) {
 
 async fn release_one<L: Lessor>(lessor: &L, (held, used_ms): (HeldWorker, u64)) {
     if let Err(error) = lessor.release(as_message(held), used_ms).await {
-        tracing::debug!(%error, "a worker id was not given back; it is free once its ceiling has passed");
+        tracing::debug!(%error, "a worker id was not released; it is free once its ceiling has passed");
     }
 }
 
-async fn ask_for<L: Lessor>(lessor: &L, ask: Ask) -> Answer<L> {
+async fn ask_for<L: Lessor>(lessor: &L, ask: Ask) -> LeaseAnswer<L> {
     let renew = match ask {
         Ask::Lease | Ask::Further => None,
         Ask::Renew(held) => Some(as_message(held)),
@@ -303,7 +303,7 @@ impl<L: Lessor> Shared<L> {
         self.holder.lock().look_again(mono_ns)
     }
 
-    fn heed(&self, asked_ns: u64, answers: Vec<(Ask, Answer<L>)>) {
+    fn heed(&self, asked_ns: u64, answers: Vec<(Ask, LeaseAnswer<L>)>) {
         let mono_ns = self.lessor.mono_ns();
         let mut holder = self.holder.lock();
         let mut failure = self.failure.lock();

@@ -31,8 +31,8 @@ enum Step {
     Lose(u64),
     /// Renewed, by so many milliseconds.
     Extend(u64, u64),
-    /// Given back: the next lease begins above what was used.
-    GiveBack(u64),
+    /// Released: the next lease begins above what was used.
+    Release(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -49,7 +49,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(worker, gap, length)| Step::Join(worker, gap, length)),
         1 => worker().prop_map(Step::Lose),
         2 => (worker(), 0_u64..3_000).prop_map(|(worker, by)| Step::Extend(worker, by)),
-        1 => worker().prop_map(Step::GiveBack),
+        1 => worker().prop_map(Step::Release),
     ];
     prop::collection::vec(step, 1..150)
 }
@@ -109,7 +109,7 @@ impl Story {
                     self.generators.extend(held, *ceiling_ms);
                 }
             }
-            Step::GiveBack(worker) => {
+            Step::Release(worker) => {
                 if let Some((_, used_ms)) = self.generators.remove(self.held(worker)) {
                     let (_, from_ms, ceiling_ms) = self.ledger.0.get_mut(&worker).unwrap();
                     *ceiling_ms = used_ms.min(*ceiling_ms).max(*from_ms);

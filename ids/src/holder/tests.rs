@@ -356,7 +356,7 @@ fn all_leases_are_renewed_together_and_each_goes_its_own_way() {
 }
 
 #[test]
-fn worker_ids_of_no_use_for_a_minute_are_given_back_one_a_second_and_the_last_one_stays() {
+fn worker_ids_of_no_use_for_a_minute_are_released_one_a_second_and_the_last_one_stays() {
     let mut holder = growing(3);
     for (worker, token) in [(3, 2), (9, 3)] {
         holder.granted(Ask::Further, 0, 0, lease_of(worker, token, 0)).unwrap();

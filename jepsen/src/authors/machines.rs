@@ -5,7 +5,7 @@ use ratchet_ids::{Format, InvalidFormat};
 use serde::Serialize;
 
 use super::generators::{Author, Process};
-use crate::ids::{Checker, Distance, Maker, Rule, Said, Taken};
+use crate::ids::{Checker, Distance, Maker, Rule, Said, TakenIds};
 
 const MACHINES: u64 = 3;
 /// For how long ids are made, in simulated milliseconds.
@@ -64,7 +64,7 @@ pub fn judge(author: &Author, seed: u64) -> Result<Judged, InvalidFormat> {
                 }
             }
             let ids = machine.make(author, &format, run_ms, count);
-            checker.add(&Taken {
+            checker.add(&TakenIds {
                 namespace: 0,
                 key: (author.namespace.keys > 0).then_some(0),
                 parameters: Vec::new(),

@@ -38,7 +38,7 @@ pub struct Controls {
     out: PathBuf,
 }
 
-/// Holes and books are judged when a run is over.
+/// Holes and accounts are judged when a run is over.
 const SHOWS_AT_THE_END: &str = "--seconds=10";
 
 /// A planted bug, the run that catches it, and what must be found then. A violation of another kind may have another cause.
@@ -125,13 +125,13 @@ const CONTROLS: &[Control] = &[
         arguments: &["--workload=hot-key"],
     },
     Control {
-        bug: "bequest-before-empty",
+        bug: "hand-off-before-empty",
         finds: Finding::Order,
         nemesis: Nemesis::Transfer,
         arguments: &["--workload=hot-key"],
     },
     Control {
-        bug: "stranger-inherits",
+        bug: "stranger-takes-over",
         finds: Finding::Order,
         nemesis: Nemesis::Transfer,
         arguments: &["--workload=reads"],
@@ -228,8 +228,8 @@ const CONTROLS: &[Control] = &[
         arguments: &["--workload=hot-key", SHOWS_AT_THE_END],
     },
     Control {
-        bug: "skips-not-booked",
-        finds: Finding::Books,
+        bug: "skips-not-accounted",
+        finds: Finding::Accounting,
         nemesis: Nemesis::KillLeader,
         arguments: &["--workload=hot-key", SHOWS_AT_THE_END],
     },

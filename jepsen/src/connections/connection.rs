@@ -5,7 +5,7 @@ use tonic::Status;
 use super::{failure::Failure, http::HttpConnection, resp::RespConnection};
 use crate::{
     address::Address,
-    client::{Answer, Client},
+    client::{Client, FirstAndLast},
     cluster::{HTTP_PORT, RESP_PORT},
     history::{Action, Interface},
     target::Target,
@@ -36,7 +36,7 @@ impl Connection {
     /// Asks once for each key, all of one namespace. Returns what each of them got.
     pub async fn ask(
         &mut self, targets: &[Target], action: Action,
-    ) -> Vec<Result<Answer, Failure>> {
+    ) -> Vec<Result<FirstAndLast, Failure>> {
         match (self, targets, action) {
             (Connection::Grpc(client), [target], _) => {
                 vec![client.ask(target, action).await.map_err(Failure::from)]
@@ -65,15 +65,15 @@ impl Connection {
 
 async fn ask_on_stream(
     client: &mut Client, targets: &[Target], count: u64,
-) -> Vec<Result<Answer, Failure>> {
+) -> Vec<Result<FirstAndLast, Failure>> {
     let counts = vec![count; targets.len()];
     of_each(targets, client.ask_many(targets, &counts).await)
 }
 
 /// What each key got of the answer to a message.
 fn of_each(
-    targets: &[Target], answer: Result<Vec<Result<Answer, Status>>, Status>,
-) -> Vec<Result<Answer, Failure>> {
+    targets: &[Target], answer: Result<Vec<Result<FirstAndLast, Status>>, Status>,
+) -> Vec<Result<FirstAndLast, Failure>> {
     match answer {
         Ok(answers) => {
             let missing = || Failure::unknown("no number for the key");

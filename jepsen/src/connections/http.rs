@@ -15,7 +15,7 @@ use super::{failure::Failure, tcp::connect};
 use crate::{
     access::Protocol,
     address::Address,
-    client::{self, Answer, DEADLINE},
+    client::{self, DEADLINE, FirstAndLast},
     history::Action,
     target::Target,
 };
@@ -80,7 +80,7 @@ impl HttpConnection {
     ///
     /// # Errors
     /// The node's, or the connection's.
-    pub async fn ask(&mut self, target: &Target, action: Action) -> Result<Answer, Failure> {
+    pub async fn ask(&mut self, target: &Target, action: Action) -> Result<FirstAndLast, Failure> {
         let (namespace, key) = (target.namespace, target.key_text());
         let key = format!("/v1/namespaces/{namespace}/keys/{key}");
         let (method, path) = match action {
@@ -179,7 +179,7 @@ fn problem(status: StatusCode, body: &[u8]) -> Failure {
 }
 
 /// What an answer means.
-fn judge(action: Action, status: StatusCode, body: &[u8]) -> Result<Answer, Failure> {
+fn judge(action: Action, status: StatusCode, body: &[u8]) -> Result<FirstAndLast, Failure> {
     if status != StatusCode::OK {
         return Err(problem(status, body));
     }

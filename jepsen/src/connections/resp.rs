@@ -11,7 +11,7 @@ use super::{failure::Failure, tcp::connect};
 use crate::{
     access::Protocol,
     address::{Address, Socket},
-    client::{Answer, DEADLINE},
+    client::{DEADLINE, FirstAndLast},
     history::Action,
     target::{INCREMENT, Target},
 };
@@ -47,7 +47,7 @@ impl RespConnection {
     /// connection failed has an unknown outcome.
     pub async fn ask(
         &mut self, targets: &[Target], action: Action,
-    ) -> Vec<Result<Answer, Failure>> {
+    ) -> Vec<Result<FirstAndLast, Failure>> {
         let mut answers = Vec::with_capacity(targets.len());
         if let Err(failure) = self.pipeline(targets, action, &mut answers).await {
             // What the connection still answers would be taken for the answer to something else.
@@ -82,7 +82,8 @@ impl RespConnection {
 
     /// Adds to `answers` what is read.
     async fn pipeline(
-        &mut self, targets: &[Target], action: Action, answers: &mut Vec<Result<Answer, Failure>>,
+        &mut self, targets: &[Target], action: Action,
+        answers: &mut Vec<Result<FirstAndLast, Failure>>,
     ) -> Result<(), Failure> {
         let mut commands = Vec::new();
         for target in targets {
@@ -157,7 +158,7 @@ fn write_words(pipeline: &mut Vec<u8>, words: &[impl AsRef<str>]) {
 }
 
 /// What a reply means.
-fn judge(action: Action, reply: Reply) -> Result<Answer, Failure> {
+fn judge(action: Action, reply: Reply) -> Result<FirstAndLast, Failure> {
     match (action, reply) {
         // The reply is the last number. A range that would begin below 1 is one that the checker refuses.
         (Action::Next { count }, Reply::Number(last)) => {

@@ -7,7 +7,7 @@ use rand::{RngExt, rngs::StdRng};
 use super::ledger::Ledger;
 use crate::{
     address::Address,
-    client::Answer,
+    client::FirstAndLast,
     history::{Action, Interface, Op, Outcome},
     nodes::KnownNodes,
     record::{Flow, Recorder},
@@ -29,7 +29,7 @@ pub(super) trait Caller: Send + 'static {
 }
 
 /// A call that has begun.
-pub(super) struct Call {
+pub(super) struct GaplessCall {
     pub target: Target,
     pub count: u64,
     pub invoked_ns: u64,
@@ -37,13 +37,14 @@ pub(super) struct Call {
 
 impl Shared {
     /// A call that begins now.
-    pub fn begin(&self, target: Target, count: u64) -> Call {
-        Call { target, count, invoked_ns: self.recorder.now() }
+    pub fn begin(&self, target: Target, count: u64) -> GaplessCall {
+        GaplessCall { target, count, invoked_ns: self.recorder.now() }
     }
 
     /// Records the answer to a call. `request` is what a violation calls it.
     pub fn answered(
-        &self, call: &Call, answer: Answer, (node, interface): (u64, Interface), request: &str,
+        &self, call: &GaplessCall, answer: FirstAndLast, (node, interface): (u64, Interface),
+        request: &str,
     ) {
         let returned_ns = self.recorder.now();
         let (first, last) = answer;
@@ -65,7 +66,7 @@ impl Shared {
     }
 
     /// Notes that the caller was told that the outcome of its call is not known.
-    pub fn unknown(&self, call: &Call) {
+    pub fn unknown(&self, call: &GaplessCall) {
         self.ledger.unknown(&call.target.name(), call.count, call.invoked_ns);
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use crate::client::Answer;
+use crate::client::FirstAndLast;
 
 /// What was answered, and what was wrong with it.
 #[derive(Default)]
@@ -39,7 +39,7 @@ struct Unknown {
 impl Ledger {
     /// Notes an answer. `request` is what it was an answer to.
     pub(super) fn answered(
-        &self, key: &str, (first, last): Answer, returned_ns: u64, request: &str,
+        &self, key: &str, (first, last): FirstAndLast, returned_ns: u64, request: &str,
     ) {
         let given = Given { last, returned_ns };
         let mut accounts = self.accounts.lock();
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     /// What is wrong with key "k" after answers, calls of unknown outcome and the last number.
-    fn judged(given: &[Answer], unknown: &[(u64, u64)], last: u64) -> String {
+    fn judged(given: &[FirstAndLast], unknown: &[(u64, u64)], last: u64) -> String {
         let ledger = Ledger::default();
         for range in given {
             // Each is answered at the moment that its first number says.

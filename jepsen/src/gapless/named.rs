@@ -9,7 +9,7 @@ use super::{
     asked::{self, Shared, pause},
 };
 use crate::{
-    client::{Answer, Client},
+    client::{Client, FirstAndLast},
     history::Interface,
     target::Target,
 };
@@ -56,7 +56,7 @@ impl Caller {
     /// violation.
     async fn until_answered(
         &mut self, target: &Target, count: u64, id: &str,
-    ) -> Option<(u64, Answer)> {
+    ) -> Option<(u64, FirstAndLast)> {
         loop {
             let (node, address) = self.shared.any_node(&mut self.rng);
             let mut client = Client::new(address);

@@ -10,7 +10,7 @@ use ratchet_client::{Code, Error};
 
 use super::{
     RECEIPT,
-    asked::{self, Call, Shared, pause},
+    asked::{self, GaplessCall, Shared, pause},
 };
 use crate::{
     history::Interface,
@@ -50,7 +50,7 @@ impl asked::Caller for Caller {
 
 impl Caller {
     /// Asks with an id of the application, until it is answered.
-    async fn until_answered(&mut self, call: &Call, id: &str) {
+    async fn until_answered(&mut self, call: &GaplessCall, id: &str) {
         loop {
             if let Ok(client) = self.client.get() {
                 let asked = client.next_once(RECEIPT, call.target.id, call.count, id);
@@ -73,13 +73,13 @@ impl Caller {
         }
     }
 
-    fn answered(&self, call: &Call, numbers: ratchet_client::Numbers, id: &str) {
+    fn answered(&self, call: &GaplessCall, numbers: ratchet_client::Numbers, id: &str) {
         let answer = (numbers.first, numbers.last);
         let through = (PRODUCT_CLIENT_NODE, Interface::ProductClient);
         self.shared.answered(call, answer, through, id);
     }
 
-    fn failed(&self, call: &Call, error: &Error) {
+    fn failed(&self, call: &GaplessCall, error: &Error) {
         match error {
             Error::OutcomeUnknown { .. } => self.shared.unknown(call),
             Error::Disorder { .. } => self.shared.ledger.violated(error.to_string()),

@@ -68,7 +68,7 @@ async fn make_ids(
         sleep(Duration::from_millis(rng.random_range(1..20))).await;
     }
     if rng.random_bool(0.5) {
-        ids.give_back().await;
+        ids.release().await;
     }
     Ok(())
 }

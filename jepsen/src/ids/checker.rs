@@ -19,7 +19,7 @@ use super::{
     distance::Distance,
     namespace::IdNamespace,
     order::{Span, disorder},
-    taken::{Maker, Said, Taken},
+    taken::{Maker, Said, TakenIds},
 };
 
 #[cfg(test)]
@@ -49,7 +49,7 @@ pub struct Checker {
     start_ms: u64,
     distance: Distance,
     /// The calls so far, as far as a duplicate names them.
-    calls: Vec<Call>,
+    calls: Vec<CheckedCall>,
     broken: Broken,
     farthest_ms: u64,
 }
@@ -79,7 +79,7 @@ struct Judged {
 
 /// Who took ids, and when.
 #[derive(Debug, Clone, Copy)]
-struct Call {
+struct CheckedCall {
     maker: Maker,
     invoked_ns: u64,
     returned_ns: u64,
@@ -134,9 +134,9 @@ impl Checker {
     }
 
     /// Judges what one call took, all but the order among calls.
-    pub fn add(&mut self, taken: &Taken) {
+    pub fn add(&mut self, taken: &TakenIds) {
         let call = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
-        self.calls.push(Call {
+        self.calls.push(CheckedCall {
             maker: taken.maker,
             invoked_ns: taken.invoked_ns,
             returned_ns: taken.returned_ns,
@@ -200,7 +200,7 @@ impl Checker {
     }
 
     /// What the harness's clock showed during a call.
-    fn window(&self, taken: &Taken) -> Window {
+    fn window(&self, taken: &TakenIds) -> Window {
         let ms = |run_ns: u64| self.start_ms + run_ns / 1_000_000;
         Window {
             from_ms: ms(taken.invoked_ns),
@@ -300,7 +300,7 @@ fn decode<'a>(format: &'a Format, said: &Said) -> Result<Decoded<'a>, String> {
 
 /// What is wrong with the fields that the caller chose.
 fn wrong_field(
-    parameters: &[(&'static str, u64)], taken: &Taken, decoded: &Decoded<'_>,
+    parameters: &[(&'static str, u64)], taken: &TakenIds, decoded: &Decoded<'_>,
 ) -> Option<String> {
     let chosen = parameters.iter().map(|(name, _)| *name);
     let chosen = chosen.zip(taken.parameters.iter().copied());
@@ -315,7 +315,7 @@ fn wrong_field(
 
 /// The values of an id that must rise, and in which series.
 fn values(
-    format: &Format, (taken, process): (&Taken, Option<u64>), decoded: &Decoded<'_>,
+    format: &Format, (taken, process): (&TakenIds, Option<u64>), decoded: &Decoded<'_>,
 ) -> Vec<(Series, u128)> {
     let (parts, key) = (decoded.parts(), taken.key.unwrap_or(0));
     match format.source() {
@@ -341,7 +341,7 @@ fn values(
 
 /// Adds a value to what one call took of its series. It must lie above the values before it in the answer.
 fn extend(
-    rising: &mut Vec<(Series, Span)>, series: Series, value: u128, taken: &Taken,
+    rising: &mut Vec<(Series, Span)>, series: Series, value: u128, taken: &TakenIds,
     disorder: impl FnOnce(String),
 ) {
     let known = rising.iter_mut().find(|(known, _)| *known == series);
@@ -361,7 +361,7 @@ fn extend(
     span.last = span.last.max(value);
 }
 
-impl std::fmt::Display for Call {
+impl std::fmt::Display for CheckedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ms = |ns: u64| ns as f64 / 1e6;
         let (from, to) = (ms(self.invoked_ns), ms(self.returned_ns));

@@ -21,7 +21,7 @@ pub use checker::{Checker, Rule};
 pub use distance::Distance;
 pub use namespace::{ALL, IdNamespace};
 pub use seen::{Figures, Findings, Seen};
-pub use taken::{Maker, Said, Taken};
+pub use taken::{Maker, Said, TakenIds};
 
 use crate::proto::CreateNamespaceRequest;
 

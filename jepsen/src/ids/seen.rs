@@ -19,7 +19,7 @@ use super::{
     connection::IdInterface,
     distance::Distance,
     namespace::ALL,
-    taken::{Maker, Said, Taken},
+    taken::{Maker, Said, TakenIds},
     wish::Wish,
 };
 use crate::{
@@ -136,7 +136,7 @@ impl Seen {
         if matches!(maker, Maker::Node(_)) {
             self.recorder.answered(Flow::Ids, invoked_ns);
         }
-        self.checker.lock().add(&Taken {
+        self.checker.lock().add(&TakenIds {
             namespace: wish.place,
             key: wish.key,
             parameters: wish.parameters.clone(),

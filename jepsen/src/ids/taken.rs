@@ -40,7 +40,7 @@ impl fmt::Display for Said {
 
 /// What one call took.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenIds {
     /// The place of its namespace in the checker's list.
     pub namespace: usize,
     /// The key, where ids have one.

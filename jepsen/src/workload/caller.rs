@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     address::Address,
-    client::Answer,
+    client::FirstAndLast,
     connections::{Connection, Failure},
     history::{Action, Interface, Outcome},
     nodes::KnownNodes,
@@ -105,7 +105,7 @@ impl Caller {
     /// Returns also which node was asked, and when.
     async fn ask(
         &mut self, interface: Interface, targets: &[Target], action: Action,
-    ) -> (u64, u64, Vec<Result<Answer, Failure>>) {
+    ) -> (u64, u64, Vec<Result<FirstAndLast, Failure>>) {
         if interface == Interface::ProductClient {
             let invoked_ns = self.recorder.now();
             let answers = self.product.ask(targets, action).await;

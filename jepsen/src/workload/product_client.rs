@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use ratchet_client::Error;
 
 use crate::{
-    client::{self, Answer},
+    client::{self, FirstAndLast},
     connections::Failure,
     history::Action,
     nodes::{self, KnownNodes, NodeAddresses},
@@ -27,7 +27,9 @@ impl ProductClient {
     }
 
     /// Asks for each key, one after the other. It takes numbers only.
-    pub async fn ask(&self, targets: &[Target], action: Action) -> Vec<Result<Answer, Failure>> {
+    pub async fn ask(
+        &self, targets: &[Target], action: Action,
+    ) -> Vec<Result<FirstAndLast, Failure>> {
         let mut answers = Vec::with_capacity(targets.len());
         for target in targets {
             answers.push(match action {
@@ -40,7 +42,7 @@ impl ProductClient {
         answers
     }
 
-    async fn next(&self, target: &Target, count: u64) -> Result<Answer, Failure> {
+    async fn next(&self, target: &Target, count: u64) -> Result<FirstAndLast, Failure> {
         let client = self.get();
         let client = client.map_err(|error| Failure::refused(error.to_string()))?;
         match client.next_range(target.namespace, target.id, count).await {

@@ -1,7 +1,7 @@
 //! Calls that are recorded in the history.
 
 use crate::{
-    client::{Answer, Client},
+    client::{Client, FirstAndLast},
     connections::Failure,
     history::{Action, Interface, Op, Outcome},
     record::{Flow, Recorder},
@@ -43,7 +43,7 @@ pub struct Invocation<'a> {
 
 impl Invocation<'_> {
     /// Records how the operation ended.
-    pub fn complete(self, recorder: &Recorder, answer: Result<Answer, Failure>) -> Outcome {
+    pub fn complete(self, recorder: &Recorder, answer: Result<FirstAndLast, Failure>) -> Outcome {
         let returned_ns = Some(recorder.now());
         let (outcome, (first, last), note) = match answer {
             Ok(answer) => (Outcome::Ok, answer, String::new()),

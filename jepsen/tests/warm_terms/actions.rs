@@ -23,9 +23,9 @@ pub enum Act {
     Close(usize),
     Leave(usize),
     Send(usize, usize),
-    Bequeath(usize, usize),
+    LogHandOff(usize, usize),
     Trim(usize),
-    GiveBack(usize),
+    ReturnEpoch(usize),
     Reopen(usize),
     Abandon(usize),
     Restart(usize),
@@ -54,9 +54,9 @@ impl Rules {
             Close(n) => self.close(state, n),
             Leave(n) => self.leave(state, n),
             Send(n, to) => self.send(state, n, to),
-            Bequeath(n, successor) => self.bequeath(state, n, successor),
+            LogHandOff(n, successor) => self.hand_off(state, n, successor),
             Trim(n) => self.trim(state, n),
-            GiveBack(n) => self.give_back(state, n),
+            ReturnEpoch(n) => self.return_epoch(state, n),
             Reopen(n) => self.reopen(state, n),
             Abandon(n) => self.abandon(state, n),
             Restart(n) => self.restart(state, n),
@@ -87,28 +87,28 @@ impl Rules {
         self.begin(state, n)
     }
 
-    /// A new leader logs its first entry: it inherits if it holds a memory, and begins an epoch otherwise.
+    /// A new leader logs its first entry: it takes over if it holds a memory, and begins an epoch otherwise.
     fn begin(&self, state: &mut State, n: usize) -> Option<()> {
-        let bequest = state.table.ledger.bequest;
+        let hand_off = state.table.ledger.hand_off;
         let held = state.nodes[n].received;
         let leads = state.leads(n)?;
         leads.memory = held.flatten();
         if self.check == Check::Happens(Event::SuccessorWentOn) {
-            leads.inherited = leads.memory.map_or(0, |chunk| chunk.ceiling);
+            leads.taken_over = leads.memory.map_or(0, |chunk| chunk.ceiling);
         }
         let claimed = match held {
-            None if !self.keep(InheritsWhatItHolds) => bequest.map(|bequest| bequest.digest),
+            None if !self.keep(TakesOverWhatItHolds) => hand_off.map(|hand_off| hand_off.digest),
             _ => held,
         };
         if self.keep(MemoryUsedOnce) {
             state.nodes[n].received = None;
         }
         let entry =
-            claimed.map_or(Entry::BeginEpoch, |digest| Entry::Inherit { successor: n, digest });
+            claimed.map_or(Entry::BeginEpoch, |digest| Entry::TakeOver { successor: n, digest });
         self.log(state, n, entry)
     }
 
-    /// A leader that may not inherit begins an epoch instead.
+    /// A leader that may not take over begins an epoch instead.
     fn begin_epoch(&self, state: &mut State, n: usize) -> Option<()> {
         let leads = state.leads(n)?;
         possible(leads.stage == Stage::Refused)?;
@@ -146,7 +146,7 @@ impl Rules {
                 (leads.stage, leads.epoch) = (Stage::Open, epoch);
             }
             (Stage::Beginning, Some(Outcome::Refused)) => {
-                (leads.stage, leads.memory, leads.inherited) = (Stage::Refused, None, 0);
+                (leads.stage, leads.memory, leads.taken_over) = (Stage::Refused, None, 0);
             }
             (_, Some(Outcome::Bumped(chunk))) => leads.memory = Some(grant(leads.memory, chunk)),
             (Stage::Closed, Some(Outcome::Trimmed)) => leads.stage = Stage::Trimmed,
@@ -194,7 +194,7 @@ impl Rules {
             state.happens(self, Event::RecentRecordUsed, epoch);
         }
         if (chunk.cur_seq, epoch) == (top, top_epoch) {
-            state.happens(self, Event::GiveBackUsed, epoch);
+            state.happens(self, Event::ReturnedUsed, epoch);
         }
         Some(())
     }
@@ -275,7 +275,7 @@ impl Rules {
         let leads = state.leads(n)?;
         possible(leads.stage == Stage::Open)?;
         leads.stage = Stage::Closed;
-        leads.inside = !(self.keep(EmptyToBequeath) && self.keep(EmptyToTrim));
+        leads.inside = !(self.keep(EmptyToHandOff) && self.keep(EmptyToTrim));
         Some(())
     }
 
@@ -295,34 +295,34 @@ impl Rules {
     }
 
     /// A leader names its successor.
-    fn bequeath(&self, state: &mut State, n: usize, successor: usize) -> Option<()> {
+    fn hand_off(&self, state: &mut State, n: usize, successor: usize) -> Option<()> {
         let received = state.nodes[successor].received;
         let leads = state.leads(n)?;
         let digest = leads.memory;
         possible(received == Some(digest) || !self.keep(SentWhole))?;
         let trimmed = leads.stage == Stage::Trimmed && !self.keep(TrimsOrSuccessor);
-        let lost = leads.is_abandoned() && !self.keep(AbandonedBequeathsNothing);
+        let lost = leads.is_abandoned() && !self.keep(AbandonedHandsNothingOff);
         possible(leads.stage == Stage::Closed || trimmed || lost || self.ends_again(leads))?;
-        possible(!leads.inside || !self.keep(EmptyToBequeath))?;
+        possible(!leads.inside || !self.keep(EmptyToHandOff))?;
         let successor = Some(successor);
-        self.end(state, n, Bequest { successor, digest })
+        self.end(state, n, HandOff { successor, digest })
     }
 
-    /// A leader that has trimmed all that it touched gives its epoch back.
-    fn give_back(&self, state: &mut State, n: usize) -> Option<()> {
+    /// A leader that has trimmed all that it touched returns its epoch.
+    fn return_epoch(&self, state: &mut State, n: usize) -> Option<()> {
         let leads = state.leads(n)?;
         let needs_no_trim = match leads.memory {
             None => true,
             Some(chunk) if chunk.left() == 0 && !self.keep(UsedUpIsTrimmed) => true,
-            Some(_) => !self.keep(TrimsBeforeGiveBack),
+            Some(_) => !self.keep(TrimsBeforeReturn),
         };
         let trimmed = leads.stage == Stage::Trimmed;
-        let lost = leads.is_abandoned() && !self.keep(AbandonedGivesNothingBack);
+        let lost = leads.is_abandoned() && !self.keep(AbandonedReturnsNothing);
         let untouched = (leads.stage == Stage::Closed || lost) && needs_no_trim;
         possible(trimmed || untouched || self.ends_again(leads))?;
         possible(!leads.inside || !self.keep(EmptyToTrim))?;
         let (successor, digest) = (None, None);
-        self.end(state, n, Bequest { successor, digest })
+        self.end(state, n, HandOff { successor, digest })
     }
 
     fn ends_again(&self, leads: &Term) -> bool {
@@ -330,7 +330,7 @@ impl Rules {
     }
 
     /// A leader logs its last entry, once nothing is under way.
-    fn end(&self, state: &mut State, n: usize, bequest: Bequest) -> Option<()> {
+    fn end(&self, state: &mut State, n: usize, hand_off: HandOff) -> Option<()> {
         let awaited = |outcome| match outcome {
             Outcome::Bumped(_) => self.keep(BumpsAwaited),
             Outcome::Released => self.keep(ReleaseAwaited),
@@ -340,11 +340,11 @@ impl Rules {
             | Outcome::Checkpointed
             | Outcome::Refused
             | Outcome::Begun(_)
-            | Outcome::Bequeathed => false,
+            | Outcome::HandedOff => false,
         };
         possible(!state.nodes[n].awaits(awaited))?;
         state.leads(n)?.stage = Stage::Ended;
-        self.log(state, n, Entry::Bequeath(bequest))
+        self.log(state, n, Entry::HandOff(hand_off))
     }
 
     /// A leader lowers the ceiling to what it used.
@@ -352,7 +352,7 @@ impl Rules {
         let awaited = |outcome| match outcome {
             Outcome::Bumped(_) | Outcome::Checkpointed => self.keep(WritesEndBeforeTrims),
             Outcome::Trimmed | Outcome::Raised(_) | Outcome::Released | Outcome::Deleted => true,
-            Outcome::Refused | Outcome::Begun(_) | Outcome::Bequeathed | Outcome::Took(_) => false,
+            Outcome::Refused | Outcome::Begun(_) | Outcome::HandedOff | Outcome::Took(_) => false,
         };
         possible(!state.nodes[n].awaits(awaited))?;
         let leads = state.leads(n)?;
@@ -383,7 +383,7 @@ impl Rules {
         let leads = state.leads(n)?;
         possible(!matches!(leads.stage, Stage::Ended | Stage::Abandoned))?;
         leads.inside = leads.serves();
-        (leads.stage, leads.memory, leads.inherited) = (Stage::Abandoned, None, 0);
+        (leads.stage, leads.memory, leads.taken_over) = (Stage::Abandoned, None, 0);
         leads.evicting = false;
         Some(())
     }

@@ -28,7 +28,7 @@ impl State {
                 }
             }
             Check::Happens(Event::SuccessorWentOn) => {
-                self.happened |= u8::from(number <= leads.inherited)
+                self.happened |= u8::from(number <= leads.taken_over)
             }
             Check::Happens(Event::TakenOnceAbandoned) => {
                 self.happened |= u8::from(leads.is_abandoned());
@@ -100,7 +100,7 @@ impl State {
                 self.table.record.max_seq != self.handed_out.top
             }
             Outcome::Raised(_) | Outcome::Deleted | Outcome::Took(_) => false,
-            Outcome::Refused | Outcome::Begun(_) | Outcome::Bequeathed => false,
+            Outcome::Refused | Outcome::Begun(_) | Outcome::HandedOff => false,
         };
         if touched && rules.check == Check::Gap {
             self.handed_out.touches = 2.min(self.handed_out.touches + 1);

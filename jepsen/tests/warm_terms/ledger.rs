@@ -13,14 +13,14 @@ pub struct Ledger {
     /// S: how many epochs have begun.
     pub epoch: u8,
     /// The term that may write sections. 0: none.
-    pub holder: u8,
-    pub bequest: Option<Bequest>,
+    pub writer: u8,
+    pub hand_off: Option<HandOff>,
 }
 
-/// The holder's last entry.
+/// The writer's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Bequest {
-    /// `None`: the term trimmed what it had touched, and gives its epoch back.
+pub struct HandOff {
+    /// `None`: the term trimmed what it had touched, and returns its epoch.
     pub successor: Option<usize>,
     /// The digest is the memory itself: digests do not collide.
     pub digest: Memory,
@@ -38,8 +38,8 @@ pub struct Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
     BeginEpoch,
-    Inherit { successor: usize, digest: Memory },
-    Bequeath(Bequest),
+    TakeOver { successor: usize, digest: Memory },
+    HandOff(HandOff),
     Bump { numbers: u8, step: u8 },
     Checkpoint,
     Trim { used: u8 },
@@ -54,7 +54,7 @@ pub enum Outcome {
     Refused,
     /// The term holds the epoch of this count.
     Begun(u8),
-    Bequeathed,
+    HandedOff,
     Bumped(Chunk),
     Checkpointed,
     Trimmed,
@@ -70,10 +70,10 @@ impl Table {
     pub fn apply(&mut self, rules: &Rules, term: u8, entry: Entry) -> Outcome {
         let outcome = match entry {
             Entry::BeginEpoch => self.ledger.begin_epoch(rules, term),
-            Entry::Inherit { successor, digest } => {
-                self.ledger.inherit(rules, term, successor, digest)
+            Entry::TakeOver { successor, digest } => {
+                self.ledger.take_over(rules, term, successor, digest)
             }
-            Entry::Bequeath(bequest) => self.ledger.bequeath(rules, term, bequest),
+            Entry::HandOff(hand_off) => self.ledger.hand_off(rules, term, hand_off),
             Entry::Bump { .. }
             | Entry::Checkpoint
             | Entry::Trim { .. }
@@ -111,7 +111,7 @@ impl Table {
                 let (record, number) = before.take(rules, epoch);
                 (record, Outcome::Took(number))
             }
-            Entry::BeginEpoch | Entry::Inherit { .. } | Entry::Bequeath(_) | Entry::Delete => {
+            Entry::BeginEpoch | Entry::TakeOver { .. } | Entry::HandOff(_) | Entry::Delete => {
                 return None;
             }
         };
@@ -136,50 +136,50 @@ impl Table {
 
 impl Ledger {
     fn may_write(&self, rules: &Rules, term: u8) -> bool {
-        (self.holder == term || !rules.keep(HolderWrites))
-            && (self.bequest.is_none() || !rules.keep(NoWriteAfterBequest))
+        (self.writer == term || !rules.keep(WriterAlone))
+            && (self.hand_off.is_none() || !rules.keep(NoWriteAfterHandOff))
     }
 
     fn begin_epoch(&mut self, rules: &Rules, term: u8) -> Option<Outcome> {
-        if self.holder == term {
+        if self.writer == term {
             return None;
         }
-        let kept = match self.bequest {
-            Some(Bequest { successor: None, .. }) => true,
-            Some(Bequest { successor: Some(_), .. }) => !rules.keep(EpochAfterBequestCounts),
+        let kept = match self.hand_off {
+            Some(HandOff { successor: None, .. }) => true,
+            Some(HandOff { successor: Some(_), .. }) => !rules.keep(EpochAfterHandOffCounts),
             None => false,
         };
         if !kept {
             self.epoch += 1;
         }
-        self.holder = term;
-        if rules.keep(EpochClearsBequest) {
-            self.bequest = None;
+        self.writer = term;
+        if rules.keep(EpochClearsHandOff) {
+            self.hand_off = None;
         }
         Some(Outcome::Begun(self.epoch))
     }
 
-    fn inherit(
+    fn take_over(
         &mut self, rules: &Rules, term: u8, successor: usize, digest: Memory,
     ) -> Option<Outcome> {
-        let bequest = self.bequest?;
-        let named = bequest.successor?;
+        let hand_off = self.hand_off?;
+        let named = hand_off.successor?;
         let is_named = named == successor || !rules.keep(NamedSuccessor);
-        let is_whole = bequest.digest == digest || !rules.keep(Digest);
+        let is_whole = hand_off.digest == digest || !rules.keep(Digest);
         if !(is_named && is_whole) {
             return None;
         }
-        self.holder = term;
-        if rules.keep(InheritClearsBequest) {
-            self.bequest = None;
+        self.writer = term;
+        if rules.keep(TakeOverClearsHandOff) {
+            self.hand_off = None;
         }
         Some(Outcome::Begun(self.epoch))
     }
 
-    fn bequeath(&mut self, rules: &Rules, term: u8, bequest: Bequest) -> Option<Outcome> {
+    fn hand_off(&mut self, rules: &Rules, term: u8, hand_off: HandOff) -> Option<Outcome> {
         self.may_write(rules, term).then(|| {
-            self.bequest = Some(bequest);
-            Outcome::Bequeathed
+            self.hand_off = Some(hand_off);
+            Outcome::HandedOff
         })
     }
 }

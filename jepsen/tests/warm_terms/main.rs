@@ -1,5 +1,5 @@
-//! A model of warm terms that is searched exhaustively: epochs, checkpoints, trims, bequests and successors, and apart from one
-//! another releases, floors, deletions, records in memory and gapless keys.
+//! A model of warm terms that is searched exhaustively: epochs, checkpoints, trims, hand-offs and successors, and apart
+//! from one another releases, floors, deletions, records in memory and gapless keys.
 //!
 //! Every order of events within the bounds is tried. With all margins kept, no order breaks a promise;
 //! with one of them left out, the search prints the shortest way to break it
@@ -12,7 +12,7 @@
 //! deposed leader hands out what its memory holds, and reads records, at any time. Order follows as well:
 //! the fence, which the other model proves, refuses a number of a term once a later term has answered.
 //! `Check::Gap`: since the last number that was handed out, at most one step is skipped for each epoch that
-//! was counted, and nothing where none was (a successor, an epoch that was given back). A section that nobody
+//! was counted, and nothing where none was (a successor, an epoch that was returned). A section that nobody
 //! touches loses at most K steps and the rest of its last chunk: K + 1 steps in all, and no fewer
 //! (`an_idle_section_...`). `Current` is answered with each read: not less than what was handed out before,
 //! and less than what is handed out later.
@@ -47,13 +47,13 @@
 //! * An entry is committed when it is logged. One that is lost is one that was never logged.
 //! * A new leader logs its first entry when it is elected. One that logs nothing changes nothing.
 //! * A call takes a number in one step. What a call inside a closing gate does, it could have done before;
-//!   only without `EmptyToBequeath` or `EmptyToTrim`, or once the memory is lost, does one stay inside.
+//!   only without `EmptyToHandOff` or `EmptyToTrim`, or once the memory is lost, does one stay inside.
 //! * What a term had set out to log when its memory was lost (a checkpoint, trims that it had listed) is logged
 //!   before. Nothing that happens between the two can tell.
 //! * `Check::Gap` does not count what is taken once the memory is lost: the lease is void before, so that no
 //!   such number is answered.
-//! * The digest is the memory itself. The bequest's term is left out: nothing is decided by it.
-//! * A leader does not retry: an entry that is refused changes nothing, and only a refused `Inherit` is
+//! * The digest is the memory itself. The hand-off's term is left out: nothing is decided by it.
+//! * A leader does not retry: an entry that is refused changes nothing, and only a refused `TakeOver` is
 //!   followed by another first entry, an epoch.
 //! * What cannot matter any more is forgotten (`forget.rs`): records where nothing is read, the last term's
 //!   handover (nor does it lose its memory), and a deposed leader once later terms have passed all that it
@@ -103,29 +103,29 @@
 //! | `SameK` | a leader with a greater K takes a chunk that the state machine does not count | `a_leader_with_a_greater_k_...` |
 //! | `NotClipped` | a checkpoint writes less than the epoch's chunk, whose rest is taken once `max` is raised, and given again by the next epoch | `a_checkpointed_chunk_that_is_clipped_...` |
 //! | `TrimAboveFloor` | nothing: a leader asks for no less than it used. A second guard | `a_trim_never_asks_...` |
-//! | `TrimStaysLive` | nothing: with `s := S` instead of `S - 1` each section costs a bump after a give-back. For speed | `a_trim_that_counts_...` |
-//! | `HolderWrites` | nothing: Raft's leader proposes for its own term alone, and only after its first entry is applied. A second guard | `a_term_that_logs_...` |
-//! | `NoWriteAfterBequest`, `EndsOnce` | each is the other's second guard; without both, a bequest to a successor becomes a give-back of an epoch that was used | `a_leader_that_ends_once_...`, `a_bequest_that_closes_...`, `a_second_bequest_...` |
-//! | `EpochAfterBequestCounts` | the epoch's chunk is handed out again | `an_epoch_that_is_not_counted_...` |
-//! | `EpochClearsBequest` | a successor one term late takes the other term's epoch, or goes on below its numbers | `a_successor_one_term_late_...` |
-//! | `InheritClearsBequest`, `MemoryUsedOnce` | each is the other's second guard; without both, the successor starts again where it began | `a_memory_that_...`, `a_bequest_that_is_used_...`, `a_bequest_used_twice_...` |
-//! | `NamedSuccessor` | nothing, as long as the digest is checked. Without both, a node with an older memory inherits | `a_digest_alone_...`, `a_successor_that_was_not_named_...` |
+//! | `TrimStaysLive` | nothing: with `s := S` instead of `S - 1` each section costs a bump after its epoch is returned. For speed | `a_trim_that_counts_...` |
+//! | `WriterAlone` | nothing: Raft's leader proposes for its own term alone, and only after its first entry is applied. A second guard | `a_term_that_logs_...` |
+//! | `NoWriteAfterHandOff`, `EndsOnce` | each is the other's second guard; without both, a hand-off to a successor becomes the return of an epoch that was used | `a_leader_that_ends_once_...`, `a_hand_off_that_closes_...`, `a_second_hand_off_...` |
+//! | `EpochAfterHandOffCounts` | the epoch's chunk is handed out again | `an_epoch_that_is_not_counted_...` |
+//! | `EpochClearsHandOff` | a successor one term late takes the other term's epoch, or goes on below its numbers | `a_successor_one_term_late_...` |
+//! | `TakeOverClearsHandOff`, `MemoryUsedOnce` | each is the other's second guard; without both, the successor starts again where it began | `a_memory_that_...`, `a_hand_off_that_is_used_...`, `a_hand_off_used_twice_...` |
+//! | `NamedSuccessor` | nothing, as long as the digest is checked. Without both, a node with an older memory takes over | `a_digest_alone_...`, `a_successor_that_was_not_named_...` |
 //! | `Digest`, `SentWhole` | each is the other's second guard; without both, the successor lacks what was handed out since | `a_name_alone_...`, `a_digest_would_do_...`, `a_successor_that_lacks_...` |
-//! | `InheritsWhatItHolds` | a restarted successor takes the epoch's chunk from its start | `a_successor_that_lost_...` |
-//! | `EmptyToBequeath`, `EmptyToTrim` | a call inside takes a number that the successor has as well | `a_bequest_before_...`, `a_trim_before_...` |
-//! | `BumpsAwaited`, `WritesEndBeforeTrims` | the chunk of a bump that was under way, or of a checkpoint or bump that is logged after the trim, is skipped in a graceful change. Safe | `a_bequest_with_...`, `a_write_after_...` |
+//! | `TakesOverWhatItHolds` | a restarted successor takes the epoch's chunk from its start | `a_successor_that_lost_...` |
+//! | `EmptyToHandOff`, `EmptyToTrim` | a call inside takes a number that the successor has as well | `a_hand_off_before_...`, `a_trim_before_...` |
+//! | `BumpsAwaited`, `WritesEndBeforeTrims` | the chunk of a bump that was under way, or of a checkpoint or bump that is logged after the trim, is skipped in a graceful change. Safe | `a_hand_off_with_...`, `a_write_after_...` |
 //! | `TrimsOrSuccessor` | the successor's chunk reaches above the trimmed section's next one, if it is longer than a step (with bumps of one step, nothing) | `a_trim_and_a_successor_...` |
-//! | `TrimsBeforeGiveBack` | the next term takes the same epoch's chunk | `an_epoch_given_back_...` |
+//! | `TrimsBeforeReturn` | the next term takes the same epoch's chunk | `an_epoch_returned_...` |
 //! | `UsedUpIsTrimmed` | the same: a chunk of which nothing is left needs its trim too, or the section looks untouched | `a_chunk_that_is_used_up_...` |
-//! | `ClosedForGood` | the old leader hands out what it bequeathed | `a_gate_opened_again_...` |
+//! | `ClosedForGood` | the old leader hands out what it handed off | `a_gate_opened_again_...` |
 //! | `AbandonedTouchesNothing` | a call inside reads the record, and finds the epoch's chunk again, from its start | `a_memory_that_is_lost_...` |
 //! | `AbandonedAnswersNoCurrent` | the record says where the epoch began: below what the term handed out | `a_current_of_a_memory_...` |
 //! | `AbandonedBumpsNothing` | the rest of the chunk and a whole step beyond it are skipped: two steps in one change. Safe | `a_bump_once_the_memory_...` |
 //! | `AbandonedTrimsNothing` | the trim goes down to the floor: below what was handed out | `a_trim_once_the_memory_...` |
-//! | `AbandonedBequeathsNothing` | the successor has a memory from before the first touch, and the digest of nothing fits | `a_bequest_once_the_memory_...` |
-//! | `AbandonedGivesNothingBack` | the section looks untouched: the next term takes the same epoch's chunk | `an_epoch_given_back_once_...` |
+//! | `AbandonedHandsNothingOff` | the successor has a memory from before the first touch, and the digest of nothing fits | `a_hand_off_once_the_memory_...` |
+//! | `AbandonedReturnsNothing` | the section looks untouched: the next term takes the same epoch's chunk | `an_epoch_returned_once_...` |
 //! | `NothingTakenWhileEvicting` | a call takes a number that the release takes back | `a_call_that_takes_while_...` |
-//! | `ReleaseAwaited` | the successor has numbers that the release took back, and a bump gives them again | `a_bequest_with_a_release_...` |
+//! | `ReleaseAwaited` | the successor has numbers that the release took back, and a bump gives them again | `a_hand_off_with_a_release_...` |
 //! | `ReleaseToWhatWasUsed` | the ceiling falls below what was handed out | `a_release_that_does_not_say_...` |
 //! | `FloorGivesNoStep` | epochs give chunks of a key that nobody uses, which are skipped | `a_floor_that_gives_a_step_...` |
 //! | `RaisedOnceCommitted` | the next leader hands out numbers below the floor | `a_floor_that_is_answered_...` |

@@ -28,11 +28,11 @@ impl Model for Rules {
                 continue;
             }
             acts.extend([BeginEpoch(n), Apply(n), Read(n), Use(n), Checkpoint(n), Take(n)]);
-            acts.extend([Close(n), Leave(n), Trim(n), GiveBack(n), Reopen(n), Abandon(n)]);
+            acts.extend([Close(n), Leave(n), Trim(n), ReturnEpoch(n), Reopen(n), Abandon(n)]);
             acts.extend([Release(n), Raise(n), Delete(n), TakeGapless(n)]);
             acts.extend(self.steps.iter().map(|&step| Bump(n, step)));
             for to in (0..self.nodes).filter(|&to| to != n) {
-                acts.extend([Send(n, to), Bequeath(n, to)]);
+                acts.extend([Send(n, to), LogHandOff(n, to)]);
             }
         }
     }

@@ -80,7 +80,7 @@ impl Record {
         Some(Chunk::above(floor, floor + self.step))
     }
 
-    /// Where the numbers of `epoch` begin, in a record as the holder finds it.
+    /// Where the numbers of `epoch` begin, in a record as the writer finds it.
     fn epoch_floor(self, rules: &Rules, epoch: u8) -> u8 {
         match self.age(rules, epoch) {
             Age::Written => self.floor,

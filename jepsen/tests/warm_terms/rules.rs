@@ -60,13 +60,13 @@ pub enum Check {
 pub enum Event {
     /// Numbers of the epochs' chunks were taken in two epochs.
     EpochChunksUsed,
-    /// A successor took a number of a chunk that it inherited.
+    /// A successor took a number of a chunk that it took over.
     SuccessorWentOn,
     /// A section that was not live any more was bumped.
     BumpedBeyondK,
     Checkpointed,
     /// A leader read a chunk that begins right above a number taken in the same epoch.
-    GiveBackUsed,
+    ReturnedUsed,
     /// A call inside took a number of a bump that was under way when the memory was lost.
     TakenOnceAbandoned,
     /// A section that had been evicted was bumped in the same term.
@@ -97,22 +97,22 @@ pub enum Margin {
     TrimAboveFloor,
     TrimStaysLive,
     // The ledger.
-    HolderWrites,
-    NoWriteAfterBequest,
-    EpochAfterBequestCounts,
-    EpochClearsBequest,
-    InheritClearsBequest,
+    WriterAlone,
+    NoWriteAfterHandOff,
+    EpochAfterHandOffCounts,
+    EpochClearsHandOff,
+    TakeOverClearsHandOff,
     NamedSuccessor,
     Digest,
     // The end of a term.
-    EmptyToBequeath,
+    EmptyToHandOff,
     EmptyToTrim,
     BumpsAwaited,
     WritesEndBeforeTrims,
     SentWhole,
     EndsOnce,
     TrimsOrSuccessor,
-    TrimsBeforeGiveBack,
+    TrimsBeforeReturn,
     UsedUpIsTrimmed,
     ClosedForGood,
     // A memory that is lost.
@@ -120,10 +120,10 @@ pub enum Margin {
     AbandonedAnswersNoCurrent,
     AbandonedBumpsNothing,
     AbandonedTrimsNothing,
-    AbandonedBequeathsNothing,
-    AbandonedGivesNothingBack,
+    AbandonedHandsNothingOff,
+    AbandonedReturnsNothing,
     // The successor.
-    InheritsWhatItHolds,
+    TakesOverWhatItHolds,
     MemoryUsedOnce,
     // `Part::Releases`.
     NothingTakenWhileEvicting,
@@ -185,6 +185,6 @@ impl Rules {
 
     /// The checks that must know which epoch the greatest number belongs to.
     pub fn knows_epoch_of_top(&self) -> bool {
-        self.check == Check::Gap || self.check == Check::Happens(Event::GiveBackUsed)
+        self.check == Check::Gap || self.check == Check::Happens(Event::ReturnedUsed)
     }
 }

@@ -30,7 +30,7 @@ pub struct HandedOut {
     pub numbers: u32,
     /// The greatest number.
     pub top: u8,
-    /// The epoch that it belongs to. Kept for `Check::Gap` and `Event::GiveBackUsed`.
+    /// The epoch that it belongs to. Kept for `Check::Gap` and `Event::ReturnedUsed`.
     pub top_epoch: u8,
     /// How often the section was written since then; 2 is twice or more. Kept for `Check::Gap`.
     pub touches: u8,
@@ -80,8 +80,8 @@ pub struct Term {
     pub evicting: bool,
     /// The section's record was read, and is not used yet.
     pub read: Option<Record>,
-    /// The ceiling of what it inherited. Kept for `Event::SuccessorWentOn`.
-    pub inherited: u8,
+    /// The ceiling of the chunk that it took over. Kept for `Event::SuccessorWentOn`.
+    pub taken_over: u8,
     /// The greatest number that this term and earlier ones handed out.
     pub seen: u8,
     /// The least number that later terms handed out. 0: none.
@@ -98,7 +98,7 @@ pub enum Stage {
     /// The gate is closed.
     Closed,
     Trimmed,
-    /// Its bequest is logged.
+    /// Its hand-off is logged.
     Ended,
     /// The gate is closed and the memory is lost, while the term goes on.
     Abandoned,
@@ -120,7 +120,7 @@ impl Term {
             memory: None,
             evicting: false,
             read: None,
-            inherited: 0,
+            taken_over: 0,
             seen,
             below: 0,
         }

@@ -23,7 +23,7 @@ impl Told for Rules {
                 ledger.epoch, record.max_seq, record.epoch
             ),
         };
-        let begins = || match ledger.holder == term {
+        let begins = || match ledger.writer == term {
             true => format!("it holds epoch {}", ledger.epoch),
             false => "its first entry is refused".to_owned(),
         };
@@ -51,9 +51,9 @@ impl Told for Rules {
             Close(n) => format!("node {n} closes its gate"),
             Leave(n) => format!("the call inside leaves node {n} without a number"),
             Send(n, to) => format!("node {n} sends its memory to node {to}: {}", memory(n)),
-            Bequeath(n, to) => format!("node {n} bequeaths to node {to}: {logged}"),
+            LogHandOff(n, to) => format!("node {n} hands off to node {to}: {logged}"),
             Trim(n) => format!("node {n} logs a trim: {logged}"),
-            GiveBack(n) => format!("node {n} gives its epoch back: {logged}"),
+            ReturnEpoch(n) => format!("node {n} returns its epoch: {logged}"),
             Reopen(n) => format!("node {n} opens its gate again"),
             Abandon(n) => format!("node {n} loses its memory, and closes its gate"),
             Restart(n) => format!("node {n} crashes and restarts"),

@@ -74,10 +74,10 @@ searches! {
     an_idle_section_loses_k_steps_and_the_rest_of_its_last_chunk: breaks(Rules { check: Gap, idle_steps: 2, steps: &[2], numbers: 9, ..K2 });
 
     chunks_of_two_epochs_are_used: happens(EpochChunksUsed);
-    a_successor_goes_on_in_the_chunk_that_it_inherited: happens(SuccessorWentOn);
+    a_successor_goes_on_in_the_chunk_that_it_took_over: happens(SuccessorWentOn);
     a_section_that_is_not_live_any_more_is_bumped: happens(BumpedBeyondK);
     a_section_is_checkpointed: happens(Checkpointed);
-    an_epoch_that_was_given_back_is_used_again: happens(GiveBackUsed);
+    an_epoch_that_was_returned_is_used_again: happens(ReturnedUsed);
     a_bump_that_was_under_way_when_the_memory_was_lost_is_used: happens(TakenOnceAbandoned);
 
     numbers_are_unique_and_ordered_if_sections_are_evicted: holds(RELEASES);
@@ -96,7 +96,7 @@ searches! {
     gapless_numbers_are_taken_in_two_epochs: happens_with((TookInTwoEpochs, GAPLESS));
 
     a_call_that_takes_while_its_section_leaves_takes_what_is_given_again: breaks(Rules { without: &[NothingTakenWhileEvicting], check: Unique, ..RELEASES });
-    a_bequest_with_a_release_under_way_leaves_what_the_release_took_back: breaks(Rules { without: &[ReleaseAwaited], check: Unique, ..RELEASES });
+    a_hand_off_with_a_release_under_way_leaves_what_the_release_took_back: breaks(Rules { without: &[ReleaseAwaited], check: Unique, ..RELEASES });
     a_release_that_does_not_say_what_was_used_gives_it_again: breaks(Rules { without: &[ReleaseToWhatWasUsed], check: Unique, ..RELEASES });
     a_floor_that_gives_a_step_is_skipped_for_ever_by_a_key_that_nobody_uses: breaks(Rules { without: &[FloorGivesNoStep], ..FLOORS_ALONE });
     a_floor_that_is_answered_before_it_is_committed_is_not_kept: breaks(Rules { without: &[RaisedOnceCommitted], check: Order, ..FLOORS });
@@ -122,41 +122,41 @@ searches! {
     a_trim_that_counts_as_written_in_its_own_epoch_is_safe: holds(Rules { without: &[TrimStaysLive], ..FEW });
     a_trim_that_counts_as_written_in_its_own_epoch_skips_nothing: holds(Rules { without: &[TrimStaysLive], ..GAPS });
 
-    a_term_that_logs_for_itself_alone_needs_no_check_of_the_holder: holds(Rules { without: &[HolderWrites], ..FEW });
-    a_leader_that_ends_once_needs_no_check_of_the_bequest: holds(Rules { without: &[NoWriteAfterBequest], ..FEW });
-    a_bequest_that_closes_the_ledger_needs_no_leader_that_ends_once: holds(Rules { without: &[EndsOnce], ..FEW });
-    a_second_bequest_gives_back_what_was_used: breaks(Rules { without: &[NoWriteAfterBequest, EndsOnce], ..TWICE });
-    an_epoch_that_is_not_counted_after_a_bequest_to_a_successor_is_used_twice: breaks(Rules { without: &[EpochAfterBequestCounts], ..TWICE });
-    a_successor_one_term_late_takes_the_chunk_of_another_terms_epoch: breaks(Rules { without: &[EpochClearsBequest], terms: 4, ..TWICE });
-    a_successor_one_term_late_is_out_of_order: breaks(Rules { without: &[EpochClearsBequest], check: Order, ..TWICE });
-    a_memory_that_is_used_once_needs_no_bequest_that_is_used_once: holds(Rules { without: &[InheritClearsBequest], ..FEW });
-    a_bequest_that_is_used_once_needs_no_memory_that_is_used_once: holds(Rules { without: &[MemoryUsedOnce], ..FEW });
-    a_bequest_used_twice_hands_out_the_memory_twice: breaks(Rules { without: &[InheritClearsBequest, MemoryUsedOnce], ..TWICE });
+    a_term_that_logs_for_itself_alone_needs_no_check_of_the_writer: holds(Rules { without: &[WriterAlone], ..FEW });
+    a_leader_that_ends_once_needs_no_check_of_the_hand_off: holds(Rules { without: &[NoWriteAfterHandOff], ..FEW });
+    a_hand_off_that_closes_the_ledger_needs_no_leader_that_ends_once: holds(Rules { without: &[EndsOnce], ..FEW });
+    a_second_hand_off_returns_what_was_used: breaks(Rules { without: &[NoWriteAfterHandOff, EndsOnce], ..TWICE });
+    an_epoch_that_is_not_counted_after_a_hand_off_to_a_successor_is_used_twice: breaks(Rules { without: &[EpochAfterHandOffCounts], ..TWICE });
+    a_successor_one_term_late_takes_the_chunk_of_another_terms_epoch: breaks(Rules { without: &[EpochClearsHandOff], terms: 4, ..TWICE });
+    a_successor_one_term_late_is_out_of_order: breaks(Rules { without: &[EpochClearsHandOff], check: Order, ..TWICE });
+    a_memory_that_is_used_once_needs_no_hand_off_that_is_used_once: holds(Rules { without: &[TakeOverClearsHandOff], ..FEW });
+    a_hand_off_that_is_used_once_needs_no_memory_that_is_used_once: holds(Rules { without: &[MemoryUsedOnce], ..FEW });
+    a_hand_off_used_twice_hands_out_the_memory_twice: breaks(Rules { without: &[TakeOverClearsHandOff, MemoryUsedOnce], ..TWICE });
 
     a_successor_that_was_not_named_has_an_older_memory: breaks(Rules { without: &[NamedSuccessor, Digest], nodes: 3, ..TWICE });
     a_digest_alone_names_the_memory: holds(Rules { without: &[NamedSuccessor], nodes: 3, terms: 3, numbers: 4, ..K1 });
     a_name_alone_would_do_if_the_successor_has_all: holds(Rules { without: &[Digest], ..FEW });
     a_digest_would_do_if_the_successor_lacks_the_difference: holds(Rules { without: &[SentWhole], ..FEW });
     a_successor_that_lacks_the_difference_repeats_it: breaks(Rules { without: &[SentWhole, Digest], ..TWICE });
-    a_successor_that_lost_its_memory_starts_the_epochs_chunk_again: breaks(Rules { without: &[InheritsWhatItHolds], ..TWICE });
+    a_successor_that_lost_its_memory_starts_the_epochs_chunk_again: breaks(Rules { without: &[TakesOverWhatItHolds], ..TWICE });
 
-    a_bequest_before_the_gate_is_empty_is_overtaken_by_a_call: breaks(Rules { without: &[EmptyToBequeath], ..TWICE });
+    a_hand_off_before_the_gate_is_empty_is_overtaken_by_a_call: breaks(Rules { without: &[EmptyToHandOff], ..TWICE });
     a_trim_before_the_gate_is_empty_is_overtaken_by_a_call: breaks(Rules { without: &[EmptyToTrim], ..TWICE });
-    a_bequest_with_a_bump_under_way_is_safe: holds(Rules { without: &[BumpsAwaited], ..FEW });
-    a_bequest_with_a_bump_under_way_skips_its_chunk: breaks(Rules { without: &[BumpsAwaited], ..GAPS });
+    a_hand_off_with_a_bump_under_way_is_safe: holds(Rules { without: &[BumpsAwaited], ..FEW });
+    a_hand_off_with_a_bump_under_way_skips_its_chunk: breaks(Rules { without: &[BumpsAwaited], ..GAPS });
     a_write_after_the_trim_is_safe: holds(Rules { without: &[WritesEndBeforeTrims], ..FEW });
     a_write_after_the_trim_skips_its_chunk: breaks(Rules { without: &[WritesEndBeforeTrims], ..GAPS });
     a_trim_and_a_successor_hand_out_the_same_numbers: breaks(Rules { without: &[TrimsOrSuccessor], extra: 2, ..TWICE });
     a_trim_and_a_successor_agree_if_a_chunk_never_exceeds_a_step: holds(Rules { without: &[TrimsOrSuccessor], ..FEW });
-    an_epoch_given_back_without_trims_is_used_twice: breaks(Rules { without: &[TrimsBeforeGiveBack], ..TWICE });
+    an_epoch_returned_without_trims_is_used_twice: breaks(Rules { without: &[TrimsBeforeReturn], ..TWICE });
     a_chunk_that_is_used_up_must_be_trimmed_too: breaks(Rules { without: &[UsedUpIsTrimmed], ..TWICE });
-    a_gate_opened_again_hands_out_what_was_bequeathed: breaks(Rules { without: &[ClosedForGood], ..TWICE });
+    a_gate_opened_again_hands_out_what_was_handed_off: breaks(Rules { without: &[ClosedForGood], ..TWICE });
 
     a_memory_that_is_lost_is_not_found_again_in_the_record: breaks(Rules { without: &[AbandonedTouchesNothing], ..TWICE });
     a_current_of_a_memory_that_is_lost_is_below_what_was_handed_out: breaks(Rules { without: &[AbandonedAnswersNoCurrent], check: Order, ..TWICE });
     a_bump_once_the_memory_is_lost_is_safe: holds(Rules { without: &[AbandonedBumpsNothing], ..FEW });
     a_bump_once_the_memory_is_lost_skips_a_second_step: breaks(Rules { without: &[AbandonedBumpsNothing], steps: &[2], numbers: 8, ..GAPS });
     a_trim_once_the_memory_is_lost_returns_what_was_used: breaks(Rules { without: &[AbandonedTrimsNothing], ..TWICE });
-    a_bequest_once_the_memory_is_lost_hides_what_was_used: breaks(Rules { without: &[AbandonedBequeathsNothing], ..TWICE });
-    an_epoch_given_back_once_the_memory_is_lost_is_used_twice: breaks(Rules { without: &[AbandonedGivesNothingBack], ..TWICE });
+    a_hand_off_once_the_memory_is_lost_hides_what_was_used: breaks(Rules { without: &[AbandonedHandsNothingOff], ..TWICE });
+    an_epoch_returned_once_the_memory_is_lost_is_used_twice: breaks(Rules { without: &[AbandonedReturnsNothing], ..TWICE });
 }

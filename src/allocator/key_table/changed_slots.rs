@@ -7,13 +7,13 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tracking(pub u64);
 
-/// The numbers of changed slots. They are taken in ascending order, in passes. A slot that is noted behind the pass's
-/// position is taken in the next pass.
+/// The numbers of changed slots. They are taken delta by delta, each in ascending order. A slot that is noted below the
+/// position of the delta belongs to the next one.
 #[derive(Debug, Default)]
 pub struct ChangedSlots {
     /// A bit for each slot.
     words: Vec<u64>,
-    /// Where the pass is.
+    /// The slot that the delta has come to.
     from: u32,
     /// All slots with lower numbers were taken at least once.
     known: u32,
@@ -48,7 +48,7 @@ impl ChangedSlots {
         self.words[word] |= 1 << (number % 64);
     }
 
-    /// The next slot of the pass. `None` at its end.
+    /// The next slot of the delta. `None` at its end.
     pub fn take_next(&mut self) -> Option<ChangedSlot> {
         let mut word = self.from as usize / 64;
         let mut mask = u64::MAX << (self.from % 64);
@@ -67,7 +67,7 @@ impl ChangedSlots {
         None
     }
 
-    /// Begins another pass.
+    /// Begins the next delta.
     pub fn rewind(&mut self) {
         self.from = 0;
     }

@@ -139,7 +139,7 @@ impl<T: Named> Numbered<T> {
         self.slots.tracks_changes()
     }
 
-    /// The next slot that was changed; a vacant one is taken once. `None` at the end of the pass.
+    /// The next slot that was changed; a vacant one is taken once. `None` at the end of the delta.
     pub fn take_changed(&mut self) -> Option<(ChangedSlot, Option<&mut T>)> {
         let changed = loop {
             let (changed, slot) = self.slots.take_changed()?;
@@ -152,7 +152,7 @@ impl<T: Named> Numbered<T> {
         Some((changed, slot.as_mut()))
     }
 
-    /// Begins another pass over the changed slots.
+    /// Begins the next delta of the changed slots.
     pub fn rewind_changes(&mut self) {
         self.slots.rewind_changes();
     }

@@ -101,13 +101,13 @@ impl<S> Segments<S> {
         self.changed.is_some()
     }
 
-    /// The next slot that was changed. `None` at the end of the pass, and while changes are not tracked.
+    /// The next slot that was changed. `None` at the end of the delta, and while changes are not tracked.
     pub fn take_changed(&mut self) -> Option<(ChangedSlot, &S)> {
         let changed = self.changed.as_mut()?.take_next()?;
         Some((changed, self.get(changed.number)?))
     }
 
-    /// Begins another pass over the changed slots.
+    /// Begins the next delta of the changed slots.
     pub fn rewind_changes(&mut self) {
         if let Some(changed) = &mut self.changed {
             changed.rewind();

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use tokio::sync::{MutexGuard, Notify};
 
-use super::{Memory, Place};
+use super::{Memory, MemoryPlace};
 use crate::{allocator::key_table::hasher::SHARDS, sequence::SectionId};
 
 impl Memory {
@@ -36,12 +36,14 @@ impl Memory {
 
     /// Some sections, at most `limit`, that use what the term's epoch gave and are not checkpointed yet, and their places. Each is
     /// returned once.
-    pub fn take_uncheckpointed(&self, limit: usize) -> Vec<(SectionId, Place)> {
+    pub fn take_uncheckpointed(&self, limit: usize) -> Vec<(SectionId, MemoryPlace)> {
         let mut sections = Vec::new();
         for _ in 0..SHARDS {
             let shard = self.checkpointing.fetch_add(1, Relaxed) % SHARDS;
             let taken = self.shards.lock(shard).take_uncheckpointed(limit - sections.len());
-            sections.extend(taken.into_iter().map(|(id, section)| (id, Place { shard, section })));
+            sections.extend(
+                taken.into_iter().map(|(id, section)| (id, MemoryPlace { shard, section })),
+            );
             if sections.len() == limit {
                 break;
             }
@@ -53,8 +55,8 @@ impl Memory {
 
     /// Notes that the sections at these places are not checkpointed. [`Memory::take_uncheckpointed`] returned them, and no entry of the
     /// background has begun since: so each place still has the same section.
-    pub fn put_uncheckpointed_back(&self, places: Vec<Place>) {
-        for Place { shard, section } in places {
+    pub fn put_uncheckpointed_back(&self, places: Vec<MemoryPlace>) {
+        for MemoryPlace { shard, section } in places {
             self.shards.lock(shard).note_uncheckpointed(section);
         }
     }

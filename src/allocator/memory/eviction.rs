@@ -1,6 +1,6 @@
 //! Which keys of a memory are evicted, and what happens when the log says what was used of their sections.
 
-use super::{Memory, Place};
+use super::{Memory, MemoryPlace};
 use crate::{
     allocator::{key_table::hasher::shard_of, shard::own_keys::evict::Swept},
     metrics::SkipCause,
@@ -36,13 +36,13 @@ impl Memory {
 
     /// The log says what was used of the sections. Returns the places of those that calls ask for again: they must be
     /// bumped.
-    pub fn released(&self, sections: &[Trim]) -> Vec<Place> {
+    pub fn released(&self, sections: &[Trim]) -> Vec<MemoryPlace> {
         let hasher = self.shards.hasher();
         let wanted = sections.iter().filter_map(|Trim { section, lost, .. }| {
             self.counts_of(section.namespace).skip(SkipCause::shared_section, *lost);
             let number = shard_of(hasher.section_id(section));
             let place = self.shards.lock(number).end_eviction(section)?;
-            Some(Place { shard: number, section: place })
+            Some(MemoryPlace { shard: number, section: place })
         });
         wanted.collect()
     }

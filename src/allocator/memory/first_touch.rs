@@ -1,6 +1,6 @@
 //! The first touch of a section: its record is read, and the section gets what the term's epoch gave of it.
 
-use super::{Memory, Need, Place};
+use super::{Memory, MemoryPlace, Need};
 use crate::{
     allocator::shard::{SectionPlace, Shard},
     metrics::FirstTouch as Source,
@@ -15,7 +15,7 @@ impl Memory {
     ///
     /// While calls wait for the section, it is not evicted, and they wait until the record was read: no other request of the
     /// section is under way. So its record stays as it is read.
-    pub fn begin_read(&self, place: Place) -> Option<(SectionId, Option<u64>)> {
+    pub fn begin_read(&self, place: MemoryPlace) -> Option<(SectionId, Option<u64>)> {
         let shard = self.shards.lock(place.shard);
         let id = shard.section_id(place.section)?;
         let evictions = shard.is_quiet(place.section).then(|| shard.evictions());
@@ -27,8 +27,8 @@ impl Memory {
     /// noted: if the shard counts more, the section may have been evicted since, and
     /// the record is read again.
     pub fn record_read(
-        &self, place: Place, (id, evictions): &(SectionId, Option<u64>), record: SectionRecord,
-        namespace: &Namespace,
+        &self, place: MemoryPlace, (id, evictions): &(SectionId, Option<u64>),
+        record: SectionRecord, namespace: &Namespace,
     ) -> Option<Need> {
         let mut read_again = false;
         let bump = self.serve_at(place, id, namespace, |shard, served| {

@@ -1,6 +1,6 @@
 //! Raises the floors of keys in the memory.
 
-use super::{Memory, Need, Place};
+use super::{Memory, MemoryPlace, Need};
 use crate::{
     allocator::{
         floor::{Floor, FloorOf, Raised},
@@ -16,7 +16,7 @@ impl Memory {
     /// share. Otherwise as [`Memory::take`].
     pub fn raise(
         &self, namespace: &Namespace, of: (FloorOf, Key<'_>), at_least: u64,
-    ) -> (RaiseAnswer, Option<(Place, Need)>) {
+    ) -> (RaiseAnswer, Option<(MemoryPlace, Need)>) {
         let (hash, shard) = self.shards.find(namespace, of.1);
         let mut locked = self.shards.lock(shard);
         let (answer, need) = self.raise_in(&mut locked, hash, namespace, of, at_least.into());
@@ -25,7 +25,7 @@ impl Memory {
             // Nobody gets them, whatever becomes of the answer.
             self.note_passed(namespace, raised.passed);
         }
-        (answer, Place::in_shard(shard, need))
+        (answer, MemoryPlace::in_shard(shard, need))
     }
 
     /// As [`Memory::raise`], within the key's shard. Whoever calls it counts the numbers that are passed over.
@@ -69,7 +69,7 @@ impl Memory {
     /// takes any in between. Whoever comes while it waits stands behind it.
     pub fn raise_new(
         &self, namespace: &Namespace, key: Key<'_>, at_least: u64,
-    ) -> (RaiseNewAnswer, Option<(Place, Need)>) {
+    ) -> (RaiseNewAnswer, Option<(MemoryPlace, Need)>) {
         let (hash, shard) = self.shards.find(namespace, key);
         let mut locked = self.shards.lock(shard);
         let of = (FloorOf::Key, key);
@@ -79,7 +79,7 @@ impl Memory {
             RaiseAnswer::Done(Ok(Raised { floor: 0, .. })) => {}
             known @ RaiseAnswer::Done(_) => return (RaiseNewAnswer::Known(known), None),
             RaiseAnswer::Later(later) => {
-                return (RaiseNewAnswer::Unknown(later), Place::in_shard(shard, need));
+                return (RaiseNewAnswer::Unknown(later), MemoryPlace::in_shard(shard, need));
             }
         }
         let (answer, need) = self.raise_in(&mut locked, hash, namespace, of, at_least.into());
@@ -87,14 +87,14 @@ impl Memory {
         if let RaiseAnswer::Done(Ok(raised)) = &answer {
             self.note_passed(namespace, raised.passed);
         }
-        (RaiseNewAnswer::Known(answer), Place::in_shard(shard, need))
+        (RaiseNewAnswer::Known(answer), MemoryPlace::in_shard(shard, need))
     }
 
     /// Moves a key above `floor`, and takes as many of its next numbers as `count_of` says of the last number before
     /// them; all under one lock, so that no other call takes any in between.
     pub fn take_above(
         &self, namespace: &Namespace, key: Key<'_>, floor: Floor, count_of: impl FnOnce(u64) -> u64,
-    ) -> (AboveAnswer, Option<(Place, Need)>) {
+    ) -> (AboveAnswer, Option<(MemoryPlace, Need)>) {
         let (hash, shard) = self.shards.find(namespace, key);
         let mut locked = self.shards.lock(shard);
         let of = (FloorOf::Key, key);
@@ -103,7 +103,7 @@ impl Memory {
             RaiseAnswer::Done(Ok(raised)) => raised,
             RaiseAnswer::Done(Err(refused)) => return (AboveAnswer::Refused(refused), None),
             RaiseAnswer::Later(later) => {
-                return (AboveAnswer::Later(later), Place::in_shard(shard, need));
+                return (AboveAnswer::Later(later), MemoryPlace::in_shard(shard, need));
             }
         };
         let count = count_of(raised.floor);
@@ -117,6 +117,6 @@ impl Memory {
         };
         drop(locked);
         self.note_passed(namespace, raised.passed);
-        (answer, Place::in_shard(shard, need))
+        (answer, MemoryPlace::in_shard(shard, need))
     }
 }

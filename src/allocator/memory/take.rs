@@ -1,10 +1,10 @@
 //! Takes numbers of one key from the memory, or says what its section needs first.
 
-use super::{Memory, Need, Place};
+use super::{Memory, MemoryPlace, Need};
 use crate::{
     allocator::{
         outcome::Why,
-        section::pending::Answer,
+        section::pending::TakeAnswer,
         shard::{SectionPlace, Shard},
     },
     metrics::FirstTouch as Source,
@@ -26,18 +26,18 @@ impl Memory {
     #[inline]
     pub fn take(
         &self, namespace: &Namespace, key: Key<'_>, count: u64,
-    ) -> (Answer, Option<(Place, Need)>) {
+    ) -> (TakeAnswer, Option<(MemoryPlace, Need)>) {
         let (hash, shard) = self.shards.find(namespace, key);
         let mut locked = self.shards.lock(shard);
         if let Some(range) = locked.take_fast(hash, namespace, key, count) {
-            return (Answer::Done(Ok(range)), None);
+            return (TakeAnswer::Done(Ok(range)), None);
         }
         let taken = self.take_known(&mut locked, (hash, key), namespace, count);
         let (answer, need) = taken.unwrap_or_else(|| {
             let find = || self.find_record(namespace, key);
             self.take_first(&mut locked, (hash, key), namespace, count, find)
         });
-        (answer, Place::in_shard(shard, need))
+        (answer, MemoryPlace::in_shard(shard, need))
     }
 
     /// The record of a key's section, if it is in memory. The section's shard must be locked, and the section not be
@@ -53,7 +53,7 @@ impl Memory {
     /// As [`Memory::take`], within the key's shard. `None` if the key was not asked for in this term.
     pub(super) fn take_known(
         &self, shard: &mut Shard, (hash, key): (u64, Key<'_>), namespace: &Namespace, count: u64,
-    ) -> Option<(Answer, Option<(SectionPlace, Need)>)> {
+    ) -> Option<(TakeAnswer, Option<(SectionPlace, Need)>)> {
         let (answer, place) = shard.take(hash, namespace, key, count)?;
         let need = place.and_then(|place| self.need_at(shard, place, namespace, key));
         Some((answer, need))
@@ -64,10 +64,10 @@ impl Memory {
     pub(super) fn take_first(
         &self, shard: &mut Shard, (hash, key): (u64, Key<'_>), namespace: &Namespace, count: u64,
         find: impl FnOnce() -> Option<SectionRecord>,
-    ) -> (Answer, Option<(SectionPlace, Need)>) {
+    ) -> (TakeAnswer, Option<(SectionPlace, Need)>) {
         let added = match self.add_key(shard, (hash, key), namespace, find) {
             Ok(added) => added,
-            Err(max_mb) => return (Answer::Done(Err(Why::MemoryFull { max_mb })), None),
+            Err(max_mb) => return (TakeAnswer::Done(Err(Why::MemoryFull { max_mb })), None),
         };
         let taken = shard.take(hash, namespace, key, count);
         let (answer, place) = taken.expect("the key was added just now");

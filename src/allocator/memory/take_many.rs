@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::{Memory, Need, Place};
+use super::{Memory, MemoryPlace, Need};
 use crate::{
-    allocator::{key_table::hasher::SHARDS, section::pending::Answer},
+    allocator::{key_table::hasher::SHARDS, section::pending::TakeAnswer},
     sequence::{Key, Namespace, SectionId, SectionRecord},
 };
 
@@ -16,7 +16,7 @@ pub const KEYS_AT_ONCE: usize = 1_024;
 const TOGETHER_MIN: usize = 16;
 
 /// The keys of a message, by their places in it, and how many numbers each wants.
-pub struct Asked<'a, F> {
+pub struct KeyBatch<'a, F> {
     /// The namespace of all keys.
     pub namespace: &'a Namespace,
     /// The key at a place, and its count (at least 1).
@@ -41,8 +41,9 @@ impl Memory {
     /// Takes the numbers of the keys at `places`, at most [`KEYS_AT_ONCE`], or waits for them, and has `note` note what
     /// each place got. A key that comes twice is served in the order of its places. Returns what sections need now.
     pub fn take_many<'k, F: Fn(usize) -> (Key<'k>, u64)>(
-        &self, asked: &Asked<'_, F>, places: Range<usize>, mut note: impl FnMut(usize, u64, Answer),
-    ) -> Vec<(Place, Need)> {
+        &self, asked: &KeyBatch<'_, F>, places: Range<usize>,
+        mut note: impl FnMut(usize, u64, TakeAnswer),
+    ) -> Vec<(MemoryPlace, Need)> {
         assert!(places.len() <= KEYS_AT_ONCE, "{places:?}");
         let mut needs = Vec::new();
         if places.len() < TOGETHER_MIN {
@@ -74,7 +75,7 @@ impl Memory {
     /// The keys at `places` in the order of their shards, those of a shard in the order of their places, and where each
     /// shard's keys end.
     fn by_shard<'k, F: Fn(usize) -> (Key<'k>, u64)>(
-        &self, asked: &Asked<'_, F>, places: Range<usize>,
+        &self, asked: &KeyBatch<'_, F>, places: Range<usize>,
     ) -> (Vec<Hashed>, [usize; SHARDS as usize]) {
         let mut next = [0; SHARDS as usize];
         let mut found = Vec::with_capacity(places.len());
@@ -98,8 +99,8 @@ impl Memory {
 
     /// Takes the numbers of the keys that were asked for in this term before. Returns the others.
     fn take_in_shard<'k, F: Fn(usize) -> (Key<'k>, u64)>(
-        &self, shard: u32, asked: &Asked<'_, F>, keys: &[Hashed],
-        note: &mut impl FnMut(usize, u64, Answer), needs: &mut Vec<(Place, Need)>,
+        &self, shard: u32, asked: &KeyBatch<'_, F>, keys: &[Hashed],
+        note: &mut impl FnMut(usize, u64, TakeAnswer), needs: &mut Vec<(MemoryPlace, Need)>,
     ) -> Vec<Unknown> {
         let mut unknown = Vec::new();
         let mut locked = self.shards.lock(shard);
@@ -110,13 +111,13 @@ impl Memory {
         for &(hash, place) in keys {
             let (key, count) = (asked.ask)(place);
             if let Some(range) = locked.take_fast(hash, asked.namespace, key, count) {
-                note(place, count, Answer::Done(Ok(range)));
+                note(place, count, TakeAnswer::Done(Ok(range)));
                 continue;
             }
             match self.take_known(&mut locked, (hash, key), asked.namespace, count) {
                 Some((answer, need)) => {
                     note(place, count, answer);
-                    needs.extend(Place::in_shard(shard, need));
+                    needs.extend(MemoryPlace::in_shard(shard, need));
                 }
                 None => unknown.push(Unknown {
                     shard,
@@ -137,8 +138,8 @@ impl Memory {
     /// again. Then it is looked up once more.
     #[cold]
     fn take_unknown<'k, F: Fn(usize) -> (Key<'k>, u64)>(
-        &self, asked: &Asked<'_, F>, mut keys: Vec<Unknown>,
-        note: &mut impl FnMut(usize, u64, Answer), needs: &mut Vec<(Place, Need)>,
+        &self, asked: &KeyBatch<'_, F>, mut keys: Vec<Unknown>,
+        note: &mut impl FnMut(usize, u64, TakeAnswer), needs: &mut Vec<(MemoryPlace, Need)>,
     ) {
         let namespace = asked.namespace;
         let section = |key: &Unknown| namespace.section_of((asked.ask)(key.place).0);
@@ -164,7 +165,7 @@ impl Memory {
                     self.take_first(&mut locked, (hash, key), namespace, count, find)
                 });
                 note(place, count, answer);
-                needs.extend(Place::in_shard(shard, need));
+                needs.extend(MemoryPlace::in_shard(shard, need));
             }
         }
     }

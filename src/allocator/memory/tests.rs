@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    allocator::section::pending::Answer,
+    allocator::section::pending::TakeAnswer,
     clock::BootClock,
     consensus::{LeaseClock, Quorums, StateMachine},
     sequence::{Command, NamespaceConfig, Raise, SectionRecord},
@@ -81,10 +81,10 @@ async fn second_term(dir: &TempDir) -> (Memory, Namespace) {
     (memory, book)
 }
 
-fn first_of(answer: &Answer) -> Option<u64> {
+fn first_of(answer: &TakeAnswer) -> Option<u64> {
     match answer {
-        Answer::Done(Ok(range)) => Some(range.first),
-        Answer::Done(Err(_)) | Answer::Later(_) => None,
+        TakeAnswer::Done(Ok(range)) => Some(range.first),
+        TakeAnswer::Done(Err(_)) | TakeAnswer::Later(_) => None,
     }
 }
 
@@ -127,7 +127,7 @@ async fn a_closed_memory_says_what_was_used_also_of_chunks_that_were_used_up() {
 
 /// In the term before, the only call for the section was given up before the record was read.
 #[tokio::test]
-async fn a_section_that_was_inherited_untouched_is_not_bumped_before_a_look_at_its_record() {
+async fn a_section_that_was_taken_over_untouched_is_not_bumped_before_a_look_at_its_record() {
     let dir = TempDir::new().expect("a directory");
     let (memory, mut users) = second_term(&dir).await;
     users.config.section_size = 100;
@@ -169,7 +169,7 @@ async fn an_abandoned_memory_gives_no_chunk_a_second_time_and_does_not_say_what_
     assert_eq!(memory.current(&book, Key::Id(7)), None);
     // Nor does it bump anything: that chunk would be skipped, too. The call ends.
     assert!(memory.next_bump(place, &memory.view().namespaces()).is_none());
-    let Answer::Later(mut later) = answer else {
+    let TakeAnswer::Later(mut later) = answer else {
         panic!("{answer:?}");
     };
     assert!(later.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));

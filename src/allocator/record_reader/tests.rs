@@ -7,7 +7,7 @@ use crate::{
     allocator::{
         floor::FloorOf,
         memory::{Need, shards::Shards},
-        section::pending::Answer,
+        section::pending::TakeAnswer,
         stage::TermStage,
     },
     clock::BootClock,
@@ -24,7 +24,7 @@ struct Reading {
     memory: Arc<Memory>,
     lease: Arc<TermLease>,
     book: Namespace,
-    reader: mpsc::UnboundedSender<Place>,
+    reader: mpsc::UnboundedSender<MemoryPlace>,
     bumps: mpsc::UnboundedReceiver<Request>,
     _dir: TempDir,
 }
@@ -81,7 +81,7 @@ impl Reading {
     }
 
     /// Asks for a number of a book for the first time.
-    fn ask(&self, id: u64) -> Answer {
+    fn ask(&self, id: u64) -> TakeAnswer {
         let (answer, need) = self.memory.take(&self.book, Key::Id(id), 1);
         let (place, need) = need.expect("its record is not in memory");
         assert_eq!(need, Need::Read);
@@ -97,7 +97,7 @@ async fn many_sections_that_are_touched_at_once_all_get_what_the_epoch_gave_them
     let answers: Vec<_> = (0..=BOOKS).map(|id| reading.ask(id)).collect();
     let mut answers = answers.into_iter();
     for answer in answers.by_ref().take(BOOKS as usize) {
-        let Answer::Later(later) = answer else {
+        let TakeAnswer::Later(later) = answer else {
             panic!("it waits for the disk");
         };
         let range = later.await.expect("an answer").accept().expect("a number");
@@ -114,12 +114,12 @@ async fn a_record_that_cannot_be_read_ends_the_term() {
     let reading = Reading::of(2).await;
     let unread = reading.book.section_of(Key::Id(1));
     reading.memory.view().damage(&unread);
-    let Answer::Later(read) = reading.ask(0) else {
+    let TakeAnswer::Later(read) = reading.ask(0) else {
         panic!("it waits for the disk");
     };
     assert!(read.await.is_ok());
     assert!(!reading.lease.is_void());
-    let Answer::Later(unread) = reading.ask(1) else {
+    let TakeAnswer::Later(unread) = reading.ask(1) else {
         panic!("it waits for the disk");
     };
     assert!(unread.await.is_err(), "nobody serves it any more");
@@ -155,7 +155,7 @@ async fn how_fast_records_are_read() {
     // In an order that jumps from block to block. The two numbers have no common divisor.
     let answers: Vec<_> = (0..BOOKS).map(|step| reading.ask(step * 618_031 % BOOKS)).collect();
     for answer in answers {
-        if let Answer::Later(later) = answer {
+        if let TakeAnswer::Later(later) = answer {
             later.await.expect("an answer").accept().expect("a number");
         }
     }

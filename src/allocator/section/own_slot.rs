@@ -71,16 +71,16 @@ impl<K: StoredKey> OwnSlot<K> {
     /// A key that was asked for in a term of another node, and its section. That node's slot held `next`, and what
     /// it owned of the section: the ceiling, and the number above which a bump is asked for. `None` if the section
     /// is not in the slot.
-    pub fn inherited(
+    pub fn received(
         key: K, namespace: NamespaceId, next: u64, owned: Option<(NonZeroU64, u64)>,
     ) -> Self {
         let mut slot = OwnSlot::new(key, namespace);
-        slot.inherit(next, owned);
+        slot.receive(next, owned);
         slot
     }
 
-    /// As [`OwnSlot::inherited`], for a key that is here already.
-    pub fn inherit(&mut self, next: u64, owned: Option<(NonZeroU64, u64)>) {
+    /// As [`OwnSlot::received`], for a key that is here already.
+    pub fn receive(&mut self, next: u64, owned: Option<(NonZeroU64, u64)>) {
         self.cursor = Cursor::at(next);
         self.ceiling = owned.map(|(ceiling, _)| ceiling);
         if let Some((_, refill_at)) = owned {

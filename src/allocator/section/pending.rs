@@ -12,7 +12,7 @@ use super::refill::BumpSize;
 use crate::{
     allocator::{
         floor::{Floor, FloorOf, Raised},
-        held::Delivery,
+        held_numbers::Delivery,
         outcome::Why,
     },
     metrics::NamespaceCounts,
@@ -30,7 +30,7 @@ pub enum NowOrLater<T, L> {
 }
 
 /// The answer to a call for numbers of a key.
-pub type Answer = NowOrLater<Result<Range, Why>, Delivery>;
+pub type TakeAnswer = NowOrLater<Result<Range, Why>, Delivery>;
 
 /// The answer to a call that raises a floor.
 pub type RaiseAnswer = NowOrLater<Result<Raised, Why>, Result<Raised, Why>>;
@@ -61,7 +61,7 @@ pub enum AboveAnswer {
         /// How many were wanted.
         count: u64,
         /// The numbers, or a promise of them.
-        answer: Answer,
+        answer: TakeAnswer,
     },
 }
 
@@ -110,12 +110,14 @@ impl Waiter {
     }
 
     /// The call without what it waited for, because the leader's disk is low.
-    pub fn refuse(self, low: LowDisk) -> Served {
+    pub fn refuse(self, low: LowDisk) -> ServedCall {
         match self.want {
             Want::Numbers { count, reply } => {
-                Served::Numbers { count, taken: Err(Why::LowDisk(low)), reply }
+                ServedCall::Numbers { count, taken: Err(Why::LowDisk(low)), reply }
             }
-            Want::Floor { reply, .. } => Served::Floor { raised: Err(Why::LowDisk(low)), reply },
+            Want::Floor { reply, .. } => {
+                ServedCall::Floor { raised: Err(Why::LowDisk(low)), reply }
+            }
         }
     }
 
@@ -125,7 +127,7 @@ impl Waiter {
 }
 
 /// A call that waited, and what it gets.
-pub enum Served {
+pub enum ServedCall {
     /// Numbers.
     Numbers {
         /// How many it asked for.
@@ -144,24 +146,24 @@ pub enum Served {
     },
 }
 
-impl Served {
+impl ServedCall {
     /// How many numbers a raised floor passed over.
     pub fn passed(&self) -> u64 {
         match self {
-            Served::Floor { raised: Ok(raised), .. } => raised.passed,
-            Served::Floor { raised: Err(_), .. } | Served::Numbers { .. } => 0,
+            ServedCall::Floor { raised: Ok(raised), .. } => raised.passed,
+            ServedCall::Floor { raised: Err(_), .. } | ServedCall::Numbers { .. } => 0,
         }
     }
 
     /// Sends the caller what it gets. The counts are the namespace's.
     pub fn tell(self, counts: &Arc<NamespaceCounts>) {
         match self {
-            Served::Numbers { count, taken, reply } => {
+            ServedCall::Numbers { count, taken, reply } => {
                 let delivery = Delivery::new(taken, count, counts.clone());
                 // If the caller has gone, the delivery comes back and counts its numbers as skipped.
                 drop(reply.send(delivery));
             }
-            Served::Floor { raised, reply } => {
+            ServedCall::Floor { raised, reply } => {
                 // If the caller has gone, the floor is raised all the same.
                 let _ = reply.send(raised);
             }
@@ -171,7 +173,7 @@ impl Served {
 
 /// What a call that waits alone for a section holds, in bytes: the pending bump, the call, both ends of the way that its
 /// answer takes, and that way, which has the answer, a waker for each end, its state, and two counts of references.
-pub const WAITING_CALL_BYTES: usize = size_of::<Asked>()
+pub const WAITING_CALL_BYTES: usize = size_of::<BumpDemand>()
     + size_of::<Waiter>()
     + 2 * size_of::<(usize, u64, oneshot::Receiver<Delivery>)>()
     + size_of::<Option<Delivery>>()
@@ -184,10 +186,10 @@ pub type Waiters = VecDeque<Waiter>;
 /// A section's bump, if one was asked for and is not answered yet. Boxed, because most sections have
 /// none.
 #[derive(Debug, Default)]
-pub struct PendingBump(Option<Box<Asked>>);
+pub struct PendingBump(Option<Box<BumpDemand>>);
 
 #[derive(Debug, Default)]
-struct Asked {
+struct BumpDemand {
     /// What a call that was served while numbers ran low asked for.
     refill: Option<BumpSize>,
     waiters: Waiters,
@@ -195,7 +197,7 @@ struct Asked {
     proposed: usize,
 }
 
-impl Asked {
+impl BumpDemand {
     /// Drops the calls whose callers have gone. A floor that is in the bump under way stays: the bump raises it.
     fn drop_gone(&mut self) {
         let (mut place, proposed) = (0, self.proposed);

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{
     Section, Take,
     cursor::Cursor,
-    pending::{Answer, PendingBump, RaiseAnswer, Served, Waiter, Waiters, Want},
+    pending::{PendingBump, RaiseAnswer, ServedCall, TakeAnswer, Waiter, Waiters, Want},
     refill::BumpSize,
 };
 use crate::{
@@ -50,7 +50,7 @@ impl QueuedSection {
     pub fn take(
         &mut self, cursor: &mut Cursor, config: &NamespaceConfig, (hash, key): (u64, Key<'_>),
         count: u64,
-    ) -> (Answer, bool) {
+    ) -> (TakeAnswer, bool) {
         let take = match self.pending.has_waiters() {
             true => Take::TooFew,
             false => self.section.take(cursor, config, count),
@@ -58,13 +58,13 @@ impl QueuedSection {
         match take {
             Take::Range { range, refill } => {
                 let bump = refill.is_some_and(|size| self.pending.refill(size));
-                (Answer::Done(Ok(range)), bump)
+                (TakeAnswer::Done(Ok(range)), bump)
             }
-            Take::Refused(why) => (Answer::Done(Err(why)), false),
+            Take::Refused(why) => (TakeAnswer::Done(Err(why)), false),
             Take::TooFew => {
                 let (reply, later) = oneshot::channel();
                 let bump = self.wait(cursor, (hash, key), Want::Numbers { count, reply });
-                (Answer::Later(later), bump)
+                (TakeAnswer::Later(later), bump)
             }
         }
     }
@@ -172,7 +172,8 @@ impl QueuedSection {
     /// Serves the calls that waited for a bump, in their order, and adds them to `served`. True if a
     /// further bump must be asked for.
     pub fn serve(
-        &mut self, cursors: &mut impl Cursors, config: &NamespaceConfig, served: &mut Vec<Served>,
+        &mut self, cursors: &mut impl Cursors, config: &NamespaceConfig,
+        served: &mut Vec<ServedCall>,
     ) -> bool {
         let mut waiters = self.pending.end();
         let mut bump = false;
@@ -214,7 +215,7 @@ impl QueuedSection {
 
     /// Ends the pending bump and refuses the calls that waited for it, which it adds to `served`: the section is new, and
     /// the leader's disk is low.
-    pub fn refuse(&mut self, low: LowDisk, served: &mut Vec<Served>) {
+    pub fn refuse(&mut self, low: LowDisk, served: &mut Vec<ServedCall>) {
         let waiters = self.pending.end().into_iter();
         served.extend(waiters.map(|waiter| waiter.refuse(low)));
     }
@@ -243,12 +244,12 @@ impl QueuedSection {
     }
 }
 
-/// Serves a call that waits, and says what refill the section wants then. Gives back what it wants if it needs a further
+/// Serves a call that waits, and says what refill the section wants then. Returns the demand if it needs a further
 /// bump. `None` if its key is not there.
 fn serve_one(
     section: &mut Section, cursors: &mut impl Cursors, config: &NamespaceConfig,
     (hash, key): (u64, Key<'_>), want: Want,
-) -> Option<Result<(Served, Option<BumpSize>), Want>> {
+) -> Option<Result<(ServedCall, Option<BumpSize>), Want>> {
     match want {
         Want::Numbers { count, reply } => {
             let take = |cursor: &mut Cursor| section.take(cursor, config, count);
@@ -257,7 +258,7 @@ fn serve_one(
                 Take::Refused(shortage) => (Err(shortage), None),
                 Take::TooFew => return Some(Err(Want::Numbers { count, reply })),
             };
-            let served = Served::Numbers { count, taken, reply };
+            let served = ServedCall::Numbers { count, taken, reply };
             Some(Ok((served, refill)))
         }
         Want::Floor { of, floor, reply } => {
@@ -269,7 +270,7 @@ fn serve_one(
             };
             let again = |reply| Want::Floor { of, floor, reply };
             Some(match raised {
-                Some(raised) => Ok((Served::Floor { raised, reply }, None)),
+                Some(raised) => Ok((ServedCall::Floor { raised, reply }, None)),
                 None => Err(again(reply)),
             })
         }

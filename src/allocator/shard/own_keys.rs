@@ -29,7 +29,7 @@ use crate::{
             holding::Holding,
             own_slot::OwnSlot,
             owned::Owned,
-            pending::{Answer, RaiseAnswer, Served, Waiters},
+            pending::{RaiseAnswer, ServedCall, TakeAnswer, Waiters},
             queued_section::QueuedSection,
         },
     },
@@ -40,7 +40,7 @@ use crate::{
     },
 };
 
-/// Room for this many expanded sections is not given back.
+/// Room for this many expanded sections is not freed.
 const EXPANDED_KEPT: usize = 64;
 
 /// Keys that are stored as `K`, and their sections.
@@ -81,11 +81,11 @@ impl<K: StoredKey> OwnKeys<K> {
     /// the slot whose section must be bumped, if one must. `None` if the key was not asked for in this term.
     pub fn take(
         &mut self, hash: u64, namespace: &Namespace, key: &K::Target, count: u64,
-    ) -> Option<(Answer, Option<u32>)> {
+    ) -> Option<(TakeAnswer, Option<u32>)> {
         let number = self.table.find(hash, namespace.id, key)?;
         let config = &namespace.config;
         if let Some(range) = self.table.found_mut(number)?.cursor.take(config, count) {
-            return Some((Answer::Done(Ok(range)), None));
+            return Some((TakeAnswer::Done(Ok(range)), None));
         }
         let (answer, bump) = self.with_slot(number, config, |queued, cursor| {
             queued.take(cursor, config, (hash, K::as_key(key)), count)
@@ -159,7 +159,7 @@ impl<K: StoredKey> OwnKeys<K> {
 
     /// As [`QueuedSection::serve`], for the section in slot number `number`.
     pub fn serve(
-        &mut self, _: &Hasher, number: u32, namespace: &Namespace, served: &mut Vec<Served>,
+        &mut self, _: &Hasher, number: u32, namespace: &Namespace, served: &mut Vec<ServedCall>,
     ) -> bool {
         let config = &namespace.config;
         let again =

@@ -35,7 +35,7 @@ use crate::{
             cursor::Cursor,
             first_waiters::FirstWaiters,
             holding::Holding,
-            pending::{Answer, Served, Waiters},
+            pending::{ServedCall, TakeAnswer, Waiters},
             queued_section::QueuedSection,
         },
     },
@@ -76,13 +76,13 @@ impl SharedKeys {
     /// the section that must be bumped, if one must. `None` if the key was not asked for in this term.
     pub fn take(
         &mut self, hash: u64, namespace: &Namespace, &id: &u64, count: u64,
-    ) -> Option<(Answer, Option<u32>)> {
+    ) -> Option<(TakeAnswer, Option<u32>)> {
         let Some(number) = self.keys.find(hash, namespace.id, &id) else {
             return self.take_in_page(hash, namespace, id, count);
         };
         let slot = self.keys.found_mut(number)?;
         if let Some(range) = slot.cursor.take(&namespace.config, count) {
-            return Some((Answer::Done(Ok(range)), None));
+            return Some((TakeAnswer::Done(Ok(range)), None));
         }
         let section = self.sections.get_mut(slot.section)?;
         (section.is_in_use, section.has_fast_paths) = (true, true);
@@ -96,7 +96,7 @@ impl SharedKeys {
     /// As [`SharedKeys::take`], for a key that has no slot.
     fn take_in_page(
         &mut self, hash: u64, namespace: &Namespace, id: u64, count: u64,
-    ) -> Option<(Answer, Option<u32>)> {
+    ) -> Option<(TakeAnswer, Option<u32>)> {
         let (sections, waiters) = (&mut self.sections, &mut self.first_waiters);
         self.pages.with(namespace, id, |number, cursor| {
             let section = sections.get_mut(number)?;
@@ -199,7 +199,8 @@ impl SharedKeys {
 
     /// As [`QueuedSection::serve`], for section number `number`.
     pub fn serve(
-        &mut self, hasher: &Hasher, number: u32, namespace: &Namespace, served: &mut Vec<Served>,
+        &mut self, hasher: &Hasher, number: u32, namespace: &Namespace,
+        served: &mut Vec<ServedCall>,
     ) -> bool {
         let Some(section) = self.sections.get_mut(number) else {
             return false;
@@ -210,7 +211,7 @@ impl SharedKeys {
             queued.serve(&mut cursors, &namespace.config, served)
         });
         let mut new = served[before..].iter();
-        section.has_fast_paths |= new.any(|one| matches!(one, Served::Numbers { .. }));
+        section.has_fast_paths |= new.any(|one| matches!(one, ServedCall::Numbers { .. }));
         if section.floor() != floor {
             self.stop_fast_paths(hasher, namespace, number);
         }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::*;
 use crate::{
     allocator::{
-        held::Delivery,
+        held_numbers::Delivery,
         outcome::Why,
         tests::transcript::{check, number, set, show},
     },
@@ -53,7 +53,7 @@ impl World {
         held.map(|held| held.last)
     }
 
-    fn take(&mut self, key: Key<'_>, count: u64) -> (Answer, Option<SectionPlace>) {
+    fn take(&mut self, key: Key<'_>, count: u64) -> (TakeAnswer, Option<SectionPlace>) {
         let hash = self.hash(key);
         loop {
             if let Some(taken) = self.shard.take(hash, &self.namespace, key, count) {
@@ -66,8 +66,8 @@ impl World {
     fn take_and_tell(&mut self, key: Key<'_>, count: u64) -> String {
         let (answer, bump) = self.take(key, count);
         let told = match answer {
-            Answer::Done(taken) => show_taken(taken),
-            Answer::Later(later) => {
+            TakeAnswer::Done(taken) => show_taken(taken),
+            TakeAnswer::Later(later) => {
                 self.calls_made += 1;
                 self.calls.insert(self.calls_made, later);
                 format!("call {} waits", self.calls_made)

@@ -1,6 +1,6 @@
 //! A shard on its way from one node to another.
 //!
-//! Invariant: every change that was made before a pass began, or before the pass came to it, was taken when the pass
+//! Invariant: every change that was made before a delta began, or before the delta came to it, was taken when the delta
 //! is at its end.
 
 use super::{SectionPlace, Shard};
@@ -30,8 +30,8 @@ impl Shard {
         self.tracking = tracking;
     }
 
-    /// The next changes of the pass, at most `limit`. `None` at the end of the pass; the next call begins another one.
-    /// `None` if `tracking` is not in force any more.
+    /// The next changes of the delta, at most `limit`. `None` at the end of the delta; the next call begins another
+    /// one. `None` if `tracking` is not in force any more.
     pub fn take_changes(&mut self, tracking: Tracking, limit: usize) -> Option<ShardChanges> {
         if self.tracking != Some(tracking) {
             return None;
@@ -47,7 +47,7 @@ impl Shard {
         let pages = self.shared.take_page_changes(left);
         // A page's keys are sent together, so that they may be more than were left.
         left = left.saturating_sub(pages.iter().map(PageChange::len).sum());
-        // As long as there is room for these, all slots of the pass were sent.
+        // As long as there is room for these, all slots of the delta were sent.
         let uncheckpointed = self.uncheckpointed[self.uncheckpointed_sent..].iter().take(left);
         let uncheckpointed: Vec<SectionPlace> = uncheckpointed.copied().collect();
         self.uncheckpointed_sent += uncheckpointed.len();

@@ -6,8 +6,8 @@ use super::{Term, Why};
 use crate::{
     allocator::{
         floor::Floor,
-        held::Held,
-        section::pending::{AboveAnswer, Answer},
+        held_numbers::HeldNumbers,
+        section::pending::{AboveAnswer, TakeAnswer},
     },
     sequence::{Key, Namespace, Range},
 };
@@ -56,11 +56,11 @@ impl Term {
                 AboveAnswer::Numbers { count, answer } => (count, answer),
             };
             let taken = match answer {
-                Answer::Done(taken) => taken,
-                Answer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
+                TakeAnswer::Done(taken) => taken,
+                TakeAnswer::Later(later) => Box::pin(self.wait(later, deadline)).await?,
             };
             let counts = self.counts(namespace);
-            let held = Held::new(&*counts, if taken.is_ok() { count } else { 0 });
+            let held = HeldNumbers::new(&*counts, if taken.is_ok() { count } else { 0 });
             // Not earlier, as in `next`.
             self.pass_fence(namespace, held, taken.is_ok().into(), deadline).await?;
             let range = taken?;

@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     allocator::{
-        held::Delivery,
+        held_numbers::Delivery,
         memory::Memory,
         outcome::{Unserved, UsedId, Why},
     },
@@ -66,7 +66,7 @@ pub struct GaplessLimits {
 }
 
 /// A call that takes numbers of one gapless key or of many.
-pub struct Call {
+pub struct TakeCall {
     /// What it takes.
     pub part: MessagePart,
     /// Where it waits.
@@ -91,7 +91,7 @@ pub struct Taker {
 }
 
 /// Serves one term's calls until the term is closed, dropped or lost.
-pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
+pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<TakeCall>) {
     // Up to when the term's time is part of the table's clock.
     let mut counted = taker.clock.now();
     let mut under_way = FuturesUnordered::new();
@@ -133,14 +133,14 @@ pub async fn run(taker: Taker, mut calls: mpsc::UnboundedReceiver<Call>) {
 /// Calls that are to be proposed together.
 #[derive(Default)]
 struct Entry {
-    calls: Vec<Call>,
+    calls: Vec<TakeCall>,
     /// How many takes they have.
     takes: usize,
 }
 
 impl Entry {
     /// Adds a call, and those that wait behind it, as long as there is room.
-    fn add_all(&mut self, first: Call, calls: &mut mpsc::UnboundedReceiver<Call>) {
+    fn add_all(&mut self, first: TakeCall, calls: &mut mpsc::UnboundedReceiver<TakeCall>) {
         let mut next = Some(first);
         while let Some(call) = next {
             self.takes += call.part.takes.len();
@@ -168,7 +168,7 @@ impl Entry {
 }
 
 /// Tells the calls that wait that nothing was proposed, and lets no call in any more.
-fn refuse_waiting(calls: &mut mpsc::UnboundedReceiver<Call>) {
+fn refuse_waiting(calls: &mut mpsc::UnboundedReceiver<TakeCall>) {
     calls.close();
     while let Ok(call) = calls.try_recv() {
         // The caller may have gone.

@@ -10,10 +10,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Term, gapless::Call};
+use super::{Term, gapless::TakeCall};
 use crate::{
     allocator::{
-        held::{Delivery, Held},
+        held_numbers::{Delivery, HeldNumbers},
         outcome::{ManyNumbers, Unserved, Why},
     },
     laps::{self, Phase},
@@ -67,7 +67,7 @@ impl Term {
         let mut answer = ManyNumbers::of(keys);
         // If a later part fails, or the caller leaves, nobody gets these.
         let counts = self.counts(namespace);
-        let mut held = Held::new(&*counts, 0);
+        let mut held = HeldNumbers::new(&*counts, 0);
         let has_parts = id.is_some() && keys > PART_TAKES_MAX;
         let whole = has_parts.then(|| checksum((0..keys).map(&ask)));
         for (number, place) in (0..keys).step_by(PART_TAKES_MAX).enumerate() {
@@ -138,7 +138,7 @@ impl Term {
     ) -> Result<Vec<Delivery>, Unserved> {
         let (reply, answer) = oneshot::channel();
         let may_be_done = part.takes.len();
-        self.gapless().send(Call { part, reply }).map_err(|_| Why::NotLeading)?;
+        self.gapless().send(TakeCall { part, reply }).map_err(|_| Why::NotLeading)?;
         let given = tokio::time::timeout_at(deadline, answer).await;
         laps::lap_of_entry(|| self.memory.last_entry());
         match given {

@@ -10,10 +10,10 @@ use tokio::{sync::oneshot, time::Instant};
 use super::{Term, Why};
 use crate::{
     allocator::{
-        held::{Delivery, Held},
-        memory::{Asked, KEYS_AT_ONCE},
+        held_numbers::{Delivery, HeldNumbers},
+        memory::{KEYS_AT_ONCE, KeyBatch},
         outcome::{ManyNumbers, RefusedPlaces},
-        section::pending::Answer,
+        section::pending::TakeAnswer,
     },
     laps::{self, Phase},
     metrics::NamespaceCounts,
@@ -45,9 +45,9 @@ impl Term {
         let _inside = self.enter()?;
         let mut answer = ManyNumbers::of(keys);
         let counts = self.counts(namespace);
-        let mut held = Held::new(&*counts, 0);
+        let mut held = HeldNumbers::new(&*counts, 0);
         let mut waiting = Vec::new();
-        let asked = Asked { namespace, ask };
+        let asked = KeyBatch { namespace, ask };
         // What may come between two slices, and why the answer stays right:
         //
         // - Other calls take numbers of keys whose turn is still to come. They are concurrent with this one, which has not
@@ -73,8 +73,8 @@ impl Term {
             let places = from..keys.min(from + KEYS_AT_ONCE);
             let before = waiting.len();
             let note = |place, count, taken| match taken {
-                Answer::Done(taken) => held.add(answer.note(place, taken, count)),
-                Answer::Later(later) => waiting.push((place, count, later)),
+                TakeAnswer::Done(taken) => held.add(answer.note(place, taken, count)),
+                TakeAnswer::Later(later) => waiting.push((place, count, later)),
             };
             for need in self.memory.take_many(&asked, places, note) {
                 self.ask_for(need);
@@ -112,8 +112,8 @@ impl Term {
     /// As [`Term::in_time`]. What the others were given is held all the same.
     #[cold]
     async fn wait_for_all(
-        &self, waiting: Vec<Waits>, answer: &mut ManyNumbers, held: &mut Held<&NamespaceCounts>,
-        deadline: Instant,
+        &self, waiting: Vec<Waits>, answer: &mut ManyNumbers,
+        held: &mut HeldNumbers<&NamespaceCounts>, deadline: Instant,
     ) -> Result<(), Why> {
         let mut left = waiting.into_iter();
         let mut failed = None;

@@ -29,9 +29,9 @@ fn run_at(dir: &TempDir, words: &str, now_ms: u64) -> Result<Made, CommandError>
     let place = dir.path().to_str().unwrap();
     let words = words.split(' ').map(|word| if word == "DIR" { place } else { word });
     match Line::try_parse_from(["cert"].into_iter().chain(words)).unwrap().cert.command {
-        Command::Ca(ca) => ca.make(now_ms),
-        Command::Node(node) => node.make(now_ms),
-        Command::Client(client) => client.make(now_ms),
+        CertCommand::Ca(ca) => ca.make(now_ms),
+        CertCommand::Node(node) => node.make(now_ms),
+        CertCommand::Client(client) => client.make(now_ms),
     }
 }
 

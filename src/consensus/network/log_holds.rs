@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 
 /// The log indexes after which the log is held.
 #[derive(Default)]
-pub struct LogHolds(Mutex<BTreeMap<u64, Held>>);
+pub struct LogHolds(Mutex<BTreeMap<u64, HoldingPeers>>);
 
 /// For whom the log is held after an index.
 #[derive(Default)]
-struct Held {
+struct HoldingPeers {
     /// For how many peers.
     peers: usize,
     /// How many of them are still sent the snapshot.

@@ -34,7 +34,7 @@ const ACCOUNTS_MAX: usize = 65_536;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What a node counts, for each quota of each holder.
+/// What a node counts, for each quota of each principal.
 pub(super) struct Quotas {
     node: NodeId,
     accounts: Mutex<Accounts>,
@@ -344,7 +344,7 @@ impl<F> Drop for Counted<F> {
 mod tests {
     use super::*;
     use crate::{
-        allocator::Held,
+        allocator::HeldNumbers,
         metrics::Metrics,
         sequence::{NamespacePattern, TokenHash},
     };
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(wait, SECOND / 2);
         tokio::time::advance(wait).await;
         assert_eq!(ask(&quotas, &own, 2), Ok(()));
-        assert_eq!(ask(&quotas, &account(7), 4), Ok(()), "another holder's");
+        assert_eq!(ask(&quotas, &account(7), 4), Ok(()), "another principal's");
     }
 
     #[tokio::test(start_paused = true)]
@@ -407,16 +407,16 @@ mod tests {
         let counts = Metrics::new().namespaces().others().shared();
         let told = lost().counted(async {
             tokio::task::yield_now().await;
-            drop(Held::new(&*counts, 3));
-            Held::new(&*counts, 100).release()
+            drop(HeldNumbers::new(&*counts, 3));
+            HeldNumbers::new(&*counts, 100).release()
         });
         assert_eq!(told.await, 100);
         let dropped = lost().counted(async {
-            let _held = Held::new(&*counts, 4);
+            let _held = HeldNumbers::new(&*counts, 4);
             std::future::pending::<()>().await;
         });
         assert!(futures::FutureExt::now_or_never(dropped).is_none());
-        drop(Held::new(&*counts, 1_000));
+        drop(HeldNumbers::new(&*counts, 1_000));
         assert_eq!(counted.total(), 7);
     }
 

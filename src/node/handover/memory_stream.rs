@@ -21,9 +21,9 @@ use crate::{
 
 /// How many parts wait to be sent.
 const QUEUE: usize = 8;
-/// After a pass that brings no more changes than this, the rest can wait until the term is closed.
+/// After a delta that brings no more changes than this, the rest can wait until the term is closed.
 const CHANGES_FEW: usize = 8_192;
-/// A pass must bring at most so many hundredths of the changes of the one before, or there will be no fewer while the
+/// A delta must bring at most so many hundredths of the changes of the one before, or there will be no fewer while the
 /// term serves.
 const SHRINKS_TO_PERCENT: usize = 75;
 
@@ -107,8 +107,8 @@ impl MemoryStream {
         self.memory.changes()
     }
 
-    /// Sends the memory in passes while the term serves. Ends after a pass of at most [`CHANGES_FEW`] changes, or of
-    /// more than three quarters as many as the pass before.
+    /// Sends the memory in deltas while the term serves. Ends after a delta of at most [`CHANGES_FEW`] changes, or of
+    /// more than three quarters as many as the delta before.
     ///
     /// # Errors
     /// [`SendFailed`], also if it takes longer than `limit`.
@@ -117,9 +117,9 @@ impl MemoryStream {
         let too_slow = |_| SendFailed::TooSlow(limit);
         let mut before = usize::MAX;
         loop {
-            let pass = timeout_at(until, self.send_pass()).await;
-            let changes = pass.map_err(too_slow)??;
-            tracing::debug!(changes, "a pass over the memory was sent");
+            let delta = timeout_at(until, self.send_delta()).await;
+            let changes = delta.map_err(too_slow)??;
+            tracing::debug!(changes, "a delta of the memory was sent");
             if changes <= CHANGES_FEW || changes > before / 100 * SHRINKS_TO_PERCENT {
                 return Ok(());
             }
@@ -134,8 +134,8 @@ impl MemoryStream {
     pub async fn finish(mut self, limit: Duration) -> Result<MemoryDigest, SendFailed> {
         let until = Instant::now() + limit;
         let too_slow = |_| SendFailed::TooSlow(limit);
-        let pass = timeout_at(until, self.send_pass()).await;
-        pass.map_err(too_slow)??;
+        let delta = timeout_at(until, self.send_delta()).await;
+        delta.map_err(too_slow)??;
         let sent = self.memory.digest();
         drop(self.parts);
         let answer = timeout_at(until, self.sending).await;
@@ -147,7 +147,7 @@ impl MemoryStream {
     }
 
     /// Sends what has changed. Returns how many changes that were.
-    async fn send_pass(&mut self) -> Result<usize, SendFailed> {
+    async fn send_delta(&mut self) -> Result<usize, SendFailed> {
         let before = self.memory.changes();
         while let Some(part) = self.memory.next_part().await? {
             let sent = timeout(self.stall_max, self.parts.send(part)).await;

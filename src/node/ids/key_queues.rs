@@ -103,7 +103,7 @@ struct Waiter {
 }
 
 /// A caller's place in a line. Whoever drops it has gone.
-pub struct Place {
+pub struct PlaceInLine {
     /// Its numbers, all at once.
     pub answer: oneshot::Receiver<Result<IdNumbers, Refusal>>,
     /// It begins the line: it must see to it that somebody asks the leader.
@@ -111,14 +111,14 @@ pub struct Place {
     demand: Arc<Demand>,
 }
 
-impl Place {
+impl PlaceInLine {
     /// When the leader was asked, if it has not answered yet. Otherwise a later time is waited for.
     pub fn asked_at(&self) -> Option<Instant> {
         *self.demand.state.asked_at.lock()
     }
 }
 
-impl Drop for Place {
+impl Drop for PlaceInLine {
     fn drop(&mut self) {
         self.demand.take_off(u32::MAX);
     }
@@ -138,7 +138,7 @@ impl KeyQueues {
     pub fn join(
         &self, line: &Line, left: u32, numbers: IdNumbers, deadline: Instant,
         may_come: impl FnOnce(u64) -> bool,
-    ) -> Result<Place, u64> {
+    ) -> Result<PlaceInLine, u64> {
         let mut queues = self.queues.lock();
         let before = (queues.get(line)).map_or(0, |queue| queue.state.ids.load(Relaxed));
         let ids = before + u64::from(left);
@@ -155,7 +155,7 @@ impl KeyQueues {
         let demand = Arc::new(Demand { left: AtomicU32::new(left), state: queue.state.clone() });
         let (sender, answer) = oneshot::channel();
         queue.arrived.push(Waiter { demand: demand.clone(), numbers, deadline, answer: sender });
-        Ok(Place { answer, is_first, demand })
+        Ok(PlaceInLine { answer, is_first, demand })
     }
 
     /// Adds those who came meanwhile to `batch`, and drops who has gone. False: nobody waits, and the line is gone.

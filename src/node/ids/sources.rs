@@ -24,7 +24,7 @@ use crate::{
     sequence::{self, NamespaceId},
 };
 
-/// The worker ids of a namespace are given back if no id was asked for in this time.
+/// The worker ids of a namespace are released if no id was asked for in this time.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// How many worker ids of a namespace this node holds at most.
 const WORKERS_MAX: u64 = 32;
@@ -131,7 +131,7 @@ impl IdSources {
             all.is_closed = true;
             std::mem::take(&mut all.by_namespace)
         };
-        let giving = all.values().map(|kept| kept.source.ids.give_back());
+        let giving = all.values().map(|kept| kept.source.ids.release());
         join_all(giving).await;
     }
 }
@@ -164,7 +164,7 @@ pub type Asking<Q> =
 pub struct LeaderLessor {
     /// How it is asked for a lease.
     pub lease: Asking<v1::LeaseWorkerRequest>,
-    /// How it is told that a worker id is given back.
+    /// How it is told that a worker id is released.
     pub release: Asking<v1::ReleaseWorkerRequest>,
     /// The node's clock.
     pub clock: Arc<dyn Clock>,

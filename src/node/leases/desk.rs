@@ -29,7 +29,7 @@ const ENTRY_ASKS_MAX: usize = 4_096;
 
 /// Takes asks for worker ids.
 pub struct WorkerDesk {
-    calls: mpsc::UnboundedSender<Call>,
+    calls: mpsc::UnboundedSender<DeskCall>,
 }
 
 /// What a caller wants.
@@ -62,7 +62,7 @@ pub enum Wanted {
 
 /// What became of it.
 #[derive(Debug)]
-pub enum Served {
+pub enum DeskAnswer {
     /// The caller's entry did this to this worker id.
     Done(u32, WorkerAnswer),
     /// No worker id is free. The first one may be in so many milliseconds.
@@ -81,11 +81,11 @@ pub enum Served {
 }
 
 /// What a caller wants in a term, and where it waits.
-struct Call {
+struct DeskCall {
     lease: Arc<TermLease>,
     namespace: NamespaceId,
     wanted: Wanted,
-    reply: oneshot::Sender<Served>,
+    reply: oneshot::Sender<DeskAnswer>,
 }
 
 impl WorkerDesk {
@@ -101,13 +101,13 @@ impl WorkerDesk {
     /// Has what a caller wants done in the term of `lease`.
     pub async fn ask(
         &self, lease: &Arc<TermLease>, namespace: NamespaceId, wanted: Wanted,
-    ) -> Served {
+    ) -> DeskAnswer {
         let (reply, answer) = oneshot::channel();
-        let call = Call { lease: lease.clone(), namespace, wanted, reply };
+        let call = DeskCall { lease: lease.clone(), namespace, wanted, reply };
         match self.calls.send(call) {
             // The task drops a call when the node stops.
-            Ok(()) => answer.await.unwrap_or(Served::Unknown),
-            Err(_) => Served::Unknown,
+            Ok(()) => answer.await.unwrap_or(DeskAnswer::Unknown),
+            Err(_) => DeskAnswer::Unknown,
         }
     }
 }
@@ -123,11 +123,11 @@ struct Clerk {
 struct Entry {
     asks: Vec<WorkerAsk>,
     /// Where the caller of each ask waits.
-    replies: Vec<oneshot::Sender<Served>>,
+    replies: Vec<oneshot::Sender<DeskAnswer>>,
 }
 
 impl Entry {
-    fn add(&mut self, ask: WorkerAsk, reply: oneshot::Sender<Served>) {
+    fn add(&mut self, ask: WorkerAsk, reply: oneshot::Sender<DeskAnswer>) {
         self.asks.push(ask);
         self.replies.push(reply);
     }
@@ -140,7 +140,7 @@ impl Entry {
 }
 
 impl Clerk {
-    async fn run(self, mut calls: mpsc::UnboundedReceiver<Call>) {
+    async fn run(self, mut calls: mpsc::UnboundedReceiver<DeskCall>) {
         while let Some(first) = calls.recv().await {
             let mut waiting = vec![first];
             while waiting.len() < ENTRY_ASKS_MAX
@@ -153,14 +153,15 @@ impl Clerk {
     }
 
     /// Serves the calls of the latest term. Those of earlier terms, and of callers that have gone, are dropped.
-    async fn serve(&self, calls: Vec<Call>) {
+    async fn serve(&self, calls: Vec<DeskCall>) {
         let Some(lease) = (calls.iter().map(|call| &call.lease)).max_by_key(|lease| lease.term())
         else {
             return;
         };
         let lease = lease.clone();
-        let in_term = |call: &Call| call.lease.term() == lease.term() && !call.reply.is_closed();
-        let calls: Vec<Call> = calls.into_iter().filter(in_term).collect();
+        let in_term =
+            |call: &DeskCall| call.lease.term() == lease.term() && !call.reply.is_closed();
+        let calls: Vec<DeskCall> = calls.into_iter().filter(in_term).collect();
         if calls.is_empty() {
             return;
         }
@@ -193,7 +194,7 @@ impl Clerk {
                         assert!(lease.from_ms <= lease.ceiling_ms, "a lease of no time: {lease:?}");
                     }
                     // The caller may have gone. Nobody uses its lease then.
-                    let _ = reply.send(Served::Done(worker, answer));
+                    let _ = reply.send(DeskAnswer::Done(worker, answer));
                 }
             }
             // The callers see that nobody answers, and look for the leader.
@@ -205,7 +206,7 @@ impl Clerk {
     }
 
     /// The entry that does what is wanted. Renewals and releases come first, so that nobody is given what they name.
-    async fn entry_of(&self, calls: Vec<Call>, now_ms: u64) -> Entry {
+    async fn entry_of(&self, calls: Vec<DeskCall>, now_ms: u64) -> Entry {
         let up_to_ms = now_ms.saturating_add(AHEAD_MS);
         let (mut entry, mut leases) = (Entry::default(), BTreeMap::new());
         for call in calls {
@@ -229,7 +230,7 @@ impl Clerk {
                 Err(error) => {
                     for (_, _, reply) in leases {
                         // The caller may have gone.
-                        let _ = reply.send(Served::Unreadable(error.to_string()));
+                        let _ = reply.send(DeskAnswer::Unreadable(error.to_string()));
                     }
                     continue;
                 }
@@ -237,7 +238,7 @@ impl Clerk {
             for (holder, is_further, reply) in leases {
                 if is_further && !free.has_to_spare() {
                     // As above.
-                    let _ = reply.send(Served::NoneToSpare);
+                    let _ = reply.send(DeskAnswer::NoneToSpare);
                     continue;
                 }
                 match free.choose(&holder) {
@@ -250,7 +251,7 @@ impl Clerk {
                         let until_ms = until_ms.unwrap_or(up_to_ms);
                         let in_ms = until_ms.saturating_sub(now_ms).saturating_add(1);
                         // As above.
-                        let _ = reply.send(Served::NoneFree { in_ms });
+                        let _ = reply.send(DeskAnswer::NoneFree { in_ms });
                     }
                 }
             }
@@ -260,9 +261,9 @@ impl Clerk {
 }
 
 /// Tells all callers why nothing is done.
-fn refuse(calls: Vec<Call>, why: &Refusal) {
+fn refuse(calls: Vec<DeskCall>, why: &Refusal) {
     for call in calls {
         // The caller may have gone.
-        let _ = call.reply.send(Served::Refused(why.clone()));
+        let _ = call.reply.send(DeskAnswer::Refused(why.clone()));
     }
 }

@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::sequence::WorkerRecord;
 
 /// The ceiling of the last lease of a worker id, if there was one, and the worker id.
-type Place = (Option<u64>, u32);
+type FreeWorker = (Option<u64>, u32);
 
 /// The worker ids of a namespace that are free, as one log entry gives them away.
 pub struct FreeWorkers {
     /// How many worker ids the namespace has.
     workers: u32,
     /// In the order in which they are given away.
-    free: BTreeSet<Place>,
+    free: BTreeSet<FreeWorker>,
     /// Those that were leased before, by their last holder.
-    by_holder: BTreeMap<String, BTreeSet<Place>>,
+    by_holder: BTreeMap<String, BTreeSet<FreeWorker>>,
     /// The least ceiling of the others.
     held_until_ms: Option<u64>,
 }
@@ -36,10 +36,10 @@ impl FreeWorkers {
             match last.get(&worker) {
                 None => drop(found.free.insert((None, worker))),
                 Some(lease) if lease.is_free(now_ms) => {
-                    let place = (Some(lease.ceiling_ms), worker);
-                    found.free.insert(place);
+                    let free = (Some(lease.ceiling_ms), worker);
+                    found.free.insert(free);
                     let of_holder = found.by_holder.entry(lease.holder.clone());
-                    of_holder.or_default().insert(place);
+                    of_holder.or_default().insert(free);
                 }
                 Some(lease) => {
                     let until_ms = found.held_until_ms.unwrap_or(u64::MAX);
@@ -63,9 +63,9 @@ impl FreeWorkers {
     pub fn choose(&mut self, holder: &str) -> Result<u32, Option<u64>> {
         let own = self.by_holder.get_mut(holder).and_then(|own| {
             // Others may have got them meanwhile.
-            while let Some(place) = own.pop_last() {
-                if self.free.remove(&place) {
-                    return Some(place);
+            while let Some(free) = own.pop_last() {
+                if self.free.remove(&free) {
+                    return Some(free);
                 }
             }
             None

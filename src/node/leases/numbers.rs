@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     LeaderIds,
-    desk::{Served, Wanted},
+    desk::{DeskAnswer, Wanted},
 };
 use crate::{
     allocator::{Above, Floor, Term, Why},
@@ -85,18 +85,20 @@ impl LeaderIds {
         let mut waits_ms = 0;
         while left > 0 && numbers.wait_ms == 0 {
             match self.take_in_unit(of, left).await {
-                Ok(Taken::Numbers(range)) => left -= add(&mut numbers, range),
-                Ok(Taken::Later { wait_ms })
+                Ok(TimeTaken::Numbers(range)) => left -= add(&mut numbers, range),
+                Ok(TimeTaken::Later { wait_ms })
                     if waits_ms + wait_ms <= WAIT_MAX_MS
                         && Instant::now() + Duration::from_millis(wait_ms) < of.deadline =>
                 {
                     waits_ms += wait_ms;
                     sleep(Duration::from_millis(wait_ms)).await;
                 }
-                Ok(Taken::Later { wait_ms }) => numbers.wait_ms = wait_ms,
+                Ok(TimeTaken::Later { wait_ms }) => numbers.wait_ms = wait_ms,
                 // What was taken passed its fence, and would be lost otherwise. Whoever asks for the rest learns the reason.
-                Ok(Taken::Never(_)) | Err(_) if !numbers.firsts.is_empty() => numbers.wait_ms = 1,
-                Ok(Taken::Never(error)) => {
+                Ok(TimeTaken::Never(_)) | Err(_) if !numbers.firsts.is_empty() => {
+                    numbers.wait_ms = 1
+                }
+                Ok(TimeTaken::Never(error)) => {
                     return Err(ended(&of.namespace.config.name, &error).into());
                 }
                 Err(otherwise) => return Err(otherwise),
@@ -106,34 +108,34 @@ impl LeaderIds {
     }
 
     /// Takes up to `left` numbers of the present unit of time, or of the one that the key has come to if that lies ahead.
-    async fn take_in_unit(&self, of: &OfKey<'_>, left: u64) -> Attempt<Taken> {
+    async fn take_in_unit(&self, of: &OfKey<'_>, left: u64) -> Attempt<TimeTaken> {
         loop {
             let leader_ms = self.time.now_ms(of.term.term())?;
             let now_ms = (self.key_times).time_of(of.namespace.id, self.clock.now(), leader_ms);
             let floor = match floor_at(of, now_ms, leader_ms) {
                 Ok(floor) => floor,
-                Err(error) => return Ok(Taken::Never(error)),
+                Err(error) => return Ok(TimeTaken::Never(error)),
             };
             let now = floor.at_least + 1;
             let count_of = |last: u64| left.min(of.format.last_number_beside(last.max(now)) - last);
             let taking = of.term.next_above(of.namespace, of.key, floor, count_of, of.deadline);
             let last = match taking.await {
-                Ok(Above::Numbers(range)) => return Ok(Taken::Numbers(range)),
+                Ok(Above::Numbers(range)) => return Ok(TimeTaken::Numbers(range)),
                 Ok(Above::None { last }) => last,
                 // A recovery moves keys beyond the end of a format that ends soon.
                 Err(Why::Exhausted { .. } | Why::AboveMax { .. }) => {
-                    return Ok(Taken::Never(after_the_end(of.format)));
+                    return Ok(TimeTaken::Never(after_the_end(of.format)));
                 }
                 Err(error) => return Err(failed(error, of.namespace, of.term, left)),
             };
             let time_ms = of.format.parts_of_number(last + 1, 0).time_ms;
             if let Err(error) = of.format.check_time(time_ms) {
-                return Ok(Taken::Never(error));
+                return Ok(TimeTaken::Never(error));
             }
             let (ahead_ms, tick_ms) = (time_ms.saturating_sub(now_ms), of.format.tick_ms());
             if ahead_ms <= tick_ms + AHEAD_MAX_MS {
                 let wait_ms = ahead_ms.max(1);
-                return Ok(Taken::Later { wait_ms });
+                return Ok(TimeTaken::Later { wait_ms });
             }
             self.go_on_ahead(of, time_ms - tick_ms, ahead_ms);
         }
@@ -216,11 +218,11 @@ impl LeaderIds {
             let wanted = Wanted::Act { worker: 0, act };
             let served = self.desk.ask(term.lease(), namespace.id, wanted);
             let date = match served.await {
-                Served::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
+                DeskAnswer::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
                 // The date in force lies ahead of the leader's time.
-                Served::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
-                Served::Refused(why) => return Err(Unanswered::Refused(why)),
-                Served::Unreadable(why) => refuse!(Internal, "{why}"),
+                DeskAnswer::Done(_, WorkerAnswer::Held { until_ms, .. }) => until_ms,
+                DeskAnswer::Refused(why) => return Err(Unanswered::Refused(why)),
+                DeskAnswer::Unreadable(why) => refuse!(Internal, "{why}"),
                 _ => return Err(Unanswered::ELSEWHERE),
             };
             let namespaces = self.group.view.namespaces();
@@ -248,7 +250,7 @@ struct OfKey<'a> {
 }
 
 /// What a look at a key comes to.
-enum Taken {
+enum TimeTaken {
     /// Numbers of one unit of time.
     Numbers(Range),
     /// The unit of time is used up. The next one begins in so many milliseconds.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     LeaderIds, check_worker,
-    desk::{AHEAD_MS, Served, Wanted},
+    desk::{AHEAD_MS, DeskAnswer, Wanted},
     not_served,
 };
 use crate::{
@@ -62,13 +62,13 @@ impl ByLeader for v1::TakeWorkerBackRequest {
             leader.ask_for_worker(term, &ids, wanted, deadline).await
         };
         match served {
-            Ok(Served::Done(_, WorkerAnswer::Leased(lease))) => {
+            Ok(DeskAnswer::Done(_, WorkerAnswer::Leased(lease))) => {
                 let namespace = &ids.name;
                 tracing::warn!(namespace, worker, ceiling_ms, to_ms, "a lease was taken back");
                 let now_ms = leader.time.shown_ms();
                 Ok(v1::TakeWorkerBackResponse { ceiling_ms: lease.ceiling_ms, now_ms })
             }
-            Ok(Served::Done(_, WorkerAnswer::Lost)) => Err(refusal!(
+            Ok(DeskAnswer::Done(_, WorkerAnswer::Lost)) => Err(refusal!(
                 WrongState,
                 "worker id {worker} of namespace {:?} has no lease with the ceiling {ceiling_ms} any more; see: ratchet \
                  worker list {}",
@@ -76,7 +76,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
                 ids.name
             )
             .into()),
-            Ok(Served::Unknown) => Err(refusal!(
+            Ok(DeskAnswer::Unknown) => Err(refusal!(
                 OutcomeUnknown,
                 "namespace {:?}: whether the lease was taken back is not known; look with: ratchet worker list {}",
                 ids.name,

@@ -1,10 +1,10 @@
-//! The books of a namespace: what was handed out and skipped on each day, told by the leader.
+//! The accounts of a namespace: what was handed out and skipped on each day, told by the leader.
 
 use tokio::time::Instant;
 
 use super::Namespaces;
 use crate::{
-    allocator::{Term, read_books},
+    allocator::{Term, read_accounts},
     node::{
         access::Principal,
         formats::hands_out_ids,
@@ -12,10 +12,10 @@ use crate::{
         way::attempt::Attempt,
     },
     proto::{refuse, v1},
-    sequence::{DAYS_KEPT, DayBooks},
+    sequence::{DAYS_KEPT, DayAccounts},
 };
 
-/// About how many bytes a day's books have as a message and encoded.
+/// About how many bytes a day's accounts have as a message and encoded.
 const DAY_BYTES: usize = 512;
 
 impl ByLeader for v1::GapsRequest {
@@ -28,16 +28,16 @@ impl ByLeader for v1::GapsRequest {
         if days > DAYS_KEPT {
             refuse!(
                 InvalidRequest,
-                "days is {days}; the books of {DAYS_KEPT} days are kept: give at most so many, or 0 for all"
+                "days is {days}; the accounts of {DAYS_KEPT} days are kept: give at most so many, or 0 for all"
             );
         }
         let namespace = namespace_named(&namespaces.group, &self.namespace)?;
         if let Some(format) = &namespace.config.format {
             return Err(hands_out_ids(&namespace, format).into());
         }
-        let books = read_books(term, &namespace, days, deadline).await;
-        let books = books.map_err(|error| failed(error, &namespace, term, 0))?;
-        Ok(v1::GapsResponse { days: books.into_iter().map(of_day).collect() })
+        let accounts = read_accounts(term, &namespace, days, deadline).await;
+        let accounts = accounts.map_err(|error| failed(error, &namespace, term, 0))?;
+        Ok(v1::GapsResponse { days: accounts.into_iter().map(of_day).collect() })
     }
 
     fn answer_bytes(&self, _: &Namespaces) -> usize {
@@ -45,17 +45,17 @@ impl ByLeader for v1::GapsRequest {
     }
 }
 
-fn of_day((day, books): (u32, DayBooks)) -> v1::GapsOfDay {
+fn of_day((day, accounts): (u32, DayAccounts)) -> v1::GapsOfDay {
     let skipped = [
-        ("leader_change", books.leader_change),
-        ("shared_section", books.shared_section),
-        ("fence", books.fence),
-        ("deadline", books.deadline),
-        ("floor", books.floor),
+        ("leader_change", accounts.leader_change),
+        ("shared_section", accounts.shared_section),
+        ("fence", accounts.fence),
+        ("deadline", accounts.deadline),
+        ("floor", accounts.floor),
     ];
     v1::GapsOfDay {
         day,
-        handed_out: books.handed_out,
+        handed_out: accounts.handed_out,
         skipped: skipped
             .map(|(cause, numbers)| v1::Skipped { cause: cause.to_owned(), numbers })
             .to_vec(),

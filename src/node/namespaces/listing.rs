@@ -192,18 +192,18 @@ fn accounts(
     record: &SectionRecord, progression: Progression, (epoch, ceiling): (u64, u64),
     held: Option<&Holding>,
 ) -> v1::Accounts {
-    let books = record.books_at(progression, epoch);
+    let accounts = record.accounts_at(progression, epoch);
     let all = progression.unbounded();
-    // The leader knows what it has used. What lies at or below its floor is in the books of earlier epochs, or was used by
-    // the leader that left its memory to this one.
-    let handed_out = held.map_or(books.handed_out, |held| {
+    // The leader knows what it has used. What lies at or below its floor is in the accounts of earlier epochs, or was
+    // used by the leader that left its memory to this one.
+    let handed_out = held.map_or(accounts.handed_out, |held| {
         let used = all.count_between(0, held.last);
-        used.saturating_sub(books.skipped)
+        used.saturating_sub(accounts.skipped)
     });
-    let known = handed_out + books.skipped;
+    let known = handed_out + accounts.skipped;
     v1::Accounts {
         handed_out,
-        skipped: books.skipped,
+        skipped: accounts.skipped,
         left: all.count_between(0, ceiling).saturating_sub(known),
     }
 }

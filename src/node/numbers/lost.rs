@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::{
-    allocator::Held,
+    allocator::HeldNumbers,
     metrics::NamespaceCounts,
     node::{access::LostNumbers, way::forward::LostWithReply},
 };
@@ -32,6 +32,6 @@ impl LostWithReply for LostAnswer {
         if let Some(counted) = self.counted.as_ref().filter(|_| !is_served) {
             counted.add(numbers);
         }
-        drop(Held::new(&*self.namespace, numbers));
+        drop(HeldNumbers::new(&*self.namespace, numbers));
     }
 }

@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use super::LedTerms;
 use crate::{
-    allocator::{GaplessLimits, Inheritance, MemoryLimits, Term, TermOptions},
+    allocator::{GaplessLimits, MemoryLimits, ReceivedMemory, Term, TermOptions},
     consensus::{ProposeError, TermLease},
     metrics::TermStart,
     planted_bugs::{Bug, is_planted},
     random,
     sequence::{
-        AccessChange, Bequest, ClusterId, Command, Grant, LedgerRefused, MemoryDigest,
+        AccessChange, ClusterId, Command, Grant, HandOff, LedgerRefused, MemoryDigest,
         NamespaceConfig, NodeId, Outcome,
     },
 };
@@ -38,7 +38,7 @@ impl LedTerms {
                     }
                 }
             }
-            self.inheritance.follow(&now, self.config.node_id);
+            self.held_memory.follow(&now, self.config.node_id);
             let leader = now.leader.as_ref().map(|(leader, _)| (now.term, *leader));
             if let Some((leader, member)) = &now.leader
                 && told != Some((now.term, *leader))
@@ -64,30 +64,30 @@ impl LedTerms {
         let is_void = |term: Arc<Term>| term.lease().is_void();
         assert!(before.is_none_or(is_void), "two terms of this node serve at once");
         self.changes.send_modify(|n| *n += 1);
-        let Some((epoch, inheritance)) = self.take_chunks(lease).await else {
+        let Some((epoch, received)) = self.take_chunks(lease).await else {
             return;
         };
-        if inheritance.is_none() && is_planted(Bug::TermOpensLate) {
+        if received.is_none() && is_planted(Bug::TermOpensLate) {
             tokio::time::sleep(Duration::from_millis(1_500)).await;
         }
         self.create_first_namespaces(lease).await;
         self.name_cluster(lease).await;
         if !lease.is_void() {
-            self.open(lease, epoch, inheritance);
+            self.open(lease, epoch, received);
         }
     }
 
     /// Opens the allocator of the term, whose epoch has the number `epoch`.
-    fn open(&self, lease: &Arc<TermLease>, epoch: u64, inheritance: Option<Inheritance>) {
-        let start = match inheritance {
-            Some(_) => TermStart::inheritance,
+    fn open(&self, lease: &Arc<TermLease>, epoch: u64, received: Option<ReceivedMemory>) {
+        let start = match received {
+            Some(_) => TermStart::hand_off,
             None => TermStart::epoch,
         };
         let term = Term::open(
             self.group.clone(),
             lease.clone(),
             epoch,
-            inheritance,
+            received,
             TermOptions {
                 fence: self.config.fence,
                 memory: MemoryLimits {
@@ -111,19 +111,19 @@ impl LedTerms {
         }
     }
 
-    /// Gets the term its first chunks. Inherits what the last leader left, if it left it to this node. Otherwise an epoch
-    /// gives the term a chunk of every live section. Returns the number of the epoch, and the memory that was inherited.
-    /// `None` if the term got none, and must end.
-    async fn take_chunks(&self, lease: &TermLease) -> Option<(u64, Option<Inheritance>)> {
-        let held = self.inheritance.take(lease.term());
+    /// Gets the term its first chunks. It takes over if the last leader handed its memory off to this node. Otherwise
+    /// an epoch gives the term a chunk of every live section. Returns the number of the epoch, and the memory that it
+    /// took over. `None` if the term got none, and must end.
+    async fn take_chunks(&self, lease: &TermLease) -> Option<(u64, Option<ReceivedMemory>)> {
+        let held = self.held_memory.take(lease.term());
         let held = held.map(|(memory, digest)| (memory, (self.config.node_id, digest)));
-        let (memory, claim) = match is_planted(Bug::StrangerInherits) {
+        let (memory, claim) = match is_planted(Bug::StrangerTakesOver) {
             false => held.unzip(),
-            true => (None, self.bequeathed()),
+            true => (None, self.handed_off()),
         };
         if let Some((successor, digest)) = claim {
-            let inherit = Command::Inherit { successor, digest };
-            match self.propose_first(lease, inherit).await? {
+            let take_over = Command::TakeOver { successor, digest };
+            match self.propose_first(lease, take_over).await? {
                 Ok(epoch) => return Some((epoch, memory)),
                 Err(refused) => tracing::info!(
                     term = lease.term(),
@@ -138,11 +138,11 @@ impl LedTerms {
         }
     }
 
-    /// What the last leader left, and to whom. Only a planted bug asks for it.
-    fn bequeathed(&self) -> Option<(NodeId, MemoryDigest)> {
-        match self.group.view.ledger().ok()?.bequest? {
-            Bequest::Memory { successor, digest } => Some((successor, digest)),
-            Bequest::Epoch => None,
+    /// The hand-off of the last leader: the successor, and the digest. Only a planted bug asks for it.
+    fn handed_off(&self) -> Option<(NodeId, MemoryDigest)> {
+        match self.group.view.ledger().ok()?.hand_off? {
+            HandOff::Memory { successor, digest } => Some((successor, digest)),
+            HandOff::Epoch => None,
         }
     }
 

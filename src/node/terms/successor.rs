@@ -6,7 +6,7 @@ use futures::{Stream, TryStreamExt};
 
 use super::LedTerms;
 use crate::{
-    allocator::{Inheritance, MemoryHeader, NotInherited},
+    allocator::{MemoryHeader, NotReceived, ReceivedMemory},
     proto::{
         Refusal,
         peer::{MemoryPart, MemoryReply},
@@ -45,29 +45,29 @@ impl LedTerms {
         }
         let bytes_max = self.memory_bytes_max().saturating_mul(2);
         let work = self.group.this_node.store.blocking();
-        let mut inheritance =
-            Inheritance::begin(&header, bytes_max, work).map_err(|why| self.refuse_memory(why))?;
-        let number = self.inheritance.begin();
+        let mut received = ReceivedMemory::begin(&header, bytes_max, work)
+            .map_err(|why| self.refuse_memory(why))?;
+        let number = self.held_memory.begin();
         let given_up = || refusal!(HandoverLost, "another memory began to arrive");
         while let Some(part) = self.next_part(&mut parts).await? {
-            if !self.inheritance.is_latest(number) {
+            if !self.held_memory.is_latest(number) {
                 return Err(given_up());
             }
             let taking = work.run(move || {
-                let taken = inheritance.take_part(&part.payload);
-                taken.map(|()| inheritance)
+                let taken = received.take_part(&part.payload);
+                taken.map(|()| received)
             });
             let taken = taking.await;
             let taken = taken.map_err(|e| refusal!(Internal, "a memory was lost: {e}"))?;
-            inheritance = taken.map_err(|why| self.refuse_memory(why))?;
+            received = taken.map_err(|why| self.refuse_memory(why))?;
         }
-        let digest = inheritance.digest().map_err(|why| self.refuse_memory(why))?;
+        let digest = received.digest().map_err(|why| self.refuse_memory(why))?;
         // Another leader may have come meanwhile; then nobody can leave this to anybody.
         self.group.check_origin(&origin).await?;
         if self.stopping.leaving().is_cancelled() {
             refuse!(NodeStopping, "this node stops");
         }
-        if !self.inheritance.keep(number, inheritance, digest) {
+        if !self.held_memory.keep(number, received, digest) {
             return Err(given_up());
         }
         let terms = self.clone();
@@ -75,7 +75,7 @@ impl LedTerms {
         self.group.this_node.tasks.spawn("giving a memory up", async move {
             tokio::select! {
                 biased;
-                () = tokio::time::sleep(patience) => terms.inheritance.give_up(number),
+                () = tokio::time::sleep(patience) => terms.held_memory.give_up(number),
                 () = terms.stopping.leaving().cancelled() => {}
             }
         });
@@ -104,16 +104,16 @@ impl LedTerms {
     }
 
     /// What the sender of a memory is told.
-    fn refuse_memory(&self, why: NotInherited) -> Refusal {
+    fn refuse_memory(&self, why: NotReceived) -> Refusal {
         let (node, max_mb) = (self.config.node_id, 2 * (self.group.budget.memory_bytes >> 20));
         let refusal = match why {
-            NotInherited::TooLarge => refusal!(
+            NotReceived::TooLarge => refusal!(
                 MemoryFull,
                 "the memory takes more than the {max_mb} MB that node {node} gives it, twice its memory_max_mb; give \
                  all nodes the same memory_max_mb"
             ),
-            NotInherited::Format(_) => refusal!(WrongState, "{why}"),
-            NotInherited::Codec(_) | NotInherited::Damaged(_) => {
+            NotReceived::Format(_) => refusal!(WrongState, "{why}"),
+            NotReceived::Codec(_) | NotReceived::Damaged(_) => {
                 refusal!(InvalidRequest, "{why}")
             }
         };

@@ -1,11 +1,11 @@
 //! What commands do to a table.
 
-mod books;
+mod accounts;
 mod gapless;
 
 use super::*;
 use crate::sequence::{
-    Bequest, Chunk, IdsFull, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
+    Chunk, HandOff, IdsFull, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
     NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, Raise,
     RequestId, SectionKey, Take,
     tests::memory_table::{MemoryTable as Memory, bumps, checkpoints, releases, run, trims},
@@ -100,12 +100,12 @@ fn a_term_that_began_no_epoch_or_is_over_writes_nothing() {
     run(&mut table, 1, bumps(vec![bump(7, 10)]));
     let checkpoint = checkpoints(vec![section(7)]);
     let before = table.sections.clone();
-    let not_holder = |term| Outcome::Refused(LedgerRefused::NotHolder { term, holder: 1 });
+    let not_writer = |term| Outcome::Refused(LedgerRefused::NotWriter { term, writer: 1 });
     for command in [bumps(vec![bump(7, 10)]), trim(7, 3), checkpoint.clone()] {
-        assert_eq!(run(&mut table, 2, command), not_holder(2));
+        assert_eq!(run(&mut table, 2, command), not_writer(2));
     }
     assert_eq!(run(&mut table, 2, Command::BeginEpoch), Outcome::Holds(2));
-    let over = Outcome::Refused(LedgerRefused::NotHolder { term: 1, holder: 2 });
+    let over = Outcome::Refused(LedgerRefused::NotWriter { term: 1, writer: 2 });
     for command in [bumps(vec![bump(7, 10)]), trim(7, 3), checkpoint.clone()] {
         assert_eq!(run(&mut table, 1, command), over);
     }
@@ -128,7 +128,7 @@ fn a_term_that_released_a_section_gets_its_next_chunk_right_above() {
     let chunk = Chunk { old: 4, new: 14 };
     assert_eq!(bumped, Outcome::Bumped(vec![Bumped::Chunk(chunk)]));
     run(&mut table, 2, Command::BeginEpoch);
-    let over = Outcome::Refused(LedgerRefused::NotHolder { term: 1, holder: 2 });
+    let over = Outcome::Refused(LedgerRefused::NotWriter { term: 1, writer: 2 });
     assert_eq!(run(&mut table, 1, release(14)), over);
 }
 
@@ -137,15 +137,15 @@ fn what_a_term_left_is_written_by_the_successor_alone() {
     let mut table = with_book();
     run(&mut table, 1, bumps(vec![bump(7, 10)]));
     let digest = MemoryDigest { parts: 1, checksum: 2 };
-    let bequest = Bequest::Memory { successor: 2, digest };
-    let bequeath = Command::Bequeath(bequest);
-    assert_eq!(run(&mut table, 1, bequeath), Outcome::Bequeathed);
+    let hand_off = HandOff::Memory { successor: 2, digest };
+    let hand_off = Command::HandOff(hand_off);
+    assert_eq!(run(&mut table, 1, hand_off), Outcome::HandedOff);
     let left = Outcome::Refused(LedgerRefused::Left(1));
     assert_eq!(run(&mut table, 1, bumps(vec![bump(7, 10)])), left);
-    let inherit = |successor| Command::Inherit { successor, digest };
+    let take_over = |successor| Command::TakeOver { successor, digest };
     let refused = Outcome::Refused(LedgerRefused::NotSuccessor(3));
-    assert_eq!(run(&mut table, 2, inherit(3)), refused);
-    assert_eq!(run(&mut table, 2, inherit(2)), Outcome::Holds(1));
+    assert_eq!(run(&mut table, 2, take_over(3)), refused);
+    assert_eq!(run(&mut table, 2, take_over(2)), Outcome::Holds(1));
     let bumped = run(&mut table, 2, bumps(vec![bump(7, 10)]));
     let chunk = Chunk { old: 10, new: 20 };
     assert_eq!(bumped, Outcome::Bumped(vec![Bumped::Chunk(chunk)]));

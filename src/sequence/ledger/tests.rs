@@ -4,65 +4,65 @@ use super::*;
 
 const DIGEST: MemoryDigest = MemoryDigest { parts: 7, checksum: 0xC0FFEE };
 
-fn memory_for(successor: NodeId) -> Bequest {
-    Bequest::Memory { successor, digest: DIGEST }
+fn memory_for(successor: NodeId) -> HandOff {
+    HandOff::Memory { successor, digest: DIGEST }
 }
 
 #[test]
 fn the_term_that_began_an_epoch_writes_until_the_next_one_begins() {
     let mut ledger = Ledger::default();
-    let none = LedgerRefused::NotHolder { term: 1, holder: 0 };
+    let none = LedgerRefused::NotWriter { term: 1, writer: 0 };
     assert_eq!(ledger.check_writer(1), Err(none));
     assert_eq!(ledger.begin_epoch(1), Ok(1));
     assert_eq!(ledger.check_writer(1), Ok(()));
     assert_eq!(ledger.begin_epoch(1), Err(LedgerRefused::HoldsAlready(1)));
     assert_eq!(ledger.begin_epoch(4), Ok(2));
-    let later = LedgerRefused::NotHolder { term: 1, holder: 4 };
+    let later = LedgerRefused::NotWriter { term: 1, writer: 4 };
     assert_eq!(ledger.check_writer(1), Err(later));
-    assert_eq!(ledger.bequeath(1, Bequest::Epoch), Err(later));
+    assert_eq!(ledger.hand_off(1, HandOff::Epoch), Err(later));
 }
 
 #[test]
 fn a_term_that_left_its_chunks_writes_nothing_any_more() {
     let mut ledger = Ledger::default();
     ledger.begin_epoch(1).unwrap();
-    ledger.bequeath(1, memory_for(2)).unwrap();
+    ledger.hand_off(1, memory_for(2)).unwrap();
     assert_eq!(ledger.check_writer(1), Err(LedgerRefused::Left(1)));
-    assert_eq!(ledger.bequeath(1, Bequest::Epoch), Err(LedgerRefused::Left(1)));
+    assert_eq!(ledger.hand_off(1, HandOff::Epoch), Err(LedgerRefused::Left(1)));
     assert_eq!(ledger.begin_epoch(1), Err(LedgerRefused::HoldsAlready(1)));
 }
 
 #[test]
-fn the_successor_that_holds_the_memory_inherits_once_and_goes_on_in_the_same_epoch() {
+fn the_successor_that_holds_the_memory_takes_over_once_and_goes_on_in_the_same_epoch() {
     let mut ledger = Ledger::default();
     ledger.begin_epoch(1).unwrap();
-    ledger.bequeath(1, memory_for(2)).unwrap();
+    ledger.hand_off(1, memory_for(2)).unwrap();
     let other = MemoryDigest { checksum: 1, ..DIGEST };
-    assert_eq!(ledger.inherit(2, 3, DIGEST), Err(LedgerRefused::NotSuccessor(3)));
-    assert_eq!(ledger.inherit(2, 2, other), Err(LedgerRefused::NotSuccessor(2)));
+    assert_eq!(ledger.take_over(2, 3, DIGEST), Err(LedgerRefused::NotSuccessor(3)));
+    assert_eq!(ledger.take_over(2, 2, other), Err(LedgerRefused::NotSuccessor(2)));
     // A term in which nothing was written comes between.
-    assert_eq!(ledger.inherit(3, 2, DIGEST), Ok(1));
+    assert_eq!(ledger.take_over(3, 2, DIGEST), Ok(1));
     assert_eq!(ledger.check_writer(3), Ok(()));
-    assert_eq!(ledger.inherit(4, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
+    assert_eq!(ledger.take_over(4, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
 }
 
 #[test]
 fn a_successor_that_comes_after_another_terms_epoch_gets_nothing() {
     let mut ledger = Ledger::default();
     ledger.begin_epoch(1).unwrap();
-    ledger.bequeath(1, memory_for(2)).unwrap();
+    ledger.hand_off(1, memory_for(2)).unwrap();
     assert_eq!(ledger.begin_epoch(2), Ok(2));
-    assert_eq!(ledger.inherit(3, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
+    assert_eq!(ledger.take_over(3, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
 }
 
 #[test]
-fn an_epoch_that_was_given_back_is_given_again_and_one_that_was_left_to_a_successor_is_not() {
+fn an_epoch_that_was_returned_is_given_again_and_one_that_was_left_to_a_successor_is_not() {
     let mut ledger = Ledger::default();
     ledger.begin_epoch(1).unwrap();
-    ledger.bequeath(1, Bequest::Epoch).unwrap();
-    assert_eq!(ledger.inherit(2, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
+    ledger.hand_off(1, HandOff::Epoch).unwrap();
+    assert_eq!(ledger.take_over(2, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
     assert_eq!(ledger.begin_epoch(2), Ok(1));
-    assert_eq!(ledger.bequest, None);
-    ledger.bequeath(2, memory_for(3)).unwrap();
+    assert_eq!(ledger.hand_off, None);
+    ledger.hand_off(2, memory_for(3)).unwrap();
     assert_eq!(ledger.begin_epoch(3), Ok(2));
 }

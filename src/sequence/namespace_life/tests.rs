@@ -291,7 +291,7 @@ fn a_namespace_that_finds_no_id_left_changes_nothing() {
 }
 
 #[test]
-fn a_leader_that_gives_back_a_deleted_namespaces_sections_writes_nothing() {
+fn a_leader_that_returns_a_deleted_namespaces_sections_writes_nothing() {
     let mut table = founded();
     let old = id_of_book(&table);
     bump(&mut table, 1, old, 10);

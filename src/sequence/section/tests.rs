@@ -1,6 +1,6 @@
 //! What bumps, epochs, checkpoints and trims do to a section's record.
 
-mod books;
+mod accounts;
 mod takes;
 mod uses;
 
@@ -83,7 +83,7 @@ fn a_checkpointed_section_is_live_again_and_costs_no_number() {
 }
 
 #[test]
-fn the_books_count_what_lost_epochs_may_have_left() {
+fn the_accounts_count_what_lost_epochs_may_have_left() {
     let record = bumped(3, 10_000);
     let raise = Raise { numbers: 1_000_000, unused_max: 1_000_400, step: 10_000, up_to: 0 };
     let (record, _) = record.bump(ONES, 3, raise).unwrap();
@@ -102,8 +102,8 @@ fn a_trim_returns_unused_numbers_if_the_epoch_owns_them() {
     assert_eq!(trimmed.max_seq, 17);
     let again = trimmed.trim(ONES, 3, 5).unwrap();
     assert_eq!(again.max_seq, 17, "said to be used");
-    let given_back = trimmed.epoch_chunk(ONES, 3).unwrap();
-    assert_eq!(given_back, chunk(17, 10_017));
+    let returned = trimmed.epoch_chunk(ONES, 3).unwrap();
+    assert_eq!(returned, chunk(17, 10_017));
     let lost = trimmed.epoch_chunk(ONES, 4).unwrap();
     assert_eq!(lost, chunk(10_017, 20_017));
 }
@@ -181,7 +181,7 @@ fn a_released_section_has_no_gap_whichever_epoch_follows_and_is_bumped_in_the_ep
         assert_eq!((released.max_seq, released.floor), (used, used));
         assert_eq!(released.epoch_chunk(ONES, epoch), None, "its epoch owns nothing");
         assert_eq!(released.floor_at(epoch, 1), used);
-        // Also if the epoch was given back and comes again.
+        // Also if the epoch was returned and comes again.
         let (_, chunk) = released.bump(ONES, epoch, step(10)).unwrap();
         assert_eq!((chunk.old, chunk.new), (used, used + 10));
         let next = released.epoch_chunk(ONES, epoch + 1).unwrap();

@@ -6,9 +6,10 @@ use std::{
 };
 
 use crate::sequence::{
-    Bump, ClusterId, Command, DayBooks, IdHolder, Ledger, Namespace, NamespaceId, NamespaceTotals,
-    Outcome, PartId, Place, PrincipalKey, PrincipalRecord, Principals, QueuedId, Remembered,
-    RequestBook, RequestId, SectionId, SectionRecord, Table, Tombstone, Trim, WorkerRecord, apply,
+    Bump, ClusterId, Command, DayAccounts, IdBudget, IdPlace, Ledger, Namespace, NamespaceId,
+    NamespaceTotals, Outcome, PartId, PrincipalKey, PrincipalRecord, Principals, QueuedId,
+    Remembered, RequestBook, RequestId, SectionId, SectionRecord, Table, Tombstone, Trim,
+    WorkerRecord, apply,
 };
 
 /// A table in memory.
@@ -17,16 +18,16 @@ pub struct MemoryTable {
     pub ledger: Ledger,
     pub sections: HashMap<SectionId, SectionRecord>,
     pub namespaces: BTreeMap<NamespaceId, Namespace>,
-    pub days: BTreeMap<(NamespaceId, u32), DayBooks>,
+    pub days: BTreeMap<(NamespaceId, u32), DayAccounts>,
     pub totals: BTreeMap<NamespaceId, NamespaceTotals>,
     pub tombstones: BTreeMap<String, Tombstone>,
     pub next_id: Option<NamespaceId>,
     pub cluster_id: Option<ClusterId>,
     pub principals: Principals,
     pub book: RequestBook,
-    pub places: BTreeMap<Place, QueuedId>,
+    pub places: BTreeMap<IdPlace, QueuedId>,
     pub ids: BTreeMap<(NamespaceId, RequestId, u32), Remembered>,
-    pub id_bytes: BTreeMap<IdHolder, u64>,
+    pub id_bytes: BTreeMap<IdBudget, u64>,
     pub workers: BTreeMap<(NamespaceId, u32), WorkerRecord>,
     pub skipped: u64,
 }
@@ -87,19 +88,19 @@ impl Table for MemoryTable {
     fn put_principals_version(&mut self, version: u64) {
         self.principals.set_version(version);
     }
-    fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, Infallible> {
+    fn day_accounts(&self, id: NamespaceId, day: u32) -> Result<Option<DayAccounts>, Infallible> {
         Ok(self.days.get(&(id, day)).copied())
     }
     fn note_skipped(&mut self, _: NamespaceId, numbers: u64) {
         self.skipped += numbers;
     }
-    fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks) {
-        self.days.insert((id, day), books);
+    fn put_day_accounts(&mut self, id: NamespaceId, day: u32, accounts: DayAccounts) {
+        self.days.insert((id, day), accounts);
     }
-    fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Infallible> {
+    fn accounted_days(&self, id: NamespaceId) -> Result<BTreeSet<u32>, Infallible> {
         Ok(self.days.keys().filter(|of| of.0 == id).map(|of| of.1).collect())
     }
-    fn remove_day_books(&mut self, id: NamespaceId, day: u32) {
+    fn remove_day_accounts(&mut self, id: NamespaceId, day: u32) {
         self.days.remove(&(id, day));
     }
 
@@ -166,26 +167,26 @@ impl Table for MemoryTable {
     ) -> Result<Option<Remembered>, Infallible> {
         Ok(self.ids.get(&(namespace, id.request.clone(), id.part)).cloned())
     }
-    fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, Infallible> {
+    fn queued_id(&self, place: IdPlace) -> Result<Option<QueuedId>, Infallible> {
         Ok(self.places.get(&place).cloned())
     }
     fn put_remembered(&mut self, namespace: NamespaceId, id: &PartId, remembered: Remembered) {
         self.ids.insert((namespace, id.request.clone(), id.part), remembered);
     }
-    fn id_bytes(&self, holder: IdHolder) -> Result<u64, Infallible> {
-        Ok(self.id_bytes.get(&holder).copied().unwrap_or(0))
+    fn id_bytes(&self, budget: IdBudget) -> Result<u64, Infallible> {
+        Ok(self.id_bytes.get(&budget).copied().unwrap_or(0))
     }
-    fn put_id_bytes(&mut self, holder: IdHolder, bytes: u64) {
+    fn put_id_bytes(&mut self, budget: IdBudget, bytes: u64) {
         match bytes {
-            0 => self.id_bytes.remove(&holder),
-            bytes => self.id_bytes.insert(holder, bytes),
+            0 => self.id_bytes.remove(&budget),
+            bytes => self.id_bytes.insert(budget, bytes),
         };
     }
-    fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered) {
+    fn remember(&mut self, place: IdPlace, queued: QueuedId, remembered: Remembered) {
         self.put_remembered(queued.namespace, &queued.id, remembered);
         self.places.insert(place, queued);
     }
-    fn forget(&mut self, place: Place, queued: &QueuedId) {
+    fn forget(&mut self, place: IdPlace, queued: &QueuedId) {
         self.ids.remove(&(queued.namespace, queued.id.request.clone(), queued.id.part));
         self.places.remove(&place);
     }

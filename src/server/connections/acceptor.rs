@@ -16,7 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     aside::aside,
     calls::SHUTDOWN_TIME_MAX,
-    places::{Place, Places, WhenFull},
+    places::{ConnectionPlace, Places, WhenFull},
 };
 use crate::{
     clock::whole_ms,
@@ -64,7 +64,7 @@ impl Limits {
 /// served.
 pub async fn accept<F>(
     listener: TcpListener, limits: Limits, stop: CancellationToken,
-    serve: impl Fn(TcpStream, Arc<Place>) -> F,
+    serve: impl Fn(TcpStream, Arc<ConnectionPlace>) -> F,
 ) where
     F: Future<Output = Result<(), String>> + Send + 'static,
 {
@@ -112,7 +112,7 @@ pub async fn accept<F>(
 /// A text if there is none, or `from` has its share.
 fn enter(
     places: &mut Places, limits: &Limits, from: SocketAddr,
-) -> Result<(Arc<Place>, Open), String> {
+) -> Result<(Arc<ConnectionPlace>, Open), String> {
     let callers = limits.callers.as_ref();
     let guest = callers.map(|(callers, port)| callers.connect(*port, from.ip())).transpose()?;
     // The one that ends for it leaves a moment later.
@@ -125,7 +125,7 @@ fn enter(
 /// Serves a connection until it ends, another one needs its place, or it is a stranger's for too long. The memory that is reserved
 /// in doing so is its caller's.
 async fn in_place(
-    place: &Place, served: Pin<Box<impl Future<Output = Result<(), String>>>>,
+    place: &ConnectionPlace, served: Pin<Box<impl Future<Output = Result<(), String>>>>,
 ) -> Result<(), String> {
     let served = match place.guest() {
         Some(guest) => Either::Left(guest.clone().scope(served)),

@@ -82,9 +82,9 @@ pub struct Calls {
 
 impl Calls {
     /// Counts a call as begun. It ends when the returned value is dropped.
-    pub fn begin(self: &Arc<Self>) -> Call {
+    pub fn begin(self: &Arc<Self>) -> OpenCall {
         self.begun.fetch_add(1, Relaxed);
-        Call { calls: self.clone(), of_guest: None }
+        OpenCall { calls: self.clone(), of_guest: None }
     }
 
     /// From here on an answer is sent that is to end early when this is cancelled.
@@ -132,13 +132,13 @@ impl Calls {
 }
 
 /// A call in progress. It ends when this is dropped.
-pub struct Call {
+pub struct OpenCall {
     calls: Arc<Calls>,
     /// Its place among the calls of the connection's caller.
     pub of_guest: Option<Arc<GuestCall>>,
 }
 
-impl Call {
+impl OpenCall {
     /// The connection is given the end of its answer next.
     fn is_answered(&self) {
         if let Some(of_guest) = &self.of_guest {
@@ -147,15 +147,15 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         self.calls.ended.fetch_add(1, Relaxed);
     }
 }
 
 /// The `response` to `call`, whose body keeps the call in progress.
-pub fn answered(call: Call, mut response: Response<Body>) -> Response<CallBody<Body>> {
-    let held = response.extensions_mut().remove::<Held>();
+pub fn answered(call: OpenCall, mut response: Response<Body>) -> Response<CallBody<Body>> {
+    let held = response.extensions_mut().remove::<AnswerMemory>();
     let end = response.extensions_mut().remove::<EndsEarly>().map(|EndsEarly(end)| end);
     response.map(|body| {
         let body = CallBody::new(body, call, held, end);
@@ -186,8 +186,8 @@ pub struct Unsent {
     is_asked: AtomicBool,
     /// Woken when bytes are sent.
     body: AtomicWaker,
-    call: Call,
-    _held: Option<Held>,
+    call: OpenCall,
+    _held: Option<AnswerMemory>,
     /// Cancelled if its caller may not read it any more.
     end: Option<CancellationToken>,
 }
@@ -239,7 +239,9 @@ impl Unsent {
 impl<B: hyper::body::Body> CallBody<B> {
     /// Ties `body` to the call that it answers, to the memory that it holds, and to what is cancelled if its caller may not read it
     /// any more.
-    pub fn new(body: B, call: Call, held: Option<Held>, end: Option<CancellationToken>) -> Self {
+    pub fn new(
+        body: B, call: OpenCall, held: Option<AnswerMemory>, end: Option<CancellationToken>,
+    ) -> Self {
         let unsent = Unsent {
             bytes: AtomicUsize::new(0),
             made: AtomicUsize::new(0),
@@ -351,12 +353,12 @@ pub struct EndsEarly(pub CancellationToken);
 /// Memory that an answer holds until it is sent. A service puts it among the response's extensions, and the connection's body
 /// takes it from there.
 #[derive(Clone)]
-pub struct Held(#[allow(dead_code)] Arc<Reservation>);
+pub struct AnswerMemory(#[allow(dead_code)] Arc<Reservation>);
 
 /// Has the answer with these extensions hold the memory until it is sent, or dropped because its caller is gone.
 pub fn until_sent(extensions: &mut Extensions, reservation: Option<Reservation>) {
     if let Some(reservation) = reservation {
-        extensions.insert(Held(Arc::new(reservation)));
+        extensions.insert(AnswerMemory(Arc::new(reservation)));
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     aside::aside,
     calls::{Answering, SHUTDOWN_TIME_MAX, answered},
     patient_socket::{PatientSocket, Times},
-    places::Place,
+    places::ConnectionPlace,
     stream::Stream,
     until_known::UntilKnown,
 };
@@ -32,7 +32,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// # Errors
 /// A text if the other end sends nothing in time, does not speak HTTP/1, or breaks off.
 pub async fn serve<S: Answering>(
-    stream: Stream, service: S, place: Arc<Place>, times: Times, stop: CancellationToken,
+    stream: Stream, service: S, place: Arc<ConnectionPlace>, times: Times, stop: CancellationToken,
 ) -> Result<(), String> {
     let mut stream = UntilKnown::new(stream, place.guest());
     let mut is_new = true;
@@ -66,7 +66,7 @@ pub async fn serve<S: Answering>(
 /// Serves requests until none comes for a while. Returns the socket then, with what was read of a further request; `None` if
 /// the connection has ended.
 async fn serve_until_rest<S: Answering>(
-    stream: UntilKnown<Stream>, service: S, place: &Arc<Place>, times: Times,
+    stream: UntilKnown<Stream>, service: S, place: &Arc<ConnectionPlace>, times: Times,
     stop: &CancellationToken,
 ) -> Result<Option<UntilKnown<Stream>>, String> {
     let Times { idle, rest_after, .. } = times;

@@ -22,7 +22,7 @@ use super::{
     acceptor::ACCEPT_PAUSE,
     calls::Answering,
     http2,
-    places::{Place, WhenFull},
+    places::{ConnectionPlace, WhenFull},
     serve_http2,
 };
 use crate::{server::rare_warning::RareWarning, storage::LOCAL_SOCKET};
@@ -103,7 +103,7 @@ impl LocalSocket {
 async fn serve_connection(
     socket: UnixStream, service: impl Answering, idle: Duration, stop: CancellationToken,
 ) {
-    let place = Place::new(WhenFull::RefuseNew, None);
+    let place = ConnectionPlace::new(WhenFull::RefuseNew, None);
     let http2 = http2((CLIENT_CALLS, CLIENT_WINDOWS), idle, &place);
     let ends = Ends { idle, too_old_at: None, stop };
     if let Err(error) = serve_http2(socket, http2, service, place, ends).await {

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{places::Place, stream::Stream};
+use super::{places::ConnectionPlace, stream::Stream};
 use crate::server::{
     rare_warning::RareWarning,
     tls::{Certificates, Leaf},
@@ -70,7 +70,8 @@ impl Opening {
     /// # Errors
     /// A text if the connection ends, sends nothing in time, or has no TLS and must; if the handshake fails, or takes too long.
     pub async fn open(
-        &self, socket: TcpStream, place: &Place, silence: Duration, stop: &CancellationToken,
+        &self, socket: TcpStream, place: &ConnectionPlace, silence: Duration,
+        stop: &CancellationToken,
     ) -> Result<Option<Stream>, String> {
         socket.set_nodelay(true).map_err(|error| error.to_string())?;
         match &self.certificates {
@@ -84,7 +85,8 @@ impl Opening {
     }
 
     async fn look(
-        &self, socket: TcpStream, certificates: &Certificates, place: &Place, silence: Duration,
+        &self, socket: TcpStream, certificates: &Certificates, place: &ConnectionPlace,
+        silence: Duration,
     ) -> Result<Stream, String> {
         let mut first = [0];
         let greeting = GREETING_TIME_MAX.min(silence);

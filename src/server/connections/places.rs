@@ -17,7 +17,7 @@ use std::{
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::calls::{Call, Calls};
+use super::calls::{Calls, OpenCall};
 use crate::{clock::whole_ms, node::Guest};
 
 /// How long a call of a scraper or a probe may take before its connection may end for another one's sake.
@@ -37,7 +37,7 @@ pub enum WhenFull {
 
 /// A connection's place among those of its port.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPlace {
     calls: Arc<Calls>,
     since: Instant,
     /// How many milliseconds after `since` its last call began. Known where a connection may end for that.
@@ -49,10 +49,10 @@ pub struct Place {
     needed: Option<CancellationToken>,
 }
 
-impl Place {
+impl ConnectionPlace {
     /// A place that is `guest`'s, if it is a client's.
-    pub fn new(when_full: WhenFull, guest: Option<Arc<Guest>>) -> Arc<Place> {
-        Arc::new(Place {
+    pub fn new(when_full: WhenFull, guest: Option<Arc<Guest>>) -> Arc<ConnectionPlace> {
+        Arc::new(ConnectionPlace {
             calls: Arc::default(),
             since: Instant::now(),
             last_call_ms: matches!(when_full, WhenFull::EndIdle(_)).then(AtomicU64::default),
@@ -68,7 +68,7 @@ impl Place {
     }
 
     /// Counts a call as begun. It ends when the returned value is dropped.
-    pub fn begin_call(&self) -> Call {
+    pub fn begin_call(&self) -> OpenCall {
         if let Some(last_call_ms) = &self.last_call_ms {
             last_call_ms.store(self.age_ms(), Relaxed);
         }
@@ -141,8 +141,8 @@ impl Place {
 pub struct Places {
     when_full: WhenFull,
     /// Empty if no connection ends for another one. A connection that has ended holds its place no more: what is counted for its
-    /// caller is given back at once.
-    taken: VecDeque<Weak<Place>>,
+    /// caller is uncounted at once.
+    taken: VecDeque<Weak<ConnectionPlace>>,
 }
 
 impl Places {
@@ -152,8 +152,8 @@ impl Places {
     }
 
     /// A place for a further connection; `None` if all are taken and none of them may end.
-    pub fn enter(&mut self, guest: Option<Arc<Guest>>) -> Option<Arc<Place>> {
-        let place = Place::new(self.when_full, guest);
+    pub fn enter(&mut self, guest: Option<Arc<Guest>>) -> Option<Arc<ConnectionPlace>> {
+        let place = ConnectionPlace::new(self.when_full, guest);
         let (WhenFull::EndIdle(max) | WhenFull::EndStrangers(max)) = self.when_full else {
             return Some(place);
         };
@@ -170,14 +170,16 @@ impl Places {
     }
 
     fn first_to_end(&self) -> Option<usize> {
-        let first_that = |may_end: &dyn Fn(&Place) -> bool| {
+        let first_that = |may_end: &dyn Fn(&ConnectionPlace) -> bool| {
             // One that has ended meanwhile is the first choice.
-            let fits = |place: &Weak<Place>| place.upgrade().is_none_or(|place| may_end(&place));
+            let fits =
+                |place: &Weak<ConnectionPlace>| place.upgrade().is_none_or(|place| may_end(&place));
             self.taken.iter().position(fits)
         };
         let longest = whole_ms(CALL_TIME_MAX);
-        let is_strangers = |place: &Place| place.guest().is_some_and(|guest| guest.is_strangers());
-        let is_long = |place: &Place| {
+        let is_strangers =
+            |place: &ConnectionPlace| place.guest().is_some_and(|guest| guest.is_strangers());
+        let is_long = |place: &ConnectionPlace| {
             let last_call_ms = place.last_call_ms.as_ref().map(|ms| ms.load(Relaxed));
             last_call_ms.is_some_and(|ms| place.age_ms().saturating_sub(ms) > longest)
         };
@@ -198,7 +200,7 @@ mod tests {
         sequence::network_of,
     };
 
-    fn is_needed(place: &Place) -> bool {
+    fn is_needed(place: &ConnectionPlace) -> bool {
         place.is_needed().now_or_never().is_some()
     }
 
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_connection_counts_for_its_caller_is_given_back_when_it_ends() {
+    async fn what_a_connection_counts_for_its_caller_is_freed_when_it_ends() {
         let callers = Callers::new(&Config::default(), &Metrics::new(), |_| false);
         let mut places = Places::new(WhenFull::EndIdle(2));
         let guest = callers.connect(Port::Administrators, [10, 0, 0, 1].into());
@@ -271,7 +273,7 @@ mod tests {
             let guest = callers.connect(Port::Clients, [10, 0, 0, 1].into()).expect("a connection");
             Places::new(WhenFull::RefuseNew).enter(Some(guest)).expect("room")
         };
-        let silent = async |place: Arc<Place>| {
+        let silent = async |place: Arc<ConnectionPlace>| {
             let began = Instant::now();
             let ended = place.greeted(pending::<()>(), GREETING, IDLE).await;
             ended.expect_err("it says nothing");

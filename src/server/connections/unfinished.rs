@@ -251,7 +251,7 @@ mod tests {
         memory.try_reserve((16 << 20) - 19_999).expect_err("20 000 bytes are reserved");
         let _most = memory.try_reserve((16 << 20) - 20_000).expect("the rest of the memory");
         assert_eq!(meter.look(second[6_000..].to_vec().into()).expect("its end"), second[6_000..]);
-        memory.try_reserve(20_000).expect("it is given back");
+        memory.try_reserve(20_000).expect("it is freed");
     }
 
     #[tokio::test(start_paused = true)]

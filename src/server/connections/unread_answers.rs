@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     calls::{ANSWER, Unsent},
     patient_socket::{given_up, is_given_up},
-    places::Place,
+    places::ConnectionPlace,
 };
 
 /// Runs the calls of a connection, each in a task.
@@ -29,7 +29,7 @@ pub struct ReadInTime {
     /// How long nothing of an answer may be read.
     pub patience: Duration,
     /// Whose connection it is.
-    pub place: Arc<Place>,
+    pub place: Arc<ConnectionPlace>,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ReadInTime {
@@ -43,7 +43,9 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ReadInTime {
 }
 
 /// Runs a call until it is answered, or given up. Its connection keeps its `place` until then.
-async fn read_in_time(call: impl Future<Output = ()>, _place: Arc<Place>, patience: Duration) {
+async fn read_in_time(
+    call: impl Future<Output = ()>, _place: Arc<ConnectionPlace>, patience: Duration,
+) {
     let answer = Arc::new(OnceLock::<Arc<Unsent>>::new());
     let mut call = pin!(ANSWER.scope(answer.clone(), call));
     let mut waiting = None;

@@ -31,8 +31,8 @@ use crate::{
     allocator::KEYS_AT_ONCE,
     metrics::Interface,
     node::{
-        Asked, Caller, NodeContext, Origin, Principal, Reservation, TraceContext, Unanswered,
-        budget,
+        Caller, CheckedRequest, NodeContext, Origin, Principal, Reservation, TraceContext,
+        Unanswered, budget,
     },
     proto::{
         Refusal,
@@ -302,7 +302,7 @@ fn answer(
     let deadline = arrived + budget(patience, &node.context.config);
     let trace = trace_of(&node, &mut request);
     let (by, traces) = (node.by.clone(), &node.context.traces);
-    let asked = Asked::of_caller(request, by, traces, trace);
+    let asked = CheckedRequest::of_caller(request, by, traces, trace);
     async move {
         let context = &node.context;
         // Not awaited by value: the compiler would move it, twice, and it is large.

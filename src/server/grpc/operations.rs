@@ -14,7 +14,7 @@ use tower::service_fn;
 
 use super::Services;
 use crate::{
-    node::{NodeContext, OPERATIONS, Origin, Served},
+    node::{NodeContext, OPERATIONS, Origin, ServedOperation},
     server::{
         connections::{calls::response, unfinished::CLIENT_MESSAGE_BYTES_MAX},
         metadata::budget_of,
@@ -42,7 +42,7 @@ pub fn routes(context: &Arc<NodeContext>) -> Router {
 }
 
 async fn answer_bytes(
-    context: Arc<NodeContext>, operation: &'static Served, call: tonic::Request<Bytes>,
+    context: Arc<NodeContext>, operation: &'static ServedOperation, call: tonic::Request<Bytes>,
 ) -> Result<Response<Bytes>, Status> {
     let deadline = Instant::now() + budget_of(&call, &context.config);
     let by = Services::asker(&call);

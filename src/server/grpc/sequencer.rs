@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{Services, answer, errors::count_stream_error, next_many::ResponseStream};
 use crate::{
     metrics::Interface,
-    node::{Asked, Export, Exported, Guarded, Origin, SequenceRequest, without_addresses},
+    node::{CheckedRequest, Export, Exported, Guarded, Origin, SequenceRequest, without_addresses},
     proto::{
         Refusal,
         v1::{
@@ -39,7 +39,8 @@ impl Services {
         let deadline = arrived + budget_of(&message, &self.context.config);
         let by = Services::asker(&message);
         let trace = trace_in(&self.context, message.metadata().as_ref());
-        let asked = Asked::of_caller(message.into_inner(), by, &self.context.traces, trace);
+        let asked =
+            CheckedRequest::of_caller(message.into_inner(), by, &self.context.traces, trace);
         let answered = pin!(answer(&self.context, &asked, Origin::Client, deadline)).await;
         let spans = self.context.metrics.request_seconds.of(Interface::grpc);
         spans.observe(arrived.elapsed(), 1);

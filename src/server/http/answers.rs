@@ -14,14 +14,15 @@ use futures::FutureExt;
 use tokio::time::Instant;
 
 use super::{
-    bodies::Answer,
+    bodies::HttpAnswer,
     received::of_kind,
     request::{Due, Node},
 };
 use crate::{
     metrics::Interface,
     node::{
-        Asked, Guarded, NEXT_IDS, NodeContext, Origin, Reservation, SequenceRequest, check_ids,
+        CheckedRequest, Guarded, NEXT_IDS, NodeContext, Origin, Reservation, SequenceRequest,
+        check_ids,
     },
     proto::{
         Code, Operation, Refusal, refusal, refuse,
@@ -43,7 +44,7 @@ type Answered<A> = Result<(A, Option<Reservation>), Refusal>;
 /// # Errors
 /// Whatever the node, or the leader, refuses it for.
 pub async fn serve<Q: SequenceRequest>(
-    context: &Arc<NodeContext>, asked: &Asked<Q>, due: &Due,
+    context: &Arc<NodeContext>, asked: &CheckedRequest<Q>, due: &Due,
 ) -> Result<Q::Answer, Refusal> {
     Ok(pin!(context.numbers.serve(asked, Origin::Client, due.deadline)).await?)
 }
@@ -69,7 +70,7 @@ pub async fn sequence<Q: SequenceRequest>(
     context: &Arc<NodeContext>, message: Q, due: &Due,
 ) -> Answered<Q::Answer> {
     let (by, trace) = (due.by.clone(), due.trace.clone());
-    let asked = Asked::of_caller(message, by, &context.traces, trace)?;
+    let asked = CheckedRequest::of_caller(message, by, &context.traces, trace)?;
     let keys = asked.keys();
     if keys > KEYS_MAX {
         let why = refusal!(
@@ -162,7 +163,7 @@ pub async fn time(State(context): Node, request: Request, next: Next) -> Respons
 }
 
 /// Counts the problem that an answer tells, if it tells one.
-pub fn count(context: &NodeContext, answer: &Answer) {
+pub fn count(context: &NodeContext, answer: &HttpAnswer) {
     if let Some(code) = answer.extensions().get::<Code>() {
         context.metrics.errors.of(Interface::http).add(*code, 1);
     }

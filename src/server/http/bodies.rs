@@ -39,22 +39,22 @@ pub fn forbid_caching(headers: &mut HeaderMap) {
 }
 
 /// An answer as it is sent.
-pub type Answer = axum::http::Response<tonic::body::Body>;
+pub type HttpAnswer = axum::http::Response<tonic::body::Body>;
 
-/// An answer in JSON. The memory that is reserved for it is given back once its bytes are sent, or dropped.
+/// An answer in JSON. The memory that is reserved for it is freed once its bytes are sent, or dropped.
 ///
 /// # Errors
 /// INTERNAL if it cannot be written as JSON.
 pub fn reserved_json(
     answer: &impl Serialize, reservation: impl Into<Option<Reservation>>,
-) -> Result<Answer, Problem> {
+) -> Result<HttpAnswer, Problem> {
     let written = serde_json::to_string(answer);
     let written = written.map_err(|error| refusal!(Internal, "{error}"))?;
     let mut reservation = reservation.into();
     if let Some(reservation) = &mut reservation {
         reservation.resize(written.len());
     }
-    let mut response = Answer::new(tonic::body::Body::new(written));
+    let mut response = HttpAnswer::new(tonic::body::Body::new(written));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     until_sent(response.extensions_mut(), reservation);

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::{
     answers::{ids, observe, one_of_stream, operation, sequence, sequence_of_key},
-    bodies::{Answer, forbid_caching, reserved_json},
+    bodies::{HttpAnswer, forbid_caching, reserved_json},
     problem::Problem,
     received::{Received, of_kind, of_known_kind, said_once, take_request_id},
     request::{Due, decoded},
@@ -60,7 +60,7 @@ pub struct Endpoint {
     serve: Serve,
 }
 
-type Serve = for<'a> fn(Received<'a>) -> BoxFuture<'a, Result<Answer, Problem>>;
+type Serve = for<'a> fn(Received<'a>) -> BoxFuture<'a, Result<HttpAnswer, Problem>>;
 
 /// The HTTP status of the answer to a method.
 pub fn status(rpc: &str) -> StatusCode {
@@ -206,7 +206,7 @@ impl Route {
     /// Answers a request whose path it leads to. It came over a connection which `owner` has opened.
     pub async fn answer(
         &self, context: &Arc<NodeContext>, owner: &Owner, request: (&Parts, Body),
-    ) -> Answer {
+    ) -> HttpAnswer {
         let answer = self.answered(context, owner, request).await;
         let mut answer =
             answer.unwrap_or_else(|problem| problem.into_response().map(tonic::body::Body::new));
@@ -217,7 +217,7 @@ impl Route {
 
     async fn answered(
         &self, context: &Arc<NodeContext>, owner: &Owner, (head, body): (&Parts, Body),
-    ) -> Result<Answer, Problem> {
+    ) -> Result<HttpAnswer, Problem> {
         let due = Due::said_in(&head.headers, owner, context)?;
         let (endpoint, values) = self.named(&head.method, head.uri.path())?;
         let answer = (endpoint.serve)(Received::new(context, &due, values, (head, body))).await;
@@ -291,7 +291,7 @@ impl Route {
 /// The answer to a method.
 fn answered(
     rpc: &str, (answer, reserved): (impl Serialize, Option<Reservation>),
-) -> Result<Answer, Problem> {
+) -> Result<HttpAnswer, Problem> {
     let mut response = reserved_json(&answer, reserved)?;
     *response.status_mut() = status(rpc);
     Ok(response)

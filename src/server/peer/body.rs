@@ -33,7 +33,7 @@ use crate::{
     server::connections::{
         arrival::{Arrival, HEADER_BYTES},
         inspected_body::{Inspect, InspectedRoutes},
-        places::Place,
+        places::ConnectionPlace,
     },
 };
 
@@ -97,7 +97,7 @@ impl PeerConnection {
 
 /// Has `routes`, which are prepared, answer what comes over the connection in `place` of the peer port.
 pub fn from_peers(
-    routes: Routes, connection: PeerConnection, place: Arc<Place>,
+    routes: Routes, connection: PeerConnection, place: Arc<ConnectionPlace>,
 ) -> InspectedRoutes<impl Fn(&mut Request<Incoming>) -> LookForSender + Clone> {
     let strangers = Arc::new(AtomicUsize::new(0));
     InspectedRoutes::new(routes, move |request: &mut Request<_>| {
@@ -134,7 +134,7 @@ pub struct LookForSender {
     connection: PeerConnection,
     /// Of the message that is arriving, while this node belongs to no cluster.
     reservation: Option<Reservation>,
-    place: Arc<Place>,
+    place: Arc<ConnectionPlace>,
     is_stream: bool,
     /// What has arrived, until the sender is known.
     beginning: Beginning,

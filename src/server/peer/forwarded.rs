@@ -21,8 +21,8 @@ use tonic::Status;
 use crate::{
     allocator::KEYS_AT_ONCE,
     node::{
-        Asked, Attempt, Caller, MERGED_BYTES_MAX, NodeContext, Origin, Principal, Reservation,
-        SequenceRequest, Served, Unanswered, deadline_in, leader_of,
+        Attempt, Caller, CheckedRequest, MERGED_BYTES_MAX, NodeContext, Origin, Principal,
+        Reservation, SequenceRequest, ServedOperation, Unanswered, deadline_in, leader_of,
     },
     proto::{
         peer::{
@@ -78,7 +78,7 @@ pub async fn administer(
 ) -> Result<(AdministerReply, Option<Reservation>), Status> {
     use administer_reply::Reply;
     context.group.check_header(message.header.as_ref())?;
-    let operation = Served::by_leader(&message.method).ok_or_else(|| {
+    let operation = ServedOperation::by_leader(&message.method).ok_or_else(|| {
         refusal!(Unsupported, "no leader of this release carries out {:?}", message.method)
     })?;
     let deadline = deadline_in(message.budget_ms, &context.config);
@@ -203,11 +203,11 @@ fn next_batch(ready: &mut VecDeque<MeteredReply>) -> ReplyBatch {
 /// How a request of one kind is answered.
 struct Answering {
     method: &'static str,
-    answer: Answer,
+    answer: AnswerFn,
 }
 
 /// Finds what a request costs, in keys, and what answers it.
-type Answer = fn(Arc<NodeContext>, Option<Arc<Caller>>, ForwardRequest) -> (usize, ReplyFuture);
+type AnswerFn = fn(Arc<NodeContext>, Option<Arc<Caller>>, ForwardRequest) -> (usize, ReplyFuture);
 
 type ReplyFuture = BoxFuture<'static, MeteredReply>;
 
@@ -256,7 +256,7 @@ async fn answer_request<Q: SequenceRequest>(
         Ok(message) => {
             let by = Principal::from_wire(request.by, request.caller);
             let (traces, said) = (&context.traces, request.trace_parent);
-            let asked = by.and_then(|by| Asked::of_peer(message, by, traces, said));
+            let asked = by.and_then(|by| CheckedRequest::of_peer(message, by, traces, said));
             pin!(answer(&context, &asked, origin, deadline)).await
         }
         Err(error) => Err(refusal!(InvalidRequest, "{}: {error}", Q::METHOD).into()),

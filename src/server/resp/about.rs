@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{
-    reader::Command,
+    reader::RedisCommand,
     refused::Refused,
     replies::Replies,
     table::{Entry, all, find},
@@ -60,7 +60,7 @@ pub fn greet(id: u64, replies: &mut Replies) {
 ///
 /// # Errors
 /// If LIST has options.
-pub fn commands(command: Command<'_>, replies: &mut Replies) -> Result<(), Refused> {
+pub fn commands(command: RedisCommand<'_>, replies: &mut Replies) -> Result<(), Refused> {
     let subcommand = command.at(1).unwrap_or_default();
     let named: Vec<&[u8]> = command.rest().skip(1).collect();
     let every = || all().flat_map(|entry| std::iter::once(entry).chain(entry.subcommands));

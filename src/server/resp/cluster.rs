@@ -3,14 +3,14 @@
 
 use std::fmt::Write;
 
-use super::{reader::Command, replies::Replies};
+use super::{reader::RedisCommand, replies::Replies};
 use crate::node::{NodeContext, RespNode};
 
 /// The number of slots of a Redis cluster.
 const SLOTS: u64 = 16_384;
 
 /// Answers CLUSTER and its subcommands.
-pub fn answer(context: &NodeContext, command: Command<'_>, replies: &mut Replies) {
+pub fn answer(context: &NodeContext, command: RedisCommand<'_>, replies: &mut Replies) {
     let subcommand = command.at(1).unwrap_or_default();
     let nodes = context.services.members.resp_nodes();
     match subcommand.to_ascii_lowercase().as_slice() {

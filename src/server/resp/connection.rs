@@ -24,8 +24,8 @@ use crate::{
     node::{NodeContext, Reservation, budget},
     proto::refusal,
     server::connections::{
-        aside::aside, opening::GREETING_TIME_MAX, owner::Owner, places::Place, stream::Stream,
-        until_known::UntilKnown,
+        aside::aside, opening::GREETING_TIME_MAX, owner::Owner, places::ConnectionPlace,
+        stream::Stream, until_known::UntilKnown,
     },
 };
 
@@ -61,8 +61,8 @@ struct Connection<'a> {
 /// # Errors
 /// A text if the connection breaks, or what arrives is no command.
 pub async fn serve(
-    stream: Stream, context: Arc<NodeContext>, place: Arc<Place>, id: u64, idle: Duration,
-    stop: CancellationToken,
+    stream: Stream, context: Arc<NodeContext>, place: Arc<ConnectionPlace>, id: u64,
+    idle: Duration, stop: CancellationToken,
 ) -> Result<(), String> {
     let owner = Owner::of(&stream, Interface::redis);
     let mut connection = Connection {
@@ -81,7 +81,7 @@ pub async fn serve(
 }
 
 impl Connection<'_> {
-    async fn serve(&mut self, place: &Place) -> io::Result<()> {
+    async fn serve(&mut self, place: &ConnectionPlace) -> io::Result<()> {
         let mut stopped = pin!(aside(self.stop.clone().cancelled_owned()));
         let greeted =
             place.greeted(self.stream.inner_mut().has_more(), GREETING_TIME_MAX, self.idle);

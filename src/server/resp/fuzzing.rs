@@ -10,7 +10,7 @@ pub use super::{
     refused::Refused,
 };
 use super::{
-    reader::{Command, CommandReader, Commands},
+    reader::{CommandReader, Commands, RedisCommand},
     replies::Replies,
     session::Session,
 };
@@ -32,14 +32,14 @@ impl Reading {
         let mut commands = Commands::default();
         self.0.buffer().extend_from_slice(arrived);
         let read = self.0.read(&mut commands);
-        let copy = |command: Command<'_>| {
+        let copy = |command: RedisCommand<'_>| {
             let words = (0..=command.len()).filter_map(|place| command.at(place));
             words.map(<[u8]>::to_vec).collect()
         };
         (commands.iter().map(copy).collect(), read)
     }
 
-    /// Gives back the memory that no unfinished command needs.
+    /// Frees the memory that no unfinished command needs.
     pub fn release(&mut self) {
         self.0.release();
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
-use super::{reader::Command, refused::Refused, replies::Replies};
+use super::{reader::RedisCommand, refused::Refused, replies::Replies};
 use crate::{
     metrics::Interface,
-    node::{Asked, NodeContext, Origin, Principal, ROUTE_UNWANTED, to_key},
+    node::{CheckedRequest, NodeContext, Origin, Principal, ROUTE_UNWANTED, to_key},
     proto::v1::CurrentRequest,
     sequence::{InvalidWrittenKey, Verb, Wanted, WrittenKey},
     server::written::{key_in, shown},
@@ -72,7 +72,7 @@ pub async fn last_numbers(
             route_version: ROUTE_UNWANTED,
             members_version: None,
         };
-        requests.push(Asked::of_caller(message, by.clone(), &context.traces, None)?);
+        requests.push(CheckedRequest::of_caller(message, by.clone(), &context.traces, None)?);
     }
     let answers = stream::iter(requests).map(|request| async move {
         let answered = context.numbers.serve(&request, Origin::Client, deadline).await;
@@ -87,7 +87,7 @@ pub async fn last_numbers(
 /// # Errors
 /// As [`last_numbers`].
 pub async fn last_number(
-    (context, by): Asking<'_>, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+    (context, by): Asking<'_>, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
 ) -> Result<(), Refused> {
     let last = last_numbers((context, by), command.rest().take(1), deadline).await?;
     let namespace = written_key(command.at(1).unwrap_or_default())?.namespace;

@@ -4,11 +4,11 @@ use tokio::time::Instant;
 
 use super::{
     key::{Asking, written_key},
-    reader::Command,
+    reader::RedisCommand,
     refused::Refused,
 };
 use crate::{
-    node::{Asked, Origin, ROUTE_UNWANTED, to_key},
+    node::{CheckedRequest, Origin, ROUTE_UNWANTED, to_key},
     proto::{refusal, v1::RaiseRequest},
     sequence::{Verb, Wanted},
     server::written::{integer, key_in, shown},
@@ -28,7 +28,7 @@ pub enum Raised {
 /// # Errors
 /// If the command has other options than NX, the value is none or below the last number, or the node cannot raise the floor.
 pub async fn raise(
-    (context, by): Asking<'_>, command: Command<'_>, mut only_if_new: bool, deadline: Instant,
+    (context, by): Asking<'_>, command: RedisCommand<'_>, mut only_if_new: bool, deadline: Instant,
 ) -> Result<Raised, Refused> {
     for option in command.rest().skip(2) {
         if !option.eq_ignore_ascii_case(b"nx") {
@@ -58,7 +58,7 @@ pub async fn raise(
         // A new key stands at 0.
         only_if_new: only_if_new || at_least == 0,
     };
-    let asked = Asked::of_caller(message, by.clone(), &context.traces, None)?;
+    let asked = CheckedRequest::of_caller(message, by.clone(), &context.traces, None)?;
     let raised = context.numbers.serve(&asked, Origin::Client, deadline).await?;
     // A node asks a second leader by itself if the first one's answer is lost, and so may a client. What the first try did
     // is no reason to refuse the second.

@@ -43,7 +43,7 @@ pub struct Commands {
 
 /// One command: its name, and what follows it.
 #[derive(Debug, Clone, Copy)]
-pub struct Command<'a> {
+pub struct RedisCommand<'a> {
     bytes: &'a Bytes,
     arguments: &'a [Range<usize>],
     begins_inline: bool,
@@ -76,9 +76,9 @@ pub struct CommandReader {
 
 impl Commands {
     /// The commands, in the order in which they were sent.
-    pub fn iter(&self) -> impl Iterator<Item = Command<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = RedisCommand<'_>> {
         let begins = std::iter::once(&0).chain(&self.ends);
-        begins.zip(&self.ends).map(|(&begin, &end)| Command {
+        begins.zip(&self.ends).map(|(&begin, &end)| RedisCommand {
             bytes: &self.bytes,
             arguments: &self.arguments[begin..end],
             begins_inline: begin == 0 && self.begins_inline,
@@ -101,7 +101,7 @@ impl Commands {
     }
 }
 
-impl<'a> Command<'a> {
+impl<'a> RedisCommand<'a> {
     /// The command's name, as it was sent.
     pub fn name(&self) -> &'a [u8] {
         self.at(0).unwrap_or_default()
@@ -137,7 +137,7 @@ impl<'a> Command<'a> {
 
 impl CopiedCommands {
     /// Adds a copy of a command.
-    pub fn push(&mut self, command: Command<'_>) {
+    pub fn push(&mut self, command: RedisCommand<'_>) {
         for argument in std::iter::once(command.name()).chain(command.rest()) {
             let begin = self.bytes.len();
             self.bytes.extend_from_slice(argument);
@@ -164,7 +164,7 @@ impl CommandReader {
         &mut self.buffer
     }
 
-    /// Gives back the memory that no unfinished command needs.
+    /// Frees the memory that no unfinished command needs.
     pub fn release(&mut self) {
         self.buffer = match self.buffer.is_empty() {
             true => BytesMut::new(),

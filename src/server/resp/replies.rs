@@ -42,7 +42,7 @@ impl Replies {
         &self.bytes
     }
 
-    /// Forgets what was sent. Memory beyond `kept` bytes is given back.
+    /// Forgets what was sent. Memory beyond `kept` bytes is freed.
     pub fn clear(&mut self, kept: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(kept);

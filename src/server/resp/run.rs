@@ -5,9 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{key::observe, reader::Command, refused::Refused, replies::Replies};
+use super::{key::observe, reader::RedisCommand, refused::Refused, replies::Replies};
 use crate::{
-    node::{Asked, NodeContext, Origin, Principal, REQUEST_KEYS_MAX, ROUTE_UNWANTED, refused_at},
+    node::{
+        CheckedRequest, NodeContext, Origin, Principal, REQUEST_KEYS_MAX, ROUTE_UNWANTED,
+        refused_at,
+    },
     proto::{
         refusal,
         v1::{NextManyRequest, NextManyResponse},
@@ -50,8 +53,8 @@ impl Run {
     /// Adds the command, which wants `count` numbers of a key. Answers those before it if it cannot be one request with
     /// them.
     pub async fn add(
-        &mut self, (command, by): (Command<'_>, &Principal), written: WrittenKey<'_>, count: u64,
-        deadline: Instant, replies: &mut Replies,
+        &mut self, (command, by): (RedisCommand<'_>, &Principal), written: WrittenKey<'_>,
+        count: u64, deadline: Instant, replies: &mut Replies,
     ) {
         if self.namespace != written.namespace || self.counts.len() == REQUEST_KEYS_MAX {
             self.finish(by, deadline, replies).await;
@@ -134,7 +137,7 @@ impl Run {
             ..NextManyRequest::default()
         };
         let traces = &self.context.traces;
-        let request = Asked::of_caller(message, by.clone(), traces, None)?;
+        let request = CheckedRequest::of_caller(message, by.clone(), traces, None)?;
         let ranges = self.context.numbers.serve(&request, Origin::Client, deadline).await?;
         match ranges.firsts.len() == asked {
             true => Ok(ranges),

@@ -12,7 +12,7 @@ use super::{
     ids::{self, IdsOf},
     key::{self, last_numbers, timed, written_key},
     raise::{self, Raised},
-    reader::Command,
+    reader::RedisCommand,
     refused::Refused,
     replies::{Replies, Version},
     run::Run,
@@ -88,7 +88,7 @@ impl Session {
     /// Answers one command by `deadline`, or puts it off until [`Session::finish`]. Returns what EXEC carries out: the caller
     /// has [each of it](Session::answer_put_off) answered, and then ends it with [`Session::end_exec`].
     pub async fn answer(
-        &mut self, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+        &mut self, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
     ) -> Option<PutOff> {
         let begins = !std::mem::replace(&mut self.has_begun, true) && command.begins_inline();
         let found = table::look_up(command);
@@ -162,7 +162,7 @@ impl Session {
     /// protocols, browsers and proxies send such lines before what is meant. A page may have a browser begin with a word of
     /// its choice, but headers follow. None of that may be carried out, and no reply to such a line may be taken for the one
     /// to a command after it.
-    fn unknown(&mut self, command: Command<'_>, refused: Refused, begins: bool) -> Refused {
+    fn unknown(&mut self, command: RedisCommand<'_>, refused: Refused, begins: bool) -> Refused {
         if !begins && !command.name().ends_with(b":") {
             return refused;
         }
@@ -176,7 +176,7 @@ impl Session {
 
     /// Answers one command of a transaction, as [`Session::answer`].
     pub async fn answer_put_off(
-        &mut self, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+        &mut self, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
     ) {
         match table::look_up(command) {
             Ok(entry) => self.carry_out(entry, command, deadline, replies).await,
@@ -185,19 +185,20 @@ impl Session {
     }
 
     async fn carry_out(
-        &mut self, entry: &Entry, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+        &mut self, entry: &Entry, command: RedisCommand<'_>, deadline: Instant,
+        replies: &mut Replies,
     ) {
         let answered = match self.check(entry, command) {
-            Ok(Asked::Numbers(key, count)) => {
+            Ok(RedisRequest::Numbers(key, count)) => {
                 let asked = (command, &self.by);
                 return self.run.add(asked, key, count, deadline, replies).await;
             }
-            Ok(Asked::Id(of)) => {
+            Ok(RedisRequest::Id(of)) => {
                 self.finish(deadline, replies).await;
                 let making = ids::next((&self.context, &self.by), of, deadline, replies);
                 timed(&self.context, 1, making).await
             }
-            Ok(Asked::Other(action)) => {
+            Ok(RedisRequest::Other(action)) => {
                 self.finish(deadline, replies).await;
                 self.answer_other(action, command, deadline, replies).await
             }
@@ -223,18 +224,20 @@ impl Session {
     }
 
     /// What a command asks for.
-    fn check<'a>(&self, entry: &Entry, command: Command<'a>) -> Result<Asked<'a>, Refused> {
+    fn check<'a>(
+        &self, entry: &Entry, command: RedisCommand<'a>,
+    ) -> Result<RedisRequest<'a>, Refused> {
         let count = match entry.action {
             Action::Incr => 1,
             Action::IncrBy => self.count_of(command.at(2).unwrap_or_default())?,
-            other => return Ok(Asked::Other(other)),
+            other => return Ok(RedisRequest::Other(other)),
         };
         let key = written_key(command.at(1).unwrap_or_default())?;
         match ids::ids_of(&self.context, key) {
             Some(_) if count != 1 => Err(ids::one_at_a_time()),
-            Some(of) => Ok(Asked::Id(of)),
-            None if count == 0 => Ok(Asked::Other(entry.action)),
-            None => Ok(Asked::Numbers(key, count)),
+            Some(of) => Ok(RedisRequest::Id(of)),
+            None if count == 0 => Ok(RedisRequest::Other(entry.action)),
+            None => Ok(RedisRequest::Numbers(key, count)),
         }
     }
 
@@ -252,7 +255,8 @@ impl Session {
     }
 
     async fn answer_other(
-        &mut self, action: Action, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+        &mut self, action: Action, command: RedisCommand<'_>, deadline: Instant,
+        replies: &mut Replies,
     ) -> Result<(), Refused> {
         use Action::*;
         match action {
@@ -342,7 +346,7 @@ impl Session {
     }
 
     async fn read(
-        &self, action: Action, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+        &self, action: Action, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
     ) -> Result<(), Refused> {
         if command.len() > READ_KEYS_MAX {
             return Err(Refused::invalid(format!(
@@ -373,7 +377,7 @@ impl Session {
 
     /// HELLO [version [AUTH user password] [SETNAME name]].
     async fn hello(
-        &mut self, command: Command<'_>, deadline: Instant, replies: &mut Replies,
+        &mut self, command: RedisCommand<'_>, deadline: Instant, replies: &mut Replies,
     ) -> Result<(), Refused> {
         let mut version = replies.version;
         let mut words = command.rest();
@@ -454,7 +458,7 @@ impl Session {
         Ok(())
     }
 
-    fn client(&mut self, command: Command<'_>, replies: &mut Replies) -> Result<(), Refused> {
+    fn client(&mut self, command: RedisCommand<'_>, replies: &mut Replies) -> Result<(), Refused> {
         let subcommand = command.at(1).unwrap_or_default();
         match subcommand.to_ascii_lowercase().as_slice() {
             b"id" => replies.number(self.id),
@@ -480,7 +484,7 @@ const HELLO_FIRST: &str = "NOAUTH HELLO must be called with the client already a
     option can be used to authenticate the client and select the RESP protocol version at the same time:";
 
 /// What a command asks for.
-enum Asked<'a> {
+enum RedisRequest<'a> {
     /// So many numbers of a key.
     Numbers(WrittenKey<'a>, u64),
     /// An id.

@@ -1,6 +1,6 @@
 //! The commands of the Redis interface: their names, and what they do.
 
-use super::{reader::Command, refused::Refused, replies::Replies};
+use super::{reader::RedisCommand, refused::Refused, replies::Replies};
 use crate::server::written::shown;
 
 /// What a command does.
@@ -211,7 +211,7 @@ pub fn find(name: &[u8]) -> Option<&'static Entry> {
 ///
 /// # Errors
 /// If there is no such command or subcommand, or it takes not as many arguments.
-pub fn look_up(command: Command<'_>) -> Result<&'static Entry, Refused> {
+pub fn look_up(command: RedisCommand<'_>) -> Result<&'static Entry, Refused> {
     let named = |entry: &&Entry| entry.name.as_bytes().eq_ignore_ascii_case(command.name());
     let entry = all().find(named).ok_or_else(|| why_unknown(command))?;
     let (mut of, mut given) = (entry, command.len());
@@ -228,7 +228,7 @@ pub fn look_up(command: Command<'_>) -> Result<&'static Entry, Refused> {
     }
 }
 
-fn why_unknown(command: Command<'_>) -> Refused {
+fn why_unknown(command: RedisCommand<'_>) -> Refused {
     let name = shown(command.name());
     Refused::invalid(match why_refused(command.name()) {
         Some(why) => format!("'{name}' is refused: {why}"),

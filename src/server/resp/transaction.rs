@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{
-    reader::{COMMAND_BYTES_MAX, Command, Commands, CopiedCommands},
+    reader::{COMMAND_BYTES_MAX, Commands, CopiedCommands, RedisCommand},
     refused::Refused,
 };
 use crate::{
@@ -40,7 +40,7 @@ impl Transaction {
     /// # Errors
     /// If the transaction has too many bytes, or no memory is left for them. Nothing is carried out then.
     pub fn put_off(
-        &mut self, command: Command<'_>, memory: &Arc<RequestMemory>,
+        &mut self, command: RedisCommand<'_>, memory: &Arc<RequestMemory>,
     ) -> Result<(), Refused> {
         if self.has_failed {
             // Nothing is carried out: there is no need to keep it.

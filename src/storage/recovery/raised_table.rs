@@ -79,7 +79,7 @@ fn begin_table(survivor: &Survivor<'_>, plan: &RaisePlan) -> Result<(), StoreErr
 }
 
 /// Copies what is known of request ids, so that an id that the surviving copy had applied is answered as before, and the
-/// books. An entry that was not applied may have deleted a namespace: its books are left behind.
+/// accounts. An entry that was not applied may have deleted a namespace: its accounts are left behind.
 fn copy_records(survivor: &Survivor<'_>, plan: &RaisePlan, to: &[u8]) -> Result<(), StoreError> {
     let from = survivor.generation().prefix();
     copy_range(survivor, to, kind_range(&from, b'q'))?;
@@ -170,8 +170,8 @@ fn raise_sections(
 /// entries were not applied.
 ///
 /// The entries may have been committed. Numbers of a bump or an epoch may have been handed out, so these count.
-/// Numbers that a trim gave back may have been handed out again by the lost nodes, so trims lower nothing. For the same
-/// reason nobody inherits what the last term left.
+/// Numbers that a trim returned may have been handed out again by the lost nodes, so trims lower nothing. For the same
+/// reason nobody takes over from the last term.
 fn apply_unapplied(
     survivor: &Survivor<'_>, plan: &RaisePlan, dry_run: bool,
 ) -> Result<u64, StoreError> {
@@ -187,8 +187,8 @@ fn apply_unapplied(
                 Bump { .. }
                 | BeginEpoch
                 | Checkpoint { .. }
-                | Bequeath(_)
-                | Inherit { .. }
+                | HandOff(_)
+                | TakeOver { .. }
                 | Take { .. } => {
                     if !dry_run {
                         apply(&mut change, term, &command)?;
@@ -216,7 +216,7 @@ fn apply_unapplied(
     })?;
     if !dry_run {
         let mut ledger = change.ledger()?;
-        ledger.bequest = None;
+        ledger.hand_off = None;
         change.put_ledger(ledger);
         change.write()?;
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::{
     sequence::{
-        Bequest, Bump, Command, DayBooks, Ledger, MemoryDigest, Namespace, NamespaceChange,
+        Bump, Command, DayAccounts, HandOff, Ledger, MemoryDigest, Namespace, NamespaceChange,
         NamespaceConfig, NamespaceId, NamespaceTotals, Raise, SectionId, SectionKey, SectionRecord,
         Tombstone, Trim,
     },
@@ -62,7 +62,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         NamespaceConfig { step: 10, max: 100_000, ..NamespaceConfig::new("book") },
     );
     let uid = Namespace::new(NamespaceId(2), NamespaceConfig::new("uid"));
-    let ledger = Ledger { epoch: 3, holder: LOG_TERM, bequest: None };
+    let ledger = Ledger { epoch: 3, writer: LOG_TERM, hand_off: None };
     let sealed = codec::encode_record(&ledger).unwrap();
     batch.put_cf(applied, ledger_key(&prefix), sealed);
     for namespace in [book, uid] {
@@ -138,7 +138,7 @@ fn a_recovered_directory_has_raised_ceilings_and_one_member() {
 }
 
 /// The entries may have been committed. Numbers of the bumps may have been handed out. Numbers that the
-/// trim gave back may have been handed out by the other nodes.
+/// trim returned may have been handed out by the other nodes.
 #[test]
 fn unapplied_bumps_raise_ceilings_and_unapplied_trims_do_not_lower_them() {
     let bump = |of, numbers| Bump {
@@ -189,22 +189,22 @@ fn an_unapplied_epoch_counts() {
 
 /// The other nodes may have gone on with it.
 #[test]
-fn what_the_last_term_left_is_not_inherited_after_a_recovery() {
+fn what_the_last_term_left_is_not_taken_over_after_a_recovery() {
     let digest = MemoryDigest { parts: 1, checksum: 1 };
-    let bequest = Bequest::Memory { successor: 2, digest };
+    let hand_off = HandOff::Memory { successor: 2, digest };
     let unapplied = vec![
         bump_by_20(0),
-        Command::Bequeath(bequest),
-        Command::Inherit { successor: 2, digest },
+        Command::HandOff(hand_off),
+        Command::TakeOver { successor: 2, digest },
         Command::Checkpoint { sections: vec![section(1)], now_ms: 0 },
-        Command::Bequeath(bequest),
+        Command::HandOff(hand_off),
     ];
     let dir = directory(2, unapplied);
     recover(dir.path(), SET, &steps(50), false).unwrap();
     let store = open(dir.path()).unwrap();
     assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (700, 680));
     let ledger = raised_ledger(&store);
-    assert_eq!((ledger.epoch, ledger.bequest), (3, None));
+    assert_eq!((ledger.epoch, ledger.hand_off), (3, None));
 }
 
 /// A leader would found the cluster again, and its namespaces begin at 1.
@@ -249,8 +249,8 @@ fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_i
     let mut batch = WriteBatch::default();
     for id in [1, 2] {
         let key = day_key(&generation_prefix(SET, 0), NamespaceId(id), 3);
-        let books = codec::encode_record(&DayBooks::default()).unwrap();
-        batch.put_cf(store.db.family(Family::Applied).unwrap(), key, books);
+        let accounts = codec::encode_record(&DayAccounts::default()).unwrap();
+        batch.put_cf(store.db.family(Family::Applied).unwrap(), key, accounts);
     }
     store.db.write(batch, true).unwrap();
     drop(store);
@@ -264,11 +264,11 @@ fn a_namespace_that_an_unapplied_entry_deletes_stays_deleted_and_its_tombstone_i
     let tombstone: Option<Tombstone> = read(tombstone_key(&prefix, "book"));
     // The ceiling 120, eight epochs and 50 steps of 10.
     assert_eq!(tombstone.unwrap().floor, 120 + 80 + 500);
-    let books = [1, 2].map(|id| {
+    let accounts = [1, 2].map(|id| {
         let key = day_key(&prefix, NamespaceId(id), 3);
-        store.db.get::<DayBooks>(Family::Applied, &key).unwrap().is_some()
+        store.db.get::<DayAccounts>(Family::Applied, &key).unwrap().is_some()
     });
-    assert_eq!(books, [false, true]);
+    assert_eq!(accounts, [false, true]);
     let next: Option<NamespaceId> =
         store.db.get(Family::Applied, &next_namespace_key(&prefix)).unwrap();
     assert_eq!(next, Some(NamespaceId(3)));

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     sequence::{
-        ClusterId, DayBooks, IdHolder, Ledger, Namespace, NamespaceId, NamespaceTotals, NodeId,
-        PartId, Place, PrincipalKey, PrincipalRecord, Principals, QueuedId, Remembered,
+        ClusterId, DayAccounts, IdBudget, IdPlace, Ledger, Namespace, NamespaceId, NamespaceTotals,
+        NodeId, PartId, PrincipalKey, PrincipalRecord, Principals, QueuedId, Remembered,
         RequestBook, SectionId, SectionRecord, Table, Tombstone, WorkerRecord,
     },
     storage::{
@@ -49,7 +49,7 @@ pub struct TableChange {
     remembered: Records<Remembered>,
     queued_ids: Records<QueuedId>,
     id_bytes: Records<u64>,
-    days: Records<DayBooks>,
+    days: Records<DayAccounts>,
     workers: Records<WorkerRecord>,
     tombstones: Records<Tombstone>,
     next_namespace_id: Records<NamespaceId>,
@@ -112,7 +112,7 @@ impl TableChange {
         }
     }
 
-    /// How many numbers the entries since the last call have booked as skipped by leaders that ended, by namespace.
+    /// How many numbers the entries since the last call counted as skipped by leaders that ended, by namespace.
     pub(crate) fn take_skipped(&mut self) -> Vec<(NamespaceId, u64)> {
         std::mem::take(&mut self.skipped)
     }
@@ -282,20 +282,20 @@ impl Table for TableChange {
         self.sections.insert(id.clone(), record);
     }
 
-    fn day_books(&self, id: NamespaceId, day: u32) -> Result<Option<DayBooks>, StoreError> {
+    fn day_accounts(&self, id: NamespaceId, day: u32) -> Result<Option<DayAccounts>, StoreError> {
         self.days.find(&day_key(&self.prefix, id, day))
     }
 
-    fn put_day_books(&mut self, id: NamespaceId, day: u32, books: DayBooks) {
-        self.days.put(day_key(&self.prefix, id, day), Some(books));
+    fn put_day_accounts(&mut self, id: NamespaceId, day: u32, accounts: DayAccounts) {
+        self.days.put(day_key(&self.prefix, id, day), Some(accounts));
     }
 
-    fn days_booked(&self, id: NamespaceId) -> Result<BTreeSet<u32>, StoreError> {
+    fn accounted_days(&self, id: NamespaceId) -> Result<BTreeSet<u32>, StoreError> {
         let days = self.days.keys(&days_range_of(&self.prefix, id))?.into_iter();
         Ok(days.filter_map(|key| key.last_chunk().copied()).map(u32::from_be_bytes).collect())
     }
 
-    fn remove_day_books(&mut self, id: NamespaceId, day: u32) {
+    fn remove_day_accounts(&mut self, id: NamespaceId, day: u32) {
         self.days.put(day_key(&self.prefix, id, day), None);
     }
 
@@ -418,7 +418,7 @@ impl Table for TableChange {
         self.remembered.find(&request_key(&self.prefix, namespace, id))
     }
 
-    fn queued_id(&self, place: Place) -> Result<Option<QueuedId>, StoreError> {
+    fn queued_id(&self, place: IdPlace) -> Result<Option<QueuedId>, StoreError> {
         self.queued_ids.find(&request_place_key(&self.prefix, place))
     }
 
@@ -426,21 +426,21 @@ impl Table for TableChange {
         self.remembered.put(request_key(&self.prefix, namespace, id), Some(remembered));
     }
 
-    fn id_bytes(&self, holder: IdHolder) -> Result<u64, StoreError> {
-        Ok(self.id_bytes.find(&id_bytes_key(&self.prefix, holder))?.unwrap_or(0))
+    fn id_bytes(&self, budget: IdBudget) -> Result<u64, StoreError> {
+        Ok(self.id_bytes.find(&id_bytes_key(&self.prefix, budget))?.unwrap_or(0))
     }
 
-    fn put_id_bytes(&mut self, holder: IdHolder, bytes: u64) {
+    fn put_id_bytes(&mut self, budget: IdBudget, bytes: u64) {
         let bytes = (bytes > 0).then_some(bytes);
-        self.id_bytes.put(id_bytes_key(&self.prefix, holder), bytes);
+        self.id_bytes.put(id_bytes_key(&self.prefix, budget), bytes);
     }
 
-    fn remember(&mut self, place: Place, queued: QueuedId, remembered: Remembered) {
+    fn remember(&mut self, place: IdPlace, queued: QueuedId, remembered: Remembered) {
         self.put_remembered(queued.namespace, &queued.id, remembered);
         self.queued_ids.put(request_place_key(&self.prefix, place), Some(queued));
     }
 
-    fn forget(&mut self, place: Place, queued: &QueuedId) {
+    fn forget(&mut self, place: IdPlace, queued: &QueuedId) {
         self.remembered.put(request_key(&self.prefix, queued.namespace, &queued.id), None);
         self.queued_ids.put(request_place_key(&self.prefix, place), None);
     }

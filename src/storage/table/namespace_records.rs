@@ -1,4 +1,4 @@
-//! Reads what the table has of a namespace beside its sections: the books of its days, and its worker ids.
+//! Reads what the table has of a namespace beside its sections: the accounts of its days, and its worker ids.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use serde::de::DeserializeOwned;
 
 use super::{generation::Generation, view::AppliedView};
 use crate::{
-    sequence::{DayBooks, NamespaceId, WorkerRecord},
+    sequence::{DayAccounts, NamespaceId, WorkerRecord},
     storage::{
         error::StoreError,
         layout::{Family, day_key, days_range_of, workers_range},
     },
 };
 
-/// Reads the books of a namespace, from day `from` on, on a thread for blocking work. Each is as the table was at one
-/// moment.
+/// Reads the accounts of a namespace, from day `from` on, on a thread for blocking work. Each is as the table was at
+/// one moment.
 ///
 /// # Errors
 /// [`StoreError`] if the database fails or a record is damaged.
 pub async fn read_days(
     view: &AppliedView, namespace: NamespaceId, from: u32,
-) -> Result<Vec<(u32, DayBooks)>, StoreError> {
+) -> Result<Vec<(u32, DayAccounts)>, StoreError> {
     let read = move |generation: &Generation| {
         let (_, to) = days_range_of(&generation.prefix(), namespace);
         by_number(generation, &day_key(&generation.prefix(), namespace, from), to)

@@ -11,7 +11,7 @@ fn keys(ids: std::ops::Range<u64>) -> Vec<Target> {
 }
 
 /// What the replies of a node mean.
-async fn judged(action: Action, replies: &str) -> Vec<Result<Answer, Failure>> {
+async fn judged(action: Action, replies: &str) -> Vec<Result<FirstAndLast, Failure>> {
     let mut from = replies.as_bytes();
     let mut answers = Vec::new();
     while !from.is_empty() {

@@ -54,10 +54,10 @@ impl Made {
 }
 
 /// What node 1 was asked for at `from_ms`, and answered at `to_ms`.
-fn taken(name: &str, (from_ms, to_ms): (u64, u64), made: &[Made]) -> Taken {
+fn taken(name: &str, (from_ms, to_ms): (u64, u64), made: &[Made]) -> TakenIds {
     let namespace = place(name);
     let ids = made.iter().map(|made| Said::Number(made.id(&ALL[namespace])));
-    Taken {
+    TakenIds {
         namespace,
         key: made[0].key,
         parameters: made[0].parameters.clone(),
@@ -70,14 +70,14 @@ fn taken(name: &str, (from_ms, to_ms): (u64, u64), made: &[Made]) -> Taken {
     }
 }
 
-fn judge(all_taken: &[Taken]) -> Vec<String> {
+fn judge(all_taken: &[TakenIds]) -> Vec<String> {
     let mut checker = Checker::new(&ALL, START_MS, EXACT).unwrap();
     all_taken.iter().for_each(|taken| checker.add(taken));
     checker.violations()
 }
 
 /// The history must break this rule alone, once.
-fn assert_breaks(rule: Rule, all_taken: &[Taken]) {
+fn assert_breaks(rule: Rule, all_taken: &[TakenIds]) {
     let mut checker = Checker::new(&ALL, START_MS, EXACT).unwrap();
     all_taken.iter().for_each(|taken| checker.add(taken));
     assert_eq!(checker.broken(), BTreeMap::from([(rule, 1)]), "{:?}", checker.violations());
@@ -85,7 +85,7 @@ fn assert_breaks(rule: Rule, all_taken: &[Taken]) {
 
 #[test]
 fn ids_that_keep_every_promise_pass() {
-    let other = |mut taken: Taken| {
+    let other = |mut taken: TakenIds| {
         taken.maker = Maker::Application(7);
         taken
     };
@@ -241,7 +241,7 @@ fn a_time_beyond_the_stated_distance_is_refused_on_both_sides() {
 
 #[test]
 fn what_one_process_of_a_node_makes_rises_across_its_worker_ids_unless_clocks_are_touched() {
-    let made = |worker, (from_ms, to_ms), process| Taken {
+    let made = |worker, (from_ms, to_ms), process| TakenIds {
         process,
         ..taken("ids-snowflake", (from_ms, to_ms), &[Made::at(4, 0).of_worker(worker)])
     };

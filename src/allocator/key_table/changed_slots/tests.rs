@@ -1,4 +1,4 @@
-//! Which changed slots each pass brings.
+//! Which changed slots each delta brings.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn rest(changed: &mut ChangedSlots) -> Vec<u32> {
     slots.map(|slot| slot.number).collect()
 }
 
-fn pass(changed: &mut ChangedSlots) -> Vec<u32> {
+fn delta(changed: &mut ChangedSlots) -> Vec<u32> {
     changed.rewind();
     rest(changed)
 }
@@ -16,16 +16,16 @@ fn pass(changed: &mut ChangedSlots) -> Vec<u32> {
 fn each_slot_is_taken_once_and_again_if_it_changes_again() {
     for len in [0, 1, 63, 64, 65, 200] {
         let mut changed = ChangedSlots::all(len);
-        assert_eq!(pass(&mut changed), (0..len as u32).collect::<Vec<_>>());
-        assert!(pass(&mut changed).is_empty());
+        assert_eq!(delta(&mut changed), (0..len as u32).collect::<Vec<_>>());
+        assert!(delta(&mut changed).is_empty());
         [3, 700, 64, 3].iter().for_each(|&number| changed.note(number));
-        assert_eq!(pass(&mut changed), [3, 64, 700]);
-        assert!(pass(&mut changed).is_empty());
+        assert_eq!(delta(&mut changed), [3, 64, 700]);
+        assert!(delta(&mut changed).is_empty());
     }
 }
 
 #[test]
-fn what_changes_behind_a_pass_comes_in_the_next_one_and_what_changes_before_it_in_this_one() {
+fn what_changes_behind_a_delta_comes_in_the_next_one_and_what_changes_before_it_in_this_one() {
     let mut changed = ChangedSlots::all(100);
     for number in 0..10 {
         let is_new = true;
@@ -33,7 +33,7 @@ fn what_changes_behind_a_pass_comes_in_the_next_one_and_what_changes_before_it_i
     }
     [5, 9, 50, 100].iter().for_each(|&number| changed.note(number));
     assert_eq!(rest(&mut changed), (10..=100).collect::<Vec<_>>());
-    // New slots follow the last one, also where the pass was at its end.
+    // New slots follow the last one, also where the delta was at its end.
     changed.note(101);
     assert_eq!(rest(&mut changed), [101]);
     changed.rewind();

@@ -54,14 +54,14 @@ fn the_number_of_what_was_removed_goes_to_the_next_thing() {
 }
 
 #[test]
-fn what_was_changed_is_taken_once_in_each_pass() {
+fn what_was_changed_is_taken_once_in_each_delta() {
     let mut things = Numbered::default();
     for number in 0..3 {
         things.add(thing(number));
     }
     things.add_vacant();
     things.track_changes(true);
-    let pass = |things: &mut Numbered<Thing>| {
+    let delta = |things: &mut Numbered<Thing>| {
         things.rewind_changes();
         let changes = std::iter::from_fn(|| {
             let (changed, one) = things.take_changed()?;
@@ -70,11 +70,11 @@ fn what_was_changed_is_taken_once_in_each_pass() {
         changes.collect::<Vec<_>>()
     };
     let new = |number: u32| (number, true, (number < 3).then(|| number.to_string()));
-    assert_eq!(pass(&mut things), [new(0), new(1), new(2), new(3)]);
+    assert_eq!(delta(&mut things), [new(0), new(1), new(2), new(3)]);
     assert!(things.get_mut(1).is_some() && things.get_mut(3).is_none());
     // Behind the vacant one: the receiver counts as the sender does.
     assert_eq!(things.add(thing(4)), 4);
     let changed = [(1, false, Some("1".to_owned())), (4, true, Some("4".to_owned()))];
-    assert_eq!(pass(&mut things), changed);
-    assert!(pass(&mut things).is_empty());
+    assert_eq!(delta(&mut things), changed);
+    assert!(delta(&mut things).is_empty());
 }

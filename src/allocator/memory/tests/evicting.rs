@@ -18,10 +18,10 @@ struct World {
 }
 
 /// The place of the only section.
-fn place_of(memory: &Memory, users: &Namespace) -> Place {
+fn place_of(memory: &Memory, users: &Namespace) -> MemoryPlace {
     let (_, shard) = memory.shards.find(users, Key::Id(7));
     let section = SectionPlace::Shared(0);
-    Place { shard, section }
+    MemoryPlace { shard, section }
 }
 
 impl World {
@@ -48,13 +48,13 @@ impl World {
     }
 
     /// The release is committed and applied.
-    async fn apply(&mut self, released: Vec<Trim>) -> Vec<Place> {
+    async fn apply(&mut self, released: Vec<Trim>) -> Vec<MemoryPlace> {
         let release = Command::Release { released: released.clone(), now_ms: 2 };
         self.machine.apply_now(2, [release]).await;
         self.memory.released(&released)
     }
 
-    fn next_bump(&self, place: Place) -> Option<Bump> {
+    fn next_bump(&self, place: MemoryPlace) -> Option<Bump> {
         let namespaces = self.memory.view.namespaces();
         self.memory.next_bump(place, &namespaces)
     }
@@ -68,7 +68,7 @@ async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_o
     let place = place_of(memory, users);
     assert_eq!(memory.current(users, Key::Id(8)), Some(105));
     let (answer, need) = memory.take(users, Key::Id(8), 1);
-    let Answer::Later(mut taken) = answer else {
+    let TakeAnswer::Later(mut taken) = answer else {
         panic!("{answer:?}");
     };
     assert_eq!(need, None, "its record is not to be read");
@@ -162,7 +162,7 @@ async fn what_is_closed_or_sent_while_a_section_leaves_has_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn what_a_closed_memory_gives_back_counts_as_skipped_only_once_the_log_says_so() {
+async fn what_a_closed_memory_returns_counts_as_skipped_only_once_the_log_says_so() {
     let world = World::new().await;
     let (memory, section) = (&world.memory, world.users.section_of(Key::Id(7)));
     close_gate(memory);
@@ -184,7 +184,7 @@ async fn a_section_of_a_deleted_namespace_that_was_evicted_gives_nothing_again()
     }
     assert_eq!(memory.shards().footprint().keys, 0, "it was evicted");
     let ask = |_: usize| (Key::Id(7), 1);
-    let asked = Asked { namespace: &book, ask };
+    let asked = KeyBatch { namespace: &book, ask };
     let mut firsts = Vec::new();
     memory.take_many(&asked, 0..16, |_, _, answer| firsts.push(first_of(&answer)));
     assert_eq!(firsts, [None; 16]);

@@ -4,12 +4,14 @@ use super::*;
 use crate::{
     allocator::{
         floor::{Floor, FloorOf},
-        section::pending::{AboveAnswer, Answer, RaiseAnswer, RaiseNewAnswer},
+        section::pending::{AboveAnswer, RaiseAnswer, RaiseNewAnswer, TakeAnswer},
     },
     sequence::Chunk,
 };
 
-fn raise(memory: &Memory, uid: &Namespace, id: u64, at_least: u64) -> (RaiseAnswer, Option<Place>) {
+fn raise(
+    memory: &Memory, uid: &Namespace, id: u64, at_least: u64,
+) -> (RaiseAnswer, Option<MemoryPlace>) {
     let (answer, need) = memory.raise(uid, (FloorOf::Section, Key::Id(id)), at_least);
     let place = need.map(|(place, need)| {
         assert_eq!(need, Need::Bump);
@@ -20,7 +22,7 @@ fn raise(memory: &Memory, uid: &Namespace, id: u64, at_least: u64) -> (RaiseAnsw
 
 /// Carries out the bump that the section at `place` needs. Its ceiling was `old`.
 async fn bump(
-    machine: &mut StateMachine, memory: &Memory, uid: &Namespace, (place, old): (Place, u64),
+    machine: &mut StateMachine, memory: &Memory, uid: &Namespace, (place, old): (MemoryPlace, u64),
 ) {
     let bump = memory.next_bump(place, &memory.view().namespaces());
     let bump = bump.expect("a bump");
@@ -33,7 +35,7 @@ async fn bump(
 }
 
 #[tokio::test]
-async fn the_next_term_goes_on_above_a_raised_section_and_its_books_add_up() {
+async fn the_next_term_goes_on_above_a_raised_section_and_its_accounts_add_up() {
     let dir = TempDir::new().expect("a directory");
     let (mut machine, memory, uid) = in_its_second_epoch(&dir, 100).await;
     let (answer, _) = memory.take(&uid, Key::Id(7), 1);
@@ -55,20 +57,20 @@ async fn the_next_term_goes_on_above_a_raised_section_and_its_books_add_up() {
     let section = uid.section_of(Key::Id(50));
     let record = memory.view().section(&section).expect("a record");
     let progression = uid.config.progression();
-    let books = record.books_at(progression, 2);
-    assert_eq!((record.max_seq, books.left), (5_000, 1));
-    assert_eq!(books.handed_out + books.skipped + books.left, 5_000);
+    let accounts = record.accounts_at(progression, 2);
+    assert_eq!((record.max_seq, accounts.left), (5_000, 1));
+    assert_eq!(accounts.handed_out + accounts.skipped + accounts.left, 5_000);
     // The term ends uncleanly.
     machine.apply_now(3, [Command::BeginEpoch]).await;
-    let books = record.books_at(progression, 3);
-    assert_eq!(books.handed_out + books.skipped + books.left, 5_100);
+    let accounts = record.accounts_at(progression, 3);
+    assert_eq!(accounts.handed_out + accounts.skipped + accounts.left, 5_100);
     let memory = memory_of(3, machine.view());
     for id in [7, 50, 99] {
         let (answer, _) = memory.take(&uid, Key::Id(id), 1);
         assert_eq!(first_of(&answer), Some(5_001));
     }
     let checkpointed = record.checkpoint(progression, 3).expect("a chunk of the epoch");
-    assert_eq!(checkpointed.books_at(progression, 3).skipped, books.skipped);
+    assert_eq!(checkpointed.accounts_at(progression, 3).skipped, accounts.skipped);
 }
 
 #[tokio::test]
@@ -98,7 +100,7 @@ async fn what_a_floor_passes_over_is_counted_once_also_if_its_caller_has_left() 
     let chunk = Bumped::Chunk(Chunk { old: 200, new: 500 });
     assert!(!memory.bump_answered(place, &section, chunk, &book));
     assert_eq!(counted(), 399);
-    // It asks again: this term, or the one that inherits its memory.
+    // It asks again: this term, or the one that takes its memory over.
     let (answer, place) = raise(7);
     assert!(matches!(answer, RaiseAnswer::Done(Ok(raised)) if raised.passed == 0), "{answer:?}");
     assert_eq!((place, counted()), (None, 399));
@@ -154,7 +156,7 @@ async fn numbers_above_a_floor_follow_what_the_caller_was_told_of() {
 
 /// Carries out the bump that the section at `place` needs. Returns its chunk, and whether it needs another one.
 async fn bumped(
-    machine: &mut StateMachine, memory: &Memory, book: &Namespace, place: Place, old: u64,
+    machine: &mut StateMachine, memory: &Memory, book: &Namespace, place: MemoryPlace, old: u64,
 ) -> (u64, bool) {
     let bump = memory.next_bump(place, &memory.view().namespaces()).expect("a bump");
     let section = bump.section.clone();
@@ -190,7 +192,7 @@ async fn a_key_is_raised_if_it_is_new_and_whoever_comes_meanwhile_stands_behind(
     else {
         panic!("it is new");
     };
-    let (Answer::Later(mut taken), None) = memory.take(&book, Key::Id(8), 1) else {
+    let (TakeAnswer::Later(mut taken), None) = memory.take(&book, Key::Id(8), 1) else {
         panic!("it stands behind");
     };
     let (RaiseNewAnswer::Unknown(_behind), None) = raise(8, 900) else {

@@ -9,14 +9,14 @@ use crate::allocator::{
 const NEW: std::ops::Range<u64> = 1_000_000..1_200_000;
 
 /// Asks for new keys and hangs up. Returns the sections that need something, and how many keys were refused.
-fn ask_and_leave(memory: &Memory, namespace: &Namespace) -> (Vec<Place>, usize) {
+fn ask_and_leave(memory: &Memory, namespace: &Namespace) -> (Vec<MemoryPlace>, usize) {
     let (mut places, mut refused) = (Vec::new(), 0);
     for id in NEW {
         let (answer, need) = memory.take(namespace, Key::Id(id), 1);
         match answer {
-            Answer::Done(Err(Why::MemoryFull { max_mb: 0 })) => refused += 1,
-            Answer::Done(other) => panic!("{other:?}"),
-            Answer::Later(_) => places.extend(need.map(|(place, _)| place)),
+            TakeAnswer::Done(Err(Why::MemoryFull { max_mb: 0 })) => refused += 1,
+            TakeAnswer::Done(other) => panic!("{other:?}"),
+            TakeAnswer::Later(_) => places.extend(need.map(|(place, _)| place)),
         }
     }
     (places, refused)
@@ -51,7 +51,7 @@ async fn while_the_memory_is_full_a_bounded_number_of_new_keys_wait_and_no_more_
         assert_eq!(need, None);
     }
     let (answer, _) = memory.take(&book, Key::Id(refused_id), 1);
-    assert!(matches!(answer, Answer::Later(_)), "{answer:?}");
+    assert!(matches!(answer, TakeAnswer::Later(_)), "{answer:?}");
 }
 
 #[tokio::test]
@@ -65,11 +65,11 @@ async fn a_new_id_of_a_shared_section_with_numbers_is_served_while_the_memory_is
     let (mut sections, mut waiting, mut refused) = (0, Vec::new(), 0);
     for id in NEW {
         match memory.take(&users, Key::Id(id), 1) {
-            (Answer::Later(later), need) => {
+            (TakeAnswer::Later(later), need) => {
                 waiting.push(later);
                 sections += usize::from(need.is_some());
             }
-            (Answer::Done(_), _) => refused += 1,
+            (TakeAnswer::Done(_), _) => refused += 1,
         }
     }
     let waiting = waiting.len();
@@ -86,7 +86,7 @@ async fn callers_that_ask_for_one_key_time_after_time_and_leave_are_not_kept() {
     let mut stays = Vec::new();
     for turn in 0..100_000 {
         let (answer, _) = memory.take(&book, Key::Id(8), 1);
-        assert!(matches!(answer, Answer::Later(_)), "{answer:?}");
+        assert!(matches!(answer, TakeAnswer::Later(_)), "{answer:?}");
         let (raised, _) = memory.raise(&book, (FloorOf::Key, Key::Id(8)), 5);
         assert!(matches!(raised, RaiseAnswer::Later(_)), "{raised:?}");
         if turn % 10_000 == 0 {

@@ -30,12 +30,12 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
         self.table.track_changes(track);
     }
 
-    /// Begins another pass over the changed keys.
+    /// Begins the next delta of the changed keys.
     pub fn rewind_changes(&mut self) {
         self.table.rewind_changes();
     }
 
-    /// The next changed keys of the pass, at most `limit`.
+    /// The next changed keys of the delta, at most `limit`.
     pub fn take_changes(&mut self, limit: usize) -> Vec<OwnKeyChange<K>> {
         let OwnKeys { table, expanded, .. } = self;
         let changes = std::iter::from_fn(|| {
@@ -63,7 +63,7 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
                 OwnSection::InSlot { left, margin } => (Some(limits(next, left, margin)?), None),
                 OwnSection::Beside(WholeSection { step, owned }) => {
                     let owned = WholeSection { step, owned }.owned()?;
-                    (None, Some(Section::inherited(step, owned)))
+                    (None, Some(Section::received(step, owned)))
                 }
             };
             let number = match slot {
@@ -73,7 +73,7 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
                     if shard_of(hash) != shard {
                         return Err(OTHER_HASH);
                     }
-                    let slot = OwnSlot::inherited(key, namespace, next, in_slot);
+                    let slot = OwnSlot::received(key, namespace, next, in_slot);
                     self.table.append(hasher, hash, slot)
                 }
                 SlotNumber::Vacant => {
@@ -85,7 +85,7 @@ impl<K: StoredKey + Clone> OwnKeys<K> {
                     let slot = slot.ok_or(DamagedPart("changes a key that was not sent"))?;
                     let is_name = matches!(K::as_key(slot.stored_key().borrow()), Key::Name(_));
                     if !(is_name && is_planted(Bug::NameChangesNotSent)) {
-                        slot.inherit(next, in_slot);
+                        slot.receive(next, in_slot);
                     }
                     number
                 }

@@ -20,7 +20,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, id: u64, count: u64) -> Answer {
+    fn take(&mut self, id: u64, count: u64) -> TakeAnswer {
         let hash = self.hasher.key(self.namespace.id, Key::Id(id));
         if self.keys.holding(hash, &self.namespace, &id).is_none()
             && self.keys.table.find(hash, self.namespace.id, &id).is_none()
@@ -50,14 +50,14 @@ impl World {
 fn a_section_is_expanded_while_a_bump_is_pending() {
     let mut world = World::new("step=100");
     let call = world.take(7, 1);
-    assert!(matches!(call, Answer::Later(_)));
+    assert!(matches!(call, TakeAnswer::Later(_)));
     assert_eq!(world.expanded(), 1);
     assert_eq!(world.grant(0, 0, 100), 1);
     assert_eq!(world.expanded(), 0);
-    assert!(matches!(world.take(7, 50), Answer::Done(Ok(_))));
+    assert!(matches!(world.take(7, 50), TakeAnswer::Done(Ok(_))));
     assert_eq!(world.expanded(), 0);
     // Below the margin: a bump is wanted.
-    assert!(matches!(world.take(7, 45), Answer::Done(Ok(_))));
+    assert!(matches!(world.take(7, 45), TakeAnswer::Done(Ok(_))));
     assert_eq!(world.expanded(), 1);
     world.grant(0, 100, 196);
     assert_eq!(world.expanded(), 0);
@@ -90,25 +90,25 @@ fn a_chunk_may_be_granted_to_a_section_that_was_not_bumped_and_while_its_bump_is
     let hash = world.hasher.key(NamespaceId(1), Key::Id(7));
     let (number, _) = world.keys.insert(&world.hasher, hash, &world.namespace, &7);
     assert_eq!(world.grant(number, 500, 600), 0);
-    let Answer::Done(Ok(range)) = world.take(7, 1) else {
+    let TakeAnswer::Done(Ok(range)) = world.take(7, 1) else {
         panic!("the chunk was granted");
     };
     assert_eq!((range.first, world.expanded()), (501, 0));
     let call = world.take(8, 1);
-    assert!(matches!(call, Answer::Later(_)));
+    assert!(matches!(call, TakeAnswer::Later(_)));
     assert_eq!(world.grant(1, 900, 1_000), 1);
     assert_eq!(world.expanded(), 0);
 }
 
 #[test]
-fn the_memory_of_expanded_sections_is_given_back() {
+fn the_memory_of_expanded_sections_is_freed() {
     let mut world = World::new("step=100");
     let idle = {
         let _call = world.take(0, 1);
         world.grant(0, 0, 100);
         world.keys.expanded.allocation_size()
     };
-    let calls: Vec<Answer> = (1..10_000).map(|id| world.take(id, 1)).collect();
+    let calls: Vec<TakeAnswer> = (1..10_000).map(|id| world.take(id, 1)).collect();
     assert_eq!(world.expanded(), calls.len());
     let busy = world.keys.expanded.allocation_size();
     for number in 1..10_000 {

@@ -23,14 +23,14 @@ impl SharedKeys {
         self.sections.track_changes(track);
     }
 
-    /// Begins another pass over the changed keys and sections.
+    /// Begins the next delta of the changed keys and sections.
     pub fn rewind_changes(&mut self) {
         self.keys.rewind_changes();
         self.pages.rewind_changes();
         self.sections.rewind_changes();
     }
 
-    /// The next changed sections of the pass, at most `limit`.
+    /// The next changed sections of the delta, at most `limit`.
     pub fn take_section_changes(&mut self, limit: usize) -> Vec<SharedSectionChange> {
         let changes = std::iter::from_fn(|| {
             let (changed, section) = self.sections.take_changed()?;
@@ -50,7 +50,7 @@ impl SharedKeys {
         changes.take(limit).collect()
     }
 
-    /// The next changed keys of the pass, at most `limit`.
+    /// The next changed keys of the delta, at most `limit`.
     pub fn take_key_changes(&mut self, limit: usize) -> Vec<SharedKeyChange> {
         let changes = std::iter::from_fn(|| {
             let (changed, slot) = self.keys.take_changed()?;
@@ -65,7 +65,7 @@ impl SharedKeys {
         changes.take(limit).collect()
     }
 
-    /// The next changed pages of the pass: as many as have some `limit` changed keys.
+    /// The next changed pages of the delta: as many as have some `limit` changed keys.
     pub fn take_page_changes(&mut self, limit: usize) -> Vec<PageChange> {
         self.pages.take_changes(limit)
     }
@@ -79,7 +79,7 @@ impl SharedKeys {
         &mut self, (hasher, shard): (&Hasher, u32), changes: Vec<SharedSectionChange>,
     ) -> Result<(), DamagedPart> {
         for SharedSectionChange { number, section } in changes {
-            let queued = QueuedSection::new(Section::inherited(section.step, section.owned()?));
+            let queued = QueuedSection::new(Section::received(section.step, section.owned()?));
             match number {
                 SlotNumber::New(id) => {
                     if shard_of(hasher.section_id(&id)) != shard {

@@ -11,7 +11,7 @@ impl World {
     fn take_each(&mut self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
             let (answer, _) = self.take(Key::Id(id), 1);
-            assert!(matches!(answer, Answer::Done(Ok(_))), "{id}: {answer:?}");
+            assert!(matches!(answer, TakeAnswer::Done(Ok(_))), "{id}: {answer:?}");
         }
     }
 

@@ -178,8 +178,8 @@ impl Cluster {
             self.to_bump.push(place);
         }
         match answer {
-            Answer::Done(taken) => self.note(name, taken.expect("numbers")),
-            Answer::Later(later) => {
+            TakeAnswer::Done(taken) => self.note(name, taken.expect("numbers")),
+            TakeAnswer::Later(later) => {
                 self.world.calls_made += 1;
                 self.world.calls.insert(self.world.calls_made, later);
                 self.waiting.insert(self.world.calls_made, name.to_vec());

@@ -97,7 +97,7 @@ fn measure_uids(ids: impl Iterator<Item = u64>) {
             assert!(change.is_none());
         }
         let taken = shard.take(hash, &namespace, key, 1);
-        assert!(matches!(taken, Some((Answer::Done(Ok(_)), None))));
+        assert!(matches!(taken, Some((TakeAnswer::Done(Ok(_)), None))));
     }
     let resident = resident() - before;
     let footprints = shards.iter().map(Shard::footprint);

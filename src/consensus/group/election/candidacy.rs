@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use openraft::RaftMetrics;
 
-use super::turns::{ElectionTurns, Place};
+use super::turns::{ElectionTurns, Rank};
 use crate::{
     clock::Instant,
     consensus::group::{Group, config::GroupConfig, raft_readings::term_led},
@@ -69,7 +69,7 @@ impl Candidacy {
         // Its vote is with the leader that it heard. It is not once it has voted for a candidate.
         let heard = heard.filter(|(leader, _)| term_led(&seen.vote, *leader).is_some());
         let turn = heard.and_then(|(leader, at)| {
-            turns.until_next(Place::of(me, leader, &voters)?, now.since(at))
+            turns.until_next(Rank::of(me, leader, &voters)?, now.since(at))
         });
         if turn.is_some() {
             return turn;

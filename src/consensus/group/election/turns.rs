@@ -23,23 +23,23 @@ pub struct ElectionTurns {
     turn: Duration,
 }
 
-/// The place of one follower in the order of turns.
+/// The rank of one follower in the order of turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Rank {
     /// How many followers have their turn before this one.
     before: u32,
     /// How many followers take turns.
     followers: u32,
 }
 
-impl Place {
-    /// The place of `me` among the voters that followed `leader`. `None` if it has none: it does not vote, or
+impl Rank {
+    /// The rank of `me` among the voters that followed `leader`. `None` if it has none: it does not vote, or
     /// it is the leader.
-    pub fn of(me: NodeId, leader: NodeId, voters: &BTreeSet<NodeId>) -> Option<Place> {
+    pub fn of(me: NodeId, leader: NodeId, voters: &BTreeSet<NodeId>) -> Option<Rank> {
         let after = voters.range(leader..).filter(|id| **id != leader);
         let order = after.chain(voters.range(..leader));
         let before = order.clone().position(|id| *id == me)?;
-        Some(Place {
+        Some(Rank {
             before: u32::try_from(before).ok()?,
             followers: u32::try_from(order.count()).ok()?,
         })
@@ -55,12 +55,12 @@ impl ElectionTurns {
         }
     }
 
-    /// How long it is until the next turn of the follower at `place`, which heard the leader `silence` ago.
+    /// How long it is until the next turn of the follower at `rank`, which heard the leader `silence` ago.
     /// `None` if it has no further turn: an election has been due for as long as a promise lasts, and no turn
     /// brought a leader. Then it stands at random times.
-    pub fn until_next(&self, place: Place, silence: Duration) -> Option<Duration> {
-        let first = self.promise + self.turn * (1 + place.before);
-        let all = self.turn * place.followers;
+    pub fn until_next(&self, rank: Rank, silence: Duration) -> Option<Duration> {
+        let first = self.promise + self.turn * (1 + rank.before);
+        let all = self.turn * rank.followers;
         let begins = (0..).map(|round| first + all * round);
         let mut turns = begins.take_while(|begins| *begins < 2 * self.promise);
         let next = turns.find(|begins| *begins > silence)?;
@@ -76,8 +76,8 @@ mod tests {
     /// The places of the voters after `leader` is gone, by id.
     fn places(leader: NodeId, voters: &[NodeId]) -> Vec<(NodeId, Option<u32>)> {
         let set: BTreeSet<NodeId> = voters.iter().copied().collect();
-        let place = |me| Place::of(me, leader, &set).map(|place| place.before);
-        voters.iter().map(|me| (*me, place(*me))).collect()
+        let rank = |me| Rank::of(me, leader, &set).map(|rank| rank.before);
+        voters.iter().map(|me| (*me, rank(*me))).collect()
     }
 
     #[test]
@@ -96,8 +96,8 @@ mod tests {
     #[test]
     fn a_node_that_does_not_vote_has_no_turn() {
         let voters = BTreeSet::from([1, 2]);
-        assert_eq!(Place::of(3, 1, &voters), None);
-        assert_eq!(Place::of(1, 1, &BTreeSet::from([1])), None);
+        assert_eq!(Rank::of(3, 1, &voters), None);
+        assert_eq!(Rank::of(1, 1, &BTreeSet::from([1])), None);
     }
 
     /// When the turns of each follower begin, in milliseconds after the leader was heard.
@@ -107,10 +107,10 @@ mod tests {
             turn: Duration::from_millis(heartbeat_ms),
         };
         let begin = |before| {
-            let place = Place { before, followers };
+            let rank = Rank { before, followers };
             let mut silence = Duration::ZERO;
             let next = || {
-                silence += turns.until_next(place, silence)?;
+                silence += turns.until_next(rank, silence)?;
                 Some(silence.as_millis() as u64)
             };
             std::iter::from_fn(next).collect()
@@ -134,10 +134,10 @@ mod tests {
     fn after_the_last_turn_there_is_none_however_long_the_silence_lasts() {
         let turns =
             ElectionTurns { promise: Duration::from_millis(300), turn: Duration::from_millis(50) };
-        let place = Place { before: 0, followers: 2 };
+        let rank = Rank { before: 0, followers: 2 };
         for silence_ms in [550, 600, 86_400_000] {
             let silence = Duration::from_millis(silence_ms);
-            assert_eq!(turns.until_next(place, silence), None, "{silence_ms} ms");
+            assert_eq!(turns.until_next(rank, silence), None, "{silence_ms} ms");
         }
     }
 }

@@ -17,7 +17,7 @@ fn numbers(ranges: &[(u64, u32)]) -> IdNumbers {
     }
 }
 
-fn answered(place: &mut Place) -> Option<IdNumbers> {
+fn answered(place: &mut PlaceInLine) -> Option<IdNumbers> {
     place.answer.try_recv().ok().map(|got| got.expect("ids"))
 }
 

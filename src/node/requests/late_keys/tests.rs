@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::{
-    node::{Principal, numbers::asked::Asked, requests::refused_keys::refused_at},
+    node::{
+        Principal, numbers::checked_request::CheckedRequest, requests::refused_keys::refused_at,
+    },
     sequence::NamespaceId,
 };
 
@@ -19,7 +21,7 @@ fn used_up(places: &[u32], left: &[u64]) -> Option<Box<Exhausted>> {
 }
 
 /// A request whose keys are ten times their places, and whose third and fifth are late.
-fn request() -> (Asked<NextManyRequest>, NextManyResponse) {
+fn request() -> (CheckedRequest<NextManyRequest>, NextManyResponse) {
     let message = NextManyRequest {
         namespace: "book".into(),
         ids: (0..6).map(|place| place * 10).collect(),
@@ -42,7 +44,7 @@ fn request() -> (Asked<NextManyRequest>, NextManyResponse) {
         ],
         ..NextManyResponse::default()
     };
-    (Asked::new(message, Principal::node(1)).unwrap(), answer)
+    (CheckedRequest::new(message, Principal::node(1)).unwrap(), answer)
 }
 
 #[test]
@@ -90,6 +92,7 @@ fn late_keys_of_a_message_with_an_id_are_not_asked_for_again() {
     let (request, answer) = request();
     let request_id = Some(bytes::Bytes::from_static(b"order-7"));
     let named =
-        Asked::new(NextManyRequest { request_id, ..request.message }, Principal::node(1)).unwrap();
+        CheckedRequest::new(NextManyRequest { request_id, ..request.message }, Principal::node(1))
+            .unwrap();
     assert!(named.id.is_some() && named.rest(&answer, BOOK).is_none());
 }

@@ -16,7 +16,7 @@ struct Uses {
     used: u64,
     /// How many numbers were used.
     taken: u64,
-    /// True if an epoch has ended otherwise than by a trim and by being given back.
+    /// True if an epoch has ended otherwise than by a trim and by being returned.
     lost: bool,
 }
 
@@ -88,14 +88,14 @@ impl Uses {
         let before = self.used;
         self.lost |= end != 0;
         match end {
-            // It is trimmed where it was touched, and is given back.
+            // It is trimmed where it was touched, and is returned.
             0 => {
                 if let Some((used, _)) = self.owned.take() {
                     self.record = self.record.trim(ONES, self.epoch, used).unwrap();
                     assert_eq!(self.record.max_seq, before.max(self.record.floor));
                 }
             }
-            // It trims, and crashes before it is given back.
+            // It trims, and crashes before it is returned.
             1 => {
                 if let Some((used, _)) = self.owned.take() {
                     self.record = self.record.trim(ONES, self.epoch, used).unwrap();
@@ -116,9 +116,9 @@ impl Uses {
 
 impl Uses {
     /// Handed out + skipped + left = ceiling, and each bound holds of what was really used.
-    fn check_books(&self) {
+    fn check_accounts(&self) {
         let (record, epoch) = (self.record, self.epoch);
-        let SectionBooks { handed_out, skipped, left } = record.books_at(ONES, epoch);
+        let SectionAccounts { handed_out, skipped, left } = record.accounts_at(ONES, epoch);
         let ceiling = record.ceiling_at(epoch, 1);
         assert_eq!(handed_out + skipped + left, ceiling, "{record:?}");
         assert!(handed_out <= self.taken, "{record:?}: {} were used", self.taken);
@@ -178,7 +178,7 @@ proptest! {
                 _ => unreachable!("the range of acts"),
             }
             prop_assert!(uses.record.ceiling_at(uses.epoch, 1) >= uses.used);
-            uses.check_books();
+            uses.check_accounts();
         }
     }
 }

@@ -16,7 +16,7 @@ use tonic::codegen::http::Response;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn place() -> Arc<Place> {
+fn place() -> Arc<ConnectionPlace> {
     Places::new(WhenFull::RefuseNew).enter(None).expect("room")
 }
 

@@ -16,8 +16,8 @@ use super::{
 use crate::{
     metrics::SkipCause,
     node::{
-        Asked, KeysOf, MappedNames, NodeContext, ROUTE_UNWANTED, RowPart, asked_by, id_format,
-        to_key,
+        CheckedRequest, KeysOf, MappedNames, NodeContext, ROUTE_UNWANTED, RowPart, asked_by,
+        id_format, to_key,
     },
     proto::{Code, Refusal, refusal, v1::NextRequest},
     sequence::{OwnedKey, Range, Verb, Wanted},
@@ -147,7 +147,7 @@ impl<'a> Mapped<'a> {
             ..NextRequest::default()
         };
         let (by, trace) = (due.by.clone(), due.trace.clone());
-        let asked = Asked::of_caller(message, by, &context.traces, trace);
+        let asked = CheckedRequest::of_caller(message, by, &context.traces, trace);
         let asked = asked.map_err(|refusal| said.failed(refusal))?;
         let taken = serve(context, &asked, due).await.map_err(|refusal| said.failed(refusal))?;
         if taken.first == keys.start && said.by != By::Parameter {

@@ -30,7 +30,7 @@ const BAD_REQUEST: Failed<'static> = Failed { error: 412, error_message: "Bad Re
 /// A number.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Taken {
+struct NumberAnswer {
     error: u16,
     error_message: &'static str,
     result: u64,
@@ -74,9 +74,8 @@ pub async fn next(context: &Arc<NodeContext>, due: &Due, uri: &Uri) -> Response 
         mapped.next_number(context, due).await
     };
     uncacheable(match taken.await.map_err(Problem::from) {
-        Ok(number) => {
-            Json(Taken { error: 0, error_message: "success", result: number }).into_response()
-        }
+        Ok(number) => Json(NumberAnswer { error: 0, error_message: "success", result: number })
+            .into_response(),
         Err(problem) => failed(&problem),
     })
 }

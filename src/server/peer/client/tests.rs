@@ -77,12 +77,13 @@ async fn a_connection_is_kept_while_one_set_has_the_node_as_a_member() {
 }
 
 /// What a peer answers to an append that comes over its first stream, second one, and so on.
-type Answer = Arc<dyn Fn(usize, RaftMessage) -> BoxFuture<'static, RaftReply> + Send + Sync>;
+type ScriptedAnswer =
+    Arc<dyn Fn(usize, RaftMessage) -> BoxFuture<'static, RaftReply> + Send + Sync>;
 
 /// A peer to which nothing but appends is sent.
 struct Appended {
     streams: Arc<AtomicUsize>,
-    answer: Answer,
+    answer: ScriptedAnswer,
     /// It ends a stream after so many answers.
     answers_max: usize,
 }

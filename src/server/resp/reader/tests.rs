@@ -115,7 +115,7 @@ fn a_reader_without_an_unfinished_command_gives_its_memory_back() {
 }
 
 #[test]
-fn the_room_of_a_command_with_many_arguments_is_given_back() {
+fn the_room_of_a_command_with_many_arguments_is_freed() {
     let (mut reader, mut commands) = (CommandReader::default(), Commands::default());
     reader.buffer().extend_from_slice(&sent(&vec![Vec::new(); ARGUMENTS_MAX]));
     assert_eq!(reader.read(&mut commands), Ok(()));

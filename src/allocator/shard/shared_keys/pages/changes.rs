@@ -22,13 +22,13 @@ impl Pages {
         self.pages.track_changes(track);
     }
 
-    /// Begins another pass over the changed pages.
+    /// Begins the next delta of the changed pages.
     pub fn rewind_changes(&mut self) {
         self.pages.rewind_changes();
     }
 
-    /// The next changed pages of the pass. Of a page that was sent before come the keys that were changed since. They end
-    /// with the page that brings their keys to `limit`.
+    /// The next changed pages of the delta. Of a page that was sent before come the keys that were changed since. They
+    /// end with the page that brings their keys to `limit`.
     pub fn take_changes(&mut self, limit: usize) -> Vec<PageChange> {
         let (mut changes, mut keys) = (Vec::new(), 0);
         while keys < limit

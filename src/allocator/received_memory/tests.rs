@@ -9,7 +9,7 @@ use crate::{
     allocator::{
         key_table::{changed_slots::Tracking, hasher::Hasher},
         memory_reader::read_part,
-        section::pending::{Answer, RaiseAnswer, Served},
+        section::pending::{RaiseAnswer, ServedCall, TakeAnswer},
         shard::{SectionPlace, Shard, own_keys::evict::Swept},
     },
     clock::Instant,
@@ -74,8 +74,8 @@ impl World {
             bump = again.then_some(place);
         }
         match (answer, served.pop()) {
-            (Answer::Done(taken), None) => taken.expect("numbers").first,
-            (Answer::Later(_), Some(Served::Numbers { taken, .. })) => {
+            (TakeAnswer::Done(taken), None) => taken.expect("numbers").first,
+            (TakeAnswer::Later(_), Some(ServedCall::Numbers { taken, .. })) => {
                 taken.expect("numbers").first
             }
             (answer, _) => panic!("{answer:?}"),
@@ -101,7 +101,7 @@ impl World {
         }
         let raised = match (answer, served.pop()) {
             (RaiseAnswer::Done(raised), None) => raised,
-            (RaiseAnswer::Later(_), Some(Served::Floor { raised, .. })) => raised,
+            (RaiseAnswer::Later(_), Some(ServedCall::Floor { raised, .. })) => raised,
             (answer, _) => panic!("{answer:?}"),
         };
         assert!(raised.is_ok_and(|raised| raised.floor >= at_least));
@@ -138,7 +138,7 @@ impl World {
 /// slots.
 fn bump_section(
     ceilings: &mut BTreeMap<SectionId, u64>, (hasher, shard): (&Hasher, &mut Shard),
-    place: SectionPlace, namespace: &Namespace, served: &mut Vec<Served>,
+    place: SectionPlace, namespace: &Namespace, served: &mut Vec<ServedCall>,
 ) -> bool {
     let id = shard.section_id(place).expect("a section");
     let Some(size) = shard.next_bump(place, namespace) else {
@@ -214,10 +214,10 @@ fn with_key<R>(of: usize, key: u64, act: impl FnOnce(Key<'_>) -> R) -> R {
 struct Sending<'a> {
     from: &'a Shards,
     tracking: Tracking,
-    /// The shard that the pass has come to.
+    /// The shard that the delta has come to.
     at: u32,
     digest: Digest,
-    to: Inheritance,
+    to: ReceivedMemory,
 }
 
 impl<'a> Sending<'a> {
@@ -231,7 +231,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Sends the next part. False at the end of a pass.
+    /// Sends the next part. False at the end of a delta.
     fn send(&mut self) -> bool {
         let Some(part) = next_part(self.from, self.tracking, &mut self.at) else {
             return false;
@@ -252,8 +252,8 @@ fn header(shards: &Shards) -> MemoryHeader {
     MemoryHeader { term: 1, seed: shards.seed(), format: MEMORY_FORMAT }
 }
 
-fn receiver(shards: &Shards) -> Inheritance {
-    let begun = Inheritance::begin(&header(shards), 1 << 30, BlockingExecutor::Inline);
+fn receiver(shards: &Shards) -> ReceivedMemory {
+    let begun = ReceivedMemory::begin(&header(shards), 1 << 30, BlockingExecutor::Inline);
     begun.expect("the same release")
 }
 
@@ -302,7 +302,7 @@ proptest! {
                 }
             }
         }
-        // The rest of this pass, and one more.
+        // The rest of this delta, and one more.
         for _ in 0..2 {
             while sending.send() {}
         }
@@ -336,7 +336,7 @@ fn a_section_that_is_used_up_while_its_bump_is_under_way_is_taken_in() {
             let namespace = &world.namespaces[of];
             let (hash, shard) = shards.find(namespace, key);
             // The bump that is asked for brings nothing yet.
-            while let Some((Answer::Done(taken), _)) =
+            while let Some((TakeAnswer::Done(taken), _)) =
                 shards.lock(shard).take(hash, namespace, key, 1)
             {
                 last = taken.expect("numbers").last;
@@ -365,25 +365,25 @@ fn a_memory_that_is_too_large_or_damaged_is_refused() {
     take_of_each();
     let (tracking, mut at) = (shards.begin_tracking(), 0);
     let part = next_part(&shards, tracking, &mut at).expect("a part");
-    let mut small = Inheritance::begin(&header(&shards), 1_000, BlockingExecutor::Inline)
+    let mut small = ReceivedMemory::begin(&header(&shards), 1_000, BlockingExecutor::Inline)
         .expect("the same release");
     let refused = small.take_part(&part);
-    assert!(matches!(refused, Err(NotInherited::TooLarge)), "{refused:?}");
+    assert!(matches!(refused, Err(NotReceived::TooLarge)), "{refused:?}");
     let refused = receiver(&shards).take_part(&part[..part.len() - 1]);
-    assert!(matches!(refused, Err(NotInherited::Codec(_))), "{refused:?}");
+    assert!(matches!(refused, Err(NotReceived::Codec(_))), "{refused:?}");
     let other = MemoryHeader { format: MEMORY_FORMAT + 1, ..header(&shards) };
-    let refused = Inheritance::begin(&other, 1_000, BlockingExecutor::Inline);
-    assert!(matches!(refused.err(), Some(NotInherited::Format(_))));
+    let refused = ReceivedMemory::begin(&other, 1_000, BlockingExecutor::Inline);
+    assert!(matches!(refused.err(), Some(NotReceived::Format(_))));
     // As a release with another hash function would spread the keys.
     let mut moved: MemoryPart = codec::decode(&part).expect("a part");
     moved[0].0 += 1;
     let moved = codec::encode(&moved).expect("a part");
     let refused = receiver(&shards).take_part(&moved);
-    assert!(matches!(refused, Err(NotInherited::Damaged(_))), "{refused:?}");
-    // The changes of a second pass, without the first one.
+    assert!(matches!(refused, Err(NotReceived::Damaged(_))), "{refused:?}");
+    // The changes of a second delta, without the first one.
     while next_part(&shards, tracking, &mut at).is_some() {}
     take_of_each();
     let part = next_part(&shards, tracking, &mut at).expect("a part");
     let refused = receiver(&shards).take_part(&part);
-    assert!(matches!(refused, Err(NotInherited::Damaged(_))), "{refused:?}");
+    assert!(matches!(refused, Err(NotReceived::Damaged(_))), "{refused:?}");
 }

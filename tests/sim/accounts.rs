@@ -1,4 +1,4 @@
-//! The books of keys at the end of a run, beside what clients really got.
+//! The accounts of keys at the end of a run, beside what clients really got.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,14 +11,14 @@ use crate::{
     workload::{KEYS, Record, administer},
 };
 
-/// Checks the books of every key that has a section of its own: all numbers up to the ceiling were handed out, were
+/// Checks the accounts of every key that has a section of its own: all numbers up to the ceiling were handed out, were
 /// skipped, or are left, and clients got no more than that.
 ///
 /// # Errors
-/// If the books do not add up, or the leader does not tell within `patience`.
+/// If the accounts do not add up, or the leader does not tell within `patience`.
 pub async fn check(world: &Arc<World>, record: &Record, patience: Duration) -> Result<(), String> {
     for (namespace, id) in KEYS {
-        // What was answered before the leader is asked must be in its books.
+        // What was answered before the leader is asked must be in its accounts.
         let got = numbers_got(record, &format!("{namespace}/{id}"));
         let known = known(world, (namespace, id), patience).await?;
         compare(&known, got).map_err(|why| format!("{namespace}/{id}: {why}: {known:?}"))?;
@@ -71,15 +71,15 @@ fn compare(known: &v1::Explanation, (got, greatest): (u64, u64)) -> Result<(), S
     let Some(accounts) = &known.accounts else {
         return match is_shared {
             true => Ok(()),
-            false => Err("there are no books".to_owned()),
+            false => Err("there are no accounts".to_owned()),
         };
     };
     // The first number is less than the increment, or 1.
     let first = if known.increment == 1 { 1 } else { 7 };
     let all = (known.ceiling - first) / known.increment + 1;
-    let booked = accounts.handed_out + accounts.skipped + accounts.left;
-    if booked != all {
-        return Err(format!("{booked} numbers are booked, and there are {all}"));
+    let accounted = accounts.handed_out + accounts.skipped + accounts.left;
+    if accounted != all {
+        return Err(format!("{accounted} numbers are accounted for, and there are {all}"));
     }
     let not_left = all - accounts.left;
     if got > not_left {

@@ -1,6 +1,6 @@
-//! Gives back what a closed term has not used, when no successor takes its memory: the rest of its chunks, and its epoch.
+//! Returns what a closed term has not used, when no successor takes its memory: the rest of its chunks, and its epoch.
 //!
-//! Invariant: the epoch is given back only if every section that the term touched is trimmed.
+//! Invariant: the epoch is returned only if every section that the term touched is trimmed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     allocator::Term,
     metrics::SkipCause,
     node::Config,
-    sequence::{Bequest, Command, Outcome, Trim},
+    sequence::{Command, HandOff, Outcome, Trim},
 };
 
 /// How many sections one log entry trims at most.
@@ -27,8 +27,8 @@ const PACE_KNOWN_AFTER: u32 = 8;
 /// now may have time soon.
 const SOLE_VOTER_TRIES_FOR: u32 = 2;
 
-/// How long giving back may take, in milliseconds, and the setting that says so. Where this is the only voter, nobody waits
-/// for a successor meanwhile.
+/// How long returning may take, in milliseconds, and the setting that says so. Where this is the only voter, nobody
+/// waits for a successor meanwhile.
 fn limit(config: &Config, is_sole_voter: bool) -> (&'static str, u64) {
     match is_sole_voter && config.handover_timeout_ms > config.shutdown_timeout_ms {
         true => ("handover_timeout_ms", config.handover_timeout_ms),
@@ -39,8 +39,8 @@ fn limit(config: &Config, is_sole_voter: bool) -> (&'static str, u64) {
 impl Handovers {
     /// Lowers each ceiling of a closed term to the highest number used, and gives the term's epoch back. Takes at most
     /// `shutdown_timeout_ms`, or `handover_timeout_ms` where that is longer and this is the only voter, once it is
-    /// known what was used. False if not all was given back: the rest is skipped, as after a crash.
-    pub(in crate::node) async fn give_back(&self, term: &Arc<Term>) -> bool {
+    /// known what was used. False if not all was returned: the rest is skipped, as after a crash.
+    pub(in crate::node) async fn return_numbers(&self, term: &Arc<Term>) -> bool {
         let term_number = term.term();
         let (setting, limit_ms) = limit(&self.config, self.group.is_sole_voter());
         let sections = term.footprint().sections;
@@ -50,7 +50,7 @@ impl Handovers {
                 sections,
                 setting,
                 limit_ms,
-                "so many ceilings cannot be given back within this time; each of these sections may skip a step"
+                "so many ceilings cannot be returned within this time; each of these sections may skip a step"
             );
             return false;
         }
@@ -59,22 +59,22 @@ impl Handovers {
         };
         let time = Duration::from_millis(limit_ms);
         let logging = self.log_trims(term, &trims, Instant::now() + time);
-        let given_back = tokio::time::timeout(time, logging).await;
+        let returned = tokio::time::timeout(time, logging).await;
         // There may be millions, each with a name.
         let work = self.group.this_node.store.blocking();
         work.run_detached(move || drop(trims));
-        given_back.unwrap_or_else(|_| {
+        returned.unwrap_or_else(|_| {
             tracing::warn!(
                 term = term_number,
                 setting,
                 limit_ms,
-                "not all ceilings could be given back in time; each of the other sections may skip a step"
+                "not all ceilings could be returned in time; each of the other sections may skip a step"
             );
             false
         })
     }
 
-    /// Logs the trims, and that the epoch is given back. Breaks off if it would not be done by `until`: half of it saves
+    /// Logs the trims, and that the epoch is returned. Breaks off if it would not be done by `until`: half of it saves
     /// no number.
     async fn log_trims(&self, term: &Arc<Term>, trims: &[Trim], until: Instant) -> bool {
         let (began, entries) = (Instant::now(), trims.chunks(ENTRY_SECTIONS_MAX));
@@ -97,7 +97,7 @@ impl Handovers {
             let trim = Command::Trim { trims: entry.to_vec(), now_ms: self.clock.wall_ms() };
             let all = Outcome::Written(entry.len() as u64);
             if let Err(why) = self.group.propose_for(term.term(), trim, &all).await {
-                tracing::warn!(why, "some ceilings could not be given back");
+                tracing::warn!(why, "some ceilings could not be returned");
                 return false;
             }
             let namespaces = self.group.view.namespaces();
@@ -110,14 +110,14 @@ impl Handovers {
         // say that they were released. If one
         // were not trimmed, the next epoch would give its chunk a second time.
         if term.lease().is_void() {
-            tracing::info!(term = term.term(), "the term is lost; its epoch is not given back");
+            tracing::info!(term = term.term(), "the term is lost; its epoch is not returned");
             return false;
         }
-        let given_back = term.log_last_entry(Bequest::Epoch).await;
-        if let Err(why) = &given_back {
-            tracing::warn!(why, "the epoch could not be given back; sections may skip a step");
+        let returned = term.log_last_entry(HandOff::Epoch).await;
+        if let Err(why) = &returned {
+            tracing::warn!(why, "the epoch could not be returned; sections may skip a step");
         }
-        given_back.is_ok()
+        returned.is_ok()
     }
 }
 

@@ -1,27 +1,28 @@
-//! What nodes count and book of skipped numbers, beside what callers saw.
+//! The nodes' accounts and counters of skipped numbers, beside those of callers.
 //!
-//! The books of a key say how many of its numbers were handed out at least, were skipped at most by leaders that ended
-//! without giving back what they had, and are left. The leader knows what it has used; what a crashed leader had used of its
-//! last chunk nobody knows, so that all of it counts as skipped. So, for a key with a section of its own:
+//! The accounts of a key say how many of its numbers were handed out at least, were skipped at most by leaders that
+//! ended without returning their chunks, and are left. The leader knows what it has used; what a crashed leader had
+//! used of its last chunk nobody knows, so that all of it counts as skipped. So, for a key with a section of its own:
 //!
-//! - no more was handed out, as the books have it, than callers got and calls may have burnt: what callers saw skipped is
-//!   booked as skipped;
+//! - no more was handed out, as the accounts have it, than callers got and calls may have burnt: what callers saw skipped is
+//!   accounted as skipped;
 //! - what callers got is used up;
 //! - without an unclean change, nothing was skipped. If, moreover, nothing else went wrong, what was handed out is what
 //!   callers got, and what raised floors passed over;
 //! - with unclean changes, each skipped a step at most, and what the waiting calls had asked for beyond it.
 //!
-//! Gapless keys never skip: their books are exact, whatever happens.
+//! Gapless keys never skip: their accounts are exact, whatever happens.
 //!
-//! The metric counts what the books have, once, at the node that wrote it. Leaders go on writing down what an earlier one left
-//! while nobody asks, so that books are read before and after the metric. What it lacks was counted by processes that ended, or
-//! written down by a later leader. It has the whole if there was one unclean change at most.
+//! The metric counts what the accounts have, once, at the node that wrote it. Leaders go on writing down what an
+//! earlier one left while nobody asks, so that accounts are read before and after the metric. What it lacks was counted
+//! by processes that ended, or written down by a later leader. It has the whole if there was one unclean change at
+//! most.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     final_reads, gapless,
-    gaps::Taken,
+    gaps::TakenOfKey,
     nemesis::Injector,
     proto::{Accounts, ExplainRequest, GapsRequest},
     slow_reader::UNREAD,
@@ -33,32 +34,32 @@ mod tests;
 
 /// How many keys with a section of their own are looked up at most, the busiest first.
 const KEYS_MAX: usize = 60;
-/// How long a healed cluster may take to tell its books.
+/// How long a healed cluster may take to tell its accounts.
 const TOLD_MAX: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_millis(50);
-/// The cause of what leaders left that ended without giving it back.
+/// The cause of what leaders left that ended without returning it.
 const LEFT: &str = "leader_change";
 
 /// What was skipped of namespaces, by cause.
 type Skipped = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// What the nodes count and book.
+/// The nodes' accounts and counters.
 #[derive(Debug, Clone, Default)]
-pub struct Books {
+pub struct Accounting {
     /// What became of the numbers of keys with a section of their own.
     pub keys: BTreeMap<String, Accounts>,
     /// What was skipped of each namespace, by cause.
     pub namespaces: Skipped,
     /// What the nodes' metrics counted as skipped, by cause, before `namespaces` was read.
     pub counted: BTreeMap<String, u64>,
-    /// What the books of the namespaces had before that, as left by leaders. Leaders go on writing down what an earlier one
-    /// left while nobody asks.
+    /// What the accounts of the namespaces had before that, as left by leaders. Leaders go on writing down what an
+    /// earlier one left while nobody asks.
     pub left_before: u64,
     /// What could not be told.
     pub untold: Vec<String>,
 }
 
-/// What else the books depend on.
+/// What else the accounts depend on.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances {
     /// How many leader changes may have been unclean.
@@ -67,25 +68,25 @@ pub struct Circumstances {
     pub skipped_max: u64,
 }
 
-impl Books {
-    /// Reads the books, once nobody asks any more.
-    pub async fn read(injector: &Injector) -> Books {
-        let mut books = Books::default();
+impl Accounting {
+    /// Reads the accounts, once nobody asks any more.
+    pub async fn read(injector: &Injector) -> Accounting {
+        let mut accounting = Accounting::default();
         let busiest = final_reads::busiest(&injector.recorder, KEYS_MAX).into_iter();
         let own = busiest.filter(|target| target.namespace == OWN);
         for target in own.chain(gapless::targets()) {
             match tokio::time::timeout(TOLD_MAX, explained(injector, &target)).await {
-                Ok(accounts) => books.keys.extend(accounts.map(|told| (target.name(), told))),
-                Err(_) => books.untold.push(format!("nobody explains {}", target.name())),
+                Ok(accounts) => accounting.keys.extend(accounts.map(|told| (target.name(), told))),
+                Err(_) => accounting.untold.push(format!("nobody explains {}", target.name())),
             }
         }
-        books.left_before = booked(&books.read_namespaces(injector).await, LEFT);
+        accounting.left_before = accounted(&accounting.read_namespaces(injector).await, LEFT);
         let members: Vec<u64> = injector.members.iter().copied().map(u64::from).collect();
         let scraped = injector.monitor.scraped_since(injector.recorder.now(), &members).await;
-        books.untold.extend(scraped.err());
-        books.counted = injector.monitor.skipped();
-        books.namespaces = books.read_namespaces(injector).await;
-        books
+        accounting.untold.extend(scraped.err());
+        accounting.counted = injector.monitor.skipped();
+        accounting.namespaces = accounting.read_namespaces(injector).await;
+        accounting
     }
 
     /// Reads what was skipped of the namespaces of numbers.
@@ -102,18 +103,18 @@ impl Books {
         skipped
     }
 
-    /// What is wrong with the books. `taken` is what callers took of each key that they asked for.
-    pub fn judge(&self, taken: &BTreeMap<String, Taken>, than: Circumstances) -> Vec<String> {
+    /// What is wrong with the accounts. `taken` is what callers took of each key that they asked for.
+    pub fn judge(&self, taken: &BTreeMap<String, TakenOfKey>, than: Circumstances) -> Vec<String> {
         let mut wrong = self.untold.clone();
         for (key, accounts) in &self.keys {
-            let nothing = Taken::default();
+            let nothing = TakenOfKey::default();
             let taken = taken.get(key).unwrap_or(&nothing);
             let judged = match key.starts_with(OWN) {
                 true => of_own_key(accounts, taken, than),
                 false => of_gapless_key(accounts),
             };
             let say =
-                |why| format!("the books of {key}: {why}: {accounts:?}, and callers: {taken:?}");
+                |why| format!("the accounts of {key}: {why}: {accounts:?}, and callers: {taken:?}");
             wrong.extend(judged.err().map(say));
         }
         wrong.extend(self.judge_total(taken, than).err());
@@ -125,9 +126,9 @@ impl Books {
         self.counted.get(cause).copied().unwrap_or_default()
     }
 
-    /// Where nothing went wrong, the books of all keys are what callers got, and what floors passed over.
+    /// Where nothing went wrong, the accounts of all keys are what callers got, and what floors passed over.
     fn judge_total(
-        &self, taken: &BTreeMap<String, Taken>, than: Circumstances,
+        &self, taken: &BTreeMap<String, TakenOfKey>, than: Circumstances,
     ) -> Result<(), String> {
         let own = || taken.iter().filter(|(key, _)| key.starts_with(OWN));
         let all_explained = own().all(|(key, _)| self.keys.contains_key(key));
@@ -145,7 +146,7 @@ impl Books {
             return Ok(());
         }
         Err(format!(
-            "nothing went wrong, and yet the books have {handed_out} numbers handed out; callers got {got}, and raised floors \
+            "nothing went wrong, and yet the accounts have {handed_out} numbers handed out; callers got {got}, and raised floors \
              passed over {passed}"
         ))
     }
@@ -158,21 +159,21 @@ impl Books {
             let total: u64 = skipped.values().sum();
             if is_gapless && total > 0 {
                 wrong.push(format!(
-                    "the books of the gapless namespace {namespace} have gaps: {skipped:?}"
+                    "the accounts of the gapless namespace {namespace} have gaps: {skipped:?}"
                 ));
             }
             if than.unclean_changes == 0 && of_leaders > 0 {
                 wrong.push(format!(
-                    "no leader ended uncleanly, and the books of {namespace} have {of_leaders} numbers that one left"
+                    "no leader ended uncleanly, and the accounts of {namespace} have {of_leaders} numbers that one left"
                 ));
             }
         }
         let (before, counted, after) =
-            (self.left_before, self.counted(LEFT), booked(&self.namespaces, LEFT));
+            (self.left_before, self.counted(LEFT), accounted(&self.namespaces, LEFT));
         let is_exact = than.unclean_changes <= 1;
         if counted > after || (is_exact && counted < before) {
             wrong.push(format!(
-                "the nodes counted {counted} numbers that leaders left, and the books had {before} before and {after} after \
+                "the nodes counted {counted} numbers that leaders left, and the accounts had {before} before and {after} after \
                  that; there were at most {} unclean changes",
                 than.unclean_changes
             ));
@@ -181,8 +182,8 @@ impl Books {
     }
 }
 
-/// The books of a key with a section of its own.
-fn of_own_key(accounts: &Accounts, taken: &Taken, than: Circumstances) -> Result<(), String> {
+/// The accounts of a key with a section of its own.
+fn of_own_key(accounts: &Accounts, taken: &TakenOfKey, than: Circumstances) -> Result<(), String> {
     let Accounts { handed_out, skipped, .. } = *accounts;
     if handed_out + skipped < taken.last {
         return Err(format!("{} was answered, which is not used up", taken.last));
@@ -218,12 +219,12 @@ async fn explained(injector: &Injector, target: &Target) -> Option<Accounts> {
     }
 }
 
-/// What the books of all namespaces have for a cause.
-fn booked(skipped: &Skipped, cause: &str) -> u64 {
+/// What the accounts of all namespaces have for a cause.
+fn accounted(skipped: &Skipped, cause: &str) -> u64 {
     skipped.values().map(|by_cause| by_cause.get(cause).copied().unwrap_or_default()).sum()
 }
 
-/// What the books say was skipped of a namespace, by cause.
+/// What the accounts say was skipped of a namespace, by cause.
 async fn told(injector: &Injector, namespace: &str) -> BTreeMap<String, u64> {
     loop {
         for id in &injector.members {

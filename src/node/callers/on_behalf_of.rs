@@ -12,11 +12,11 @@ use crate::proto::Refusal;
 
 tokio::task_local! {
     /// Whose call, or which connection, this task serves.
-    static SERVED: Served;
+    static ON_BEHALF_OF: OnBehalfOf;
 }
 
 /// What a task serves.
-enum Served {
+enum OnBehalfOf {
     /// What this caller has asked for.
     Caller(Arc<Caller>),
     /// A call over a connection that has others, once it has a place among them.
@@ -25,22 +25,22 @@ enum Served {
     Guest(Arc<Guest>),
 }
 
-impl Served {
+impl OnBehalfOf {
     fn caller(&self) -> Arc<Caller> {
         match self {
-            Served::Caller(caller) => caller.clone(),
-            Served::Call(guest, call) => {
+            OnBehalfOf::Caller(caller) => caller.clone(),
+            OnBehalfOf::Call(guest, call) => {
                 call.get().map_or_else(|| guest.caller(), |call| call.caller())
             }
-            Served::Guest(guest) => guest.caller(),
+            OnBehalfOf::Guest(guest) => guest.caller(),
         }
     }
 
     /// The same for another task. Whose a call is may be learnt there.
-    fn go_on(&self) -> Served {
+    fn go_on(&self) -> OnBehalfOf {
         match self {
-            Served::Call(guest, call) => Served::Call(guest.clone(), call.clone()),
-            Served::Caller(_) | Served::Guest(_) => Served::Caller(self.caller()),
+            OnBehalfOf::Call(guest, call) => OnBehalfOf::Call(guest.clone(), call.clone()),
+            OnBehalfOf::Caller(_) | OnBehalfOf::Guest(_) => OnBehalfOf::Caller(self.caller()),
         }
     }
 }
@@ -48,7 +48,7 @@ impl Served {
 impl Caller {
     /// The caller that this task serves, if it is a client's.
     pub(in crate::node) fn current() -> Option<Arc<Caller>> {
-        SERVED.try_with(Served::caller).ok()
+        ON_BEHALF_OF.try_with(OnBehalfOf::caller).ok()
     }
 
     /// The silence of a stream of the caller that this task serves, which may last for `span`; `None` if it is no client's.
@@ -67,20 +67,20 @@ impl Caller {
         caller: Option<Arc<Caller>>, future: F,
     ) -> impl Future<Output = F::Output> {
         match caller {
-            Some(caller) => Either::Left(SERVED.scope(Served::Caller(caller), future)),
+            Some(caller) => Either::Left(ON_BEHALF_OF.scope(OnBehalfOf::Caller(caller), future)),
             None => Either::Right(future),
         }
     }
 
     /// What `reserve` returns. The memory that it reserves is this caller's.
     pub fn charge<T>(self: Arc<Self>, reserve: impl FnOnce() -> T) -> T {
-        SERVED.sync_scope(Served::Caller(self), reserve)
+        ON_BEHALF_OF.sync_scope(OnBehalfOf::Caller(self), reserve)
     }
 
     /// The future for a task of its own, which serves what this one does: reservations of memory are those of the same caller.
     pub fn go_on<F: Future>(future: F) -> impl Future<Output = F::Output> {
-        match SERVED.try_with(Served::go_on) {
-            Ok(served) => Either::Left(SERVED.scope(served, future)),
+        match ON_BEHALF_OF.try_with(OnBehalfOf::go_on) {
+            Ok(served) => Either::Left(ON_BEHALF_OF.scope(served, future)),
             // It serves nobody.
             Err(_) => Either::Right(future),
         }
@@ -93,32 +93,32 @@ impl Guest {
     /// # Errors
     /// RESOURCE_EXHAUSTED if the connection would become that principal's, who has as many as it may have.
     pub fn is_asked_here_by(id: impl FnOnce() -> Option<u64>) -> Result<(), Refusal> {
-        let asked = SERVED.try_with(|served| match served {
-            Served::Guest(guest) => guest.is_asked_by(id()),
+        let asked = ON_BEHALF_OF.try_with(|served| match served {
+            OnBehalfOf::Guest(guest) => guest.is_asked_by(id()),
             // Others may ask over the connection meanwhile.
-            Served::Call(_, call) => call.get().map_or(Ok(()), |call| call.is_asked_by(id)),
-            Served::Caller(_) => Ok(()),
+            OnBehalfOf::Call(_, call) => call.get().map_or(Ok(()), |call| call.is_asked_by(id)),
+            OnBehalfOf::Caller(_) => Ok(()),
         });
         asked.unwrap_or(Ok(()))
     }
 
     /// The future in which reservations of memory are those of whoever asks over the connection by then.
     pub fn scope<F: Future>(self: Arc<Self>, future: F) -> impl Future<Output = F::Output> {
-        SERVED.scope(Served::Guest(self), future)
+        ON_BEHALF_OF.scope(OnBehalfOf::Guest(self), future)
     }
 
     /// The future of a call over it, which goes on beside others, and says by [`Guest::is_serving`] which one it is: reservations of
     /// memory are those of whoever asks in that call.
     pub fn scope_call<F: Future>(self: Arc<Self>, future: F) -> impl Future<Output = F::Output> {
-        SERVED.scope(Served::Call(self, OnceLock::new()), future)
+        ON_BEHALF_OF.scope(OnBehalfOf::Call(self, OnceLock::new()), future)
     }
 
     /// This task, which is the future of a call, serves this one.
     pub fn is_serving(call: &Arc<GuestCall>) {
         // Without a scope it is a test's.
-        let _ = SERVED.try_with(|served| match served {
-            Served::Call(_, known) => drop(known.set(call.clone())),
-            Served::Caller(_) | Served::Guest(_) => {}
+        let _ = ON_BEHALF_OF.try_with(|served| match served {
+            OnBehalfOf::Call(_, known) => drop(known.set(call.clone())),
+            OnBehalfOf::Caller(_) | OnBehalfOf::Guest(_) => {}
         });
     }
 }

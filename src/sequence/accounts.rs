@@ -1,9 +1,9 @@
-//! The books of namespaces: how many numbers were handed out and skipped on each day.
+//! The accounts of namespaces: how many numbers were handed out and skipped on each day.
 //!
-//! What an entry does to sections is booked by the state machine, on the day of the entry's time. What the leader alone
-//! sees travels with its entries (`Lost`).
+//! The state machine enters the effect of an entry on sections in the accounts of the day of the entry's time. Losses
+//! that the leader alone sees travel with its entries (`Lost`).
 //!
-//! Invariant: a namespace has the books of at most `DAYS_KEPT` days.
+//! Invariant: a namespace has the accounts of at most `DAYS_KEPT` days.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{ids::NamespaceId, progression::Progression, section::SectionRecord};
 
-/// The books of so many days on which something was booked are kept. The log's entries mean something else with another
-/// value: a change of it is a change of format.
+/// The accounts of so many days are kept; a day on which nothing happened has none. The log's entries mean something
+/// else with another value: a change of it is a change of format.
 pub const DAYS_KEPT: u32 = 31;
 
 /// The milliseconds of a day.
 const DAY_MS: u64 = 86_400_000;
 
-/// The books of one namespace and one day, in UTC.
+/// The accounts of one namespace and one day, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct DayBooks {
+pub struct DayAccounts {
     /// At least so many numbers were handed out, as far as the log tells. Numbers that were lost on the way to a caller,
     /// and those that a raised floor passed over, are among them. Of ids that share sections, those of the id that took the
     /// greatest numbers count.
     pub handed_out: u64,
-    /// At most so many were skipped because a leader ended without giving its chunks back. Booked when the section is written
-    /// again.
+    /// At most so many were skipped because a leader ended without returning its chunks. Entered when the section is
+    /// written again.
     pub leader_change: u64,
     /// So many were skipped because a key rose to the greatest number of the section that it shares.
     pub shared_section: u64,
@@ -65,11 +65,11 @@ pub fn day_of(ms: u64) -> u32 {
     u32::try_from(ms / DAY_MS).unwrap_or(u32::MAX)
 }
 
-impl DayBooks {
-    /// The books with what `more` has on top.
+impl DayAccounts {
+    /// The sum of both accounts.
     #[must_use]
-    pub fn plus(self, more: DayBooks) -> Self {
-        DayBooks {
+    pub fn plus(self, more: DayAccounts) -> Self {
+        DayAccounts {
             handed_out: self.handed_out.saturating_add(more.handed_out),
             leader_change: self.leader_change.saturating_add(more.leader_change),
             shared_section: self.shared_section.saturating_add(more.shared_section),
@@ -82,41 +82,41 @@ impl DayBooks {
     /// What became known when a section's record changed from `before` to `after`.
     pub fn of_change(
         before: &SectionRecord, after: &SectionRecord, progression: Progression,
-    ) -> DayBooks {
+    ) -> DayAccounts {
         let handed_out = |record: &SectionRecord| record.handed_out(progression);
-        DayBooks {
+        DayAccounts {
             handed_out: handed_out(after).saturating_sub(handed_out(before)),
             leader_change: after.skipped.saturating_sub(before.skipped),
-            ..DayBooks::default()
+            ..DayAccounts::default()
         }
     }
 }
 
-impl From<Lost> for DayBooks {
+impl From<Lost> for DayAccounts {
     fn from(lost: Lost) -> Self {
-        let mut books = DayBooks::default();
+        let mut accounts = DayAccounts::default();
         match lost.by {
-            LostBy::Fence => books.fence = lost.numbers,
-            LostBy::Deadline => books.deadline = lost.numbers,
-            LostBy::Floor => books.floor = lost.numbers,
+            LostBy::Fence => accounts.fence = lost.numbers,
+            LostBy::Deadline => accounts.deadline = lost.numbers,
+            LostBy::Floor => accounts.floor = lost.numbers,
         }
-        books
+        accounts
     }
 }
 
-/// What one entry books, by namespace.
+/// The accounts of one entry, by namespace.
 #[derive(Debug, Default)]
-pub struct Booked(BTreeMap<NamespaceId, DayBooks>);
+pub struct EntryAccounts(BTreeMap<NamespaceId, DayAccounts>);
 
-impl Booked {
-    /// Books `more` of a namespace.
-    pub fn add(&mut self, namespace: NamespaceId, more: DayBooks) {
-        let books = self.0.entry(namespace).or_default();
-        *books = books.plus(more);
+impl EntryAccounts {
+    /// Adds `more` to the accounts of a namespace.
+    pub fn add(&mut self, namespace: NamespaceId, more: DayAccounts) {
+        let accounts = self.0.entry(namespace).or_default();
+        *accounts = accounts.plus(more);
     }
 
-    /// What was booked.
-    pub fn into_iter(self) -> impl Iterator<Item = (NamespaceId, DayBooks)> {
-        self.0.into_iter().filter(|(_, books)| *books != DayBooks::default())
+    /// The accounts of each namespace that has some.
+    pub fn into_iter(self) -> impl Iterator<Item = (NamespaceId, DayAccounts)> {
+        self.0.into_iter().filter(|(_, accounts)| *accounts != DayAccounts::default())
     }
 }

@@ -7,23 +7,23 @@
 use parking_lot::Mutex;
 
 use crate::{
-    allocator::Inheritance,
+    allocator::ReceivedMemory,
     consensus::Leadership,
     sequence::{MemoryDigest, NodeId},
 };
 
 /// The memory that this node holds for the next term that it leads.
 #[derive(Default)]
-pub struct HeldInheritance(Mutex<Holding>);
+pub struct HeldMemory(Mutex<Holding>);
 
 #[derive(Default)]
 struct Holding {
     /// How many have begun to arrive.
     begun: u64,
-    whole: Option<(Inheritance, MemoryDigest)>,
+    whole: Option<(ReceivedMemory, MemoryDigest)>,
 }
 
-impl HeldInheritance {
+impl HeldMemory {
     /// Another one begins to arrive: drops what is here. Returns its number.
     pub(super) fn begin(&self) -> u64 {
         let mut holding = self.0.lock();
@@ -38,11 +38,11 @@ impl HeldInheritance {
     }
 
     /// Keeps number `number`, unless a later one has begun to arrive.
-    pub(super) fn keep(&self, number: u64, inheritance: Inheritance, digest: MemoryDigest) -> bool {
+    pub(super) fn keep(&self, number: u64, received: ReceivedMemory, digest: MemoryDigest) -> bool {
         let mut holding = self.0.lock();
         let is_latest = holding.begun == number;
         if is_latest {
-            holding.whole = Some((inheritance, digest));
+            holding.whole = Some((received, digest));
         }
         is_latest
     }
@@ -52,15 +52,15 @@ impl HeldInheritance {
         let mut holding = self.0.lock();
         if holding.begun == number && holding.whole.take().is_some() {
             tracing::warn!(
-                "no term has come to inherit the memory that the last leader sent; it is dropped"
+                "no term has come to take over the memory that the last leader sent; it is dropped"
             );
         }
     }
 
-    /// Takes the memory of a term before `term`, to be inherited by that term.
-    pub(super) fn take(&self, term: u64) -> Option<(Inheritance, MemoryDigest)> {
+    /// Takes the memory of a term before `term`, for `term` to take it over.
+    pub(super) fn take(&self, term: u64) -> Option<(ReceivedMemory, MemoryDigest)> {
         let whole = self.0.lock().whole.take();
-        whole.filter(|(inheritance, _)| inheritance.term() < term)
+        whole.filter(|(received, _)| received.term() < term)
     }
 
     /// Drops the memory if a node other than `me` leads a later term.

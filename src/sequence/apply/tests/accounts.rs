@@ -1,4 +1,4 @@
-//! What entries book.
+//! What entries add to accounts.
 
 use super::*;
 
@@ -12,55 +12,56 @@ fn bump_on(table: &mut Memory, term: u64, day: u64, numbers: u64, lost: Vec<Lost
 }
 
 #[test]
-fn what_entries_do_is_booked_on_their_days_and_a_month_is_kept() {
+fn what_entries_do_is_accounted_on_their_days_and_a_month_is_kept() {
     let book = NamespaceId(1);
-    let books = |table: &Memory, day: u32| table.days.get(&(book, day)).copied();
+    let accounts = |table: &Memory, day: u32| table.days.get(&(book, day)).copied();
     let mut table = with_book();
     bump_on(&mut table, 1, 100, 10, vec![]);
-    assert_eq!(books(&table, 100), None, "nothing was handed out for sure");
+    assert_eq!(accounts(&table, 100), None, "nothing was handed out for sure");
     // Ten more are needed: the first ten are handed out.
     bump_on(&mut table, 1, 100, 10, vec![]);
-    let handed_out = |handed_out| DayBooks { handed_out, ..DayBooks::default() };
-    assert_eq!(books(&table, 100), Some(handed_out(10)));
+    let handed_out = |handed_out| DayAccounts { handed_out, ..DayAccounts::default() };
+    assert_eq!(accounts(&table, 100), Some(handed_out(10)));
     // A crash: the next term's bump finds what the last one left, and what the epoch gave.
     run(&mut table, 2, Command::BeginEpoch);
     let lost = |namespace, numbers| Lost { namespace, by: LostBy::Fence, numbers };
     let told = vec![lost(book, 3), lost(NamespaceId(9), 5)];
     bump_on(&mut table, 2, 101, 10, told);
     // The bump says that at most ten of the epoch's and its own numbers are unused.
-    let skipped = DayBooks { handed_out: 10, leader_change: 10, fence: 3, ..DayBooks::default() };
-    assert_eq!(books(&table, 101), Some(skipped));
-    assert_eq!(table.days.len(), 2, "no books of a namespace that does not exist");
+    let skipped =
+        DayAccounts { handed_out: 10, leader_change: 10, fence: 3, ..DayAccounts::default() };
+    assert_eq!(accounts(&table, 101), Some(skipped));
+    assert_eq!(table.days.len(), 2, "no accounts of a namespace that does not exist");
     let trim = Command::Trim {
         trims: vec![Trim { section: section(7), used: 38, lost: 4 }],
         now_ms: 101 * DAY_MS,
     };
     run(&mut table, 2, trim);
-    let trimmed = DayBooks { handed_out: 18, shared_section: 4, ..skipped };
-    assert_eq!(books(&table, 101), Some(trimmed));
+    let trimmed = DayAccounts { handed_out: 18, shared_section: 4, ..skipped };
+    assert_eq!(accounts(&table, 101), Some(trimmed));
 }
 
 #[test]
-fn the_books_of_31_days_are_kept_and_a_clock_that_was_wrong_for_a_moment_costs_one_of_them() {
+fn the_accounts_of_31_days_are_kept_and_a_clock_that_was_wrong_for_a_moment_costs_one_of_them() {
     let mut table = with_book();
-    let book_on = |table: &mut Memory, day| {
+    let account_on = |table: &mut Memory, day| {
         let lost = Lost { namespace: NamespaceId(1), by: LostBy::Fence, numbers: 1 };
         bump_on(table, 1, day, 10, vec![lost]);
         table.days.keys().map(|(_, day)| u64::from(*day)).collect::<Vec<_>>()
     };
     let a_month: Vec<u64> = (100..131).collect();
     for day in &a_month {
-        book_on(&mut table, *day);
+        account_on(&mut table, *day);
     }
     let long_ago = 1;
     let far_ahead = 30_000;
-    assert_eq!(book_on(&mut table, far_ahead), [&a_month[1..], &[far_ahead]].concat());
-    assert_eq!(book_on(&mut table, 131), [&a_month[1..], &[131]].concat());
-    assert_eq!(book_on(&mut table, long_ago), [&[long_ago], &a_month[1..]].concat());
-    // Days without books between them do not count.
+    assert_eq!(account_on(&mut table, far_ahead), [&a_month[1..], &[far_ahead]].concat());
+    assert_eq!(account_on(&mut table, 131), [&a_month[1..], &[131]].concat());
+    assert_eq!(account_on(&mut table, long_ago), [&[long_ago], &a_month[1..]].concat());
+    // Days without accounts between them do not count.
     let later = [&a_month[1..], &[1_000]].concat();
-    assert_eq!(book_on(&mut table, 1_000), later);
-    assert_eq!(book_on(&mut table, 1_000), later);
+    assert_eq!(account_on(&mut table, 1_000), later);
+    assert_eq!(account_on(&mut table, 1_000), later);
 }
 
 #[test]
@@ -80,10 +81,10 @@ fn what_two_crashes_in_a_row_skip_is_counted_once_and_what_ids_skip_is_not() {
     assert_eq!(table.skipped, 0);
     let checkpointed = run(&mut table, 3, checkpoints(vec![of(1), of(2)]));
     assert_eq!(checkpointed, Outcome::Written(2));
-    let booked = |table: &Memory, namespace| {
+    let skipped_of = |table: &Memory, namespace| {
         let days = table.days.iter().filter(|((id, _), _)| *id == NamespaceId(namespace));
-        days.map(|(_, books)| books.leader_change).sum::<u64>()
+        days.map(|(_, accounts)| accounts.leader_change).sum::<u64>()
     };
-    assert_eq!((booked(&table, 1), booked(&table, 2)), (20, 20));
+    assert_eq!((skipped_of(&table, 1), skipped_of(&table, 2)), (20, 20));
     assert_eq!(table.skipped, 20);
 }

@@ -2,11 +2,11 @@
 //! so that there is no gap, and no cold start.
 //!
 //! 1. The memory is sent while the term serves: all of it, then what changed meanwhile, until little is left.
-//! 2. The term is closed. Whoever is inside leaves.
-//! 3. What changed since is sent. The successor says what it holds.
-//! 4. The term's last entry names the successor and what it holds.
+//! 2. The term is closed. The calls inside leave.
+//! 3. The last changes are sent. The successor answers with the digest of the memory that it holds.
+//! 4. The term's last entry, the hand-off, names the successor and that digest.
 //!
-//! Invariant: nothing is bequeathed unless the successor has said that it holds the memory's last state.
+//! Invariant: nothing is handed off unless the successor has said that it holds the memory's last state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,15 +21,15 @@ use crate::{
     metrics::HandoverPhase as Phase,
     planted_bugs::{Bug, is_planted},
     proto::refuse,
-    sequence::{Bequest, MemoryDigest, NodeId},
+    sequence::{HandOff, MemoryDigest, NodeId},
 };
 
 /// If a successor takes no part for so many election timeouts, it is given up.
 const STALL_TIMEOUTS: u32 = 10;
 /// The last changes and the answer to them take at most so many election timeouts. Meanwhile nobody gets a number.
-const LAST_PASS_TIMEOUTS: u32 = 3;
+const LAST_DELTA_TIMEOUTS: u32 = 3;
 /// The last entry takes at most so many election timeouts. The successor keeps the memory for longer.
-const BEQUEST_TIMEOUTS: u32 = 10;
+const HAND_OFF_TIMEOUTS: u32 = 10;
 
 /// What became of a term's memory.
 pub(super) enum MemoryFate {
@@ -42,13 +42,13 @@ pub(super) enum MemoryFate {
 }
 
 impl Handovers {
-    /// Sends the memory of `term` to `successor`, closes the term, and bequeaths the memory.
-    pub(super) async fn bequeath(&self, term: &Arc<Term>, successor: NodeId) -> MemoryFate {
+    /// Sends the memory of `term` to `successor`, closes the term, and hands the memory off.
+    pub(super) async fn hand_off(&self, term: &Arc<Term>, successor: NodeId) -> MemoryFate {
         let not_sent = |why: &SendFailed| {
             let term = term.term();
             tracing::warn!(term, successor, %why, "the successor does not get this term's memory");
         };
-        for phase in [Phase::send, Phase::close, Phase::last_changes, Phase::bequest] {
+        for phase in [Phase::send, Phase::close, Phase::last_changes, Phase::hand_off] {
             self.group.set_metrics.handover_seconds.set(phase, 0.0);
         }
         let began = Instant::now();
@@ -61,12 +61,12 @@ impl Handovers {
         };
         self.show_phase(Phase::send, began);
         let (closing, sent) = (Instant::now(), stream.changes());
-        if !is_planted(Bug::BequestBeforeEmpty) && !self.close_in_time(term).await {
+        if !is_planted(Bug::HandOffBeforeEmpty) && !self.close_in_time(term).await {
             return MemoryFate::Lost;
         }
         self.show_phase(Phase::close, closing);
         let closed = Instant::now();
-        let digest = match stream.finish(self.election_timeouts(LAST_PASS_TIMEOUTS)).await {
+        let digest = match stream.finish(self.election_timeouts(LAST_DELTA_TIMEOUTS)).await {
             Ok(digest) => digest,
             Err(why) => {
                 not_sent(&why);
@@ -82,7 +82,7 @@ impl Handovers {
             closed_ms = closing.elapsed().as_millis(),
             "the successor has the memory"
         );
-        self.log_bequest(term, successor, digest).await
+        self.log_hand_off(term, successor, digest).await
     }
 
     /// Opens the stream, and sends the memory while the term serves. Then checks that the successor can still take over, and
@@ -110,13 +110,13 @@ impl Handovers {
         Ok(stream)
     }
 
-    /// Logs the term's last entry, which leaves the memory to `successor`.
-    async fn log_bequest(
+    /// Logs the hand-off, the term's last entry, to `successor`.
+    async fn log_hand_off(
         &self, term: &Term, successor: NodeId, digest: MemoryDigest,
     ) -> MemoryFate {
         let began = Instant::now();
-        let logging = term.log_last_entry(Bequest::Memory { successor, digest });
-        let limit = self.election_timeouts(BEQUEST_TIMEOUTS);
+        let logging = term.log_last_entry(HandOff::Memory { successor, digest });
+        let limit = self.election_timeouts(HAND_OFF_TIMEOUTS);
         let logged = timeout(limit, logging).await;
         if let Err(why) = logged.unwrap_or_else(|_| Err(format!("it takes longer than {limit:?}")))
         {
@@ -125,7 +125,7 @@ impl Handovers {
             tracing::warn!(why, "the memory may not have been left to the successor");
             return MemoryFate::Lost;
         }
-        self.show_phase(Phase::bequest, began);
+        self.show_phase(Phase::hand_off, began);
         MemoryFate::Left
     }
 

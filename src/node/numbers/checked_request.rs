@@ -16,7 +16,7 @@ use crate::{
 
 /// A message that was checked, but for what depends on this node's settings or on the namespace.
 #[derive(Debug, Clone)]
-pub struct Asked<Q> {
+pub struct CheckedRequest<Q> {
     pub(in crate::node) message: Q,
     /// Who asks.
     pub(in crate::node) by: Principal,
@@ -28,34 +28,34 @@ pub struct Asked<Q> {
     pub(in crate::node) span: Option<Arc<Span>>,
 }
 
-impl<Q: SequenceRequest> Asked<Q> {
+impl<Q: SequenceRequest> CheckedRequest<Q> {
     /// Checks a message.
     ///
     /// # Errors
     /// INVALID_ARGUMENT for keys, counts, floors or a request id outside of their limits.
     pub fn new(message: Q, by: Principal) -> Result<Self, Refusal> {
-        Asked::in_span(message, by, || None)
+        CheckedRequest::in_span(message, by, || None)
     }
 
-    /// As [`Asked::new`], of a call that is traced if its caller says so, or by chance.
+    /// As [`CheckedRequest::new`], of a call that is traced if its caller says so, or by chance.
     ///
     /// # Errors
-    /// As [`Asked::new`].
+    /// As [`CheckedRequest::new`].
     #[inline]
     pub fn of_caller(
         message: Q, by: Principal, traces: &Traces, said: Option<TraceContext>,
     ) -> Result<Self, Refusal> {
-        Asked::in_span(message, by, || traces.of_caller(Q::METHOD, said))
+        CheckedRequest::in_span(message, by, || traces.of_caller(Q::METHOD, said))
     }
 
-    /// As [`Asked::new`], of a call that is traced if the peer says so that has forwarded it.
+    /// As [`CheckedRequest::new`], of a call that is traced if the peer says so that has forwarded it.
     ///
     /// # Errors
-    /// As [`Asked::new`].
+    /// As [`CheckedRequest::new`].
     pub fn of_peer(
         message: Q, by: Principal, traces: &Traces, said: Option<Box<TraceParent>>,
     ) -> Result<Self, Refusal> {
-        Asked::in_span(message, by, || traces.of_peer(Q::METHOD, said.map(|said| *said)))
+        CheckedRequest::in_span(message, by, || traces.of_peer(Q::METHOD, said.map(|said| *said)))
     }
 
     #[inline]
@@ -67,7 +67,7 @@ impl<Q: SequenceRequest> Asked<Q> {
             message.leave_route_out();
         }
         // A malformed message has none.
-        Ok(Asked { message, by, id, meant: None, span: span() })
+        Ok(CheckedRequest { message, by, id, meant: None, span: span() })
     }
 
     /// The namespace's name.
@@ -116,7 +116,7 @@ impl<Q: SequenceRequest> Asked<Q> {
     ) -> Option<Self> {
         let message = self.message.rest(answer)?;
         let (by, span) = (self.by.clone(), self.span.clone());
-        Some(Asked { message, by, id: None, meant: Some(of?), span })
+        Some(CheckedRequest { message, by, id: None, meant: Some(of?), span })
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
     };
 
     fn refused<Q: SequenceRequest>(message: Q) -> String {
-        let refused = Asked::new(message, Principal::node(1)).err().expect("a refusal");
+        let refused = CheckedRequest::new(message, Principal::node(1)).err().expect("a refusal");
         assert_eq!(refused.code(), crate::proto::Code::InvalidArgument);
         refused.message().to_owned()
     }
@@ -162,7 +162,7 @@ mod tests {
         let key = to_key(&OwnedKey::Name(vec![7; 257].into()));
         assert!(refused(RaiseRequest { key, ..Default::default() }).contains("has 257 bytes"));
         for good in [many(vec![0; 65_536], vec![], vec![]), many(vec![], name(), vec![3])] {
-            let asked = Asked::new(good, Principal::node(1)).expect("a request");
+            let asked = CheckedRequest::new(good, Principal::node(1)).expect("a request");
             assert!(asked.id.is_none() && asked.meant.is_none());
         }
     }
@@ -189,13 +189,14 @@ mod tests {
             made_ms,
             ..NextRequest::default()
         };
-        let asked = Asked::new(named(b"order-7", Some(9_000), Some(7)), Principal::node(1))
-            .expect("a request");
+        let asked =
+            CheckedRequest::new(named(b"order-7", Some(9_000), Some(7)), Principal::node(1))
+                .expect("a request");
         let id = asked.id.expect("an id");
         assert_eq!((id.id.as_bytes(), id.made_ms), (&b"order-7"[..], Some(7)));
         assert_eq!(id.lifetime, Lifetime::of_window_ms(16_000));
-        let configured =
-            Asked::new(named(b"order-7", None, None), Principal::node(1)).expect("a request");
+        let configured = CheckedRequest::new(named(b"order-7", None, None), Principal::node(1))
+            .expect("a request");
         assert_eq!(configured.id.expect("an id").lifetime, Lifetime::CONFIGURED);
         for (message, why) in [
             (named(b"", None, None), "the request id is empty"),

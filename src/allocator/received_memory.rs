@@ -1,6 +1,6 @@
-//! The memory of a term that another node led, as far as it has arrived here.
+//! The memory of a term that another node led and hands off, as far as it has arrived here.
 //!
-//! Invariant: it is used at most once, by the term whose leader inherits it, and only if all of it has arrived.
+//! Invariant: it is used at most once, by the term whose leader takes it over, and only if all of it has arrived.
 
 use super::{
     key_table::hasher::SHARDS,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The memory of a term that another node led.
-pub struct Inheritance {
+pub struct ReceivedMemory {
     term: u64,
     shards: Shards,
     /// For each shard, how many shared sections its keys refer to.
@@ -30,14 +30,14 @@ pub struct Inheritance {
 
 /// Why a memory is not taken in.
 #[derive(Debug, thiserror::Error)]
-pub enum NotInherited {
+pub enum NotReceived {
     /// It needs more room than this node gives it.
     #[error("the memory needs more room than this node gives it")]
     TooLarge,
     /// Another release sends it, in another format.
     #[error(
-        "the memory has format {0}, this release takes {MEMORY_FORMAT}; handovers between these releases give numbers \
-         back instead, and there is nothing to do once all nodes have the same"
+        "the memory has format {0}, this release takes {MEMORY_FORMAT}; handovers between these releases return numbers \
+         instead, and there is nothing to do once all nodes have the same"
     )]
     Format(u32),
     /// A part cannot be decoded.
@@ -48,18 +48,18 @@ pub enum NotInherited {
     Damaged(#[from] DamagedPart),
 }
 
-impl Inheritance {
+impl ReceivedMemory {
     /// Begins to take in the memory that `header` announces. It may take `bytes_max` bytes here.
     ///
     /// # Errors
-    /// [`NotInherited::Format`].
+    /// [`NotReceived::Format`].
     pub fn begin(
         header: &MemoryHeader, bytes_max: usize, work: BlockingExecutor,
-    ) -> Result<Self, NotInherited> {
+    ) -> Result<Self, NotReceived> {
         if header.format != MEMORY_FORMAT {
-            return Err(NotInherited::Format(header.format));
+            return Err(NotReceived::Format(header.format));
         }
-        Ok(Inheritance {
+        Ok(ReceivedMemory {
             term: header.term,
             shards: Shards::new(header.seed),
             sections_needed: vec![0; SHARDS as usize],
@@ -77,8 +77,8 @@ impl Inheritance {
     /// Takes in the next part. Its time grows with the part, so call it where blocking is allowed.
     ///
     /// # Errors
-    /// [`NotInherited`]. The inheritance is of no use then.
-    pub fn take_part(&mut self, bytes: &[u8]) -> Result<(), NotInherited> {
+    /// [`NotReceived`]. This memory is of no use then.
+    pub fn take_part(&mut self, bytes: &[u8]) -> Result<(), NotReceived> {
         self.digest.add(bytes);
         let part: MemoryPart = codec::decode(bytes)?;
         for (number, changes) in part {
@@ -91,7 +91,7 @@ impl Inheritance {
         }
         let footprint = self.shards.footprint();
         match footprint.bytes - footprint.vacant_bytes > self.bytes_max {
-            true => Err(NotInherited::TooLarge),
+            true => Err(NotReceived::TooLarge),
             false => Ok(()),
         }
     }
@@ -99,8 +99,8 @@ impl Inheritance {
     /// Identifies what has arrived. Call it after the last part.
     ///
     /// # Errors
-    /// [`NotInherited::Damaged`] if something is missing.
-    pub fn digest(&self) -> Result<MemoryDigest, NotInherited> {
+    /// [`NotReceived::Damaged`] if something is missing.
+    pub fn digest(&self) -> Result<MemoryDigest, NotReceived> {
         let mut shards = self.shards.each().zip(&self.sections_needed);
         match shards.all(|(shard, needed)| shard.has_sections(*needed)) {
             true => Ok(self.digest.value()),
@@ -108,13 +108,13 @@ impl Inheritance {
         }
     }
 
-    /// The shards, for the term that inherits them.
+    /// The shards, for the term that takes them over.
     pub(super) fn into_shards(mut self) -> Shards {
         std::mem::replace(&mut self.shards, Shards::new(0))
     }
 }
 
-impl Drop for Inheritance {
+impl Drop for ReceivedMemory {
     fn drop(&mut self) {
         // The time that it takes grows with the keys.
         let shards = std::mem::replace(&mut self.shards, Shards::new(0));

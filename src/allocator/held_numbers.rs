@@ -24,15 +24,15 @@ pub fn lost_on_this_thread() -> u64 {
 /// How many numbers of a namespace a call has taken. If it is dropped before they are answered, for example because the
 /// caller hangs up, they count as skipped.
 #[derive(Debug)]
-pub struct Held<C: Deref<Target = NamespaceCounts>> {
+pub struct HeldNumbers<C: Deref<Target = NamespaceCounts>> {
     counts: C,
     numbers: u64,
 }
 
-impl<C: Deref<Target = NamespaceCounts>> Held<C> {
+impl<C: Deref<Target = NamespaceCounts>> HeldNumbers<C> {
     /// Holds `numbers` numbers.
     pub fn new(counts: C, numbers: u64) -> Self {
-        Held { counts, numbers }
+        HeldNumbers { counts, numbers }
     }
 
     /// Holds `numbers` more.
@@ -63,7 +63,7 @@ impl<C: Deref<Target = NamespaceCounts>> Held<C> {
     }
 }
 
-impl<C: Deref<Target = NamespaceCounts>> Drop for Held<C> {
+impl<C: Deref<Target = NamespaceCounts>> Drop for HeldNumbers<C> {
     fn drop(&mut self) {
         if self.numbers > 0 {
             self.counts.skip(SkipCause::cancelled, self.numbers);
@@ -77,14 +77,14 @@ impl<C: Deref<Target = NamespaceCounts>> Drop for Held<C> {
 #[derive(Debug)]
 pub struct Delivery {
     taken: Result<Range, Why>,
-    held: Held<Arc<NamespaceCounts>>,
+    held: HeldNumbers<Arc<NamespaceCounts>>,
 }
 
 impl Delivery {
     /// A delivery of `taken` to a call that asked for `count` numbers.
     pub fn new(taken: Result<Range, Why>, count: u64, counts: Arc<NamespaceCounts>) -> Self {
         let numbers = if taken.is_ok() { count } else { 0 };
-        Delivery { taken, held: Held::new(counts, numbers) }
+        Delivery { taken, held: HeldNumbers::new(counts, numbers) }
     }
 
     /// Takes the numbers over: the caller must hold or answer them from here on.
@@ -108,14 +108,14 @@ mod tests {
         let metrics = Metrics::new();
         let range = Range { first: 1, last: 5, increment: 1 };
         let counts = metrics.namespaces().of(1, "book").shared();
-        let mut held = Held::new(&*counts, 2);
+        let mut held = HeldNumbers::new(&*counts, 2);
         held.add(3);
         held.answer(1);
         assert_eq!((metrics.numbers.get(), metrics.answers.get()), (5, 1));
-        assert_eq!(Held::new(&*counts, 5).release(), 5);
+        assert_eq!(HeldNumbers::new(&*counts, 5).release(), 5);
         assert_eq!(Delivery::new(Ok(range), 5, counts.clone()).accept(), Ok(range));
         assert_eq!(metrics.skipped(SkipCause::cancelled), 0);
-        drop(Held::new(&*counts, 7));
+        drop(HeldNumbers::new(&*counts, 7));
         drop(Delivery::new(Ok(range), 5, counts.clone()));
         let few = Why::Exhausted { left: 5 };
         drop(Delivery::new(Err(few), 9, counts.clone()));
