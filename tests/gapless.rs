@@ -17,7 +17,7 @@ use ratchet::{
     },
     clock::BootClock,
     metrics::{Metrics, SkipCause},
-    node::{Asked, Origin, Principal, Unanswered},
+    node::{CheckedRequest, Origin, Principal, Unanswered},
     proto::v1::{
         CreateNamespaceRequest, DeleteNamespaceRequest, KeyKind, NextManyRequest, NextRequest,
         Outcome,
@@ -119,7 +119,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     assert_eq!((known(follower), older.1), (Some(older), false));
 
     let next = NextRequest { namespace: INVOICE.to_owned(), key: id(7), ..NextRequest::default() };
-    let next = Asked::new(next, Principal::node(1)).expect("a request");
+    let next = CheckedRequest::new(next, Principal::node(1)).expect("a request");
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mistaken = Origin::Peer { namespace: Some(older.0), again: false };
     let leading = cluster.nodes[&leader].context();
@@ -145,7 +145,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
         request_id: Some("a".into()),
         ..NextRequest::default()
     };
-    let with_id = Asked::new(with_id, Principal::node(1)).expect("a request");
+    let with_id = CheckedRequest::new(with_id, Principal::node(1)).expect("a request");
     let deadline = tokio::time::Instant::now() + Duration::from_millis(1_500);
     let lost = following.numbers.serve(&with_id, Origin::Client, deadline).await;
     let Err(Unanswered::Refused(lost)) = lost else {

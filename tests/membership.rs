@@ -7,7 +7,7 @@ use crate::common::{
 use prost::Message;
 use ratchet::{
     consensus::{MembershipChange, ProposeError},
-    node::{Origin, Principal, Served, Unanswered},
+    node::{Origin, Principal, ServedOperation, Unanswered},
     proto::{
         Operation, Refusal, reason_of,
         v1::{
@@ -364,7 +364,7 @@ async fn passed_on<Q: Operation>(
     cluster: &Cluster, request: &Q, again: bool,
 ) -> Result<Q::Answer, Refusal> {
     let context = cluster.nodes[&1].context();
-    let operation = Served::by_leader(Q::METHOD).expect("the leader's");
+    let operation = ServedOperation::by_leader(Q::METHOD).expect("the leader's");
     let origin = Origin::Peer { namespace: None, again };
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let message = request.encode_to_vec().into();

@@ -8,7 +8,7 @@ use crate::common::{
 };
 use ratchet::{
     consensus::{RaftRpc, Transport},
-    node::{Asked, Origin, Principal, config::FenceKind},
+    node::{CheckedRequest, Origin, Principal, config::FenceKind},
     proto::{
         peer::{Header, HelloRequest, RaftMessage, peer_client::PeerClient},
         v1::{
@@ -233,7 +233,7 @@ async fn a_leader_that_was_deposed_refuses_nothing_by_the_namespaces_that_it_kne
     let create = CreateNamespaceRequest { name: "late".to_owned(), ..Default::default() };
     cluster.client(next).admin.create_namespace(create).await.expect("created");
     let late = NextRequest { namespace: "late".to_owned(), key: id(7), ..NextRequest::default() };
-    let late = Asked::new(late, Principal::node(1)).expect("a request");
+    let late = CheckedRequest::new(late, Principal::node(1)).expect("a request");
     let shared = cluster.nodes[&deposed].context();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let mut asking = pin!(shared.numbers.serve(&late, Origin::Client, deadline));

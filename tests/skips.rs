@@ -3,20 +3,20 @@
 use crate::common::{PATIENCE, cluster::Cluster, id, other_than, until};
 use ratchet::{
     metrics::SkipCause,
-    node::{Asked, Origin, Principal, config::FenceKind},
+    node::{CheckedRequest, Origin, Principal, config::FenceKind},
     proto::v1::{GapsRequest, NextManyRequest, NextRequest},
 };
 use tokio::time::Instant;
 
 /// A request for numbers of a key.
-fn next(book: u64, count: u64) -> Asked<NextRequest> {
+fn next(book: u64, count: u64) -> CheckedRequest<NextRequest> {
     let next = NextRequest {
         namespace: "book".into(),
         key: id(book),
         count: Some(count),
         ..NextRequest::default()
     };
-    Asked::new(next, Principal::node(1)).expect("a request")
+    CheckedRequest::new(next, Principal::node(1)).expect("a request")
 }
 
 /// How many numbers the `leader` has counted that leaders before it left, once it has checkpointed so many sections.
@@ -27,14 +27,14 @@ async fn once_checkpointed(cluster: &Cluster, leader: u64, sections: u64) -> u64
 }
 
 /// A request for numbers of many keys.
-fn next_many<const N: usize>(ids: [u64; N], counts: [u64; N]) -> Asked<NextManyRequest> {
+fn next_many<const N: usize>(ids: [u64; N], counts: [u64; N]) -> CheckedRequest<NextManyRequest> {
     let next = NextManyRequest {
         namespace: "book".into(),
         ids: ids.into(),
         counts: counts.into(),
         ..NextManyRequest::default()
     };
-    Asked::new(next, Principal::node(1)).expect("a request")
+    CheckedRequest::new(next, Principal::node(1)).expect("a request")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ratchet::{
-    node::{Asked, Origin, Principal, hash_of},
+    node::{CheckedRequest, Origin, Principal, hash_of},
     proto::v1::{
         CreateNamespaceRequest, NextIdsRequest, NextManyRequest, NextRequest, Quota, Reason,
         SetQuotasRequest, admin_client::AdminClient, ids_client::IdsClient,
@@ -195,7 +195,7 @@ async fn numbers_that_are_lost_with_calls_are_counted_and_then_there_are_none_fo
                     counts: vec![30, 30],
                     ..NextManyRequest::default()
                 };
-                let many = Asked::new(many, by.clone()).expect("a request");
+                let many = CheckedRequest::new(many, by.clone()).expect("a request");
                 let serving = here.numbers.serve(&many, Origin::Client, Instant::now() + PATIENCE);
                 let patience = Duration::from_millis(patience_ms);
                 if let Ok(Err(_)) = tokio::time::timeout(patience, serving).await {
