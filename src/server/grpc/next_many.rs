@@ -266,7 +266,8 @@ trait Answering: Send {
 /// What answers requests with the futures that it makes.
 struct AnsweringBy<M, F> {
     make: M,
-    future: Pin<Box<Option<F>>>,
+    /// `None` before the first request: a stream that says nothing holds no memory for it.
+    future: Option<Pin<Box<Option<F>>>>,
 }
 
 impl<M, F> Answering for AnsweringBy<M, F>
@@ -275,16 +276,18 @@ where
     F: Future<Output = Reply> + Send,
 {
     fn begin(&mut self, node: Arc<NodeRef>, request: NextManyRequest, arrived: Instant) {
-        self.future.set(Some((self.make)(node, request, arrived)));
+        let future = self.future.get_or_insert_with(|| Box::pin(None));
+        future.set(Some((self.make)(node, request, arrived)));
     }
 
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
-        self.future.as_mut().as_pin_mut().expect("a request that was begun").poll(cx)
+        let future = self.future.as_mut().and_then(|future| future.as_mut().as_pin_mut());
+        future.expect("a request that was begun").poll(cx)
     }
 }
 
 fn answering() -> Box<dyn Answering> {
-    Box::new(AnsweringBy { make: answer, future: Box::pin(None) })
+    Box::new(AnsweringBy { make: answer, future: None })
 }
 
 /// Answers one request, which came at the time `arrived`. A failure becomes a response with the request's id.
