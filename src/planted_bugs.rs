@@ -31,7 +31,7 @@ pub enum Bug {
     TermOpensLate,
     /// The leadership is handed over while numbers are still handed out.
     OpenDuringTransfer,
-    /// A term leaves its memory to its successor while calls still take numbers.
+    /// A term hands its memory off to its successor while calls still take numbers.
     HandOffBeforeEmpty,
     /// A node takes over from a term whose memory it does not hold.
     StrangerTakesOver,
