@@ -4,7 +4,7 @@
 //! `listeners.rs` binds the ports, and `local_socket.rs` the local socket. `acceptor.rs` accepts connections, `places.rs` has the
 //! places for them, and `client_limit.rs` says how many clients' connections there may be. `opening.rs` begins a connection,
 //! whose bytes are a `stream.rs`; `owner.rs` says who asks over it, and `until_known.rs` what may come while nobody knows.
-//! `calls.rs` counts its calls, which wait for its end by `aside.rs`. `inspected_body.rs` looks at a body while it
+//! `calls.rs` counts its calls, and `aside.rs` waits beside them for its end. `inspected_body.rs` looks at a body while it
 //! arrives: `unfinished.rs` limits its memory and its time, and `arrival.rs` says whether it is late. `patient_socket.rs` and
 //! `unread_answers.rs` end what nobody reads.
 //!
