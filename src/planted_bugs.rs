@@ -25,7 +25,7 @@ pub enum Bug {
     EpochReadEarly,
     /// An acknowledgement counts from the latest message that was sent, answered or not.
     LeaseFromPipelinedAcknowledgements,
-    /// Numbers that a leader left uncleanly are accounted as handed out.
+    /// Numbers that a crashed leader left are counted in the accounts as handed out.
     SkipsNotAccounted,
     /// A node that was elected lets more than a second pass before it hands out numbers.
     TermOpensLate,

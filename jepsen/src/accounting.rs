@@ -5,7 +5,7 @@
 //! used of its last chunk nobody knows, so that all of it counts as skipped. So, for a key with a section of its own:
 //!
 //! - no more was handed out, as the accounts have it, than callers got and calls may have burnt: what callers saw skipped is
-//!   accounted as skipped;
+//!   counted in the accounts as skipped;
 //! - what callers got is used up;
 //! - without an unclean change, nothing was skipped. If, moreover, nothing else went wrong, what was handed out is what
 //!   callers got, and what raised floors passed over;

@@ -377,7 +377,7 @@ impl Ids {
     }
 
     /// Releases all worker ids, because the node stops. Ids that are asked for later fail.
-    pub(super) async fn give_workers_back(&self) {
+    pub(super) async fn release_workers(&self) {
         let giving = self.sources.close();
         if tokio::time::timeout(RELEASING_MAX, giving).await.is_err() {
             tracing::info!(

@@ -201,7 +201,7 @@ impl Node {
         self.context.stopping.leaving().cancel();
         self.context.group.retire();
         let deadline = tokio::time::Instant::now() + handovers.handover_max();
-        self.context.ids.give_workers_back().await;
+        self.context.ids.release_workers().await;
         if let Err(refusal) = handovers.hand_over_to_anyone(deadline).await {
             tracing::info!(reason = refusal.message(), "stopping before the handover is complete");
         }

@@ -59,7 +59,7 @@ pub enum LedgerRefused {
         /// The term that holds the chunks. 0 for none.
         writer: u64,
     },
-    /// The term has left its chunks to the next one.
+    /// The term has logged its last entry.
     #[error("term {0} has left its chunks to the next term")]
     Left(u64),
     /// Nothing was handed off to this node, another memory was, or an epoch came between.
