@@ -25,13 +25,13 @@ pub enum Bug {
     EpochReadEarly,
     /// An acknowledgement counts from the latest message that was sent, answered or not.
     LeaseFromPipelinedAcknowledgements,
-    /// Numbers that a leader left uncleanly are accounted as handed out.
+    /// Numbers that a crashed leader left are counted in the accounts as handed out.
     SkipsNotAccounted,
     /// A node that was elected lets more than a second pass before it hands out numbers.
     TermOpensLate,
     /// The leadership is handed over while numbers are still handed out.
     OpenDuringTransfer,
-    /// A term leaves its memory to its successor while calls still take numbers.
+    /// A term hands its memory off to its successor while calls still take numbers.
     HandOffBeforeEmpty,
     /// A node takes over from a term whose memory it does not hold.
     StrangerTakesOver,

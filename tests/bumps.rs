@@ -125,7 +125,7 @@ async fn touch_all_sections(address: std::net::SocketAddr) {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_leader_change_all_sections_of_32_bit_uids_are_handed_out_without_a_bump() {
     let cluster = Cluster::start(3, |config| {
-        // A leader that hands over gives the numbers back, section by section.
+        // A leader that hands over returns the numbers, section by section.
         (config.handover_timeout_ms, config.shutdown_timeout_ms) = (0, 60_000);
     })
     .await;

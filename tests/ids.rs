@@ -74,7 +74,7 @@ async fn ids_of_all_nodes_and_clients_differ_and_those_of_each_maker_increase() 
             made
         }));
     }
-    // Kept until the end: one that is dropped gives its worker id back.
+    // Kept until the end: one that is dropped releases its worker id.
     let mut holders = Vec::new();
     for _ in 0..2 {
         let ids = any.ids("orders").await.expect("a worker id");

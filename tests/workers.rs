@@ -89,7 +89,7 @@ async fn a_lease_outlives_its_leader_and_whoever_gets_the_worker_id_next_is_abov
     let renewed = renewed.await;
     assert_eq!((renewed.token, renewed.from_ms), (first.token, first.from_ms));
     assert!(renewed.ceiling_ms >= first.ceiling_ms);
-    // It gives it back, and the next holder is above what it used.
+    // It releases it, and the next holder is above what it used.
     let used_ms = renewed.now_ms;
     let released = client.release_worker("orders", held(&first), used_ms);
     assert!(released.await.expect("released"));

@@ -108,7 +108,7 @@ impl Client {
 /// A holder that cannot renew its lease makes ids until the lease's ceiling, some seconds. It stops then, because another
 /// one may go on above it. A clock that goes back repeats nothing.
 ///
-/// Cheap to clone. The last clone that is dropped gives the worker id back.
+/// Cheap to clone. The last clone that is dropped releases the worker id.
 #[derive(Clone)]
 pub struct Ids {
     source: IdSource<Cluster>,

@@ -53,7 +53,7 @@ impl Client {
         asking.await
     }
 
-    /// Gives a worker id back. `used_ms` is the greatest time in an id that was made under the lease, or 0. No further id
+    /// Releases a worker id. `used_ms` is the greatest time in an id that was made under the lease, or 0. No further id
     /// may be made under it, whatever the answer. False if the lease was lost before.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! the clocks, and carries what it asks for to the leader.
 //!
 //! It begins with one worker id. It asks for a further one while callers have to wait because the ids of the time are used
-//! up, and gives those back that are of no use for a minute.
+//! up, and releases those that are of no use for a minute.
 //!
 //! Invariant: ids are made at times above a lease's `from_ms` and up to its ceiling alone. The clocks decide when an
 //! id is made and when a lease is renewed, never whether an id is made twice.

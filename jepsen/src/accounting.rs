@@ -5,7 +5,7 @@
 //! used of its last chunk nobody knows, so that all of it counts as skipped. So, for a key with a section of its own:
 //!
 //! - no more was handed out, as the accounts have it, than callers got and calls may have burnt: what callers saw skipped is
-//!   accounted as skipped;
+//!   counted in the accounts as skipped;
 //! - what callers got is used up;
 //! - without an unclean change, nothing was skipped. If, moreover, nothing else went wrong, what was handed out is what
 //!   callers got, and what raised floors passed over;
@@ -55,8 +55,8 @@ pub struct Accounting {
     /// What the accounts of the namespaces had before that, as left by leaders. Leaders go on writing down what an
     /// earlier one left while nobody asks.
     pub left_before: u64,
-    /// What could not be told.
-    pub untold: Vec<String>,
+    /// What could not be read.
+    pub unread: Vec<String>,
 }
 
 /// What else the accounts depend on.
@@ -77,13 +77,13 @@ impl Accounting {
         for target in own.chain(gapless::targets()) {
             match tokio::time::timeout(TOLD_MAX, explained(injector, &target)).await {
                 Ok(accounts) => accounting.keys.extend(accounts.map(|told| (target.name(), told))),
-                Err(_) => accounting.untold.push(format!("nobody explains {}", target.name())),
+                Err(_) => accounting.unread.push(format!("nobody explains {}", target.name())),
             }
         }
         accounting.left_before = accounted(&accounting.read_namespaces(injector).await, LEFT);
         let members: Vec<u64> = injector.members.iter().copied().map(u64::from).collect();
         let scraped = injector.monitor.scraped_since(injector.recorder.now(), &members).await;
-        accounting.untold.extend(scraped.err());
+        accounting.unread.extend(scraped.err());
         accounting.counted = injector.monitor.skipped();
         accounting.namespaces = accounting.read_namespaces(injector).await;
         accounting
@@ -97,7 +97,7 @@ impl Accounting {
         {
             match tokio::time::timeout(TOLD_MAX, told(injector, &namespace)).await {
                 Ok(by_cause) => drop(skipped.insert(namespace, by_cause)),
-                Err(_) => self.untold.push(format!("nobody tells the gaps of {namespace}")),
+                Err(_) => self.unread.push(format!("nobody tells the gaps of {namespace}")),
             }
         }
         skipped
@@ -105,7 +105,7 @@ impl Accounting {
 
     /// What is wrong with the accounts. `taken` is what callers took of each key that they asked for.
     pub fn judge(&self, taken: &BTreeMap<String, TakenOfKey>, than: Circumstances) -> Vec<String> {
-        let mut wrong = self.untold.clone();
+        let mut wrong = self.unread.clone();
         for (key, accounts) in &self.keys {
             let nothing = TakenOfKey::default();
             let taken = taken.get(key).unwrap_or(&nothing);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_term_that_left_its_memory_is_not_forgotten_when_the_memory_is_dropped() {
+    fn the_end_of_a_term_that_handed_off_its_memory_is_not_forgotten_when_the_memory_is_dropped() {
         let gate = Gate::default();
         for next in [TermStage::Closing, TermStage::Closed, TermStage::HandedOff] {
             assert!(gate.advance(next));

@@ -236,7 +236,7 @@ impl Memory {
     /// The section is the one that asked, although a place may go from one to another. A section that has asked for a bump,
     /// or for its record, is not quiet until whoever carries that out has ended it, and only a quiet section is evicted. Each
     /// section has one such request under way at most: who comes later waits for it. While it is being evicted there is none;
-    /// who waits then is noted, and [`Memory::released`] asks.
+    /// who waits then is noted, and [`Memory::end_eviction`] asks.
     pub fn next_bump(&self, place: MemoryPlace, namespaces: &Namespaces) -> Option<Bump> {
         let mut shard = self.shards.lock(place.shard);
         if self.has_ended() {

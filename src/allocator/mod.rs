@@ -34,7 +34,7 @@
 //! that needs no fence; `term/gapless_calls.rs` has the calls. What a request id was answered with is in the replicated
 //! table, for them alone.
 //!
-//! A [`Term`] starts empty, or with the memory that the term before left to it, and is never reused. A node that loses
+//! A [`Term`] starts empty, or with the memory that the term before handed off to it, and is never reused. A node that loses
 //! the leadership drops it whole, so a late answer to a proposal of an old term finds nothing to write to. `stage.rs` says
 //! through which stages it goes; its gate (`gate.rs`) knows at which it is.
 //!

@@ -158,14 +158,14 @@ impl Releaser {
         let swept = work.run(move || sweeping.evict(SLOTS, sections_max)).await;
         let logged = match swept {
             Ok((swept, is_around)) => {
-                let released = self.log(memory, &swept.released).await;
+                let released = self.log(memory, &swept.evicted).await;
                 released.map(|()| (swept, is_around))
             }
             Err(error) => Err(error.to_string()),
         };
         match logged {
             Ok((swept, is_around)) => {
-                for place in memory.released(&swept.released) {
+                for place in memory.end_eviction(&swept.evicted) {
                     // The bumper ends once the gate is closed and nobody is inside: then nobody waits for this bump.
                     let _ = self.bumper.send(Request::Bump(place));
                 }

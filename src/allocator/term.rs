@@ -229,7 +229,7 @@ impl Term {
             return Err(Why::NotLeading);
         }
         gate.emptied().await;
-        // A bump under way would raise a ceiling again after it was lowered or left to a successor.
+        // A bump under way would raise a ceiling again after it was lowered or handed off to a successor.
         let (done, finished) = oneshot::channel();
         let finish = self.bumper.send(Request::Finish(done));
         finish.map_err(|_| Why::NotLeading)?;

@@ -51,7 +51,7 @@ label! {
         turn,
         /// Until a majority had elected it.
         election,
-        /// Until the first entry of its term was applied here.
+        /// Until Raft's own empty entry of its term was applied here.
         entry,
         /// Until the entry that gives it its chunks was applied, and its allocator open.
         opening,

@@ -60,7 +60,7 @@ impl Admission {
     pub async fn admit(
         &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<(), Refusal> {
-        let admitted = self.admit_untold(by, wanted, deadline).await;
+        let admitted = self.admit_without_audit(by, wanted, deadline).await;
         admitted.inspect_err(|refused| self.access.turned_away(by, wanted, refused))
     }
 
@@ -68,7 +68,7 @@ impl Admission {
     ///
     /// # Errors
     /// As [`Admission::admit`].
-    pub(super) async fn admit_untold(
+    pub(super) async fn admit_without_audit(
         &self, by: &Principal, wanted: Wanted<'_>, deadline: Instant,
     ) -> Result<(), Refusal> {
         self.access.connection_is_used_by(by)?;

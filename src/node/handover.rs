@@ -134,8 +134,8 @@ impl Handovers {
         self.begin_handover(&led, choose)?.outcome(deadline).await
     }
 
-    /// Hands over to any fit voter if this node leads. For a node that stops. A sole voter only gives its ceilings
-    /// back.
+    /// Hands over to any fit voter if this node leads. For a node that stops. A sole voter only returns its
+    /// unused numbers.
     ///
     /// # Errors
     /// As [`Handovers::hand_over`].

@@ -376,8 +376,8 @@ impl Ids {
         }
     }
 
-    /// Gives all worker ids back, because the node stops. Ids that are asked for later fail.
-    pub(super) async fn give_workers_back(&self) {
+    /// Releases all worker ids, because the node stops. Ids that are asked for later fail.
+    pub(super) async fn release_workers(&self) {
         let giving = self.sources.close();
         if tokio::time::timeout(RELEASING_MAX, giving).await.is_err() {
             tracing::info!(
@@ -386,7 +386,7 @@ impl Ids {
         }
     }
 
-    /// Gives worker ids back that nobody needs, for as long as the node runs.
+    /// Releases worker ids that nobody needs, for as long as the node runs.
     pub(super) async fn let_idle_workers_go(self: Arc<Self>) {
         let mut checks = interval(IDLE_CHECK);
         loop {

@@ -135,7 +135,7 @@ impl Node {
         self.run_until_stopped("warning of strangers", warning);
         let lost = watch_for_lost_directory(services.members.clone());
         self.run_until_stopped("watch for a lost directory", lost);
-        self.run_until_stopped("giving idle worker ids back", ids.clone().let_idle_workers_go());
+        self.run_until_stopped("releasing idle worker ids", ids.clone().let_idle_workers_go());
         self.run_until_stopped("following the clock", status.clone().follow_clock());
         let greeting = services.members.clone().greet_members(services.of_group.led.changes());
         self.run_until_stopped("greeting the members", greeting);
@@ -201,7 +201,7 @@ impl Node {
         self.context.stopping.leaving().cancel();
         self.context.group.retire();
         let deadline = tokio::time::Instant::now() + handovers.handover_max();
-        self.context.ids.give_workers_back().await;
+        self.context.ids.release_workers().await;
         if let Err(refusal) = handovers.hand_over_to_anyone(deadline).await {
             tracing::info!(reason = refusal.message(), "stopping before the handover is complete");
         }

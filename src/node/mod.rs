@@ -10,7 +10,8 @@
 //! A folder uses those below it, and each service has its fields and its methods in its folder. From the top down: the node's life
 //! and what it is made of (`lifecycle`); `ids`; `known_namespaces`; `operations`, and who carries them out: `status`,
 //! `namespaces`, `numbers`, `handover`, `leases` of worker ids, `members`, `grants`; who is let in (`admission`); what requests
-//! have in common (`requests`); the `way`; the `terms` that this node leads; and what all of them are made of.
+//! have in common (`requests`); the `way`; the `terms` that this node leads; and what all of them are made of. Why a
+//! node did not start, or had to stop, is a `StartError` (`start_error`).
 
 mod access;
 mod admission;

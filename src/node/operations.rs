@@ -158,7 +158,7 @@ fn admit<'a, Q: Operation + Guarded>(
 ) -> BoxFuture<'a, Result<(), Refusal>> {
     let admitting = async move {
         let asked: Q = decoded(message)?;
-        admission.admit_untold(by, asked.wanted(), deadline).await?;
+        admission.admit_without_audit(by, asked.wanted(), deadline).await?;
         admission.access().count_call(by, asked.wanted())
     };
     admitting.boxed()

@@ -64,7 +64,7 @@ pub enum Command {
         /// As in a bump.
         now_ms: u64,
     },
-    /// Leave the term's chunks to the next one. Its last entry.
+    /// The term's last entry. It hands the memory off to a successor, or returns the epoch.
     HandOff(HandOff),
     /// Go on with the chunks that the last term handed off to this node. The first entry of a term whose leader holds
     /// the last one's memory.
@@ -196,7 +196,7 @@ pub enum Outcome {
     Holds(u64),
     /// How many sections were written. Those that are lowered count also if they have no namespace any more.
     Written(u64),
-    /// The term's chunks are left to the next one.
+    /// The term's last entry is applied.
     HandedOff,
     /// The entry's term may not do that. Nothing has changed.
     Refused(LedgerRefused),

@@ -21,7 +21,7 @@ pub struct Ledger {
     pub hand_off: Option<HandOff>,
 }
 
-/// The last entry of a term, which leaves its chunks to the next one.
+/// The last entry of a term. It hands the memory off to a successor, or returns the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandOff {
     /// The term's memory, which it has sent to one node. All chunks of the term are that node's.
@@ -59,7 +59,7 @@ pub enum LedgerRefused {
         /// The term that holds the chunks. 0 for none.
         writer: u64,
     },
-    /// The term has left its chunks to the next one.
+    /// The term has logged its last entry.
     #[error("term {0} has left its chunks to the next term")]
     Left(u64),
     /// Nothing was handed off to this node, another memory was, or an epoch came between.

@@ -86,7 +86,7 @@ async fn a_node_that_is_killed_and_a_leader_that_is_stopped_are_told_until_all_r
     let asked = others(leader).into_iter().find(|node| *node != killed).expect("the third node");
     let asking = callers(cluster.places[&asked].http_listen);
     cluster.pause(leader);
-    prometheus.fire("of the other two, the leader is stopped", &nobody_leads).await;
+    prometheus.fire("the leader of the two nodes that are left is stopped", &nobody_leads).await;
 
     cluster.resume(leader);
     prometheus.are_quiet(&nobody_leads).await;
@@ -105,7 +105,7 @@ async fn a_leadership_that_goes_from_node_to_node_is_told_until_it_stays() {
         let moved = cluster.client(cluster.leader().await).transfer(None).await;
         moved.expect("another node leads");
     };
-    let cause = "the leadership is handed on again and again";
+    let cause = "the leadership is handed over again and again";
     prometheus.fires_while(cause, "RatchetLeaderFlaps", transfer).await;
     prometheus.are_quiet(&["RatchetLeaderFlaps"]).await;
 }

@@ -88,7 +88,7 @@ fn simulate(seed: u64, trace: &Arc<Trace>, record: &Arc<Record>) -> Result<(), S
         config.key_idle_ms = [1, 10, 100, 500][rng.random_range(0..4)];
     }
     if rng.random_ratio(1, 8) {
-        // No key stays for long, and no node takes a memory over: a handover gives the ceilings back.
+        // No key stays for long, and no node takes a memory over: a handover returns the numbers.
         config.memory_max_mb = 0;
     }
     let world = World::new(network, trace.clone(), config, founders);

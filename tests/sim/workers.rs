@@ -95,7 +95,7 @@ pub async fn keep_holding(
     Ok(())
 }
 
-/// Renews a lease some times, and gives it back, or not.
+/// Renews a lease some times, and releases it, or not.
 async fn hold(
     world: &World, record: &Record, chunks: &Chunks, holder: &str, lease: WorkerLease,
     rng: &mut StdRng,
@@ -142,7 +142,7 @@ pub fn lease(holder: &str) -> LeaseWorkerRequest {
     }
 }
 
-/// A request that gives a worker id back, unused.
+/// A request that releases a worker id, unused.
 pub fn release(lease: &WorkerLease) -> v1::ReleaseWorkerRequest {
     let held = Some(HeldWorker { worker: lease.worker, token: lease.token });
     let namespace = NAMESPACE.to_owned();

@@ -55,7 +55,7 @@ impl ClientAlone {
         Ok(made as f64 / began.elapsed().as_secs_f64())
     }
 
-    /// Gives the worker id back.
+    /// Releases the worker id.
     pub async fn release(self) {
         self.ids.release().await;
     }

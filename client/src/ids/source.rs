@@ -43,7 +43,7 @@ pub trait Lessor: Send + Sync + 'static {
         &self, renew: Option<v1::HeldWorker>, is_further: bool,
     ) -> impl Future<Output = Result<v1::WorkerLease, Self::Error>> + Send;
 
-    /// Gives a worker id back. `used_ms` is the greatest time in an id, 0 if there is none.
+    /// Releases a worker id. `used_ms` is the greatest time in an id, 0 if there is none.
     ///
     /// # Errors
     /// Why it may not be released.
@@ -77,7 +77,7 @@ pub enum NotTaken<E> {
     Ended,
 }
 
-/// Makes ids under worker ids. Cheap to clone. The last clone that is dropped gives the worker ids back.
+/// Makes ids under worker ids. Cheap to clone. The last clone that is dropped releases the worker ids.
 pub struct IdSource<L: Lessor> {
     shared: Arc<Shared<L>>,
 }
@@ -202,7 +202,7 @@ impl<L: Lessor> IdSource<L> {
         Ok(())
     }
 
-    /// Gives the worker ids back, so that other holders may have them soon. No clone makes ids before it has a new lease.
+    /// Releases the worker ids, so that other holders may have them soon. No clone makes ids before it has a new lease.
     pub async fn release(&self) {
         let given_up = self.shared.holder.lock().give_up();
         release(&*self.shared.lessor, given_up).await;
@@ -220,7 +220,7 @@ impl<L: Lessor> Drop for Shared<L> {
     }
 }
 
-/// Gives leases back, all at once: they share a log entry.
+/// Releases leases, all at once: they share a log entry.
 async fn release<L: Lessor>(lessor: &L, given_up: Vec<(HeldWorker, u64)>) {
     join_all(given_up.into_iter().map(|given_up| release_one(lessor, given_up))).await;
 }

@@ -1,8 +1,8 @@
-//! An application that makes ids itself, with the product's client: it leases a worker id, makes ids for a while, and gives the
-//! worker id back, or just ends.
+//! An application that makes ids itself, with the product's client: it leases a worker id, makes ids for a while, and releases
+//! it, or just ends.
 //!
 //! Each life has a runtime of its own. A life that just ends takes the runtime with it, so that nobody renews the lease or
-//! gives it back, as if the process had been killed.
+//! releases it, as if the process had been killed.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) fn live(seen: &Seen, rng: &mut StdRng, stopped: &watch::Receiver<bool
         }
     };
     runtime.block_on(async {
-        // The last clone of the `Ids` goes before the runtime does, and what gives it back is never run.
+        // The last clone of the `Ids` goes before the runtime does, and what releases its worker id is never run.
         if let Err((namespace, error)) = make_ids(seen, rng, stopped).await {
             seen.failed(IdInterface::Application, namespace, error.to_string());
             sleep(Duration::from_millis(rng.random_range(20..100))).await;

@@ -14,7 +14,7 @@ const TURN_SLOTS: usize = 256;
 
 impl Memory {
     /// Moves the hand over `slots` slots, or until `sections` sections are evicted, or to the end of its round. The log
-    /// must be told what was used of them, and then [`Memory::released`]. True at the end of the round. Blocks for some
+    /// must be told what was used of them, and then [`Memory::end_eviction`]. True at the end of the round. Blocks for some
     /// milliseconds.
     pub fn evict(&self, slots: usize, sections: usize) -> (Swept, bool) {
         let namespaces = self.view.namespaces();
@@ -22,9 +22,9 @@ impl Memory {
         let mut swept = Swept::default();
         // The releaser alone moves the hand: nobody waits for this lock.
         let mut round = self.round.lock();
-        while swept.slots < slots && swept.released.len() < sections && !self.has_ended() {
+        while swept.slots < slots && swept.evicted.len() < sections && !self.has_ended() {
             let number = round.next_turn();
-            let limits = (TURN_SLOTS, sections - swept.released.len());
+            let limits = (TURN_SLOTS, sections - swept.evicted.len());
             let mut shard = self.shards.lock(number);
             let at_end = shard.evict(self.shards.hasher(), limits, progression_of, &mut swept);
             if at_end && round.end_shard(number) {
@@ -36,7 +36,7 @@ impl Memory {
 
     /// The log says what was used of the sections. Returns the places of those that calls ask for again: they must be
     /// bumped.
-    pub fn released(&self, sections: &[Trim]) -> Vec<MemoryPlace> {
+    pub fn end_eviction(&self, sections: &[Trim]) -> Vec<MemoryPlace> {
         let hasher = self.shards.hasher();
         let wanted = sections.iter().filter_map(|Trim { section, lost, .. }| {
             self.counts_of(section.namespace).skip(SkipCause::shared_section, *lost);

@@ -120,7 +120,7 @@ impl World {
             };
             let limits = (slots, usize::MAX);
             let _ = shard.evict(shards.hasher(), limits, progression_of, &mut swept);
-            for Trim { section, used, .. } in swept.released {
+            for Trim { section, used, .. } in swept.evicted {
                 assert_eq!(shard.end_eviction(&section), None);
                 self.ceilings.insert(section, used);
             }

@@ -12,18 +12,18 @@ use crate::{
 };
 
 impl Shard {
-    /// Moves the hand over `slots_max` slots at most, and evicts `released_max` sections at most. Nothing goes while
+    /// Moves the hand over `slots_max` slots at most, and evicts `evicted_max` sections at most. Nothing goes while
     /// changes are tracked. True if the hand came to the end of the shard.
     pub fn evict(
-        &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
+        &mut self, hasher: &Hasher, (slots_max, evicted_max): (usize, usize),
         progression_of: impl Fn(NamespaceId) -> Option<Progression>, swept: &mut Swept,
     ) -> bool {
         if self.tracking.is_some() {
             return true;
         }
-        let (from, keys) = (swept.released.len(), swept.keys);
+        let (from, keys) = (swept.evicted.len(), swept.keys);
         let mut gone = Vec::new();
-        let limits = (slots_max, from + released_max);
+        let limits = (slots_max, from + evicted_max);
         if self.hand == HandIsAt::Ids {
             let ids = &mut self.ids;
             let note_gone = |number: u32, _: &u64| gone.push(SectionPlace::Id(number));
@@ -51,7 +51,7 @@ impl Shard {
         }
         self.evictions += (swept.keys - keys + gone.len()) as u64;
         self.forget_uncheckpointed(&gone);
-        for released in &swept.released[from..] {
+        for released in &swept.evicted[from..] {
             let evicting = Evicting { used: released.used, wanted: None };
             self.evicting.insert(released.section.clone(), evicting);
         }

@@ -1,10 +1,10 @@
-//! How this node took the leadership over, for the metrics. Nothing is decided by it.
+//! How this node came to lead, for the metrics. Nothing is decided by it.
 
 use parking_lot::Mutex;
 
 use crate::{clock::Instant, consensus::lease::TermLease};
 
-/// How this node took the leadership over.
+/// How this node came to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Takeover {
     /// The term that it leads since.
@@ -15,7 +15,7 @@ pub struct Takeover {
     pub stood: Option<Instant>,
     /// When it noticed that it was elected.
     pub elected: Instant,
-    /// When it noticed that the first entry of its term was applied.
+    /// When it noticed that Raft's empty entry of its term was applied.
     pub applied: Instant,
 }
 
@@ -29,7 +29,7 @@ impl LastTakeover {
         self.0.lock().filter(|takeover| takeover.term == term)
     }
 
-    /// The first entry of the term of `lease` is applied at `applied`. Another leader was last heard at `heard`,
+    /// Raft's empty entry of the term of `lease` was applied at `applied`. Another leader was last heard at `heard`,
     /// and the candidacy that ended began at `stood`. Ignored after the first time in a term.
     pub fn record(
         &self, lease: &TermLease, heard: Option<Instant>, stood: Option<Instant>, applied: Instant,

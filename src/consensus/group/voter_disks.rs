@@ -1,9 +1,9 @@
 //! Whether enough voters have room on their disks.
 //!
-//! The sections of a table are on the disk of every voter. If those of a majority fill up, all numbers end. So a leader
-//! makes no new ones while the voters that have room, and answer, are no majority. It knows what they have to say by
-//! the time that it serves: its lease rests on their answers. One that answers late counts for a while as it spoke
-//! last: a disk fills up more slowly than that.
+//! The sections of a table are on the disk of every voter. If the disks of a majority are full, nobody gets numbers any
+//! more. So a leader makes no new sections while the voters that have room, and answer, are no majority. It knows what
+//! they have to say by the time that it serves: its lease rests on their answers. A voter whose answer is late counts for
+//! a while as its last answer said: a disk fills up more slowly than that.
 //!
 //! The disk of this node is measured once for all of its groups. After each measurement a group looks at its voters' disks.
 

@@ -1,7 +1,7 @@
 //! What a node may use for its Raft groups, and each group's share of it.
 //!
-//! A setting bounds what the node uses, however many groups run on it. Only the wiring reads these settings. A group knows its
-//! share, which is all of it while there is one group.
+//! A setting bounds what the node uses, however many groups run on it. `node_budget` in module `node`, `lifecycle`, alone makes
+//! the budget of these settings. A group knows its share. With one group that is all of it.
 //!
 //! Invariant: the shares of all groups together are no more than what the node may use.
 

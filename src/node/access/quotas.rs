@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// For so many holders of quotas a node counts at a time. Beyond, the addresses of `anonymous` are counted together.
-const ACCOUNTS_MAX: usize = 65_536;
+const USES_MAX: usize = 65_536;
 /// In this time a rate is as if nothing had been used: a second's worth may be used at once.
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -37,31 +37,31 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// What a node counts, for each quota of each principal.
 pub(super) struct Quotas {
     node: NodeId,
-    accounts: Mutex<Accounts>,
+    uses: Mutex<QuotaUses>,
     since: Instant,
 }
 
 #[derive(Default)]
-struct Accounts {
-    used: HashMap<Account, Used>,
+struct QuotaUses {
+    used: HashMap<QuotaUse, Used>,
     /// When those of idle holders were forgotten last.
     swept: Duration,
 }
 
-impl Accounts {
+impl QuotaUses {
     /// Whether there is room for one more, once those of idle holders are forgotten. They are looked for once a second.
     fn have_room(&mut self, now: Duration) -> bool {
-        if self.used.len() >= ACCOUNTS_MAX && now.saturating_sub(self.swept) > SECOND {
+        if self.used.len() >= USES_MAX && now.saturating_sub(self.swept) > SECOND {
             self.used.retain(|_, used| !used.is_over(now));
             self.swept = now;
         }
-        self.used.len() < ACCOUNTS_MAX
+        self.used.len() < USES_MAX
     }
 }
 
 /// Whose use is counted, and against which quota. A quota that is changed begins anew.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Account {
+pub(super) struct QuotaUse {
     /// Whose the quota is.
     pub principal: PrincipalKey,
     /// Of anonymous: what names the network of the address.
@@ -170,12 +170,12 @@ pub(super) struct UsedUp {
 }
 
 impl UsedUp {
-    fn new(account: &Account, full: Full, what: impl FnOnce() -> String) -> UsedUp {
+    fn new(quota_use: &QuotaUse, full: Full, what: impl FnOnce() -> String) -> UsedUp {
         let wait = match full {
             Full::For(wait) => Some(wait),
             Full::Always => None,
         };
-        UsedUp { quota: account.quota.clone(), what: what(), wait }
+        UsedUp { quota: quota_use.quota.clone(), what: what(), wait }
     }
 }
 
@@ -184,12 +184,12 @@ impl Quotas {
     ///
     /// # Errors
     /// [`UsedUp`] if one of the quotas has no room.
-    pub(super) fn count_call(&self, accounts: &mut [Account]) -> Result<(), UsedUp> {
-        for account in accounts {
-            if let Some(most) = account.quota.calls_per_second {
-                let room = self.spend(account, |used, now| used.calls.take(NonZeroU32::MIN, now));
+    pub(super) fn count_call(&self, uses: &mut [QuotaUse]) -> Result<(), UsedUp> {
+        for quota_use in uses {
+            if let Some(most) = quota_use.quota.calls_per_second {
+                let room = self.spend(quota_use, |used, now| used.calls.take(NonZeroU32::MIN, now));
                 let what = || format!("{most} calls a second may be made at node {}", self.node);
-                room.map_err(|full| UsedUp::new(account, full, what))?;
+                room.map_err(|full| UsedUp::new(quota_use, full, what))?;
             }
         }
         Ok(())
@@ -200,70 +200,70 @@ impl Quotas {
     /// # Errors
     /// [`UsedUp`] if as many were lost as may be.
     pub(super) fn begin_taking(
-        self: &Arc<Self>, mut accounts: Vec<Account>,
+        self: &Arc<Self>, mut uses: Vec<QuotaUse>,
     ) -> Result<Option<LostNumbers>, UsedUp> {
         let node = self.node;
-        for account in &mut accounts {
-            if let Some(most) = account.quota.burnt_per_day {
-                let room = self.spend(account, |used, now| used.lost.check(most, now));
+        for quota_use in &mut uses {
+            if let Some(most) = quota_use.quota.burnt_per_day {
+                let room = self.spend(quota_use, |used, now| used.lost.check(most, now));
                 let what =
                     || format!("{most} numbers a day may be lost with failed calls at node {node}");
-                room.map_err(|full| UsedUp::new(account, full, what))?;
+                room.map_err(|full| UsedUp::new(quota_use, full, what))?;
             }
         }
-        Ok(self.counting(accounts))
+        Ok(self.counting(uses))
     }
 
     /// Counts numbers that are asked for.
     ///
     /// # Errors
     /// [`UsedUp`] if one of the quotas has no room.
-    pub(super) fn take_numbers(
-        &self, mut accounts: Vec<Account>, numbers: u64,
-    ) -> Result<(), UsedUp> {
+    pub(super) fn take_numbers(&self, mut uses: Vec<QuotaUse>, numbers: u64) -> Result<(), UsedUp> {
         // No quota has more.
         let much = u32::try_from(numbers).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
-        for account in &mut accounts {
-            if let Some(most) = account.quota.numbers_per_second {
-                let room = self.spend(account, |used, now| used.numbers.take(much, now));
+        for quota_use in &mut uses {
+            if let Some(most) = quota_use.quota.numbers_per_second {
+                let room = self.spend(quota_use, |used, now| used.numbers.take(much, now));
                 let what = || format!("{most} numbers a second may be asked for");
-                room.map_err(|full| UsedUp::new(account, full, what))?;
+                room.map_err(|full| UsedUp::new(quota_use, full, what))?;
             }
         }
         Ok(())
     }
 
     /// What counts the numbers that are lost with a call; `None` if nothing limits them.
-    pub(super) fn counting(self: &Arc<Self>, mut accounts: Vec<Account>) -> Option<LostNumbers> {
-        accounts.retain(|account| account.quota.burnt_per_day.is_some());
-        (!accounts.is_empty()).then_some(LostNumbers { quotas: self.clone(), accounts })
+    pub(super) fn counting(self: &Arc<Self>, mut uses: Vec<QuotaUse>) -> Option<LostNumbers> {
+        uses.retain(|quota_use| quota_use.quota.burnt_per_day.is_some());
+        (!uses.is_empty()).then_some(LostNumbers { quotas: self.clone(), uses })
     }
 
     pub(super) fn new(node: NodeId) -> Arc<Quotas> {
-        Arc::new(Quotas { node, accounts: Mutex::default(), since: Instant::now() })
+        Arc::new(Quotas { node, uses: Mutex::default(), since: Instant::now() })
     }
 
     fn clock(&self) -> Uptime {
         Uptime { since: self.since }
     }
 
-    /// Uses something of what `account` has, if there is room.
-    fn spend<T>(&self, account: &mut Account, spend: impl FnOnce(&mut Used, Duration) -> T) -> T {
-        let (clock, mut accounts) = (self.clock(), self.accounts.lock());
+    /// Uses something of what `quota_use` has, if there is room.
+    fn spend<T>(
+        &self, quota_use: &mut QuotaUse, spend: impl FnOnce(&mut Used, Duration) -> T,
+    ) -> T {
+        let (clock, mut uses) = (self.clock(), self.uses.lock());
         let now = clock.now();
-        if !accounts.used.contains_key(account) && !accounts.have_room(now) {
-            account.network = NO_NETWORK;
+        if !uses.used.contains_key(quota_use) && !uses.have_room(now) {
+            quota_use.network = NO_NETWORK;
         }
-        let used = accounts
+        let used = uses
             .used
-            .entry(account.clone())
-            .or_insert_with(|| Used::none(&account.quota, clock));
+            .entry(quota_use.clone())
+            .or_insert_with(|| Used::none(&quota_use.quota, clock));
         used.last = now;
         spend(used, now)
     }
 
-    fn lose(&self, account: &mut Account, numbers: u64) {
-        self.spend(account, |used, now| {
+    fn lose(&self, quota_use: &mut QuotaUse, numbers: u64) {
+        self.spend(quota_use, |used, now| {
             let lost = used.lost.now(now);
             used.lost = Lost { numbers: lost.numbers.saturating_add(numbers), ..lost };
         });
@@ -274,15 +274,15 @@ impl Quotas {
 #[derive(Clone)]
 pub struct LostNumbers {
     quotas: Arc<Quotas>,
-    accounts: Vec<Account>,
+    uses: Vec<QuotaUse>,
 }
 
 impl LostNumbers {
     /// Counts so many more.
     pub fn add(&self, numbers: u64) {
         if numbers > 0 {
-            for account in &self.accounts {
-                self.quotas.lose(&mut account.clone(), numbers);
+            for quota_use in &self.uses {
+                self.quotas.lose(&mut quota_use.clone(), numbers);
             }
         }
     }
@@ -305,12 +305,12 @@ impl LostNumbers {
 impl LostNumbers {
     /// Counts against the quota of a token.
     pub fn of_somebody() -> LostNumbers {
-        LostNumbers { quotas: Quotas::new(1), accounts: vec![tests::account(NO_NETWORK)] }
+        LostNumbers { quotas: Quotas::new(1), uses: vec![tests::quota_use(NO_NETWORK)] }
     }
 
     /// How many were counted.
     pub fn total(&self) -> u64 {
-        self.quotas.spend(&mut self.accounts[0].clone(), |used, _| used.lost.numbers)
+        self.quotas.spend(&mut self.uses[0].clone(), |used, _| used.lost.numbers)
     }
 }
 
@@ -349,9 +349,9 @@ mod tests {
         sequence::{NamespacePattern, TokenHash},
     };
 
-    pub fn account(network: u64) -> Account {
+    pub fn quota_use(network: u64) -> QuotaUse {
         let limit = NonZeroU32::new(4);
-        Account {
+        QuotaUse {
             principal: match network {
                 NO_NETWORK => PrincipalKey::Token(TokenHash([1; 32])),
                 _ => PrincipalKey::Anonymous(None),
@@ -366,27 +366,27 @@ mod tests {
         }
     }
 
-    fn ask(quotas: &Quotas, account: &Account, numbers: u32) -> Result<(), Full> {
-        quotas.spend(&mut account.clone(), |used, now| {
+    fn ask(quotas: &Quotas, quota_use: &QuotaUse, numbers: u32) -> Result<(), Full> {
+        quotas.spend(&mut quota_use.clone(), |used, now| {
             used.numbers.take(NonZeroU32::new(numbers).expect("some"), now)
         })
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_second_brings_what_the_quota_says_and_never_more_than_that_at_once() {
-        let (quotas, own) = (Quotas::new(1), account(NO_NETWORK));
+        let (quotas, own) = (Quotas::new(1), quota_use(NO_NETWORK));
         assert_eq!(ask(&quotas, &own, 5), Err(Full::Always));
         assert_eq!(ask(&quotas, &own, 4), Ok(()));
         let Err(Full::For(wait)) = ask(&quotas, &own, 2) else { panic!("there is no room") };
         assert_eq!(wait, SECOND / 2);
         tokio::time::advance(wait).await;
         assert_eq!(ask(&quotas, &own, 2), Ok(()));
-        assert_eq!(ask(&quotas, &account(7), 4), Ok(()), "another principal's");
+        assert_eq!(ask(&quotas, &quota_use(7), 4), Ok(()), "another principal's");
     }
 
     #[tokio::test(start_paused = true)]
     async fn lost_numbers_count_for_a_day_from_the_first_one_on() {
-        let (quotas, own) = (Quotas::new(1), account(NO_NETWORK));
+        let (quotas, own) = (Quotas::new(1), quota_use(NO_NETWORK));
         let check = || {
             let most = own.quota.burnt_per_day.expect("it is limited");
             quotas.spend(&mut own.clone(), |used, now| used.lost.check(most, now))
@@ -423,14 +423,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn addresses_beyond_what_a_node_counts_are_counted_together_until_others_are_idle() {
         let quotas = Quotas::new(1);
-        for network in 0..=ACCOUNTS_MAX as u64 {
-            assert_eq!(ask(&quotas, &account((1 << 40) + network), 2), Ok(()));
+        for network in 0..=USES_MAX as u64 {
+            assert_eq!(ask(&quotas, &quota_use((1 << 40) + network), 2), Ok(()));
         }
-        let more = account(1 << 41);
+        let more = quota_use(1 << 41);
         assert_eq!(ask(&quotas, &more, 2), Ok(()));
-        assert!(ask(&quotas, &account(1 << 42), 2).is_err(), "they share one");
+        assert!(ask(&quotas, &quota_use(1 << 42), 2).is_err(), "they share one");
         tokio::time::advance(2 * SECOND).await;
         assert_eq!(ask(&quotas, &more, 4), Ok(()));
-        assert!(quotas.accounts.lock().used.len() < 9, "those that are idle are forgotten");
+        assert!(quotas.uses.lock().used.len() < 9, "those that are idle are forgotten");
     }
 }

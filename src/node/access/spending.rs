@@ -2,7 +2,7 @@
 
 use super::{
     Access, LostNumbers, Principal, Who,
-    quotas::{Account, UsedUp},
+    quotas::{QuotaUse, UsedUp},
 };
 use crate::{
     clock::whole_ms,
@@ -19,14 +19,14 @@ impl Access {
     pub(in crate::node) fn count_call(
         &self, by: &Principal, wanted: Wanted<'_>,
     ) -> Result<(), Refusal> {
-        self.count_call_of(&mut self.accounts(by, wanted), by, wanted)
+        self.count_call_of(&mut self.quota_uses(by, wanted), by, wanted)
     }
 
     fn count_call_of(
-        &self, accounts: &mut [Account], by: &Principal, wanted: Wanted<'_>,
+        &self, uses: &mut [QuotaUse], by: &Principal, wanted: Wanted<'_>,
     ) -> Result<(), Refusal> {
         match by.asks_here() && wanted.verb().is_some_and(|verb| !verb.is_administrative()) {
-            true => self.quotas.count_call(accounts).map_err(|full| self.used_up(by, &full)),
+            true => self.quotas.count_call(uses).map_err(|full| self.used_up(by, &full)),
             false => Ok(()),
         }
     }
@@ -39,9 +39,9 @@ impl Access {
     pub(in crate::node) fn begin_taking(
         &self, by: &Principal, wanted: Wanted<'_>,
     ) -> Result<Option<LostNumbers>, Refusal> {
-        let mut accounts = self.accounts(by, wanted);
-        self.count_call_of(&mut accounts, by, wanted)?;
-        self.quotas.begin_taking(accounts).map_err(|full| self.used_up(by, &full))
+        let mut uses = self.quota_uses(by, wanted);
+        self.count_call_of(&mut uses, by, wanted)?;
+        self.quotas.begin_taking(uses).map_err(|full| self.used_up(by, &full))
     }
 
     /// Counts numbers, or ids, of a namespace that this node is asked for.
@@ -54,23 +54,23 @@ impl Access {
         if numbers == 0 {
             return Ok(());
         }
-        let accounts = self.accounts_on(by, namespace);
-        self.quotas.take_numbers(accounts, numbers).map_err(|full| self.used_up(by, &full))
+        let uses = self.quota_uses_on(by, namespace);
+        self.quotas.take_numbers(uses, numbers).map_err(|full| self.used_up(by, &full))
     }
 
     /// What counts the numbers that are lost with a call about a namespace; `None` if nothing limits them.
     pub(in crate::node) fn lost_numbers(
         &self, by: &Principal, namespace: &str,
     ) -> Option<LostNumbers> {
-        self.quotas.counting(self.accounts_on(by, namespace))
+        self.quotas.counting(self.quota_uses_on(by, namespace))
     }
 
-    /// The accounts of a caller on the namespace on which it wants something, if it has any.
-    fn accounts(&self, by: &Principal, wanted: Wanted<'_>) -> Vec<Account> {
-        wanted.namespace().map_or_else(Vec::new, |namespace| self.accounts_on(by, namespace))
+    /// The uses of quotas that a caller has on the namespace on which it wants something, if it has any.
+    fn quota_uses(&self, by: &Principal, wanted: Wanted<'_>) -> Vec<QuotaUse> {
+        wanted.namespace().map_or_else(Vec::new, |namespace| self.quota_uses_on(by, namespace))
     }
 
-    fn accounts_on(&self, by: &Principal, namespace: &str) -> Vec<Account> {
+    fn quota_uses_on(&self, by: &Principal, namespace: &str) -> Vec<QuotaUse> {
         let principals = self.group.view.principals();
         let Who::Caller(shown) = &by.who else {
             return Vec::new();
@@ -79,7 +79,7 @@ impl Access {
             return Vec::new();
         }
         let quotas = principals.quotas(shown, by.network, namespace);
-        let accounts = quotas.map(|(principal, quota)| Account {
+        let uses = quotas.map(|(principal, quota)| QuotaUse {
             principal: principal.clone(),
             network: match principal {
                 PrincipalKey::Anonymous(_) => by.network,
@@ -87,7 +87,7 @@ impl Access {
             },
             quota: quota.clone(),
         });
-        accounts.collect()
+        uses.collect()
     }
 
     fn used_up(&self, by: &Principal, UsedUp { quota, what, wait }: &UsedUp) -> Refusal {

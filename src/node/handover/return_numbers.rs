@@ -37,7 +37,7 @@ fn limit(config: &Config, is_sole_voter: bool) -> (&'static str, u64) {
 }
 
 impl Handovers {
-    /// Lowers each ceiling of a closed term to the highest number used, and gives the term's epoch back. Takes at most
+    /// Lowers each ceiling of a closed term to the highest number used, and returns the term's epoch. Takes at most
     /// `shutdown_timeout_ms`, or `handover_timeout_ms` where that is longer and this is the only voter, once it is
     /// known what was used. False if not all was returned: the rest is skipped, as after a crash.
     pub(in crate::node) async fn return_numbers(&self, term: &Arc<Term>) -> bool {
@@ -90,7 +90,7 @@ impl Handovers {
                     sections = trims.len(),
                     needed_ms = needed.as_millis(),
                     allowed_ms = (until - began).as_millis(),
-                    "giving the ceilings back would take longer than is allowed; each of these sections may skip a step"
+                    "returning the unused numbers would take longer than is allowed; each of these sections may skip a step"
                 );
                 return false;
             }

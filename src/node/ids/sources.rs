@@ -111,7 +111,7 @@ impl IdSources {
         Ok(source)
     }
 
-    /// Gives the worker ids back that nobody needs.
+    /// Releases the worker ids that nobody needs.
     pub fn let_idle_go(&self) {
         // A call that waits has a clone of the source.
         let is_idle = |_: &NamespaceId, kept: &mut Kept| {
@@ -120,11 +120,11 @@ impl IdSources {
         let mut all = self.all.lock();
         let idle: Vec<_> = all.by_namespace.extract_if(is_idle).collect();
         drop(all);
-        // The last clone of a source that is dropped gives the worker id back.
+        // The last clone of a source that is dropped releases the worker id.
         drop(idle);
     }
 
-    /// Gives all worker ids back, and makes no source any more.
+    /// Releases all worker ids, and makes no source any more.
     pub async fn close(&self) {
         let all = {
             let mut all = self.all.lock();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a claim stands until the claimed process ends, or another one claims the node after [`LASTS`]. The node's
 //! incarnation ends with the claim (`storage/identity.rs`), so a claim never outlives the directory that it is for: the
-//! former holder does not reach the node any more. So a founder's next process takes over at once what the last one
+//! former claimant does not reach the node any more. So a founder's next process takes over at once what the last one
 //! claimed.
 //!
 //! A founder claims all members, itself among them, asks each a second time, and founds the cluster then. Its claim of
@@ -20,8 +20,8 @@ use crate::{
     sequence::{ClusterId, NodeId, TokenHash},
 };
 
-/// How long a claim keeps others off after its holder made it last. What the holder does until its first message as a leader
-/// takes a fraction of it.
+/// How long a claim keeps others off after its claimant made it last. What the claimant does until its first message as a
+/// leader takes a fraction of it.
 pub const LASTS: Duration = Duration::from_secs(10);
 
 /// Who has claimed this node, and when it did so last.

@@ -23,7 +23,7 @@ fn the_term_that_began_an_epoch_writes_until_the_next_one_begins() {
 }
 
 #[test]
-fn a_term_that_left_its_chunks_writes_nothing_any_more() {
+fn a_term_that_handed_off_its_chunks_writes_nothing_any_more() {
     let mut ledger = Ledger::default();
     ledger.begin_epoch(1).unwrap();
     ledger.hand_off(1, memory_for(2)).unwrap();
@@ -56,7 +56,7 @@ fn a_successor_that_comes_after_another_terms_epoch_gets_nothing() {
 }
 
 #[test]
-fn an_epoch_that_was_returned_is_given_again_and_one_that_was_left_to_a_successor_is_not() {
+fn an_epoch_that_was_returned_is_given_again_and_one_that_was_handed_off_to_a_successor_is_not() {
     let mut ledger = Ledger::default();
     ledger.begin_epoch(1).unwrap();
     ledger.hand_off(1, HandOff::Epoch).unwrap();

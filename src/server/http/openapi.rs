@@ -1,4 +1,5 @@
 //! The description of the API, in OpenAPI 3.1: made from `proto`, but for the export, which is no JSON.
+//! `openapi/operations.rs` makes the operations and messages.
 
 mod operations;
 

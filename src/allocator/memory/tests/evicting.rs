@@ -39,8 +39,8 @@ impl World {
     /// The first round clears the reference bits.
     fn evict(&self) -> Vec<Trim> {
         let all = usize::MAX / 2;
-        assert_eq!(self.memory.evict(all, all).0.released, []);
-        let released = self.memory.evict(all, all).0.released;
+        assert_eq!(self.memory.evict(all, all).0.evicted, []);
+        let released = self.memory.evict(all, all).0.evicted;
         let (section, used, lost) = (self.users.section_of(Key::Id(7)), 105, 4);
         let expected = Trim { section, used, lost };
         assert_eq!(released, [expected]);
@@ -51,7 +51,7 @@ impl World {
     async fn apply(&mut self, released: Vec<Trim>) -> Vec<MemoryPlace> {
         let release = Command::Release { released: released.clone(), now_ms: 2 };
         self.machine.apply_now(2, [release]).await;
-        self.memory.released(&released)
+        self.memory.end_eviction(&released)
     }
 
     fn next_bump(&self, place: MemoryPlace) -> Option<Bump> {
@@ -61,7 +61,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_of_it() {
+async fn calls_for_a_section_that_is_evicted_wait_until_the_log_says_what_was_used_of_it() {
     let mut world = World::new().await;
     let released = world.evict();
     let (memory, users) = (&world.memory, &world.users);
@@ -95,12 +95,12 @@ async fn calls_for_a_section_that_leaves_wait_until_the_log_says_what_was_used_o
 
 /// Otherwise the request could reach the key that has the slot next, before a look at that key's record.
 #[tokio::test]
-async fn a_call_that_is_refused_while_its_section_leaves_asks_for_no_bump() {
+async fn a_call_that_is_refused_while_its_section_is_evicted_asks_for_no_bump() {
     let dir = TempDir::new().expect("a directory");
     let (mut machine, memory, mut book) = in_its_second_epoch(&dir, 1).await;
     assert_eq!(first_of(&memory.take(&book, Key::Id(7), 1).0), Some(101));
     let all = usize::MAX / 2;
-    let releases = [(); 2].map(|()| memory.evict(all, all).0.released);
+    let releases = [(); 2].map(|()| memory.evict(all, all).0.evicted);
     let [_, released] = releases;
     assert_eq!(released.len(), 1);
     // The max was lowered meanwhile.
@@ -115,7 +115,7 @@ async fn a_call_that_is_refused_while_its_section_leaves_asks_for_no_bump() {
     assert_eq!(memory.shards().footprint().keys, 0);
     let release = Command::Release { released: released.clone(), now_ms: 2 };
     machine.apply_now(2, [release]).await;
-    assert_eq!(memory.released(&released), []);
+    assert_eq!(memory.end_eviction(&released), []);
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_record_that_was_read_before_its_section_was_evicted_gives_no_chunk_ag
 }
 
 #[tokio::test]
-async fn what_is_closed_or_sent_while_a_section_leaves_has_nothing_of_it() {
+async fn what_is_closed_or_sent_while_a_section_is_evicted_has_nothing_of_it() {
     let world = World::new().await;
     let (memory, users) = (&world.memory, &world.users);
     let released = world.evict();
@@ -149,14 +149,14 @@ async fn what_is_closed_or_sent_while_a_section_leaves_has_nothing_of_it() {
     assert_eq!(first_of(&answer), None);
     let tracking = memory.shards.begin_tracking();
     let all = usize::MAX / 2;
-    assert_eq!(memory.evict(all, all).0.released, []);
+    assert_eq!(memory.evict(all, all).0.evicted, []);
     let place = place_of(memory, users);
     let mut shard = memory.shards.lock(place.shard);
     let changes = shard.take_changes(tracking, 100).expect("changes");
     assert_eq!(changes.sections.len(), 1);
     assert_eq!(changes.sections[0].section.owned, None);
     drop(shard);
-    assert_eq!(memory.released(&released), [place]);
+    assert_eq!(memory.end_eviction(&released), [place]);
     close_gate(memory);
     assert_eq!(memory.close(), Some(vec![]));
 }
@@ -180,7 +180,7 @@ async fn a_section_of_a_deleted_namespace_that_was_evicted_gives_nothing_again()
     machine.apply_now(2, [delete]).await;
     let all = usize::MAX / 2;
     for _ in 0..3 {
-        assert_eq!(memory.evict(all, all).0.released, []);
+        assert_eq!(memory.evict(all, all).0.evicted, []);
     }
     assert_eq!(memory.shards().footprint().keys, 0, "it was evicted");
     let ask = |_: usize| (Key::Id(7), 1);

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Swept {
     /// The sections that were evicted, and the last number used of each.
-    pub released: Vec<Trim>,
+    pub evicted: Vec<Trim>,
     /// How many keys were evicted. One that got no chunk in this term has nothing to release; those of a shared section are
     /// released with it.
     pub keys: usize,
@@ -26,15 +26,15 @@ pub struct Swept {
 }
 
 impl<K: StoredKey> OwnKeys<K> {
-    /// Moves the hand over `slots_max` slots at most, until `released_max` sections are evicted, or to the end of the
+    /// Moves the hand over `slots_max` slots at most, until `evicted_max` sections are evicted, or to the end of the
     /// slots. True at the end: the next call begins at the first slot. Tells `note_gone` the keys that are evicted.
     pub fn evict(
-        &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
+        &mut self, hasher: &Hasher, (slots_max, evicted_max): (usize, usize),
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,
         mut note_gone: impl FnMut(u32, &K::Target), swept: &mut Swept,
     ) -> bool {
         let mut passed = 0;
-        while passed < slots_max && swept.released.len() < released_max {
+        while passed < slots_max && swept.evicted.len() < evicted_max {
             let number = self.hand;
             if number >= self.table.slots() {
                 self.hand = 0;
@@ -55,7 +55,7 @@ impl<K: StoredKey> OwnKeys<K> {
                 if is_planted(Bug::ReleaseSkipsRest) {
                     trim.used = owned.ceiling;
                 }
-                swept.released.push(trim);
+                swept.evicted.push(trim);
             }
             if self.expanded.remove(&number).is_some() {
                 self.shrink();

@@ -32,22 +32,22 @@ const LOCK_PAGES: usize = 512;
 const SLOTS_FOR_SECTION: usize = 16;
 
 impl SharedKeys {
-    /// Moves the hand over `slots_max` slots at most, until `released_max` sections are released in all, or to the end of
+    /// Moves the hand over `slots_max` slots at most, until `evicted_max` sections are evicted in all, or to the end of
     /// the sections. True at the end: the next call begins at the first slot. Tells `note_gone` the sections that are
     /// evicted or forgotten.
     pub fn evict(
-        &mut self, hasher: &Hasher, (slots_max, released_max): (usize, usize),
+        &mut self, hasher: &Hasher, (slots_max, evicted_max): (usize, usize),
         progression_of: impl Fn(NamespaceId) -> Option<Progression>,
         mut note_gone: impl FnMut(u32), swept: &mut Swept,
     ) -> bool {
         use Turn::*;
         let end = swept.slots + slots_max;
-        while swept.slots < end && swept.released.len() < released_max {
+        while swept.slots < end && swept.evicted.len() < evicted_max {
             let slots = end - swept.slots;
             let is_at_end = match self.hand.turn {
                 Slots | SlotsOfGone => self.pass_slots(hasher, slots, swept),
                 Sections => {
-                    let limits = (slots, released_max);
+                    let limits = (slots, evicted_max);
                     self.pass_sections(limits, &progression_of, &mut note_gone, swept)
                 }
             };
@@ -96,12 +96,12 @@ impl SharedKeys {
 
     /// Clears the reference bits of sections, and evicts those whose bit is clear. True at the end.
     fn pass_sections(
-        &mut self, (slots_max, released_max): (usize, usize),
+        &mut self, (slots_max, evicted_max): (usize, usize),
         progression_of: &impl Fn(NamespaceId) -> Option<Progression>,
         note_gone: &mut impl FnMut(u32), swept: &mut Swept,
     ) -> bool {
         let sections_max = slots_max.max(self.keys.slots() as usize / SLOTS_FOR_SECTION);
-        let going_max = released_max - swept.released.len();
+        let going_max = evicted_max - swept.evicted.len();
         let first = self.hand.next;
         let (mut goes, mut going, mut pages) = (Vec::new(), 0, 0);
         while self.hand.next < self.sections.slots()
@@ -169,7 +169,7 @@ impl SharedKeys {
                 *goes = false;
                 continue;
             }
-            swept.released.extend(usage.map(|usage| Trim {
+            swept.evicted.extend(usage.map(|usage| Trim {
                 section: section.id.clone(),
                 used: usage.last(),
                 lost: usage.lost(),

@@ -205,7 +205,7 @@ impl Cluster {
         let limits = (slots, slots);
         let hasher = self.world.hasher.clone();
         let _ = (self.world.shard).evict(&hasher, limits, |_| Some(progression), &mut swept);
-        self.under_way.extend(swept.released);
+        self.under_way.extend(swept.evicted);
     }
 
     fn apply(&mut self) {

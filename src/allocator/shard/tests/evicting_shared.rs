@@ -23,7 +23,7 @@ impl World {
     fn evict(&mut self) -> (Vec<Trim>, usize) {
         let mut swept = Swept::default();
         while !self.move_hand(usize::MAX / 2, &mut swept) {}
-        (swept.released, swept.keys)
+        (swept.evicted, swept.keys)
     }
 
     fn move_hand(&mut self, slots: usize, swept: &mut Swept) -> bool {
@@ -120,7 +120,7 @@ fn a_key_whose_slot_is_still_there_takes_nothing_of_what_its_section_had() {
         world.move_hand(1, &mut swept);
     }
     assert_eq!(world.counts(), (9, 2));
-    world.released(&swept.released);
+    world.released(&swept.evicted);
     for id in (110..200).step_by(10) {
         let told = world.take_and_tell(Key::Id(id), 1);
         assert!(told.contains("waits"), "{id}: {told}");
@@ -156,7 +156,7 @@ fn sections_of_a_namespace_that_is_gone_are_evicted_without_a_word() {
         let mut swept = Swept::default();
         let limits = (usize::MAX / 2, usize::MAX / 2);
         while !(world.shard).evict(&world.hasher, limits, |_| None, &mut swept) {}
-        assert_eq!(swept.released, []);
+        assert_eq!(swept.evicted, []);
     }
     assert_eq!(world.counts().0, 0);
 }

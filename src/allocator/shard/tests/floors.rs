@@ -191,13 +191,13 @@ fn a_section_that_is_evicted_after_its_floor_was_raised_goes_on_above_it() {
     let mut swept = Swept::default();
     let progression = world.namespace.config.progression();
     let limits = (usize::MAX / 2, usize::MAX / 2);
-    while swept.released.is_empty() {
+    while swept.evicted.is_empty() {
         (world.shard).evict(&world.hasher, limits, |_| Some(progression), &mut swept);
     }
-    assert_eq!((swept.released[0].used, swept.released[0].lost), (400, 0));
+    assert_eq!((swept.evicted[0].used, swept.evicted[0].lost), (400, 0));
     assert_eq!(world.current_of(77), Some(400), "while it is being evicted");
     let mut later = world.raise_later(2, 300);
-    assert_eq!(world.shard.end_eviction(&swept.released[0].section), None);
+    assert_eq!(world.shard.end_eviction(&swept.evicted[0].section), None);
     world.grant(Key::Id(1), 400, 1_400);
     let raised = later.try_recv().expect("an answer");
     assert_eq!(raised.map(shown), Ok((400, false, 0)));

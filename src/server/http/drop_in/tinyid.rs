@@ -1,5 +1,6 @@
 //! Clients of Tinyid: `nextId` and `nextSegmentId` in JSON, and `nextIdSimple` and `nextSegmentIdSimple` as text. A
 //! failure has the HTTP status 200 and a code, or an empty text. A parameter that cannot be read is status 400.
+//! `segment.rs` makes segments, and `listed.rs` writes many numbers in one answer.
 //!
 //! Invariant: without the token of a type nobody learns whether the type exists.
 
