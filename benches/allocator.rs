@@ -12,7 +12,7 @@ use ratchet::{
     allocator::{FenceKind, GaplessLimits, MemoryLimits, Term, TermOptions},
     clock::BootClock,
     metrics::Metrics,
-    node::{Asked, Config, Node, Origin, Principal, Seams, to_key},
+    node::{CheckedRequest, Config, Node, Origin, Principal, Seams, to_key},
     proto::v1::CurrentRequest,
     sequence::{Key, Namespace, NamespaceConfig, NamespaceId, OwnedKey},
     server,
@@ -122,10 +122,10 @@ impl Drop for Bench {
     }
 }
 
-fn book() -> Asked<CurrentRequest> {
+fn book() -> CheckedRequest<CurrentRequest> {
     let key = to_key(&OwnedKey::Id(0));
     let current = CurrentRequest { namespace: "book".into(), key, ..CurrentRequest::default() };
-    Asked::new(current, Principal::node(1)).expect("a request")
+    CheckedRequest::new(current, Principal::node(1)).expect("a request")
 }
 
 fn random_keys(count: usize, below: u64) -> Vec<u64> {

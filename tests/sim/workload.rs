@@ -13,7 +13,7 @@ use std::{
 use futures::FutureExt;
 use rand::{RngExt, rngs::StdRng};
 use ratchet::{
-    node::{Asked, Origin, Principal, SequenceRequest},
+    node::{CheckedRequest, Origin, Principal, SequenceRequest},
     proto::{
         Operation,
         v1::{
@@ -280,7 +280,7 @@ pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'st
         move |to, request| {
             async move {
                 let deadline = tokio::time::Instant::now() + budget;
-                let asked = Asked::new(request, Principal::node(1))?;
+                let asked = CheckedRequest::new(request, Principal::node(1))?;
                 let served = to.shared.numbers.serve(&asked, Origin::Client, deadline).await;
                 served.map_err(Status::from)
             }
