@@ -61,7 +61,7 @@ async fn a_node_that_must_stop_ends_although_nobody_reads_why() {
     command.stderr(writer).stdout(Stdio::null());
     let node = Process(command.spawn().unwrap());
     let status = node.ended().await;
-    assert_eq!(status.code(), Some(74), "{listen}");
+    assert_eq!(status.code(), Some(78), "{listen}");
     drop(reader);
 }
 
