@@ -51,18 +51,10 @@ impl ClusterId {
 
 impl fmt::Display for ClusterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not with `write!`: every answer to a caller that knows no route tells it.
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = String::with_capacity(36);
-        for (at, byte) in self.0.iter().enumerate() {
-            if matches!(at, 4 | 6 | 8 | 10) {
-                text.push('-');
-            }
-            for digit in [byte >> 4, byte & 0xf] {
-                text.push(DIGITS[usize::from(digit)].into());
-            }
-        }
-        f.write_str(&text)
+        // At once, and not byte by byte: every answer to a caller that knows no route tells it.
+        let hex = format!("{:032x}", u128::from_be_bytes(self.0));
+        let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+        f.write_str(&parts.join("-"))
     }
 }
 

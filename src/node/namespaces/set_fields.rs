@@ -46,19 +46,21 @@ fn kind(named: v1::KeyKind) -> Option<&'static str> {
     }
 }
 
+/// The fields that both messages have alike, in the order in which they are told.
+macro_rules! alike {
+    ($asked:ident) => {
+        alike!($asked: step step_min step_max increment start max section_size count_max keys_max)
+    };
+    ($asked:ident: $($field:ident)*) => {
+        SetFields::default()
+            .with("key_kind", kind($asked.key_kind()))
+            $(.with(stringify!($field), $asked.$field))*
+    };
+}
+
 /// What a namespace is created with. `None` if all of it is as usual.
 pub(super) fn of_created(asked: &v1::CreateNamespaceRequest) -> Option<String> {
-    SetFields::default()
-        .with("key_kind", kind(asked.key_kind()))
-        .with("step", asked.step)
-        .with("step_min", asked.step_min)
-        .with("step_max", asked.step_max)
-        .with("increment", asked.increment)
-        .with("start", asked.start)
-        .with("max", asked.max)
-        .with("section_size", asked.section_size)
-        .with("count_max", asked.count_max)
-        .with("keys_max", asked.keys_max)
+    alike!(asked)
         .with_flag("gapless", asked.gapless)
         .with_flag("request_id_optional", asked.request_id_optional)
         .with_flag("redis_strings", asked.redis_strings)
@@ -69,17 +71,7 @@ pub(super) fn of_created(asked: &v1::CreateNamespaceRequest) -> Option<String> {
 
 /// What is changed of a namespace. `None` if nothing is.
 pub(super) fn of_updated(asked: &v1::UpdateNamespaceRequest) -> Option<String> {
-    SetFields::default()
-        .with("key_kind", kind(asked.key_kind()))
-        .with("step", asked.step)
-        .with("step_min", asked.step_min)
-        .with("step_max", asked.step_max)
-        .with("increment", asked.increment)
-        .with("start", asked.start)
-        .with("max", asked.max)
-        .with("section_size", asked.section_size)
-        .with("count_max", asked.count_max)
-        .with("keys_max", asked.keys_max)
+    alike!(asked)
         .with("request_id_optional", asked.request_id_optional)
         .with("redis_strings", asked.redis_strings)
         .with_text("description", asked.description.as_deref())

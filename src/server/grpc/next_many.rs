@@ -308,7 +308,6 @@ fn answer(
     let asked = CheckedRequest::of_caller(request, by, traces, trace);
     async move {
         let context = &node.context;
-        // Not awaited by value: the compiler would move it, twice, and it is large.
         let answered = pin!(grpc::answer(context, &asked, Origin::Client, deadline)).await;
         let (mut answer, reservation) =
             answered.unwrap_or_else(|unanswered| (failed(unanswered), None));
