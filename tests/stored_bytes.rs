@@ -23,11 +23,11 @@ use openraft::{
 use ratchet::{
     consensus::StateMachine,
     sequence::{
-        AccessChange, AddressRange, Bump, ClusterId, Command, Grant, HandOff, KeyKind, Lifetime,
-        Lost, LostBy, MemoryDigest, MessagePart, NamespaceChange, NamespaceConfig, NamespaceId,
+        AccessChange, AddressRange, Bump, ClusterId, Command, Grant, KeyKind, Lifetime, Lost,
+        LostBy, MemoryDigest, MessagePart, NamespaceChange, NamespaceConfig, NamespaceId,
         NamespacePattern, NoRoom, PartId, PrincipalKey, PrincipalRecord, Quota, Raise, Remembering,
-        RequestId, SectionId, SectionKey, Take, TokenHash, TokenRecord, Trim, Verb, WorkerAct,
-        WorkerAsk,
+        RequestId, SectionId, SectionKey, Take, TermEnd, TokenHash, TokenRecord, Trim, Verb,
+        WorkerAct, WorkerAsk,
     },
     storage::{BlockingExecutor, Entry, LogStore, Member, Membership, Store, StoreOptions, Vote},
 };
@@ -189,9 +189,9 @@ fn commands() -> Vec<Command> {
         bump_of(NamespaceId(8)),
         Command::DeleteNamespace { name: "doomed".to_owned(), forget: false },
         Command::Trim { trims: vec![trim(named(BOX, b"alice \xff"), 60)], now_ms: NOW_MS },
-        Command::HandOff(HandOff::Memory { successor: 1, digest }),
+        Command::EndTerm(TermEnd::HandOff { successor: 1, digest }),
         Command::TakeOver { successor: 1, digest },
-        Command::HandOff(HandOff::Epoch),
+        Command::EndTerm(TermEnd::Return),
         Command::ChangeAccess(AccessChange::Found {
             admin: TokenHash([1; 32]),
             grants: grants(),

@@ -52,7 +52,7 @@ use crate::{
     laps,
     metrics::{CountsGuard, Metrics, NamespaceCounts},
     planted_bugs::{Bug, is_planted},
-    sequence::{Command, HandOff, Key, LostBy, Namespace, Outcome, Range, Trim},
+    sequence::{Command, Key, LostBy, Namespace, Outcome, Range, TermEnd, Trim},
 };
 
 /// How long a call that waits for the disk or the log stays in a term that is closed. Most bumps that are under way then
@@ -261,18 +261,18 @@ impl Term {
     ///
     /// # Panics
     /// If the term is not closed: numbers that are used yet would be another term's as well.
-    pub async fn log_last_entry(&self, hand_off: HandOff) -> Result<(), String> {
+    pub async fn log_last_entry(&self, last: TermEnd) -> Result<(), String> {
         let (stage, is_early) = (self.stage(), is_planted(Bug::HandOffBeforeEmpty));
         assert!(
             stage.is_past_closing() || is_early,
             "a term that is {stage:?} logs its last entry"
         );
-        let end = match hand_off {
-            HandOff::Memory { .. } => TermStage::HandedOff,
-            HandOff::Epoch => TermStage::Returned,
+        let end = match last {
+            TermEnd::HandOff { .. } => TermStage::HandedOff,
+            TermEnd::Return => TermStage::Returned,
         };
-        let entry = Command::HandOff(hand_off);
-        self.group.propose_for(self.term(), entry, &Outcome::HandedOff).await?;
+        let entry = Command::EndTerm(last);
+        self.group.propose_for(self.term(), entry, &Outcome::TermEnded).await?;
         if !is_early {
             // If the term was lost meanwhile, its memory is abandoned, and the entry counts all the same.
             self.memory.gate().advance(end);

@@ -56,9 +56,9 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
         TakeOver { successor, digest } => change_ledger(table, |ledger| {
             ledger.take_over(term, *successor, *digest).map(Outcome::Holds)
         }),
-        HandOff(hand_off) => change_ledger(table, |ledger| {
-            let done = ledger.hand_off(term, *hand_off);
-            done.map(|()| Outcome::HandedOff)
+        EndTerm(end) => change_ledger(table, |ledger| {
+            let done = ledger.end_term(term, *end);
+            done.map(|()| Outcome::TermEnded)
         }),
         CreateNamespace { config, namespaces_max } => {
             namespace_life::create(table, config, *namespaces_max).map(Outcome::Namespace)

@@ -11,7 +11,7 @@ use super::{
     accounts::Lost,
     gapless_take::{MessagePart, NoRoom, PartTaken},
     ids::{ClusterId, NodeId, SectionId},
-    ledger::{self, HandOff, LedgerRefused, MemoryDigest},
+    ledger::{LedgerRefused, MemoryDigest, TermEnd},
     namespace::{InvalidNamespace, Namespace, NamespaceConfig},
     namespace_change::NamespaceChange,
     request_book::Remembering,
@@ -64,8 +64,8 @@ pub enum Command {
         /// As in a bump.
         now_ms: u64,
     },
-    /// The term's last entry. It hands the memory off to a successor, or returns the epoch.
-    HandOff(HandOff),
+    /// The term's last entry: its memory is handed off to a successor, or its epoch is returned.
+    EndTerm(TermEnd),
     /// Go on with the chunks that the last term handed off to this node. The first entry of a term whose leader holds
     /// the last one's memory.
     TakeOver {
@@ -144,10 +144,10 @@ impl fmt::Display for Command {
             DeleteNamespace { name, .. } => write!(f, "delete namespace {name:?}"),
             BeginEpoch => write!(f, "begin an epoch"),
             Checkpoint { sections, .. } => write!(f, "checkpoint {} sections", sections.len()),
-            HandOff(ledger::HandOff::Memory { successor, .. }) => {
+            EndTerm(TermEnd::HandOff { successor, .. }) => {
                 write!(f, "hand off to node {successor}")
             }
-            HandOff(ledger::HandOff::Epoch) => write!(f, "return the epoch"),
+            EndTerm(TermEnd::Return) => write!(f, "return the epoch"),
             TakeOver { successor, .. } => write!(f, "take over by node {successor}"),
             Release { released, .. } => write!(f, "release {} sections", released.len()),
             Take { parts, .. } => {
@@ -197,7 +197,7 @@ pub enum Outcome {
     /// How many sections were written. Those that are lowered count also if they have no namespace any more.
     Written(u64),
     /// The term's last entry is applied.
-    HandedOff,
+    TermEnded,
     /// The entry's term may not do that. Nothing has changed.
     Refused(LedgerRefused),
     /// An answer for each part of a message, in order.

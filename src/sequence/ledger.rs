@@ -1,10 +1,10 @@
-//! The ledger of a set: which term may write sections, how many epochs have begun, and the last writer's hand-off.
+//! The ledger of a set: which term may write sections, how many epochs have begun, and how the last writer ended.
 //!
 //! An *epoch* begins with a term's first entry, and lasts until the next one begins: for that term, and for those that
 //! take over, one from the other. The chunks of the set's sections belong to epochs.
 //!
 //! Invariant: a term writes sections only between its first entry, which begins an epoch or takes over, and its
-//! hand-off, or the first entry of the next term that has one.
+//! last entry, or the first entry of the next term that has one.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,23 +17,23 @@ pub struct Ledger {
     pub epoch: u64,
     /// The term that began an epoch or took over last. 0 if none did.
     pub writer: u64,
-    /// The hand-off of the writer, if it has logged it: its last entry.
-    pub hand_off: Option<HandOff>,
+    /// How the writer ended, if it has logged its last entry.
+    pub end: Option<TermEnd>,
 }
 
-/// The last entry of a term. It hands the memory off to a successor, or returns the epoch.
+/// What the last entry of a term says: the memory is handed off to a successor, or the epoch is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HandOff {
-    /// The term's memory, which it has sent to one node. All chunks of the term are that node's.
-    Memory {
+pub enum TermEnd {
+    /// The term hands its memory off, which it has sent to one node. All chunks of the term are that node's.
+    HandOff {
         /// The node that was sent the memory.
         successor: NodeId,
         /// Identifies the memory that was sent.
         digest: MemoryDigest,
     },
-    /// The term's epoch, which it returns: it has trimmed every section that it touched. The chunks of the others are
-    /// unused, so that the next epoch may give them again.
-    Epoch,
+    /// The term returns its epoch: it has trimmed every section that it touched. The chunks of the others are unused, so that
+    /// the next epoch may give them again.
+    Return,
 }
 
 /// Identifies a memory that was sent from node to node.
@@ -60,8 +60,8 @@ pub enum LedgerRefused {
         writer: u64,
     },
     /// The term has logged its last entry.
-    #[error("term {0} has left its chunks to the next term")]
-    Left(u64),
+    #[error("term {0} has logged its last entry")]
+    Ended(u64),
     /// Nothing was handed off to this node, another memory was, or an epoch came between.
     #[error("node {0} is not the successor of the memory that it named")]
     NotSuccessor(NodeId),
@@ -76,10 +76,10 @@ impl Ledger {
         if self.writer == term {
             return Err(LedgerRefused::HoldsAlready(term));
         }
-        match self.hand_off.take() {
+        match self.end.take() {
             // The last epoch was returned.
-            Some(HandOff::Epoch) => {}
-            Some(HandOff::Memory { .. }) | None => self.epoch += 1,
+            Some(TermEnd::Return) => {}
+            Some(TermEnd::HandOff { .. }) | None => self.epoch += 1,
         }
         self.writer = term;
         Ok(self.epoch)
@@ -93,36 +93,37 @@ impl Ledger {
     pub fn take_over(
         &mut self, term: u64, successor: NodeId, digest: MemoryDigest,
     ) -> Result<u64, LedgerRefused> {
-        if self.hand_off != Some(HandOff::Memory { successor, digest }) {
+        if self.end != Some(TermEnd::HandOff { successor, digest }) {
             return Err(LedgerRefused::NotSuccessor(successor));
         }
-        self.hand_off = None;
+        self.end = None;
         self.writer = term;
         Ok(self.epoch)
     }
 
-    /// Logs the hand-off of `term`: it writes nothing any more.
+    /// Logs the last entry of `term`: it writes nothing any more.
     ///
     /// # Errors
     /// As [`Ledger::check_writer`].
-    pub fn hand_off(&mut self, term: u64, hand_off: HandOff) -> Result<(), LedgerRefused> {
+    pub fn end_term(&mut self, term: u64, end: TermEnd) -> Result<(), LedgerRefused> {
         self.check_writer(term)?;
-        self.hand_off = Some(hand_off);
+        self.end = Some(end);
         Ok(())
     }
 
     /// Checks that `term` may write sections.
     ///
     /// # Errors
-    /// [`LedgerRefused`] if it has neither begun an epoch nor taken over, a later term has, or it has left its chunks.
+    /// [`LedgerRefused`] if it has neither begun an epoch nor taken over, a later term has, or it has logged its last
+    /// entry.
     pub fn check_writer(&self, term: u64) -> Result<(), LedgerRefused> {
         if self.writer != term {
             let writer = self.writer;
             return Err(LedgerRefused::NotWriter { term, writer });
         }
-        match self.hand_off {
+        match self.end {
             None => Ok(()),
-            Some(_) => Err(LedgerRefused::Left(term)),
+            Some(_) => Err(LedgerRefused::Ended(term)),
         }
     }
 }

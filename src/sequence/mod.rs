@@ -46,7 +46,7 @@ pub use command::{Bump, Bumped, Command, NamespaceRefused, Outcome, Trim};
 pub use gapless_take::{IdsFull, MessagePart, NoRoom, PartTaken, Take, Taken, Used};
 pub use ids::{ClusterId, NamespaceId, NodeId, SectionId, SectionKey, SetId, client_uri, node_uri};
 pub use key::{InvalidKey, KEY_NAME_BYTES_MAX, Key, KeyKind, OwnedKey};
-pub use ledger::{HandOff, Ledger, LedgerRefused, MemoryDigest};
+pub use ledger::{Ledger, LedgerRefused, MemoryDigest, TermEnd};
 pub use namespace::{
     InvalidNamespace, NAMESPACE_NAME_CHARS_MAX, Namespace, NamespaceConfig, check_name,
 };

@@ -89,7 +89,7 @@ impl Rules {
 
     /// A new leader logs its first entry: it takes over if it holds a memory, and begins an epoch otherwise.
     fn begin(&self, state: &mut State, n: usize) -> Option<()> {
-        let hand_off = state.table.ledger.hand_off;
+        let end = state.table.ledger.end;
         let held = state.nodes[n].received;
         let leads = state.leads(n)?;
         leads.memory = held.flatten();
@@ -97,7 +97,7 @@ impl Rules {
             leads.taken_over = leads.memory.map_or(0, |chunk| chunk.ceiling);
         }
         let claimed = match held {
-            None if !self.keep(TakesOverWhatItHolds) => hand_off.map(|hand_off| hand_off.digest),
+            None if !self.keep(TakesOverWhatItHolds) => end.map(|end| end.digest),
             _ => held,
         };
         if self.keep(MemoryUsedOnce) {
@@ -305,7 +305,7 @@ impl Rules {
         possible(leads.stage == Stage::Closed || trimmed || lost || self.ends_again(leads))?;
         possible(!leads.inside || !self.keep(EmptyToHandOff))?;
         let successor = Some(successor);
-        self.end(state, n, HandOff { successor, digest })
+        self.end(state, n, TermEnd { successor, digest })
     }
 
     /// A leader that has trimmed all that it touched returns its epoch.
@@ -322,7 +322,7 @@ impl Rules {
         possible(trimmed || untouched || self.ends_again(leads))?;
         possible(!leads.inside || !self.keep(EmptyToTrim))?;
         let (successor, digest) = (None, None);
-        self.end(state, n, HandOff { successor, digest })
+        self.end(state, n, TermEnd { successor, digest })
     }
 
     fn ends_again(&self, leads: &Term) -> bool {
@@ -330,7 +330,7 @@ impl Rules {
     }
 
     /// A leader logs its last entry, once nothing is under way.
-    fn end(&self, state: &mut State, n: usize, hand_off: HandOff) -> Option<()> {
+    fn end(&self, state: &mut State, n: usize, end: TermEnd) -> Option<()> {
         let awaited = |outcome| match outcome {
             Outcome::Bumped(_) => self.keep(BumpsAwaited),
             Outcome::Released => self.keep(ReleaseAwaited),
@@ -340,11 +340,11 @@ impl Rules {
             | Outcome::Checkpointed
             | Outcome::Refused
             | Outcome::Begun(_)
-            | Outcome::HandedOff => false,
+            | Outcome::TermEnded => false,
         };
         possible(!state.nodes[n].awaits(awaited))?;
         state.leads(n)?.stage = Stage::Ended;
-        self.log(state, n, Entry::HandOff(hand_off))
+        self.log(state, n, Entry::EndTerm(end))
     }
 
     /// A leader lowers the ceiling to what it used.
@@ -352,7 +352,7 @@ impl Rules {
         let awaited = |outcome| match outcome {
             Outcome::Bumped(_) | Outcome::Checkpointed => self.keep(WritesEndBeforeTrims),
             Outcome::Trimmed | Outcome::Raised(_) | Outcome::Released | Outcome::Deleted => true,
-            Outcome::Refused | Outcome::Begun(_) | Outcome::HandedOff | Outcome::Took(_) => false,
+            Outcome::Refused | Outcome::Begun(_) | Outcome::TermEnded | Outcome::Took(_) => false,
         };
         possible(!state.nodes[n].awaits(awaited))?;
         let leads = state.leads(n)?;

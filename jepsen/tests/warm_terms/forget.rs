@@ -42,7 +42,7 @@ impl State {
                 // Without these it may take more than it would.
                 Outcome::Raised(_) | Outcome::Deleted => false,
                 Outcome::Refused
-                | Outcome::HandedOff
+                | Outcome::TermEnded
                 | Outcome::Checkpointed
                 | Outcome::Trimmed => false,
             });
@@ -84,8 +84,8 @@ impl State {
         }
         let mut nodes = order.iter().map(|&n| self.nodes[n].clone());
         self.nodes = std::array::from_fn(|_| nodes.next().unwrap_or_default());
-        let hand_off = self.table.ledger.hand_off.as_mut();
-        if let Some(successor) = hand_off.and_then(|hand_off| hand_off.successor.as_mut()) {
+        let end = self.table.ledger.end.as_mut();
+        if let Some(successor) = end.and_then(|end| end.successor.as_mut()) {
             *successor = order.iter().position(|n| n == successor).unwrap_or(*successor);
         }
     }

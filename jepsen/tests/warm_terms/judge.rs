@@ -100,7 +100,7 @@ impl State {
                 self.table.record.max_seq != self.handed_out.top
             }
             Outcome::Raised(_) | Outcome::Deleted | Outcome::Took(_) => false,
-            Outcome::Refused | Outcome::Begun(_) | Outcome::HandedOff => false,
+            Outcome::Refused | Outcome::Begun(_) | Outcome::TermEnded => false,
         };
         if touched && rules.check == Check::Gap {
             self.handed_out.touches = 2.min(self.handed_out.touches + 1);

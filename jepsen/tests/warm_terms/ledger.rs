@@ -14,12 +14,12 @@ pub struct Ledger {
     pub epoch: u8,
     /// The term that may write sections. 0: none.
     pub writer: u8,
-    pub hand_off: Option<HandOff>,
+    pub end: Option<TermEnd>,
 }
 
 /// The writer's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HandOff {
+pub struct TermEnd {
     /// `None`: the term trimmed what it had touched, and returns its epoch.
     pub successor: Option<usize>,
     /// The digest is the memory itself: digests do not collide.
@@ -39,7 +39,7 @@ pub struct Table {
 pub enum Entry {
     BeginEpoch,
     TakeOver { successor: usize, digest: Memory },
-    HandOff(HandOff),
+    EndTerm(TermEnd),
     Bump { numbers: u8, step: u8 },
     Checkpoint,
     Trim { used: u8 },
@@ -54,7 +54,7 @@ pub enum Outcome {
     Refused,
     /// The term holds the epoch of this count.
     Begun(u8),
-    HandedOff,
+    TermEnded,
     Bumped(Chunk),
     Checkpointed,
     Trimmed,
@@ -73,7 +73,7 @@ impl Table {
             Entry::TakeOver { successor, digest } => {
                 self.ledger.take_over(rules, term, successor, digest)
             }
-            Entry::HandOff(hand_off) => self.ledger.hand_off(rules, term, hand_off),
+            Entry::EndTerm(end) => self.ledger.end_term(rules, term, end),
             Entry::Bump { .. }
             | Entry::Checkpoint
             | Entry::Trim { .. }
@@ -111,7 +111,7 @@ impl Table {
                 let (record, number) = before.take(rules, epoch);
                 (record, Outcome::Took(number))
             }
-            Entry::BeginEpoch | Entry::TakeOver { .. } | Entry::HandOff(_) | Entry::Delete => {
+            Entry::BeginEpoch | Entry::TakeOver { .. } | Entry::EndTerm(_) | Entry::Delete => {
                 return None;
             }
         };
@@ -137,16 +137,16 @@ impl Table {
 impl Ledger {
     fn may_write(&self, rules: &Rules, term: u8) -> bool {
         (self.writer == term || !rules.keep(WriterAlone))
-            && (self.hand_off.is_none() || !rules.keep(NoWriteAfterHandOff))
+            && (self.end.is_none() || !rules.keep(NoWriteAfterHandOff))
     }
 
     fn begin_epoch(&mut self, rules: &Rules, term: u8) -> Option<Outcome> {
         if self.writer == term {
             return None;
         }
-        let kept = match self.hand_off {
-            Some(HandOff { successor: None, .. }) => true,
-            Some(HandOff { successor: Some(_), .. }) => !rules.keep(EpochAfterHandOffCounts),
+        let kept = match self.end {
+            Some(TermEnd { successor: None, .. }) => true,
+            Some(TermEnd { successor: Some(_), .. }) => !rules.keep(EpochAfterHandOffCounts),
             None => false,
         };
         if !kept {
@@ -154,7 +154,7 @@ impl Ledger {
         }
         self.writer = term;
         if rules.keep(EpochClearsHandOff) {
-            self.hand_off = None;
+            self.end = None;
         }
         Some(Outcome::Begun(self.epoch))
     }
@@ -162,24 +162,24 @@ impl Ledger {
     fn take_over(
         &mut self, rules: &Rules, term: u8, successor: usize, digest: Memory,
     ) -> Option<Outcome> {
-        let hand_off = self.hand_off?;
-        let named = hand_off.successor?;
+        let end = self.end?;
+        let named = end.successor?;
         let is_named = named == successor || !rules.keep(NamedSuccessor);
-        let is_whole = hand_off.digest == digest || !rules.keep(Digest);
+        let is_whole = end.digest == digest || !rules.keep(Digest);
         if !(is_named && is_whole) {
             return None;
         }
         self.writer = term;
         if rules.keep(TakeOverClearsHandOff) {
-            self.hand_off = None;
+            self.end = None;
         }
         Some(Outcome::Begun(self.epoch))
     }
 
-    fn hand_off(&mut self, rules: &Rules, term: u8, hand_off: HandOff) -> Option<Outcome> {
+    fn end_term(&mut self, rules: &Rules, term: u8, end: TermEnd) -> Option<Outcome> {
         self.may_write(rules, term).then(|| {
-            self.hand_off = Some(hand_off);
-            Outcome::HandedOff
+            self.end = Some(end);
+            Outcome::TermEnded
         })
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     metrics::HandoverPhase as Phase,
     planted_bugs::{Bug, is_planted},
     proto::refuse,
-    sequence::{HandOff, MemoryDigest, NodeId},
+    sequence::{MemoryDigest, NodeId, TermEnd},
 };
 
 /// If a successor takes no part for so many election timeouts, it is given up.
@@ -115,7 +115,7 @@ impl Handovers {
         &self, term: &Term, successor: NodeId, digest: MemoryDigest,
     ) -> MemoryFate {
         let began = Instant::now();
-        let logging = term.log_last_entry(HandOff::Memory { successor, digest });
+        let logging = term.log_last_entry(TermEnd::HandOff { successor, digest });
         let limit = self.election_timeouts(HAND_OFF_TIMEOUTS);
         let logged = timeout(limit, logging).await;
         if let Err(why) = logged.unwrap_or_else(|_| Err(format!("it takes longer than {limit:?}")))

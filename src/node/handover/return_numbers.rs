@@ -11,7 +11,7 @@ use crate::{
     allocator::Term,
     metrics::SkipCause,
     node::Config,
-    sequence::{Command, HandOff, Outcome, Trim},
+    sequence::{Command, Outcome, TermEnd, Trim},
 };
 
 /// How many sections one log entry trims at most.
@@ -113,7 +113,7 @@ impl Handovers {
             tracing::info!(term = term.term(), "the term is lost; its epoch is not returned");
             return false;
         }
-        let returned = term.log_last_entry(HandOff::Epoch).await;
+        let returned = term.log_last_entry(TermEnd::Return).await;
         if let Err(why) = &returned {
             tracing::warn!(why, "the epoch could not be returned; sections may skip a step");
         }

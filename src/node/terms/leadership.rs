@@ -10,8 +10,8 @@ use crate::{
     planted_bugs::{Bug, is_planted},
     random,
     sequence::{
-        AccessChange, ClusterId, Command, Grant, HandOff, LedgerRefused, MemoryDigest,
-        NamespaceConfig, NodeId, Outcome,
+        AccessChange, ClusterId, Command, Grant, LedgerRefused, MemoryDigest, NamespaceConfig,
+        NodeId, Outcome, TermEnd,
     },
 };
 
@@ -140,9 +140,9 @@ impl LedTerms {
 
     /// The hand-off of the last leader: the successor, and the digest. Only a planted bug asks for it.
     fn handed_off(&self) -> Option<(NodeId, MemoryDigest)> {
-        match self.group.view.ledger().ok()?.hand_off? {
-            HandOff::Memory { successor, digest } => Some((successor, digest)),
-            HandOff::Epoch => None,
+        match self.group.view.ledger().ok()?.end? {
+            TermEnd::HandOff { successor, digest } => Some((successor, digest)),
+            TermEnd::Return => None,
         }
     }
 

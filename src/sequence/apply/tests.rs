@@ -5,9 +5,9 @@ mod gapless;
 
 use super::*;
 use crate::sequence::{
-    Chunk, HandOff, IdsFull, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
+    Chunk, IdsFull, LedgerRefused, Lifetime, Lost, LostBy, MemoryDigest, NUMBER_MAX,
     NamespaceChange, NamespaceConfig, NamespaceId, NamespaceRefused, NoRoom, PartId, Raise,
-    RequestId, SectionKey, Take,
+    RequestId, SectionKey, Take, TermEnd,
     tests::memory_table::{MemoryTable as Memory, bumps, checkpoints, releases, run, trims},
 };
 
@@ -137,11 +137,11 @@ fn what_a_term_left_is_written_by_the_successor_alone() {
     let mut table = with_book();
     run(&mut table, 1, bumps(vec![bump(7, 10)]));
     let digest = MemoryDigest { parts: 1, checksum: 2 };
-    let hand_off = HandOff::Memory { successor: 2, digest };
-    let hand_off = Command::HandOff(hand_off);
-    assert_eq!(run(&mut table, 1, hand_off), Outcome::HandedOff);
-    let left = Outcome::Refused(LedgerRefused::Left(1));
-    assert_eq!(run(&mut table, 1, bumps(vec![bump(7, 10)])), left);
+    let hand_off = TermEnd::HandOff { successor: 2, digest };
+    let hand_off = Command::EndTerm(hand_off);
+    assert_eq!(run(&mut table, 1, hand_off), Outcome::TermEnded);
+    let ended = Outcome::Refused(LedgerRefused::Ended(1));
+    assert_eq!(run(&mut table, 1, bumps(vec![bump(7, 10)])), ended);
     let take_over = |successor| Command::TakeOver { successor, digest };
     let refused = Outcome::Refused(LedgerRefused::NotSuccessor(3));
     assert_eq!(run(&mut table, 2, take_over(3)), refused);

@@ -1,11 +1,11 @@
-//! Who may write, and what is left to whom.
+//! Who may write, and what is handed off to whom.
 
 use super::*;
 
 const DIGEST: MemoryDigest = MemoryDigest { parts: 7, checksum: 0xC0FFEE };
 
-fn memory_for(successor: NodeId) -> HandOff {
-    HandOff::Memory { successor, digest: DIGEST }
+fn memory_for(successor: NodeId) -> TermEnd {
+    TermEnd::HandOff { successor, digest: DIGEST }
 }
 
 #[test]
@@ -19,16 +19,16 @@ fn the_term_that_began_an_epoch_writes_until_the_next_one_begins() {
     assert_eq!(ledger.begin_epoch(4), Ok(2));
     let later = LedgerRefused::NotWriter { term: 1, writer: 4 };
     assert_eq!(ledger.check_writer(1), Err(later));
-    assert_eq!(ledger.hand_off(1, HandOff::Epoch), Err(later));
+    assert_eq!(ledger.end_term(1, TermEnd::Return), Err(later));
 }
 
 #[test]
 fn a_term_that_handed_off_its_chunks_writes_nothing_any_more() {
     let mut ledger = Ledger::default();
     ledger.begin_epoch(1).unwrap();
-    ledger.hand_off(1, memory_for(2)).unwrap();
-    assert_eq!(ledger.check_writer(1), Err(LedgerRefused::Left(1)));
-    assert_eq!(ledger.hand_off(1, HandOff::Epoch), Err(LedgerRefused::Left(1)));
+    ledger.end_term(1, memory_for(2)).unwrap();
+    assert_eq!(ledger.check_writer(1), Err(LedgerRefused::Ended(1)));
+    assert_eq!(ledger.end_term(1, TermEnd::Return), Err(LedgerRefused::Ended(1)));
     assert_eq!(ledger.begin_epoch(1), Err(LedgerRefused::HoldsAlready(1)));
 }
 
@@ -36,7 +36,7 @@ fn a_term_that_handed_off_its_chunks_writes_nothing_any_more() {
 fn the_successor_that_holds_the_memory_takes_over_once_and_goes_on_in_the_same_epoch() {
     let mut ledger = Ledger::default();
     ledger.begin_epoch(1).unwrap();
-    ledger.hand_off(1, memory_for(2)).unwrap();
+    ledger.end_term(1, memory_for(2)).unwrap();
     let other = MemoryDigest { checksum: 1, ..DIGEST };
     assert_eq!(ledger.take_over(2, 3, DIGEST), Err(LedgerRefused::NotSuccessor(3)));
     assert_eq!(ledger.take_over(2, 2, other), Err(LedgerRefused::NotSuccessor(2)));
@@ -50,7 +50,7 @@ fn the_successor_that_holds_the_memory_takes_over_once_and_goes_on_in_the_same_e
 fn a_successor_that_comes_after_another_terms_epoch_gets_nothing() {
     let mut ledger = Ledger::default();
     ledger.begin_epoch(1).unwrap();
-    ledger.hand_off(1, memory_for(2)).unwrap();
+    ledger.end_term(1, memory_for(2)).unwrap();
     assert_eq!(ledger.begin_epoch(2), Ok(2));
     assert_eq!(ledger.take_over(3, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
 }
@@ -59,10 +59,10 @@ fn a_successor_that_comes_after_another_terms_epoch_gets_nothing() {
 fn an_epoch_that_was_returned_is_given_again_and_one_that_was_handed_off_to_a_successor_is_not() {
     let mut ledger = Ledger::default();
     ledger.begin_epoch(1).unwrap();
-    ledger.hand_off(1, HandOff::Epoch).unwrap();
+    ledger.end_term(1, TermEnd::Return).unwrap();
     assert_eq!(ledger.take_over(2, 2, DIGEST), Err(LedgerRefused::NotSuccessor(2)));
     assert_eq!(ledger.begin_epoch(2), Ok(1));
-    assert_eq!(ledger.hand_off, None);
-    ledger.hand_off(2, memory_for(3)).unwrap();
+    assert_eq!(ledger.end, None);
+    ledger.end_term(2, memory_for(3)).unwrap();
     assert_eq!(ledger.begin_epoch(3), Ok(2));
 }

@@ -187,7 +187,7 @@ fn apply_unapplied(
                 Bump { .. }
                 | BeginEpoch
                 | Checkpoint { .. }
-                | HandOff(_)
+                | EndTerm(_)
                 | TakeOver { .. }
                 | Take { .. } => {
                     if !dry_run {
@@ -216,7 +216,7 @@ fn apply_unapplied(
     })?;
     if !dry_run {
         let mut ledger = change.ledger()?;
-        ledger.hand_off = None;
+        ledger.end = None;
         change.put_ledger(ledger);
         change.write()?;
     }

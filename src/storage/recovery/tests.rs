@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::{
     sequence::{
-        Bump, Command, DayAccounts, HandOff, Ledger, MemoryDigest, Namespace, NamespaceChange,
+        Bump, Command, DayAccounts, Ledger, MemoryDigest, Namespace, NamespaceChange,
         NamespaceConfig, NamespaceId, NamespaceTotals, Raise, SectionId, SectionKey, SectionRecord,
-        Tombstone, Trim,
+        TermEnd, Tombstone, Trim,
     },
     storage::{
         Entry, LogId, LogReader, Member, Membership, Store, StoredMembership, Vote, codec,
@@ -62,7 +62,7 @@ fn directory(sections: u64, unapplied: Vec<Command>) -> TempDir {
         NamespaceConfig { step: 10, max: 100_000, ..NamespaceConfig::new("book") },
     );
     let uid = Namespace::new(NamespaceId(2), NamespaceConfig::new("uid"));
-    let ledger = Ledger { epoch: 3, writer: LOG_TERM, hand_off: None };
+    let ledger = Ledger { epoch: 3, writer: LOG_TERM, end: None };
     let sealed = codec::encode_record(&ledger).unwrap();
     batch.put_cf(applied, ledger_key(&prefix), sealed);
     for namespace in [book, uid] {
@@ -191,20 +191,20 @@ fn an_unapplied_epoch_counts() {
 #[test]
 fn what_the_last_term_left_is_not_taken_over_after_a_recovery() {
     let digest = MemoryDigest { parts: 1, checksum: 1 };
-    let hand_off = HandOff::Memory { successor: 2, digest };
+    let end = TermEnd::HandOff { successor: 2, digest };
     let unapplied = vec![
         bump_by_20(0),
-        Command::HandOff(hand_off),
+        Command::EndTerm(end),
         Command::TakeOver { successor: 2, digest },
         Command::Checkpoint { sections: vec![section(1)], now_ms: 0 },
-        Command::HandOff(hand_off),
+        Command::EndTerm(end),
     ];
     let dir = directory(2, unapplied);
     recover(dir.path(), SET, &steps(50), false).unwrap();
     let store = open(dir.path()).unwrap();
     assert_eq!((ceiling(&store, 0), ceiling(&store, 1)), (700, 680));
     let ledger = raised_ledger(&store);
-    assert_eq!((ledger.epoch, ledger.hand_off), (3, None));
+    assert_eq!((ledger.epoch, ledger.end), (3, None));
 }
 
 /// A leader would found the cluster again, and its namespaces begin at 1.
