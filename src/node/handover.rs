@@ -225,7 +225,7 @@ impl Handovers {
         // At the end the term is closed and its lease void, whatever happens.
         let _void = VoidOnDrop(term.clone());
         let left = match successor {
-            Some(wanted) => Some(self.leave_memory(&term, wanted).await),
+            Some(wanted) => Some(self.end_term_unless_disk_hangs(&term, wanted).await),
             None => self.hand_off_or_return(&term, None).await,
         };
         let Some(successor) = left else {
@@ -255,9 +255,9 @@ impl Handovers {
         }
     }
 
-    /// Leaves what the term is entitled to, unless the disk here hangs: then the next leader need not wait. Returns who is to
-    /// lead next, if possible the node that is `wanted`.
-    async fn leave_memory(&self, term: &Arc<Term>, wanted: NodeId) -> NodeId {
+    /// Hands off or returns what the term is entitled to, unless the disk here hangs: then the next leader need not wait.
+    /// Returns who is to lead next, if possible the node that is `wanted`.
+    async fn end_term_unless_disk_hangs(&self, term: &Arc<Term>, wanted: NodeId) -> NodeId {
         tokio::select! {
             biased;
             successor = self.hand_off_or_return(term, Some(wanted)) => successor.unwrap_or(wanted),
@@ -292,7 +292,7 @@ impl Handovers {
                 break;
             };
             let persistence = match self.hand_off(term, next).await {
-                MemoryFate::Left => {
+                MemoryFate::HandedOff => {
                     self.group.set_metrics.handovers.add(HandoverEnd::memory, 1);
                     return successor;
                 }

@@ -1,5 +1,5 @@
-//! The terms of a Raft group that this node leads: each begins with chunks, or with the memory that the last leader left to this
-//! node.
+//! The terms of a Raft group that this node leads: each begins with chunks, or with the memory that the last leader handed off
+//! to this node.
 //!
 //! `own.rs` says which term this node leads, and whether its allocator is open. `leadership.rs` gets each term its chunks and opens
 //! its allocator, and `recent_records.rs` keeps the records at hand that it will need. `successor.rs` takes in a memory that a leader

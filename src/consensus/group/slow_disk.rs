@@ -8,7 +8,7 @@
 //! whatever the handover logs is committed at once. Each says by its answers how long a write takes to its disk.
 //!
 //! A handover waits for this node's own table, because only an applied entry says what its chunks are. A disk that hangs may
-//! keep the table from ever being written. Then the memory cannot be left to anybody, and the handover is cut short.
+//! keep the table from ever being written. Then the memory cannot be handed off to anybody, and the handover is cut short.
 
 use std::{collections::BTreeSet, future, sync::Arc, time::Duration};
 
@@ -41,8 +41,8 @@ impl Group {
     /// The voter that had better lead `term` in this node's place, and how long a write takes to the disk here. `None` if the
     /// disk here is not slow, or if no change would help.
     ///
-    /// It may be that the table here lags behind what is committed, and that the memory can be left to nobody: on a disk that
-    /// hangs that does not change. The handover finds out ([`Group::table_hangs`]).
+    /// It may be that the table here lags behind what is committed, and that the memory can be handed off to nobody: on a
+    /// disk that hangs that does not change. The handover finds out ([`Group::table_hangs`]).
     pub fn quicker_successor(&self, term: u64) -> Option<(NodeId, Duration)> {
         let takes = self.flush_takes().filter(|takes| *takes > self.config.slow_flush())?;
         let is_quick = |_, takes: Option<Duration>| {

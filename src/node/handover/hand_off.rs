@@ -33,11 +33,11 @@ const HAND_OFF_TIMEOUTS: u32 = 10;
 
 /// What became of a term's memory.
 pub(super) enum MemoryFate {
-    /// It was left to the successor.
-    Left,
-    /// It is lost, or nobody knows whether it was left to the successor. The term has no further entry.
+    /// It was handed off to the successor.
+    HandedOff,
+    /// It is lost, or nobody knows whether it was handed off to the successor. The term has no further entry.
     Lost,
-    /// It did not arrive whole. The term serves as before, or is closed, and its memory was not left to anybody.
+    /// It did not arrive whole. The term serves as before, or is closed, and its memory was not handed off to anybody.
     NotSent(Persistence),
 }
 
@@ -122,11 +122,11 @@ impl Handovers {
         {
             // Whether it was logged is not known, so nothing else may be. Numbers are skipped, as after a crash; none
             // is repeated.
-            tracing::warn!(why, "the memory may not have been left to the successor");
+            tracing::warn!(why, "the memory may not have been handed off to the successor");
             return MemoryFate::Lost;
         }
         self.show_phase(Phase::hand_off, began);
-        MemoryFate::Left
+        MemoryFate::HandedOff
     }
 
     fn election_timeouts(&self, times: u32) -> Duration {
