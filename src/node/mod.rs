@@ -77,6 +77,6 @@ pub use way::{
     attempt::{Attempt, Origin, Unanswered},
     for_leader::ForLeader,
     forward::{Forwarder, MERGED_BYTES_MAX, NoReply},
-    patience::{budget, deadline_in},
+    patience::{deadline_in, time_to_answer},
     search::leader_of,
 };

@@ -15,7 +15,7 @@ use super::{
     ledger::{Ledger, LedgerRefused},
     namespace_life,
     progression::Progression,
-    request_book::{IdBudget, Remembered, Remembering, RequestBook},
+    request_book::{IdShare, Remembered, Remembering, RequestBook},
     request_id::PartId,
     section::{Exhausted, SectionRecord},
     table::Table,
@@ -286,9 +286,9 @@ fn before<T: Table>(
         return Ok(answer.map(Before::Answered));
     }
     let bytes = Remembered::bytes(id, &part.takes);
-    for budget in IdBudget::all_of(part.namespace, part.caller) {
-        let held = table.id_bytes(budget)?;
-        if let Some(full) = book.full(remembering, bytes, (budget, held)) {
+    for share in IdShare::all_of(part.namespace, part.caller) {
+        let held = table.id_bytes(share)?;
+        if let Some(full) = book.full(remembering, bytes, (share, held)) {
             return Ok(Some(Before::Answered(PartTaken::IdsFull(full))));
         }
     }
@@ -346,9 +346,9 @@ fn remember<T: Table>(
 fn count_ids<T: Table>(
     table: &mut T, (namespace, caller): (NamespaceId, Option<u64>), change: impl Fn(u64) -> u64,
 ) -> Result<(), T::Error> {
-    for budget in IdBudget::all_of(namespace, caller) {
-        let held = table.id_bytes(budget)?;
-        table.put_id_bytes(budget, change(held));
+    for share in IdShare::all_of(namespace, caller) {
+        let held = table.id_bytes(share)?;
+        table.put_id_bytes(share, change(held));
     }
     Ok(())
 }

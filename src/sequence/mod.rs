@@ -56,7 +56,7 @@ pub use namespace_limits::{
     STEP_MAX, check_description, check_format, check_limits, check_section_size, check_steps,
 };
 pub use progression::{NUMBER_MAX, Progression, Range};
-pub use request_book::{IdBudget, IdPlace, QueuedId, Remembered, Remembering, RequestBook};
+pub use request_book::{IdPlace, IdShare, QueuedId, Remembered, Remembering, RequestBook};
 pub use request_id::{
     InvalidRequestId, Lifetime, MessageId, PartId, REQUEST_ID_BYTES_MAX, RequestId,
 };

@@ -19,7 +19,7 @@
 //! and a namespace two thirds. (Choudhury and Hahne, "Dynamic Queue Length Thresholds", 1998.) What took nothing is remembered
 //! without what it asked for.
 //!
-//! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. What each budget
+//! Invariant: an id is remembered in the entry that takes its numbers, and not forgotten before its time. What each share
 //! has is the sum of the bytes of its ids.
 
 use serde::{Deserialize, Serialize};
@@ -84,27 +84,27 @@ pub struct QueuedId {
     pub bytes: u64,
 }
 
-/// A budget for which the bytes of remembered ids count.
+/// A share of the bytes of remembered ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum IdBudget {
+pub enum IdShare {
     /// That of all callers who take numbers of a namespace.
     Namespace(NamespaceId),
     /// That of a principal, or of the callers of an address, in all namespaces.
     Caller(u64),
 }
 
-impl IdBudget {
-    /// The budgets of a namespace and of a caller.
-    pub fn all_of(namespace: NamespaceId, caller: Option<u64>) -> impl Iterator<Item = IdBudget> {
-        let caller = caller.map(IdBudget::Caller).into_iter();
-        caller.chain([IdBudget::Namespace(namespace)])
+impl IdShare {
+    /// The shares of a namespace and of a caller.
+    pub fn all_of(namespace: NamespaceId, caller: Option<u64>) -> impl Iterator<Item = IdShare> {
+        let caller = caller.map(IdShare::Caller).into_iter();
+        caller.chain([IdShare::Namespace(namespace)])
     }
 
     /// How many bytes it may have while `free` are left to all.
-    fn share_of(self, free: u64) -> u64 {
+    fn bytes_of(self, free: u64) -> u64 {
         match self {
-            IdBudget::Caller(_) => free,
-            IdBudget::Namespace(_) => free.saturating_mul(2),
+            IdShare::Caller(_) => free,
+            IdShare::Namespace(_) => free.saturating_mul(2),
         }
     }
 }
@@ -200,14 +200,14 @@ impl RequestBook {
         (!is_in_time && !is_planted(Bug::LateCopyTaken)).then_some(self.clock_ms)
     }
 
-    /// Why `bytes` more cannot be remembered for `budget`, which has `held`, if so.
+    /// Why `bytes` more cannot be remembered for `share`, which has `held`, if so.
     pub fn full(
-        &self, remembering: &Remembering, bytes: u64, (budget, held): (IdBudget, u64),
+        &self, remembering: &Remembering, bytes: u64, (share, held): (IdShare, u64),
     ) -> Option<IdsFull> {
         let bytes_max = remembering.bytes_max;
         let free = bytes_max.checked_sub(self.bytes.saturating_add(bytes));
-        let may_hold = free.map_or(0, |free| budget.share_of(free));
-        let of_caller = matches!(budget, IdBudget::Caller(_));
+        let may_hold = free.map_or(0, |free| share.bytes_of(free));
+        let of_caller = matches!(share, IdShare::Caller(_));
         (held.saturating_add(bytes) > may_hold).then_some(IdsFull { of_caller, held, bytes_max })
     }
 

@@ -8,7 +8,7 @@ use super::{
     ids::{ClusterId, NamespaceId, SectionId},
     ledger::Ledger,
     namespace::Namespace,
-    request_book::{IdBudget, IdPlace, QueuedId, Remembered, RequestBook},
+    request_book::{IdPlace, IdShare, QueuedId, Remembered, RequestBook},
     request_id::PartId,
     section::SectionRecord,
     totals::{NamespaceTotals, Tombstone},
@@ -130,13 +130,13 @@ pub trait Table {
     fn queued_id(&self, place: IdPlace) -> Result<Option<QueuedId>, Self::Error>;
     /// Writes what is known of a part whose request id has a place.
     fn put_remembered(&mut self, namespace: NamespaceId, id: &PartId, remembered: Remembered);
-    /// How many bytes of request ids are remembered for a budget.
+    /// How many bytes of request ids are remembered for a share.
     ///
     /// # Errors
     /// If the storage cannot be read or is damaged.
-    fn id_bytes(&self, budget: IdBudget) -> Result<u64, Self::Error>;
-    /// Writes how many bytes of request ids are remembered for a budget. With 0 nothing is kept of it.
-    fn put_id_bytes(&mut self, budget: IdBudget, bytes: u64);
+    fn id_bytes(&self, share: IdShare) -> Result<u64, Self::Error>;
+    /// Writes how many bytes of request ids are remembered for a share. With 0 nothing is kept of it.
+    fn put_id_bytes(&mut self, share: IdShare, bytes: u64);
     /// Writes a request id at a place, and what its part took.
     fn remember(&mut self, place: IdPlace, queued: QueuedId, remembered: Remembered);
     /// Removes the request id at a place.

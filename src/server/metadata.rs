@@ -37,7 +37,7 @@ use super::{
     written::{integer, shown},
 };
 use crate::{
-    node::{Config, NodeContext, Principal, budget, without_addresses},
+    node::{Config, NodeContext, Principal, time_to_answer, without_addresses},
     proto::{Refusal, refusal, v1::Reason},
     sequence::{ClusterId, Wanted},
 };
@@ -132,7 +132,7 @@ impl<S: Answering> Addressed<S> {
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send + use<S> {
         let (mut routes, context) = (self.routes.clone(), self.context.clone());
         let timeout = timeout_in(&MetadataMap::from_headers(call.headers().clone()));
-        let deadline = Instant::now() + budget(timeout, &context.config);
+        let deadline = Instant::now() + time_to_answer(timeout, &context.config);
         async move {
             match context.admission.admit(&by, Wanted::Anything, deadline).await {
                 Ok(()) => routes.call(call).await,
@@ -208,8 +208,8 @@ fn tell_route(context: &NodeContext, (known, by): (u64, &Principal), headers: &m
 }
 
 /// How long this node may work on `request`, by its `grpc-timeout` header.
-pub fn budget_of<T>(request: &tonic::Request<T>, config: &Config) -> Duration {
-    budget(timeout_in(request.metadata()), config)
+pub fn time_of_call<T>(request: &tonic::Request<T>, config: &Config) -> Duration {
+    time_to_answer(timeout_in(request.metadata()), config)
 }
 
 /// Parses the `grpc-timeout` header: 1 to 8 digits and a unit. `None` if it is missing or malformed.

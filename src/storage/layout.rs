@@ -32,7 +32,7 @@
 //! records lie in the order of their numbers.
 
 use crate::sequence::{
-    IdBudget, IdPlace, NamespaceId, NodeId, PartId, PrincipalKey, SectionId, SectionKey, SetId,
+    IdPlace, IdShare, NamespaceId, NodeId, PartId, PrincipalKey, SectionId, SectionKey, SetId,
 };
 
 /// A column family.
@@ -153,11 +153,11 @@ pub fn request_place_key(generation: &[u8], place: IdPlace) -> Vec<u8> {
     [generation, b"qp", &lifetime, &number].concat()
 }
 
-/// The key of how many bytes of request ids a budget has in the generation with this prefix.
-pub fn id_bytes_key(generation: &[u8], budget: IdBudget) -> Vec<u8> {
-    match budget {
-        IdBudget::Namespace(id) => [generation, b"qhn", &id.0.to_be_bytes()].concat(),
-        IdBudget::Caller(address) => [generation, b"qhc", &address.to_be_bytes()].concat(),
+/// The key of how many bytes of request ids a share has in the generation with this prefix.
+pub fn id_bytes_key(generation: &[u8], share: IdShare) -> Vec<u8> {
+    match share {
+        IdShare::Namespace(id) => [generation, b"qhn", &id.0.to_be_bytes()].concat(),
+        IdShare::Caller(address) => [generation, b"qhc", &address.to_be_bytes()].concat(),
     }
 }
 

@@ -88,7 +88,7 @@ impl Follower {
     ) -> Result<(), Status> {
         let request = ForwardRequest {
             id: 7,
-            budget_ms: PATIENCE.as_millis() as u64,
+            left_ms: PATIENCE.as_millis() as u64,
             caller: Some(NETWORK),
             method: method.to_owned().into(),
             message: message.encode_to_vec().into(),
@@ -147,7 +147,7 @@ impl Follower {
     ) -> Result<(), Status> {
         let asked = AdministerRequest {
             header: Some(self.header.clone()),
-            budget_ms: PATIENCE.as_millis() as u64,
+            left_ms: PATIENCE.as_millis() as u64,
             caller: Some(NETWORK),
             method: method.to_owned(),
             message: message.encode_to_vec().into(),

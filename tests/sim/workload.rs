@@ -274,12 +274,12 @@ pub async fn request_at<Q: SequenceRequest<Answer: Send + 'static> + Clone + 'st
     world: &World, node: Host, request: Q, patience: Duration,
 ) -> Result<Q::Answer, Status> {
     // As over gRPC: the answer leaves before the caller hangs up.
-    let budget = patience * 9 / 10;
+    let time_to_answer = patience * 9 / 10;
     let (link, network) = ((CLIENTS, node), &world.network);
     let call = network.call(link, Delivery::Once, patience, request, {
         move |to, request| {
             async move {
-                let deadline = tokio::time::Instant::now() + budget;
+                let deadline = tokio::time::Instant::now() + time_to_answer;
                 let asked = CheckedRequest::new(request, Principal::node(1))?;
                 let served = to.shared.numbers.serve(&asked, Origin::Client, deadline).await;
                 served.map_err(Status::from)

@@ -102,7 +102,7 @@ impl Speaker {
             NextRequest { namespace: "book".to_owned(), key: id(1), ..NextRequest::default() };
         let request = ForwardRequest {
             id: 7,
-            budget_ms: PATIENCE.as_millis() as u64,
+            left_ms: PATIENCE.as_millis() as u64,
             method: "ratchet.v1.Sequencer/Next".into(),
             message: asked.encode_to_vec().into(),
             ..ForwardRequest::default()
@@ -130,7 +130,7 @@ impl Speaker {
         let by = Some(Asker { shown: Some(Shown::Node(self.header.from)) });
         let asked = AdministerRequest {
             header: Some(self.header.clone()),
-            budget_ms: PATIENCE.as_millis() as u64,
+            left_ms: PATIENCE.as_millis() as u64,
             method: "ratchet.v1.Admin/CreateNamespace".to_owned(),
             message: asked.encode_to_vec().into(),
             by,

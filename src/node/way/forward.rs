@@ -302,9 +302,9 @@ impl Link {
         while bytes < MERGED_BYTES_MAX
             && let Some(Pending { request, deadline, to }) = batch.pop_front()
         {
-            let budget_ms = whole_ms(deadline.saturating_duration_since(now));
+            let left_ms = whole_ms(deadline.saturating_duration_since(now));
             // Nobody waits for this answer any more: the leader would take numbers in vain.
-            if budget_ms == 0 || to.caller.is_closed() {
+            if left_ms == 0 || to.caller.is_closed() {
                 to.send(None);
                 continue;
             }
@@ -312,7 +312,7 @@ impl Link {
             *next_id += 1;
             pending.insert(id, to);
             bytes += request.message.len();
-            requests.push(ForwardRequest { id, budget_ms, ..request });
+            requests.push(ForwardRequest { id, left_ms, ..request });
         }
         ForwardRequests { header: Some(self.sender.header(self.leader, &self.member)), requests }
     }

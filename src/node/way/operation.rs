@@ -60,7 +60,7 @@ impl Facts {
         let span = span.map(Span::asking_leader);
         let message = AdministerRequest {
             trace_parent: span.as_ref().map(Span::to_wire),
-            budget_ms: whole_ms(left),
+            left_ms: whole_ms(left),
             caller: by.told(),
             by: by.to_wire(),
             method: self.method.to_owned(),

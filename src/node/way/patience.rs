@@ -33,17 +33,17 @@ pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// How long this node may work on a request whose caller waits for `timeout`. Without one it is `request_timeout_ms`. It is never
 /// more than `request_timeout_max_ms`.
-pub fn budget(timeout: Option<Duration>, config: &Config) -> Duration {
+pub fn time_to_answer(timeout: Option<Duration>, config: &Config) -> Duration {
     let default = Duration::from_millis(config.request_timeout_ms);
     let longest = Duration::from_millis(config.request_timeout_max_ms);
     let timeout = timeout.unwrap_or(default).min(longest);
     timeout - (timeout / SENDING_PART).min(SENDING_MAX)
 }
 
-/// The deadline of a request that a follower has forwarded with `budget_ms` left. The follower has left the time for sending
+/// The deadline of a request that a follower has forwarded with `left_ms` left. The follower has left the time for sending
 /// the answer out already.
-pub fn deadline_in(budget_ms: u64, config: &Config) -> Instant {
-    Instant::now() + Duration::from_millis(budget_ms.min(config.request_timeout_max_ms))
+pub fn deadline_in(left_ms: u64, config: &Config) -> Instant {
+    Instant::now() + Duration::from_millis(left_ms.min(config.request_timeout_max_ms))
 }
 
 /// The deadline, or so much later than now if that is earlier.
@@ -67,10 +67,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_budget_is_shorter_than_the_callers_timeout() {
+    fn the_time_to_answer_is_shorter_than_the_callers_timeout() {
         let millis = |timeout: Option<u64>| {
             let timeout = timeout.map(Duration::from_millis);
-            budget(timeout, &Config::default()).as_millis()
+            time_to_answer(timeout, &Config::default()).as_millis()
         };
         assert_eq!(millis(Some(2_000)), 1_900);
         assert_eq!(millis(Some(100)), 90);
@@ -78,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_never_exceeds_the_configured_maximum() {
+    fn the_time_to_answer_never_exceeds_the_configured_maximum() {
         let config = Config { request_timeout_max_ms: 30_000, ..Config::default() };
-        let longest = budget(Some(Duration::MAX), &config);
+        let longest = time_to_answer(Some(Duration::MAX), &config);
         assert_eq!(longest, Duration::from_millis(29_900));
     }
 

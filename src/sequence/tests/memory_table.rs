@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::sequence::{
-    Bump, ClusterId, Command, DayAccounts, IdBudget, IdPlace, Ledger, Namespace, NamespaceId,
+    Bump, ClusterId, Command, DayAccounts, IdPlace, IdShare, Ledger, Namespace, NamespaceId,
     NamespaceTotals, Outcome, PartId, PrincipalKey, PrincipalRecord, Principals, QueuedId,
     Remembered, RequestBook, RequestId, SectionId, SectionRecord, Table, Tombstone, Trim,
     WorkerRecord, apply,
@@ -27,7 +27,7 @@ pub struct MemoryTable {
     pub book: RequestBook,
     pub places: BTreeMap<IdPlace, QueuedId>,
     pub ids: BTreeMap<(NamespaceId, RequestId, u32), Remembered>,
-    pub id_bytes: BTreeMap<IdBudget, u64>,
+    pub id_bytes: BTreeMap<IdShare, u64>,
     pub workers: BTreeMap<(NamespaceId, u32), WorkerRecord>,
     pub skipped: u64,
 }
@@ -173,13 +173,13 @@ impl Table for MemoryTable {
     fn put_remembered(&mut self, namespace: NamespaceId, id: &PartId, remembered: Remembered) {
         self.ids.insert((namespace, id.request.clone(), id.part), remembered);
     }
-    fn id_bytes(&self, budget: IdBudget) -> Result<u64, Infallible> {
-        Ok(self.id_bytes.get(&budget).copied().unwrap_or(0))
+    fn id_bytes(&self, share: IdShare) -> Result<u64, Infallible> {
+        Ok(self.id_bytes.get(&share).copied().unwrap_or(0))
     }
-    fn put_id_bytes(&mut self, budget: IdBudget, bytes: u64) {
+    fn put_id_bytes(&mut self, share: IdShare, bytes: u64) {
         match bytes {
-            0 => self.id_bytes.remove(&budget),
-            bytes => self.id_bytes.insert(budget, bytes),
+            0 => self.id_bytes.remove(&share),
+            bytes => self.id_bytes.insert(share, bytes),
         };
     }
     fn remember(&mut self, place: IdPlace, queued: QueuedId, remembered: Remembered) {

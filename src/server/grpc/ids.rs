@@ -18,13 +18,13 @@ use crate::{
     metrics::Interface,
     node::{
         Caller, IdList, MadeIds, NEXT_IDS, NodeContext, Principal, Reservation, TraceContext,
-        budget,
+        time_to_answer,
     },
     proto::{
         Refusal, refusal,
         v1::{NextIdsRequest, NextIdsResponse, ids_server::Ids},
     },
-    server::{connections::calls::response, metadata::budget_of, trace_headers::trace_in},
+    server::{connections::calls::response, metadata::time_of_call, trace_headers::trace_in},
 };
 
 #[tonic::async_trait]
@@ -32,7 +32,7 @@ impl Ids for Services {
     async fn next(
         &self, request: Request<NextIdsRequest>,
     ) -> Result<Response<NextIdsResponse>, Status> {
-        let deadline = Instant::now() + budget_of(&request, &self.context.config);
+        let deadline = Instant::now() + time_of_call(&request, &self.context.config);
         let by = Services::asker(&request);
         let trace = trace_in(&self.context, request.metadata().as_ref());
         let making = make(&self.context, (request.into_inner(), &by, trace), deadline);
@@ -53,7 +53,7 @@ impl Ids for Services {
         let answers = messages.then(move |message| {
             let (context, by, trace) = (context.clone(), by.clone(), trace.clone());
             async move {
-                let deadline = Instant::now() + budget(None, &context.config);
+                let deadline = Instant::now() + time_to_answer(None, &context.config);
                 let (message, making) = (message?, context.clone());
                 let making = async move { make(&making, (message, &by, trace), deadline).await };
                 let made = unheld(making).await;

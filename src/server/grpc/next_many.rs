@@ -32,7 +32,7 @@ use crate::{
     metrics::Interface,
     node::{
         Caller, CheckedRequest, NodeContext, Origin, Principal, Reservation, TraceContext,
-        Unanswered, budget,
+        Unanswered, time_to_answer,
     },
     proto::{
         Refusal,
@@ -302,7 +302,7 @@ fn answer(
         0 => None,
         millis => Some(Duration::from_millis(millis)),
     };
-    let deadline = arrived + budget(patience, &node.context.config);
+    let deadline = arrived + time_to_answer(patience, &node.context.config);
     let trace = trace_of(&node, &mut request);
     let (by, traces) = (node.by.clone(), &node.context.traces);
     let asked = CheckedRequest::of_caller(request, by, traces, trace);

@@ -17,7 +17,7 @@ use crate::{
     node::{NodeContext, OPERATIONS, Origin, ServedOperation},
     server::{
         connections::{calls::response, unfinished::CLIENT_MESSAGE_BYTES_MAX},
-        metadata::budget_of,
+        metadata::time_of_call,
         trace_headers::trace_in,
     },
 };
@@ -44,7 +44,7 @@ pub fn routes(context: &Arc<NodeContext>) -> Router {
 async fn answer_bytes(
     context: Arc<NodeContext>, operation: &'static ServedOperation, call: tonic::Request<Bytes>,
 ) -> Result<Response<Bytes>, Status> {
-    let deadline = Instant::now() + budget_of(&call, &context.config);
+    let deadline = Instant::now() + time_of_call(&call, &context.config);
     let by = Services::asker(&call);
     let trace = trace_in(&context, call.metadata().as_ref());
     let span = context.traces.of_caller(operation.method, trace);

@@ -24,7 +24,7 @@ use crate::{
     },
     server::{
         connections::calls::{EndsEarly, response},
-        metadata::budget_of,
+        metadata::time_of_call,
         trace_headers::trace_in,
     },
 };
@@ -36,7 +36,7 @@ impl Services {
         &self, message: Request<Q>,
     ) -> Result<Response<Q::Answer>, Status> {
         let arrived = Instant::now();
-        let deadline = arrived + budget_of(&message, &self.context.config);
+        let deadline = arrived + time_of_call(&message, &self.context.config);
         let by = Services::asker(&message);
         let trace = trace_in(&self.context, message.metadata().as_ref());
         let asked =
@@ -102,7 +102,7 @@ impl Sequencer for Services {
     async fn export(
         &self, request: Request<ExportRequest>,
     ) -> Result<Response<Self::ExportStream>, Status> {
-        let deadline = Instant::now() + budget_of(&request, &self.context.config);
+        let deadline = Instant::now() + time_of_call(&request, &self.context.config);
         let by = Services::asker(&request);
         let name = request.into_inner().namespace;
         let export = self.context.exports.begin(&name, &by, deadline).await?;
@@ -120,7 +120,7 @@ impl Sequencer for Services {
         &self, request: Request<WatchRouteRequest>,
     ) -> Result<Response<Self::WatchRouteStream>, Status> {
         let (by, end) = (Services::asker(&request), self.end_of(&request));
-        let deadline = Instant::now() + budget_of(&request, &self.context.config);
+        let deadline = Instant::now() + time_of_call(&request, &self.context.config);
         self.context.admission.admit(&by, request.get_ref().wanted(), deadline).await?;
         let is_told_route = by.is_told_route();
         let routes = self.context.services.members.clone().watch_route();

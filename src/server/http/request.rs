@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::problem::Problem;
 use crate::{
-    node::{NodeContext, Principal, TraceContext, budget},
+    node::{NodeContext, Principal, TraceContext, time_to_answer},
     proto::{Refusal, refusal, refuse},
     server::{
         connections::owner::Owner,
@@ -88,7 +88,7 @@ impl Due {
         let by = owner.asks_with(headers, access)?;
         // Before anything of the body is held.
         access.connection_is_used_by(&by)?;
-        let deadline = arrived + budget(patience, &context.config);
+        let deadline = arrived + time_to_answer(patience, &context.config);
         Ok(Due { arrived, deadline, by, trace: trace_in(context, headers) })
     }
 }

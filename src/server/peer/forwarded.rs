@@ -81,7 +81,7 @@ pub async fn administer(
     let operation = ServedOperation::by_leader(&message.method).ok_or_else(|| {
         refusal!(Unsupported, "no leader of this release carries out {:?}", message.method)
     })?;
-    let deadline = deadline_in(message.budget_ms, &context.config);
+    let deadline = deadline_in(message.left_ms, &context.config);
     let origin = Origin::Peer { namespace: None, again: message.again };
     let by = Principal::from_wire(message.by, message.caller)?;
     let caller = context.caller_of(&by, message.caller);
@@ -249,7 +249,7 @@ async fn answer_request<Q: SequenceRequest>(
     context: Arc<NodeContext>, message: Result<Q, DecodeError>, request: ForwardRequest,
 ) -> MeteredReply {
     let arrived = Instant::now();
-    let deadline = deadline_in(request.budget_ms, &context.config);
+    let deadline = deadline_in(request.left_ms, &context.config);
     let namespace = request.namespace_id.map(NamespaceId);
     let origin = Origin::Peer { namespace, again: false };
     let answered = match message {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     metrics::Interface,
-    node::{NodeContext, Reservation, budget},
+    node::{NodeContext, Reservation, time_to_answer},
     proto::refusal,
     server::connections::{
         aside::aside, opening::GREETING_TIME_MAX, owner::Owner, places::ConnectionPlace,
@@ -145,7 +145,7 @@ impl Connection<'_> {
     /// Answers the commands that have arrived in full.
     async fn answer(&mut self) -> io::Result<()> {
         // One deadline for all: a client that waits for the first reply waits for no other meanwhile.
-        let deadline = Instant::now() + budget(None, &self.context.config);
+        let deadline = Instant::now() + time_to_answer(None, &self.context.config);
         let mut commands = std::mem::take(&mut self.commands);
         let read = self.reader.read(&mut commands);
         for command in commands.iter() {

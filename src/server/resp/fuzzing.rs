@@ -15,7 +15,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    node::{NodeContext, budget},
+    node::{NodeContext, time_to_answer},
     server::connections::owner::Owner,
 };
 
@@ -71,7 +71,7 @@ impl Conversation {
 
     /// Answers what has arrived. False if the connection is closed after that.
     pub async fn answer(&mut self, arrived: &[u8]) -> bool {
-        let deadline = Instant::now() + budget(None, &self.context.config);
+        let deadline = Instant::now() + time_to_answer(None, &self.context.config);
         let mut commands = Commands::default();
         self.reader.buffer().extend_from_slice(arrived);
         let read = self.reader.read(&mut commands);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     sequence::{
-        ClusterId, DayAccounts, IdBudget, IdPlace, Ledger, Namespace, NamespaceId, NamespaceTotals,
+        ClusterId, DayAccounts, IdPlace, IdShare, Ledger, Namespace, NamespaceId, NamespaceTotals,
         NodeId, PartId, PrincipalKey, PrincipalRecord, Principals, QueuedId, Remembered,
         RequestBook, SectionId, SectionRecord, Table, Tombstone, WorkerRecord,
     },
@@ -426,13 +426,13 @@ impl Table for TableChange {
         self.remembered.put(request_key(&self.prefix, namespace, id), Some(remembered));
     }
 
-    fn id_bytes(&self, budget: IdBudget) -> Result<u64, StoreError> {
-        Ok(self.id_bytes.find(&id_bytes_key(&self.prefix, budget))?.unwrap_or(0))
+    fn id_bytes(&self, share: IdShare) -> Result<u64, StoreError> {
+        Ok(self.id_bytes.find(&id_bytes_key(&self.prefix, share))?.unwrap_or(0))
     }
 
-    fn put_id_bytes(&mut self, budget: IdBudget, bytes: u64) {
+    fn put_id_bytes(&mut self, share: IdShare, bytes: u64) {
         let bytes = (bytes > 0).then_some(bytes);
-        self.id_bytes.put(id_bytes_key(&self.prefix, budget), bytes);
+        self.id_bytes.put(id_bytes_key(&self.prefix, share), bytes);
     }
 
     fn remember(&mut self, place: IdPlace, queued: QueuedId, remembered: Remembered) {

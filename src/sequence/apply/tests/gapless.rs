@@ -200,7 +200,7 @@ fn a_message_of_many_parts_that_took_nothing_is_remembered_in_a_few_bytes() {
     limit_invoices(&mut table, 1);
     let nothing = vec![Taken::TooLarge { count_max: 1 }; 1_024];
     assert_eq!(ask(&mut table, 0), vec![PartTaken::Taken(nothing.clone()); 64]);
-    let held = table.id_bytes[&IdBudget::Namespace(NamespaceId(1))];
+    let held = table.id_bytes[&IdShare::Namespace(NamespaceId(1))];
     assert!(held < 2 * MESSAGE_BYTES, "{held} bytes");
     assert_eq!(table.ids.len(), 2);
     assert_eq!(ask(&mut table, 0), vec![PartTaken::Repeated(nothing); 64]);
