@@ -44,6 +44,12 @@ impl fmt::Display for Member {
 
 /// A vote.
 pub type Vote = alias::VoteOf<Types>;
+
+/// The term that `node` leads, if its vote says that it leads one.
+pub fn term_led(vote: &Vote, node: NodeId) -> Option<u64> {
+    (vote.committed && vote.leader_id.voted_for == node).then_some(vote.leader_id.term)
+}
+
 /// The place of an entry in the log: term, leader and index.
 pub type LogId = alias::LogIdOf<Types>;
 /// A log entry.

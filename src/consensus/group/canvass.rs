@@ -22,7 +22,7 @@ use std::{
 use futures::{StreamExt, stream::FuturesUnordered};
 use openraft::{RaftState, raft::VoteRequest};
 
-use super::{group::Group, raft_readings::quorums_of};
+use super::{group::Group, voters::quorums_of};
 use crate::{
     consensus::network::RaftRpc,
     storage::{Types, Vote},

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use openraft::raft::AppendEntriesRequest;
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
 
-use super::{group::Group, raft_readings::is_higher_vote};
-use crate::{consensus::lease::TermLease, storage::Vote};
+use super::group::Group;
+use crate::{
+    consensus::lease::TermLease,
+    storage::{Types, Vote},
+};
 
 impl Group {
     /// Asks a majority whether it still follows this node in the lease's term. True if it does.
@@ -49,4 +52,9 @@ impl Group {
             }
         }
     }
+}
+
+/// True if the receiver refused an append because it knows a later leader or candidate.
+pub(super) fn is_higher_vote(answer: &AppendEntriesResponse<Types>) -> bool {
+    matches!(answer, AppendEntriesResponse::HigherVote(_))
 }

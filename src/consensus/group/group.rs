@@ -29,7 +29,6 @@ use tokio::sync::OwnedRwLockReadGuard;
 use super::{
     config::GroupConfig,
     leadership::Leadership,
-    raft_readings::term_led,
     takeover::{LastTakeover, Takeover},
     voters::{AppliedVoters, Voters},
 };
@@ -44,7 +43,7 @@ use crate::{
     metrics::SetMetrics,
     ordered_watch,
     sequence::{Command, NodeId, Outcome},
-    storage::{AppliedView, StoreError, Types},
+    storage::{AppliedView, StoreError, Types, term_led},
     tasks::Fault,
 };
 

@@ -5,7 +5,6 @@
 //!
 //! * `config`: the limits of a group.
 //! * `leadership`, `takeover`, `voters`: who leads it, how this node came to lead it, and who votes.
-//! * `raft_readings`: small readings of Raft's types.
 //! * `group`: [`Group`] itself, proposals, and why they fail.
 //! * `confirmation`: whether a majority of the voters still follows this leader.
 //! * `voter_disks`, `voter_clocks`: how the disks and clocks of a majority of the voters are.
@@ -27,7 +26,6 @@ mod election;
 pub(super) mod group;
 mod leadership;
 mod membership;
-mod raft_readings;
 mod raft_watch;
 mod rpc;
 mod slow_disk;

@@ -9,12 +9,12 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use openraft::{RaftMetrics, metrics::RaftServerMetrics};
 use tokio::time::MissedTickBehavior;
 
-use super::{
-    group::Group,
-    leadership::Leadership,
-    raft_readings::{quorums_of, term_led},
+use super::{group::Group, leadership::Leadership, voters::quorums_of};
+use crate::{
+    consensus::lease::TermLease,
+    storage::{Types, term_led},
+    tasks::Fault,
 };
-use crate::{consensus::lease::TermLease, storage::Types, tasks::Fault};
 
 /// Watches until Raft stops, and has it send heartbeats while this node leads.
 pub async fn watch(group: Arc<Group>) {

@@ -15,13 +15,13 @@ use openraft::{RaftMetrics, async_runtime::watch::WatchReceiver, errors::Fatal};
 use super::{
     group::{Group, ProposeError},
     leadership::Leadership,
-    raft_readings::{replicated_index, term_led},
+    voters::replicated_index,
 };
 use crate::{
     consensus::lease::TermLease,
     planted_bugs::{Bug, is_planted},
     sequence::NodeId,
-    storage::Types,
+    storage::{Types, term_led},
 };
 
 /// A successor that gets no further with the log for so many election timeouts, or that has the whole log and has not taken

@@ -11,11 +11,11 @@ use openraft::RaftMetrics;
 use super::turns::{ElectionTurns, Rank};
 use crate::{
     clock::Instant,
-    consensus::group::{Group, config::GroupConfig, raft_readings::term_led},
+    consensus::group::{Group, config::GroupConfig},
     planted_bugs::{Bug, is_planted},
     random,
     sequence::NodeId,
-    storage::{Types, Vote},
+    storage::{Types, Vote, term_led},
 };
 
 /// How many times as long as a write to the slowest disk it waits: a candidate's vote, the others', the leader's vote.

@@ -8,7 +8,7 @@ use super::change::MembershipChange;
 use crate::{
     clock::Instant,
     consensus::{
-        group::{Group, raft_readings::replicated_index},
+        group::{Group, voters::replicated_index},
         lease::Quorums,
     },
     sequence::NodeId,

@@ -6,7 +6,7 @@ use openraft::{RaftMetrics, ServerState};
 
 use crate::{
     consensus::{
-        group::{Group, raft_readings::replicated_index},
+        group::{Group, voters::replicated_index},
         lease::Silence,
     },
     sequence::NodeId,

@@ -15,12 +15,9 @@ use openraft::{
 use super::change::MembershipChange;
 use crate::{
     clock::Instant,
-    consensus::group::{
-        Group, ProposeError,
-        raft_readings::{quorums_of, term_led},
-    },
+    consensus::group::{Group, ProposeError, voters::quorums_of},
     sequence::NodeId,
-    storage::{Member, StoreError, StoredMembership, Types},
+    storage::{Member, StoreError, StoredMembership, Types, term_led},
 };
 
 impl Group {

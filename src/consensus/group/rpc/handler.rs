@@ -22,7 +22,7 @@ use openraft::{
 use super::payload::{read, stopped, write};
 use crate::{
     consensus::{
-        group::{Group, raft_readings::is_higher_vote},
+        group::{Group, confirmation::is_higher_vote},
         network::RaftRpc,
     },
     planted_bugs::{Bug, is_planted},
