@@ -3,7 +3,7 @@
 //! From the bottom up:
 //!
 //! * `transport`: how bytes reach an address (`server/peer/client.rs` has that of production).
-//! * `payload`: how the bytes of a peer are read.
+//! * `payload`: reads the payloads of peers' messages, and writes the answers.
 //! * `member_addresses`: where the members are.
 //! * `rpc_client`: one RPC to one peer.
 //! * `sender`: who sends a message, as its header says.

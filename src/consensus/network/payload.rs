@@ -1,9 +1,12 @@
-//! Decodes the payload of peer messages. An error names the node at the other end, because the usual cause is that it
-//! runs another release.
+//! Reads the payloads of peers' messages, and writes the answers. An error names the node at the other end, because the
+//! usual cause is that it runs another release.
 
-use serde::de::DeserializeOwned;
+use std::fmt::Display;
+
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    proto::{Refusal, refusal},
     sequence::NodeId,
     storage::codec::{self, CodecError},
 };
@@ -29,4 +32,26 @@ pub fn decode<T: DeserializeOwned>(
              same release on all nodes"
         ),
     })
+}
+
+/// The message in `payload`, which was sent to node `me`.
+///
+/// # Errors
+/// INVALID_ARGUMENT if it cannot be read.
+pub fn read<T: DeserializeOwned>(me: NodeId, payload: &[u8]) -> Result<T, Refusal> {
+    decode("a peer message", me, payload).map_err(|why| refusal!(InvalidRequest, "{why}"))
+}
+
+/// The payload of an answer.
+///
+/// # Errors
+/// INTERNAL if it cannot be encoded.
+pub fn write<T: Serialize>(answer: &T) -> Result<Vec<u8>, Refusal> {
+    codec::encode(answer)
+        .map_err(|e| refusal!(Internal, "an answer to a peer cannot be written: {e}"))
+}
+
+/// What a peer is told when Raft has stopped.
+pub fn stopped(error: impl Display) -> Refusal {
+    refusal!(NodeStopping, "Raft has stopped on this node: {error}")
 }

@@ -19,11 +19,13 @@ use openraft::{
     type_config::TypeConfigExt,
 };
 
-use super::payload::{read, stopped, write};
 use crate::{
     consensus::{
         group::{Group, confirmation::is_higher_vote},
-        network::RaftRpc,
+        network::{
+            RaftRpc,
+            payload::{read, stopped, write},
+        },
     },
     planted_bugs::{Bug, is_planted},
     proto::{

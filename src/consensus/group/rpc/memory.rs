@@ -6,9 +6,11 @@
 use futures::{Stream, StreamExt, stream};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::payload::{read, write};
 use crate::{
-    consensus::group::Group,
+    consensus::{
+        group::Group,
+        network::payload::{read, write},
+    },
     proto::{Refusal, peer::MemoryPart, refuse},
     sequence::{MemoryDigest, NodeId},
     storage::Vote,

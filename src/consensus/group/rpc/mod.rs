@@ -2,7 +2,6 @@
 //!
 //! From the bottom up:
 //!
-//! * `payload`: reads payloads, and writes answers.
 //! * `sender_check`: refuses messages that are not for this node, or not from a member.
 //! * `handler`: answers one Raft RPC.
 //! * `memory`: sends a leader's memory, and says from whom one is taken.
@@ -10,7 +9,6 @@
 
 mod handler;
 mod memory;
-mod payload;
 mod sender_check;
 mod snapshot_receiver;
 

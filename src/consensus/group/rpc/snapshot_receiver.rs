@@ -15,9 +15,11 @@ use openraft::{
     raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse},
 };
 
-use super::payload::{read, stopped, write};
 use crate::{
-    consensus::group::Group,
+    consensus::{
+        group::Group,
+        network::payload::{read, stopped, write},
+    },
     proto::{Refusal, peer::SnapshotPart, refusal, refuse},
     sequence::NodeId,
     storage::{
