@@ -2,15 +2,14 @@
 //! tell of their machines. A group borrows from here: the store's disk and threads, and its share of the node's budget
 //! (`budget.rs`).
 //!
-//! What other nodes tell comes with their answers (`peer_machines.rs`): what their clocks show (`peer_clocks.rs`), whether their
-//! disks are low (`peer_disks.rs`), and how long these take for a write (`peer_flushes.rs`).
+//! What other nodes tell comes with their answers (`peer_machines.rs`): what their clocks show (`peer_clocks.rs`), and whether
+//! their disks are low, and how long these take for a write (`peer_disks.rs`).
 //!
 //! Invariant: as long as it is not known which incarnation is on the disk, no message reaches Raft and nobody claims the node.
 
 mod budget;
 mod peer_clocks;
 mod peer_disks;
-mod peer_flushes;
 mod peer_machines;
 
 use std::{

@@ -125,8 +125,8 @@ impl Group {
     pub(super) fn slowest_flush(&self) -> Duration {
         let now = self.now();
         let voters = quorums_of(&self.metrics().membership_config).voters();
-        let flushes = &self.this_node.peer_machines.flushes;
-        let others = voters.into_iter().filter_map(|voter| flushes.of(voter, now));
+        let disks = &self.this_node.peer_machines.disks;
+        let others = voters.into_iter().filter_map(|voter| disks.flush_of(voter, now));
         others.chain(self.flush_takes()).max().unwrap_or_default()
     }
 

@@ -60,8 +60,8 @@ impl Group {
     ) -> Option<BTreeSet<NodeId>> {
         let (quorums, now) = (self.lease.quorums(), self.now());
         let others = quorums.voters().into_iter().filter(|id| *id != self.node());
-        let flushes = &self.this_node.peer_machines.flushes;
-        let fitting = others.filter(|id| fits(*id, flushes.of(*id, now)));
+        let disks = &self.this_node.peer_machines.disks;
+        let fitting = others.filter(|id| fits(*id, disks.flush_of(*id, now)));
         let fitting = fitting.collect();
         let is_majority = quorums.agree(&fitting) && !is_planted(Bug::HungDiskKeepsTerm);
         is_majority.then_some(fitting)

@@ -85,8 +85,8 @@ impl Peer {
             reserve_mb: low.reserve_mb,
             follower: Some(self.client.target),
         });
-        machines.disks.note(self.client.target, low_disk);
-        machines.flushes.note(self.client.target, reply.flush_ms, self.lease.now());
+        machines.disks.note_room(self.client.target, low_disk);
+        machines.disks.note_flush(self.client.target, reply.flush_ms, self.lease.now());
         let response: AppendEntriesResponse<Types> = self.client.read(RaftRpc::Append, &reply)?;
         machines.clocks.record(self.client.target, (sent, self.lease.now()), reply.wall_ms);
         self.record_acknowledged_index(request, &response)?;
@@ -172,8 +172,8 @@ impl Peer {
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         self.peers.candidacy.lock().get_or_insert(self.lease.now());
         let reply = self.client.send(rpc, self.client.message(request)?, timeout).await?;
-        let flushes = &self.this_node.peer_machines.flushes;
-        flushes.note(self.client.target, reply.flush_ms, self.lease.now());
+        let disks = &self.this_node.peer_machines.disks;
+        disks.note_flush(self.client.target, reply.flush_ms, self.lease.now());
         let response: VoteResponse<Types> = self.client.read(rpc, &reply)?;
         let asked = request.vote.leader_id.term;
         self.client.check_term(asked, response.vote.leader_id.term)?;
