@@ -262,7 +262,7 @@ fn over_http(api: &DescriptorPool, served: &[Operation]) -> Result<String, Box<d
                 Some(_) => "operation",
                 None => "ids",
             };
-            // The function of `server/http/received.rs` that finds out which kind its keys are of.
+            // The function of `server/http/message.rs` that finds out which kind its keys are of.
             let kind_by = match answered_by {
                 "sequence_of_key" => "of_known_kind",
                 _ => "of_kind",

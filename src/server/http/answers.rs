@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use super::{
     bodies::HttpAnswer,
-    received::of_kind,
-    request::{Due, Node},
+    headers::{Due, Node},
+    message::of_kind,
 };
 use crate::{
     metrics::Interface,

@@ -16,7 +16,7 @@ use hyper::body::Body as _;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout_at;
 
-use super::{problem::Problem, request::Due};
+use super::{headers::Due, problem::Problem};
 use crate::{
     node::{NodeContext, Reservation},
     proto::{Refusal, refusal, refuse},

@@ -1,6 +1,6 @@
 //! What `proto` describes for HTTP (`google.api.http`): the routes.
 //!
-//! The build writes a row for each method, and which fields stand in its path (`build.rs`): they are set one by one. `received.rs`
+//! The build writes a row for each method, and which fields stand in its path (`build.rs`): they are set one by one. `message.rs`
 //! reads what else makes up the message of a request, and one of the functions in `answers.rs` has it answered. The JSON is
 //! proto's own, made from the messages in the client's package.
 
@@ -22,9 +22,10 @@ use serde::Serialize;
 use super::{
     answers::{ids, observe, one_of_stream, operation, sequence, sequence_of_key},
     bodies::{HttpAnswer, forbid_caching, reserved_json},
+    headers::Due,
+    message::{Received, of_kind, of_known_kind, said_once, take_request_id},
+    path::decoded,
     problem::Problem,
-    received::{Received, of_kind, of_known_kind, said_once, take_request_id},
-    request::{Due, decoded},
 };
 use crate::{
     node::{Guarded, NodeContext, ROUTE_UNWANTED, Reservation},

@@ -14,8 +14,9 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use super::{
+    headers::{Due, Node, describe_cluster, describe_timeout},
+    path::{PagePath, in_path},
     problem::{self, Problem},
-    request::{Due, Node, PagePath, describe_cluster, describe_timeout, in_path},
 };
 use crate::{
     metrics::Interface,

@@ -31,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     bodies::uncacheable,
+    headers::{Due, Node},
     problem::Problem,
-    request::{Due, Node},
 };
 use crate::{
     metrics::{Label, SkipCause},

@@ -23,8 +23,9 @@ use crate::{
     server::{
         http::{
             bodies::uncacheable,
+            headers::{Due, Node},
+            path::{PagePath, in_path},
             problem::Problem,
-            request::{Due, Node, PagePath, in_path},
         },
         written::shown,
     },

@@ -22,7 +22,7 @@ use crate::{
     proto::{Code, Refusal, refusal, v1::NextRequest},
     sequence::{OwnedKey, Range, Verb, Wanted},
     server::{
-        http::{answers::serve, request::Due},
+        http::{answers::serve, headers::Due},
         written::{key, shown},
     },
 };

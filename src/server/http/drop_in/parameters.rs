@@ -11,7 +11,7 @@ use axum::{
 use crate::{
     node::{NodeContext, Reservation},
     proto::{Refusal, refusal},
-    server::http::{bodies, request::Due},
+    server::http::{bodies, headers::Due},
 };
 
 /// The media type of a form.

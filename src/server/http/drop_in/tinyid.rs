@@ -29,8 +29,8 @@ use crate::{
     server::{
         http::{
             bodies::uncacheable,
+            headers::{Due, Node},
             problem::Problem,
-            request::{Due, Node},
         },
         written::shown,
     },

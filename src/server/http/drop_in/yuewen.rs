@@ -15,7 +15,7 @@ use crate::{
     proto::{Code, refusal},
     sequence::Wanted,
     server::{
-        http::{bodies::uncacheable, problem::Problem, request::Due},
+        http::{bodies::uncacheable, headers::Due, problem::Problem},
         written::shown,
     },
 };

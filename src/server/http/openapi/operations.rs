@@ -13,9 +13,9 @@ use crate::{
     proto::{PUBLIC_API, name_of},
     server::http::{
         endpoints::{ENDPOINTS, Endpoint, status},
+        headers::{describe_cluster, describe_timeout},
+        message::IDEMPOTENCY_KEY,
         problem,
-        received::IDEMPOTENCY_KEY,
-        request::{describe_cluster, describe_timeout},
     },
 };
 

@@ -24,8 +24,8 @@ use crate::{
         connections::owner::Owner,
         http::{
             bodies::{bytes_up_to, uncacheable},
+            headers::{Due, Node},
             problem::Problem,
-            request::{Due, Node},
         },
     },
 };

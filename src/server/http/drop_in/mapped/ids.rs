@@ -12,7 +12,7 @@ use crate::{
     server::{
         http::{
             drop_in::said::{Asking, NoNumber, Said},
-            request::Due,
+            headers::Due,
         },
         written::{integer, shown},
     },

@@ -1,19 +1,19 @@
-//! What a request says before its body: when it is to be answered, to whom, and what stands in its path.
+//! What the headers of a request say: when it is to be answered, and to whom. With the node, that is what every handler is
+//! given.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    extract::{FromRequestParts, Path, State, rejection::PathRejection},
+    extract::{FromRequestParts, State},
     http::{HeaderMap, HeaderName, request::Parts},
 };
-use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::problem::Problem;
 use crate::{
     node::{NodeContext, Principal, TraceContext, time_to_answer},
-    proto::{Refusal, refusal, refuse},
+    proto::{Refusal, refuse},
     server::{
         connections::owner::Owner,
         metadata::CLUSTER_ID,
@@ -47,9 +47,6 @@ pub fn describe_cluster() -> Value {
 
 /// What every handler is given.
 pub type Node = State<Arc<NodeContext>>;
-
-/// What is in the path of a page, or why it cannot be read.
-pub type PagePath<T> = Result<Path<T>, PathRejection>;
 
 /// When a request is to be answered, and to whom.
 #[derive(Debug, Clone)]
@@ -101,22 +98,4 @@ impl FromRequestParts<Arc<NodeContext>> for Due {
     ) -> Result<Self, Problem> {
         Ok(Due::said_in(&parts.headers, Owner::in_extensions(&parts.extensions), context)?)
     }
-}
-
-/// What is in the path of a page.
-///
-/// # Errors
-/// INVALID_ARGUMENT if it is no text.
-pub fn in_path<T>(path: PagePath<T>) -> Result<T, Refusal> {
-    let invalid = |error: PathRejection| refusal!(InvalidRequest, "{}", error.body_text());
-    path.map(|Path(path)| path).map_err(invalid)
-}
-
-/// The text that a part of a path stands for, which is the value of `field`.
-///
-/// # Errors
-/// INVALID_ARGUMENT if it is no text. The words are those of [`in_path`].
-pub fn decoded<'a>(field: &str, part: &'a str) -> Result<Cow<'a, str>, Refusal> {
-    let text = percent_decode_str(part).decode_utf8();
-    text.map_err(|_| refusal!(InvalidRequest, "Invalid URL: Invalid UTF-8 in `{field}`"))
 }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     bodies::{bytes, json, unreadable},
-    request::Due,
+    headers::Due,
 };
 use crate::{
     node::{NodeContext, Reservation, to_key},
