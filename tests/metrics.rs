@@ -287,7 +287,7 @@ async fn the_log_the_disk_and_the_memory_are_measured() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_leaders_death_the_next_one_shows_how_long_each_phase_of_its_takeover_took() {
+async fn after_the_leaders_death_the_next_one_shows_how_long_each_phase_of_the_change_took() {
     let mut cluster = Cluster::start(3, with_metrics).await;
     let leader = cluster.leader().await;
     let killed = Instant::now();
@@ -298,7 +298,7 @@ async fn after_the_leaders_death_the_next_one_shows_how_long_each_phase_of_its_t
     cluster.client(next).next_at_last(1).await;
     let now = metrics(&cluster, next).await;
     let phase = |name: &str| {
-        let sample = format!("ratchet_takeover_seconds{{phase=\"{name}\",set=\"1\"}}");
+        let sample = format!("ratchet_leader_change_seconds{{phase=\"{name}\",set=\"1\"}}");
         value(&now, &sample)
     };
     let promise = cluster.configs[&next].election_timeout_ms as f64 / 1_000.0;

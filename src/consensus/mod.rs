@@ -46,8 +46,8 @@ mod terms;
 mod this_node;
 
 pub use group::{
-    ArrivingSnapshot, Group, GroupConfig, Leadership, LogState, MembershipChange, MemoryOrigin,
-    NodeState, ProposeError, Takeover, Voters,
+    ArrivingSnapshot, Group, GroupConfig, LeaderChange, Leadership, LogState, MembershipChange,
+    MemoryOrigin, NodeState, ProposeError, Voters,
 };
 pub use lease::{LeaseClock, Quorums, Silence, TermLease};
 pub use network::{Destination, MESSAGE_BYTES_MAX, RaftRpc, Sender, Transport};

@@ -44,7 +44,7 @@ pub use labels::{By, Counters, Label, PairCounters, PeerGauges, SecondsBy};
 pub use namespaces::{CountsGuard, NamespaceCounts, NamespaceMetrics};
 pub use process::PROCESS;
 pub use set::{
-    EvictionCause, FirstTouch, HandoverEnd, HandoverPhase, SetMetrics, TakeoverPhase, TermStart,
+    EvictionCause, FirstTouch, HandoverEnd, HandoverPhase, LeaderChangePhase, SetMetrics, TermStart,
 };
 pub use skip_cause::SkipCause;
 

@@ -42,9 +42,9 @@ label! {
 }
 
 label! {
-    /// The phases of a takeover, one after the other. Together they last from the last message of the leader
+    /// The phases of a leader change, one after the other. Together they last from the last message of the leader
     /// before to the first answer of this one.
-    TakeoverPhase as "phase" {
+    LeaderChangePhase as "phase" {
         /// Until the promise to the leader before had ended. Shorter if that leader handed over.
         promise,
         /// Until this node asked for votes: the wait for its turn, and elections without a winner.
@@ -135,8 +135,8 @@ metrics_of_set! {
         has_leader: Gauge,
         /// How many times this node heard of a new leader.
         leader_changes: Counter,
-        /// Time that each phase of this node's last takeover of the leadership took; 0 before it ever led.
-        takeover_seconds: SecondsBy<TakeoverPhase>,
+        /// Time that each phase took of the last leader change to this node; 0 before it ever led.
+        leader_change_seconds: SecondsBy<LeaderChangePhase>,
         /// Handovers of this node, by what they left to the next leader.
         handovers: Counters<HandoverEnd>,
         /// Time that each phase of this node's last handover took; 0 for a phase that it did not come to.

@@ -28,8 +28,8 @@ use tokio::sync::OwnedRwLockReadGuard;
 
 use super::{
     config::GroupConfig,
+    leader_change::{LastLeaderChange, LeaderChange},
     leadership::Leadership,
-    takeover::{LastTakeover, Takeover},
     voters::{AppliedVoters, Voters},
 };
 use crate::{
@@ -82,7 +82,7 @@ pub struct Group {
     pub(super) principals_told: AtomicU64,
     /// Since when this node knows of fewer, in nanoseconds of the clock of leases.
     pub(super) principals_lacked_since: AtomicU64,
-    pub(super) last_takeover: LastTakeover,
+    pub(super) last_leader_change: LastLeaderChange,
     /// How many snapshots have begun to arrive.
     pub(super) snapshots_begun: AtomicU64,
     /// The term for which this node asks for votes ahead of the election; 0 while it asks for none.
@@ -202,9 +202,9 @@ impl Group {
         });
     }
 
-    /// How this node took `term` over, if that was its last takeover.
-    pub fn takeover(&self, term: u64) -> Option<Takeover> {
-        self.last_takeover.of(term)
+    /// How this node came to lead `term`, if that was the last leader change to it.
+    pub fn leader_change(&self, term: u64) -> Option<LeaderChange> {
+        self.last_leader_change.of(term)
     }
 
     /// The instant that messages sent from now on are stamped with.

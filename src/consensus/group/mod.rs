@@ -4,7 +4,7 @@
 //! From the bottom up:
 //!
 //! * `config`: the limits of a group.
-//! * `leadership`, `takeover`, `voters`: who leads it, how this node came to lead it, and who votes.
+//! * `leadership`, `leader_change`, `voters`: who leads it, how this node came to lead it, and who votes.
 //! * `group`: [`Group`] itself, proposals, and why they fail.
 //! * `confirmation`: whether a majority of the voters still follows this leader.
 //! * `voter_disks`, `voter_clocks`: how the disks and clocks of a majority of the voters are.
@@ -24,6 +24,7 @@ mod confirmation;
 mod election;
 #[expect(clippy::module_inception, reason = "it is the file of the type")]
 pub(super) mod group;
+mod leader_change;
 mod leadership;
 mod membership;
 mod raft_watch;
@@ -31,7 +32,6 @@ mod rpc;
 mod slow_disk;
 mod start;
 mod successor;
-mod takeover;
 mod transfer;
 mod voter_clocks;
 mod voter_disks;
@@ -39,8 +39,8 @@ mod voters;
 
 pub use config::GroupConfig;
 pub use group::{Group, ProposeError};
+pub use leader_change::LeaderChange;
 pub use leadership::Leadership;
 pub use membership::{LogState, MembershipChange, NodeState};
 pub use rpc::{ArrivingSnapshot, MemoryOrigin};
-pub use takeover::Takeover;
 pub use voters::Voters;

@@ -119,10 +119,10 @@ fn follow_leadership(group: &Group, seen: &RaftMetrics<Types>) -> (Option<Arc<Te
         own: lease.clone().filter(|_| applied_own_term && !is_given_up),
     };
     if let Some(own) = &now.own
-        && group.last_takeover.of(own.term()).is_none()
+        && group.last_leader_change.of(own.term()).is_none()
     {
         let (heard, stood) = (group.leader_heard(), group.network.peers.candidacy.lock().take());
-        group.last_takeover.record(own, heard, stood, group.now());
+        group.last_leader_change.record(own, heard, stood, group.now());
     }
     group.leadership.send_if_modified(|before| {
         // A leader that was heard is known before Raft follows it (`hear_of_leader`). A term has one leader.

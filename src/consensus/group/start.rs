@@ -12,7 +12,7 @@ use openraft::Raft;
 use parking_lot::Mutex;
 
 use super::{
-    config::GroupConfig, election, group::Group, raft_watch, takeover::LastTakeover,
+    config::GroupConfig, election, group::Group, leader_change::LastLeaderChange, raft_watch,
     voters::AppliedVoters,
 };
 use crate::{
@@ -90,7 +90,7 @@ impl Group {
             leader_ahead_ms: AtomicI64::default(),
             principals_told: AtomicU64::new(0),
             principals_lacked_since: AtomicU64::new(0),
-            last_takeover: LastTakeover::default(),
+            last_leader_change: LastLeaderChange::default(),
             snapshots_begun: AtomicU64::new(0),
             canvassed_term: AtomicU64::new(0),
         });

@@ -105,7 +105,7 @@ impl LedTerms {
         );
         tracing::info!(term = lease.term(), "leading: numbers come from here");
         self.group.set_metrics.terms_begun.add(start, 1);
-        self.show_takeover(lease);
+        self.show_leader_change(lease);
         if self.own.open(lease.term(), Arc::new(term)).is_err() {
             tracing::info!(term = lease.term(), "the node stops: the term is not led");
         }

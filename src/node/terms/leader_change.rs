@@ -1,4 +1,4 @@
-//! Shows how long each phase of this node's last takeover of the leadership took: the timeline of a failover.
+//! Shows how long each phase took of the last leader change to this node: the timeline of a failover.
 //!
 //! Invariant: the phases follow one another, so that they add up to the time without numbers.
 
@@ -7,23 +7,23 @@ use std::time::Duration;
 use super::LedTerms;
 use crate::{
     clock::Instant,
-    consensus::{Takeover, TermLease},
-    metrics::TakeoverPhase,
+    consensus::{LeaderChange, TermLease},
+    metrics::LeaderChangePhase,
 };
 
 impl LedTerms {
     /// The allocator of the term of `lease` was opened: shows the phases up to here.
-    pub(super) fn show_takeover(&self, lease: &TermLease) {
-        let Some(takeover) = self.group.takeover(lease.term()) else {
+    pub(super) fn show_leader_change(&self, lease: &TermLease) {
+        let Some(leader_change) = self.group.leader_change(lease.term()) else {
             return;
         };
         let opened = self.clock.now();
         let promise = Duration::from_millis(self.config.election_timeout_ms);
-        let gauges = &self.group.set_metrics.takeover_seconds;
-        for (phase, lasted) in phases(&takeover, promise, opened) {
+        let gauges = &self.group.set_metrics.leader_change_seconds;
+        for (phase, lasted) in phases(&leader_change, promise, opened) {
             gauges.set(phase, lasted.as_secs_f64());
         }
-        gauges.set(TakeoverPhase::answer, 0.0);
+        gauges.set(LeaderChangePhase::answer, 0.0);
         self.awaited_answer.begin(opened);
     }
 
@@ -31,8 +31,8 @@ impl LedTerms {
     pub(in crate::node) fn show_first_answer(&self) {
         if let Some(opened) = self.awaited_answer.end() {
             let lasted = self.clock.now().since(opened);
-            let gauges = &self.group.set_metrics.takeover_seconds;
-            gauges.set(TakeoverPhase::answer, lasted.as_secs_f64());
+            let gauges = &self.group.set_metrics.leader_change_seconds;
+            gauges.set(LeaderChangePhase::answer, lasted.as_secs_f64());
         }
     }
 }
@@ -40,17 +40,17 @@ impl LedTerms {
 /// How long each phase took, up to the opening of the allocator. `promise` is how long a follower keeps out of
 /// elections.
 fn phases(
-    takeover: &Takeover, promise: Duration, opened: Instant,
-) -> [(TakeoverPhase, Duration); 5] {
-    let stood = takeover.stood.unwrap_or(takeover.elected);
-    let silence = takeover.heard.map_or(Duration::ZERO, |at| stood.since(at));
+    leader_change: &LeaderChange, promise: Duration, opened: Instant,
+) -> [(LeaderChangePhase, Duration); 5] {
+    let stood = leader_change.stood.unwrap_or(leader_change.elected);
+    let silence = leader_change.heard.map_or(Duration::ZERO, |at| stood.since(at));
     let promised = silence.min(promise);
     [
-        (TakeoverPhase::promise, promised),
-        (TakeoverPhase::turn, silence - promised),
-        (TakeoverPhase::election, takeover.elected.since(stood)),
-        (TakeoverPhase::entry, takeover.applied.since(takeover.elected)),
-        (TakeoverPhase::opening, opened.since(takeover.applied)),
+        (LeaderChangePhase::promise, promised),
+        (LeaderChangePhase::turn, silence - promised),
+        (LeaderChangePhase::election, leader_change.elected.since(stood)),
+        (LeaderChangePhase::entry, leader_change.applied.since(leader_change.elected)),
+        (LeaderChangePhase::opening, opened.since(leader_change.applied)),
     ]
 }
 
@@ -66,14 +66,14 @@ mod tests {
 
     /// The phases in milliseconds, of a node that is elected 1 s after its clock's start.
     fn lasted(heard: Option<u64>, stood: Option<u64>) -> [u128; 5] {
-        let takeover = Takeover {
+        let leader_change = LeaderChange {
             term: 2,
             heard: heard.map(ms),
             stood: stood.map(ms),
             elected: ms(1_000),
             applied: ms(1_007),
         };
-        phases(&takeover, PROMISE, ms(1_008)).map(|(_, lasted)| lasted.as_millis())
+        phases(&leader_change, PROMISE, ms(1_008)).map(|(_, lasted)| lasted.as_millis())
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::{clock::Instant, consensus::lease::TermLease};
 
 /// How this node came to lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Takeover {
+pub struct LeaderChange {
     /// The term that it leads since.
     pub term: u64,
     /// When it last heard another leader. `None` if it heard none since it started, or since it last led.
@@ -19,14 +19,14 @@ pub struct Takeover {
     pub applied: Instant,
 }
 
-/// This node's last takeover.
+/// The last leader change to this node.
 #[derive(Debug, Default)]
-pub struct LastTakeover(Mutex<Option<Takeover>>);
+pub struct LastLeaderChange(Mutex<Option<LeaderChange>>);
 
-impl LastTakeover {
-    /// The takeover of `term`, if that was the last one.
-    pub fn of(&self, term: u64) -> Option<Takeover> {
-        self.0.lock().filter(|takeover| takeover.term == term)
+impl LastLeaderChange {
+    /// The leader change that began `term`, if that was the last one.
+    pub fn of(&self, term: u64) -> Option<LeaderChange> {
+        self.0.lock().filter(|leader_change| leader_change.term == term)
     }
 
     /// Raft's empty entry of the term of `lease` was applied at `applied`. Another leader was last heard at `heard`,
@@ -39,9 +39,9 @@ impl LastTakeover {
         if before.is_some_and(|before| before.term == lease.term()) {
             return;
         }
-        *last = Some(Takeover {
+        *last = Some(LeaderChange {
             term: lease.term(),
-            // If nobody was heard since the takeover before, this node itself was the last leader.
+            // If nobody was heard since the leader change before, this node itself was the last leader.
             heard: heard.filter(|at| before.is_none_or(|before| *at > before.elected)),
             stood,
             elected: lease.began(),
@@ -80,10 +80,10 @@ mod tests {
 
     #[test]
     fn the_first_record_of_a_term_stays_and_that_of_another_term_replaces_it() {
-        let last = LastTakeover::default();
+        let last = LastLeaderChange::default();
         last.record(&lease(3), Some(ms(650)), Some(ms(995)), ms(1_007));
         last.record(&lease(3), Some(ms(660)), None, ms(2_000));
-        let first = Takeover {
+        let first = LeaderChange {
             term: 3,
             heard: Some(ms(650)),
             stood: Some(ms(995)),
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_node_that_was_itself_the_last_leader_heard_no_other() {
-        let last = LastTakeover::default();
+        let last = LastLeaderChange::default();
         last.record(&lease(3), Some(ms(650)), Some(ms(995)), ms(1_007));
         last.record(&lease(4), Some(ms(650)), Some(ms(999)), ms(1_008));
         assert_eq!(last.of(4).map(|seen| seen.heard), Some(None));
