@@ -117,15 +117,19 @@ async fn tokens_let_a_node_start_that_strangers_reach_and_it_is_not_opened_while
     cluster.crash(1).await;
     cluster.start_node(1).await;
     eventually("a number", async || next(&nobody, "book").await.ok()).await;
+    let open = async || {
+        let mut admin = AdminClient::new(asking(address, Some(ADMIN)));
+        admin.status(StatusRequest {}).await.expect("a status").into_inner().open
+    };
+    let told = "node 1 is open to private addresses: whoever reaches http_listen 0.0.0.0:0 is granted next:* at 127.0.0.0/8";
+    assert!(open().await.starts_with(told), "{}", open().await);
     cluster.crash(1).await;
 
     cluster.configs.get_mut(&1).expect("a node").insecure = true;
     cluster.start_node(1).await;
     eventually("a number", async || next(&nobody, "book").await.ok()).await;
     grant(None, &["next:*", "read:book"]).await.expect("granted");
-    let mut admin = AdminClient::new(asking(address, Some(ADMIN)));
-    let status = admin.status(StatusRequest {}).await.expect("a status");
-    let open = status.into_inner().open;
+    let open = open().await;
     assert!(open.contains("is granted next:*, read:book, without a token"), "{open}");
     cluster.crash(1).await;
     cluster.configs.get_mut(&1).expect("a node").insecure = false;

@@ -23,7 +23,7 @@ pub(super) use self::{
     audit::{Note, Subject},
     open::{
         check_founding, check_granting, check_joining, check_peers, check_start,
-        is_open_to_strangers, open_to_strangers, warn_of_strangers,
+        is_open_to_strangers, warn_of_what_is_open, what_is_open,
     },
     quotas::LostNumbers,
     wire::{
