@@ -60,6 +60,7 @@ fn generate() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("operations.rs"), implementations(&operations))?;
     fs::write(out.join("needs.rs"), needs(&api)?)?;
     fs::write(out.join("streams.rs"), streams(&api))?;
+    fs::write(out.join("services.rs"), services(&api))?;
     fs::write(out.join("served.rs"), table(&operations, &["by_leader", "by_asked_node"]))?;
     fs::write(out.join("sequences.rs"), table(&operations, &["sequence"]))?;
     // The others have code of their own.
@@ -227,6 +228,13 @@ fn streams(api: &DescriptorPool) -> String {
          /// Those of peers.\n\
          pub const PEER_STREAMS: &[&str] = &{peer:?};\n"
     )
+}
+
+/// The names of the services of the public API.
+fn services(api: &DescriptorPool) -> String {
+    let public = api.services().filter(|service| service.package_name() == "ratchet.v1");
+    let names: Vec<_> = public.map(|service| service.full_name().to_owned()).collect();
+    format!("/// The services of the public API.\npub const SERVICES: &[&str] = &{names:?};\n")
 }
 
 /// The type of a message, below the module of what is generated.

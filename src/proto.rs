@@ -9,7 +9,7 @@ mod operations;
 mod reasons;
 
 pub use description::{Description, PUBLIC_API, PUBLIC_DESCRIPTORS, name_of};
-pub use operations::{Operation, PEER_STREAMS, STREAMS};
+pub use operations::{Operation, PEER_STREAMS, SERVICES, STREAMS};
 pub use packages::{peer::v1 as peer, v1};
 pub use reasons::{Refusal, name_of_outcome, name_of_reason, reason_of, retry_after_ms};
 

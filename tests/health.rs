@@ -15,9 +15,12 @@ use crate::common::{
     disk::{Disk, Fsync},
     eventually, http_get, in_time, other_than, with_metrics,
 };
+use prost::Message;
+use prost_types::{FileDescriptorProto, FileDescriptorSet, ServiceDescriptorProto};
 use ratchet::{
     clock::{BootClock, Clock, Instant},
     node::Seams,
+    proto::PUBLIC_DESCRIPTORS,
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 use tonic::transport::Channel;
@@ -178,13 +181,24 @@ async fn a_node_that_stops_is_not_ready_before_it_hands_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_of_an_unknown_service_is_refused_with_the_names_of_those_that_exist() {
+async fn each_service_of_the_api_can_be_checked_and_an_unknown_one_is_told_their_names() {
     let cluster = Cluster::start(1, with_metrics).await;
+    let mut health = Probe::of(&cluster, 1).health;
     let request = HealthCheckRequest { service: "book".into() };
-    let refused = Probe::of(&cluster, 1).health.check(request).await;
-    let refused = refused.unwrap_err();
+    let refused = health.check(request).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::NotFound);
-    assert!(refused.message().contains("ratchet.v1.Sequencer"), "{refused}");
+    let api = FileDescriptorSet::decode(PUBLIC_DESCRIPTORS).expect("the build wrote them");
+    let of_file = |file: &FileDescriptorProto| {
+        let name =
+            |service: &ServiceDescriptorProto| format!("{}.{}", file.package(), service.name());
+        file.service.iter().map(name).collect::<Vec<_>>()
+    };
+    let services: Vec<String> = api.file.iter().flat_map(of_file).collect();
+    assert!(services.contains(&"ratchet.v1.Access".to_owned()), "{services:?}");
+    for service in services {
+        assert!(refused.message().contains(&service), "{service} is not in {refused}");
+        health.check(HealthCheckRequest { service }).await.expect("an answer");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

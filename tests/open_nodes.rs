@@ -12,6 +12,7 @@ use ratchet::{
     proto::v1::{
         FoundRequest, StatusRequest, access_client::AccessClient, admin_client::AdminClient,
     },
+    sequence::{AccessChange, Command, Outcome, PRINCIPALS_MAX, PrincipalKey},
 };
 use tonic::Code;
 
@@ -117,19 +118,45 @@ async fn tokens_let_a_node_start_that_strangers_reach_and_it_is_not_opened_while
     cluster.crash(1).await;
     cluster.start_node(1).await;
     eventually("a number", async || next(&nobody, "book").await.ok()).await;
+    let open = async || {
+        let mut admin = AdminClient::new(asking(address, Some(ADMIN)));
+        admin.status(StatusRequest {}).await.expect("a status").into_inner().open
+    };
+    let told = "node 1 is open to private addresses: whoever reaches http_listen 0.0.0.0:0 is granted next:* at 127.0.0.0/8";
+    assert!(open().await.starts_with(told), "{}", open().await);
     cluster.crash(1).await;
 
     cluster.configs.get_mut(&1).expect("a node").insecure = true;
     cluster.start_node(1).await;
     eventually("a number", async || next(&nobody, "book").await.ok()).await;
     grant(None, &["next:*", "read:book"]).await.expect("granted");
-    let mut admin = AdminClient::new(asking(address, Some(ADMIN)));
-    let status = admin.status(StatusRequest {}).await.expect("a status");
-    let open = status.into_inner().open;
+    let open = open().await;
     assert!(open.contains("is granted next:*, read:book, without a token"), "{open}");
     cluster.crash(1).await;
     cluster.configs.get_mut(&1).expect("a node").insecure = false;
     assert_refused(&cluster, &[TOLD, "everybody is granted next:*, read:book"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_runs_on_when_tokens_are_turned_on_tells_that_strangers_pass_for_nodes() {
+    let mut cluster = Cluster::start(1, |_| {}).await;
+    cluster.crash(1).await;
+    cluster.configs.get_mut(&1).expect("a node").peer_listen = EVERYWHERE;
+    cluster.start_node(1).await;
+    cluster.client(1).next_at_last(1).await;
+    let context = cluster.nodes[&1].context();
+    assert_eq!(context.services.status.open(), "");
+    // As a leader does that does not know this node's settings: this one would refuse it.
+    let everybody = PrincipalKey::Anonymous(None);
+    let nothing =
+        AccessChange::Grant { key: everybody, grants: Vec::new(), principals_max: PRINCIPALS_MAX };
+    let term = context.group.leadership().borrow().term;
+    let granted = context.group.propose(term, Command::ChangeAccess(nothing)).await;
+    assert_eq!(granted.expect("applied"), Outcome::Access(Ok(())));
+    let open = context.services.status.open();
+    for part in ["peer_listen is 0.0.0.0:0, where strangers reach node 1", "peer_tls = require"] {
+        assert!(open.contains(part), "{part:?} is not in {open}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,7 @@ pub(super) use self::{
     audit::{Note, Subject},
     open::{
         check_founding, check_granting, check_joining, check_peers, check_start,
-        is_open_to_strangers, open_to_strangers, warn_of_strangers,
+        is_open_to_strangers, warn_of_what_is_open, what_is_open,
     },
     quotas::LostNumbers,
     wire::{
@@ -285,12 +285,7 @@ impl Access {
 
     /// Returns once a caller may not do any more what it wants, with why: nothing else looks at that while it hears of something.
     pub async fn until_refused(&self, by: &Principal, wanted: Wanted<'_>) -> Refusal {
-        loop {
-            sleep(LOOK_EVERY).await;
-            if let Err(refusal) = self.check(by, wanted) {
-                return refusal;
-            }
-        }
+        until_fails(|| self.check(by, wanted)).await
     }
 
     /// As [`Access::check`], of a call that has come in: the audit tells of one that is refused.
@@ -487,6 +482,16 @@ impl Access {
     }
 }
 
+/// Looks every [`LOOK_EVERY`] until `check` fails. Returns why it does.
+async fn until_fails(check: impl Fn() -> Result<(), Refusal>) -> Refusal {
+    loop {
+        sleep(LOOK_EVERY).await;
+        if let Err(refusal) = check() {
+            return refusal;
+        }
+    }
+}
+
 fn refused(denied: Denied, by: &Principal, wanted: Wanted<'_>, principals: &Principals) -> Refusal {
     match denied {
         Denied::NothingShown => refusal!(
@@ -507,5 +512,38 @@ fn refused(denied: Denied, by: &Principal, wanted: Wanted<'_>, principals: &Prin
                 Credential::Nothing | Credential::Certificate(_) => "that: ratchet grant",
             }
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, pin::pin};
+
+    use futures::FutureExt;
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_may_not_hear_any_more_is_refused_within_3_s() {
+        const MOMENT: Duration = Duration::from_millis(1);
+        assert_eq!(LOOK_EVERY, Duration::from_secs(3), "docs/access.md says so");
+        let is_revoked = Cell::new(false);
+        let mut looking = pin!(until_fails(|| match is_revoked.get() {
+            true => Err(refusal!(Unauthenticated, "the token was revoked")),
+            false => Ok(()),
+        }));
+        let mut ends = || looking.as_mut().now_or_never().is_some();
+        assert!(!ends());
+        for _ in 0..3 {
+            advance(LOOK_EVERY).await;
+            assert!(!ends(), "it may hear on");
+        }
+        // Just after a look: so it takes as long as it can.
+        is_revoked.set(true);
+        advance(LOOK_EVERY - MOMENT).await;
+        assert!(!ends(), "it is looked at too often");
+        advance(MOMENT).await;
+        assert!(ends());
     }
 }

@@ -9,7 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Config, NodeContext, StartError,
-    access::{all_to_wire, check_start, warn_of_strangers},
+    access::{all_to_wire, check_start, warn_of_what_is_open},
     members::{lost_directory::watch_for_lost_directory, rejoin},
     seams::{Addresses, Seams},
     terms::recent_records::fill_recent_records,
@@ -131,8 +131,8 @@ impl Node {
         let status = &services.status;
         self.run_until_stopped("measuring the disk", status.clone().follow_free_space());
         self.run_until_stopped("formation", services.founding.clone().form());
-        let warning = warn_of_strangers(config.clone(), group.clone());
-        self.run_until_stopped("warning of strangers", warning);
+        let warning = warn_of_what_is_open(config.clone(), group.clone());
+        self.run_until_stopped("warning of what is open", warning);
         let lost = watch_for_lost_directory(services.members.clone());
         self.run_until_stopped("watch for a lost directory", lost);
         self.run_until_stopped("releasing idle worker ids", ids.clone().let_idle_workers_go());

@@ -16,7 +16,7 @@ use tokio::{sync::Mutex, time::Instant};
 use self::recent_activity::Activity;
 use super::{
     Config,
-    access::{Principal, open_to_strangers},
+    access::{Principal, what_is_open},
     common::Common,
     leases::{
         believed_time::{Belief, ClockDoubt},
@@ -168,9 +168,9 @@ impl Status {
         }
     }
 
-    /// What of this node is open to strangers, in words; empty if nothing is.
+    /// What of this node is open, in words; empty if nothing is.
     pub fn open(&self) -> String {
-        open_to_strangers(&self.config, &self.group)
+        what_is_open(&self.config, &self.group)
     }
 
     /// The free space of this node's disk, as it was measured last.

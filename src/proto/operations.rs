@@ -22,3 +22,4 @@ pub trait Operation: Message + Default + 'static {
 
 include!(concat!(env!("OUT_DIR"), "/operations.rs"));
 include!(concat!(env!("OUT_DIR"), "/streams.rs"));
+include!(concat!(env!("OUT_DIR"), "/services.rs"));

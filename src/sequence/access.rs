@@ -504,13 +504,23 @@ impl Principals {
     /// What is granted to strangers, who show nothing: to anybody, or in a range of addresses that are not all private. Together
     /// such ranges may have every address.
     pub fn granted_to_strangers(&self) -> impl Iterator<Item = (Option<AddressRange>, &Grant)> {
-        let anonymous = self.iter().filter_map(|(key, record)| match key {
-            PrincipalKey::Anonymous(range) => Some((*range, record)),
-            PrincipalKey::Certificate(_) | PrincipalKey::Token(_) => None,
+        self.granted_to_anonymous(|range| range.is_none_or(|range| !range.is_private()))
+    }
+
+    /// What is granted to those who show nothing in a range of addresses that are all private.
+    pub fn granted_to_private(&self) -> impl Iterator<Item = (Option<AddressRange>, &Grant)> {
+        self.granted_to_anonymous(|range| range.is_some_and(AddressRange::is_private))
+    }
+
+    /// What is granted to those who show nothing at these addresses.
+    fn granted_to_anonymous(
+        &self, are_meant: impl Fn(Option<AddressRange>) -> bool,
+    ) -> impl Iterator<Item = (Option<AddressRange>, &Grant)> {
+        let anonymous = self.iter().filter_map(move |(key, record)| match key {
+            PrincipalKey::Anonymous(range) if are_meant(*range) => Some((*range, record)),
+            _ => None,
         });
-        let strangers =
-            anonymous.filter(|(range, _)| range.is_none_or(|range| !range.is_private()));
-        strangers.flat_map(|(range, record)| record.grants.iter().map(move |grant| (range, grant)))
+        anonymous.flat_map(|(range, record)| record.grants.iter().map(move |grant| (range, grant)))
     }
 
     /// Whether any principal has quotas.
@@ -1006,6 +1016,7 @@ mod tests {
             let granted: Vec<_> =
                 granted.into_iter().map(|(range, grant)| (range, grant.clone())).collect();
             assert_eq!(granted, if is_private { vec![] } else { expected }, "{text}");
+            assert_eq!(access.granted_to_private().count(), usize::from(is_private), "{text}");
             change(&mut access, &granting(key, &[])).unwrap();
         }
     }

@@ -87,11 +87,18 @@ pub(in crate::node) fn check_peers<'a>(
 }
 
 /// What is granted to strangers in words; `None` if it is nothing.
-fn in_words(principals: &Principals) -> Option<String> {
-    if principals.is_open() {
-        return Some("everything".to_owned());
+fn strangers_have(principals: &Principals) -> Option<String> {
+    match principals.is_open() {
+        true => Some("everything".to_owned()),
+        false => in_words(principals.granted_to_strangers()),
     }
-    let grants: Vec<String> = principals.granted_to_strangers().map(in_word).collect();
+}
+
+/// What is granted in words; `None` if it is nothing.
+fn in_words<'a>(
+    granted: impl Iterator<Item = (Option<AddressRange>, &'a Grant)>,
+) -> Option<String> {
+    let grants: Vec<String> = granted.map(in_word).collect();
     (!grants.is_empty()).then(|| grants.join(", "))
 }
 
@@ -104,20 +111,28 @@ pub fn is_open_to_strangers(principals: &Principals) -> bool {
     principals.granted_to_strangers().next().is_some()
 }
 
+/// Whether strangers pass for nodes, although not everybody is granted everything; in words, with what to do.
+fn trusts_false_peers(config: &Config, principals: &Principals) -> Option<String> {
+    let are_trusted = trusts_strangers(config) && !principals.is_open();
+    are_trusted.then(|| {
+        format!(
+            "peer_listen is {}, where strangers reach node {} without TLS, and the cluster has tokens: anybody could pretend to \
+             be a node, and to speak for a token; set peer_tls = require, see the page about certificates",
+            config.peer_listen, config.node_id
+        )
+    })
+}
+
 /// Sees that a node may start in a cluster of these principals.
 ///
 /// # Errors
 /// [`ConfigError`] if strangers reach it, and are granted something; or if they reach it as peers, and not everybody is granted
 /// everything.
 pub fn check_start(config: &Config, principals: &Principals) -> Result<(), ConfigError> {
-    if trusts_strangers(config) && !principals.is_open() {
-        return Err(ConfigError(format!(
-            "peer_listen is {}, where strangers reach node {} without TLS, and the cluster has tokens: anybody could pretend to \
-             be a node, and to speak for a token; set peer_tls = require, see the page about certificates",
-            config.peer_listen, config.node_id
-        )));
+    if let Some(why) = trusts_false_peers(config, principals) {
+        return Err(ConfigError(why));
     }
-    let (Some(reached), Some(granted)) = (exposed(config), in_words(principals)) else {
+    let (Some(reached), Some(granted)) = (exposed(config), strangers_have(principals)) else {
         return Ok(());
     };
     Err(ConfigError(format!(
@@ -189,34 +204,40 @@ pub(in crate::node) fn check_granting(
     ))
 }
 
-/// What of a node is open to strangers, in words; empty if nothing is.
+/// What of a node is open, in words; empty if nothing is.
 fn told(config: &Config, principals: &Principals) -> String {
     let ports =
         reached(config).map(|Reached { setting, address, .. }| format!("{setting} {address}"));
-    let ports: Vec<String> = ports.collect();
-    match in_words(principals) {
-        Some(granted) if !ports.is_empty() => format!(
-            "node {} is open to strangers: whoever reaches {} is granted {granted}, without a token and without TLS",
-            config.node_id,
-            ports.join(" or ")
-        ),
-        _ => String::new(),
-    }
+    let ports = ports.collect::<Vec<_>>().join(" or ");
+    let open = |to: &str, granted: Option<String>| {
+        let granted = granted.filter(|_| !ports.is_empty())?;
+        Some(format!(
+            "node {} is open to {to}: whoever reaches {ports} is granted {granted}, without a token and without TLS",
+            config.node_id
+        ))
+    };
+    let private = in_words(principals.granted_to_private()).filter(|_| !principals.is_open());
+    let all = [
+        open("strangers", strangers_have(principals)),
+        open("private addresses", private),
+        trusts_false_peers(config, principals),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// What of this node is open to strangers, in words; empty if nothing is, or it belongs to no cluster yet.
-pub fn open_to_strangers(config: &Config, group: &Group) -> String {
+/// What of this node is open, in words; empty if nothing is, or it belongs to no cluster yet.
+pub fn what_is_open(config: &Config, group: &Group) -> String {
     match group.view.cluster_id() {
         Some(_) => told(config, &group.view.principals()),
         None => String::new(),
     }
 }
 
-/// Warns of what is open to strangers: once this node belongs to a cluster, and whenever it is something else.
-pub async fn warn_of_strangers(config: Arc<Config>, group: Arc<Group>) {
+/// Warns of what is open: once this node belongs to a cluster, and whenever it is something else.
+pub async fn warn_of_what_is_open(config: Arc<Config>, group: Arc<Group>) {
     group.view.until_named().await;
     loop {
-        let open = open_to_strangers(&config, &group);
+        let open = what_is_open(&config, &group);
         if !open.is_empty() {
             tracing::warn!("{open}");
         }
@@ -229,6 +250,7 @@ mod tests {
     use super::*;
     use crate::{
         node::settings::ClientTls,
+        proto::v1::Reason,
         sequence::{AccessChange, NamespacePattern, PrincipalKey, TokenHash, Verb},
     };
 
@@ -344,11 +366,46 @@ mod tests {
         for part in ["peer_listen is 10.0.0.1:7601", "peer_tls = require"] {
             assert!(text.contains(part), "{part:?} is not in {text}");
         }
-        assert_eq!(check_start(&config, &Principals::default()), Ok(()), "nobody has a token");
+        assert_eq!(told(&config, &with_tokens), text, "of one that had started before");
         let required = Config { peer_tls: PeerTls::Require, ..config.clone() };
-        assert_eq!(check_start(&required, &with_tokens), Ok(()));
-        let loopback = Config { peer_listen: ([127, 0, 0, 1], 7601).into(), ..config };
-        assert_eq!(check_start(&loopback, &with_tokens), Ok(()));
+        let loopback = Config { peer_listen: ([127, 0, 0, 1], 7601).into(), ..config.clone() };
+        // Without tokens, everybody may do everything.
+        for (config, principals) in [
+            (&config, &Principals::default()),
+            (&required, &with_tokens),
+            (&loopback, &with_tokens),
+        ] {
+            assert_eq!(check_start(config, principals), Ok(()));
+            assert_eq!(told(config, principals), "");
+        }
+    }
+
+    #[test]
+    fn tokens_need_peers_over_tls_unless_all_addresses_of_peers_are_loopback() {
+        let check = |peer_tls, peer_listen: &str, members: &[&str]| {
+            let config = listening(|config| {
+                let peer_listen = peer_listen.parse::<SocketAddr>().expect("an address");
+                (config.peer_tls, config.peer_listen) = (peer_tls, peer_listen);
+            });
+            let members: Vec<String> = members.iter().map(|&at| at.to_owned()).collect();
+            check_peers(&config, members.iter())
+        };
+        let (at_home, elsewhere) = ("127.0.0.1:7601", "10.0.0.1:7601");
+        for plain in [PeerTls::Off, PeerTls::Accept, PeerTls::Send] {
+            check(plain, at_home, &[at_home, "127.0.0.2:7601", "[::1]:7601"]).expect("at home");
+            for (listen, members) in [
+                (at_home, &[at_home, elsewhere][..]),
+                (at_home, &["localhost:7601"][..]),
+                (elsewhere, &[at_home][..]),
+                ("0.0.0.0:7601", &[at_home][..]),
+            ] {
+                let refused = check(plain, listen, members).expect_err("anybody passes for a node");
+                assert_eq!(refused.reason(), Reason::WrongState);
+                assert!(refused.message().contains("peer_tls = require"), "{refused}");
+            }
+        }
+        check(PeerTls::Require, elsewhere, &[elsewhere, "db-1:7601"])
+            .expect("nodes show who they are");
     }
 
     #[test]
@@ -395,6 +452,10 @@ mod tests {
         let text = told(&config, &with(None, &[grant(Verb::Next, "*")]));
         let expected = "whoever reaches listen 10.0.0.1:7600 or resp_listen 10.0.0.1:7604 is granted next:*, without";
         assert!(text.starts_with("node 1 is open") && text.contains(expected), "{text}");
+        let text = told(&config, &with(Some("10.0.0.0/8"), &[grant(Verb::Next, "leaf")]));
+        let expected = "node 1 is open to private addresses: whoever reaches listen 10.0.0.1:7600 or resp_listen \
+                        10.0.0.1:7604 is granted next:leaf at 10.0.0.0/8, without";
+        assert!(text.starts_with(expected), "{text}");
         assert_eq!(told(&config, &with(None, &[])), "");
         assert_eq!(told(&Config { tls: ClientTls::Require, ..config }, &Principals::default()), "");
         let at_home = Config { insecure: true, ..Config::default() };

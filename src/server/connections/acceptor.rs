@@ -177,7 +177,53 @@ impl Drop for Open {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use super::*;
+    use crate::{
+        metrics::Metrics,
+        node::{Config, Guest},
+        sequence::principal_id,
+    };
+
+    /// For how many seconds a stranger's connection goes on that does not end by itself. A call is under way over it until the
+    /// second `call_ends_at`, and at `known_at` a principal asks that is known. `None`: for more than a minute.
+    async fn goes_on_for(call_ends_at: u64, known_at: Option<u64>) -> Option<u64> {
+        let callers = Callers::new(&Config::default(), &Metrics::new(), |_| true);
+        let guest = callers.connect(Port::Clients, [10, 0, 0, 1].into()).expect("a connection");
+        let place = ConnectionPlace::new(WhenFull::RefuseNew, Some(guest));
+        let (began, call) = (Instant::now(), place.begin_call());
+        let at = |second| tokio::time::sleep_until(began + Duration::from_secs(second));
+        let calling = async {
+            at(call_ends_at).await;
+            drop(call);
+        };
+        let asking = async {
+            if let Some(second) = known_at {
+                at(second).await;
+                Guest::is_asked_here_by(|| Some(principal_id("ci"))).expect("its share");
+            }
+        };
+        let served = Box::pin(async {
+            tokio::join!(calling, asking);
+            pending::<Result<(), String>>().await
+        });
+        let ended = timeout(Duration::from_secs(60), in_place(&place, served)).await.ok()?;
+        let why = ended.expect_err("it is a stranger's");
+        assert!(why.contains("known within 5 s"), "{why}");
+        Some(began.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_strangers_connection_has_5_s_and_what_is_under_way_then_5_s_more() {
+        // The protocol has a second to end it in its own way.
+        assert_eq!(goes_on_for(0, None).await, Some(6));
+        assert_eq!(goes_on_for(60, None).await, Some(10));
+        for known_at in [4, 9] {
+            assert_eq!(goes_on_for(60, Some(known_at)).await, None, "it is known in time");
+        }
+        assert_eq!(goes_on_for(60, Some(11)).await, Some(10));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn when_a_connection_is_too_old_is_drawn() {

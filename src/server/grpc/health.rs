@@ -11,10 +11,7 @@ use tonic_health::pb::{
 };
 
 use super::Services;
-
-/// The services whose health can be asked for. The empty name means the whole node. They share one state: all
-/// are ready, or none.
-const SERVICES: [&str; 4] = ["", "ratchet.v1.Sequencer", "ratchet.v1.Admin", "ratchet.v1.Ids"];
+use crate::proto::SERVICES;
 
 #[tonic::async_trait]
 impl Health for Services {
@@ -57,11 +54,13 @@ fn serving(is_ready: bool) -> HealthCheckResponse {
     HealthCheckResponse { status: status.into() }
 }
 
+/// Checks that there is such a service. The empty name means the whole node. They share one state: all are ready, or none.
 fn check_service(name: &str) -> Result<(), Status> {
-    if SERVICES.contains(&name) {
+    if name.is_empty() || SERVICES.contains(&name) {
         return Ok(());
     }
     Err(Status::not_found(format!(
-        "there is no service {name:?} on this port; ask for one of {SERVICES:?}"
+        "there is no service {name:?} on this port; ask for one of {SERVICES:?}, or with the empty name for \
+         the node"
     )))
 }

@@ -122,3 +122,78 @@ pub fn all_sent<M: Sent>(
         Ok(message)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, time::Duration};
+
+    use tempfile::TempDir;
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+    use crate::{
+        node::{Addresses, Config, Node, Principal, Seams, hash_of},
+        proto::{
+            peer::{Asker, ForwardRequest, asker::Shown},
+            v1::SetGrantsRequest,
+        },
+    };
+
+    const PATIENCE: Duration = Duration::from_secs(300);
+
+    /// A node without ports, in whose cluster nobody may do anything without a token.
+    async fn closed(dir: &Path) -> Node {
+        let config = Config { data_dir: dir.to_owned(), dev: true, ..Config::default() };
+        let (client, peer) = (config.listen, config.peer_listen);
+        let addresses =
+            Addresses { client, peer, metrics: None, http: None, resp: None, admin: None };
+        let node = Node::start(config, Seams::default(), addresses).await.expect("a node");
+        let nothing = SetGrantsRequest { principal: "anonymous".to_owned(), ..Default::default() };
+        let (operations, local) = (&node.context().operations, Principal::local());
+        // The node has to lead first.
+        let granting = async {
+            while operations.ask(&nothing, &local, Instant::now() + PATIENCE).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, granting).await.expect("granted to nobody");
+        node
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sender_is_believed_who_asks_over_tls_or_on_this_machine_and_nowhere_else() {
+        let dir = TempDir::new().expect("a temporary directory");
+        let node = closed(dir.path()).await;
+        let context = node.context();
+        let over = |certified, is_local| PeerConnection {
+            group: context.group.clone(),
+            memory: context.request_memory.clone(),
+            caller: context.callers.at([10, 0, 0, 1].into()),
+            certified,
+            is_local,
+        };
+        let from = context.config.node_id;
+        let from_incarnation = context.this_node.store.incarnation();
+        let header = Some(Header { from, from_incarnation, ..Header::default() });
+        let admin = hash_of(b"the-token-of-an-administrator").0.to_vec();
+        for shown in [Shown::TokenSha256(admin.into()), Shown::Local(true)] {
+            let (header, by) = (header.clone(), Some(Asker { shown: Some(shown) }));
+            let number = ForwardRequest { by: by.clone(), ..ForwardRequest::default() };
+            let numbers = ForwardRequests { header: header.clone(), requests: vec![number] };
+            let operation = AdministerRequest { header, by, ..AdministerRequest::default() };
+            let checked = |connection: PeerConnection| {
+                [check(Some(&connection), &numbers), check(Some(&connection), &operation)]
+            };
+            for refused in checked(over(None, false)) {
+                let refused = refused.expect_err("anybody could be the sender");
+                assert!(refused.message().contains("peer_tls = require"), "{refused}");
+            }
+            for believed in
+                [over(Some(from), false), over(None, true)].into_iter().flat_map(checked)
+            {
+                believed.expect("it is the node");
+            }
+        }
+        node.halt().await;
+    }
+}

@@ -23,7 +23,7 @@ pub struct View {
     pub namespaces: Vec<v1::Namespace>,
     /// How many there are.
     pub namespaces_count: usize,
-    /// What of the node is open to strangers; empty if nothing is.
+    /// What of the node is open; empty if nothing is.
     pub open: String,
     /// Whether the page is shown to nobody without a token or a certificate.
     pub is_closed: bool,
