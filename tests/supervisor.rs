@@ -248,6 +248,13 @@ fn no_unit_starts_a_node_again_that_no_restart_helps() {
     assert_eq!(codes, [&["2", "78"][..], &names].concat());
 }
 
+#[test]
+fn the_units_have_a_node_refuse_to_run_as_root() {
+    for name in ["ratchet.service", "ratchet@.service"] {
+        assert!(dist(name).contains("\nEnvironment=RATCHET_REFUSE_ROOT=true\n"), "{name}");
+    }
+}
+
 /// Runs what a unit has its supervisor run after a node that ended with this status. Returns how long that sleeps.
 fn slept_after(status: &str) -> String {
     let line = &unit("ratchet.service")["ExecStopPost"];
