@@ -96,11 +96,16 @@ impl Image {
         name
     }
 
-    fn manifest(&self) -> Value {
+    /// What its index says of its one manifest.
+    fn descriptor(&self) -> Value {
         let index = self.json("index.json");
         let manifests = index["manifests"].as_array().unwrap();
         assert_eq!(manifests.len(), 1, "{index}");
-        self.json(&self.blob(&manifests[0]))
+        manifests[0].clone()
+    }
+
+    fn manifest(&self) -> Value {
+        self.json(&self.blob(&self.descriptor()))
     }
 
     fn config(&self) -> Value {
@@ -167,6 +172,18 @@ fn the_image_says_how_it_is_run_and_where_it_comes_from() {
         ("source", env!("CARGO_PKG_REPOSITORY")),
     ] {
         assert_eq!(label(name), value, "{name}");
+    }
+}
+
+#[test]
+fn the_image_is_for_the_system_and_the_processor_that_its_program_is_for() {
+    let image = Image::new();
+    let program = fs::read(image.path("program")).unwrap();
+    // A program of 64 bits, the lower byte first. x86-64 has the number 62.
+    assert_eq!((&program[..6], &program[18..20]), (&b"\x7fELF\x02\x01"[..], &[62, 0][..]));
+    let (config, descriptor) = (image.config(), image.descriptor());
+    for told in [&config, &descriptor["platform"]] {
+        assert_eq!((&told["os"], &told["architecture"]), (&"linux".into(), &"amd64".into()));
     }
 }
 

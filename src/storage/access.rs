@@ -82,7 +82,8 @@ pub fn check_access(dir: &Path) -> Result<(), StoreError> {
             match access(there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
                 Err(Errno::ROFS) => format!(
                     "data directory {shown} is on a file system that is mounted read-only; mount a volume there for \
-                     writing, or choose another data_dir"
+                     writing, add the directory to ReadWritePaths= of the unit if that starts this node, or choose \
+                     another data_dir"
                 ),
                 Err(Errno::ACCESS) if found.is_ok() => format!(
                     "user {user}, whom this process runs as, may not write in the data directory {shown}; make it that \

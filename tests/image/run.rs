@@ -112,14 +112,6 @@ impl Container {
         fs::read_to_string(self.image.path("log")).unwrap()
     }
 
-    /// Starts a container that ends with 78, and returns the last line of its log.
-    async fn ends_with_78(&self, how: How) -> String {
-        let status = self.start(how).ended().await;
-        let log = self.log();
-        assert_eq!(status.code(), Some(78), "{log}");
-        log.lines().last().unwrap_or_default().to_owned()
-    }
-
     fn is_own_directory_empty(&self) -> bool {
         fs::read_dir(self.image.path("root/data")).unwrap().next().is_none()
     }
@@ -152,13 +144,14 @@ async fn it_ends_with_78_and_says_what_to_do_where_it_could_not_keep_its_data_or
     let ends = async |change: &dyn Fn(&mut How)| {
         let mut how = container.usual();
         change(&mut how);
-        container.ends_with_78(how).await
+        container.start(how).ends_with_78(&container.image.path("log")).await
     };
     let said = ends(&|how| how.has_volume = false).await;
     assert!(said.contains("no volume is mounted at data directory /data"), "{said}");
     assert!(container.is_own_directory_empty(), "it wrote where nothing is kept");
     let said = ends(&|how| how.mode = "ro").await;
     assert!(said.contains("is mounted read-only; mount a volume there for writing"), "{said}");
+    assert!(said.contains("add the directory to ReadWritePaths= of the unit"), "{said}");
     let said = ends(&|how| how.user = "0".to_owned()).await;
     assert!(said.contains("runs as root") && said.contains("run it as another user"), "{said}");
     let certificate = [
@@ -167,7 +160,8 @@ async fn it_ends_with_78_and_says_what_to_do_where_it_could_not_keep_its_data_or
         ("RATCHET_TLS_KEY", "/nowhere.key"),
     ];
     let said = ends(&|how| how.variables = certificate.to_vec()).await;
-    assert!(said.contains("/nowhere."), "{said}");
+    let to_do = "put the file there for the node's user";
+    assert!(said.contains("tls_cert /nowhere.crt: ") && said.contains(to_do), "{said}");
     // As one of another user.
     fs::set_permissions(container.volume(), Permissions::from_mode(0o555)).unwrap();
     let said = ends(&|_| ()).await;
