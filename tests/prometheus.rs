@@ -100,9 +100,11 @@ async fn each_query_of_each_panel_has_a_value_and_each_rule_is_evaluated() {
             assert!(queries.len() > 3, "{file} has {} queries", queries.len());
             for (panel, query) in queries {
                 let query = query.replace("$job", JOB).replace("$__rate_interval", "10s");
+                // Not the 0 that stands where nothing is. (That of the alerts, `broken` asks for.)
+                let query = query.strip_suffix(" or vector(0)").unwrap_or(&query);
                 let what = format!("a value of {panel:?} in {file}: {query}");
                 let values = eventually(&what, async || {
-                    let values = prometheus.query(&query).await.unwrap_or_else(|error| {
+                    let values = prometheus.query(query).await.unwrap_or_else(|error| {
                         panic!("{file}, {panel:?}: {query}: {error}");
                     });
                     let all_are_numbers = values.values().all(|value| !value.is_nan());
