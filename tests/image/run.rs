@@ -42,7 +42,7 @@ struct Container {
 
 /// How a container is run.
 struct How {
-    has_volume: bool,
+    volume: Option<PathBuf>,
     mode: &'static str,
     user: String,
     arguments: Vec<String>,
@@ -78,7 +78,7 @@ impl Container {
         let (user, group) = user.split_once(':').unwrap();
         assert_eq!(user, group);
         How {
-            has_volume: true,
+            volume: Some(self.volume()),
             mode: "rw",
             user: user.to_owned(),
             arguments: self.texts("Cmd"),
@@ -90,10 +90,7 @@ impl Container {
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--mount", "sh", "-c", RUN, "sh"]);
         command.arg(self.image.path("root"));
-        match how.has_volume {
-            true => command.arg(self.volume()),
-            false => command.arg(""),
-        };
+        command.arg(how.volume.unwrap_or_default());
         command.args([how.mode, &how.user]).args(self.texts("Entrypoint")).args(how.arguments);
         command.env_clear().envs(how.variables);
         let of_image = self.texts("Env");
@@ -146,8 +143,11 @@ async fn it_ends_with_78_and_says_what_to_do_where_it_could_not_keep_its_data_or
         change(&mut how);
         container.start(how).ends_with_78(&container.image.path("log")).await
     };
-    let said = ends(&|how| how.has_volume = false).await;
-    assert!(said.contains("no volume is mounted at data directory /data"), "{said}");
+    // The second one is mounted where it is anyway.
+    for volume in [None, Some(container.image.path("root/data"))] {
+        let said = ends(&|how| how.volume.clone_from(&volume)).await;
+        assert!(said.contains("no volume is mounted at data directory /data"), "{said}");
+    }
     assert!(container.is_own_directory_empty(), "it wrote where nothing is kept");
     let said = ends(&|how| how.mode = "ro").await;
     assert!(said.contains("is mounted read-only; mount a volume there for writing"), "{said}");
@@ -172,7 +172,7 @@ async fn it_ends_with_78_and_says_what_to_do_where_it_could_not_keep_its_data_or
 async fn for_trying_it_needs_no_volume() {
     let container = Container::new();
     let mut how = container.usual();
-    how.has_volume = false;
+    how.volume = None;
     how.arguments.push("--dev".to_owned());
     let _node = container.start(how);
     Client::new(container.listen).next_at_last(42).await;
