@@ -96,11 +96,16 @@ impl Image {
         name
     }
 
-    fn manifest(&self) -> Value {
+    /// What its index says of its one manifest.
+    fn descriptor(&self) -> Value {
         let index = self.json("index.json");
         let manifests = index["manifests"].as_array().unwrap();
         assert_eq!(manifests.len(), 1, "{index}");
-        self.json(&self.blob(&manifests[0]))
+        manifests[0].clone()
+    }
+
+    fn manifest(&self) -> Value {
+        self.json(&self.blob(&self.descriptor()))
     }
 
     fn config(&self) -> Value {
@@ -171,6 +176,18 @@ fn the_image_says_how_it_is_run_and_where_it_comes_from() {
 }
 
 #[test]
+fn the_image_is_for_the_system_and_the_processor_that_its_program_is_for() {
+    let image = Image::new();
+    let program = fs::read(image.path("program")).unwrap();
+    // A program of 64 bits, the lower byte first. x86-64 has the number 62.
+    assert_eq!((&program[..6], &program[18..20]), (&b"\x7fELF\x02\x01"[..], &[62, 0][..]));
+    let (config, descriptor) = (image.config(), image.descriptor());
+    for told in [&config, &descriptor["platform"]] {
+        assert_eq!((&told["os"], &told["architecture"]), (&"linux".into(), &"amd64".into()));
+    }
+}
+
+#[test]
 fn the_image_names_the_ports_on_which_a_node_listens_by_default() {
     let config = Image::new().config();
     let Config { listen, peer_listen, metrics_listen, http_listen, resp_listen, .. } =
@@ -236,18 +253,49 @@ fn the_program_runs_with_what_is_in_the_image_alone_and_licences_are_beside_it()
     }
 }
 
-/// What dist/build does last: none of these may be in what is installed.
+/// A path of this machine.
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/main.rs");
+
+/// Searches an artefact for such paths, as dist/build does it last: none may be in what is installed. Answers whether there is
+/// none, and what was told.
+fn searched(artefact: &Path) -> (bool, String) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("dist/search");
+    let ran = Command::new(script).arg(artefact).output().unwrap();
+    (ran.status.success(), String::from_utf8(ran.stderr).unwrap())
+}
+
 #[test]
 fn a_path_of_this_machine_in_the_program_is_found_in_the_image() {
-    let search = |image: &Image| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("dist/search");
-        let ran = Command::new(script).arg(image.archive()).output().unwrap();
-        (ran.status.success(), String::from_utf8(ran.stderr).unwrap())
-    };
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/main.rs");
-    let source = format!("const char *path = \"{path}\"; int main(void) {{ return path[0]; }}\n");
-    let (is_well, told) = search(&Image::new());
+    let source = format!("const char *path = \"{PATH}\"; int main(void) {{ return path[0]; }}\n");
+    let (is_well, told) = searched(&Image::new().archive());
     assert!(is_well, "{told}");
-    let (is_well, told) = search(&Image::of_source(&source));
-    assert!(!is_well && told.contains(path) && told.contains("/usr/bin/ratchet"), "{told}");
+    let (is_well, told) = searched(&Image::of_source(&source).archive());
+    assert!(!is_well && told.contains(PATH) && told.contains("/usr/bin/ratchet"), "{told}");
+}
+
+#[test]
+fn a_path_of_this_machine_on_a_compressed_page_is_found_in_the_package_and_in_the_archive() {
+    const CONTROL: &str = "Package: page\nVersion: 1\nArchitecture: all\n\
+                           Maintainer: Nobody <nobody@example.com>\nDescription: a page\n";
+    for (page, is_clean) in [("a page", true), (PATH, false)] {
+        let dir = TempDir::new().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for folder in ["packed/man", "packed/DEBIAN"] {
+            fs::create_dir_all(path(folder)).unwrap();
+        }
+        fs::write(path("packed/DEBIAN/control"), CONTROL).unwrap();
+        fs::write(path("packed/man/page.1"), page).unwrap();
+        printed(Command::new("gzip").arg(path("packed/man/page.1")));
+        let mut packing = Command::new("dpkg-deb");
+        packing.args(["--root-owner-group", "--build"]);
+        printed(packing.args([path("packed"), path("page.deb")]));
+        let mut packing = Command::new("tar");
+        packing.args(["--owner=0", "--group=0", "-czf"]).arg(path("page.tar.gz"));
+        printed(packing.arg("-C").arg(path("packed")).arg("man"));
+        for artefact in ["page.deb", "page.tar.gz"] {
+            let (is_well, told) = searched(&path(artefact));
+            assert_eq!(is_well, is_clean, "{artefact}: {told}");
+            assert_eq!(told.contains("man/page.1.gz"), !is_clean, "{artefact}: {told}");
+        }
+    }
 }

@@ -70,17 +70,9 @@ impl Supervised {
         told
     }
 
-    /// Runs a command that starts the node, which ends at once with 78. Returns the last line of its log.
+    /// Runs a command that starts the node, which ends at once with 78. Returns the line of its log that says why.
     async fn ends_with_78(&self, mut command: Command) -> String {
-        let status = Process(command.spawn().unwrap()).ended().await;
-        let log = self.log();
-        assert_eq!(status.code(), Some(78), "{log}");
-        let errors: Vec<&str> = log.lines().filter(|line| line.starts_with("error: ")).collect();
-        let [said] = errors[..] else {
-            panic!("one line says why: {log}");
-        };
-        assert_eq!(log.lines().last(), Some(said), "nothing follows it");
-        said.to_owned()
+        Process(command.spawn().unwrap()).ends_with_78(&self.dir.path().join("log")).await
     }
 
     fn log(&self) -> String {
@@ -152,7 +144,7 @@ async fn a_node_whose_supervisor_is_gone_serves_and_says_so_in_its_log() {
     assert!(log.contains("the supervisor could not be told \"READY=1"), "{log}");
 }
 
-/// Starts a node without data that ends at once with 78, and returns the last line of its log.
+/// Starts a node without data that ends at once with 78, and returns the line of its log that says why.
 async fn ends_with_78(change: impl FnOnce(&Supervised, &mut Command)) -> String {
     let supervised = Supervised::new();
     let mut command = supervised.command(ratchet());
@@ -187,7 +179,8 @@ async fn a_node_that_no_restart_helps_ends_with_78_and_one_line_that_says_what_t
         command.args(["--tls=require", "--tls-cert=/nowhere.crt", "--tls-key=/nowhere.key"]);
     })
     .await;
-    assert!(said.contains("/nowhere."), "{said}");
+    let to_do = "put the file there for the node's user";
+    assert!(said.contains("tls_cert /nowhere.crt: ") && said.contains(to_do), "{said}");
 }
 
 /// The `ratchet` command, of a process that may do what the modes of files allow, and no more. Root may do more.
@@ -246,6 +239,13 @@ fn no_unit_starts_a_node_again_that_no_restart_helps() {
     // The names are systemd's, of what it cannot set up for a node before it runs.
     let names = ["EXEC", "USER", "GROUP", "NAMESPACE", "STATE_DIRECTORY"];
     assert_eq!(codes, [&["2", "78"][..], &names].concat());
+}
+
+#[test]
+fn the_units_have_a_node_refuse_to_run_as_root() {
+    for name in ["ratchet.service", "ratchet@.service"] {
+        assert!(dist(name).contains("\nEnvironment=RATCHET_REFUSE_ROOT=true\n"), "{name}");
+    }
 }
 
 /// Runs what a unit has its supervisor run after a node that ended with this status. Returns how long that sleeps.

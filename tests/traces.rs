@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use opentelemetry_proto::tonic::{
@@ -36,8 +37,13 @@ use tonic::{
 };
 
 use crate::common::{
-    PATIENCE, certificates::Certificates, cluster::Cluster, eventually, http, id, other_than,
-    processes::ratchet, rust_client, until, with_http,
+    PATIENCE,
+    certificates::Certificates,
+    cluster::Cluster,
+    disk::{Fsync, on_disks},
+    eventually, http, id, other_than,
+    processes::ratchet,
+    rust_client, until, with_http,
 };
 
 /// The trace of a caller, and its span in it.
@@ -53,6 +59,13 @@ const TOKEN: &str = "not-to-be-told";
 struct Received {
     node: String,
     span: Span,
+}
+
+impl Received {
+    /// How long it took.
+    fn took(&self) -> Duration {
+        Duration::from_nanos(self.span.end_time_unix_nano - self.span.start_time_unix_nano)
+    }
 }
 
 /// A collector of traces.
@@ -178,6 +191,21 @@ fn next() -> NextRequest {
     NextRequest { namespace: "book".to_owned(), key: id(KEY), ..NextRequest::default() }
 }
 
+/// Prints the spans of a trace as they were received, for docs/monitor.md: what each is a part of, and how long it took.
+fn print_received(spans: &[Received]) {
+    let mut in_order: Vec<&Received> = spans.iter().collect();
+    in_order.sort_by_key(|one| one.span.start_time_unix_nano);
+    for received in in_order {
+        let Received { node, span } = received;
+        let parent = spans.iter().find(|one| one.span.span_id == span.parent_span_id);
+        let parent = parent.map_or_else(
+            || hex(&span.parent_span_id),
+            |one| format!("{} at node {}", one.span.name, one.node),
+        );
+        println!("{} at node {node}, a part of {parent}: {:?}", span.name, received.took());
+    }
+}
+
 /// Sees that these three spans are a call that `asked` forwarded to `leader`, on behalf of the caller.
 fn assert_forwarded(spans: &[Received], [asked, leader]: [u64; 2], method: &str) {
     let kinds: BTreeMap<(String, String), &Span> =
@@ -221,6 +249,7 @@ async fn a_forwarded_call_is_one_trace_of_both_nodes_within_the_span_of_its_call
     client.sequencer.next(in_trace(next(), TRACE, "01")).await.expect("a number");
     let spans = collector.spans_of(TRACE, 3).await;
     assert_forwarded(&spans, [asked, leader], "ratchet.v1.Sequencer/Next");
+    print_received(&spans);
 
     // Each message of a stream is a call of its own, in the trace of the stream.
     let trace = TRACE.replace("0a", "0b");
@@ -261,6 +290,37 @@ async fn a_forwarded_call_is_one_trace_of_both_nodes_within_the_span_of_its_call
     let spans = collector.spans_of(&trace, 3).await;
     assert_forwarded(&spans, [asked, leader], "ratchet.v1.Sequencer/Next");
     assert_tells_no_secret(&collector);
+}
+
+/// For how long a disk hangs under a call. That the call waits for it cannot be awaited.
+const HANGS: Duration = Duration::from_millis(50);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_the_leaders_own_disk_is_told_so() {
+    let collector = Collector::default();
+    let listening = collector.listen();
+    let (cluster, disks) = on_disks(1, traced(listening.address)).await;
+    let mut key = KEY;
+    // Something else may be written just then.
+    eventually("a call that mostly waited for the disk", async || {
+        // A new key needs a log entry.
+        key += 1;
+        let trace = format!("{key:032x}");
+        let call = in_trace(NextRequest { key: id(key), ..next() }, &trace, "01");
+        let mut client = cluster.client(1);
+        let hanging = disks[&1].hang_then(Fsync::Succeeds);
+        let calling = tokio::spawn(async move { client.sequencer.next(call).await });
+        until("the disk hangs", || disks[&1].hanging() > 0).await;
+        tokio::time::sleep(HANGS).await;
+        drop(hanging);
+        calling.await.expect("no panic").expect("a number");
+        let spans = collector.spans_of(&trace, 1).await;
+        let wrote = text_of(&spans[0].span.attributes, "ratchet.write_ms")?;
+        let wrote = wrote.parse().expect("a number");
+        let wrote = Duration::from_millis(wrote);
+        (wrote >= HANGS && 2 * wrote >= spans[0].took()).then_some(())
+    })
+    .await;
 }
 
 tokio::task_local! {

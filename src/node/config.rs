@@ -159,8 +159,9 @@ impl Config {
         match self.refuse_root && is_root {
             false => Ok(()),
             true => Err(ConfigError(
-                "this process runs as root, and refuse_root is set, as in the image: run it as another user, to whom data_dir \
-                 belongs (the image does so, as user 65532, unless it is given --user or runAsUser), or set RATCHET_REFUSE_ROOT=false in its environment, which wins over a file"
+                "this process runs as root, and refuse_root is set, as in the image and the units: run it as another user, to \
+                 whom data_dir belongs (the image does so, as user 65532, unless it is given --user or runAsUser), or set \
+                 RATCHET_REFUSE_ROOT=false in its environment, which wins over a file"
                     .to_owned(),
             )),
         }

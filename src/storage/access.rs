@@ -29,7 +29,7 @@ fn first_there(dir: &Path) -> &Path {
 /// [`StoreError::Inaccessible`] if not; [`StoreError::Io`] if the system does not tell.
 pub fn check_volume(dir: &Path) -> Result<(), StoreError> {
     let mount = |place: &Path| mount_of(place).map_err(StoreError::io("cannot look at", place));
-    if mount(first_there(dir))? != mount(Path::new("/"))? {
+    if is_volume(&mount(first_there(dir))?, &mount(Path::new("/"))?) {
         return Ok(());
     }
     let dir = dir.display();
@@ -58,6 +58,36 @@ fn mount_of(place: &Path) -> io::Result<Mount> {
     }
 }
 
+/// Whether something else than what is in the root's file system anyway is mounted.
+fn is_volume(mount: &Mount, root: &Mount) -> bool {
+    match (mount, root) {
+        (Mount::Id(mount), Mount::Id(root)) if mount != root => {
+            // Without /proc each mount is taken for a volume.
+            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            !is_in_its_own_place(&mounts, *mount, *root)
+        }
+        _ => mount != root,
+    }
+}
+
+/// Whether a mount shows a part of the root's file system where that part is without it, too. So systemd opens a directory for
+/// writing, as ReadWritePaths= and StateDirectory= of a unit say.
+fn is_in_its_own_place(mounts: &str, mount: u64, root: u64) -> bool {
+    // A row: its id, its parent's, the device, what of that is mounted, and where.
+    let row = |id: u64| {
+        let mut rows = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        rows.find(|row| row[0] == id.to_string())
+    };
+    let (mount, root) = (row(mount), row(root));
+    match (mount.as_deref(), root.as_deref()) {
+        (Some([_, _, device, part, place, ..]), Some([_, _, of_root, root_part, ..])) => {
+            let own = Path::new(root_part).join(place.trim_start_matches('/'));
+            device == of_root && Path::new(part) == own
+        }
+        _ => false,
+    }
+}
+
 /// Checks that the user of this process can use the directory, if it is there, and can make it, if it is not. What root would
 /// write into the directory of another user, a node of that user could not read.
 ///
@@ -82,7 +112,8 @@ pub fn check_access(dir: &Path) -> Result<(), StoreError> {
             match access(there, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
                 Err(Errno::ROFS) => format!(
                     "data directory {shown} is on a file system that is mounted read-only; mount a volume there for \
-                     writing, or choose another data_dir"
+                     writing, add the directory to ReadWritePaths= of the unit if that starts this node, or choose \
+                     another data_dir"
                 ),
                 Err(Errno::ACCESS) if found.is_ok() => format!(
                     "user {user}, whom this process runs as, may not write in the data directory {shown}; make it that \
@@ -177,6 +208,16 @@ mod tests {
         let (dir, message) = (used.path().to_owned(), "IO error".to_owned());
         let failed = denied_or(used.path(), StoreError::Database { dir, message });
         assert!(matches!(failed, StoreError::Database { .. }), "{failed}");
+    }
+
+    #[test]
+    fn a_directory_that_a_unit_opens_for_writing_is_no_volume() {
+        let mounts = "43 42 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+                      63 43 254:0 /var/lib/ratchet /var/lib/ratchet rw,relatime - ext4 /dev/vda rw\n\
+                      64 43 254:0 /srv/volume /data rw,relatime - ext4 /dev/vda rw\n\
+                      65 43 254:1 /lib/ratchet /lib/ratchet rw,relatime - ext4 /dev/vdb rw\n";
+        let own: Vec<u64> = (63..=66).filter(|id| is_in_its_own_place(mounts, *id, 43)).collect();
+        assert_eq!(own, [63]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn the_package_has_the_licence_and_the_source_that_the_manifest_tells() {
 
 /// Three machines that upgrade by themselves would be an outage, and a node's settings come before its first start.
 #[test]
-fn the_package_starts_no_node_and_its_upgrade_stops_and_restarts_none() {
+fn the_manifest_has_the_package_start_stop_and_restart_no_node_and_needrestart_is_told_of_it() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let manifest: toml::Value = toml::from_str(&manifest).expect("Cargo.toml");
     let units = &manifest["package"]["metadata"]["deb"]["systemd-units"];

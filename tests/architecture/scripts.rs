@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use crate::files::{File, assert_none, root};
+use crate::files::{File, assert_none, files, root};
 
 /// Where scripts are.
 const FOLDERS: [&str; 6] = [".ci", "bench", "cluster", "dist", "fuzz", "jepsen"];
@@ -42,6 +42,24 @@ fn no_script_follows_cdpath() {
     assert!(scripts.len() > 8, "{} scripts", scripts.len());
     let found: Vec<String> = scripts.iter().flat_map(misled).collect();
     assert_none("cd looks in CDPATH first", &found);
+}
+
+#[test]
+fn workflows_name_scripts_that_there_are() {
+    let workflows = files(".github/workflows", "yml");
+    let words = workflows.iter().flat_map(|workflow| workflow.text.split_whitespace());
+    let words = words.map(|word| {
+        let word = word.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '.');
+        word.trim_end_matches(|c: char| !c.is_alphanumeric())
+    });
+    let is_ours =
+        |path: &&str| path.split_once('/').is_some_and(|(folder, _)| FOLDERS.contains(&folder));
+    // What is built is not there yet.
+    let scripts: Vec<&str> =
+        words.filter(is_ours).filter(|path| !path.starts_with("dist/out")).collect();
+    assert!(scripts.len() > 5, "{scripts:?}");
+    let missing = scripts.into_iter().filter(|path| !root().join(path).is_file());
+    assert_none("workflows", &missing.map(str::to_owned).collect::<Vec<_>>());
 }
 
 fn read(path: &str) -> String {

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
+    path::Path,
     process::{Child, Command, ExitStatus, Output, Stdio},
 };
 
@@ -20,6 +21,19 @@ impl Process {
     pub async fn ended(mut self) -> ExitStatus {
         let mut ended = || self.0.try_wait().expect("a child of this process");
         eventually("the end of a process", async || ended()).await
+    }
+
+    /// Waits until a node ends with 78, and returns the line of its log that says why: there is one, and nothing follows it.
+    pub async fn ends_with_78(self, log: &Path) -> String {
+        let status = self.ended().await;
+        let log = std::fs::read_to_string(log).expect("a log");
+        assert_eq!(status.code(), Some(78), "{log}");
+        let errors: Vec<&str> = log.lines().filter(|line| line.starts_with("error: ")).collect();
+        let [said] = errors[..] else {
+            panic!("one line says why: {log}");
+        };
+        assert_eq!(log.lines().last(), Some(said), "nothing follows it");
+        said.to_owned()
     }
 }
 

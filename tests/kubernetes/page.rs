@@ -87,7 +87,7 @@ fn has_label(object: &Value, label: &str) -> bool {
 }
 
 #[test]
-fn the_commands_of_the_page_can_be_run_as_they_stand_there() {
+fn the_commands_of_the_page_name_what_there_is_and_those_that_need_no_cluster_are_run() {
     let mut secrets = Secrets { dir: TempDir::new().unwrap(), made: BTreeSet::new() };
     let tls = kustomized("three-tls");
     let template = |objects: &Objects| objects.0[0]["spec"]["template"].clone();

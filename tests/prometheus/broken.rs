@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use super::server::Prometheus;
+use super::{
+    dashboards, queries,
+    server::{JOB, Prometheus},
+};
 use crate::common::{
     certificates::Certificates,
     cluster::Cluster,
@@ -81,6 +84,15 @@ async fn a_node_that_is_killed_and_a_leader_that_is_stopped_are_told_until_all_r
     let killed = others(cluster.leader().await)[0];
     cluster.kill(killed);
     prometheus.fire("one of three nodes is killed", &one_is_gone).await;
+    let panels = queries(&dashboards()["ratchet.json"]);
+    let (_, query) = panels.iter().find(|(panel, _)| panel == "Alerts").expect("a panel");
+    for alert in one_is_gone {
+        eventually(&format!("{alert} is shown"), async || {
+            let shown = prometheus.query(&query.replace("$job", JOB)).await.expect("an answer");
+            shown.contains_key(&format!("{{\"alertname\":\"{alert}\"}}")).then_some(())
+        })
+        .await;
+    }
 
     let leader = cluster.leader().await;
     let asked = others(leader).into_iter().find(|node| *node != killed).expect("the third node");

@@ -240,7 +240,7 @@ impl Prometheus {
         }
     }
 
-    /// The state of each rule: its name and why it cannot be evaluated, if so. Empty before all were.
+    /// The rules that were evaluated: their names, and for each why it could not be, if so.
     pub async fn rules(&self) -> BTreeMap<String, String> {
         let data = self.ask("rules", &[]).await.expect("the rules");
         let groups = data["groups"].as_array().expect("groups").iter();
