@@ -113,7 +113,7 @@ fn a_command_that_cannot_be_carried_out_fails_with_the_reason_and_an_exit_code()
     let [nobody] = free_ports::<1>(own_ip()).map(|address| address.to_string());
     // On a busy machine its time may pass before the connection is refused: then it gets more.
     let mut tries = (0..10).map(|doublings| {
-        let timeout_ms = (300 << doublings).to_string();
+        let timeout_ms = (300_u64 << doublings).to_string();
         run(&["next", "book", "1", "--server", &nobody, "--timeout-ms", &timeout_ms])
     });
     let unreachable = tries.find(|ended| ended.status.code() != Some(6));
