@@ -9,7 +9,7 @@ use std::{
 use crate::common::{
     HURRIED,
     cluster::Cluster,
-    eventually, free_ports, in_time, others, own_ip,
+    eventually, free_ports, others, own_ip,
     processes::Processes,
     rust_client::{assert_no_repeats, builder, client, create_with_format, take},
 };
@@ -105,11 +105,13 @@ async fn a_client_whose_servers_are_all_gone_says_which_and_why_at_the_deadline(
     let [nobody] = free_ports::<1>(own_ip());
     let client = builder([nobody]).timeout(Duration::from_millis(300));
     let client = client.build().unwrap();
-    let asked = in_time("a failure at the deadline", client.next("book", 1)).await;
-    let Err(error @ Error::Server { .. }) = asked else {
-        panic!("nobody can have answered");
-    };
-    assert_eq!(error.code(), Some(Code::Unavailable));
+    // On a busy machine the deadline may pass before the connection is refused.
+    let error = eventually("a refusal", async || {
+        let error = client.next("book", 1).await.expect_err("nobody can have answered");
+        (error.code() != Some(Code::DeadlineExceeded)).then_some(error)
+    });
+    let error = error.await;
+    assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
     assert!(error.is_retryable());
     let said = error.to_string();
     assert!(said.starts_with(&nobody.to_string()), "{said}");

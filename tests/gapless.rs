@@ -6,7 +6,7 @@ use crate::common::{
     PATIENCE,
     cluster::Cluster,
     disk::{Disk, Fsync},
-    id, in_time,
+    eventually, id, in_time,
     invoices::{INVOICE, cluster_with_invoices, create_invoices},
     name, other_than, others, until,
 };
@@ -93,7 +93,11 @@ async fn handovers_and_crashes_skip_nothing_and_have_nothing_to_return() {
 /// Its answer could be lost, and a second one would leave a gap.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_not_carried_out() {
-    let cluster = Cluster::start(3, |_| {}).await;
+    // Nobody stands for election while this goes on, however busy the machine is.
+    let cluster = Cluster::start(3, |config| {
+        (config.election_timeout_ms, config.lease_ms) = (15_000, 12_000);
+    })
+    .await;
     let leader = cluster.leader().await;
     let follower = other_than(leader);
     let known = |node: u64| {
@@ -107,7 +111,7 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
     .await;
     until("the follower knows it", || known(follower).is_some()).await;
     let older = known(follower).expect("just seen");
-    // It learns nothing from here on, and forwards, until it would stand for election.
+    // It learns nothing from here on, and forwards.
     cluster.links.cut(leader, cluster.configs[&follower].peer_listen.to_string());
     let delete = DeleteNamespaceRequest {
         namespace: INVOICE.to_owned(),
@@ -146,12 +150,16 @@ async fn a_request_of_a_follower_that_takes_the_namespace_for_an_older_one_is_no
         ..NextRequest::default()
     };
     let with_id = CheckedRequest::new(with_id, Principal::node(1)).expect("a request");
-    let deadline = tokio::time::Instant::now() + Duration::from_millis(1_500);
-    let lost = following.numbers.serve(&with_id, Origin::Client, deadline).await;
-    let Err(Unanswered::Refused(lost)) = lost else {
-        panic!("{lost:?}");
-    };
-    assert_eq!(lost.outcome(), Outcome::Unknown, "{lost}");
+    // On a busy machine its time may be over before the leader is asked.
+    eventually("a call of which nobody knows whether it is done", async || {
+        let deadline = tokio::time::Instant::now() + Duration::from_millis(1_500);
+        let lost = following.numbers.serve(&with_id, Origin::Client, deadline).await;
+        let Err(Unanswered::Refused(lost)) = lost else {
+            panic!("{lost:?}");
+        };
+        (lost.outcome() == Outcome::Unknown).then_some(())
+    })
+    .await;
 }
 
 /// A node on a disk that hangs on demand, and a second allocator of its term, which stands in for the node's own so that a

@@ -533,6 +533,10 @@ async fn a_page_whose_name_was_made_to_lead_to_the_node_reads_nothing() {
         assert_eq!(get(at, path, &evil).await, "403", "{path}");
         assert_eq!(get(at, path, &at.to_string()).await, "200", "{path}");
     }
+    for path in ["/livez", "/readyz"] {
+        let probed = get(http_port, path, "evil.example").await;
+        assert_eq!(probed, "200", "{path}: what it tells is no secret");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -172,7 +172,12 @@ async fn a_call_whose_message_never_ends_is_refused_and_a_silent_stream_is_not()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_takes_in_no_more_than_64_kb_that_nobody_has_read() {
-    let cluster = start(|_| {}).await;
+    const MOST: usize = 64 << 10;
+    const MEMORY_MB: u64 = 16;
+    let cluster = start(|config| config.memory_requests_max_mb = MEMORY_MB).await;
+    // A stream is not read on while there is no memory for its message.
+    let memory = &cluster.nodes[&1].context().request_memory;
+    let _all = memory.reserve((MEMORY_MB << 20) as usize).expect("all of it");
     let mut stream = TcpStream::connect(cluster.address(1)).await.expect("a connection");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     stream.write_all(preface).await.expect("a greeting");
@@ -194,7 +199,32 @@ async fn a_call_takes_in_no_more_than_64_kb_that_nobody_has_read() {
             _ => {}
         }
     }
-    assert!(of_call <= 64 << 10, "{of_call} bytes");
+    assert!(of_call as usize <= MOST, "{of_call} bytes");
+    // What it was told holds from its acknowledgement on. Then the beginning of a message of a megabyte.
+    let acknowledged = b"\0\0\0\x04\x01\0\0\0\0";
+    let begun = http2::data(1, &[0, 0, 15, 0, 0]);
+    let call = http2::call(1, "/ratchet.v1.Sequencer/NextMany");
+    stream.write_all(&[&acknowledged[..], &call, &begun].concat()).await.expect("a call");
+    let part = [0; 8_000];
+    let mut sent = 0;
+    let refused = async {
+        loop {
+            // What it says of a part comes before its answer to the ping, or soon after.
+            stream.write_all(&[http2::data(1, &part), http2::ping()].concat()).await.expect("sent");
+            sent += part.len();
+            assert!(sent <= 2 * MOST, "{sent} bytes are taken in");
+            loop {
+                let frame = http2::read(&mut stream).await.expect("a frame");
+                match (frame.kind, frame.stream) {
+                    (http2::RST_STREAM, 1) => return frame.payload,
+                    (http2::PING, _) => break,
+                    _ => {}
+                }
+            }
+        }
+    };
+    let refused = in_time("the end of a call that sends more than it may", refused).await;
+    assert_eq!(refused, [0, 0, 0, 3], "a flow-control error");
 }
 
 /// A stream of a kind over which nothing is said.

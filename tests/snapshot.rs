@@ -7,13 +7,14 @@ use crate::common::{
     disk::Disk,
     eventually, http_get, id,
     openmetrics::{parse, value},
-    other_than,
+    other_than, others,
     power::Names,
     until, with_metrics,
 };
 use ratchet::{
     consensus::Group,
     node::Config,
+    proto::v1::{CreateNamespaceRequest, KeyKind, NextManyRequest},
     storage::{StoreOptions, UnsyncedWrites},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -181,4 +182,57 @@ async fn a_follower_that_loses_power_right_after_it_installed_a_snapshot_comes_b
     cluster.start_node(victim).await;
     cluster.client(victim).next_at_last(200).await;
     cluster.caught_up(leader, victim).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_logs_nothing_without_a_node_sends_it_the_snapshot_as_fast_as_it_can() {
+    const MESSAGES: usize = 24;
+    const KEYS: usize = 3_000;
+    // At a megabyte a second, which is for a leader that hands out numbers meanwhile.
+    let slow = |config: &mut Config| {
+        short_log(config);
+        config.snapshot_mb_per_second = 1;
+    };
+    let mut cluster = Cluster::start(3, slow).await;
+    let leader = cluster.leader().await;
+    let [next, away] = others(leader);
+    cluster.crash(away).await;
+    let mut client = cluster.client(leader);
+    let rooms = CreateNamespaceRequest {
+        name: "room".into(),
+        key_kind: KeyKind::Name.into(),
+        ..CreateNamespaceRequest::default()
+    };
+    client.admin.create_namespace(rooms).await.expect("created");
+    // Some twenty megabytes.
+    for first in (0..MESSAGES * KEYS).step_by(KEYS) {
+        let names = (first..first + KEYS).map(|key| format!("{key:0256}").into());
+        let message = NextManyRequest {
+            namespace: "room".into(),
+            names: names.collect(),
+            ..NextManyRequest::default()
+        };
+        let answers = client.sequencer.next_many(tokio_stream::once(message)).await;
+        let answer = answers.expect("a stream").into_inner().message().await;
+        assert_eq!(answer.expect("no error").expect("an answer").failure, None);
+    }
+    // So many entries that the log is purged beyond what the node has that is away.
+    for key in 0..60 {
+        client.next(key).await.expect("a number");
+    }
+    let holds = cluster.acknowledged(leader, away);
+    let group = cluster.nodes[&next].context().group.clone();
+    until("the log is purged", || group.purged_index() > holds).await;
+
+    cluster.crash(leader).await;
+    cluster.start_node(away).await;
+    assert!(cluster.client(next).next_at_last(7).await > 1);
+    let metrics = cluster.nodes[&next].context().metrics.clone();
+    let told = || metrics.of_set(1).snapshot_seconds.get() > 0.0;
+    until("the leader hears that the snapshot is installed", told).await;
+    let bytes = metrics.of_set(1).snapshot_bytes.get() as f64;
+    let (took, paced) = (metrics.of_set(1).snapshot_seconds.get(), bytes / f64::from(1_u32 << 20));
+    println!("{bytes} bytes in {took} s; at the pace that is set it would be {paced} s");
+    assert!(paced > 15.0, "{bytes} bytes are too few to tell");
+    assert!(took < 0.9 * paced, "{took} s for {bytes} bytes");
 }

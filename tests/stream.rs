@@ -18,7 +18,7 @@ use ratchet::{
     metrics::{FirstTouch, Metrics},
     proto::v1::{CreateNamespaceRequest, KeyKind, NextManyRequest, NextManyResponse},
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tonic::{Code, Streaming};
 
@@ -272,17 +272,23 @@ async fn a_stream_that_never_pauses_gives_each_message_its_own_time() {
         timeout_ms: TIMEOUT.as_millis() as u64,
         ..books(&[id % 10], &[])
     };
+    let mut sent = Vec::new();
     for id in 0..IN_FLIGHT {
+        sent.push(Instant::now());
         messages.send(ask(id)).await.expect("the stream lives");
     }
     let mut answers = stream.await.expect("a stream").into_inner();
-    let (started, mut next) = (tokio::time::Instant::now(), IN_FLIGHT);
+    let started = Instant::now();
     while started.elapsed() < 2 * TIMEOUT {
         let answer = in_time("an answer", answers.next()).await;
         let answer = answer.expect("no end").expect("no error");
-        assert_eq!(answer.failure, None, "message {} of {next}", answer.id);
+        // On a busy machine a message may use its own time up. None fails before that.
+        let (id, waited) = (answer.id, sent[answer.id as usize].elapsed());
+        let is_in_time = answer.failure.is_none() || waited >= TIMEOUT;
+        assert!(is_in_time, "message {id} after {waited:?}: {:?}", answer.failure);
+        let next = sent.len() as u64;
+        sent.push(Instant::now());
         messages.send(ask(next)).await.expect("the stream lives");
-        next += 1;
     }
 }
 

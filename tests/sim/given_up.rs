@@ -174,6 +174,10 @@ impl Script {
             Way::ThirdVoterDead | Way::FailedHandover if next == lags && took < CATCHING_UP / 2 => {
                 return Err(format!("node {next} leads after {took:?}, and lacks entries"));
             }
+            // The voter that lags gets its entries alone and without a pause, and leads at once when it has them.
+            Way::ThirdVoterDead | Way::FailedHandover if took > SOON + 2 * CATCHING_UP => {
+                return Err(format!("nobody led for {took:?}, longer than catching up takes"));
+            }
             Way::ThirdVoterDead | Way::FailedHandover => {}
             _ if next != current => return Err(format!("node {next} leads, which lags")),
             _ if took > SOON => return Err(format!("nobody led for {took:?}")),

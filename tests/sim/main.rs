@@ -70,6 +70,9 @@ const RUN_MAX: Duration = Duration::from_secs(600);
 /// How many runs with a wrong wall clock `cargo test` has.
 const WRONG_CLOCK_SEEDS: u64 = 12;
 
+/// How many runs `cargo test` has of each way in which a leader gives its term up.
+const GIVEN_UP_SEEDS: u64 = 3;
+
 /// How many runs with slow disks `cargo test` has: as many with each fault.
 const SLOW_DISKS_SEEDS: u64 = 8;
 
@@ -207,11 +210,18 @@ fn slow_disks_hold_up_no_warm_key_and_change_the_leader_only_if_that_helps() {
 #[test]
 fn a_term_that_is_given_up() {
     let one = number("RATCHET_SIM_SEED");
-    for way in given_up::WAYS {
-        let run = move || given_up::run(way, one.unwrap_or(1), one.is_some());
-        if let Err(why) = on_fresh_thread(one.unwrap_or(1), RUN_MAX, "a_term_that_is_given_up", run)
-        {
-            panic!("{why}");
+    let seeds = match one {
+        Some(seed) => vec![seed],
+        None => Vec::from_iter(1..=GIVEN_UP_SEEDS),
+    };
+    for seed in seeds {
+        for way in given_up::WAYS {
+            let started = Instant::now();
+            let run = move || given_up::run(way, seed, one.is_some());
+            if let Err(why) = on_fresh_thread(seed, RUN_MAX, "a_term_that_is_given_up", run) {
+                panic!("{why}");
+            }
+            println!("seed {seed}, {way:?}: {:.1} s", started.elapsed().as_secs_f64());
         }
     }
 }
