@@ -305,7 +305,11 @@ async fn a_node_that_hears_of_no_leader_for_half_a_minute_tells_its_status_alone
     // Whatever else is asked for, over each interface, by who may do it.
     let addresses = closed.cluster.nodes[&left].addresses();
     let (grpc, http) = (addresses.client, addresses.http.expect("a port"));
-    for case in cases() {
+    let watched = "/ratchet.v1.Sequencer/WatchRoute";
+    let mut sequencer = SequencerClient::new(asks.clone());
+    let watching = sequencer.watch_route(WatchRouteRequest {});
+    in_time("a stream", watching).await.expect("a stream that waits for a leader");
+    for case in cases().iter().filter(|case| case.name != watched) {
         let is_told = case.verb.is_none() || case.name == "/ratchet.v1.Admin/Status";
         let token = Some(closed.token(case.verb.as_deref().unwrap_or("next")));
         match case.try_over_grpc(grpc, token).await {
