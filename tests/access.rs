@@ -31,6 +31,7 @@ use ratchet::{
 };
 use tonic::{Code, Request};
 
+use self::methods::{COMMANDS, cases, over_redis};
 use crate::common::{
     channel,
     closed::{ADMIN, Closed, asking, create, grant, granting, next, told},
@@ -285,13 +286,14 @@ async fn a_node_that_hears_of_no_leader_for_half_a_minute_tells_its_status_alone
     for node in others(left) {
         closed.cluster.crash(node).await;
     }
+    let why = "has heard of no leader for 30 s";
     let refused = eventually("it does not know who may do what", async || {
         let message =
             NextRequest { namespace: "book".to_owned(), key: id(1), ..Default::default() };
         let mut call = Request::new(message);
         call.set_timeout(Duration::from_millis(500));
         let refused = SequencerClient::new(asks.clone()).next(call).await.expect_err("no leader");
-        refused.message().contains("has heard of no leader for 30 s").then_some(refused)
+        refused.message().contains(why).then_some(refused)
     })
     .await;
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
@@ -300,4 +302,36 @@ async fn a_node_that_hears_of_no_leader_for_half_a_minute_tells_its_status_alone
     let unknown = AdminClient::new(asking(closed.cluster.address(left), None));
     let refused = unknown.clone().status(StatusRequest {}).await.expect_err("who shows nothing");
     assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+    // Whatever else is asked for, over each interface, by who may do it.
+    let addresses = closed.cluster.nodes[&left].addresses();
+    let (grpc, http) = (addresses.client, addresses.http.expect("a port"));
+    let watched = "/ratchet.v1.Sequencer/WatchRoute";
+    let mut sequencer = SequencerClient::new(asks.clone());
+    let watching = sequencer.watch_route(WatchRouteRequest {});
+    in_time("a stream", watching).await.expect("a stream that waits for a leader");
+    for case in cases().iter().filter(|case| case.name != watched) {
+        let is_told = case.verb.is_none() || case.name == "/ratchet.v1.Admin/Status";
+        let token = Some(closed.token(case.verb.as_deref().unwrap_or("next")));
+        match case.try_over_grpc(grpc, token).await {
+            Err(told) if !is_told => {
+                assert_eq!(told.code(), Code::Unavailable, "{}: {told}", case.name);
+                assert!(told.message().contains(why), "{}: {told}", case.name);
+            }
+            told => {
+                let code = told.map_err(|refused| refused.code());
+                assert!(is_told && code != Err(Code::Unavailable), "{}: {code:?}", case.name);
+            }
+        }
+        if let Some(page) = case.page_over_http(http, token).await {
+            let is_refused = page.status == 503 && page.body.contains(why);
+            assert_eq!(is_refused, !is_told, "{}: {} {}", case.name, page.status, page.body);
+        }
+    }
+    let redis = addresses.resp.expect("a port");
+    for (command, verb) in COMMANDS {
+        let token = Some(closed.token(verb.unwrap_or("next")));
+        let told = over_redis(redis, token, command).await;
+        let is_refused = told.starts_with("-CLUSTERDOWN ") && told.contains(why);
+        assert_eq!(is_refused, verb.is_some(), "{command}: {told}");
+    }
 }

@@ -47,7 +47,7 @@ enum At {
     Administrators,
     /// The socket in the data directory.
     LocalSocket,
-    /// The leader's port for peers, of whoever has the certificate of a member.
+    /// The leader's port for peers, of whoever has the certificate of a node.
     Peer,
 }
 
@@ -73,7 +73,7 @@ enum Attack {
     ForeignRequest,
     /// Two tokens, each of which may do everything.
     TwoTokens,
-    /// Somebody whom the caller is not, or who is nobody.
+    /// The administrator, who the caller is not, and for whom it may not speak.
     FalseName,
     /// A message that another node has sent, as it says.
     FalseSender,
@@ -150,11 +150,10 @@ fn cell(attack: Attack, at: At) -> Cell {
             Senseless("a call has no name beside its token")
         }
         (FalseName, Redis) => Refused("-WRONGPASS"),
-        (FalseName, Peer) => Refused("PermissionDenied"),
         (FalseSender, Grpc | Http | Redis | Administrators | LocalSocket) => {
             Senseless("a caller is no node")
         }
-        (FalseSender, Peer) => Refused("FailedPrecondition"),
+        (FalseName | FalseSender, Peer) => Refused("FailedPrecondition"),
     }
 }
 
@@ -256,6 +255,8 @@ struct Scene {
     other: Cluster,
 }
 
+/// A node that is no member of the cluster, and has a certificate of its CA.
+const NO_MEMBER: u64 = 4;
 const OF_OTHERS: &str = "a-token-of-another-cluster";
 const NO_NEXT: &str = "a-token-for-all-but-numbers";
 const ELSEWHERE: &str = "a-token-for-numbers-elsewhere";
@@ -278,6 +279,7 @@ impl Scene {
             with_admin_port(config);
         })
         .await;
+        certificates.node(NO_MEMBER, "localhost", &[]);
         let other = Cluster::start(1, |_| {}).await;
         let leader = closed.cluster.leader().await;
         let scene = Scene { closed, certificates, leader, other };
@@ -359,15 +361,17 @@ impl Scene {
         }
     }
 
-    /// As a member that speaks for somebody.
+    /// As a node that speaks for somebody.
     async fn over_peer(&self, attack: Attack, shows: &Shows<'_>, namespace: &str) -> Told {
-        let mut follower = self.follower(other_than(self.leader)).await;
-        let asker = match attack {
-            // To whose certificate nothing is granted.
-            Attack::FalseName => by(Shown::Certificate("ratchet://test/client/admin".to_owned())),
-            _ => shows.tokens.first().and_then(|token| with_token(token)),
+        let (node, token) = match attack {
+            // Of a member the leader would take it.
+            Attack::FalseName => (NO_MEMBER, Some(ADMIN)),
+            _ => (other_than(self.leader), shows.tokens.first().copied()),
         };
+        let mut follower = self.follower(node).await;
+        let asker = token.and_then(with_token);
         match attack {
+            Attack::FalseName => follower.header.from = NO_MEMBER,
             Attack::ForeignRequest => {
                 let store = &self.other.nodes[&1].context().this_node.store;
                 follower.header.to_incarnation = store.incarnation();
@@ -382,7 +386,7 @@ impl Scene {
         }
         let create = CreateNamespaceRequest { name: namespace.to_owned(), ..Default::default() };
         let method = "ratchet.v1.Admin/CreateNamespace";
-        if [Attack::ForeignRequest, Attack::FalseSender].contains(&attack) {
+        if [Attack::ForeignRequest, Attack::FalseName, Attack::FalseSender].contains(&attack) {
             // An operation is another call than a number.
             let told = Told::from(follower.try_administer(method, &create, asker.clone()).await);
             assert_eq!(told.code, "FailedPrecondition", "{attack:?}: {told:?}");
@@ -390,7 +394,7 @@ impl Scene {
         follower.try_forward(namespace, asker).await.map_err(without_date).into()
     }
 
-    /// A member that speaks to the leader over a connection with its certificate.
+    /// A node that speaks to the leader over a connection with its certificate, as a member that is not the leader.
     async fn follower(&self, id: u64) -> Follower {
         let peer = self.closed.cluster.configs[&self.leader].peer_listen;
         let channel = self.certificates.channel(peer, Some(&format!("node-{id}")));
@@ -473,6 +477,7 @@ async fn nobody_gets_in_by_the_name_of_somebody_whom_no_caller_can_be() {
         (Shown::Certificate("anonymous".to_owned()), Code::PermissionDenied),
         (Shown::Certificate("local".to_owned()), Code::PermissionDenied),
         (Shown::Certificate("ratchet://test/1".to_owned()), Code::PermissionDenied),
+        (Shown::Certificate("ratchet://test/client/admin".to_owned()), Code::PermissionDenied),
         (Shown::Certificate(String::new()), Code::PermissionDenied),
         (Shown::Local(false), Code::Unauthenticated),
     ] {

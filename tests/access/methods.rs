@@ -12,10 +12,10 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
 };
-use tonic::{Code, Request, client::Grpc};
+use tonic::{Code, Request, Status, client::Grpc};
 
 use crate::common::{
-    channel,
+    Page, channel,
     closed::{Closed, VERBS},
     http, in_time,
 };
@@ -155,6 +155,16 @@ fn of_method(method: &MethodDescriptor) -> Vec<Case> {
 impl Case {
     /// The code of the answer over gRPC: of the call, or of what its first message says.
     pub async fn over_grpc(&self, address: SocketAddr, token: Option<&str>) -> Code {
+        self.try_over_grpc(address, token).await.err().map_or(Code::Ok, |refused| refused.code())
+    }
+
+    /// Tries it over gRPC.
+    ///
+    /// # Errors
+    /// Why it is refused: the call, or what its first message asks for.
+    pub async fn try_over_grpc(
+        &self, address: SocketAddr, token: Option<&str>,
+    ) -> Result<(), Status> {
         let message = Bytes::from(self.asked.encode_to_vec());
         let mut request = Request::new(stream::iter([message]));
         request.set_timeout(Duration::from_secs(60));
@@ -169,20 +179,27 @@ impl Case {
             let answers = grpc.streaming(request, path, Raw).await?;
             answers.into_inner().message().await
         };
-        let answer = match in_time(&self.name, first).await {
-            Err(status) => return status.code(),
-            Ok(answer) => DynamicMessage::decode(self.answer.clone(), answer.expect("a message")),
-        };
-        let answer = answer.expect("an answer");
+        let answer = in_time(&self.name, first).await?.expect("a message");
+        let answer = DynamicMessage::decode(self.answer.clone(), answer).expect("an answer");
         let failure = ["failure", "error"].iter().find_map(|name| answer.get_field_by_name(name));
         let failure = failure.as_ref().and_then(|failure| failure.as_message());
-        failure.map_or(Code::Ok, |failure| {
-            Code::from_i32(failure.get_field_by_name("code").unwrap().as_i32().unwrap())
+        failure.map_or(Ok(()), |failure| {
+            let field = |name| failure.get_field_by_name(name).expect(name).into_owned();
+            let code = Code::from_i32(field("code").as_i32().expect("a code"));
+            match code {
+                Code::Ok => Ok(()),
+                _ => Err(Status::new(code, field("message").as_str().expect("a text"))),
+            }
         })
     }
 
     /// The status of the answer over HTTP; `None` if the method has no path.
     pub async fn over_http(&self, address: SocketAddr, token: Option<&str>) -> Option<u16> {
+        self.page_over_http(address, token).await.map(|page| page.status)
+    }
+
+    /// The answer over HTTP; `None` if the method has no path.
+    pub async fn page_over_http(&self, address: SocketAddr, token: Option<&str>) -> Option<Page> {
         let (verb, path) = self.http.as_ref()?;
         let path = path
             .replace("{namespace}", "book")
@@ -209,7 +226,7 @@ impl Case {
         let query = if flags.is_empty() { String::new() } else { format!("?{}", flags.join("&")) };
         let header = token.map(|token| format!("authorization: Bearer {token}\r\n"));
         let what = format!("{verb} {path}{query}");
-        Some(http(address, &what, &header.unwrap_or_default(), &body).await.status)
+        Some(http(address, &what, &header.unwrap_or_default(), &body).await)
     }
 }
 

@@ -307,7 +307,7 @@ pub async fn http_get(address: SocketAddr, path: &str) -> Page {
 }
 
 /// True once an answer has all the bytes of the body that its head promises.
-fn is_whole(answer: &[u8]) -> bool {
+pub fn is_whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, _)) = text.split_once("\r\n\r\n") else {
         return false;

@@ -1,16 +1,21 @@
 //! How connections with TLS begin: which versions are spoken, and what a session is worth that goes on over another connection.
 
 use std::{
+    fs,
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use ratchet::proto::peer::{ForwardReplies, ForwardRequests, forward_reply::Reply};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType, string::Ia5String,
+};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    sync::mpsc,
 };
 use tokio_rustls::{
     client::TlsStream,
@@ -19,11 +24,17 @@ use tokio_rustls::{
         version::{TLS12, TLS13},
     },
 };
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status, Streaming};
 
-use super::{H2, HTTP, Node, PING, client_flags, start_node, told};
+use super::{
+    H2, HTTP, Node, PING, client_flags, code_of,
+    removed_node::{Speaker, cluster_with, incarnation, speaker},
+    start_node, told,
+};
 use crate::common::{
     certificates::{Certificates, Pair, connect_with},
-    eventually, free_ports, in_time, own_ip, until,
+    eventually, free_ports, in_time, other_than, own_ip, until,
 };
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
@@ -183,12 +194,18 @@ fn ca() -> Ca {
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a CA")
 }
 
-/// The certificate of a client that is valid until then.
-fn client_until(ca: &Ca, until: SystemTime) -> Pair {
-    let key = KeyPair::generate().expect("a key");
+/// What a certificate says that is valid until then.
+fn valid_until(until: SystemTime) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.not_before = (until - Duration::from_secs(86_400)).into();
     params.not_after = until.into();
+    params
+}
+
+/// The certificate of a client that is valid until then.
+fn client_until(ca: &Ca, until: SystemTime) -> Pair {
+    let key = KeyPair::generate().expect("a key");
+    let params = valid_until(until);
     let certificate = params.signed_by(&key, ca).expect("a certificate");
     let key = key.serialize_der().try_into().expect("a key");
     (vec![certificate.der().clone()], key)
@@ -205,7 +222,7 @@ async fn ping(config: &Arc<ClientConfig>, redis: SocketAddr) -> Option<(Handshak
 async fn node_with_client_ca(certificates: &Certificates, dir: &TempDir) -> (Node, Ca) {
     let (ip, ca) = (own_ip(), ca());
     certificates.node(1, &ip.to_string(), &[]);
-    std::fs::write(certificates.path("short.crt"), ca.pem()).expect("written");
+    fs::write(certificates.path("short.crt"), ca.pem()).expect("written");
     let own = format!("--tls-client-ca={}", certificates.path("short.crt"));
     let flags = [certificates.client_flags(1, "require"), vec![own]].concat();
     let node = start_node(dir.path(), ip, &flags);
@@ -244,6 +261,84 @@ async fn a_certificate_that_expires_ends_no_open_connection_and_begins_no_other(
     let config = Arc::new(certificates.config_showing(Some(shown), &VERSIONS));
     assert!(!ping(&config, node.redis).await.is_some_and(|(_, answered)| answered));
     assert!(is_answered(&mut open, PING.0).await, "nor does a refused one end it");
+}
+
+/// Has a node show a certificate that is valid until then.
+fn node_until(ca: &Ca, shown: &Certificates, node: u64, until: SystemTime) {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = valid_until(until);
+    let uri = Ia5String::try_from(format!("ratchet://test/{node}")).expect("a URI");
+    params.subject_alt_names = vec![SanType::URI(uri)];
+    let certificate = params.signed_by(&key, ca).expect("a certificate");
+    for (end, text) in [("crt", certificate.pem()), ("key", key.serialize_pem())] {
+        fs::write(shown.path(&format!("node-{node}.{end}")), text).expect("written");
+    }
+}
+
+/// A stream on which a member forwards requests for numbers.
+struct Forwarding {
+    of: Speaker,
+    requests: mpsc::Sender<ForwardRequests>,
+    replies: Streaming<ForwardReplies>,
+}
+
+impl Forwarding {
+    /// Begins with a request, over a connection of its own.
+    async fn begin(mut of: Speaker) -> Result<Forwarding, Status> {
+        let (requests, sent) = mpsc::channel(1);
+        requests.send(of.forwarded()).await.expect("sent");
+        let opened = in_time("a stream", of.peer.forward(ReceiverStream::new(sent))).await?;
+        let mut replies = opened.into_inner();
+        in_time("a reply", replies.message()).await?.expect("a reply");
+        Ok(Forwarding { of, requests, replies })
+    }
+
+    /// Takes a number. It is asked for again if the leader could not see in time that it leads.
+    async fn takes_a_number(&mut self) {
+        eventually("a number", async || {
+            self.requests.send(self.of.forwarded()).await.expect("the stream goes on");
+            let told = in_time("a reply", self.replies.message()).await.expect("no failure");
+            let told = told.expect("the stream goes on");
+            matches!(told.replies[0].reply, Some(Reply::Answer(_))).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nodes_certificate_that_expires_ends_no_stream_of_a_peer_and_begins_no_other() {
+    let (certificates, shown, ca) = (Certificates::new(), Certificates::new(), ca());
+    // The nodes trust the test's CA, too.
+    let both = [certificates.read("ca.crt"), ca.pem().into_bytes()].concat();
+    for of in [&certificates, &shown] {
+        fs::write(of.path("ca.crt"), &both).expect("written");
+    }
+    let (cluster, leader) = cluster_with(&certificates).await;
+    let follower = other_than(leader);
+    let begin = async || {
+        let certified = (follower, incarnation(&cluster, follower));
+        Forwarding::begin(speaker(&cluster, &shown, certified, leader, 0)).await
+    };
+    let mut begun = None;
+    // A busy machine may not get so far while a certificate is valid that lasts for a moment.
+    for seconds in [3, 30, 240] {
+        let ends = SystemTime::now() + Duration::from_secs(seconds);
+        node_until(&ca, &shown, follower, ends);
+        if let Ok(stream) = begin().await {
+            begun = Some((stream, ends));
+            break;
+        }
+    }
+    let (mut open, ends) = begun.expect("a stream begins while a certificate is valid");
+    open.takes_a_number().await;
+    until("the certificate has expired", || SystemTime::now() > ends + Duration::from_secs(1))
+        .await;
+    open.takes_a_number().await;
+    let refused = begin().await;
+    assert_eq!(code_of(&refused), Some(Code::Unavailable), "it begins with what has expired");
+    open.takes_a_number().await;
+    node_until(&ca, &shown, follower, SystemTime::now() + Duration::from_secs(86_400));
+    begin().await.map(drop).expect("one that is valid is taken");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,8 @@
 //! Calls go on while nodes read their certificates again and again, and while the CA is changed: none fails.
 
 use std::{
-    fs,
+    fs, io,
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -9,52 +10,82 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use ratchet::proto::v1::sequencer_client::SequencerClient;
+use ratchet::proto::v1::{
+    NextManyRequest, NextManyResponse, access_client::AccessClient,
+    sequencer_client::SequencerClient,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::mpsc,
     task::JoinSet,
 };
-use tokio_rustls::rustls::{ALL_VERSIONS, ClientConfig, HandshakeKind};
+use tokio_rustls::{
+    client::TlsStream,
+    rustls::{ALL_VERSIONS, ClientConfig, HandshakeKind},
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Streaming};
 
 use super::{next, of_book};
 use crate::common::{
     certificates::{Certificates, connect_with},
-    processes::{Processes, ratchet},
+    closed::{self, Asking, asking_over, create, everything, granting},
+    eventually, is_whole,
+    processes::{Place, Processes, ratchet},
     until,
 };
 
 /// How often every node reads its files again before the CA is changed.
 const RELOADS: usize = 20;
 const NODES: u64 = 3;
+/// What all callers show.
+const TOKEN: &str = "a-token-of-all-callers";
+
+/// How a caller asks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    /// Calls over gRPC, over a connection that stays open.
+    Unary,
+    /// Messages on one stream.
+    Stream,
+    /// Requests over HTTP, each over a new connection.
+    Http,
+    /// Commands of Redis, each over a new connection.
+    Redis,
+}
+
+/// How many there are.
+const WAYS: usize = 4;
+
+/// What the callers of one node have seen so far.
+#[derive(Default)]
+struct SeenAtNode {
+    /// Numbers, by the way in which they were asked for.
+    numbers: [AtomicU64; WAYS],
+    /// Connections that began with a whole handshake.
+    whole: AtomicU64,
+    /// Connections that went on with a session.
+    resumed: AtomicU64,
+}
+
+impl SeenAtNode {
+    fn numbers(&self) -> [u64; WAYS] {
+        self.numbers.each_ref().map(|count| count.load(SeqCst))
+    }
+}
 
 /// What the callers have seen so far.
 #[derive(Default)]
 struct Seen {
-    /// Calls over connections that stay open, by node.
-    unary: [AtomicU64; NODES as usize],
-    /// Connections that began with a whole handshake, by node: one call each.
-    whole: [AtomicU64; NODES as usize],
-    /// Connections that went on with a session, by node: one call each.
-    resumed: [AtomicU64; NODES as usize],
+    at: [SeenAtNode; NODES as usize],
     failed: AtomicU64,
     stop: AtomicBool,
 }
 
-fn sum(counts: &[AtomicU64]) -> u64 {
-    counts.iter().map(|count| count.load(SeqCst)).sum()
-}
-
 impl Seen {
-    fn calls(&self) -> u64 {
-        sum(&self.unary) + self.connections()
-    }
-
-    fn connections(&self) -> u64 {
-        sum(&self.whole) + sum(&self.resumed)
-    }
-
     fn goes_on(&self) -> bool {
-        !self.stop.load(SeqCst)
+        !self.stop.load(SeqCst) && self.failed.load(SeqCst) == 0
     }
 
     fn fails(&self, what: &str) {
@@ -62,41 +93,131 @@ impl Seen {
         self.failed.fetch_add(1, SeqCst);
     }
 
-    /// Waits until each caller has made two more calls: the second one began after this was asked for.
+    /// Waits until each caller has got two more numbers: the second one was asked for after this was.
     async fn goes_on_everywhere(&self) {
-        let connections = |at: usize| self.whole[at].load(SeqCst) + self.resumed[at].load(SeqCst);
-        let unary = |at: usize| self.unary[at].load(SeqCst);
-        let nodes = 0..NODES as usize;
-        let before: Vec<_> = nodes.clone().map(|at| (connections(at), unary(at))).collect();
-        let is_further = |at: usize| {
-            let (connected, called) = before[at];
-            connections(at) >= connected + 2 && unary(at) >= called + 2
+        let before = self.at.each_ref().map(SeenAtNode::numbers);
+        let is_further = |(now, before): (&SeenAtNode, &[u64; WAYS])| {
+            now.numbers().iter().zip(before).all(|(now, before)| *now >= before + 2)
         };
         until("every caller goes on", || {
-            nodes.clone().all(is_further) || self.failed.load(SeqCst) > 0
+            self.at.iter().zip(&before).all(is_further) || self.failed.load(SeqCst) > 0
         })
         .await;
     }
 }
 
-/// Takes a number over a connection of its own, as a Redis client. Says whether it goes on with a session.
-async fn over_own_connection(
-    config: &Arc<ClientConfig>, address: std::net::SocketAddr,
-) -> std::io::Result<bool> {
-    let mut stream = connect_with(config, address).await?;
-    let resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
-    stream.write_all(b"INCR book:1\r\n").await?;
-    stream.flush().await?;
-    let mut told = Vec::new();
-    while !told.ends_with(b"\r\n") {
-        if stream.read_buf(&mut told).await? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
+/// Who takes numbers of a node, one after the other, until all are to stop.
+struct Caller {
+    node: usize,
+    way: Way,
+    seen: Arc<Seen>,
+    last: u64,
+}
+
+impl Caller {
+    /// Counts a number, which has to be greater than the one before.
+    fn told(&mut self, told: Result<u64, String>) {
+        let Caller { node, way, .. } = *self;
+        match told {
+            Ok(number) if number > self.last => {
+                self.last = number;
+                self.seen.at[node].numbers[way as usize].fetch_add(1, SeqCst);
+            }
+            told => {
+                let (node, last) = (node + 1, self.last);
+                self.seen.fails(&format!("{way:?} at node {node}: {told:?} after {last}"));
+            }
         }
     }
-    match told.starts_with(b":") {
-        true => Ok(resumed),
-        false => Err(std::io::Error::other(String::from_utf8_lossy(&told).into_owned())),
+
+    async fn calls(mut self, mut own: SequencerClient<Asking>) {
+        while self.seen.goes_on() {
+            let taken = own.next(of_book()).await;
+            let taken = taken.map(|taken| taken.into_inner().last);
+            self.told(taken.map_err(|status| status.to_string()));
+        }
     }
+
+    async fn sends_messages(mut self, mut own: SequencerClient<Asking>) {
+        let (messages, sent) = mpsc::channel(1);
+        let opened = own.next_many(ReceiverStream::new(sent)).await;
+        let mut answers = opened.expect("a stream").into_inner();
+        while self.seen.goes_on() {
+            self.told(on_stream(&messages, &mut answers).await);
+        }
+    }
+
+    async fn connects(mut self, config: Arc<ArcSwap<ClientConfig>>, address: SocketAddr) {
+        while self.seen.goes_on() {
+            let told = match connected(&config, address, &self.seen.at[self.node]).await {
+                Err(error) => Err(error.to_string()),
+                Ok(stream) if self.way == Way::Http => over_http(stream, address).await,
+                Ok(stream) => over_redis(stream).await,
+            };
+            self.told(told);
+        }
+    }
+}
+
+/// A connection that begins so, which is counted once it has begun.
+async fn connected(
+    config: &Arc<ArcSwap<ClientConfig>>, address: SocketAddr, seen: &SeenAtNode,
+) -> io::Result<TlsStream<TcpStream>> {
+    let stream = connect_with(&config.load_full(), address).await?;
+    match stream.get_ref().1.handshake_kind() {
+        Some(HandshakeKind::Resumed) => seen.resumed.fetch_add(1, SeqCst),
+        _ => seen.whole.fetch_add(1, SeqCst),
+    };
+    Ok(stream)
+}
+
+/// What is answered to `asked`, once that is whole.
+async fn answered(
+    mut stream: TlsStream<TcpStream>, asked: &str, is_whole: impl Fn(&[u8]) -> bool,
+) -> io::Result<String> {
+    stream.write_all(asked.as_bytes()).await?;
+    stream.flush().await?;
+    let mut told: Vec<u8> = Vec::new();
+    while !is_whole(&told) {
+        if stream.read_buf(&mut told).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(String::from_utf8_lossy(&told).into_owned())
+}
+
+/// The number that a Redis client is told.
+async fn over_redis(stream: TlsStream<TcpStream>) -> Result<u64, String> {
+    let asked = format!("AUTH {TOKEN}\r\nINCR book:1\r\n");
+    let is_whole = |told: &[u8]| told.iter().filter(|byte| **byte == b'\n').count() == 2;
+    let told = answered(stream, &asked, is_whole).await.map_err(|error| error.to_string())?;
+    let number = told.strip_prefix("+OK\r\n:").and_then(|number| number.trim_end().parse().ok());
+    number.ok_or(told)
+}
+
+/// The number that a client is told over HTTP.
+async fn over_http(stream: TlsStream<TcpStream>, address: SocketAddr) -> Result<u64, String> {
+    let asked = format!(
+        "POST /v1/namespaces/book/keys/1:next HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+         Authorization: Bearer {TOKEN}\r\nContent-Length: 0\r\n\r\n"
+    );
+    let told = answered(stream, &asked, is_whole).await.map_err(|error| error.to_string())?;
+    let body = told.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
+    let body: Option<serde_json::Value> = serde_json::from_str(body).ok();
+    let number = body.and_then(|body| body["last"].as_str()?.parse().ok());
+    number.ok_or(told)
+}
+
+/// The number that is told on a stream to who sends a message.
+async fn on_stream(
+    messages: &mpsc::Sender<NextManyRequest>, answers: &mut Streaming<NextManyResponse>,
+) -> Result<u64, String> {
+    let asked =
+        NextManyRequest { namespace: "book".to_owned(), ids: vec![1], ..Default::default() };
+    messages.send(asked).await.map_err(|_| "the stream has ended".to_owned())?;
+    let answer = answers.message().await.map_err(|status| status.to_string())?;
+    let answer = answer.ok_or("the stream has ended")?;
+    answer.firsts.first().copied().ok_or_else(|| format!("{answer:?}"))
 }
 
 /// What every node is told.
@@ -110,34 +231,41 @@ async fn reload(cluster: &Processes) {
     }
 }
 
-/// Begins to call all nodes: over connections that stay open, and over a new one for each call.
+/// Who asks a node with the certificate of all callers, and with a token or without.
+fn asking(certificates: &Certificates, place: &Place, token: Option<&str>) -> Asking {
+    asking_over(certificates.channel(place.listen, Some("client-billing")), token)
+}
+
+/// Lets nobody do anything without the token. Returns once all nodes have heard of it.
+async fn require_the_token(cluster: &Processes, certificates: &Certificates) {
+    let at_first = |token| AccessClient::new(asking(certificates, &cluster.places[&1], token));
+    create(&mut at_first(None), TOKEN, "callers", everything()).await.expect("a token");
+    let nothing = granting("anonymous", None, &[]);
+    at_first(Some(TOKEN)).set_grants(nothing).await.expect("tokens are needed");
+    for place in cluster.places.values() {
+        let [with, without] = [Some(TOKEN), None].map(|token| asking(certificates, place, token));
+        eventually("the token is known", async || closed::next(&with, "book").await.ok()).await;
+        eventually("the token is needed", async || {
+            let refused = closed::next(&without, "book").await;
+            (refused == Err(Code::PermissionDenied)).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Begins to take numbers of all nodes, in all ways.
 fn call_all(
     cluster: &Processes, certificates: &Certificates, config: &Arc<ArcSwap<ClientConfig>>,
     seen: &Arc<Seen>,
 ) -> JoinSet<()> {
     let mut callers = JoinSet::new();
-    for (at, place) in cluster.places.values().enumerate() {
-        let channel = certificates.channel(place.listen, Some("client-billing"));
-        let (own, counted) = (SequencerClient::new(channel), seen.clone());
-        callers.spawn(async move {
-            while counted.goes_on() {
-                match own.clone().next(of_book()).await {
-                    Ok(_) => drop(counted.unary[at].fetch_add(1, SeqCst)),
-                    Err(refused) => counted.fails(&format!("node {}: {refused}", at + 1)),
-                }
-            }
-        });
-        let (config, counted, address) = (config.clone(), seen.clone(), place.resp_listen);
-        callers.spawn(async move {
-            while counted.goes_on() {
-                let config = config.load_full();
-                match over_own_connection(&config, address).await {
-                    Ok(true) => drop(counted.resumed[at].fetch_add(1, SeqCst)),
-                    Ok(false) => drop(counted.whole[at].fetch_add(1, SeqCst)),
-                    Err(error) => counted.fails(&format!("node {}: {error}", at + 1)),
-                }
-            }
-        });
+    for (node, place) in cluster.places.values().enumerate() {
+        let caller = |way| Caller { node, way, seen: seen.clone(), last: 0 };
+        let grpc = || SequencerClient::new(asking(certificates, place, Some(TOKEN)));
+        callers.spawn(caller(Way::Unary).calls(grpc()));
+        callers.spawn(caller(Way::Stream).sends_messages(grpc()));
+        callers.spawn(caller(Way::Http).connects(config.clone(), place.http_listen));
+        callers.spawn(caller(Way::Redis).connects(config.clone(), place.resp_listen));
     }
     callers
 }
@@ -163,6 +291,7 @@ async fn no_call_fails_while_certificates_are_read_again_and_the_ca_is_changed()
     for place in cluster.places.values() {
         next(&certificates.channel(place.listen, Some("client-billing"))).await;
     }
+    require_the_token(&cluster, &certificates).await;
 
     let connects_now =
         || Arc::new(certificates.client_config(Some("client-billing"), ALL_VERSIONS));
@@ -206,18 +335,17 @@ async fn no_call_fails_while_certificates_are_read_again_and_the_ca_is_changed()
     while let Some(ended) = callers.join_next().await {
         ended.expect("no panic");
     }
-    let (calls, failed) = (seen.calls(), seen.failed.load(SeqCst));
+    assert_eq!(seen.failed.load(SeqCst), 0);
     let reloads = RELOADS + 3;
-    println!(
-        "{calls} calls at {NODES} nodes through {reloads} reloads and a change of the CA: {failed} failed; \
-         {} connections were made, {} of them with an earlier session",
-        seen.connections(),
-        sum(&seen.resumed)
-    );
-    assert_eq!(failed, 0);
-    for (at, whole) in seen.whole.iter().enumerate() {
+    for (node, at) in seen.at.iter().enumerate() {
+        let (node, numbers) = (node + 1, at.numbers());
+        let [whole, resumed] = [&at.whole, &at.resumed].map(|count| count.load(SeqCst));
+        println!(
+            "node {node}, through {reloads} reloads and a change of the CA: {numbers:?} numbers by way, {whole} connections \
+             with a whole handshake and {resumed} with an earlier session"
+        );
         // A reload makes new keys for tickets: no session of before it goes on.
-        assert!(whole.load(SeqCst) > reloads as u64, "node {}", at + 1);
-        assert!(seen.resumed[at].load(SeqCst) > 0, "node {}", at + 1);
+        assert!(whole > reloads as u64, "node {node}");
+        assert!(resumed > 0, "node {node}");
     }
 }

@@ -37,7 +37,7 @@ const UNKNOWN: u64 = 9;
 
 /// What a node says to another one over a connection with its certificate, in the name that its header has.
 pub(super) struct Speaker {
-    peer: PeerClient<Channel>,
+    pub peer: PeerClient<Channel>,
     pub header: Header,
     term: u64,
 }
@@ -97,7 +97,7 @@ impl Speaker {
     }
 
     /// A request for a number, of a caller on the node's own machine.
-    fn forwarded(&self) -> ForwardRequests {
+    pub fn forwarded(&self) -> ForwardRequests {
         let asked =
             NextRequest { namespace: "book".to_owned(), key: id(1), ..NextRequest::default() };
         let request = ForwardRequest {
@@ -202,6 +202,14 @@ pub(super) fn methods() -> BTreeSet<String> {
 /// A cluster of three whose nodes speak TLS with one another, and the certificates of nodes 4 and 9. Answers the leader, too.
 pub(super) async fn cluster() -> (Cluster, Certificates, u64) {
     let certificates = Certificates::new();
+    let (cluster, leader) = cluster_with(&certificates).await;
+    certificates.node(REMOVED, "localhost", &[]);
+    certificates.node(UNKNOWN, "localhost", &[]);
+    (cluster, certificates, leader)
+}
+
+/// A cluster of three whose nodes speak TLS with one another, with certificates that this CA signs, and its leader.
+pub(super) async fn cluster_with(certificates: &Certificates) -> (Cluster, u64) {
     let cluster = Cluster::start(3, |config| {
         let id = config.node_id;
         certificates.node(id, &config.listen.ip().to_string(), &[]);
@@ -212,10 +220,8 @@ pub(super) async fn cluster() -> (Cluster, Certificates, u64) {
         config.peer_tls_ca = path("ca.crt".to_owned());
     })
     .await;
-    certificates.node(REMOVED, "localhost", &[]);
-    certificates.node(UNKNOWN, "localhost", &[]);
     let leader = cluster.leader().await;
-    (cluster, certificates, leader)
+    (cluster, leader)
 }
 
 /// Who speaks as node `from`, whose data directory has that incarnation, with the node `to`.
