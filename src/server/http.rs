@@ -1,8 +1,8 @@
 //! The interface for HTTP: numbers, namespaces, members and the status, in JSON; a status page; and the forms of other id
 //! generators.
 //!
-//! From a socket to a number: a request that is meant for another cluster is refused here. `foreign_page.rs` refuses what
-//! another site's page asks for. `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and
+//! From a socket to a number: a request that is meant for another cluster is refused here. `../foreign_page.rs` refuses
+//! what another site's page asks for. `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and
 //! `answers.rs` has the messages answered. `request.rs` reads the deadline and the path, `bodies.rs` the body within its limits, and
 //! `received.rs` makes such a message of them: the same as gRPC's. `problem.rs` tells what went wrong. `export.rs` streams what this node knows if it leads. `drop_in.rs` answers
 //! clients of other id generators in the form that they know. `page.rs` is the status page, for which browsers log in, and
@@ -16,7 +16,6 @@ mod bodies;
 mod drop_in;
 mod endpoints;
 mod export;
-pub mod foreign_page;
 mod openapi;
 mod page;
 mod problem;
@@ -41,6 +40,7 @@ use tower::{Service, ServiceExt, service_fn};
 
 use super::{
     connections::owner::Owner,
+    foreign_page,
     metadata::{CLUSTER_ID, check},
     metrics,
 };
