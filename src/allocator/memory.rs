@@ -254,8 +254,7 @@ impl Memory {
             shard.with_waiters(place.section, QueuedSection::drop_waiters);
             return None;
         };
-        // In a release build such a bump brings numbers that nobody waits for. It does no harm.
-        debug_assert!(!shard.is_quiet(place.section), "{section:?} has not asked for a bump");
+        assert!(!shard.is_quiet(place.section), "{section:?} has not asked for a bump");
         let raise = shard.next_bump(place.section, namespace)?;
         Some(Bump { section, raise })
     }
