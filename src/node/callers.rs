@@ -61,7 +61,7 @@ const STRANGERS: u64 = NO_NETWORK - 1;
 
 /// What callers have, and may have only so many of.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum CountedKind {
     /// A connection.
     Connection,
     /// A call in progress over HTTP/2.
@@ -92,17 +92,17 @@ pub enum Port {
 }
 
 impl Port {
-    fn connection(self) -> Kind {
+    fn connection(self) -> CountedKind {
         match self {
-            Port::Clients => Kind::Connection,
-            Port::Administrators => Kind::AdminConnection,
+            Port::Clients => CountedKind::Connection,
+            Port::Administrators => CountedKind::AdminConnection,
         }
     }
 
-    fn call(self) -> Kind {
+    fn call(self) -> CountedKind {
         match self {
-            Port::Clients => Kind::Call,
-            Port::Administrators => Kind::AdminCall,
+            Port::Clients => CountedKind::Call,
+            Port::Administrators => CountedKind::AdminCall,
         }
     }
 }
@@ -207,7 +207,7 @@ impl Callers {
     }
 
     /// How many of a `kind` all callers have.
-    pub fn held(&self, kind: Kind) -> u64 {
+    pub fn held(&self, kind: CountedKind) -> u64 {
         self.held[kind as usize].load(Relaxed)
     }
 
@@ -219,7 +219,7 @@ impl Callers {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many as they may have.
-    pub fn begin(self: &Arc<Self>, kind: Kind, name: &str) -> Result<Counted, Refusal> {
+    pub fn begin(self: &Arc<Self>, kind: CountedKind, name: &str) -> Result<Counted, Refusal> {
         let caller = Caller::current().unwrap_or_else(|| self.caller(NO_NETWORK));
         caller.begin(kind, [0; 2]).map_err(|full| {
             full.refused(
@@ -243,7 +243,7 @@ impl Drop for Caller {
 impl Caller {
     /// One more of a `kind`. There is room for `beyond_own` more than its share, and for `beyond_all` more than all.
     fn begin(
-        self: &Arc<Self>, kind: Kind, [beyond_own, beyond_all]: [u64; 2],
+        self: &Arc<Self>, kind: CountedKind, [beyond_own, beyond_all]: [u64; 2],
     ) -> Result<Counted, Full> {
         let (callers, at) = (&self.callers, kind as usize);
         let own = self.held[at].fetch_add(1, Relaxed);
@@ -288,7 +288,7 @@ impl Caller {
 #[derive(Debug)]
 pub struct Counted {
     caller: ArcSwap<Caller>,
-    kind: Kind,
+    kind: CountedKind,
 }
 
 impl Counted {
@@ -436,25 +436,30 @@ mod tests {
         let guests = ["10.0.0.1", "10.0.0.2"]
             .map(|text| callers.connect(Port::Clients, address(text)).expect("a connection"));
         let [one, other] = guests.each_ref().map(|guest| guest.caller());
-        let begin = async |caller: &Arc<Caller>, kind: Kind, name: &str| {
+        let begin = async |caller: &Arc<Caller>, kind: CountedKind, name: &str| {
             let beginning = async { callers.begin(kind, name) };
             Caller::scope(Some(caller.clone()), beginning).await
         };
         let mut own = Vec::new();
         for _ in 0..2 {
-            own.push(begin(&one, Kind::Export, "exports under way").await.expect("its share"));
+            own.push(
+                begin(&one, CountedKind::Export, "exports under way").await.expect("its share"),
+            );
         }
-        let refused = begin(&one, Kind::Export, "exports under way").await.expect_err("too many");
+        let refused =
+            begin(&one, CountedKind::Export, "exports under way").await.expect_err("too many");
         assert!(refused.message().starts_with("your address has 2 exports under way"), "{refused}");
         assert!(refused.message().contains("client_share_percent"), "{refused}");
         assert_eq!(refused.reason(), Reason::Busy);
-        let _third = begin(&other, Kind::Export, "exports under way").await.expect("there is room");
-        let refused = begin(&other, Kind::Export, "exports under way").await.expect_err("all");
+        let _third =
+            begin(&other, CountedKind::Export, "exports under way").await.expect("there is room");
+        let refused =
+            begin(&other, CountedKind::Export, "exports under way").await.expect_err("all");
         assert!(refused.message().starts_with("callers have 3 exports under way"), "{refused}");
-        let _page = begin(&one, Kind::Page, "pages").await.expect("another kind");
-        begin(&one, Kind::Page, "pages").await.expect_err("its share of these");
+        let _page = begin(&one, CountedKind::Page, "pages").await.expect("another kind");
+        begin(&one, CountedKind::Page, "pages").await.expect_err("its share of these");
         own.pop();
-        begin(&other, Kind::Export, "exports under way").await.expect("one has ended");
+        begin(&other, CountedKind::Export, "exports under way").await.expect("one has ended");
     }
 
     #[test]

@@ -74,7 +74,9 @@ mod way;
 pub use access::{
     AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralTokens, hash_of, written_quotas,
 };
-pub use callers::{Caller, Callers, Counted, Guest, GuestCall, KNOWN_WITHIN, Kind, Port, Silence};
+pub use callers::{
+    Caller, Callers, Counted, CountedKind, Guest, GuestCall, KNOWN_WITHIN, Port, Silence,
+};
 pub use config::Config;
 pub use formats::id_format;
 pub use ids::{MadeIds, NEXT_IDS, id_list::IdList, request::check as check_ids};
@@ -99,7 +101,7 @@ pub use status::{
     recent_activity::{SECONDS_KEPT, Second},
 };
 pub use told_call::CallEnd;
-pub use traces::{EndedSpan, Kind as SpanKind, TraceContext, Traces};
+pub use traces::{EndedSpan, SpanKind, TraceContext, Traces};
 pub use way::{
     attempt::{Attempt, Origin, Unanswered},
     for_leader::ForLeader,

@@ -54,7 +54,7 @@ struct Tracer {
 
 /// Whom a span tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SpanKind {
     /// A node that has been asked.
     Asked,
     /// A node that asks the leader.
@@ -83,7 +83,7 @@ pub struct EndedSpan {
     /// What it is called.
     pub name: &'static str,
     /// Whom it tells of.
-    pub kind: Kind,
+    pub kind: SpanKind,
     /// When it began.
     pub began: SystemTime,
     /// How long it was.
@@ -154,18 +154,18 @@ impl Span {
     /// The first one of a trace.
     fn first(tracer: &Arc<Tracer>, name: &'static str) -> Span {
         let trace = (u128::from(random::u64()) << u64::BITS) | u128::from(random::u64());
-        Span::new(tracer, (trace.max(1).to_be_bytes(), None, String::new()), name, Kind::Asked)
+        Span::new(tracer, (trace.max(1).to_be_bytes(), None, String::new()), name, SpanKind::Asked)
     }
 
     /// One within what a caller, or a peer, says.
     fn within(tracer: &Arc<Tracer>, name: &'static str, said: TraceContext) -> Span {
         let TraceContext { trace, span, state, .. } = said;
-        Span::new(tracer, (trace, Some(span), state), name, Kind::Asked)
+        Span::new(tracer, (trace, Some(span), state), name, SpanKind::Asked)
     }
 
     fn new(
         tracer: &Arc<Tracer>, (trace, parent, state): (TraceId, Option<SpanId>, String),
-        name: &'static str, kind: Kind,
+        name: &'static str, kind: SpanKind,
     ) -> Span {
         let told = EndedSpan {
             trace,
@@ -190,7 +190,7 @@ impl Span {
             let told = self.told.lock();
             (told.trace, told.id, told.state.clone())
         };
-        let span = Span::new(&self.tracer, (trace, Some(parent), state), FORWARD, Kind::Asking);
+        let span = Span::new(&self.tracer, (trace, Some(parent), state), FORWARD, SpanKind::Asking);
         // Another one may be asked meanwhile.
         span.tell_end(CallEnd::Lost);
         span
@@ -291,7 +291,7 @@ mod tests {
         let parents = [led.parent, waiting.parent, call.parent];
         assert_eq!(parents, [Some(waiting.id), Some(call.id), Some([8; 8])]);
         assert_eq!([call.end, led.end], [CallEnd::Answered, CallEnd::Left]);
-        assert_eq!([led.kind, waiting.kind], [Kind::Asked, Kind::Asking]);
+        assert_eq!([led.kind, waiting.kind], [SpanKind::Asked, SpanKind::Asking]);
     }
 
     #[test]

@@ -52,9 +52,9 @@ pub fn apply<T: Table>(table: &mut T, term: u64, command: &Command) -> Result<Ou
             }
             Ok(Outcome::Written(checkpointed))
         }),
-        BeginEpoch => change_ledger(table, |ledger| ledger.begin_epoch(term).map(Outcome::Holds)),
+        BeginEpoch => change_ledger(table, |ledger| ledger.begin_epoch(term).map(Outcome::InEpoch)),
         TakeOver { successor, digest } => change_ledger(table, |ledger| {
-            ledger.take_over(term, *successor, *digest).map(Outcome::Holds)
+            ledger.take_over(term, *successor, *digest).map(Outcome::InEpoch)
         }),
         HandOff(hand_off) => change_ledger(table, |ledger| {
             let done = ledger.hand_off(term, *hand_off);

@@ -74,13 +74,13 @@ pub(super) struct QuotaUse {
 struct Used {
     calls: Rate,
     numbers: Rate,
-    lost: Lost,
+    lost: LostSince,
     last: Duration,
 }
 
-/// Numbers that were lost since then.
+/// How many numbers were lost since a moment.
 #[derive(Debug, Default, Clone, Copy)]
-struct Lost {
+struct LostSince {
     since: Duration,
     numbers: u64,
 }
@@ -104,7 +104,7 @@ struct Rate(Option<RateLimiter<NotKeyed, InMemoryState, Uptime, NoOpMiddleware<D
 
 /// Why there is no room in a quota.
 #[derive(Debug, PartialEq, Eq)]
-enum Full {
+enum QuotaFull {
     /// There is in so long.
     For(Duration),
     /// There never is for so much at once.
@@ -117,10 +117,10 @@ impl Rate {
         Rate(per_second.map(limit))
     }
 
-    fn take(&self, much: NonZeroU32, now: Duration) -> Result<(), Full> {
+    fn take(&self, much: NonZeroU32, now: Duration) -> Result<(), QuotaFull> {
         match self.0.as_ref().map_or(Ok(Ok(())), |rate| rate.check_n(much)) {
-            Ok(taken) => taken.map_err(|until| Full::For(until.wait_time_from(now))),
-            Err(InsufficientCapacity(_)) => Err(Full::Always),
+            Ok(taken) => taken.map_err(|until| QuotaFull::For(until.wait_time_from(now))),
+            Err(InsufficientCapacity(_)) => Err(QuotaFull::Always),
         }
     }
 }
@@ -130,7 +130,7 @@ impl Used {
         Used {
             calls: Rate::none_used(quota.calls_per_second, clock),
             numbers: Rate::none_used(quota.numbers_per_second, clock),
-            lost: Lost::default(),
+            lost: LostSince::default(),
             last: clock.now(),
         }
     }
@@ -141,20 +141,20 @@ impl Used {
     }
 }
 
-impl Lost {
+impl LostSince {
     /// What counts of them: none after a day.
-    fn now(self, now: Duration) -> Lost {
+    fn now(self, now: Duration) -> LostSince {
         match self.numbers > 0 && now.saturating_sub(self.since) < DAY {
             true => self,
-            false => Lost { since: now, numbers: 0 },
+            false => LostSince { since: now, numbers: 0 },
         }
     }
 
-    fn check(self, most: NonZeroU64, now: Duration) -> Result<(), Full> {
+    fn check(self, most: NonZeroU64, now: Duration) -> Result<(), QuotaFull> {
         let lost = self.now(now);
         match lost.numbers < most.get() {
             true => Ok(()),
-            false => Err(Full::For((lost.since + DAY).saturating_sub(now))),
+            false => Err(QuotaFull::For((lost.since + DAY).saturating_sub(now))),
         }
     }
 }
@@ -170,10 +170,10 @@ pub(super) struct UsedUp {
 }
 
 impl UsedUp {
-    fn new(quota_use: &QuotaUse, full: Full, what: impl FnOnce() -> String) -> UsedUp {
+    fn new(quota_use: &QuotaUse, full: QuotaFull, what: impl FnOnce() -> String) -> UsedUp {
         let wait = match full {
-            Full::For(wait) => Some(wait),
-            Full::Always => None,
+            QuotaFull::For(wait) => Some(wait),
+            QuotaFull::Always => None,
         };
         UsedUp { quota: quota_use.quota.clone(), what: what(), wait }
     }
@@ -265,7 +265,7 @@ impl Quotas {
     fn lose(&self, quota_use: &mut QuotaUse, numbers: u64) {
         self.spend(quota_use, |used, now| {
             let lost = used.lost.now(now);
-            used.lost = Lost { numbers: lost.numbers.saturating_add(numbers), ..lost };
+            used.lost = LostSince { numbers: lost.numbers.saturating_add(numbers), ..lost };
         });
     }
 }
@@ -366,7 +366,7 @@ mod tests {
         }
     }
 
-    fn ask(quotas: &Quotas, quota_use: &QuotaUse, numbers: u32) -> Result<(), Full> {
+    fn ask(quotas: &Quotas, quota_use: &QuotaUse, numbers: u32) -> Result<(), QuotaFull> {
         quotas.spend(&mut quota_use.clone(), |used, now| {
             used.numbers.take(NonZeroU32::new(numbers).expect("some"), now)
         })
@@ -375,9 +375,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_second_brings_what_the_quota_says_and_never_more_than_that_at_once() {
         let (quotas, own) = (Quotas::new(1), quota_use(NO_NETWORK));
-        assert_eq!(ask(&quotas, &own, 5), Err(Full::Always));
+        assert_eq!(ask(&quotas, &own, 5), Err(QuotaFull::Always));
         assert_eq!(ask(&quotas, &own, 4), Ok(()));
-        let Err(Full::For(wait)) = ask(&quotas, &own, 2) else { panic!("there is no room") };
+        let Err(QuotaFull::For(wait)) = ask(&quotas, &own, 2) else { panic!("there is no room") };
         assert_eq!(wait, SECOND / 2);
         tokio::time::advance(wait).await;
         assert_eq!(ask(&quotas, &own, 2), Ok(()));
@@ -395,7 +395,7 @@ mod tests {
         tokio::time::advance(DAY / 2).await;
         assert_eq!(check(), Ok(()));
         quotas.lose(&mut own.clone(), 1);
-        assert_eq!(check(), Err(Full::For(DAY / 2)));
+        assert_eq!(check(), Err(QuotaFull::For(DAY / 2)));
         tokio::time::advance(DAY / 2).await;
         assert_eq!(check(), Ok(()));
     }

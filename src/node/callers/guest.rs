@@ -25,7 +25,7 @@ use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Caller, Callers, Counted, Full, Kind, LEAVING_MAX, PLACE_AFTER_MS, Port, RETRY_AFTER_MS,
+    Caller, Callers, Counted, CountedKind, Full, LEAVING_MAX, PLACE_AFTER_MS, Port, RETRY_AFTER_MS,
     STRANGERS, strangers::Standing,
 };
 use crate::proto::{Refusal, refusal};
@@ -206,7 +206,7 @@ impl Guest {
         }
         let begun = caller.begin(self.port.call(), [0; 2]).or_else(|full| {
             // Strangers who fill their share keep no probe of another address out.
-            let probe = is_probe.then(|| self.asks.load().begin(Kind::Probe, [0; 2]));
+            let probe = is_probe.then(|| self.asks.load().begin(CountedKind::Probe, [0; 2]));
             probe.and_then(Result::ok).ok_or(full)
         });
         let place = begun.map_err(|full| {
@@ -387,7 +387,7 @@ mod tests {
         let guest = from(&callers, 1).expect("a connection");
         let calls = |of: u64| {
             let caller = callers.caller(of);
-            caller.held[Kind::Call as usize].load(Relaxed)
+            caller.held[CountedKind::Call as usize].load(Relaxed)
         };
         let ci = principal_id("ci");
         let call = guest.begin_call(false).expect("a call");

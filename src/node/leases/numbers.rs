@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     LeaderIds,
-    desk::{DeskAnswer, Wanted},
+    desk::{DeskAnswer, DeskRequest},
 };
 use crate::{
     allocator::{Above, Floor, Term, Why},
@@ -215,8 +215,8 @@ impl LeaderIds {
             }
             // No later answer lies below its ceiling.
             let act = WorkerAct::Lease { holder: DATE_HOLDER.to_owned(), up_to_ms: from_ms };
-            let wanted = Wanted::Act { worker: 0, act };
-            let served = self.desk.ask(term.lease(), namespace.id, wanted);
+            let request = DeskRequest::Act { worker: 0, act };
+            let served = self.desk.ask(term.lease(), namespace.id, request);
             let date = match served.await {
                 DeskAnswer::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
                 // The date in force lies ahead of the leader's time.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     LeaderIds, check_worker,
-    desk::{AHEAD_MS, DeskAnswer, Wanted},
+    desk::{AHEAD_MS, DeskAnswer, DeskRequest},
     not_served,
 };
 use crate::{
@@ -46,7 +46,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
         check_worker(self.worker, &ids)?;
         let to_ms = leader.end_of_lease(term, &ids, &self)?;
         let (worker, ceiling_ms) = (self.worker, self.ceiling_ms);
-        let wanted = Wanted::Act { worker, act: WorkerAct::TakeBack { ceiling_ms, to_ms } };
+        let request = DeskRequest::Act { worker, act: WorkerAct::TakeBack { ceiling_ms, to_ms } };
         let served = {
             // Nobody learns the date that is taken back meanwhile.
             let asking = leader.dates.asking(ids.namespace);
@@ -59,7 +59,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
             })?;
             // Not later: the entry may be under way when the caller leaves. Who comes then asks the log behind that entry.
             leader.dates.forget(ids.namespace);
-            leader.ask_for_worker(term, &ids, wanted, deadline).await
+            leader.ask_for_worker(term, &ids, request, deadline).await
         };
         match served {
             Ok(DeskAnswer::Done(_, WorkerAnswer::Leased(lease))) => {

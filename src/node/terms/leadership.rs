@@ -152,7 +152,7 @@ impl LedTerms {
         &self, lease: &TermLease, first: Command,
     ) -> Option<Result<u64, LedgerRefused>> {
         match self.propose_in(lease, first).await? {
-            Ok(Outcome::Holds(epoch)) => {
+            Ok(Outcome::InEpoch(epoch)) => {
                 assert!(epoch > 0, "term {} has chunks, and no epoch has begun", lease.term());
                 Some(Ok(epoch))
             }
