@@ -1,4 +1,4 @@
-//! What a part of a memory looks like on its way to another node. Pure.
+//! A part of a memory on its way to another node: the types that are sent. Pure.
 //!
 //! The receiver's tables have the slots of the sender's, under the same numbers. So a key is named once; after that a
 //! change of it has some ten bytes.

@@ -1,4 +1,4 @@
-//! Who asks, and whether it may have what it asks for.
+//! The check of a caller: its principal, and whether what it asks for is granted to it.
 //!
 //! `wire.rs` reads and writes principals in messages. `quotas.rs` and `spending.rs` bound what a caller takes. `audit.rs` tells the log
 //! who did what, and `open.rs` says what strangers reach.

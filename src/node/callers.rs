@@ -1,5 +1,5 @@
-//! What a principal holds, or the callers of one address whose principals nobody knows: connections, calls, exports, pages that
-//! they watch, and memory.
+//! The bounds on one caller: on its connections, calls, exports, open status pages, and memory. A caller is a principal, or all
+//! callers of one address whose principals nobody knows.
 //!
 //! An address is one of IPv4, or the 64 bits of one of IPv6 that name its network: who has one address there has them all.
 //!

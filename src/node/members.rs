@@ -1,4 +1,4 @@
-//! Who the members of the cluster are, which of them leads, and where callers reach them.
+//! The members of the cluster: their addresses, and the leader among them.
 //!
 //! `formation.rs` is how a node without data comes into a cluster, and `founding_claim.rs` into which one. `rejoin.rs` is how a node
 //! with data comes back, and `lost_directory.rs` stops one whose data was lost. `greeting.rs` asks other nodes who they are,

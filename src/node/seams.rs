@@ -1,4 +1,4 @@
-//! What a node is started with besides its configuration.
+//! The seams of a node: its clock, transport and storage, which it is started with besides its configuration.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 

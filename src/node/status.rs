@@ -1,4 +1,4 @@
-//! What this node knows of the cluster and tells of it: the status, and whether it is ready.
+//! The status of the cluster, as this node knows it, and its own readiness.
 //!
 //! `readiness.rs` says whether it is ready, and `measure.rs` measures it for each scrape. `free_space.rs` follows the room on its
 //! disk. `activity.rs` notes what it does, and `recent_activity.rs` keeps the last two minutes of that.

@@ -1,4 +1,4 @@
-//! What is told of a call, in the log and in traces.
+//! A call, as the log and traces tell it.
 
 use std::fmt;
 

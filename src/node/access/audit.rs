@@ -1,4 +1,4 @@
-//! What the log tells of who did what: a line for each administrative call, and one for a caller that is not let in.
+//! The audit: a line of the log for each administrative call, and one for a caller that is not let in.
 //!
 //! The node that was asked writes the line, once, when the call has ended: whichever node carries it out, and also if the caller
 //! did not wait for the answer.

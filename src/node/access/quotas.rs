@@ -1,4 +1,4 @@
-//! How much callers use of what their quotas allow.
+//! The use of quotas: calls, numbers and lost numbers are counted for each caller that has one.
 //!
 //! A node counts for itself: calls where they come in, numbers where it leads, ids where they are made, and numbers that were lost
 //! with calls, as far as it knows of them. What it counted is forgotten when it stops.

@@ -1,4 +1,4 @@
-//! What is asked of ids, and its limits.
+//! Requests for ids: their check, and their limits.
 
 use ratchet_ids::NAME_BYTES_MAX;
 

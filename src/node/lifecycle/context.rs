@@ -1,4 +1,4 @@
-//! What a node is made of: each service is made of those below it.
+//! The parts of a node: each service is made of those below it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who may make a node without data a member of a cluster: one founder's process, or one cluster.
+//! The claim on a node without data: one founder's process, or one cluster, may make it a member.
 //!
 //! Invariant: a claim stands until the claimed process ends, or another one claims the node after [`LASTS`]. The node's
 //! incarnation ends with the claim (`storage/identity.rs`), so a claim never outlives the directory that it is for: the

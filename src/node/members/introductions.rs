@@ -1,5 +1,4 @@
-//! Where others reach this node, and what the other members told of themselves: which release they run, and where their
-//! interfaces are.
+//! The introductions of members to each other: the addresses of this node, and the releases and addresses that the others told.
 //!
 //! Invariant: a peer of another release is news once, and again when its release changes.
 

@@ -1,4 +1,4 @@
-//! What the audit tells of calls that change namespaces: the fields that each sets, as its caller names them.
+//! The fields that a change of a namespace sets, for the audit: each under the name that its caller gave.
 //!
 //! Invariant: it is one line and has an end, whatever the caller writes.
 

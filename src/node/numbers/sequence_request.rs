@@ -1,5 +1,5 @@
-//! What a request of a sequence must tell of itself; and `Next`, `NextMany` and `Current`. `floors.rs` has the others. A
-//! request is a message of the public API, and so is its answer.
+//! Requests of sequences: a trait for them all, and its implementations for `Next`, `NextMany` and `Current`. `floors.rs` has the
+//! others. A request is a message of the public API, and so is its answer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What an operation says of itself: who carries it out, and how.
+//! The description of an operation: its service, and the function that carries it out.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Why a request, or keys of it, got nothing, as callers are told it: a refusal is made of what a term says, or of why a
-//! proposal failed.
+//! Refusals of a request, or of keys of it: each is made of the reason that a term gives, or of the error of a proposal.
 
 use super::checks::too_large;
 use crate::{

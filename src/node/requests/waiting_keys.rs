@@ -1,4 +1,4 @@
-//! What the keys of a request hold while they wait in a term's memory.
+//! The memory that keys of a request hold while they wait in a term.
 //!
 //! A request for many keys reserves this for those of its keys that really wait, as they begin to. Otherwise requests
 //! for keys that have numbers would use up the memory that requests may hold: they wait, too, under the `quorum` fence,

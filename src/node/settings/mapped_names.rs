@@ -1,5 +1,4 @@
-//! What clients of other id generators may ask for: tables of settings, which map each name that they use to
-//! `namespace:key`.
+//! Names for clients of other id generators: tables of settings map each name that they use to `namespace:key`.
 //!
 //! After the namespace stands a key, or the parameters of a format and its key, `key=42,table=0`. `{name}` in the place of
 //! the key, or of a value, is what a request says in its parameter of that name. A row whose own name stands in braces is for

@@ -1,4 +1,4 @@
-//! What a node did in the last two minutes, second by second.
+//! The activity of a node in the last two minutes, second by second.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -1,5 +1,4 @@
-//! What the way to the leader must know of a request: a trait, which is implemented for each kind of request beside what answers it
-//! here.
+//! The trait of requests that go the way to the leader. Each kind of request implements it beside the code that answers it here.
 
 use tokio::time::Instant;
 

@@ -1,4 +1,4 @@
-//! How long is waited on the way to the leader: all of it is decided here.
+//! The times that a request waits on the way to the leader: all of them are decided here.
 //!
 //! A request has one deadline, from its caller's timeout on. Whoever waits on its way takes a part of what is left, and no other
 //! clock decides when a request ends.
