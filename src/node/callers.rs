@@ -56,10 +56,10 @@ const PLACE_AFTER_MS: u64 = 1_000;
 /// So many connections of strangers may be about to end at a time, so that others have their places.
 const LEAVING_MAX: u64 = 64;
 
-/// What stands for all strangers where callers share something. It is no network's, and no principal's.
+/// The id of all strangers where callers share something. No network and no principal has it.
 const STRANGERS: u64 = NO_NETWORK - 1;
 
-/// What callers have, and may have only so many of.
+/// A kind of which a caller may have only so many.
 #[derive(Debug, Clone, Copy)]
 pub enum CountedKind {
     /// A connection.
@@ -145,7 +145,7 @@ impl fmt::Debug for Callers {
 #[derive(Debug)]
 pub struct Caller {
     callers: Arc<Callers>,
-    /// What names the principal, as [`principal_id`](crate::sequence::principal_id) says, or the address, as [`network_of`].
+    /// The id of the principal ([`principal_id`](crate::sequence::principal_id)), or of the address ([`network_of`]).
     id: u64,
     held: [AtomicU64; KINDS],
     silent: Arc<SilentStreams>,
@@ -264,7 +264,7 @@ impl Caller {
         self.bytes.fetch_add(bytes, AcqRel).saturating_add(bytes)
     }
 
-    /// What names it.
+    /// Its id.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -292,7 +292,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Whose it is.
+    /// The caller that has it.
     fn caller(&self) -> Arc<Caller> {
         self.caller.load_full()
     }
@@ -325,7 +325,7 @@ enum Full {
 }
 
 impl Full {
-    /// What the caller is told: of `what` there are too many.
+    /// The refusal for the caller: of `what` there are too many.
     fn refused(&self, what: &str, retry_after_ms: u64) -> Refusal {
         let has = match self {
             Full::OfOne(who, max) => format!("{who} has {max}"),

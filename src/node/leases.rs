@@ -134,7 +134,7 @@ impl ByLeader for v1::ListWorkersRequest {
     }
 }
 
-/// What the leader of a Raft group does for ids.
+/// The service for ids at the leader of a Raft group.
 pub struct LeaderIds {
     config: Arc<Config>,
     group: Arc<Group>,

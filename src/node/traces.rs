@@ -52,7 +52,7 @@ struct Tracer {
     metrics: Arc<Metrics>,
 }
 
-/// Whom a span tells of.
+/// The node that a span tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
     /// A node that has been asked.
@@ -61,7 +61,7 @@ pub enum SpanKind {
     Asking,
 }
 
-/// What has a call at a node told, from its beginning until it is dropped.
+/// A span under way: a call at a node, from its beginning until it is dropped.
 #[derive(Debug)]
 pub struct Span {
     tracer: Arc<Tracer>,
@@ -69,7 +69,7 @@ pub struct Span {
     told: Mutex<EndedSpan>,
 }
 
-/// What is told of a span.
+/// A span that has ended, with all that is told of it.
 #[derive(Debug, Clone)]
 pub struct EndedSpan {
     /// The trace.
@@ -78,9 +78,9 @@ pub struct EndedSpan {
     pub id: SpanId,
     /// The span that it is a part of.
     pub parent: Option<SpanId>,
-    /// What systems on the way want to know again.
+    /// A text for other systems on the way.
     pub state: String,
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Whom it tells of.
     pub kind: SpanKind,
@@ -196,7 +196,7 @@ impl Span {
         span
     }
 
-    /// What the leader is told of it.
+    /// The message about it to the leader.
     pub fn to_wire(&self) -> TraceParent {
         let told = self.told.lock();
         TraceParent {
@@ -211,13 +211,13 @@ impl Span {
         format!("{:032x}", u128::from_be_bytes(self.told.lock().trace))
     }
 
-    /// What its call is about.
+    /// Notes the subject of its call.
     pub fn tell_about(&self, about: About<'_>) {
         let mut told = self.told.lock();
         (told.namespace, told.keys) = (about.namespace(), about.keys);
     }
 
-    /// What its call has waited for.
+    /// Notes the waits of its call.
     pub fn tell_waits(&self, laps: &Laps) {
         self.told.lock().waits = laps.all();
     }

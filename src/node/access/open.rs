@@ -86,7 +86,7 @@ pub(in crate::node) fn check_peers<'a>(
     ))
 }
 
-/// What is granted to strangers in words; `None` if it is nothing.
+/// The grants of strangers in words; `None` if they have none.
 fn in_words(principals: &Principals) -> Option<String> {
     if principals.is_open() {
         return Some("everything".to_owned());
@@ -189,7 +189,7 @@ pub(in crate::node) fn check_granting(
     ))
 }
 
-/// What of a node is open to strangers, in words; empty if nothing is.
+/// The ports and grants of a node that strangers reach, in words; empty if there are none.
 fn told(config: &Config, principals: &Principals) -> String {
     let ports =
         reached(config).map(|Reached { setting, address, .. }| format!("{setting} {address}"));
@@ -204,7 +204,7 @@ fn told(config: &Config, principals: &Principals) -> String {
     }
 }
 
-/// What of this node is open to strangers, in words; empty if nothing is, or it belongs to no cluster yet.
+/// The ports and grants of this node that strangers reach, in words; empty if there are none, or it belongs to no cluster yet.
 pub fn open_to_strangers(config: &Config, group: &Group) -> String {
     match group.view.cluster_id() {
         Some(_) => told(config, &group.view.principals()),

@@ -34,7 +34,7 @@ const USES_MAX: usize = 65_536;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What a node counts, for each quota of each principal.
+/// The counts of a node, for each quota of each principal.
 pub(super) struct Quotas {
     node: NodeId,
     uses: Mutex<QuotaUses>,
@@ -59,10 +59,10 @@ impl QuotaUses {
     }
 }
 
-/// Whose use is counted, and against which quota. A quota that is changed begins anew.
+/// The principal whose use is counted, and its quota. A quota that is changed begins anew.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct QuotaUse {
-    /// Whose the quota is.
+    /// The principal that has the quota.
     pub principal: PrincipalKey,
     /// Of anonymous: what names the network of the address.
     pub network: u64,
@@ -70,7 +70,7 @@ pub(super) struct QuotaUse {
     pub quota: Quota,
 }
 
-/// What is used of a quota.
+/// The used part of a quota.
 struct Used {
     calls: Rate,
     numbers: Rate,
@@ -99,7 +99,7 @@ impl Clock for Uptime {
     }
 }
 
-/// What is used of a limit for each second, if there is one.
+/// The used part of a limit for each second, if there is one.
 struct Rate(Option<RateLimiter<NotKeyed, InMemoryState, Uptime, NoOpMiddleware<Duration>>>);
 
 /// Why there is no room in a quota.
@@ -142,7 +142,7 @@ impl Used {
 }
 
 impl LostSince {
-    /// What counts of them: none after a day.
+    /// The numbers that still count: none after a day.
     fn now(self, now: Duration) -> LostSince {
         match self.numbers > 0 && now.saturating_sub(self.since) < DAY {
             true => self,
@@ -163,7 +163,7 @@ impl LostSince {
 pub(super) struct UsedUp {
     /// The quota.
     pub quota: Quota,
-    /// What of it is used up.
+    /// The limit that is used up.
     pub what: String,
     /// How long until there is room. `None`: it never has room for so much at once.
     pub wait: Option<Duration>,
@@ -195,7 +195,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// What counts the numbers that are lost with a call; `None` if nothing limits them.
+    /// The counter of the numbers that are lost with a call; `None` if nothing limits them.
     ///
     /// # Errors
     /// [`UsedUp`] if as many were lost as may be.
@@ -231,7 +231,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// What counts the numbers that are lost with a call; `None` if nothing limits them.
+    /// The counter of the numbers that are lost with a call; `None` if nothing limits them.
     pub(super) fn counting(self: &Arc<Self>, mut uses: Vec<QuotaUse>) -> Option<LostNumbers> {
         uses.retain(|quota_use| quota_use.quota.burnt_per_day.is_some());
         (!uses.is_empty()).then_some(LostNumbers { quotas: self.clone(), uses })
@@ -287,12 +287,12 @@ impl LostNumbers {
         }
     }
 
-    /// What `serving` the call returns. What is lost in doing so is counted, also if this is dropped before.
+    /// Runs `serving`. The numbers that are lost meanwhile are counted, also if this is dropped before its end.
     pub async fn counted<F: Future>(self, serving: F) -> F::Output {
         Counted { lost: self, serving: Some(Box::pin(serving)) }.await
     }
 
-    /// What `does` returns. What is lost while it runs is counted.
+    /// Runs `does`. The numbers that are lost meanwhile are counted.
     pub fn count<T>(&self, does: impl FnOnce() -> T) -> T {
         let before = lost_on_this_thread();
         let done = does();

@@ -33,7 +33,7 @@ use crate::proto::{Refusal, refusal};
 /// How soon something must come over a connection by which its principal is known, where anonymous may do nothing.
 pub const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a caller has too many of, where it is told so.
+/// The kind that a caller has too many of, in the text that tells it so.
 const CALLS: &str =
     "calls in progress, and may have no more (client_calls_max, client_share_percent)";
 
@@ -43,7 +43,7 @@ pub struct Guest {
     port: Port,
     /// Its place: that of its address at first, then of its principal.
     place: Counted,
-    /// Who asks over it now.
+    /// The caller that asks over it now.
     asks: ArcSwap<Caller>,
     opened: Instant,
     /// From which address it was opened, and whether it may end for another one.
@@ -75,7 +75,7 @@ impl GuestCall {
         }
     }
 
-    /// Whose it is.
+    /// The caller that has its place.
     pub(super) fn caller(&self) -> Arc<Caller> {
         self.place.caller()
     }
@@ -119,7 +119,8 @@ impl Guest {
         })
     }
 
-    /// Whose calls over it are now, and what they hold: whoever asks, if that is known, or else its address, or all strangers.
+    /// The caller for which calls over it, and their memory, count now: the principal that asks, if it is known, or else its address,
+    /// or all strangers.
     pub fn caller(&self) -> Arc<Caller> {
         let asks = self.asks.load();
         match !asks.is_principal() && asks.callers.are_closed_to(self.standing.network) {

@@ -37,7 +37,7 @@ pub struct WorkerDesk {
 pub enum DeskRequest {
     /// A lease of any worker id that is free.
     Lease {
-        /// Who asks.
+        /// The node that asks, in its own words.
         holder: String,
         /// How many worker ids the namespace has.
         workers: u32,
@@ -60,7 +60,7 @@ pub enum DeskRequest {
     },
 }
 
-/// What became of it.
+/// The answer to a request.
 #[derive(Debug)]
 pub enum DeskAnswer {
     /// The caller's entry did this to this worker id.

@@ -27,7 +27,7 @@ use crate::{
 impl ByLeader for v1::TakeWorkerBackRequest {
     type Service = LeaderIds;
 
-    /// Who asked a second leader would be told that there is no such lease, although the first one has taken it back.
+    /// A second leader would say that there is no such lease, although the first one has taken it back.
     const IS_ASKED_ONCE: bool = true;
 
     fn subject(&self, answer: Option<&v1::TakeWorkerBackResponse>) -> Subject {

@@ -24,11 +24,11 @@ use crate::{
 /// leader takes a fraction of it.
 pub const LASTS: Duration = Duration::from_secs(10);
 
-/// Who has claimed this node, and when it did so last.
+/// The last claim on this node, and its time.
 #[derive(Debug, Default, Clone)]
 pub struct FoundingClaim(Option<(Claim, Instant)>);
 
-/// Who claims a node.
+/// A claimant of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// A founder.

@@ -73,7 +73,7 @@ pub async fn rejoin(
     Ok(())
 }
 
-/// What this node's disk holds of `set`.
+/// The log and the vote of `set` that this node has acknowledged, as its disk has them.
 fn mine(store: &Arc<Store>, set: SetId) -> Result<Acknowledged, StoreError> {
     // Opening purges a log that ends before the table, so that its end covers what a snapshot brought as well.
     let log = LogStore::open(store, set)?;

@@ -25,7 +25,7 @@ use crate::{
     storage::{CEILINGS_HELD, Ceilings, CeilingsPart},
 };
 
-/// What a number of an export is of.
+/// The key or the section that a number of an export belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exported {
     /// A key.
@@ -77,7 +77,7 @@ impl Revoked {
 /// The keys of a namespace, or its sections, and their ceilings.
 pub struct Export {
     namespace: Namespace,
-    /// Who reads it.
+    /// Its reader.
     by: Principal,
     access: Arc<Access>,
     ceilings: Ceilings,

@@ -187,7 +187,7 @@ fn stored(record: &SectionRecord) -> v1::StoredSection {
     }
 }
 
-/// What became of the numbers up to `ceiling` of a key with a section of its own.
+/// The accounts of the numbers up to `ceiling` of a key with a section of its own.
 fn accounts(
     record: &SectionRecord, progression: Progression, (epoch, ceiling): (u64, u64),
     held: Option<&Holding>,

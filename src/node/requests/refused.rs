@@ -14,7 +14,7 @@ use crate::{
 /// time.
 const IDS_RETRY_AFTER_MS: u64 = 1_000;
 
-/// What it comes to that a term did not serve a request for `count` numbers, 0 if it asks for none: another node is to be
+/// The outcome of a request for `count` numbers, 0 if it asks for none, that a term did not serve: another node is to be
 /// asked, or the request is refused.
 pub(in crate::node) fn failed(
     failed: impl Into<Unserved>, namespace: &Namespace, term: &Term, count: u64,
@@ -57,7 +57,7 @@ fn unknown_of(why: &impl std::fmt::Display, asked: Told<'_>) -> Unanswered {
     outcome_unknown(why, &asked.namespace.config.name).into()
 }
 
-/// What a caller is told of a proposal that failed.
+/// The refusal for the caller of a proposal that failed.
 pub(in crate::node) fn proposal_failed(error: ProposeError) -> Refusal {
     match error {
         ProposeError::Refused(why) => refusal!(WrongState, "{why}"),
@@ -69,7 +69,7 @@ pub(in crate::node) fn proposal_failed(error: ProposeError) -> Refusal {
     }
 }
 
-/// What is told of floors that are refused, the first `may_be` of which may be raised all the same.
+/// The refusal of floors, the first `may_be` of which may be raised all the same.
 pub(super) fn partly_raised(why: Refusal, may_be: usize) -> Refusal {
     if may_be == 0 {
         return why;
@@ -91,7 +91,7 @@ pub(super) struct Told<'a> {
     pub(super) count: Option<u64>,
 }
 
-/// What a caller is told whose request, or keys of it, got nothing.
+/// The refusal for the caller of a request that got nothing, or keys of which did.
 pub(super) fn refusal_of(why: &Why, Told { namespace, term, count }: Told<'_>) -> Refusal {
     let name = &namespace.config.name;
     match why {
@@ -191,7 +191,7 @@ fn ids_full(full: &IdsFull, namespace: &Namespace) -> Refusal {
     .retry_after(IDS_RETRY_AFTER_MS)
 }
 
-/// What a caller is told that may have taken numbers of a gapless key, as far as this node knows.
+/// The refusal for a caller that may have taken numbers of a gapless key, as far as this node knows.
 pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal {
     refusal!(
         OutcomeUnknown,

@@ -23,7 +23,7 @@ pub struct WaitingKeys<'a> {
     memory: &'a Arc<RequestMemory>,
     key_bytes: usize,
     bytes: usize,
-    /// What is reserved for those that wait, or why they may not.
+    /// The memory that is reserved for those that wait, or the refusal of it.
     reserved: Option<Result<Reservation, Refusal>>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> WaitingKeys<'a> {
         self.reserved.insert(self.memory.reserve(self.bytes)).is_ok()
     }
 
-    /// What it comes to that the term did not serve the request. `failed` says it, unless keys may not wait.
+    /// The outcome of a request that the term did not serve. `failed` says it, unless keys may not wait.
     pub fn no_answer(
         self, unserved: impl Into<Unserved>, failed: impl FnOnce(Unserved) -> Unanswered,
     ) -> Unanswered {

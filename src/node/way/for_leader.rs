@@ -10,7 +10,7 @@ use crate::{
     storage::Member,
 };
 
-/// What a request waits for.
+/// The wait of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
     /// For its answer from here, which is under way.
@@ -24,7 +24,7 @@ pub trait ForLeader: Sync {
     /// The part of the node that answers it here.
     type Here: Sync;
 
-    /// What it is answered with.
+    /// Its answer.
     type Answer: Send;
 
     /// The namespace that this node (`here`), which may know an old configuration, takes the request's name for. If the leader's
@@ -56,7 +56,7 @@ pub trait ForLeader: Sync {
         may_be_done: bool, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
-    /// What is left of it if it was carried out.
+    /// The trace that it leaves if it was carried out.
     fn trace(&self) -> Trace;
 
     /// Reserves what it holds while it waits: for an answer from here that is under way, or for another leader. It is called before

@@ -52,7 +52,7 @@ pub(in crate::node) fn within(most: Duration, deadline: Instant) -> Instant {
     Instant::now().checked_add(most).map_or(deadline, |latest| latest.min(deadline))
 }
 
-/// What is left until the deadline, and at most `most`.
+/// The time until the deadline, and at most `most`.
 pub(super) fn left(deadline: Instant, most: Duration) -> Duration {
     deadline.saturating_duration_since(Instant::now()).min(most)
 }
