@@ -21,7 +21,7 @@ use ratchet::{
         peer::{peer_server::Peer, *},
         v1::FoundRequest,
     },
-    server::Services,
+    server::{PeerServices, Services},
     storage::BlockingExecutor,
 };
 use tempfile::TempDir;
@@ -99,8 +99,8 @@ impl Cluster {
             seams.listens_before_founding = Duration::ZERO;
             Node::start(config, seams, addresses).await.expect("a node")
         });
-        let services = Services { context: node.context().clone(), stop: node.stopping() };
-        self.network.0.lock().expect("the network").insert(peer_address(id).to_string(), services);
+        let peers = PeerServices { context: node.context().clone(), stop: node.stopping() };
+        self.network.0.lock().expect("the network").insert(peer_address(id).to_string(), peers);
         self.nodes.insert(id, node);
     }
 
@@ -165,10 +165,10 @@ impl Clock for RuntimeClock {
 
 /// The nodes, by their addresses for peers. A message is a call, and arrives at once.
 #[derive(Clone, Default)]
-struct Network(Arc<Mutex<BTreeMap<String, Services>>>);
+struct Network(Arc<Mutex<BTreeMap<String, PeerServices>>>);
 
 impl Network {
-    fn at(&self, address: &str) -> Result<Services, Refusal> {
+    fn at(&self, address: &str) -> Result<PeerServices, Refusal> {
         let known = self.0.lock().expect("the network").get(address).cloned();
         known.ok_or_else(|| Status::unavailable(format!("nobody listens at {address}")).into())
     }

@@ -28,7 +28,7 @@ impl Backoff {
     /// `part`, from 0 to 1, is the part of the longest rest to take. Choose it at random, so that clients
     /// that failed together do not come back together.
     pub fn failed(&mut self, servers: u32, part: f64, now: Instant) -> bool {
-        debug_assert!(servers > 0 && (0.0..=1.0).contains(&part));
+        assert!(servers > 0 && (0.0..=1.0).contains(&part));
         self.failures += 1;
         if !self.failures.is_multiple_of(servers) {
             return false;

@@ -77,7 +77,7 @@ impl Batch {
         let mut ranges: HashMap<&Key, u32> = HashMap::with_capacity(requests.len());
         let mut one_each = true;
         for request in &requests {
-            debug_assert_eq!(request.namespace, namespace, "one namespace in a batch");
+            assert_eq!(request.namespace, namespace, "one namespace in a batch");
             let range = ranges.get(&request.key).filter(|_| request.may_share).copied();
             let range = range.filter(|&place| {
                 let count = &mut message.counts[place as usize];
@@ -101,12 +101,9 @@ impl Batch {
             });
             places.push(place);
         }
-        debug_assert!(
-            message.ids.is_empty() || message.names.is_empty(),
-            "one kind of key in a batch"
-        );
-        debug_assert_eq!(message.counts.len(), floors.len());
-        debug_assert_eq!(places.len(), requests.len());
+        assert!(message.ids.is_empty() || message.names.is_empty(), "one kind of key in a batch");
+        assert_eq!(message.counts.len(), floors.len());
+        assert_eq!(places.len(), requests.len());
         if let [PendingRequest { traceparent: Some(span), .. }] = &requests[..] {
             message.traceparent = Some(span.to_string());
         }

@@ -171,7 +171,7 @@ impl Dispatcher {
                 return;
             }
         }
-        debug_assert!(self.in_flight.len() <= BATCHES_IN_FLIGHT_MAX);
+        assert!(self.in_flight.len() <= BATCHES_IN_FLIGHT_MAX);
     }
 
     /// A batch of requests, and its message.

@@ -36,7 +36,7 @@ impl HighWaterMarks {
         }
         let mark = self.old.get(&key).copied().unwrap_or(0);
         self.young.insert(key, number.max(mark));
-        debug_assert!(self.young.len().max(self.old.len()) <= GENERATION_KEYS_MAX);
+        assert!(self.young.len().max(self.old.len()) <= GENERATION_KEYS_MAX);
     }
 }
 

@@ -37,7 +37,6 @@ impl LeaderCache {
         if route.version < self.version || (route.version == self.version && !self.is_wanted(now)) {
             return;
         }
-        debug_assert!(route.version >= self.version, "an older route");
         self.version = route.version;
         self.leader = is_address(&route.address).then(|| route.address.as_str().into());
         self.not_before = self.leader.is_none().then(|| now + LEADER_RETRY_AFTER);

@@ -29,7 +29,7 @@ impl Members {
     /// would ask the same server.
     pub fn new(given: &[String]) -> Members {
         let mut given: Vec<Arc<str>> = given.iter().map(|server| server.as_str().into()).collect();
-        debug_assert!(!given.is_empty(), "at least one server is given");
+        assert!(!given.is_empty(), "at least one server is given");
         given.shuffle(&mut rand::rng());
         Members { all: given.clone(), given, version: 0, current: 0, foreign: Vec::new() }
     }
@@ -95,7 +95,7 @@ impl Members {
         members.extend(others);
         let changes = members != self.all;
         self.all = members;
-        debug_assert!(self.current < self.all.len(), "a server to ask");
+        assert!(self.current < self.all.len(), "a server to ask");
         changes
     }
 

@@ -43,7 +43,6 @@ impl Namespaces {
     pub fn name_of(&self, id: NamespaceId) -> String {
         let interned = self.0.load();
         let name = interned.names.get(id.0 as usize);
-        debug_assert!(name.is_some(), "an id comes from `intern`");
-        name.map(ToString::to_string).unwrap_or_default()
+        name.expect("an id comes from `intern`").to_string()
     }
 }

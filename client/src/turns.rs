@@ -19,7 +19,7 @@ pub struct Turns {
 impl Turns {
     /// The server whose turn it is next among `all`, which are not empty.
     pub fn next(&mut self, all: &[Arc<str>], now: Instant) -> Arc<str> {
-        debug_assert!(!all.is_empty(), "a server to ask");
+        assert!(!all.is_empty(), "a server to ask");
         self.resting.retain(|(server, until)| *until > now && all.contains(server));
         let last = self.last.as_ref();
         let place = all.iter().position(|server| Some(server) == last);

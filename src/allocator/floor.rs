@@ -1,4 +1,4 @@
-//! What a call that raises a floor asks for, and its answer.
+//! A call that raises a floor, and its answer.
 
 /// How far a floor is raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What is stored of keys, and what the leader's memory has of them, for people to look at.
+//! A view of keys for people: their stored records, and their state in the leader's memory.
 //!
 //! Invariant: the fence is checked after the table and the memory were read, so that what is answered held at a moment
 //! after the call began.

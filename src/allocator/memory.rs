@@ -2,8 +2,7 @@
 //!
 //! `take.rs` and `take_many.rs` take numbers, and `floors.rs` raises floors. `first_touch.rs` gives a section its first chunk, and
 //! `checkpointing.rs` knows which of these chunks the log does not have yet. `eviction.rs` and `round.rs` make room, and `room.rs` says
-//! whether there is some. `part.rs` is a part of a memory on its way to another node, and `last_entry.rs` says
-//! how long the last log entry took.
+//! whether there is some. `last_entry.rs` says how long the last log entry took.
 //!
 //! Invariant: it starts empty, or is the one that the last term handed off. Once it is closed no call takes a number
 //! from it. A section's first chunk comes from its record, which was read after this term's first entry was applied, or
@@ -14,7 +13,6 @@ mod eviction;
 mod first_touch;
 mod floors;
 mod last_entry;
-pub(super) mod part;
 pub(super) mod room;
 pub(super) mod round;
 pub(super) mod shards;
@@ -42,13 +40,14 @@ use self::{
 };
 use super::{
     gate::Gate,
+    part::SectionPlace,
     section::{
         StepChange,
         holding::Holding,
         pending::{ServedCall, Waiters},
         queued_section::QueuedSection,
     },
-    shard::{SectionPlace, Shard},
+    shard::Shard,
     stage::TermStage,
     unreported::Unreported,
 };
@@ -255,8 +254,7 @@ impl Memory {
             shard.with_waiters(place.section, QueuedSection::drop_waiters);
             return None;
         };
-        // In a release build such a bump brings numbers that nobody waits for. It does no harm.
-        debug_assert!(!shard.is_quiet(place.section), "{section:?} has not asked for a bump");
+        assert!(!shard.is_quiet(place.section), "{section:?} has not asked for a bump");
         let raise = shard.next_bump(place.section, namespace)?;
         Some(Bump { section, raise })
     }

@@ -8,11 +8,8 @@ use std::sync::Arc;
 
 use super::{
     key_table::{changed_slots::Tracking, hasher::SHARDS},
-    memory::{
-        Memory,
-        part::{Digest, MEMORY_FORMAT, MemoryHeader, MemoryPart},
-        shards::Shards,
-    },
+    memory::{Memory, shards::Shards},
+    part::{Digest, MEMORY_FORMAT, MemoryHeader, MemoryPart},
 };
 use crate::{
     sequence::MemoryDigest,

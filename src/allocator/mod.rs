@@ -49,8 +49,7 @@
 //!
 //! `memory_reader.rs` reads the memory, to be sent to the node that is to lead next, while calls go on changing it.
 //! `received_memory.rs` builds the same tables on the other node. Tables note which slots are changed
-//! (`key_table/changed_slots.rs`).
-//! `memory/part.rs` is what travels.
+//! (`key_table/changed_slots.rs`). `part.rs` is what travels.
 //!
 //! This module uses consensus (to propose bumps, and for the lease), storage (to read records at a first touch, and for
 //! `Current`), the domain, and metrics. A file whose first paragraph says "Pure." has no I/O and no tokio, and time is an
@@ -85,6 +84,7 @@ mod listing;
 mod memory;
 mod memory_reader;
 mod outcome;
+mod part;
 mod received_memory;
 mod record_reader;
 mod releaser;
@@ -101,13 +101,10 @@ pub use hot_keys::{HotKey, HotKeys};
 pub use listing::{
     Explained, ListedSection, ListedSections, explain, list_sections, read_accounts,
 };
-pub use memory::{
-    KEYS_AT_ONCE,
-    part::{MEMORY_FORMAT, MemoryHeader},
-    room::WAITING_KEY_BYTES,
-};
+pub use memory::{KEYS_AT_ONCE, room::WAITING_KEY_BYTES};
 pub use memory_reader::{MemoryReader, NotSent};
 pub use outcome::{ManyNumbers, RefusedPlaces, Unserved, UsedId, Why};
+pub use part::{MEMORY_FORMAT, MemoryHeader};
 pub use received_memory::{NotReceived, ReceivedMemory};
 pub use releaser::MemoryLimits;
 pub use section::holding::Holding;

@@ -1,4 +1,4 @@
-//! What becomes of a call: numbers, or why there are none, and whether it may be done all the same.
+//! The outcome of a call: numbers, or the reason for none, and whether it may be done all the same.
 //!
 //! A call that fails with a [`Why`] has done nothing. One that may have done a part of what it was asked for fails with
 //! [`Unserved`], which says how much.

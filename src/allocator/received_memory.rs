@@ -4,10 +4,8 @@
 
 use super::{
     key_table::hasher::SHARDS,
-    memory::{
-        part::{DamagedPart, Digest, MEMORY_FORMAT, MemoryHeader, MemoryPart},
-        shards::Shards,
-    },
+    memory::shards::Shards,
+    part::{DamagedPart, Digest, MEMORY_FORMAT, MemoryHeader, MemoryPart},
 };
 use crate::{
     sequence::MemoryDigest,

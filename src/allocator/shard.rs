@@ -19,12 +19,12 @@ mod tracking;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use serde::{Deserialize, Serialize};
 
 use self::{own_keys::OwnKeys, shared_keys::SharedKeys};
 use super::{
     floor::Floor,
     key_table::{changed_slots::Tracking, hasher::Hasher},
+    part::SectionPlace,
     section::{
         StepChange,
         holding::Holding,
@@ -69,17 +69,6 @@ enum HandIsAt {
     Ids,
     Names,
     Shared,
-}
-
-/// Where a section is in its shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum SectionPlace {
-    /// The number of the slot of an id with a section of its own.
-    Id(u32),
-    /// The number of the slot of a name.
-    Name(u32),
-    /// The number of a section that ids share.
-    Shared(u32),
 }
 
 /// A section that was evicted, and of which the log does not say yet what was used.

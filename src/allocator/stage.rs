@@ -1,4 +1,4 @@
-//! How far a term is: it serves, is closed for good, and ends in one of three ways. Pure.
+//! The stages of a term: it serves, is closed for good, and ends in one of three ways. Pure.
 //!
 //! Invariant: a term comes to each stage once, and from its end to no other.
 

@@ -1,14 +1,34 @@
 //! The `ratchet` command: one file for each group of subcommands.
 //!
-//! From a command to its exit code: [`run`] parses the command line (clap ends the process with 2 if that is
-//! wrong) and runs the subcommand. Most subcommands ask a cluster through the client that `connection.rs`
-//! makes. `start` reads its settings (`settings.rs`) and runs a node until it is stopped or fails; `recover`
-//! works on a data directory, and `cert` on a directory of certificates. The result is printed by `output.rs`, as
-//! text or JSON. An error of the client or of the node becomes a `CommandError` in `command_error.rs`, which prints it
-//! and maps its kind to the exit code.
+//! From a command to its exit code: [`run`] parses the command line (clap ends the process with 2 if that is wrong) and runs the
+//! subcommand. Its result is printed as text or JSON. An error of the client or of the node becomes a `CommandError`, whose kind
+//! is the exit code.
 //!
 //! Uses the client, and the server for `start`. Invariant: results go to standard output, errors to standard
 //! error, and the exit code tells the kind of error.
+//!
+//! What a process runs:
+//!
+//! * `start`: runs a node until it is stopped or fails. `settings` reads its settings, and `log` writes its log.
+//! * `recover`: makes a cluster of one from a data directory.
+//! * `cert`: makes certificates in a directory.
+//!
+//! What asks a cluster:
+//!
+//! * `numbers`: `next`, `current` and `raise`.
+//! * `import` and `export`: many keys, from a file and to one.
+//! * `keys`: `keys` and `explain`. `gaps`: skipped numbers by day.
+//! * `id` and `worker`: ids, and the worker ids that they are made under.
+//! * `namespace`: the namespaces.
+//! * `access`: `token`, `grant` and `quota`.
+//! * `found`, `node` and `status`: the members, `transfer` and the state of the cluster. `reload`: certificates that were replaced.
+//!
+//! What the subcommands share:
+//!
+//! * `connection`: the flags of all that ask a cluster, and the client that they make.
+//! * `files`: files that are whole or not there. `token_file`: those that hold a token.
+//! * `flags`: a message of the API as the arguments of a command.
+//! * `output`: results, as text or JSON. `command_error`: failures.
 
 mod access;
 mod cert;

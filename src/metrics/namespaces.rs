@@ -48,10 +48,10 @@ const LIMITS: [(&str, u64); 2] = [("2^53", 1 << 53), ("2^31", 1 << 31)];
 
 /// What is counted for each namespace. Clones count in the same places.
 #[derive(Debug, Clone)]
-pub struct NamespaceMetrics(Arc<Places>);
+pub struct NamespaceMetrics(Arc<NamespacePlaces>);
 
 #[derive(Debug)]
-struct Places {
+struct NamespacePlaces {
     table: ArcSwap<Table>,
     /// Held by whoever changes the table.
     changing: Mutex<()>,
@@ -100,7 +100,7 @@ impl NamespaceMetrics {
         let totals =
             Totals { numbers: numbers.clone(), answers: answers.clone(), skipped: skipped.clone() };
         let others = Arc::new(NamespaceCounts::new(OTHERS, &totals));
-        NamespaceMetrics(Arc::new(Places {
+        NamespaceMetrics(Arc::new(NamespacePlaces {
             table: ArcSwap::from_pointee(Table { places: vec![others], by_id: HashMap::new() }),
             changing: Mutex::default(),
             places_max: AtomicUsize::new(PLACES_MAX),

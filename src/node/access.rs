@@ -1,4 +1,4 @@
-//! Who asks, and whether it may have what it asks for.
+//! The check of a caller: its principal, and whether what it asks for is granted to it.
 //!
 //! `wire.rs` reads and writes principals in messages. `quotas.rs` and `spending.rs` bound what a caller takes. `audit.rs` tells the log
 //! who did what, and `open.rs` says what strangers reach.
@@ -85,17 +85,17 @@ pub fn hash_of(token: &[u8]) -> TokenHash {
 
 /// A request that needs something to be granted to its caller.
 pub trait Guarded {
-    /// What that is.
+    /// The grant that it needs.
     fn wanted(&self) -> Wanted<'_>;
 }
 
 include!(concat!(env!("OUT_DIR"), "/needs.rs"));
 
-/// Who asks for something.
+/// A caller that asks for something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     who: Who,
-    /// What names the network of its address, as `network_of` says.
+    /// The id of the network of its address (`network_of`).
     network: u64,
     /// Where it has reached this node. `None`: it is a node, or has asked another one.
     entrance: Option<Entrance>,
@@ -172,7 +172,7 @@ impl Principal {
         }
     }
 
-    /// What it shows, as a caller: nothing, if it needs to show nothing.
+    /// The credential that it shows: none, if it needs to show nothing.
     pub(super) fn shown(&self) -> &Credential {
         match &self.who {
             Who::Caller(shown) => shown,
@@ -333,14 +333,15 @@ impl Access {
         }
     }
 
-    /// What has the audit tell of an administrative call once it has ended. `None` if another node was asked, which tells.
+    /// The line of the audit about an administrative call, written once it has ended. `None` if another node was asked, which
+    /// writes it.
     pub(super) fn begin(
         &self, by: &Principal, method: &'static str, subject: Subject,
     ) -> Option<Note<'_>> {
         Some(self.audit.begin(self.asker(by)?, method, subject))
     }
 
-    /// Who asks this node, as the audit tells it.
+    /// The caller that asks this node, as the audit tells it.
     fn asker(&self, by: &Principal) -> Option<Asker> {
         let shown = match by.shown() {
             Credential::Token(hash) => Some(hash.id()),
@@ -409,7 +410,7 @@ impl Access {
         Guest::is_asked_here_by(|| self.id_of(by))
     }
 
-    /// What names a caller where callers share something: `None` if this node knows of its address alone.
+    /// The id of a caller where callers share something: `None` if this node knows of its address alone.
     pub fn id_of(&self, by: &Principal) -> Option<u64> {
         match by.shown() {
             Credential::Nothing => None,

@@ -128,12 +128,12 @@ impl Admission {
     }
 }
 
-/// What is known of the question whether a token is known.
+/// The facts about the operation that asks whether a token is known.
 const FACTS: Facts = facts_of::<peer::KnowsTokenRequest>();
 
 /// The question of this node whether the leader knows a token.
 struct WhetherKnown<'a> {
-    /// Who shows it.
+    /// The caller that shows it.
     shows: &'a Principal,
     message: Bytes,
     /// This node, which asks for itself.

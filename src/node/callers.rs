@@ -1,5 +1,5 @@
-//! What a principal holds, or the callers of one address whose principals nobody knows: connections, calls, exports, pages that
-//! they watch, and memory.
+//! The bounds on one caller: on its connections, calls, exports, open status pages, and memory. A caller is a principal, or all
+//! callers of one address whose principals nobody knows.
 //!
 //! An address is one of IPv4, or the 64 bits of one of IPv6 that name its network: who has one address there has them all.
 //!
@@ -56,12 +56,12 @@ const PLACE_AFTER_MS: u64 = 1_000;
 /// So many connections of strangers may be about to end at a time, so that others have their places.
 const LEAVING_MAX: u64 = 64;
 
-/// What stands for all strangers where callers share something. It is no network's, and no principal's.
+/// The id of all strangers where callers share something. No network and no principal has it.
 const STRANGERS: u64 = NO_NETWORK - 1;
 
-/// What callers have, and may have only so many of.
+/// A kind of which a caller may have only so many.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum CountedKind {
     /// A connection.
     Connection,
     /// A call in progress over HTTP/2.
@@ -92,17 +92,17 @@ pub enum Port {
 }
 
 impl Port {
-    fn connection(self) -> Kind {
+    fn connection(self) -> CountedKind {
         match self {
-            Port::Clients => Kind::Connection,
-            Port::Administrators => Kind::AdminConnection,
+            Port::Clients => CountedKind::Connection,
+            Port::Administrators => CountedKind::AdminConnection,
         }
     }
 
-    fn call(self) -> Kind {
+    fn call(self) -> CountedKind {
         match self {
-            Port::Clients => Kind::Call,
-            Port::Administrators => Kind::AdminCall,
+            Port::Clients => CountedKind::Call,
+            Port::Administrators => CountedKind::AdminCall,
         }
     }
 }
@@ -145,7 +145,7 @@ impl fmt::Debug for Callers {
 #[derive(Debug)]
 pub struct Caller {
     callers: Arc<Callers>,
-    /// What names the principal, as [`principal_id`](crate::sequence::principal_id) says, or the address, as [`network_of`].
+    /// The id of the principal ([`principal_id`](crate::sequence::principal_id)), or of the address ([`network_of`]).
     id: u64,
     held: [AtomicU64; KINDS],
     silent: Arc<SilentStreams>,
@@ -207,7 +207,7 @@ impl Callers {
     }
 
     /// How many of a `kind` all callers have.
-    pub fn held(&self, kind: Kind) -> u64 {
+    pub fn held(&self, kind: CountedKind) -> u64 {
         self.held[kind as usize].load(Relaxed)
     }
 
@@ -219,7 +219,7 @@ impl Callers {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if this caller, or all together, have as many as they may have.
-    pub fn begin(self: &Arc<Self>, kind: Kind, name: &str) -> Result<Counted, Refusal> {
+    pub fn begin(self: &Arc<Self>, kind: CountedKind, name: &str) -> Result<Counted, Refusal> {
         let caller = Caller::current().unwrap_or_else(|| self.caller(NO_NETWORK));
         caller.begin(kind, [0; 2]).map_err(|full| {
             full.refused(
@@ -243,7 +243,7 @@ impl Drop for Caller {
 impl Caller {
     /// One more of a `kind`. There is room for `beyond_own` more than its share, and for `beyond_all` more than all.
     fn begin(
-        self: &Arc<Self>, kind: Kind, [beyond_own, beyond_all]: [u64; 2],
+        self: &Arc<Self>, kind: CountedKind, [beyond_own, beyond_all]: [u64; 2],
     ) -> Result<Counted, Full> {
         let (callers, at) = (&self.callers, kind as usize);
         let own = self.held[at].fetch_add(1, Relaxed);
@@ -264,7 +264,7 @@ impl Caller {
         self.bytes.fetch_add(bytes, AcqRel).saturating_add(bytes)
     }
 
-    /// What names it.
+    /// Its id.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -288,11 +288,11 @@ impl Caller {
 #[derive(Debug)]
 pub struct Counted {
     caller: ArcSwap<Caller>,
-    kind: Kind,
+    kind: CountedKind,
 }
 
 impl Counted {
-    /// Whose it is.
+    /// The caller that has it.
     fn caller(&self) -> Arc<Caller> {
         self.caller.load_full()
     }
@@ -325,7 +325,7 @@ enum Full {
 }
 
 impl Full {
-    /// What the caller is told: of `what` there are too many.
+    /// The refusal for the caller: of `what` there are too many.
     fn refused(&self, what: &str, retry_after_ms: u64) -> Refusal {
         let has = match self {
             Full::OfOne(who, max) => format!("{who} has {max}"),
@@ -436,25 +436,30 @@ mod tests {
         let guests = ["10.0.0.1", "10.0.0.2"]
             .map(|text| callers.connect(Port::Clients, address(text)).expect("a connection"));
         let [one, other] = guests.each_ref().map(|guest| guest.caller());
-        let begin = async |caller: &Arc<Caller>, kind: Kind, name: &str| {
+        let begin = async |caller: &Arc<Caller>, kind: CountedKind, name: &str| {
             let beginning = async { callers.begin(kind, name) };
             Caller::scope(Some(caller.clone()), beginning).await
         };
         let mut own = Vec::new();
         for _ in 0..2 {
-            own.push(begin(&one, Kind::Export, "exports under way").await.expect("its share"));
+            own.push(
+                begin(&one, CountedKind::Export, "exports under way").await.expect("its share"),
+            );
         }
-        let refused = begin(&one, Kind::Export, "exports under way").await.expect_err("too many");
+        let refused =
+            begin(&one, CountedKind::Export, "exports under way").await.expect_err("too many");
         assert!(refused.message().starts_with("your address has 2 exports under way"), "{refused}");
         assert!(refused.message().contains("client_share_percent"), "{refused}");
         assert_eq!(refused.reason(), Reason::Busy);
-        let _third = begin(&other, Kind::Export, "exports under way").await.expect("there is room");
-        let refused = begin(&other, Kind::Export, "exports under way").await.expect_err("all");
+        let _third =
+            begin(&other, CountedKind::Export, "exports under way").await.expect("there is room");
+        let refused =
+            begin(&other, CountedKind::Export, "exports under way").await.expect_err("all");
         assert!(refused.message().starts_with("callers have 3 exports under way"), "{refused}");
-        let _page = begin(&one, Kind::Page, "pages").await.expect("another kind");
-        begin(&one, Kind::Page, "pages").await.expect_err("its share of these");
+        let _page = begin(&one, CountedKind::Page, "pages").await.expect("another kind");
+        begin(&one, CountedKind::Page, "pages").await.expect_err("its share of these");
         own.pop();
-        begin(&other, Kind::Export, "exports under way").await.expect("one has ended");
+        begin(&other, CountedKind::Export, "exports under way").await.expect("one has ended");
     }
 
     #[test]

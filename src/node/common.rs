@@ -12,11 +12,11 @@ use crate::{
     metrics::Metrics,
 };
 
-/// What most services of a node are made of.
+/// The parts that most services of a node share.
 pub struct Common {
     /// The configuration.
     pub config: Arc<Config>,
-    /// What the node has once, however many Raft groups run on it.
+    /// The parts that the node has once, however many Raft groups run on it.
     pub this_node: Arc<ThisNode>,
     /// Whether the node stops.
     pub stopping: Stopping,
@@ -28,8 +28,8 @@ pub struct Common {
     pub metrics: Arc<Metrics>,
     /// The memory of waiting requests and unsent answers.
     pub request_memory: Arc<RequestMemory>,
-    /// What tells of slow calls.
+    /// The log of slow calls.
     pub slow_calls: Arc<SlowCalls>,
-    /// What the callers of each address hold.
+    /// The callers, and the bounds on each.
     pub callers: Arc<Callers>,
 }

@@ -331,7 +331,7 @@ impl Config {
         }
     }
 
-    /// What clients of Leaf may ask for.
+    /// The names that clients of Leaf may ask for.
     pub fn leaf_names(&self) -> MappedNames<'_> {
         MappedNames {
             setting: "leaf_tags",
@@ -341,7 +341,7 @@ impl Config {
         }
     }
 
-    /// What clients of Tinyid may ask for.
+    /// The names that clients of Tinyid may ask for.
     pub fn tinyid_names(&self) -> MappedNames<'_> {
         MappedNames {
             setting: "tinyid_types",
@@ -351,7 +351,7 @@ impl Config {
         }
     }
 
-    /// What clients of Yuewen's generator may ask for.
+    /// The names that clients of Yuewen's generator may ask for.
     pub fn yuewen_names(&self) -> MappedNames<'_> {
         MappedNames {
             setting: "yuewen_types",

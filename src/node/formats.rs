@@ -43,7 +43,7 @@ const ORDER_STEP: u64 = 1;
 /// The most order numbers in one request: a log entry brings so many for it, and a crash then skips them.
 pub const ORDERS_MAX: u32 = 100;
 
-/// What the format of a namespace that is to be created says about it.
+/// The parts of a new namespace that its format decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFormat {
     /// The format, written in full.
@@ -77,7 +77,7 @@ pub fn for_new_namespace(
     Ok(NewFormat { text: full, step, max: step.map(|_| format.number_max()) })
 }
 
-/// What is wished for the sequences of a namespace with a format; `None` where nothing is.
+/// Wishes for the sequences of a namespace with a format; `None` where there is none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SequenceWish {
     /// The first number.

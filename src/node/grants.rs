@@ -47,7 +47,7 @@ impl Grants {
         }
     }
 
-    /// What is known of a principal now.
+    /// The record of a principal as it is now.
     fn told(&self, key: &PrincipalKey) -> v1::Principal {
         let principals = self.group.view.principals();
         let nobody = PrincipalRecord::default();
@@ -263,7 +263,7 @@ impl ByLeader for v1::SetQuotasRequest {
 }
 
 impl Grants {
-    /// Whose quotas are to be set.
+    /// The principals whose quotas are to be set.
     fn holders(&self, asked: &v1::SetQuotasRequest) -> Result<Vec<PrincipalKey>, Refusal> {
         let principals = self.group.view.principals();
         if check_token_name(&asked.principal).is_ok() && asked.addresses.is_none() {

@@ -192,7 +192,7 @@ impl Handovers {
         let _ = tokio::time::timeout_at(limit, decided).await;
     }
 
-    /// Who is to take `term` over: `wanted`, or any other voter.
+    /// The node that is to take `term` over: `wanted`, or any other voter.
     ///
     /// # Errors
     /// FAILED_PRECONDITION if none is fit, UNAVAILABLE if the term is lost.

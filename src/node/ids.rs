@@ -64,7 +64,7 @@ const RELEASING_MAX: Duration = Duration::from_millis(500);
 /// How often idle worker ids are looked for.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 
-/// Who makes the ids of a namespace.
+/// The maker of the ids of a namespace.
 enum MadeBy {
     /// This node, under a worker id.
     Node(Source),
@@ -254,7 +254,7 @@ impl Ids {
         Ok(ids)
     }
 
-    /// Who makes a namespace's ids. `None` if this node does not know the namespace.
+    /// The maker of a namespace's ids. `None` if this node does not know the namespace.
     fn known_maker(self: &Arc<Self>, request: &NextIdsRequest) -> Option<Result<MadeBy, Refusal>> {
         let namespaces = self.group.view.namespaces();
         let namespace = namespaces.by_name(&request.namespace)?;

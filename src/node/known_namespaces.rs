@@ -14,7 +14,7 @@ use crate::{
     sequence::{KeyKind, NamespaceConfig, NodeId, Wanted},
 };
 
-/// What a request for a key of a namespace has to know of it.
+/// The facts about a namespace that a request for one of its keys needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeysOf {
     /// The kind of its keys.
@@ -44,7 +44,7 @@ impl KnownNamespaces {
         KnownNamespaces { node, group, admission, operations }
     }
 
-    /// What is to be known of the keys of the namespace on which something is wanted, for a caller that may have that. Of a
+    /// The facts about the keys of the namespace on which something is wanted, for a caller that may have that. Of a
     /// namespace that this node does not know the leader is asked, which may know more. The kind changes only if the namespace is
     /// deleted and created again, or before its first number; for a moment this node may then know the old one, and the leader
     /// refuses such a key.

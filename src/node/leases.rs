@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::{
     dates::Dates,
-    desk::{DeskAnswer, Wanted, WorkerDesk},
+    desk::{DeskAnswer, DeskRequest, WorkerDesk},
     ids_time::IdsTime,
     key_times::KeyTimes,
 };
@@ -56,18 +56,18 @@ impl ByLeader for v1::LeaseWorkerRequest {
     ) -> Attempt<v1::WorkerLease> {
         let ids = leader.worker_ids(&self.namespace)?;
         check_holder(&self.holder)?;
-        let wanted = match self.renew {
+        let request = match self.renew {
             Some(held) => {
-                Wanted::Renew { worker: check_worker(held.worker, &ids)?, token: held.token }
+                DeskRequest::Renew { worker: check_worker(held.worker, &ids)?, token: held.token }
             }
-            None => Wanted::Lease {
+            None => DeskRequest::Lease {
                 holder: self.holder,
                 workers: ids.workers,
                 is_further: self.further,
             },
         };
         let is_renewal = self.renew.is_some();
-        let served = leader.ask_for_worker(term, &ids, wanted, deadline).await;
+        let served = leader.ask_for_worker(term, &ids, request, deadline).await;
         if let Ok(DeskAnswer::Done(worker, WorkerAnswer::Leased(lease))) = served {
             match is_renewal {
                 true => leader.group.set_metrics.worker_renewals.inc(),
@@ -99,8 +99,8 @@ impl ByLeader for v1::ReleaseWorkerRequest {
         })?;
         let worker = check_worker(held.worker, &ids)?;
         let act = WorkerAct::Release { token: held.token, used_ms: self.used_ms };
-        let wanted = Wanted::Act { worker, act };
-        let served = leader.ask_for_worker(term, &ids, wanted, deadline).await;
+        let request = DeskRequest::Act { worker, act };
+        let served = leader.ask_for_worker(term, &ids, request, deadline).await;
         let released = match served {
             Ok(DeskAnswer::Done(_, WorkerAnswer::Released)) => true,
             Ok(DeskAnswer::Done(_, WorkerAnswer::Lost)) => false,
@@ -134,7 +134,7 @@ impl ByLeader for v1::ListWorkersRequest {
     }
 }
 
-/// What the leader of a Raft group does for ids.
+/// The service for ids at the leader of a Raft group.
 pub struct LeaderIds {
     config: Arc<Config>,
     group: Arc<Group>,
@@ -172,14 +172,14 @@ impl LeaderIds {
         namespace_named(&self.group, namespace).and_then(worker_ids)
     }
 
-    /// Has the desk do what is wanted.
+    /// Has the desk carry out a request.
     ///
     /// # Errors
     /// DEADLINE_EXCEEDED if it is not known in time.
     async fn ask_for_worker(
-        &self, term: &Term, ids: &WorkerIds, wanted: Wanted, deadline: Instant,
+        &self, term: &Term, ids: &WorkerIds, request: DeskRequest, deadline: Instant,
     ) -> Result<DeskAnswer, Refusal> {
-        let asking = self.desk.ask(term.lease(), ids.namespace, wanted);
+        let asking = self.desk.ask(term.lease(), ids.namespace, request);
         timeout_at(deadline, asking).await.map_err(|_| {
             refusal!(
                 DeadlineExceeded,

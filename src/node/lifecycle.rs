@@ -165,7 +165,7 @@ impl Node {
         });
     }
 
-    /// What the node's parts share.
+    /// The context that the node's parts share.
     pub fn context(&self) -> &Arc<NodeContext> {
         &self.context
     }
@@ -271,7 +271,7 @@ fn group_config(config: &Config) -> GroupConfig {
     }
 }
 
-/// What the node may use for its groups.
+/// The budget of the node for all its groups.
 fn node_budget(config: &Config) -> NodeBudget {
     let whole = Budget {
         memory_bytes: config.memory_max_mb << 20,

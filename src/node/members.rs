@@ -1,4 +1,4 @@
-//! Who the members of the cluster are, which of them leads, and where callers reach them.
+//! The members of the cluster: their addresses, and the leader among them.
 //!
 //! `formation.rs` is how a node without data comes into a cluster, and `founding_claim.rs` into which one. `rejoin.rs` is how a node
 //! with data comes back, and `lost_directory.rs` stops one whose data was lost. `greeting.rs` asks other nodes who they are,
@@ -45,7 +45,7 @@ pub struct KnownRoute {
     pub members_version: Option<u64>,
 }
 
-/// What is told of the route to whom it names no address: which cluster it is of.
+/// The route for a caller that may see no address: it has the cluster's id alone.
 pub fn without_addresses(route: Route) -> Route {
     Route { cluster_id: route.cluster_id, ..Route::default() }
 }
@@ -73,7 +73,7 @@ pub struct Members {
     group: Arc<Group>,
     transport: Arc<dyn Transport>,
     advertised: Advertised,
-    /// What the others told of themselves.
+    /// The introductions of the other members.
     introductions: Introductions,
 }
 
@@ -121,7 +121,7 @@ impl Members {
         }
     }
 
-    /// What a member told of itself, if it did.
+    /// The introduction of a member, if it has told one.
     pub fn introduction_of(&self, node: NodeId) -> Option<Introduction> {
         if node != self.config.node_id {
             return self.introductions.of(node);

@@ -7,11 +7,38 @@
 //! one but an export through `call` or `ask` (`operations`). Each is answered here if this node leads, and otherwise goes the
 //! `way` to the leader.
 //!
-//! A folder uses those below it, and each service has its fields and its methods in its folder. From the top down: the node's life
-//! and what it is made of (`lifecycle`); `ids`; `known_namespaces`; `operations`, and who carries them out: `status`,
-//! `namespaces`, `numbers`, `handover`, `leases` of worker ids, `members`, `grants`; who is let in (`admission`); what requests
-//! have in common (`requests`); the `way`; the `terms` that this node leads; and what all of them are made of. Why a
-//! node did not start, or had to stop, is a `StartError` (`start_error`).
+//! A folder uses those in the rows below it (`tests/architecture/rooms.rs`), and each service has its fields and its methods in its
+//! folder. From the top down:
+//!
+//! * `lifecycle`: the start and the stop of a node, and all that it is made of.
+//! * `ids`: ids with a shape, made by any node.
+//! * `known_namespaces`: the namespaces that this node knows, and a question to the leader about the others.
+//! * `operations`: the table of operations, and the services that carry them out.
+//! * `status`: the status of the cluster, and whether this node is ready.
+//! * `namespaces`: creation, change, deletion, listing and export of namespaces.
+//! * `handover`: the graceful change of the leader.
+//! * `numbers`: requests for numbers and floors.
+//! * `leases`: worker ids, leased to the makers of ids.
+//! * `members`: the members of the cluster, and how a node becomes one.
+//! * `grants`: changes of who may do what.
+//! * `admission`: the check of a caller before anything is done for it.
+//! * `requests`: keys, checks and refusals of all kinds of requests.
+//! * `way`: the way to the leader.
+//! * `terms`: the terms that this node leads.
+//! * `access`: principals, what is granted to them, their quotas, and the audit.
+//! * `common`: the parts that most services share.
+//! * `formats`: the formats of ids that namespaces have.
+//! * `slow_calls`: the lines that the log has of slow calls.
+//! * `request_memory`: the bound on the memory of waiting requests.
+//! * `seams`: the clock, the transport and the storage that a node is started with.
+//! * `traces`: the spans of traced calls.
+//! * `callers`: the bounds on what one caller holds.
+//! * `start_error`: the error with which a node does not start, or has to stop.
+//! * `config` and `settings`: the configuration, and the list of settings that it is made from.
+//! * `stopping`: the signal that this node stops.
+//! * `text_table`: settings that are tables of texts.
+//! * `told_call`: a call, as the log and traces tell it.
+//! * `line_rate`: the bound on lines of the log that anybody can cause.
 
 mod access;
 mod admission;
@@ -47,7 +74,9 @@ mod way;
 pub use access::{
     AUDIT, Access, Entrance, Guarded, LetIn, Principal, SeveralTokens, hash_of, written_quotas,
 };
-pub use callers::{Caller, Callers, Counted, Guest, GuestCall, KNOWN_WITHIN, Kind, Port, Silence};
+pub use callers::{
+    Caller, Callers, Counted, CountedKind, Guest, GuestCall, KNOWN_WITHIN, Port, Silence,
+};
 pub use config::Config;
 pub use formats::id_format;
 pub use ids::{MadeIds, NEXT_IDS, id_list::IdList, request::check as check_ids};
@@ -72,7 +101,7 @@ pub use status::{
     recent_activity::{SECONDS_KEPT, Second},
 };
 pub use told_call::CallEnd;
-pub use traces::{EndedSpan, Kind as SpanKind, TraceContext, Traces};
+pub use traces::{EndedSpan, SpanKind, TraceContext, Traces};
 pub use way::{
     attempt::{Attempt, Origin, Unanswered},
     for_leader::ForLeader,

@@ -196,7 +196,7 @@ impl Numbers {
         }
     }
 
-    /// What answering a request here is limited by.
+    /// The limits of a request that is answered here.
     fn limits(&self) -> Limits<'_> {
         Limits { config: &self.config, memory: &self.request_memory }
     }
@@ -225,7 +225,7 @@ impl<Q: SequenceRequest> ForLeader for CheckedRequest<Q> {
         self.meant.or(known.map(|known| known.id))
     }
 
-    /// What was taken by a node that lost its leadership is discarded: another one may be asked. Numbers of a gapless
+    /// Numbers that a node took before it lost its leadership are discarded: another one may be asked. Numbers of a gapless
     /// key that nobody was given are a gap, so a request for them must have an id. If this node does not know the namespace,
     /// or the leader has another one under the name, it may be gapless: the request is repeated only if both mean the same
     /// namespace, and that has gaps.

@@ -51,7 +51,7 @@ pub struct ServedOperation {
     check: Check,
     /// Whether the audit tells of it, also if it is carried out.
     is_administrative: fn(&Bytes) -> bool,
-    /// What it is about, by the request and by the answer, if there is one. `None` if no such request can be read.
+    /// Its subject, by the request and by the answer, if there is one. `None` if no such request can be read.
     subject: fn(&Bytes, Option<&Bytes>) -> Option<Subject>,
     by: By,
 }
@@ -205,7 +205,7 @@ impl ServedOperation {
         of_request.expect("the build makes the table of what it makes operations of")
     }
 
-    /// What has the audit tell of a call, if it is administrative, and this node was asked.
+    /// The line of the audit about a call, if it is administrative, and this node was asked.
     fn note<'a>(
         &self, access: &'a Access, (message, by): (&Bytes, &Principal),
     ) -> Option<Note<'a>> {

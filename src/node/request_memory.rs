@@ -21,7 +21,7 @@ use crate::{
     proto::{Refusal, refusal},
 };
 
-/// What holds fewer bytes is not counted: the connection of its caller holds more. As much is allowed for each call in
+/// A request with fewer bytes is not counted: the connection of its caller holds more. As much is allowed for each call in
 /// progress, whatever it does.
 pub const COUNTED_BYTES_MIN: usize = 4_096;
 
@@ -41,7 +41,7 @@ pub struct RequestMemory {
 #[derive(Debug)]
 pub struct Reservation {
     memory: Arc<RequestMemory>,
-    /// Whose it is; `None` if it is a peer's, or the node's own.
+    /// The caller for which it is held; `None` if it is a peer's, or the node's own.
     caller: Option<Arc<Caller>>,
     bytes: i64,
 }

@@ -1,5 +1,4 @@
-//! What requests have in common, whoever answers them: their keys, what refuses them, how they are counted, and what an
-//! operation says of itself.
+//! The common parts of all requests: their keys, checks and refusals, their count, and the description of an operation.
 //!
 //! `checks` is before a request is carried out, and `refused` after it was not: it makes a refusal of what a term says. Of many keys
 //! some may be refused (`refused_keys`), wait (`waiting_keys`), or be left to the next leader (`late_keys`). `request_id` is what a

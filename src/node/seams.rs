@@ -1,4 +1,4 @@
-//! What a node is started with besides its configuration.
+//! The seams of a node: its clock, transport and storage, which it is started with besides its configuration.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub struct Seams {
     /// For how long a node without data has listened before a cluster is founded with it. A living member that knows the node
     /// with another data directory sends it a message meanwhile.
     pub listens_before_founding: Duration,
-    /// What reads its certificates again. Who serves the ports of a node sets it: the certificates are theirs.
+    /// The reader of its certificates. The module that serves the ports of a node sets it: the certificates are theirs.
     pub certificates: Arc<dyn Reload>,
 }
 

@@ -1,5 +1,4 @@
-//! What the log tells of calls that took long: a line for each, with where the time went. The span of a call that is traced is
-//! told the same.
+//! Slow calls in the log: a line for each says where the time went. The span of a call that is traced says the same.
 //!
 //! Only a call that has to wait is measured. The node that was asked tells of it, and the leader that it forwarded the call to
 //! tells of its own part.

@@ -1,4 +1,4 @@
-//! Why a node did not start, or had to stop.
+//! The error with which a node does not start, or has to stop.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! What this node knows of the cluster and tells of it: the status, and whether it is ready.
+//! The status of the cluster, as this node knows it, and its own readiness.
 //!
 //! `readiness.rs` says whether it is ready, and `measure.rs` measures it for each scrape. `free_space.rs` follows the room on its
 //! disk. `activity.rs` notes what it does, and `recent_activity.rs` keeps the last two minutes of that.
@@ -82,7 +82,7 @@ impl ByAskedNode for v1::ListMappedKeysRequest {
     }
 }
 
-/// What a node tells of itself and of the cluster: its status, its metrics, what it did of late.
+/// The service that tells of a node and of the cluster: its status, its metrics, its recent activity.
 pub struct Status {
     config: Arc<Config>,
     this_node: Arc<ThisNode>,
@@ -93,7 +93,7 @@ pub struct Status {
     members: Arc<Members>,
     /// The time of ids: the status tells whether it is believed.
     time: IdsTime,
-    /// What this node did in the last seconds.
+    /// The activity of this node in the last seconds.
     recent: Activity,
     /// Held while a scrape reads what may block: a disk that hangs holds one thread, however often somebody
     /// scrapes.
@@ -119,7 +119,7 @@ impl Status {
         }
     }
 
-    /// What this node knows of the cluster.
+    /// The status of the cluster, as this node knows it.
     pub fn now(&self) -> v1::StatusResponse {
         let now = self.group.leadership().borrow().clone();
         let nodes = self.group.nodes();
@@ -168,7 +168,7 @@ impl Status {
         }
     }
 
-    /// What of this node is open, in words; empty if nothing is.
+    /// The ports of this node that are open, to whom, and the grants there, in words; empty if none is.
     pub fn open(&self) -> String {
         what_is_open(&self.config, &self.group)
     }
@@ -188,7 +188,7 @@ impl Status {
         }
     }
 
-    /// What this node has in memory as leader. `None` if it does not lead, or its term is closed: looking could block.
+    /// The memory of the term that this node leads. `None` if it does not lead, or its term is closed: looking could block.
     fn leader_memory(&self) -> Option<v1::LeaderMemory> {
         let term = self.led.serving()?;
         let footprint = term.footprint();
@@ -211,7 +211,7 @@ impl Status {
         }
     }
 
-    /// What this node's clock shows, and whether it is believed. `None` if this node does not lead.
+    /// The reading of this node's clock, and whether it is believed. `None` if this node does not lead.
     fn clock_status(&self) -> Option<v1::ClockStatus> {
         let belief = self.time.look(self.led.serving()?.term());
         let apart_max_ms = self.config.clock_apart_max_ms;

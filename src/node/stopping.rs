@@ -1,4 +1,4 @@
-//! That the node stops, for those of its parts that must know.
+//! The signal that the node stops, for those of its parts that must know.
 
 use tokio_util::sync::CancellationToken;
 

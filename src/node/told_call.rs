@@ -1,4 +1,4 @@
-//! What is told of a call, in the log and in traces.
+//! A call, as the log and traces tell it.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::{
     proto::{Code, Refusal, name_of_reason, v1::Reason},
 };
 
-/// What a call is about. It has no keys: they are their callers' business.
+/// The subject of a call. It has no keys: they are their callers' business.
 #[derive(Debug, Clone, Copy)]
 pub struct About<'a> {
     /// Service and method.

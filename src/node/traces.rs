@@ -52,16 +52,16 @@ struct Tracer {
     metrics: Arc<Metrics>,
 }
 
-/// Whom a span tells of.
+/// The node that a span tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SpanKind {
     /// A node that has been asked.
     Asked,
     /// A node that asks the leader.
     Asking,
 }
 
-/// What has a call at a node told, from its beginning until it is dropped.
+/// A span under way: a call at a node, from its beginning until it is dropped.
 #[derive(Debug)]
 pub struct Span {
     tracer: Arc<Tracer>,
@@ -69,7 +69,7 @@ pub struct Span {
     told: Mutex<EndedSpan>,
 }
 
-/// What is told of a span.
+/// A span that has ended, with all that is told of it.
 #[derive(Debug, Clone)]
 pub struct EndedSpan {
     /// The trace.
@@ -78,12 +78,12 @@ pub struct EndedSpan {
     pub id: SpanId,
     /// The span that it is a part of.
     pub parent: Option<SpanId>,
-    /// What systems on the way want to know again.
+    /// A text for other systems on the way.
     pub state: String,
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Whom it tells of.
-    pub kind: Kind,
+    pub kind: SpanKind,
     /// When it began.
     pub began: SystemTime,
     /// How long it was.
@@ -154,18 +154,18 @@ impl Span {
     /// The first one of a trace.
     fn first(tracer: &Arc<Tracer>, name: &'static str) -> Span {
         let trace = (u128::from(random::u64()) << u64::BITS) | u128::from(random::u64());
-        Span::new(tracer, (trace.max(1).to_be_bytes(), None, String::new()), name, Kind::Asked)
+        Span::new(tracer, (trace.max(1).to_be_bytes(), None, String::new()), name, SpanKind::Asked)
     }
 
     /// One within what a caller, or a peer, says.
     fn within(tracer: &Arc<Tracer>, name: &'static str, said: TraceContext) -> Span {
         let TraceContext { trace, span, state, .. } = said;
-        Span::new(tracer, (trace, Some(span), state), name, Kind::Asked)
+        Span::new(tracer, (trace, Some(span), state), name, SpanKind::Asked)
     }
 
     fn new(
         tracer: &Arc<Tracer>, (trace, parent, state): (TraceId, Option<SpanId>, String),
-        name: &'static str, kind: Kind,
+        name: &'static str, kind: SpanKind,
     ) -> Span {
         let told = EndedSpan {
             trace,
@@ -190,13 +190,13 @@ impl Span {
             let told = self.told.lock();
             (told.trace, told.id, told.state.clone())
         };
-        let span = Span::new(&self.tracer, (trace, Some(parent), state), FORWARD, Kind::Asking);
+        let span = Span::new(&self.tracer, (trace, Some(parent), state), FORWARD, SpanKind::Asking);
         // Another one may be asked meanwhile.
         span.tell_end(CallEnd::Lost);
         span
     }
 
-    /// What the leader is told of it.
+    /// The message about it to the leader.
     pub fn to_wire(&self) -> TraceParent {
         let told = self.told.lock();
         TraceParent {
@@ -211,13 +211,13 @@ impl Span {
         format!("{:032x}", u128::from_be_bytes(self.told.lock().trace))
     }
 
-    /// What its call is about.
+    /// Notes the subject of its call.
     pub fn tell_about(&self, about: About<'_>) {
         let mut told = self.told.lock();
         (told.namespace, told.keys) = (about.namespace(), about.keys);
     }
 
-    /// What its call has waited for.
+    /// Notes the waits of its call.
     pub fn tell_waits(&self, laps: &Laps) {
         self.told.lock().waits = laps.all();
     }
@@ -291,7 +291,7 @@ mod tests {
         let parents = [led.parent, waiting.parent, call.parent];
         assert_eq!(parents, [Some(waiting.id), Some(call.id), Some([8; 8])]);
         assert_eq!([call.end, led.end], [CallEnd::Answered, CallEnd::Left]);
-        assert_eq!([led.kind, waiting.kind], [Kind::Asked, Kind::Asking]);
+        assert_eq!([led.kind, waiting.kind], [SpanKind::Asked, SpanKind::Asking]);
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Way {
         }
     }
 
-    /// What carries requests to other nodes.
+    /// The forwarder, which carries requests to other nodes.
     pub(super) fn forwarder(&self) -> &Forwarder {
         &self.forwarder
     }

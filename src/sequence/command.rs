@@ -192,8 +192,8 @@ pub enum Outcome {
     Bumped(Vec<Bumped>),
     /// The namespace as it now is.
     Namespace(Result<Namespace, NamespaceRefused>),
-    /// The term holds the chunks that the epoch with this number gave, or what is left of them.
-    Holds(u64),
+    /// The number of the epoch whose chunks the term holds, or the rest of them.
+    InEpoch(u64),
     /// How many sections were written. Those that are lowered count also if they have no namespace any more.
     Written(u64),
     /// The term's last entry is applied.

@@ -198,7 +198,7 @@ impl SectionRecord {
             skipped: self.skipped_at(progression, epoch),
             written_ms: self.written_ms,
         };
-        // Every replica applies this: a release build goes on alike. The term that gets the chunk asserts it.
+        // No replica ends here: the term that gets the chunk asserts it.
         debug_assert!(old < new && new <= progression.max, "{old} to {new}");
         debug_assert!(record.floor <= old, "{record:?}");
         Ok((record, Chunk { old, new }))

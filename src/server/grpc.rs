@@ -31,12 +31,12 @@ use crate::{
     server::connections::{TooOld, owner::Owner},
 };
 
-/// The services of a node.
+/// The services of a node for its callers.
 #[derive(Clone)]
 pub struct Services {
     /// The node.
     pub context: Arc<NodeContext>,
-    /// Ports end at this.
+    /// Streams end at this.
     pub stop: CancellationToken,
 }
 

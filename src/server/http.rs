@@ -1,7 +1,7 @@
 //! The interface for HTTP: numbers, namespaces, members and the status, in JSON; a status page; and the forms of other id
 //! generators.
 //!
-//! From a socket to a number: a request that is meant for another cluster is refused here. `foreign_page.rs` refuses what
+//! From a socket to a number: a request that is meant for another cluster is refused here. `../foreign_page.rs` refuses what
 //! another site's page asks for. `endpoints.rs` has the routes of what `proto` describes for HTTP (`google.api.http`), and
 //! `answers.rs` has the messages answered. `headers.rs` reads the deadline and who asks, `path.rs` the path, `bodies.rs` the body
 //! within its limits, and `message.rs` makes such a message of them: the same as gRPC's. `problem.rs` tells what went wrong.
@@ -16,7 +16,6 @@ mod bodies;
 mod drop_in;
 mod endpoints;
 mod export;
-pub mod foreign_page;
 mod headers;
 mod message;
 mod openapi;
@@ -42,6 +41,7 @@ use tower::{Service, ServiceExt, service_fn};
 
 use super::{
     connections::owner::Owner,
+    foreign_page,
     metadata::{CLUSTER_ID, check},
     metrics,
 };

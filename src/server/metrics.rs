@@ -12,7 +12,7 @@ use axum::{
     routing::get,
 };
 
-use super::http::foreign_page;
+use super::foreign_page;
 use crate::node::NodeContext;
 
 /// The routes of the port.

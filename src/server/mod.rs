@@ -17,11 +17,27 @@
 //!    node have no service: `grpc/operations.rs` passes their messages on as they are.
 //! 4. The answer is a message. A failure becomes a gRPC status and is counted (`grpc/errors.rs`).
 //!
-//! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages.
+//! `http.rs` is the same for JSON over HTTP, and `resp.rs` for Redis clients: both make the same messages. A folder uses those in
+//! the rows below it (`tests/architecture/rooms.rs`). From the top down:
+//!
+//! * `http`: JSON over HTTP, the status page, and the forms of other id generators.
+//! * `peer`: the peer protocol, both ends of it.
+//! * `grpc`: the services for callers.
+//! * `resp`: commands of Redis clients.
+//! * `metadata`: the headers of a call: cluster, deadline, compression.
+//! * `connections`: ports, connections, and the bounds on both.
+//! * `metrics`: the port for Prometheus and probes.
+//! * `otlp`: sends spans to a collector.
+//! * `foreign_page`: refuses requests that a page of another site sends.
+//! * `tls`: the certificates of this node, and those that it accepts.
+//! * `rare_warning`: warnings that are given now and then only.
+//! * `trace_headers`: the trace that the headers of a call name.
+//! * `written`: integers and keys that callers write as text.
 //!
 //! Uses the node and below. Invariant: every call gets an answer or a status; no input causes a panic.
 
 mod connections;
+mod foreign_page;
 mod grpc;
 mod http;
 mod metadata;
@@ -39,6 +55,7 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use hyper::body::Incoming;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use tonic::service::{LayerExt, Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tower::Layer;
@@ -46,7 +63,7 @@ use tower::Layer;
 use crate::{
     consensus::MESSAGE_BYTES_MAX,
     metrics::Interface,
-    node::{Config, Node, Port, Seams, StartError},
+    node::{Config, Node, NodeContext, Port, Seams, StartError},
     proto::{
         PUBLIC_DESCRIPTORS,
         peer::peer_server::PeerServer,
@@ -71,7 +88,7 @@ pub use grpc::{Services, operations::Raw};
 use metadata::Addressed;
 use otlp::Exporter;
 use peer::body::{PeerConnection, from_peers};
-pub use peer::client::GrpcTransport;
+pub use peer::{PeerServices, client::GrpcTransport};
 use tls::Tls;
 
 /// How many connections the peer port has. Each peer opens up to three, and keeps them: those of strangers make room.
@@ -124,31 +141,31 @@ async fn serve_ports(mut config: Config, seams: Seams, tls: Tls) -> Result<Node,
         local = local.as_ref().map(|local| display(local.path().display())),
         "listening"
     );
-    let server = Services { context: node.context().clone(), stop: node.stopping() };
+    let ports = Ports { context: node.context().clone(), stop: node.stopping() };
     let config = &node.context().config;
     node.run_until_stopped("activity", node.context().services.status.clone().observe_activity());
     node.run_until_stopped("readiness", node.context().readiness.clone().follow());
-    node.run("peer port", server.clone().serve_peers(listeners.peer, of_peers(&tls, config)));
+    node.run("peer port", ports.clone().serve_peers(listeners.peer, of_peers(&tls, config)));
     node.run(
         "client port",
-        server.clone().serve_clients(listeners.client, of_clients(&tls, config, Some(b"h2"))),
+        ports.clone().serve_clients(listeners.client, of_clients(&tls, config, Some(b"h2"))),
     );
     if let Some(listener) = listeners.admin {
         let opening = of_clients(&tls, config, Some(b"h2"));
-        node.run("admin port", server.clone().serve_administrators(listener, opening));
+        node.run("admin port", ports.clone().serve_administrators(listener, opening));
     }
     if let Some(local) = local {
-        node.run("local socket", server.clone().serve_local(local));
+        node.run("local socket", ports.clone().serve_local(local));
     }
     if let Some(listener) = listeners.http {
         let opening = of_clients(&tls, config, Some(b"http/1.1"));
-        node.run("http port", server.clone().serve_http(listener, opening));
+        node.run("http port", ports.clone().serve_http(listener, opening));
     }
     if let Some(listener) = listeners.resp {
-        node.run("redis port", server.clone().serve_resp(listener, of_clients(&tls, config, None)));
+        node.run("redis port", ports.clone().serve_resp(listener, of_clients(&tls, config, None)));
     }
     if let Some(listener) = listeners.metrics {
-        node.run("metrics port", server.serve_metrics(listener));
+        node.run("metrics port", ports.serve_metrics(listener));
     }
     if let (Some(exporter), Some(ended)) = (exporter, node.context().traces.take_ended()) {
         let metrics = node.context().metrics.clone();
@@ -169,7 +186,16 @@ fn of_peers(tls: &Tls, config: &Config) -> Opening {
     opening.for_nodes(&config.cluster)
 }
 
-impl Services {
+/// The ports of a node.
+#[derive(Clone)]
+struct Ports {
+    /// The node.
+    context: Arc<NodeContext>,
+    /// Ports end at this.
+    stop: CancellationToken,
+}
+
+impl Ports {
     /// Serves the client port: the public API, health and reflection.
     async fn serve_clients(self, listener: TcpListener, opening: Opening) {
         let limits = self.client_limits("client", Interface::grpc);
@@ -262,13 +288,15 @@ impl Services {
         };
         // At most one description waits while another one is sent.
         let described = holding(self.context.request_memory.clone(), 2 * PUBLIC_DESCRIPTORS.len());
+        let services = Services { context: self.context.clone(), stop: self.stop.clone() };
         let routes = Routes::new(
-            SequencerServer::new(self.clone()).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
+            SequencerServer::new(services.clone())
+                .max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
         )
         .add_service(
-            IdsServer::new(self.clone()).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
+            IdsServer::new(services.clone()).max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX),
         )
-        .add_service(HealthServer::new(self.clone()))
+        .add_service(HealthServer::new(services))
         .add_service(described.named_layer(reflection().build_v1()?))
         .add_service(described.named_layer(reflection().build_v1alpha()?));
         let operations = grpc::operations::routes(&self.context);
@@ -277,8 +305,9 @@ impl Services {
 
     /// Serves the peer port.
     async fn serve_peers(self, listener: TcpListener, opening: Opening) {
+        let services = PeerServices { context: self.context.clone(), stop: self.stop.clone() };
         let routes = Routes::new(
-            PeerServer::new(self.clone())
+            PeerServer::new(services)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
         );

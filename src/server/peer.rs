@@ -4,7 +4,7 @@
 //! `client.rs` is the other end, with `append_stream.rs` for appends. `sent.rs` says who sends a message, and `body.rs` looks at that
 //! before the message is whole.
 //!
-//! The simulator calls [`Services`] without a network, so its methods take any stream.
+//! The simulator calls [`PeerServices`] without a network, so its methods take any stream.
 
 mod append_stream;
 pub(super) mod body;
@@ -16,16 +16,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream::BoxStream};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use self::{
     body::PeerConnection,
     sent::{all_sent, sent},
 };
-use super::{connections::calls::response, grpc::Services};
+use super::connections::calls::response;
 use crate::{
     clock::whole_ms,
     consensus::{Group, RaftRpc},
+    node::NodeContext,
     proto::{
         Refusal,
         peer::{
@@ -37,7 +39,16 @@ use crate::{
     },
 };
 
-impl Services {
+/// The services of a node for its peers.
+#[derive(Clone)]
+pub struct PeerServices {
+    /// The node.
+    pub context: Arc<NodeContext>,
+    /// Streams end at this.
+    pub stop: CancellationToken,
+}
+
+impl PeerServices {
     /// Has the group answer one of Raft's messages.
     ///
     /// # Errors
@@ -133,7 +144,7 @@ impl Services {
 }
 
 #[tonic::async_trait]
-impl Peer for Services {
+impl Peer for PeerServices {
     type AppendStream = BoxStream<'static, Result<RaftReply, Status>>;
     type ForwardStream = BoxStream<'static, Result<ForwardReplies, Status>>;
 

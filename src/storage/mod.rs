@@ -65,7 +65,8 @@ pub use free_space::{DiskSpace, FreeSpace, LowDisk};
 pub use log::{LogReader, LogStore};
 pub use options::{BeforeApply, BlockingExecutor, StoreOptions, UnsyncedWrites};
 pub use raft_types::{
-    Entry, LogId, Member, Membership, SnapshotMeta, StoredMembership, Types, Vote, term_led,
+    Entry, LogId, Member, Membership, SnapshotMeta, StoredMembership, Types, Vote, is_higher_vote,
+    term_led,
 };
 pub use recovery::{Margin, recover};
 pub use recovery_record::{RaisedNamespace, Recovery};

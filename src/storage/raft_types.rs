@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use openraft::type_config::alias;
+use openraft::{raft::AppendEntriesResponse, type_config::alias};
 use serde::{Deserialize, Serialize};
 
 use super::raft_runtime::Runtime;
@@ -48,6 +48,11 @@ pub type Vote = alias::VoteOf<Types>;
 /// The term that `node` leads, if its vote says that it leads one.
 pub fn term_led(vote: &Vote, node: NodeId) -> Option<u64> {
     (vote.committed && vote.leader_id.voted_for == node).then_some(vote.leader_id.term)
+}
+
+/// True if the receiver refused an append because it knows a later leader or candidate.
+pub fn is_higher_vote(answer: &AppendEntriesResponse<Types>) -> bool {
+    matches!(answer, AppendEntriesResponse::HigherVote(_))
 }
 
 /// The place of an entry in the log: term, leader and index.

@@ -15,7 +15,7 @@ use ratchet::{
     metrics::{Metrics, SkipCause, TermStart},
     node::{Addresses, Config, Node, NodeContext, Principal, Seams},
     proto::v1::FoundRequest,
-    server::Services,
+    server::PeerServices,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -216,7 +216,7 @@ impl World {
         self.counted.lock().expect("metrics").push(node.context().metrics.clone());
         let answering = Answering {
             shared: node.context().clone(),
-            peers: Services { context: node.context().clone(), stop: node.stopping() },
+            peers: PeerServices { context: node.context().clone(), stop: node.stopping() },
         };
         let mut messages = self.network.open(id);
         self.trace.event(clock::now(), "start", format!("node {id} is up"));

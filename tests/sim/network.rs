@@ -16,7 +16,7 @@ use futures::{
     stream::{self, BoxStream, FuturesUnordered},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use ratchet::{node::NodeContext, server::Services};
+use ratchet::{node::NodeContext, server::PeerServices};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tonic::Status;
 
@@ -35,7 +35,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(1_000);
 #[derive(Clone)]
 pub struct Answering {
     pub shared: Arc<NodeContext>,
-    pub peers: Services,
+    pub peers: PeerServices,
 }
 
 /// A message on its way: arrived, it does something at the receiver.

@@ -2,7 +2,7 @@
 
 use super::{Memory, MemoryPlace, Need};
 use crate::{
-    allocator::shard::{SectionPlace, Shard},
+    allocator::{part::SectionPlace, shard::Shard},
     metrics::FirstTouch as Source,
     planted_bugs::{Bug, is_planted},
     sequence::{Chunk, Namespace, NamespaceConfig, SectionId, SectionRecord},

@@ -9,8 +9,9 @@ use crate::{
     allocator::{
         key_table::{changed_slots::Tracking, hasher::Hasher},
         memory_reader::read_part,
+        part::SectionPlace,
         section::pending::{RaiseAnswer, ServedCall, TakeAnswer},
-        shard::{SectionPlace, Shard, own_keys::evict::Swept},
+        shard::{Shard, own_keys::evict::Swept},
     },
     clock::Instant,
     sequence::{Chunk, Key, Namespace, NamespaceConfig, NamespaceId, SectionId, Trim},

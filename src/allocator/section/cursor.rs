@@ -1,4 +1,4 @@
-//! Where one key stands. Pure.
+//! The cursor of a key: its next number, and the number up to which it need not ask its section. Pure.
 //!
 //! A cursor hands out numbers by itself up to its fast limit; beyond it, the section decides. It also knows whether its key
 //! was asked for lately.

@@ -1,4 +1,4 @@
-//! What a term has of a key's section, for people to look at. Pure.
+//! A view for people of the numbers that a term has of a key's section. Pure.
 
 use super::{
     cursor::Cursor,

@@ -6,7 +6,7 @@
 use super::{SectionPlace, Shard};
 use crate::allocator::{
     key_table::{changed_slots::Tracking, hasher::Hasher},
-    memory::part::{DamagedPart, PageChange, ShardChanges},
+    part::{DamagedPart, PageChange, ShardChanges},
 };
 
 impl Shard {

@@ -32,11 +32,11 @@ pub const TINYID: Table = Table {
 
 /// Where the columns stand in a line.
 #[derive(Clone, Copy)]
-struct Places {
+struct Columns {
     key: usize,
     number: usize,
     distance: Option<[usize; 2]>,
-    columns: usize,
+    count: usize,
 }
 
 impl Table {
@@ -45,7 +45,7 @@ impl Table {
         [self.key, self.number].into_iter().chain(distance).collect()
     }
 
-    fn places(&self, header: &[Vec<u8>]) -> io::Result<Places> {
+    fn columns_of(&self, header: &[Vec<u8>]) -> io::Result<Columns> {
         let place = |name: &str| {
             let found = header.iter().position(|column| column == name.as_bytes());
             found.ok_or_else(|| self.other_than(name))
@@ -54,11 +54,11 @@ impl Table {
             None => None,
             Some([delta, remainder]) => Some([place(delta)?, place(remainder)?]),
         };
-        Ok(Places {
+        Ok(Columns {
             key: place(self.key)?,
             number: place(self.number)?,
             distance,
-            columns: header.len(),
+            count: header.len(),
         })
     }
 
@@ -73,28 +73,28 @@ impl Table {
 
     /// The row of a line. `None` if nothing was handed out of its key.
     fn row(
-        &self, line: u64, fields: &[Vec<u8>], places: Places, expected: &Expected,
+        &self, line: u64, fields: &[Vec<u8>], columns: Columns, expected: &Expected,
     ) -> Option<MaybeRow> {
         let bad = |why| Some(Err(BadRow { line, why }));
-        if fields.len() != places.columns {
+        if fields.len() != columns.count {
             return bad(format!(
                 "the row of {} has {} fields; its columns are {}",
                 self.name,
                 fields.len(),
-                places.columns
+                columns.count
             ));
         }
-        if let Err(why) = self.check_distance(fields, places, expected) {
+        if let Err(why) = self.check_distance(fields, columns, expected) {
             return bad(why);
         }
-        expected.row(line, &fields[places.key], &fields[places.number])
+        expected.row(line, &fields[columns.key], &fields[columns.number])
     }
 
     /// Refuses a row whose key would get numbers that are not its own: those of other keys, perhaps.
     fn check_distance(
-        &self, fields: &[Vec<u8>], places: Places, expected: &Expected,
+        &self, fields: &[Vec<u8>], columns: Columns, expected: &Expected,
     ) -> Result<(), String> {
-        let (what, delta, remainder) = match places.distance {
+        let (what, delta, remainder) = match columns.distance {
             None => (format!("{} goes up by 1", self.name), Some(1), Some(0)),
             Some([delta, remainder]) => {
                 let [delta, remainder] = [delta, remainder].map(|place| &fields[place]);
@@ -120,7 +120,7 @@ pub fn read(
     mut input: impl BufRead, table: &Table, expected: &Expected,
     mut take: impl FnMut(MaybeRow) -> bool,
 ) -> io::Result<()> {
-    let mut places = None;
+    let mut columns = None;
     let (mut line, mut text) = (0, Vec::new());
     while next_line(&mut input, &mut text)? {
         line += 1;
@@ -128,11 +128,11 @@ pub fn read(
             continue;
         }
         let fields: Vec<Vec<u8>> = text.split(|byte| *byte == b'\t').map(unescaped).collect();
-        let Some(places) = places else {
-            places = Some(table.places(&fields)?);
+        let Some(columns) = columns else {
+            columns = Some(table.columns_of(&fields)?);
             continue;
         };
-        if let Some(row) = table.row(line, &fields, places, expected)
+        if let Some(row) = table.row(line, &fields, columns, expected)
             && !take(row)
         {
             return Ok(());

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
+use openraft::raft::AppendEntriesRequest;
 
 use super::group::Group;
 use crate::{
     consensus::lease::TermLease,
-    storage::{Types, Vote},
+    storage::{Vote, is_higher_vote},
 };
 
 impl Group {
@@ -52,9 +52,4 @@ impl Group {
             }
         }
     }
-}
-
-/// True if the receiver refused an append because it knows a later leader or candidate.
-pub(super) fn is_higher_vote(answer: &AppendEntriesResponse<Types>) -> bool {
-    matches!(answer, AppendEntriesResponse::HigherVote(_))
 }

@@ -1,4 +1,4 @@
-//! What the log tells of who did what: a line for each administrative call, and one for a caller that is not let in.
+//! The audit: a line of the log for each administrative call, and one for a caller that is not let in.
 //!
 //! The node that was asked writes the line, once, when the call has ended: whichever node carries it out, and also if the caller
 //! did not wait for the answer.
@@ -47,7 +47,7 @@ impl Entrance {
     }
 }
 
-/// Who asks this node.
+/// A caller that asks this node.
 #[derive(Debug)]
 pub struct Asker {
     /// The principal's name. Of a token that is not known: its id.
@@ -70,7 +70,7 @@ impl Asker {
     }
 }
 
-/// What a call is about, and what its caller needs.
+/// The subject of a call, and the grant that its caller needs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Subject {
     needs: String,
@@ -78,7 +78,7 @@ pub struct Subject {
     on: Option<String>,
     /// The id of the token that it makes or removes.
     token: Option<String>,
-    /// What it sets: grants, quotas, or the address of a node.
+    /// The grants, the quotas, or the address of a node that it sets.
     change: Option<String>,
 }
 
@@ -120,7 +120,7 @@ pub struct Audit {
     known: Mutex<LineRate>,
 }
 
-/// What a line tells.
+/// The content of a line.
 struct Line<'a> {
     asker: &'a Asker,
     method: Option<&'static str>,

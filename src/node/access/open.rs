@@ -86,7 +86,7 @@ pub(in crate::node) fn check_peers<'a>(
     ))
 }
 
-/// What is granted to strangers in words; `None` if it is nothing.
+/// The grants of strangers in words; `None` if they have none.
 fn strangers_have(principals: &Principals) -> Option<String> {
     match principals.is_open() {
         true => Some("everything".to_owned()),
@@ -204,7 +204,7 @@ pub(in crate::node) fn check_granting(
     ))
 }
 
-/// What of a node is open, in words; empty if nothing is.
+/// The ports of a node that are open, to whom, and the grants there, in words; empty if none is.
 fn told(config: &Config, principals: &Principals) -> String {
     let ports =
         reached(config).map(|Reached { setting, address, .. }| format!("{setting} {address}"));
@@ -225,7 +225,8 @@ fn told(config: &Config, principals: &Principals) -> String {
     all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// What of this node is open, in words; empty if nothing is, or it belongs to no cluster yet.
+/// The ports of this node that are open, to whom, and the grants there, in words; empty if none is, or it belongs to no cluster
+/// yet.
 pub fn what_is_open(config: &Config, group: &Group) -> String {
     match group.view.cluster_id() {
         Some(_) => told(config, &group.view.principals()),

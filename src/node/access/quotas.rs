@@ -1,4 +1,4 @@
-//! How much callers use of what their quotas allow.
+//! The use of quotas: calls, numbers and lost numbers are counted for each caller that has one.
 //!
 //! A node counts for itself: calls where they come in, numbers where it leads, ids where they are made, and numbers that were lost
 //! with calls, as far as it knows of them. What it counted is forgotten when it stops.
@@ -34,7 +34,7 @@ const USES_MAX: usize = 65_536;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What a node counts, for each quota of each principal.
+/// The counts of a node, for each quota of each principal.
 pub(super) struct Quotas {
     node: NodeId,
     uses: Mutex<QuotaUses>,
@@ -59,10 +59,10 @@ impl QuotaUses {
     }
 }
 
-/// Whose use is counted, and against which quota. A quota that is changed begins anew.
+/// The principal whose use is counted, and its quota. A quota that is changed begins anew.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct QuotaUse {
-    /// Whose the quota is.
+    /// The principal that has the quota.
     pub principal: PrincipalKey,
     /// Of anonymous: what names the network of the address.
     pub network: u64,
@@ -70,17 +70,17 @@ pub(super) struct QuotaUse {
     pub quota: Quota,
 }
 
-/// What is used of a quota.
+/// The used part of a quota.
 struct Used {
     calls: Rate,
     numbers: Rate,
-    lost: Lost,
+    lost: LostSince,
     last: Duration,
 }
 
-/// Numbers that were lost since then.
+/// How many numbers were lost since a moment.
 #[derive(Debug, Default, Clone, Copy)]
-struct Lost {
+struct LostSince {
     since: Duration,
     numbers: u64,
 }
@@ -99,12 +99,12 @@ impl Clock for Uptime {
     }
 }
 
-/// What is used of a limit for each second, if there is one.
+/// The used part of a limit for each second, if there is one.
 struct Rate(Option<RateLimiter<NotKeyed, InMemoryState, Uptime, NoOpMiddleware<Duration>>>);
 
 /// Why there is no room in a quota.
 #[derive(Debug, PartialEq, Eq)]
-enum Full {
+enum QuotaFull {
     /// There is in so long.
     For(Duration),
     /// There never is for so much at once.
@@ -117,10 +117,10 @@ impl Rate {
         Rate(per_second.map(limit))
     }
 
-    fn take(&self, much: NonZeroU32, now: Duration) -> Result<(), Full> {
+    fn take(&self, much: NonZeroU32, now: Duration) -> Result<(), QuotaFull> {
         match self.0.as_ref().map_or(Ok(Ok(())), |rate| rate.check_n(much)) {
-            Ok(taken) => taken.map_err(|until| Full::For(until.wait_time_from(now))),
-            Err(InsufficientCapacity(_)) => Err(Full::Always),
+            Ok(taken) => taken.map_err(|until| QuotaFull::For(until.wait_time_from(now))),
+            Err(InsufficientCapacity(_)) => Err(QuotaFull::Always),
         }
     }
 }
@@ -130,7 +130,7 @@ impl Used {
         Used {
             calls: Rate::none_used(quota.calls_per_second, clock),
             numbers: Rate::none_used(quota.numbers_per_second, clock),
-            lost: Lost::default(),
+            lost: LostSince::default(),
             last: clock.now(),
         }
     }
@@ -141,20 +141,20 @@ impl Used {
     }
 }
 
-impl Lost {
-    /// What counts of them: none after a day.
-    fn now(self, now: Duration) -> Lost {
+impl LostSince {
+    /// The numbers that still count: none after a day.
+    fn now(self, now: Duration) -> LostSince {
         match self.numbers > 0 && now.saturating_sub(self.since) < DAY {
             true => self,
-            false => Lost { since: now, numbers: 0 },
+            false => LostSince { since: now, numbers: 0 },
         }
     }
 
-    fn check(self, most: NonZeroU64, now: Duration) -> Result<(), Full> {
+    fn check(self, most: NonZeroU64, now: Duration) -> Result<(), QuotaFull> {
         let lost = self.now(now);
         match lost.numbers < most.get() {
             true => Ok(()),
-            false => Err(Full::For((lost.since + DAY).saturating_sub(now))),
+            false => Err(QuotaFull::For((lost.since + DAY).saturating_sub(now))),
         }
     }
 }
@@ -163,17 +163,17 @@ impl Lost {
 pub(super) struct UsedUp {
     /// The quota.
     pub quota: Quota,
-    /// What of it is used up.
+    /// The limit that is used up.
     pub what: String,
     /// How long until there is room. `None`: it never has room for so much at once.
     pub wait: Option<Duration>,
 }
 
 impl UsedUp {
-    fn new(quota_use: &QuotaUse, full: Full, what: impl FnOnce() -> String) -> UsedUp {
+    fn new(quota_use: &QuotaUse, full: QuotaFull, what: impl FnOnce() -> String) -> UsedUp {
         let wait = match full {
-            Full::For(wait) => Some(wait),
-            Full::Always => None,
+            QuotaFull::For(wait) => Some(wait),
+            QuotaFull::Always => None,
         };
         UsedUp { quota: quota_use.quota.clone(), what: what(), wait }
     }
@@ -195,7 +195,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// What counts the numbers that are lost with a call; `None` if nothing limits them.
+    /// The counter of the numbers that are lost with a call; `None` if nothing limits them.
     ///
     /// # Errors
     /// [`UsedUp`] if as many were lost as may be.
@@ -231,7 +231,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// What counts the numbers that are lost with a call; `None` if nothing limits them.
+    /// The counter of the numbers that are lost with a call; `None` if nothing limits them.
     pub(super) fn counting(self: &Arc<Self>, mut uses: Vec<QuotaUse>) -> Option<LostNumbers> {
         uses.retain(|quota_use| quota_use.quota.burnt_per_day.is_some());
         (!uses.is_empty()).then_some(LostNumbers { quotas: self.clone(), uses })
@@ -265,7 +265,7 @@ impl Quotas {
     fn lose(&self, quota_use: &mut QuotaUse, numbers: u64) {
         self.spend(quota_use, |used, now| {
             let lost = used.lost.now(now);
-            used.lost = Lost { numbers: lost.numbers.saturating_add(numbers), ..lost };
+            used.lost = LostSince { numbers: lost.numbers.saturating_add(numbers), ..lost };
         });
     }
 }
@@ -287,12 +287,12 @@ impl LostNumbers {
         }
     }
 
-    /// What `serving` the call returns. What is lost in doing so is counted, also if this is dropped before.
+    /// Runs `serving`. The numbers that are lost meanwhile are counted, also if this is dropped before its end.
     pub async fn counted<F: Future>(self, serving: F) -> F::Output {
         Counted { lost: self, serving: Some(Box::pin(serving)) }.await
     }
 
-    /// What `does` returns. What is lost while it runs is counted.
+    /// Runs `does`. The numbers that are lost meanwhile are counted.
     pub fn count<T>(&self, does: impl FnOnce() -> T) -> T {
         let before = lost_on_this_thread();
         let done = does();
@@ -366,7 +366,7 @@ mod tests {
         }
     }
 
-    fn ask(quotas: &Quotas, quota_use: &QuotaUse, numbers: u32) -> Result<(), Full> {
+    fn ask(quotas: &Quotas, quota_use: &QuotaUse, numbers: u32) -> Result<(), QuotaFull> {
         quotas.spend(&mut quota_use.clone(), |used, now| {
             used.numbers.take(NonZeroU32::new(numbers).expect("some"), now)
         })
@@ -375,9 +375,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_second_brings_what_the_quota_says_and_never_more_than_that_at_once() {
         let (quotas, own) = (Quotas::new(1), quota_use(NO_NETWORK));
-        assert_eq!(ask(&quotas, &own, 5), Err(Full::Always));
+        assert_eq!(ask(&quotas, &own, 5), Err(QuotaFull::Always));
         assert_eq!(ask(&quotas, &own, 4), Ok(()));
-        let Err(Full::For(wait)) = ask(&quotas, &own, 2) else { panic!("there is no room") };
+        let Err(QuotaFull::For(wait)) = ask(&quotas, &own, 2) else { panic!("there is no room") };
         assert_eq!(wait, SECOND / 2);
         tokio::time::advance(wait).await;
         assert_eq!(ask(&quotas, &own, 2), Ok(()));
@@ -395,7 +395,7 @@ mod tests {
         tokio::time::advance(DAY / 2).await;
         assert_eq!(check(), Ok(()));
         quotas.lose(&mut own.clone(), 1);
-        assert_eq!(check(), Err(Full::For(DAY / 2)));
+        assert_eq!(check(), Err(QuotaFull::For(DAY / 2)));
         tokio::time::advance(DAY / 2).await;
         assert_eq!(check(), Ok(()));
     }

@@ -58,7 +58,7 @@ impl Access {
         self.quotas.take_numbers(uses, numbers).map_err(|full| self.used_up(by, &full))
     }
 
-    /// What counts the numbers that are lost with a call about a namespace; `None` if nothing limits them.
+    /// The counter of the numbers that are lost with a call about a namespace; `None` if nothing limits them.
     pub(in crate::node) fn lost_numbers(
         &self, by: &Principal, namespace: &str,
     ) -> Option<LostNumbers> {

@@ -29,7 +29,7 @@ impl Principal {
         Some(peer::Asker { shown: Some(shown) })
     }
 
-    /// Who asks, as a peer tells it, and what names the network of the caller's address.
+    /// The principal that a peer names, with the id of the network of the caller's address.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if the peer tells of a token without its hash.

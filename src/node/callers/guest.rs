@@ -25,7 +25,7 @@ use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Caller, Callers, Counted, Full, Kind, LEAVING_MAX, PLACE_AFTER_MS, Port, RETRY_AFTER_MS,
+    Caller, Callers, Counted, CountedKind, Full, LEAVING_MAX, PLACE_AFTER_MS, Port, RETRY_AFTER_MS,
     STRANGERS, strangers::Standing,
 };
 use crate::proto::{Refusal, refusal};
@@ -33,7 +33,7 @@ use crate::proto::{Refusal, refusal};
 /// How soon something must come over a connection by which its principal is known, where anonymous may do nothing.
 pub const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a caller has too many of, where it is told so.
+/// The kind that a caller has too many of, in the text that tells it so.
 const CALLS: &str =
     "calls in progress, and may have no more (client_calls_max, client_share_percent)";
 
@@ -43,7 +43,7 @@ pub struct Guest {
     port: Port,
     /// Its place: that of its address at first, then of its principal.
     place: Counted,
-    /// Who asks over it now.
+    /// The caller that asks over it now.
     asks: ArcSwap<Caller>,
     opened: Instant,
     /// From which address it was opened, and whether it may end for another one.
@@ -75,7 +75,7 @@ impl GuestCall {
         }
     }
 
-    /// Whose it is.
+    /// The caller that has its place.
     pub(super) fn caller(&self) -> Arc<Caller> {
         self.place.caller()
     }
@@ -119,7 +119,8 @@ impl Guest {
         })
     }
 
-    /// Whose calls over it are now, and what they hold: whoever asks, if that is known, or else its address, or all strangers.
+    /// The caller for which calls over it, and their memory, count now: the principal that asks, if it is known, or else its address,
+    /// or all strangers.
     pub fn caller(&self) -> Arc<Caller> {
         let asks = self.asks.load();
         match !asks.is_principal() && asks.callers.are_closed_to(self.standing.network) {
@@ -206,7 +207,7 @@ impl Guest {
         }
         let begun = caller.begin(self.port.call(), [0; 2]).or_else(|full| {
             // Strangers who fill their share keep no probe of another address out.
-            let probe = is_probe.then(|| self.asks.load().begin(Kind::Probe, [0; 2]));
+            let probe = is_probe.then(|| self.asks.load().begin(CountedKind::Probe, [0; 2]));
             probe.and_then(Result::ok).ok_or(full)
         });
         let place = begun.map_err(|full| {
@@ -387,7 +388,7 @@ mod tests {
         let guest = from(&callers, 1).expect("a connection");
         let calls = |of: u64| {
             let caller = callers.caller(of);
-            caller.held[Kind::Call as usize].load(Relaxed)
+            caller.held[CountedKind::Call as usize].load(Relaxed)
         };
         let ci = principal_id("ci");
         let call = guest.begin_call(false).expect("a call");

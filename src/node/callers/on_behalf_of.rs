@@ -11,13 +11,13 @@ use super::{Caller, Guest, GuestCall, Silence};
 use crate::proto::Refusal;
 
 tokio::task_local! {
-    /// Whose call, or which connection, this task serves.
+    /// The call or the connection that this task serves.
     static ON_BEHALF_OF: OnBehalfOf;
 }
 
-/// What a task serves.
+/// A call or a connection that a task serves.
 enum OnBehalfOf {
-    /// What this caller has asked for.
+    /// A call of this caller.
     Caller(Arc<Caller>),
     /// A call over a connection that has others, once it has a place among them.
     Call(Arc<Guest>, OnceLock<Arc<GuestCall>>),
@@ -72,7 +72,7 @@ impl Caller {
         }
     }
 
-    /// What `reserve` returns. The memory that it reserves is this caller's.
+    /// Runs `reserve`. The memory that it reserves is this caller's.
     pub fn charge<T>(self: Arc<Self>, reserve: impl FnOnce() -> T) -> T {
         ON_BEHALF_OF.sync_scope(OnBehalfOf::Caller(self), reserve)
     }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 /// Whether it is known whose a connection is, whether it has a call until then, and whether it is to end for another one.
 #[derive(Debug)]
 pub struct Standing {
-    /// What names the address from which it was opened.
+    /// The id of the network from which it was opened.
     pub network: u64,
     is_known: AtomicBool,
     became_known: Notify,

@@ -41,7 +41,7 @@ impl Handovers {
     }
 }
 
-/// What a handover comes to, for all callers that wait for it.
+/// The outcome of a handover, for all callers that wait for it.
 pub type HandoverOutcome = Result<Leadership, Refusal>;
 
 /// The handover that is under way, or was last.

@@ -31,7 +31,7 @@ const LAST_DELTA_TIMEOUTS: u32 = 3;
 /// The last entry takes at most so many election timeouts. The successor keeps the memory for longer.
 const HAND_OFF_TIMEOUTS: u32 = 10;
 
-/// What became of a term's memory.
+/// The fate of a term's memory.
 pub(super) enum MemoryFate {
     /// It was handed off to the successor.
     HandedOff,

@@ -57,7 +57,7 @@ pub enum SendFailed {
     Different(MemoryDigest, MemoryDigest),
 }
 
-/// What a successor that did not take a memory is good for.
+/// How long a failure to send a memory lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
     /// It cannot be reached, is too slow, or stops. Another attempt may succeed, and another voter is better.
@@ -67,7 +67,7 @@ pub enum Persistence {
 }
 
 impl SendFailed {
-    /// What the successor is good for.
+    /// How long the failure lasts.
     pub fn persistence(&self) -> Persistence {
         match self {
             SendFailed::Receiver(refusal) => match refusal.code() {

@@ -31,7 +31,7 @@ use crate::{
 /// So many callers may come before those that have gone are looked for.
 const SWEEP_MIN: usize = 1_024;
 
-/// Whose numbers are waited for. What a number stands for is the format's: a namespace that is created again has another
+/// The key whose numbers are waited for. The meaning of a number is the format's: a namespace that is created again has another
 /// line if its format is another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Line {
@@ -64,7 +64,7 @@ impl Default for Queue {
     }
 }
 
-/// What is known of a line without its lock.
+/// The facts about a line that are known without its lock.
 #[derive(Default)]
 struct State {
     /// How many ids all that have not gone wait for.
@@ -72,7 +72,7 @@ struct State {
     asked_at: Mutex<Option<Instant>>,
 }
 
-/// What a caller still waits for.
+/// The numbers that a caller still waits for.
 struct Demand {
     /// How many numbers. 0: it was served, or has gone.
     left: AtomicU32,

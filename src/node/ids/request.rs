@@ -1,4 +1,4 @@
-//! What is asked of ids, and its limits.
+//! Requests for ids: their check, and their limits.
 
 use ratchet_ids::NAME_BYTES_MAX;
 
@@ -26,7 +26,7 @@ pub(in crate::node) fn count_of(request: &NextIdsRequest) -> u32 {
     request.count.unwrap_or(1)
 }
 
-/// What the caller chooses: values of the format's parameters.
+/// The values that the caller chooses for the format's parameters.
 pub(super) fn parameters_of(request: &NextIdsRequest) -> Vec<(&str, u64)> {
     let parameters = request.parameters.iter();
     parameters.map(|(name, value)| (&name[..], *value)).collect()

@@ -53,7 +53,7 @@ pub struct Source {
     pub format: Arc<Format>,
     /// How many ids a worker makes in a second.
     pub ids_per_second: u128,
-    /// What makes the ids.
+    /// The source of the ids.
     pub ids: IdSource<LeaderLessor>,
 }
 
@@ -170,7 +170,7 @@ pub struct LeaderLessor {
     pub clock: Arc<dyn Clock>,
     /// The node's metrics.
     pub metrics: Arc<Metrics>,
-    /// Who asks, for the list of workers.
+    /// The name of the node that asks, for the list of workers.
     pub holder: String,
     /// The namespace's name.
     pub namespace: String,

@@ -18,7 +18,7 @@ use crate::{
 
 /// For so long a majority's agreement need not be looked for again, while the wall clock does not jump.
 const FRESH_NS: u64 = 100_000_000;
-/// What counts as a jump of the wall clock.
+/// The least change of the wall clock that counts as a jump.
 const JUMP_MS: u64 = 1_000;
 
 /// The time of ids, and the term in which it is believed.
@@ -29,7 +29,7 @@ pub struct BelievedTime {
     agreed: Option<Readings>,
 }
 
-/// What the clocks of a node show at a moment.
+/// The readings of a node's clocks at a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Readings {
     /// The clock that never jumps.
@@ -52,7 +52,7 @@ pub enum Belief {
     RunsOn {
         /// The time, in milliseconds since 1970.
         time_ms: u64,
-        /// What is wrong with the wall clock.
+        /// The doubt about the wall clock.
         doubt: ClockDoubt,
     },
     /// It does not agree. There is no time for ids.
@@ -62,11 +62,11 @@ pub enum Belief {
 /// Why a wall clock is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockDoubt {
-    /// What it shows, in milliseconds since 1970.
+    /// Its reading, in milliseconds since 1970.
     pub wall_ms: u64,
     /// The distance within which a majority's clocks lie. `None`: they are not known.
     pub distance: Option<ClockDistance>,
-    /// What it may be.
+    /// The longest distance that it may be.
     pub apart_max_ms: u64,
 }
 

@@ -40,7 +40,7 @@ impl Dates {
         (*date >= from_ms).then_some(*date)
     }
 
-    /// What a caller holds while it asks the log.
+    /// The lock that a caller holds while it asks the log.
     pub fn asking(&self, namespace: NamespaceId) -> Asking {
         self.asking.lock().entry(namespace).or_default().clone()
     }

@@ -32,12 +32,12 @@ pub struct WorkerDesk {
     calls: mpsc::UnboundedSender<DeskCall>,
 }
 
-/// What a caller wants.
+/// A request for a lease, or a change of one.
 #[derive(Debug)]
-pub enum Wanted {
+pub enum DeskRequest {
     /// A lease of any worker id that is free.
     Lease {
-        /// Who asks.
+        /// The node that asks, in its own words.
         holder: String,
         /// How many worker ids the namespace has.
         workers: u32,
@@ -51,16 +51,16 @@ pub enum Wanted {
         /// The lease's token.
         token: u64,
     },
-    /// What depends on neither the table nor the time.
+    /// A change that depends on neither the table nor the time.
     Act {
         /// The worker id.
         worker: u32,
-        /// What is done to it.
+        /// The change.
         act: WorkerAct,
     },
 }
 
-/// What became of it.
+/// The answer to a request.
 #[derive(Debug)]
 pub enum DeskAnswer {
     /// The caller's entry did this to this worker id.
@@ -80,11 +80,11 @@ pub enum DeskAnswer {
     Refused(Refusal),
 }
 
-/// What a caller wants in a term, and where it waits.
+/// A request in a term, and where its caller waits.
 struct DeskCall {
     lease: Arc<TermLease>,
     namespace: NamespaceId,
-    wanted: Wanted,
+    request: DeskRequest,
     reply: oneshot::Sender<DeskAnswer>,
 }
 
@@ -98,12 +98,12 @@ impl WorkerDesk {
         WorkerDesk { calls }
     }
 
-    /// Has what a caller wants done in the term of `lease`.
+    /// Has a request of a caller carried out in the term of `lease`.
     pub async fn ask(
-        &self, lease: &Arc<TermLease>, namespace: NamespaceId, wanted: Wanted,
+        &self, lease: &Arc<TermLease>, namespace: NamespaceId, request: DeskRequest,
     ) -> DeskAnswer {
         let (reply, answer) = oneshot::channel();
-        let call = DeskCall { lease: lease.clone(), namespace, wanted, reply };
+        let call = DeskCall { lease: lease.clone(), namespace, request, reply };
         match self.calls.send(call) {
             // The task drops a call when the node stops.
             Ok(()) => answer.await.unwrap_or(DeskAnswer::Unknown),
@@ -205,20 +205,22 @@ impl Clerk {
         }
     }
 
-    /// The entry that does what is wanted. Renewals and releases come first, so that nobody is given what they name.
+    /// The entry that carries the requests out. Renewals and releases come first, so that nobody is given what they name.
     async fn entry_of(&self, calls: Vec<DeskCall>, now_ms: u64) -> Entry {
         let up_to_ms = now_ms.saturating_add(AHEAD_MS);
         let (mut entry, mut leases) = (Entry::default(), BTreeMap::new());
         for call in calls {
-            let (worker, act) = match call.wanted {
-                Wanted::Lease { holder, workers, is_further } => {
+            let (worker, act) = match call.request {
+                DeskRequest::Lease { holder, workers, is_further } => {
                     let of_namespace = leases.entry((call.namespace, workers));
                     let of_namespace: &mut Vec<_> = of_namespace.or_default();
                     of_namespace.push((holder, is_further, call.reply));
                     continue;
                 }
-                Wanted::Renew { worker, token } => (worker, WorkerAct::Renew { token, up_to_ms }),
-                Wanted::Act { worker, act } => (worker, act),
+                DeskRequest::Renew { worker, token } => {
+                    (worker, WorkerAct::Renew { token, up_to_ms })
+                }
+                DeskRequest::Act { worker, act } => (worker, act),
             };
             let namespace = call.namespace;
             let ask = WorkerAsk { namespace, worker, act };

@@ -21,7 +21,7 @@ use crate::{
     sequence::NodeId,
 };
 
-/// What is known of the voters' clocks.
+/// The clocks of the voters, as far as they are known.
 pub trait Witnesses: Send + Sync {
     /// As [`Group::clock_distance`].
     fn distance(&self, time_ms: u64, now: Instant, own_ms: u64) -> Option<ClockDistance>;
@@ -53,7 +53,7 @@ pub struct IdsTime {
 
 struct State {
     time: BelievedTime,
-    /// What was last said of the wall clock, and in which term.
+    /// The last line of the log about the wall clock: its term, and its kind.
     said: Option<(u64, Discriminant<Belief>)>,
 }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     LeaderIds,
-    desk::{DeskAnswer, Wanted},
+    desk::{DeskAnswer, DeskRequest},
 };
 use crate::{
     allocator::{Above, Floor, Term, Why},
@@ -45,7 +45,7 @@ pub const AHEAD_MAX_MS: u64 = 100;
 /// For how long the leader itself waits in a call for later units of time, in milliseconds. Where they are short, the way to it
 /// would take longer than they.
 const WAIT_MAX_MS: u64 = 20;
-/// Who leases worker 0 of a namespace whose ids have a date.
+/// The holder that leases worker 0 of a namespace whose ids have a date.
 const DATE_HOLDER: &str = "date";
 
 impl ByLeader for TakeIdNumbersRequest {
@@ -196,7 +196,7 @@ impl LeaderIds {
     /// The date of a namespace's ids: at least that of `from_ms`, and of every answer before. Milliseconds since 1970.
     ///
     /// # Errors
-    /// What the request comes to otherwise.
+    /// Those of an [`Attempt`].
     async fn date_of_ids(
         &self, term: &Term, namespace: &Namespace, from_ms: u64, deadline: Instant,
     ) -> Attempt<u64> {
@@ -215,8 +215,8 @@ impl LeaderIds {
             }
             // No later answer lies below its ceiling.
             let act = WorkerAct::Lease { holder: DATE_HOLDER.to_owned(), up_to_ms: from_ms };
-            let wanted = Wanted::Act { worker: 0, act };
-            let served = self.desk.ask(term.lease(), namespace.id, wanted);
+            let request = DeskRequest::Act { worker: 0, act };
+            let served = self.desk.ask(term.lease(), namespace.id, request);
             let date = match served.await {
                 DeskAnswer::Done(_, WorkerAnswer::Leased(lease)) => lease.ceiling_ms,
                 // The date in force lies ahead of the leader's time.
@@ -240,7 +240,7 @@ impl LeaderIds {
     }
 }
 
-/// Whose numbers are taken, and until when.
+/// The key whose numbers are taken, and the deadline.
 struct OfKey<'a> {
     term: &'a Term,
     namespace: &'a Namespace,
@@ -249,7 +249,7 @@ struct OfKey<'a> {
     deadline: Instant,
 }
 
-/// What a look at a key comes to.
+/// The outcome of a look at a key.
 enum TimeTaken {
     /// Numbers of one unit of time.
     Numbers(Range),

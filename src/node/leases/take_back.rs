@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     LeaderIds, check_worker,
-    desk::{AHEAD_MS, DeskAnswer, Wanted},
+    desk::{AHEAD_MS, DeskAnswer, DeskRequest},
     not_served,
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
 impl ByLeader for v1::TakeWorkerBackRequest {
     type Service = LeaderIds;
 
-    /// Who asked a second leader would be told that there is no such lease, although the first one has taken it back.
+    /// A second leader would say that there is no such lease, although the first one has taken it back.
     const IS_ASKED_ONCE: bool = true;
 
     fn subject(&self, answer: Option<&v1::TakeWorkerBackResponse>) -> Subject {
@@ -46,7 +46,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
         check_worker(self.worker, &ids)?;
         let to_ms = leader.end_of_lease(term, &ids, &self)?;
         let (worker, ceiling_ms) = (self.worker, self.ceiling_ms);
-        let wanted = Wanted::Act { worker, act: WorkerAct::TakeBack { ceiling_ms, to_ms } };
+        let request = DeskRequest::Act { worker, act: WorkerAct::TakeBack { ceiling_ms, to_ms } };
         let served = {
             // Nobody learns the date that is taken back meanwhile.
             let asking = leader.dates.asking(ids.namespace);
@@ -59,7 +59,7 @@ impl ByLeader for v1::TakeWorkerBackRequest {
             })?;
             // Not later: the entry may be under way when the caller leaves. Who comes then asks the log behind that entry.
             leader.dates.forget(ids.namespace);
-            leader.ask_for_worker(term, &ids, wanted, deadline).await
+            leader.ask_for_worker(term, &ids, request, deadline).await
         };
         match served {
             Ok(DeskAnswer::Done(_, WorkerAnswer::Leased(lease))) => {

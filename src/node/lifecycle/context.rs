@@ -1,4 +1,4 @@
-//! What a node is made of: each service is made of those below it.
+//! The parts of a node: each service is made of those below it.
 
 use std::sync::Arc;
 
@@ -33,11 +33,11 @@ use crate::{
     tasks::Fault,
 };
 
-/// What the interfaces to callers use of a node.
+/// The parts of a node that the interfaces to callers use.
 pub struct NodeContext {
     /// The configuration.
     pub config: Arc<Config>,
-    /// What the node has once, however many Raft groups run on it.
+    /// The parts that the node has once, however many Raft groups run on it.
     pub this_node: Arc<ThisNode>,
     /// Whether the node stops.
     pub(in crate::node) stopping: Stopping,
@@ -49,25 +49,25 @@ pub struct NodeContext {
     pub request_memory: Arc<RequestMemory>,
     /// Which calls are traced.
     pub traces: Traces,
-    /// What the callers of each address hold.
+    /// The callers, and the bounds on each.
     pub callers: Arc<Callers>,
-    /// Who lets callers in.
+    /// The service that lets callers in.
     pub admission: Arc<Admission>,
-    /// What is counted for each namespace.
+    /// The counts of each namespace.
     pub counts: Arc<CallCounts>,
-    /// Who answers requests for numbers.
+    /// The service that answers requests for numbers.
     pub numbers: Arc<Numbers>,
-    /// Who has operations carried out.
+    /// The service that has operations carried out.
     pub operations: Arc<Operations>,
     /// The namespaces, as this node knows them.
     pub namespaces: Arc<KnownNamespaces>,
     /// The ids that this node makes.
     pub ids: Arc<Ids>,
-    /// Who exports namespaces.
+    /// The service that exports namespaces.
     pub exports: Arc<Exports>,
     /// Whether the node is ready.
     pub readiness: Arc<Readiness>,
-    /// What carries operations out.
+    /// The services that carry operations out.
     pub services: Arc<OperationServices>,
 }
 
@@ -165,7 +165,7 @@ impl NodeContext {
         }
     }
 
-    /// Whose it is what is held for a request that a peer passes on: its principal's, if this node knows that, or else of whom the
+    /// The caller that a request counts for which a peer passes on: its principal, if this node knows that, or else the one that the
     /// peer has `told`. `None` if it is a node's own.
     pub fn caller_of(&self, by: &Principal, told: Option<u64>) -> Option<Arc<Caller>> {
         let id = self.services.access.id_of(by).or(told);

@@ -153,7 +153,7 @@ impl ByLeader for v1::RemoveNodeRequest {
     }
 }
 
-/// What the audit says that a change sets: whether it is made although those whom it needs may not answer.
+/// The text of the audit about a change that is forced: it is made although members that it needs may not answer.
 fn forced(force: bool) -> Option<String> {
     force.then(|| "force=true".to_owned())
 }

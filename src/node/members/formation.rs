@@ -81,7 +81,7 @@ pub struct Founding {
     pub(super) this_node: Arc<ThisNode>,
     pub(super) group: Arc<Group>,
     pub(super) members: Arc<Members>,
-    /// Who may make this node a member, while it holds no data.
+    /// The claim of the founder or the cluster that may make this node a member, while it holds no data.
     pub(super) claim: Arc<Mutex<FoundingClaim>>,
     /// From when on a cluster may be founded with this node: it has listened until then.
     pub(super) listens_until: Instant,
@@ -135,7 +135,7 @@ impl Founding {
         self.this_node.tasks.fail(Fault::CannotGoOn(why));
     }
 
-    /// What a node without data waits for, and how an operator goes on.
+    /// A text for operators: what a node without data waits for, and how to go on.
     pub(in crate::node) fn what_it_waits_for(&self) -> String {
         format!(
             "it holds no data and belongs to no cluster. If this cluster is new, found it, once: ratchet found --server \

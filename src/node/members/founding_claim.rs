@@ -1,4 +1,4 @@
-//! Who may make a node without data a member of a cluster: one founder's process, or one cluster.
+//! The claim on a node without data: one founder's process, or one cluster, may make it a member.
 //!
 //! Invariant: a claim stands until the claimed process ends, or another one claims the node after [`LASTS`]. The node's
 //! incarnation ends with the claim (`storage/identity.rs`), so a claim never outlives the directory that it is for: the
@@ -24,11 +24,11 @@ use crate::{
 /// leader takes a fraction of it.
 pub const LASTS: Duration = Duration::from_secs(10);
 
-/// Who has claimed this node, and when it did so last.
+/// The last claim on this node, and its time.
 #[derive(Debug, Default, Clone)]
 pub struct FoundingClaim(Option<(Claim, Instant)>);
 
-/// Who claims a node.
+/// A claimant of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     /// A founder.

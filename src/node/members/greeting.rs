@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// How long a greeting may take.
 pub const HELLO_TIMEOUT: Duration = Duration::from_millis(1_000);
 
-/// What a fresh node is greeted for.
+/// The purpose of a greeting to a fresh node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// To found a cluster with it, which is claimed if the flag says so.
@@ -192,7 +192,7 @@ impl Members {
     }
 }
 
-/// Who answers a greeting.
+/// A node that answers a greeting.
 struct Answering {
     /// It is a member of a cluster already.
     is_formed: bool,

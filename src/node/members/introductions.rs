@@ -1,5 +1,4 @@
-//! Where others reach this node, and what the other members told of themselves: which release they run, and where their
-//! interfaces are.
+//! The introductions of members to each other: the addresses of this node, and the releases and addresses that the others told.
 //!
 //! Invariant: a peer of another release is news once, and again when its release changes.
 
@@ -20,7 +19,7 @@ use crate::{
 /// How many characters of a version, a commit or an address are kept.
 const SHOWN_MAX: usize = 256;
 
-/// What a member told of itself.
+/// The introduction of a member, as it told it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Introduction {
     /// The release that it runs.
@@ -31,13 +30,13 @@ pub struct Introduction {
     pub http_address: String,
 }
 
-/// What the other members told of themselves.
+/// The introductions of the other members.
 #[derive(Debug, Default)]
 pub struct Introductions(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What they answered, each at the address that the membership has of it.
+    /// Their answers, each at the address that the membership has of it.
     answered: BTreeMap<NodeId, Introduction>,
     /// Those of whom something else was said since: they are to be asked again.
     doubted: BTreeSet<NodeId>,
@@ -83,7 +82,7 @@ impl Introductions {
         !known.answered.contains_key(&peer) || known.doubted.contains(&peer)
     }
 
-    /// What `peer` told, if it did.
+    /// The introduction of `peer`, if it has told one.
     pub fn of(&self, peer: NodeId) -> Option<Introduction> {
         self.0.lock().answered.get(&peer).cloned()
     }
@@ -149,7 +148,7 @@ fn interface_address(client_address: &str, clients: SocketAddr, interface: Socke
     }
 }
 
-/// What this node runs.
+/// The release that this node runs.
 pub fn this_build() -> Build {
     Build { version: version::VERSION.to_owned(), commit: version::COMMIT.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! How a node that is started again finds its place among the members.
+//! The return of a node with data: after a start it finds its place among the members.
 //!
 //! It keeps silent for as long as a promise of its last run may bind it. Meanwhile it asks its peers, and the leader that
 //! they name, whether its disk still holds everything that it acknowledged, and at last whether another process answers
@@ -73,7 +73,7 @@ pub async fn rejoin(
     Ok(())
 }
 
-/// What this node's disk holds of `set`.
+/// The log and the vote of `set` that this node has acknowledged, as its disk has them.
 fn mine(store: &Arc<Store>, set: SetId) -> Result<Acknowledged, StoreError> {
     // Opening purges a log that ends before the table, so that its end covers what a snapshot brought as well.
     let log = LogStore::open(store, set)?;

@@ -14,7 +14,7 @@ use crate::{
     node::{
         Access, Principal, RequestMemory, Reservation,
         admission::Admission,
-        callers::{Callers, Kind},
+        callers::{Callers, CountedKind},
         common::Common,
         requests::checks::{namespace_named, no_namespace},
         stopping::Stopping,
@@ -25,7 +25,7 @@ use crate::{
     storage::{CEILINGS_HELD, Ceilings, CeilingsPart},
 };
 
-/// What a number of an export is of.
+/// The key or the section that a number of an export belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exported {
     /// A key.
@@ -77,7 +77,7 @@ impl Revoked {
 /// The keys of a namespace, or its sections, and their ceilings.
 pub struct Export {
     namespace: Namespace,
-    /// Who reads it.
+    /// Its reader.
     by: Principal,
     access: Arc<Access>,
     ceilings: Ceilings,
@@ -195,7 +195,7 @@ impl Exports {
         let allocator = self.led.current();
         let term = allocator.as_deref().ok_or_else(not_leading)?;
         let namespace = &namespace_named(&self.group, name)?;
-        let counted = self.callers.begin(Kind::Export, "exports under way")?;
+        let counted = self.callers.begin(CountedKind::Export, "exports under way")?;
         let memory = self.request_memory.reserve(bytes_held(namespace))?;
         // The table's reader counts as the export. The caller may hold what is read ahead for as long as it likes.
         let ceilings = self.group.view.ceilings(namespace, counted).await;

@@ -1,4 +1,4 @@
-//! What is known of the keys of a namespace: listed page by page, and of one key explained.
+//! Keys of a namespace: a list of them, page by page, and an explanation of one.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -187,7 +187,7 @@ fn stored(record: &SectionRecord) -> v1::StoredSection {
     }
 }
 
-/// What became of the numbers up to `ceiling` of a key with a section of its own.
+/// The accounts of the numbers up to `ceiling` of a key with a section of its own.
 fn accounts(
     record: &SectionRecord, progression: Progression, (epoch, ceiling): (u64, u64),
     held: Option<&Holding>,

@@ -1,4 +1,4 @@
-//! What the audit tells of calls that change namespaces: the fields that each sets, as its caller names them.
+//! The fields that a change of a namespace sets, for the audit: each under the name that its caller gave.
 //!
 //! Invariant: it is one line and has an end, whatever the caller writes.
 
@@ -58,7 +58,7 @@ macro_rules! alike {
     };
 }
 
-/// What a namespace is created with. `None` if all of it is as usual.
+/// The fields with which a namespace is created. `None` if all of them are as usual.
 pub(super) fn of_created(asked: &v1::CreateNamespaceRequest) -> Option<String> {
     alike!(asked)
         .with_flag("gapless", asked.gapless)
@@ -69,7 +69,7 @@ pub(super) fn of_created(asked: &v1::CreateNamespaceRequest) -> Option<String> {
         .told()
 }
 
-/// What is changed of a namespace. `None` if nothing is.
+/// The fields of a namespace that are changed. `None` if none is.
 pub(super) fn of_updated(asked: &v1::UpdateNamespaceRequest) -> Option<String> {
     alike!(asked)
         .with("request_id_optional", asked.request_id_optional)

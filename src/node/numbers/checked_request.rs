@@ -18,9 +18,9 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct CheckedRequest<Q> {
     pub(in crate::node) message: Q,
-    /// Who asks.
+    /// The caller.
     pub(in crate::node) by: Principal,
-    /// What its caller calls it: numbers of a gapless key are taken once for it, however often it is carried out.
+    /// Its request id: numbers of a gapless key are taken once for it, however often it is carried out.
     pub(in crate::node) id: Option<MessageId>,
     /// Set for the rest of a message: the namespace that answered the first part. It alone may answer the rest.
     pub(in crate::node) meant: Option<NamespaceId>,
@@ -75,7 +75,7 @@ impl<Q: SequenceRequest> CheckedRequest<Q> {
         self.message.namespace()
     }
 
-    /// What must be granted to who asks.
+    /// The grant that the caller needs.
     pub fn wanted(&self) -> Wanted<'_> {
         self.message.wanted()
     }
@@ -98,7 +98,7 @@ impl<Q: SequenceRequest> CheckedRequest<Q> {
         }
     }
 
-    /// What is told of it.
+    /// Its subject for the log and traces.
     pub(super) fn about(&self, forwarded_here: bool) -> About<'_> {
         About {
             method: Q::METHOD,
@@ -108,8 +108,8 @@ impl<Q: SequenceRequest> CheckedRequest<Q> {
         }
     }
 
-    /// What of it the leader has left to the next one, as `answer` says, which is of the namespace `of`. Nothing was done of
-    /// that. `None` also if it is not known which namespace has answered: all numbers of a message are of one.
+    /// The rest of it that the leader has left to the next one, as `answer` says, which is of the namespace `of`. Nothing was done
+    /// of that. `None` also if it is not known which namespace has answered: all numbers of a message are of one.
     #[inline]
     pub(in crate::node) fn rest(
         &self, answer: &Q::Answer, of: Option<NamespaceId>,

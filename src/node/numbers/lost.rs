@@ -10,7 +10,7 @@ use crate::{
     node::{access::LostNumbers, way::forward::LostWithReply},
 };
 
-/// What is counted for a request whose reply nobody hears.
+/// The numbers of a request whose reply nobody hears, and the counts that they are added to.
 pub struct LostAnswer {
     /// How many numbers of each key, or one of each if there are no counts. `None`: nothing.
     pub counts: Option<Vec<u64>>,
@@ -18,7 +18,7 @@ pub struct LostAnswer {
     pub numbers_of: fn(&Bytes, &[u64]) -> u64,
     /// Counts them against the caller's quotas.
     pub counted: Option<LostNumbers>,
-    /// What is counted for the namespace.
+    /// The counts of the namespace.
     pub namespace: Arc<NamespaceCounts>,
 }
 

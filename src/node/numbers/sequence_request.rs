@@ -1,5 +1,5 @@
-//! What a request of a sequence must tell of itself; and `Next`, `NextMany` and `Current`. `floors.rs` has the others. A
-//! request is a message of the public API, and so is its answer.
+//! Requests of sequences: a trait for them all, and its implementations for `Next`, `NextMany` and `Current`. `floors.rs` has the
+//! others. A request is a message of the public API, and so is its answer.
 
 use std::sync::Arc;
 
@@ -40,12 +40,12 @@ use crate::{
     sequence::{MessageId, Namespace, NamespaceId},
 };
 
-/// What answering a request is limited by at the node that leads.
+/// The limits of a request at the node that leads.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
     /// Its settings.
     pub config: &'a Config,
-    /// What requests hold there while they wait.
+    /// The memory that requests hold there while they wait.
     pub memory: &'a Arc<RequestMemory>,
 }
 
@@ -82,7 +82,7 @@ pub trait SequenceRequest: Operation + Guarded {
         1
     }
 
-    /// What it costs the leader, in keys.
+    /// Its cost for the leader, in keys.
     fn cost(&self) -> usize {
         self.keys()
     }
@@ -110,13 +110,13 @@ pub trait SequenceRequest: Operation + Guarded {
     /// keys hold that have to wait is reserved.
     ///
     /// # Errors
-    /// What the request comes to otherwise.
+    /// Those of an [`Attempt`].
     fn answer(
         &self, id: Option<&MessageId>, term: &Term, namespace: &Namespace, limits: Limits<'_>,
         deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
-    /// What of it the leader has left to the next one, as its answer says. Nothing was done of that.
+    /// The rest of it that the leader has left to the next one, as its answer says. Nothing was done of that.
     fn rest(&self, _answer: &Self::Answer) -> Option<Self>
     where
         Self: Sized,
@@ -152,7 +152,7 @@ pub trait SequenceRequest: Operation + Guarded {
     }
 }
 
-/// What all messages have alike.
+/// The methods that all messages have alike.
 macro_rules! of_namespace {
     () => {
         fn namespace(&self) -> &str {

@@ -16,7 +16,7 @@ use crate::node::{
     terms::LedTerms,
 };
 
-/// What belongs to one Raft group: a node with several has several of these.
+/// The services of one Raft group: a node with several has several of these.
 pub struct GroupServices {
     /// The terms that this node leads.
     pub led: Arc<LedTerms>,
@@ -26,13 +26,13 @@ pub struct GroupServices {
     pub leader_ids: LeaderIds,
     /// The namespaces and their keys.
     pub namespaces: Namespaces,
-    /// Who may do what.
+    /// The changes of grants, tokens and quotas.
     pub grants: Grants,
 }
 
 /// The services that carry operations out.
 pub struct OperationServices {
-    /// Who may do what.
+    /// The check of callers.
     pub access: Arc<Access>,
     /// Those of members.
     pub members: Arc<Members>,
@@ -42,7 +42,7 @@ pub struct OperationServices {
     pub of_group: GroupServices,
     /// The status.
     pub status: Arc<Status>,
-    /// What reads the certificates again.
+    /// The reader of the certificates.
     pub certificates: Arc<dyn Reload>,
 }
 

@@ -1,4 +1,4 @@
-//! What is checked of a request before anything is done: its namespace, the kind of its keys, its counts.
+//! Checks of a request before anything is done: of its namespace, the kind of its keys, and its counts.
 
 use crate::{
     consensus::Group,

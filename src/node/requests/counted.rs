@@ -22,8 +22,8 @@ impl CallCounts {
         CallCounts { group: common.group.clone(), metrics: common.metrics.clone() }
     }
 
-    /// What is counted for the namespace of this name. Of names that this node does not know it is what all without a place
-    /// have together: a caller may name anything.
+    /// The counts of the namespace of this name. All names that this node does not know have the counts of namespaces without
+    /// a place: a caller may name anything.
     pub fn of(&self, name: &str) -> CountsGuard {
         let namespaces = self.group.view.namespaces();
         match namespaces.by_name(name) {

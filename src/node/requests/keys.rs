@@ -111,7 +111,7 @@ pub fn to_key(key: &OwnedKey) -> Option<v1::Key> {
     Some(v1::Key { kind: Some(kind) })
 }
 
-/// What a caller is told of a key that is none.
+/// The refusal of a key that is none.
 pub fn invalid_key(invalid: InvalidKey) -> Refusal {
     refusal!(InvalidRequest, "{invalid}")
 }

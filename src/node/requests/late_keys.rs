@@ -38,7 +38,7 @@ pub(in crate::node) fn late(
     })
 }
 
-/// What stands at `places` of a column. Nothing if the message does not have the column.
+/// The values at `places` of a column. None if the message does not have the column.
 fn at_places<T: Clone>(column: &[T], places: &[usize]) -> Vec<T> {
     places.iter().filter_map(|place| column.get(*place).cloned()).collect()
 }

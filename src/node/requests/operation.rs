@@ -1,4 +1,4 @@
-//! What an operation says of itself: who carries it out, and how.
+//! The description of an operation: its service, and the function that carries it out.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(in crate::node) trait ByLeader: Operation + Guarded {
     /// It is not asked of a second leader once the answer of the first one is lost.
     const IS_ASKED_ONCE: bool = false;
 
-    /// What was done of it shows, although nobody got its answer.
+    /// Its effect shows, although nobody got its answer.
     const SHOWS: bool = !Self::ONLY_READS;
 
     /// How long a leader is waited for, if not until the deadline.
@@ -42,7 +42,7 @@ pub(in crate::node) trait ByLeader: Operation + Guarded {
         None
     }
 
-    /// What the audit says that it is about, once it has the answer, and before.
+    /// Its subject for the audit, once it has the answer, and before.
     fn subject(&self, _answer: Option<&Self::Answer>) -> Subject {
         Subject::of(self.wanted())
     }
@@ -63,7 +63,7 @@ pub(in crate::node) trait ByAskedNode: Operation + Guarded {
     /// The part of the node that carries it out.
     type Service;
 
-    /// What the audit says that it is about.
+    /// Its subject for the audit.
     fn subject(&self) -> Subject {
         Subject::of(self.wanted())
     }
@@ -74,7 +74,7 @@ pub(in crate::node) trait ByAskedNode: Operation + Guarded {
     ) -> impl Future<Output = Result<Self::Answer, Refusal>> + Send;
 }
 
-/// What is known of an operation that the leader carries out.
+/// The facts about an operation that the leader carries out.
 pub(in crate::node) const fn facts_of<Q: ByLeader>() -> Facts {
     Facts {
         method: Q::METHOD,

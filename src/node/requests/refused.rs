@@ -1,5 +1,4 @@
-//! Why a request, or keys of it, got nothing, as callers are told it: a refusal is made of what a term says, or of why a
-//! proposal failed.
+//! Refusals of a request, or of keys of it: each is made of the reason that a term gives, or of the error of a proposal.
 
 use super::checks::too_large;
 use crate::{
@@ -15,7 +14,7 @@ use crate::{
 /// time.
 const IDS_RETRY_AFTER_MS: u64 = 1_000;
 
-/// What it comes to that a term did not serve a request for `count` numbers, 0 if it asks for none: another node is to be
+/// The outcome of a request for `count` numbers, 0 if it asks for none, that a term did not serve: another node is to be
 /// asked, or the request is refused.
 pub(in crate::node) fn failed(
     failed: impl Into<Unserved>, namespace: &Namespace, term: &Term, count: u64,
@@ -58,7 +57,7 @@ fn unknown_of(why: &impl std::fmt::Display, asked: Told<'_>) -> Unanswered {
     outcome_unknown(why, &asked.namespace.config.name).into()
 }
 
-/// What a caller is told of a proposal that failed.
+/// The refusal for the caller of a proposal that failed.
 pub(in crate::node) fn proposal_failed(error: ProposeError) -> Refusal {
     match error {
         ProposeError::Refused(why) => refusal!(WrongState, "{why}"),
@@ -70,7 +69,7 @@ pub(in crate::node) fn proposal_failed(error: ProposeError) -> Refusal {
     }
 }
 
-/// What is told of floors that are refused, the first `may_be` of which may be raised all the same.
+/// The refusal of floors, the first `may_be` of which may be raised all the same.
 pub(super) fn partly_raised(why: Refusal, may_be: usize) -> Refusal {
     if may_be == 0 {
         return why;
@@ -92,7 +91,7 @@ pub(super) struct Told<'a> {
     pub(super) count: Option<u64>,
 }
 
-/// What a caller is told whose request, or keys of it, got nothing.
+/// The refusal for the caller of a request that got nothing, or keys of which did.
 pub(super) fn refusal_of(why: &Why, Told { namespace, term, count }: Told<'_>) -> Refusal {
     let name = &namespace.config.name;
     match why {
@@ -192,7 +191,7 @@ fn ids_full(full: &IdsFull, namespace: &Namespace) -> Refusal {
     .retry_after(IDS_RETRY_AFTER_MS)
 }
 
-/// What a caller is told that may have taken numbers of a gapless key, as far as this node knows.
+/// The refusal for a caller that may have taken numbers of a gapless key, as far as this node knows.
 pub fn outcome_unknown(why: &impl std::fmt::Display, namespace: &str) -> Refusal {
     refusal!(
         OutcomeUnknown,
@@ -251,29 +250,44 @@ mod tests {
     use super::*;
     use crate::{
         proto::v1::Outcome,
-        sequence::{NamespaceConfig, NamespaceId},
+        sequence::{NamespaceConfig, NamespaceId, OwnedKey},
     };
+
+    /// One of each reason. The compiler refuses a reason that is missing here.
+    fn whys() -> Vec<Why> {
+        macro_rules! one_of_each {
+            ($($pattern:pat => $why:expr,)*) => {{
+                let _ = |why: &Why| match why {
+                    $($pattern => {})*
+                };
+                vec![$($why),*]
+            }};
+        }
+        let low = LowDisk { free_mb: 1, reserve_mb: 2, follower: None };
+        let full = IdsFull { of_caller: false, held: 1, bytes_max: 1 };
+        let used = UsedId { keys: 1, key: OwnedKey::Id(7), count: 1 };
+        one_of_each! {
+            Why::NotLeading => Why::NotLeading,
+            Why::DeadlineExceeded => Why::DeadlineExceeded,
+            Why::MayNotWait => Why::MayNotWait,
+            Why::Exhausted { .. } => Why::Exhausted { left: 1 },
+            Why::OverQuota { .. } => Why::OverQuota { keys_max: 1 },
+            Why::MemoryFull { .. } => Why::MemoryFull { max_mb: 1 },
+            Why::LowDisk(_) => Why::LowDisk(low),
+            Why::AboveMax { .. } => Why::AboveMax { max: 1 },
+            Why::TooLarge { .. } => Why::TooLarge { count_max: 1 },
+            Why::LeftOut => Why::LeftOut,
+            Why::Reused(None) => Why::Reused(None),
+            Why::Reused(Some(_)) => Why::Reused(Some(Box::new(used))),
+            Why::IdsFull(_) => Why::IdsFull(Box::new(full)),
+            Why::IdExpired { .. } => Why::IdExpired { made_ms: 1, clock_ms: 2 },
+            Why::Unreadable(_) => Why::Unreadable("the disk fails".into()),
+        }
+    }
 
     #[test]
     fn what_may_be_done_in_part_is_never_told_as_if_nothing_was_done() {
         let namespace = Namespace::new(NamespaceId(1), NamespaceConfig::new("book"));
-        let whys = || {
-            let full = IdsFull { of_caller: false, held: 1, bytes_max: 1 };
-            [
-                Why::NotLeading,
-                Why::DeadlineExceeded,
-                Why::MayNotWait,
-                Why::Exhausted { left: 1 },
-                Why::OverQuota { keys_max: 1 },
-                Why::MemoryFull { max_mb: 1 },
-                Why::AboveMax { max: 1 },
-                Why::TooLarge { count_max: 1 },
-                Why::LeftOut,
-                Why::Reused(None),
-                Why::IdsFull(Box::new(full)),
-                Why::IdExpired { made_ms: 1, clock_ms: 2 },
-            ]
-        };
         // Floors, and gapless numbers.
         for (count, may_be_done) in [(0, 1), (0, 7), (1, 1), (5, 3)] {
             for why in whys() {
@@ -281,17 +295,23 @@ mod tests {
                 let text = format!("{why:?}, {count} numbers, {may_be_done} may be done");
                 match unanswered(Unserved { why, may_be_done }, asked) {
                     Unanswered::Refused(refusal) => {
-                        assert_eq!(refusal.outcome(), Outcome::Unknown, "{text}");
+                        assert_ne!(refusal.outcome(), Outcome::NotDone, "{text}");
                     }
                     Unanswered::Elsewhere { may_be_done } => assert!(may_be_done, "{text}"),
                     Unanswered::Mistaken => panic!("{text}"),
                 }
             }
         }
-        for why in whys().into_iter().filter(|why| *why != Why::DeadlineExceeded) {
+        for why in whys() {
             let asked = Told { namespace: &namespace, term: 1, count: Some(1) };
+            // What these two say of the outcome holds for calls of all kinds.
+            let outcome = match why {
+                Why::DeadlineExceeded => Outcome::Unknown,
+                Why::Unreadable(_) => Outcome::Unspecified,
+                _ => Outcome::NotDone,
+            };
             match unanswered(why.into(), asked) {
-                Unanswered::Refused(refusal) => assert_eq!(refusal.outcome(), Outcome::NotDone),
+                Unanswered::Refused(refusal) => assert_eq!(refusal.outcome(), outcome),
                 Unanswered::Elsewhere { may_be_done } => assert!(!may_be_done),
                 Unanswered::Mistaken => panic!("no peer asked"),
             }

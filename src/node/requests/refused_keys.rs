@@ -29,7 +29,7 @@ pub fn within_count_max(
     (Some(given), vec![refused(places, why)])
 }
 
-/// What is told of the keys at `places`, which get no numbers for one reason.
+/// The message about the keys at `places`, which get no numbers for one reason.
 pub fn refused(places: impl IntoIterator<Item = usize>, why: Refusal) -> RefusedKeys {
     let places = places.into_iter().map(|place| place as u32).collect();
     RefusedKeys { places, failure: Some(why.into()), left_to_next_leader: false }

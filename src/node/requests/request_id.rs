@@ -5,7 +5,7 @@ use crate::{
     sequence::{Lifetime, MessageId, Namespace, RequestId},
 };
 
-/// What a caller calls a message: the request id in `bytes`, if there is one, for as long as the retry window says. Without a
+/// The request id of a message, in `bytes`, if there is one, for as long as the retry window says. Without a
 /// window it is remembered as long as the settings say. The message was made at `made_ms`.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What the keys of a request hold while they wait in a term's memory.
+//! The memory that keys of a request hold while they wait in a term.
 //!
 //! A request for many keys reserves this for those of its keys that really wait, as they begin to. Otherwise requests
 //! for keys that have numbers would use up the memory that requests may hold: they wait, too, under the `quorum` fence,
@@ -23,7 +23,7 @@ pub struct WaitingKeys<'a> {
     memory: &'a Arc<RequestMemory>,
     key_bytes: usize,
     bytes: usize,
-    /// What is reserved for those that wait, or why they may not.
+    /// The memory that is reserved for those that wait, or the refusal of it.
     reserved: Option<Result<Reservation, Refusal>>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> WaitingKeys<'a> {
         self.reserved.insert(self.memory.reserve(self.bytes)).is_ok()
     }
 
-    /// What it comes to that the term did not serve the request. `failed` says it, unless keys may not wait.
+    /// The outcome of a request that the term did not serve. `failed` says it, unless keys may not wait.
     pub fn no_answer(
         self, unserved: impl Into<Unserved>, failed: impl FnOnce(Unserved) -> Unanswered,
     ) -> Unanswered {

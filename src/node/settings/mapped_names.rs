@@ -1,5 +1,4 @@
-//! What clients of other id generators may ask for: tables of settings, which map each name that they use to
-//! `namespace:key`.
+//! Names for clients of other id generators: tables of settings map each name that they use to `namespace:key`.
 //!
 //! After the namespace stands a key, or the parameters of a format and its key, `key=42,table=0`. `{name}` in the place of
 //! the key, or of a value, is what a request says in its parameter of that name. A row whose own name stands in braces is for
@@ -23,7 +22,7 @@ pub struct MappedNames<'a> {
 }
 
 impl<'a> MappedNames<'a> {
-    /// What a name is mapped to, and whether by the row for names that have none of their own.
+    /// The text that a name is mapped to, and whether by the row for names that have none of their own.
     pub fn row(&self, name: &str) -> Option<(&'a str, bool)> {
         let (row, is_for_any) = row_of(self.rows, self.parameter, name)?;
         Some((row.as_str(), is_for_any))
@@ -185,17 +184,17 @@ pub fn check_segments(
     Ok(())
 }
 
-/// What stands in the place of a key, or of the value of a parameter.
+/// The text in the place of a key, or of the value of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowPart<'a> {
     /// This.
     Written(&'a str),
-    /// What a request says in its parameter of this name.
+    /// The text that a request has in its parameter of this name.
     Asked(&'a str),
 }
 
 impl<'a> RowPart<'a> {
-    /// What a text stands for.
+    /// Reads a text.
     pub fn of(text: &'a str) -> RowPart<'a> {
         let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         match name.filter(|name| is_name(name)) {

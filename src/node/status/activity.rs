@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Status {
-    /// What this node did in the last seconds, the latest one last.
+    /// The activity of this node in the last seconds, the latest one last.
     pub fn activity(&self) -> Vec<Second> {
         self.recent.seconds()
     }

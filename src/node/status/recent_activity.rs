@@ -1,4 +1,4 @@
-//! What a node did in the last two minutes, second by second.
+//! The activity of a node in the last two minutes, second by second.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 /// How many seconds are kept.
 pub const SECONDS_KEPT: usize = 120;
 
-/// What a node did in a second.
+/// The activity of a node in one second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Second {
     /// How many numbers it handed out as leader.
@@ -20,7 +20,7 @@ pub struct Second {
     pub p99: Option<Duration>,
 }
 
-/// What a node did in the last seconds, the latest one last.
+/// The activity of a node in the last seconds, the latest one last.
 #[derive(Debug, Default)]
 pub struct Activity(Mutex<VecDeque<Second>>);
 

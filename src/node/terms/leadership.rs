@@ -152,7 +152,10 @@ impl LedTerms {
         &self, lease: &TermLease, first: Command,
     ) -> Option<Result<u64, LedgerRefused>> {
         match self.propose_in(lease, first).await? {
-            Ok(Outcome::Holds(epoch)) => Some(Ok(epoch)),
+            Ok(Outcome::InEpoch(epoch)) => {
+                assert!(epoch > 0, "term {} has chunks, and no epoch has begun", lease.term());
+                Some(Ok(epoch))
+            }
             Ok(Outcome::Refused(refused)) => Some(Err(refused)),
             Ok(outcome) => self.end_without_chunks(lease, &format!("the answer was {outcome:?}")),
             Err(error) => self.end_without_chunks(lease, &error.to_string()),

@@ -103,7 +103,7 @@ impl LedTerms {
         })
     }
 
-    /// What the sender of a memory is told.
+    /// The refusal for the sender of a memory.
     fn refuse_memory(&self, why: NotReceived) -> Refusal {
         let (node, max_mb) = (self.config.node_id, 2 * (self.group.budget.memory_bytes >> 20));
         let refusal = match why {

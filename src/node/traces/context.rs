@@ -1,8 +1,8 @@
 //! The trace that a call belongs to, as its caller says it in headers (W3C Trace Context). Pure.
 
-/// What keeps one trace apart from all others.
+/// The id of a trace, which no other trace has.
 pub type TraceId = [u8; 16];
-/// What keeps one span of a trace apart from the others.
+/// The id of a span, which no other span of the trace has.
 pub type SpanId = [u8; 8];
 
 /// The version of the header that is known here, and how long it is.
@@ -22,7 +22,7 @@ pub struct TraceContext {
     pub span: SpanId,
     /// Whether the trace is recorded.
     pub is_sampled: bool,
-    /// What systems on the way want to know again. It is passed on as it is.
+    /// A text for other systems on the way. It is passed on as it is.
     pub state: String,
 }
 
@@ -80,7 +80,7 @@ fn state_of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Option<String> {
     Some(state)
 }
 
-/// What names a trace or a span: not all zeros.
+/// The id of a trace or a span, unless it is all zeros.
 fn known<const N: usize>(id: [u8; N]) -> Option<[u8; N]> {
     (id != [0; N]).then_some(id)
 }

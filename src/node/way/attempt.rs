@@ -33,21 +33,21 @@ impl Origin {
     }
 }
 
-/// What is left of a request that was carried out, if nobody gets the answer.
+/// The trace that a request leaves if it was carried out and nobody gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trace {
     /// Nothing that shows.
     None,
-    /// What it was to do. It does no harm to do it again.
+    /// Its effect. It does no harm to do it again.
     Harmless,
-    /// What is found under the id that the caller gave it, however often it is asked for.
+    /// Its answer, under the id that the caller gave it, however often it is asked for.
     UnderId,
-    /// What it was to do. To do it again is another change.
+    /// Its effect. To do it again is another change.
     Change,
 }
 
 impl Trace {
-    /// What a caller is told that is refused after an attempt which may have carried the request out.
+    /// The refusal for a caller after an attempt that may have carried the request out.
     pub fn told_after(self, refusal: Refusal) -> Refusal {
         // Libraries repeat some calls by themselves.
         let is_repeated = matches!(refusal.code(), Code::Unavailable | Code::ResourceExhausted);
@@ -60,7 +60,7 @@ impl Trace {
     }
 }
 
-/// What an attempt to have a request answered came to, here or at another node.
+/// The outcome of an attempt to have a request answered, here or at another node.
 pub type Attempt<A> = Result<A, Unanswered>;
 
 /// Why a request has no answer. `refused.rs` makes it of what a term says; the interfaces make statuses, problems, Redis errors
@@ -75,7 +75,7 @@ pub enum Unanswered {
         /// The request may have been carried out: from here on, no refusal that libraries repeat is passed on.
         may_be_done: bool,
     },
-    /// Who passed the request on took its namespace for another one. Nothing was done.
+    /// The node that passed the request on took its namespace for another one. Nothing was done.
     Mistaken,
 }
 

@@ -1,5 +1,4 @@
-//! What the way to the leader must know of a request: a trait, which is implemented for each kind of request beside what answers it
-//! here.
+//! The trait of requests that go the way to the leader. Each kind of request implements it beside the code that answers it here.
 
 use tokio::time::Instant;
 
@@ -11,7 +10,7 @@ use crate::{
     storage::Member,
 };
 
-/// What a request waits for.
+/// The wait of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
     /// For its answer from here, which is under way.
@@ -25,7 +24,7 @@ pub trait ForLeader: Sync {
     /// The part of the node that answers it here.
     type Here: Sync;
 
-    /// What it is answered with.
+    /// Its answer.
     type Answer: Send;
 
     /// The namespace that this node (`here`), which may know an old configuration, takes the request's name for. If the leader's
@@ -57,7 +56,7 @@ pub trait ForLeader: Sync {
         may_be_done: bool, deadline: Instant,
     ) -> impl Future<Output = Attempt<Self::Answer>> + Send;
 
-    /// What is left of it if it was carried out.
+    /// The trace that it leaves if it was carried out.
     fn trace(&self) -> Trace;
 
     /// Reserves what it holds while it waits: for an answer from here that is under way, or for another leader. It is called before

@@ -61,7 +61,7 @@ pub struct Forwarder {
     links: Mutex<BTreeMap<(NodeId, u64, String), mpsc::Sender<Pending>>>,
 }
 
-/// What is lost if nobody hears the reply to a request.
+/// The numbers that are lost if nobody hears the reply to a request.
 pub trait LostWithReply: Send {
     /// The reply that nobody heard brought this answer, or none. `is_served` says that the caller's call goes on, or is just given
     /// up: what counts its losses counts this one, too.

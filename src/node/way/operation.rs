@@ -24,7 +24,7 @@ use crate::{
     storage::Member,
 };
 
-/// What is known of an operation before it is carried out.
+/// The facts about an operation that are known before it is carried out.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts {
     /// Service and method, as in the path of a gRPC call.
@@ -33,14 +33,14 @@ pub struct Facts {
     pub is_idempotent: bool,
     /// It is not asked of a second leader once the answer of the first one is lost.
     pub is_asked_once: bool,
-    /// What was done of it shows, although nobody got its answer.
+    /// Its effect shows, although nobody got its answer.
     pub shows: bool,
     /// How long a leader is waited for, if not until the deadline.
     pub patience: Duration,
 }
 
 impl Facts {
-    /// What is left of it, if it was carried out and nobody gets the answer.
+    /// The trace that it leaves if it was carried out and nobody gets the answer.
     pub fn trace(&self) -> Trace {
         match self {
             Facts { shows: false, .. } => Trace::None,
@@ -82,7 +82,7 @@ impl Facts {
         }
     }
 
-    /// What it comes to if no answer came back from the `leader`.
+    /// Its outcome if no answer came back from the `leader`.
     fn lost(&self, leader: NodeId, why: &Refusal) -> Unanswered {
         let Facts { method, is_idempotent, is_asked_once, shows, .. } = self;
         match why.code() {

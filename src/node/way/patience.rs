@@ -1,4 +1,4 @@
-//! How long is waited on the way to the leader: all of it is decided here.
+//! The times that a request waits on the way to the leader: all of them are decided here.
 //!
 //! A request has one deadline, from its caller's timeout on. Whoever waits on its way takes a part of what is left, and no other
 //! clock decides when a request ends.
@@ -52,7 +52,7 @@ pub(in crate::node) fn within(most: Duration, deadline: Instant) -> Instant {
     Instant::now().checked_add(most).map_or(deadline, |latest| latest.min(deadline))
 }
 
-/// What is left until the deadline, and at most `most`.
+/// The time until the deadline, and at most `most`.
 pub(super) fn left(deadline: Instant, most: Duration) -> Duration {
     deadline.saturating_duration_since(Instant::now()).min(most)
 }

@@ -231,7 +231,7 @@ enum NoAttempt {
     Stopped,
 }
 
-/// What a peer's request comes to while this node does not lead, unless it may be done and can show.
+/// The outcome of a peer's request while this node does not lead, unless it may be done and can show.
 fn not_led(may_be_done: bool, trace: Trace) -> Unanswered {
     match may_be_done && trace != Trace::None {
         true => outcome_unknown().into(),

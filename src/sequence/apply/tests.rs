@@ -27,7 +27,7 @@ fn with_book() -> Memory {
     let mut table = Memory::default();
     let create = Command::create_namespace(NamespaceConfig::new("book"));
     run(&mut table, 1, create);
-    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::Holds(1));
+    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::InEpoch(1));
     table
 }
 
@@ -104,7 +104,7 @@ fn a_term_that_began_no_epoch_or_is_over_writes_nothing() {
     for command in [bumps(vec![bump(7, 10)]), trim(7, 3), checkpoint.clone()] {
         assert_eq!(run(&mut table, 2, command), not_writer(2));
     }
-    assert_eq!(run(&mut table, 2, Command::BeginEpoch), Outcome::Holds(2));
+    assert_eq!(run(&mut table, 2, Command::BeginEpoch), Outcome::InEpoch(2));
     let over = Outcome::Refused(LedgerRefused::NotWriter { term: 1, writer: 2 });
     for command in [bumps(vec![bump(7, 10)]), trim(7, 3), checkpoint.clone()] {
         assert_eq!(run(&mut table, 1, command), over);
@@ -145,7 +145,7 @@ fn what_a_term_left_is_written_by_the_successor_alone() {
     let take_over = |successor| Command::TakeOver { successor, digest };
     let refused = Outcome::Refused(LedgerRefused::NotSuccessor(3));
     assert_eq!(run(&mut table, 2, take_over(3)), refused);
-    assert_eq!(run(&mut table, 2, take_over(2)), Outcome::Holds(1));
+    assert_eq!(run(&mut table, 2, take_over(2)), Outcome::InEpoch(1));
     let bumped = run(&mut table, 2, bumps(vec![bump(7, 10)]));
     let chunk = Chunk { old: 10, new: 20 };
     assert_eq!(bumped, Outcome::Bumped(vec![Bumped::Chunk(chunk)]));

@@ -13,7 +13,7 @@ fn founded() -> MemoryTable {
     let mut table = MemoryTable::default();
     let book = NamespaceConfig { step: 10, ..NamespaceConfig::new("book") };
     run(&mut table, 1, Command::FoundNamespaces(vec![book]));
-    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::Holds(1));
+    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::InEpoch(1));
     table
 }
 
@@ -387,7 +387,7 @@ proptest! {
                 }
                 Step::BeginEpoch => {
                     term += 1;
-                    let Outcome::Holds(epoch) = run(&mut table, term, Command::BeginEpoch) else {
+                    let Outcome::InEpoch(epoch) = run(&mut table, term, Command::BeginEpoch) else {
                         panic!("no epoch");
                     };
                     let given = table.sections.values().filter_map(|record| record.epoch_chunk(progression, epoch));

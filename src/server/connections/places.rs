@@ -196,7 +196,7 @@ mod tests {
 
     use crate::{
         metrics::Metrics,
-        node::{Callers, Config, Kind, Port},
+        node::{Callers, Config, CountedKind, Port},
         sequence::network_of,
     };
 
@@ -257,10 +257,10 @@ mod tests {
         let mut places = Places::new(WhenFull::EndIdle(2));
         let guest = callers.connect(Port::Administrators, [10, 0, 0, 1].into());
         let place = places.enter(Some(guest.expect("a connection"))).expect("room");
-        assert_eq!(callers.held(Kind::AdminConnection), 1);
+        assert_eq!(callers.held(CountedKind::AdminConnection), 1);
         drop(place);
         // No other connection has come since.
-        assert_eq!(callers.held(Kind::AdminConnection), 0);
+        assert_eq!(callers.held(CountedKind::AdminConnection), 0);
     }
 
     #[tokio::test(start_paused = true)]

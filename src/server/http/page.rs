@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     metrics::{Label, SkipCause},
-    node::{Kind, NodeContext, Principal},
+    node::{CountedKind, NodeContext, Principal},
     proto::v1,
     server::connections::owner::Owner,
 };
@@ -104,7 +104,7 @@ impl Live {
     ) -> Result<Response, Problem> {
         let visitor = let_in(context, &self.sessions, due, head).await?;
         let access = context.services.access.clone();
-        let counted = context.callers.begin(Kind::Page, "status pages open")?;
+        let counted = context.callers.begin(CountedKind::Page, "status pages open")?;
         let end = tokio::time::sleep(WATCH_TIME_MAX);
         let parts = WatchStream::from_changes(self.parts.subscribe());
         let events = parts

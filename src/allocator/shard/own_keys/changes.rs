@@ -14,7 +14,7 @@ use crate::{
             has_key,
             hasher::{Hasher, shard_of},
         },
-        memory::part::{
+        part::{
             DamagedPart, NO_NEXT_NUMBER, OTHER_HASH, OwnKeyChange, OwnSection, SlotNumber,
             WholeSection,
         },

@@ -8,7 +8,7 @@ use crate::allocator::{
         StoredKey, has_key,
         hasher::{Hasher, shard_of},
     },
-    memory::part::{
+    part::{
         DamagedPart, NO_NEXT_NUMBER, OTHER_HASH, PageChange, SharedKeyChange, SharedSectionChange,
         SlotNumber, WholeSection,
     },

@@ -1,4 +1,4 @@
-//! Where the hand of the clock algorithm is that evicts shared sections (see `shard/own_keys/evict.rs`).
+//! The hand of the clock algorithm that evicts shared sections (see `shard/own_keys/evict.rs`).
 
 /// Where the hand is that evicts sections (`evict.rs`).
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! What was used of shared sections, summed up over their keys.
+//! The use of shared sections, summed up over their keys.
 
 use super::{SharedKeys, pages::Page};
 use crate::{

@@ -21,7 +21,7 @@ use openraft::{
 
 use crate::{
     consensus::{
-        group::{Group, confirmation::is_higher_vote},
+        group::Group,
         network::{
             RaftRpc,
             payload::{read, stopped, write},
@@ -33,7 +33,7 @@ use crate::{
         peer::{Header, RaftMessage},
         refusal, refuse,
     },
-    storage::{Types, Vote},
+    storage::{Types, Vote, is_higher_vote},
 };
 
 impl Group {

@@ -7,7 +7,7 @@ fn with_invoices() -> Memory {
     let mut table = Memory::default();
     let config = NamespaceConfig { gapless: true, max: 10, ..NamespaceConfig::new("invoice") };
     run(&mut table, 1, Command::create_namespace(config));
-    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::Holds(1));
+    assert_eq!(run(&mut table, 1, Command::BeginEpoch), Outcome::InEpoch(1));
     table
 }
 
@@ -68,8 +68,8 @@ fn takes_are_answered_in_the_order_of_the_entry_and_leave_no_gap_over_epochs() {
     let parts = vec![message(None, vec![take(7, 2), take(8, 1)]), message(None, vec![take(7, 1)])];
     let expected = [PartTaken::Taken(vec![range(1, 2), range(1, 1)]), taken(3, 3)];
     assert_eq!(took(&mut table, 1, 0, parts), expected);
-    assert_eq!(run(&mut table, 2, Command::BeginEpoch), Outcome::Holds(2));
-    assert_eq!(run(&mut table, 3, Command::BeginEpoch), Outcome::Holds(3));
+    assert_eq!(run(&mut table, 2, Command::BeginEpoch), Outcome::InEpoch(2));
+    assert_eq!(run(&mut table, 3, Command::BeginEpoch), Outcome::InEpoch(3));
     let parts = vec![message(None, vec![take(7, 7), take(7, 8), take(7, 1)])];
     let left = Taken::Exhausted { left: 0 };
     let expected = PartTaken::Taken(vec![range(4, 10), left.clone(), left]);

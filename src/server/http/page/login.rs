@@ -1,7 +1,7 @@
 //! Who may see the status page: whoever may see the status, by what the request itself shows, or by a session, which begins
 //! with a token in a form.
 //!
-//! `foreign_page.rs` refuses before what another site's page sends: nobody is logged in, or out, by one.
+//! `../../foreign_page.rs` refuses before what another site's page sends: nobody is logged in, or out, by one.
 //!
 //! Invariant: a token is in no answer, no error and no log.
 

@@ -2,9 +2,7 @@
 //! changed since.
 
 use super::{Page, PageId, Pages};
-use crate::allocator::memory::part::{
-    DamagedPart, NO_NEXT_NUMBER, NextNumbers, PageChange, SlotNumber,
-};
+use crate::allocator::part::{DamagedPart, NO_NEXT_NUMBER, NextNumbers, PageChange, SlotNumber};
 
 impl Page {
     /// The ids that were asked for: all, or those that were changed since this was called last.

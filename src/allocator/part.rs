@@ -1,4 +1,4 @@
-//! What a part of a memory looks like on its way to another node. Pure.
+//! A part of a memory on its way to another node: the types that are sent. Pure.
 //!
 //! The receiver's tables have the slots of the sender's, under the same numbers. So a key is named once; after that a
 //! change of it has some ten bytes.
@@ -9,10 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    allocator::{
-        section::owned::{GrantTime, Owned},
-        shard::SectionPlace,
-    },
+    allocator::section::owned::{GrantTime, Owned},
     sequence::{MemoryDigest, NUMBER_MAX, NamespaceId, SectionId},
 };
 
@@ -62,6 +59,17 @@ impl ShardChanges {
             + self.pages.iter().map(PageChange::len).sum::<usize>()
             + self.uncheckpointed.len()
     }
+}
+
+/// Where a section is in its shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SectionPlace {
+    /// The number of the slot of an id with a section of its own.
+    Id(u32),
+    /// The number of the slot of a name.
+    Name(u32),
+    /// The number of a section that ids share.
+    Shared(u32),
 }
 
 /// A key with a section of its own, or a vacant slot, of which only the number counts.
