@@ -48,7 +48,7 @@ pub const CLUSTER_ID: HeaderName = HeaderName::from_static("ratchet-cluster-id")
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// The version of the members that the caller knows; 0 for none. Absent: it does not want to be told.
 const MEMBERS_VERSION: HeaderName = HeaderName::from_static("ratchet-members-version");
-/// What the paths of the reflection service begin with.
+/// The beginning of the paths of the reflection service.
 const REFLECTION: &str = "/grpc.reflection.";
 /// The route, with an answer.
 const ROUTE: &str = "ratchet-route-bin";
